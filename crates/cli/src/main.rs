@@ -1,0 +1,2 @@
+//! The varve command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! One ordered key-value database, many trees.

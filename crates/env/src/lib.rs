@@ -1,0 +1,1 @@
+//! Time, threads, blocking and randomness: real, or simulated from a seed.

@@ -1,0 +1,1 @@
+//! Workloads, traces, experiments and reports.

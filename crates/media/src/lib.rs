@@ -1,0 +1,1 @@
+//! What a device is: rules, timing and backing; real hardware; fault, crash and trace layers.

@@ -1,0 +1,1 @@
+//! Files over devices: where the files of a log-structured store live.
