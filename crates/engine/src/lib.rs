@@ -1,1 +1,13 @@
 //! One ordered key-value database, many trees.
+//!
+//! The engine stands on `varve-store` (files) and `varve-env` (time, threads) and names no device.
+//! A tree owns its write path; memtable, log, tables and block cache are parts it may use.
+
+mod error;
+mod iterator;
+mod key;
+mod options;
+
+pub use error::{Error, ErrorKind};
+pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
+pub use options::{Compression, Options, TreeKind};

@@ -1,1 +1,27 @@
 //! What a device is: rules, timing and backing; real hardware; fault, crash and trace layers.
+//!
+//! A device is anything that implements [`BlockDevice`] and describes itself by value
+//! ([`Geometry`], [`Capabilities`]). Callers branch on what the values say, never on a kind.
+//! Narrow traits add what some devices can do beyond blocks: [`ZoneControl`], [`TrackControl`],
+//! [`ByteAddressable`]. A [`Device`] carries the facets one device has.
+//!
+//! This crate stands on `varve-env` alone. It does not know files, keys or levels; an
+//! [`IoContext`] passes through it as an opaque label for scheduling and accounting.
+
+mod bytes;
+mod context;
+mod device;
+mod directory;
+mod error;
+mod request;
+mod tracks;
+mod zones;
+
+pub use bytes::ByteAddressable;
+pub use context::{IoCause, IoClass, IoContext, JobId};
+pub use device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry, NominalPerformance, TimeSpent};
+pub use directory::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, Space};
+pub use error::{MediaError, MediaErrorKind, Operation};
+pub use request::{ProtectionFormat, Request, Transfer};
+pub use tracks::{TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
+pub use zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};

@@ -1,1 +1,21 @@
 //! Files over devices: where the files of a log-structured store live.
+//!
+//! A log-structured store writes few kinds of files: immutable tables written once in order, logs
+//! that are appended, synced and read while appended, and a little metadata replaced atomically.
+//! [`FileStore`] is that interface and no more; [`Hint`]s flow down through it, and each store
+//! uses those it understands. A store is crash-consistent by itself.
+//!
+//! The second interface of this room, segments (fixed-size, aligned, sealed one by one), comes
+//! with the tree that needs it and stands beside `file_store`.
+
+mod error;
+mod file_store;
+mod hint;
+
+pub use error::{StoreError, StoreErrorKind};
+pub use file_store::{
+    CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadRange, ReadableFile, Severity,
+    StoreLock, StoreProperties, WritableFile,
+};
+pub use hint::{Hint, HintedFile};
+pub use varve_media::{IoCause, IoClass, IoContext, JobId, Space};

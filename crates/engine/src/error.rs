@@ -1,0 +1,79 @@
+//! What can go wrong in a database.
+
+use varve_store::{StoreError, StoreErrorKind};
+
+/// The class of an [`Error`], for callers that decide what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A key, value, option or range that is never accepted.
+    InvalidArgument,
+    /// Bytes read are not what was written; `check` tells more, `repair` mends what can be mended.
+    Corruption,
+    /// Not a database, of a newer version, or made with other options.
+    Foreign,
+    /// There is no database here and creating one was not asked for.
+    NotFound,
+    /// Already open elsewhere.
+    Locked,
+    /// No room; writes succeed again when there is.
+    NoSpace,
+    /// The medium failed.
+    Io,
+    /// Refusing writes since an ambiguous failure; open the database again.
+    Latched,
+    /// The database was closed.
+    Closed,
+}
+
+/// An error of a database. Cheap to clone.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Error {
+    #[error("key of {found_bytes} bytes is too long; the limit is {limit_bytes} bytes")]
+    KeyTooLong { found_bytes: usize, limit_bytes: usize },
+    #[error("value of {found_bytes} bytes is too long; the limit is {limit_bytes} bytes")]
+    ValueTooLong { found_bytes: usize, limit_bytes: usize },
+    #[error("{what}: {reason}")]
+    InvalidArgument { what: String, reason: String },
+    #[error("file '{file}' at offset {offset_bytes}: {structure} is damaged: expected {expected}, found {found}; run check to list all damage, repair to salvage the rest")]
+    Corruption { file: String, offset_bytes: u64, structure: String, expected: String, found: String },
+    #[error("file '{file}' at offset {offset_bytes}: expected {expected}, found {found}; {advice}")]
+    Foreign { file: String, offset_bytes: u64, expected: String, found: String, advice: String },
+    #[error("no database in '{store}'; create it by opening with create_if_missing")]
+    Missing { store: String },
+    #[error("a database exists in '{store}' and error_if_exists was asked for")]
+    Exists { store: String },
+    #[error("refusing writes since '{cause}'; close and open the database again")]
+    Latched { cause: String },
+    #[error("the database is closed")]
+    Closed,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Error {
+    /// The class of this error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::InvalidArgument { .. } | Error::Exists { .. } => {
+                ErrorKind::InvalidArgument
+            }
+            Error::Corruption { .. } => ErrorKind::Corruption,
+            Error::Foreign { .. } => ErrorKind::Foreign,
+            Error::Missing { .. } => ErrorKind::NotFound,
+            Error::Latched { .. } => ErrorKind::Latched,
+            Error::Closed => ErrorKind::Closed,
+            Error::Store(error) => match error.kind() {
+                StoreErrorKind::NotFound | StoreErrorKind::Corruption => ErrorKind::Corruption,
+                StoreErrorKind::InvalidRequest => ErrorKind::InvalidArgument,
+                StoreErrorKind::NoSpace => ErrorKind::NoSpace,
+                StoreErrorKind::Locked => ErrorKind::Locked,
+                StoreErrorKind::Foreign => ErrorKind::Foreign,
+                StoreErrorKind::Latched => ErrorKind::Latched,
+                _ => ErrorKind::Io,
+            },
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The iterator every part that holds entries offers to the parts above it.
+
+use crate::error::Error;
+
+/// Walks internal keys in order, both ways. Starts invalid; `seek*` positions it.
+///
+/// After an error the iterator is invalid and `status` returns the error until the next seek.
+/// `key` and `value` may be called only while valid, and hold until the next move.
+pub(crate) trait InternalIterator: Send {
+    /// Stands on an entry.
+    fn valid(&self) -> bool;
+    /// To the first entry.
+    fn seek_to_first(&mut self);
+    /// To the last entry.
+    fn seek_to_last(&mut self);
+    /// To the first entry at or after `internal_key`.
+    fn seek(&mut self, internal_key: &[u8]);
+    /// To the last entry at or before `internal_key`.
+    fn seek_for_previous(&mut self, internal_key: &[u8]);
+    /// Forward; requires `valid`.
+    fn next(&mut self);
+    /// Backward; requires `valid`.
+    fn previous(&mut self);
+    /// Internal key of the entry.
+    fn key(&self) -> &[u8];
+    /// Value of the entry.
+    fn value(&self) -> &[u8];
+    /// The error that made it invalid, if any.
+    fn status(&self) -> Result<(), Error>;
+}

@@ -1,0 +1,184 @@
+//! The block device trait and how a device describes and counts itself.
+
+use crate::bytes::ByteAddressable;
+use crate::context::{IoClass, IoContext};
+use crate::error::MediaError;
+use crate::request::{ProtectionFormat, Request};
+use crate::tracks::{TrackControl, TrackGeometry};
+use crate::zones::{ZoneControl, ZoneGeometry};
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+/// Sizes of a block device, by value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes one can address.
+    pub capacity_bytes: u64,
+    /// Offsets and lengths of requests are multiples of this (the logical sector).
+    pub sector_bytes: u32,
+    /// Writes smaller than this, or not aligned to it, cost the device a read-modify-write.
+    /// Also the unit that survives a power cut whole.
+    pub physical_sector_bytes: u32,
+}
+
+/// Speed a device promises, by value: from the data sheet for presets, absent when unknown.
+/// Placement policies compare devices by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NominalPerformance {
+    /// Sequential read rate.
+    pub sequential_read_bytes_per_second: u64,
+    /// Sequential write rate.
+    pub sequential_write_bytes_per_second: u64,
+    /// Random 4 KiB reads per second, one at a time.
+    pub random_reads_per_second: u64,
+}
+
+/// What a block device can do and how it behaves, by value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Positioning costs time: neighbours in address are neighbours in time.
+    pub rotational: bool,
+    /// Completed writes may be lost by a power cut until `sync` returns.
+    pub volatile_cache: bool,
+    /// `Discard` gives space back.
+    pub discard: bool,
+    /// Requests the device works on at once; more wait in a queue.
+    pub queue_depth: u32,
+    /// Memory address alignment the buffers need, in bytes; 1 when any will do.
+    pub buffer_alignment_bytes: u32,
+    /// What the data sheet promises, if known.
+    pub nominal: Option<NominalPerformance>,
+    /// Protection information kept beside the data, if any.
+    pub protection: Option<ProtectionFormat>,
+    /// Zones, if writes must follow write pointers. [`Device::zones`] then drives them.
+    pub zones: Option<ZoneGeometry>,
+    /// Tracks, if a write may destroy neighbours. [`Device::tracks`] then describes them.
+    pub tracks: Option<TrackGeometry>,
+}
+
+/// Where a device's busy time went, in nanoseconds. All zero on real hardware.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeSpent {
+    /// Moving the arm.
+    pub seek_nanos: u64,
+    /// Waiting for the sector to come round.
+    pub rotation_nanos: u64,
+    /// Moving bytes to or from the medium or flash.
+    pub transfer_nanos: u64,
+    /// Command overhead and the host link.
+    pub overhead_nanos: u64,
+    /// Writing the cache back because someone synced, or because it was full.
+    pub flush_nanos: u64,
+    /// Idle: no request and nothing to write back.
+    pub idle_nanos: u64,
+}
+
+/// What a device did since it was made. Monotonic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Completed reads.
+    pub reads: u64,
+    /// Completed writes.
+    pub writes: u64,
+    /// Completed syncs.
+    pub syncs: u64,
+    /// Completed discards.
+    pub discards: u64,
+    /// Bytes read by the host.
+    pub read_bytes: u64,
+    /// Bytes written by the host.
+    pub written_bytes: u64,
+    /// Bytes the medium itself wrote, device-internal copies included.
+    pub media_written_bytes: u64,
+    /// Bytes the medium itself read, read-ahead and internal copies included.
+    pub media_read_bytes: u64,
+    /// Arm movements of at least one cylinder.
+    pub seeks: u64,
+    /// Reads served by the device's own cache.
+    pub cache_hits: u64,
+    /// Requests that ended in an error.
+    pub errors: u64,
+    /// Bytes read by class, in the order of [`IoClass::ALL`].
+    pub read_bytes_by_class: [u64; IoClass::ALL.len()],
+    /// Bytes written by class, in the order of [`IoClass::ALL`].
+    pub written_bytes_by_class: [u64; IoClass::ALL.len()],
+    /// Where time went.
+    pub time: TimeSpent,
+}
+
+/// A device addressed by sectors.
+///
+/// Contract, for every implementation and layer (the conformance suite checks it):
+/// - *Visibility*: when a write completes, every later read sees it, whole.
+/// - *Order*: requests of one batch are unordered among themselves and with other batches in
+///   flight; overlapping requests in flight give either result per sector.
+/// - *Durability*: when `sync` returns, every write completed before `sync` was called is on
+///   stable media. Without `sync` a power cut may keep, lose or tear (at the physical sector) any
+///   of them, in any order.
+/// - *Failure*: a failed write leaves each of its sectors old, new or unreadable. After a failed
+///   `sync` nothing is known about writes since the last good one; callers stop trusting them.
+/// - *Zero*: sectors never written, or discarded, read as zeros.
+/// - Never panics on a request: out of range or misaligned is an error that changes nothing.
+pub trait BlockDevice: Send + Sync {
+    /// Name for messages: the spec or the path.
+    fn name(&self) -> &str;
+
+    /// Sizes. Constant while the device is open.
+    fn geometry(&self) -> &Geometry;
+
+    /// Properties. Constant while the device is open.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Does every request of the batch, all of them in flight at once, and returns when all ended.
+    /// Each request's `outcome` says how it ended; the result is the first error in batch order.
+    /// Any thread may call this at any time; batches of several threads share the device's queue.
+    /// A layer that fans out over several devices does so with one env actor per device.
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError>;
+
+    /// Makes every completed write durable (see the contract above).
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError>;
+
+    /// What the device did so far.
+    fn counters(&self) -> Counters;
+}
+
+/// Single-buffer conveniences over [`BlockDevice::execute`].
+pub trait BlockDeviceExt: BlockDevice {
+    /// Reads `data.len()` bytes at `offset_bytes`.
+    fn read_at(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<(), MediaError> {
+        let mut slices = [IoSliceMut::new(data)];
+        self.execute(&mut [Request::read(offset_bytes, &mut slices)], context)
+    }
+
+    /// Writes `data` at `offset_bytes`.
+    fn write_at(&self, offset_bytes: u64, data: &[u8], context: &IoContext) -> Result<(), MediaError> {
+        self.execute(&mut [Request::write(offset_bytes, &[IoSlice::new(data)])], context)
+    }
+
+    /// Gives up `length_bytes` at `offset_bytes`.
+    fn discard_at(&self, offset_bytes: u64, length_bytes: u64, context: &IoContext) -> Result<(), MediaError> {
+        self.execute(&mut [Request::discard(offset_bytes, length_bytes)], context)
+    }
+}
+
+impl<T: BlockDevice + ?Sized> BlockDeviceExt for T {}
+
+/// One device with the facets it has. Layers take a `Device` and give a `Device`.
+#[derive(Clone)]
+pub struct Device {
+    /// Reading and writing sectors.
+    pub block: Arc<dyn BlockDevice>,
+    /// Zone commands; present exactly when `capabilities().zones` is.
+    pub zones: Option<Arc<dyn ZoneControl>>,
+    /// Track commands; present exactly when `capabilities().tracks` is.
+    pub tracks: Option<Arc<dyn TrackControl>>,
+    /// Loads and stores; present on byte-addressable memory.
+    pub bytes: Option<Arc<dyn ByteAddressable>>,
+}
+
+impl Device {
+    /// A device that is blocks and nothing more.
+    pub fn of_blocks(block: Arc<dyn BlockDevice>) -> Self {
+        Device { block, zones: None, tracks: None, bytes: None }
+    }
+}

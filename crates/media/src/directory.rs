@@ -1,0 +1,97 @@
+//! A directory of a file system as a medium: what the `plain` store stands on.
+
+use crate::context::IoContext;
+use crate::error::MediaError;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// How to open a file of a [`Directory`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    /// Open for writing too.
+    pub write: bool,
+    /// Create the file when it is not there (needs `write`).
+    pub create: bool,
+    /// Empty the file when it is there (needs `write`).
+    pub truncate: bool,
+    /// Bypass the page cache (O_DIRECT): offsets, lengths and buffers must be multiples of
+    /// [`DirectoryFile::alignment_bytes`]. Falls back to buffered when the file system refuses.
+    pub direct: bool,
+}
+
+/// One file of a listing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DirectoryEntry {
+    /// File name, without a path.
+    pub name: String,
+    /// Length.
+    pub size_bytes: u64,
+}
+
+/// Room of a file system or store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// All there is.
+    pub total_bytes: u64,
+    /// What can still be written.
+    pub available_bytes: u64,
+}
+
+/// A flat directory with POSIX durability.
+///
+/// - File *contents* are durable after [`DirectoryFile::sync`]; until then a crash keeps, loses or
+///   tears any of them (at 512 bytes), and the length too.
+/// - *Names* (create, rename, remove) are durable after [`Directory::sync`]; until then a crash
+///   keeps any prefix-closed-per-name subset of them. A rename is atomic: the target is the old
+///   file or the new one, never neither.
+/// - Names are single path components of 1 to 255 bytes, not `.` or `..`.
+///
+/// Thread-safe. Never panics on input.
+pub trait Directory: Send + Sync {
+    /// Path or label, for messages.
+    fn name(&self) -> &str;
+    /// Opens or creates a file.
+    fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn DirectoryFile>, MediaError>;
+    /// Renames, replacing the target atomically.
+    fn rename(&self, from: &str, to: &str) -> Result<(), MediaError>;
+    /// Removes a name. Open files stay readable.
+    fn remove(&self, name: &str) -> Result<(), MediaError>;
+    /// All files (not subdirectories), sorted by name.
+    fn list(&self) -> Result<Vec<DirectoryEntry>, MediaError>;
+    /// Makes every name change so far durable.
+    fn sync(&self) -> Result<(), MediaError>;
+    /// Takes an exclusive lock on a name until the guard is dropped or the process ends. Refused
+    /// at once ([`MediaError::Locked`]) when another process or another guard holds it.
+    fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>, MediaError>;
+    /// Room left.
+    fn space(&self) -> Result<Space, MediaError>;
+    /// Where the directory is in the file system of the machine, if it is there at all: lets two
+    /// directories share files by hard link.
+    fn path(&self) -> Option<&std::path::Path>;
+    /// Makes `name` of this directory appear as `target_name` in the directory at `target` without
+    /// copying (hard link). `Ok(false)` when the two places cannot share.
+    fn link(&self, name: &str, target: &std::path::Path, target_name: &str) -> Result<bool, MediaError>;
+}
+
+/// Held lock of a [`Directory`]; dropping it releases.
+pub trait DirectoryLock: Send + Sync {}
+
+/// An open file of a [`Directory`]. Thread-safe.
+pub trait DirectoryFile: Send + Sync {
+    /// Reads up to `data.len()` bytes; fewer only at the end of the file.
+    fn read_at(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<usize, MediaError>;
+    /// Writes all of `data`, growing the file as needed.
+    fn write_at(&self, offset_bytes: u64, data: &[IoSlice<'_>], context: &IoContext) -> Result<(), MediaError>;
+    /// Makes contents and length durable (fdatasync).
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError>;
+    /// Length now.
+    fn size_bytes(&self) -> Result<u64, MediaError>;
+    /// Cuts or extends with zeros.
+    fn truncate(&self, size_bytes: u64) -> Result<(), MediaError>;
+    /// Reserves room up to `size_bytes` without changing the length (fallocate); a hint.
+    fn allocate(&self, size_bytes: u64) -> Result<(), MediaError>;
+    /// Says a range will be read soon (fadvise); a hint.
+    fn prefetch(&self, offset_bytes: u64, length_bytes: u64);
+    /// Alignment a direct open needs, in bytes; 1 for a buffered one.
+    fn alignment_bytes(&self) -> u32;
+}

@@ -1,0 +1,130 @@
+//! What can go wrong on a medium.
+
+use std::sync::Arc;
+
+/// What was being done when an error came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Operation {
+    Read,
+    Write,
+    Discard,
+    Sync,
+    Open,
+    Rename,
+    Remove,
+    List,
+    SyncDirectory,
+    Truncate,
+    Lock,
+    Zone,
+}
+
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Discard => "discard",
+            Operation::Sync => "sync",
+            Operation::Open => "open",
+            Operation::Rename => "rename",
+            Operation::Remove => "remove",
+            Operation::List => "list",
+            Operation::SyncDirectory => "directory sync",
+            Operation::Truncate => "truncate",
+            Operation::Lock => "lock",
+            Operation::Zone => "zone command",
+        })
+    }
+}
+
+/// The class of a [`MediaError`], for callers that decide what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MediaErrorKind {
+    /// The caller asked for something the device never does (range, alignment, rule).
+    InvalidRequest,
+    /// The medium cannot deliver these bytes any more.
+    Unreadable,
+    /// No room is left.
+    NoSpace,
+    /// A name that does not exist.
+    NotFound,
+    /// Another process holds the lock.
+    Locked,
+    /// Permission, or a read-only device.
+    ReadOnly,
+    /// Protection information does not fit the data.
+    Protection,
+    /// Anything else the device or the operating system reported.
+    Io,
+}
+
+/// An error of a device or a directory. Cheap to clone.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum MediaError {
+    /// Request beyond the end of the device.
+    #[error(
+        "{device}: {operation} of {length_bytes} bytes at offset {offset_bytes} is outside the device of {capacity_bytes} bytes"
+    )]
+    OutOfRange { device: String, operation: Operation, offset_bytes: u64, length_bytes: u64, capacity_bytes: u64 },
+    /// Offset, length or buffer not a multiple of what the device needs.
+    #[error(
+        "{device}: {operation} of {length_bytes} bytes at offset {offset_bytes} is not aligned to {required_bytes} bytes"
+    )]
+    Misaligned { device: String, operation: Operation, offset_bytes: u64, length_bytes: u64, required_bytes: u64 },
+    /// The request breaks a rule of the medium (write pointer, strict overlap, missing protection, ...).
+    #[error("{device}: {operation} at offset {offset_bytes} breaks a rule of the medium: {rule}")]
+    Rule { device: String, operation: Operation, offset_bytes: u64, rule: String },
+    /// The sector was destroyed or damaged; rewriting it makes it readable again.
+    #[error("{device}: unreadable sector at offset {offset_bytes}; restore the data from elsewhere and rewrite it")]
+    Unreadable { device: String, offset_bytes: u64 },
+    /// No room left.
+    #[error("{device}: no space left ({operation} of {length_bytes} bytes at offset {offset_bytes}); free space and retry")]
+    NoSpace { device: String, operation: Operation, offset_bytes: u64, length_bytes: u64 },
+    /// The named file is not there.
+    #[error("{device}: no file named '{name}' ({operation})")]
+    NotFound { device: String, operation: Operation, name: String },
+    /// The lock is held elsewhere.
+    #[error("{device}: '{name}' is locked by another process or another open of this store; close that one first")]
+    Locked { device: String, name: String },
+    /// Protection information and data disagree.
+    #[error("{device}: protection information mismatch at offset {offset_bytes}: expected {expected:#x}, found {found:#x}")]
+    Protection { device: String, offset_bytes: u64, expected: u64, found: u64 },
+    /// The operating system or the device said no.
+    #[error("{device}: {operation} at offset {offset_bytes} failed: {source}")]
+    Io { device: String, operation: Operation, offset_bytes: u64, source: Arc<std::io::Error> },
+}
+
+impl MediaError {
+    /// The class of this error.
+    pub fn kind(&self) -> MediaErrorKind {
+        match self {
+            MediaError::OutOfRange { .. } | MediaError::Misaligned { .. } | MediaError::Rule { .. } => {
+                MediaErrorKind::InvalidRequest
+            }
+            MediaError::Unreadable { .. } => MediaErrorKind::Unreadable,
+            MediaError::NoSpace { .. } => MediaErrorKind::NoSpace,
+            MediaError::NotFound { .. } => MediaErrorKind::NotFound,
+            MediaError::Locked { .. } => MediaErrorKind::Locked,
+            MediaError::Protection { .. } => MediaErrorKind::Protection,
+            MediaError::Io { source, .. } => match source.kind() {
+                std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => MediaErrorKind::NoSpace,
+                std::io::ErrorKind::NotFound => MediaErrorKind::NotFound,
+                std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                    MediaErrorKind::ReadOnly
+                }
+                _ => MediaErrorKind::Io,
+            },
+        }
+    }
+
+    /// Wraps an error of the operating system.
+    pub fn io(device: &str, operation: Operation, offset_bytes: u64, source: std::io::Error) -> Self {
+        MediaError::Io { device: device.to_owned(), operation, offset_bytes, source: Arc::new(source) }
+    }
+}

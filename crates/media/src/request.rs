@@ -1,0 +1,76 @@
+//! One request of a batch.
+
+use crate::error::MediaError;
+use std::io::{IoSlice, IoSliceMut};
+
+/// Format of the protection information a device keeps beside each sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProtectionFormat {
+    /// T10 protection type: 1, 2 or 3 (SBC-4, clause 4.21).
+    pub protection_type: u8,
+    /// Data bytes one 8-byte tuple protects.
+    pub interval_bytes: u32,
+}
+
+/// What moves, and which way.
+#[derive(Debug)]
+pub enum Transfer<'a> {
+    /// From the device into the buffers, in order.
+    Read {
+        /// Buffers filled one after the other.
+        data: &'a mut [IoSliceMut<'a>],
+        /// Eight bytes per interval, filled by a device that keeps protection information.
+        protection: Option<&'a mut [u8]>,
+    },
+    /// From the buffers to the device, in order.
+    Write {
+        /// Buffers written one after the other.
+        data: &'a [IoSlice<'a>],
+        /// Eight bytes per interval; the device verifies and stores them.
+        protection: Option<&'a [u8]>,
+        /// The write is on stable media when the request completes (SCSI FUA).
+        durable: bool,
+    },
+    /// The range's contents are no longer needed; reading it afterwards gives zeros.
+    Discard {
+        /// Bytes to give up.
+        length_bytes: u64,
+    },
+}
+
+/// A request of a batch given to [`crate::BlockDevice::execute`].
+#[derive(Debug)]
+pub struct Request<'a> {
+    /// First byte on the device.
+    pub offset_bytes: u64,
+    /// Direction, buffers, protection.
+    pub transfer: Transfer<'a>,
+    /// How this request ended. `Ok` before the batch is executed.
+    pub outcome: Result<(), MediaError>,
+}
+
+impl<'a> Request<'a> {
+    /// A read into `data`.
+    pub fn read(offset_bytes: u64, data: &'a mut [IoSliceMut<'a>]) -> Self {
+        Request { offset_bytes, transfer: Transfer::Read { data, protection: None }, outcome: Ok(()) }
+    }
+
+    /// A write of `data`.
+    pub fn write(offset_bytes: u64, data: &'a [IoSlice<'a>]) -> Self {
+        Request { offset_bytes, transfer: Transfer::Write { data, protection: None, durable: false }, outcome: Ok(()) }
+    }
+
+    /// A discard of `length_bytes`.
+    pub fn discard(offset_bytes: u64, length_bytes: u64) -> Self {
+        Request { offset_bytes, transfer: Transfer::Discard { length_bytes }, outcome: Ok(()) }
+    }
+
+    /// Bytes of the device this request covers.
+    pub fn length_bytes(&self) -> u64 {
+        match &self.transfer {
+            Transfer::Read { data, .. } => data.iter().map(|slice| slice.len() as u64).sum(),
+            Transfer::Write { data, .. } => data.iter().map(|slice| slice.len() as u64).sum(),
+            Transfer::Discard { length_bytes } => *length_bytes,
+        }
+    }
+}

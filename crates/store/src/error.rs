@@ -1,0 +1,91 @@
+//! What can go wrong in a file store.
+
+use varve_media::{MediaError, MediaErrorKind};
+
+/// The class of a [`StoreError`], for callers that decide what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// No such file.
+    NotFound,
+    /// A name, size or offset the store never accepts.
+    InvalidRequest,
+    /// No room; remove files and retry.
+    NoSpace,
+    /// Another open of this store holds the lock.
+    Locked,
+    /// Bytes on the medium are not what was written.
+    Corruption,
+    /// Not a store of this kind, or of a newer version.
+    Foreign,
+    /// The medium failed.
+    Io,
+    /// An earlier sync failed: nothing is acknowledged until the store is opened again.
+    Latched,
+}
+
+/// An error of a file store. Cheap to clone.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum StoreError {
+    #[error("{store}: no file named '{name}'")]
+    NotFound { store: String, name: String },
+    #[error("{store}: name '{name}' is refused: {reason}")]
+    InvalidName { store: String, name: String, reason: String },
+    #[error("{store}: {reason}")]
+    InvalidRequest { store: String, reason: String },
+    #[error("{store}: '{name}': read of {length_bytes} bytes at offset {offset_bytes} is past the end at {size_bytes}")]
+    PastEnd { store: String, name: String, offset_bytes: u64, length_bytes: u64, size_bytes: u64 },
+    #[error("{store}: no space left for {requested_bytes} bytes of '{name}' ({available_bytes} available); remove files and retry")]
+    NoSpace { store: String, name: String, requested_bytes: u64, available_bytes: u64 },
+    #[error("{store}: '{name}' is locked by another process or another open of this store; close that one first")]
+    Locked { store: String, name: String },
+    #[error("{store}: {structure} at offset {offset_bytes} is damaged: expected {expected}, found {found}; {advice}")]
+    Corruption {
+        store: String,
+        structure: String,
+        offset_bytes: u64,
+        expected: String,
+        found: String,
+        advice: String,
+    },
+    #[error("{store}: {structure} at offset {offset_bytes} was not written by this version: expected {expected}, found {found}; {advice}")]
+    Foreign {
+        store: String,
+        structure: String,
+        offset_bytes: u64,
+        expected: String,
+        found: String,
+        advice: String,
+    },
+    #[error("{store}: refusing writes since '{cause}'; close and open the store again")]
+    Latched { store: String, cause: String },
+    #[error("{store}: '{name}': {source}")]
+    Media { store: String, name: String, source: MediaError },
+}
+
+impl StoreError {
+    /// The class of this error.
+    pub fn kind(&self) -> StoreErrorKind {
+        match self {
+            StoreError::NotFound { .. } => StoreErrorKind::NotFound,
+            StoreError::InvalidName { .. } | StoreError::InvalidRequest { .. } | StoreError::PastEnd { .. } => {
+                StoreErrorKind::InvalidRequest
+            }
+            StoreError::NoSpace { .. } => StoreErrorKind::NoSpace,
+            StoreError::Locked { .. } => StoreErrorKind::Locked,
+            StoreError::Corruption { .. } => StoreErrorKind::Corruption,
+            StoreError::Foreign { .. } => StoreErrorKind::Foreign,
+            StoreError::Latched { .. } => StoreErrorKind::Latched,
+            StoreError::Media { source, .. } => match source.kind() {
+                MediaErrorKind::NotFound => StoreErrorKind::NotFound,
+                MediaErrorKind::NoSpace => StoreErrorKind::NoSpace,
+                MediaErrorKind::Locked => StoreErrorKind::Locked,
+                MediaErrorKind::InvalidRequest => StoreErrorKind::InvalidRequest,
+                MediaErrorKind::Unreadable | MediaErrorKind::Protection => StoreErrorKind::Corruption,
+                _ => StoreErrorKind::Io,
+            },
+        }
+    }
+}
