@@ -37,7 +37,9 @@ pub enum Error {
     ValueTooLong { found_bytes: usize, limit_bytes: usize },
     #[error("{what}: {reason}")]
     InvalidArgument { what: String, reason: String },
-    #[error("file '{file}' at offset {offset_bytes}: {structure} is damaged: expected {expected}, found {found}; run check to list all damage, repair to salvage the rest")]
+    #[error(
+        "file '{file}' at offset {offset_bytes}: {structure} is damaged: expected {expected}, found {found}; run check to list all damage, repair to salvage the rest"
+    )]
     Corruption { file: String, offset_bytes: u64, structure: String, expected: String, found: String },
     #[error("file '{file}' at offset {offset_bytes}: expected {expected}, found {found}; {advice}")]
     Foreign { file: String, offset_bytes: u64, expected: String, found: String, advice: String },
@@ -57,9 +59,10 @@ impl Error {
     /// The class of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Error::KeyTooLong { .. } | Error::ValueTooLong { .. } | Error::InvalidArgument { .. } | Error::Exists { .. } => {
-                ErrorKind::InvalidArgument
-            }
+            Error::KeyTooLong { .. }
+            | Error::ValueTooLong { .. }
+            | Error::InvalidArgument { .. }
+            | Error::Exists { .. } => ErrorKind::InvalidArgument,
             Error::Corruption { .. } => ErrorKind::Corruption,
             Error::Foreign { .. } => ErrorKind::Foreign,
             Error::Missing { .. } => ErrorKind::NotFound,

@@ -3,11 +3,15 @@
 //! The engine stands on `varve-store` (files) and `varve-env` (time, threads) and names no device.
 //! A tree owns its write path; memtable, log, tables and block cache are parts it may use.
 
+mod db_iterator;
 mod error;
 mod iterator;
 mod key;
+mod merge;
 mod options;
+mod tree;
 
+pub use db_iterator::DbIterator;
 pub use error::{Error, ErrorKind};
 pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use options::{Compression, Options, TreeKind};

@@ -22,28 +22,11 @@ pub fn bounded<T>(env: &Env, name: &'static str, capacity: usize) -> (Sender<T>,
             senders: WaitQueue::new(simulation, "waits to send into channel", name),
             receivers: WaitQueue::new(simulation, "waits to receive from channel", name),
         },
-        None => Waiters::Real {
-            senders: Condvar::new(),
-            receivers: Condvar::new(),
-            begin: env.begin(),
-        },
+        None => Waiters::Real { senders: Condvar::new(), receivers: Condvar::new(), begin: env.begin() },
     };
-    let state = State {
-        values: VecDeque::new(),
-        senders: 1,
-        receivers: 1,
-    };
-    let shared = Arc::new(Shared {
-        capacity: capacity.max(1),
-        state: Mutex::new(state),
-        waiters,
-    });
-    (
-        Sender {
-            shared: Arc::clone(&shared),
-        },
-        Receiver { shared },
-    )
+    let state = State { values: VecDeque::new(), senders: 1, receivers: 1 };
+    let shared = Arc::new(Shared { capacity: capacity.max(1), state: Mutex::new(state), waiters });
+    (Sender { shared: Arc::clone(&shared) }, Receiver { shared })
 }
 
 struct Shared<T> {
@@ -59,15 +42,8 @@ struct State<T> {
 }
 
 enum Waiters {
-    Real {
-        senders: Condvar,
-        receivers: Condvar,
-        begin: std::time::Instant,
-    },
-    Sim {
-        senders: WaitQueue,
-        receivers: WaitQueue,
-    },
+    Real { senders: Condvar, receivers: Condvar, begin: std::time::Instant },
+    Sim { senders: WaitQueue, receivers: WaitQueue },
 }
 
 #[derive(Clone, Copy)]
@@ -91,18 +67,13 @@ impl<T> Shared<T> {
         deadline: Option<Instant>,
     ) -> (MutexGuard<'a, State<T>>, bool) {
         match &self.waiters {
-            Waiters::Real {
-                senders,
-                receivers,
-                begin,
-            } => {
+            Waiters::Real { senders, receivers, begin } => {
                 let condvar = match side {
                     Side::Senders => senders,
                     Side::Receivers => receivers,
                 };
-                let deadline = deadline.and_then(|deadline| {
-                    begin.checked_add(std::time::Duration::from_nanos(deadline.as_nanos()))
-                });
+                let deadline = deadline
+                    .and_then(|deadline| begin.checked_add(std::time::Duration::from_nanos(deadline.as_nanos())));
                 let timed_out = match deadline {
                     Some(deadline) => condvar.wait_until(&mut state, deadline).timed_out(),
                     None => {
@@ -221,9 +192,7 @@ impl<T> Sender<T> {
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
         self.shared.state.lock().senders += 1;
-        Sender {
-            shared: Arc::clone(&self.shared),
-        }
+        Sender { shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -313,9 +282,7 @@ impl<T> Receiver<T> {
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Receiver<T> {
         self.shared.state.lock().receivers += 1;
-        Receiver {
-            shared: Arc::clone(&self.shared),
-        }
+        Receiver { shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -325,11 +292,7 @@ impl<T> Drop for Receiver<T> {
         state.receivers -= 1;
         let last = state.receivers == 0;
         // Nobody can receive them any more; their destructors must not run under the lock.
-        let unreceived = if last {
-            std::mem::take(&mut state.values)
-        } else {
-            VecDeque::new()
-        };
+        let unreceived = if last { std::mem::take(&mut state.values) } else { VecDeque::new() };
         drop(state);
         drop(unreceived);
         if last {

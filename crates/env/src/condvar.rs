@@ -16,10 +16,7 @@ pub struct Condvar {
 }
 
 enum Kind {
-    Real {
-        condvar: parking_lot::Condvar,
-        begin: std::time::Instant,
-    },
+    Real { condvar: parking_lot::Condvar, begin: std::time::Instant },
     Sim(WaitQueue),
 }
 
@@ -28,10 +25,7 @@ impl Condvar {
     pub fn new(env: &Env, name: &'static str) -> Condvar {
         let kind = match env.simulation() {
             Some(simulation) => Kind::Sim(WaitQueue::new(simulation, "waits on condvar", name)),
-            None => Kind::Real {
-                condvar: parking_lot::Condvar::new(),
-                begin: env.begin(),
-            },
+            None => Kind::Real { condvar: parking_lot::Condvar::new(), begin: env.begin() },
         };
         Condvar { kind }
     }
@@ -68,11 +62,7 @@ impl Condvar {
         }
     }
 
-    fn wait_simulated<T: ?Sized>(
-        queue: &WaitQueue,
-        guard: &mut MutexGuard<'_, T>,
-        deadline: Option<Instant>,
-    ) -> bool {
+    fn wait_simulated<T: ?Sized>(queue: &WaitQueue, guard: &mut MutexGuard<'_, T>, deadline: Option<Instant>) -> bool {
         let simulation = queue.simulation();
         let actor = simulation.sync_point();
         queue.enqueue(&actor);

@@ -31,12 +31,7 @@ pub struct SimOptions {
 impl Default for SimOptions {
     /// Seed 0, no perturbation, 8 processors, no time limit.
     fn default() -> SimOptions {
-        SimOptions {
-            seed: 0,
-            perturb: false,
-            processors: 8,
-            time_limit: None,
-        }
+        SimOptions { seed: 0, perturb: false, processors: 8, time_limit: None }
     }
 }
 
@@ -78,28 +73,18 @@ impl Env {
     pub fn real() -> Env {
         use std::hash::{BuildHasher, Hasher};
         let seed = std::hash::RandomState::new().build_hasher().finish();
-        Env {
-            kind: Kind::Real(Arc::new(Real {
-                begin: std::time::Instant::now(),
-                seed,
-            })),
-        }
+        Env { kind: Kind::Real(Arc::new(Real { begin: std::time::Instant::now(), seed })) }
     }
 
     /// A simulated world in which everything follows from `seed`. The calling thread becomes the
     /// actor "main" and runs.
     pub fn sim(seed: u64) -> Env {
-        Env::sim_with(SimOptions {
-            seed,
-            ..SimOptions::default()
-        })
+        Env::sim_with(SimOptions { seed, ..SimOptions::default() })
     }
 
     /// A simulated world set up by `options`. The calling thread becomes the actor "main" and runs.
     pub fn sim_with(options: SimOptions) -> Env {
-        Env {
-            kind: Kind::Sim(Simulation::begin(options)),
-        }
+        Env { kind: Kind::Sim(Simulation::begin(options)) }
     }
 
     pub(crate) fn simulation(&self) -> Option<&Arc<Simulation>> {
@@ -136,9 +121,7 @@ impl Env {
     /// simulation begins at 2020-01-01T00:00:00Z.
     pub fn wall_clock_unix_nanos(&self) -> u64 {
         match &self.kind {
-            Kind::Real(_) => SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, duration_nanos),
+            Kind::Real(_) => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, duration_nanos),
             Kind::Sim(simulation) => sim::EPOCH_UNIX_NANOS.saturating_add(simulation.now_nanos()),
         }
     }
@@ -200,10 +183,7 @@ impl Env {
     /// An admission that is dropped unused ends the actor.
     pub fn admit(&self, name: &str) -> Admission {
         let simulation = self.simulation();
-        Admission {
-            simulation: simulation
-                .map(|simulation| (Arc::clone(simulation), simulation.register(name))),
-        }
+        Admission { simulation: simulation.map(|simulation| (Arc::clone(simulation), simulation.register(name))) }
     }
 
     /// Runs `f` while the calling actor takes no part in the simulation: other actors run and time
@@ -238,8 +218,7 @@ impl Env {
 
     /// Processor time charged by all actors since the env began, in nanoseconds; 0 in a real env.
     pub fn charged_total_nanos(&self) -> u64 {
-        self.simulation()
-            .map_or(0, |simulation| simulation.charged_total())
+        self.simulation().map_or(0, |simulation| simulation.charged_total())
     }
 
     /// The stream of random numbers called `stream`, from its beginning. The same seed and name give
@@ -267,8 +246,7 @@ impl Env {
     /// A running hash of everything that was scheduled (when, whom, what kind of event) and
     /// [recorded](Env::record). Two runs of one seed agree on it; 0 in a real env.
     pub fn event_hash(&self) -> u64 {
-        self.simulation()
-            .map_or(0, |simulation| simulation.event_hash())
+        self.simulation().map_or(0, |simulation| simulation.event_hash())
     }
 
     /// Mixes an event of the caller's into [`event_hash`](Env::event_hash).
@@ -280,15 +258,13 @@ impl Env {
 
     /// Whether schedule perturbation is on.
     pub fn perturb(&self) -> bool {
-        self.simulation()
-            .is_some_and(|simulation| simulation.options.perturb)
+        self.simulation().is_some_and(|simulation| simulation.options.perturb)
     }
 
     /// Actors that have not ended, the caller among them: 1 after everything was joined; 0 in a
     /// real env.
     pub fn live_actors(&self) -> usize {
-        self.simulation()
-            .map_or(0, |simulation| simulation.live_actors())
+        self.simulation().map_or(0, |simulation| simulation.live_actors())
     }
 }
 
@@ -309,9 +285,7 @@ pub struct Admission {
 impl Admission {
     /// The simulation and the number of the actor in it.
     pub(crate) fn actor(&self) -> Option<(Arc<Simulation>, sim::ActorId)> {
-        self.simulation
-            .as_ref()
-            .map(|(simulation, actor)| (Arc::clone(simulation), actor.id))
+        self.simulation.as_ref().map(|(simulation, actor)| (Arc::clone(simulation), actor.id))
     }
 
     /// The calling thread becomes the announced actor and waits for its turn.
@@ -354,10 +328,7 @@ pub struct Attachment {
 
 impl Attachment {
     fn to(simulation: Option<&Arc<Simulation>>) -> Attachment {
-        Attachment {
-            simulation: simulation.cloned(),
-            stays_on_thread: PhantomData,
-        }
+        Attachment { simulation: simulation.cloned(), stays_on_thread: PhantomData }
     }
 }
 

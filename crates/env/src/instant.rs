@@ -82,12 +82,7 @@ impl Sub<Instant> for Instant {
 
 impl fmt::Display for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}.{:09} s",
-            self.0 / 1_000_000_000,
-            self.0 % 1_000_000_000
-        )
+        write!(f, "{}.{:09} s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }
 }
 
@@ -103,9 +98,6 @@ mod tests {
         assert_eq!(t + Duration::MAX, Instant::MAX);
         assert_eq!(t - Instant::from_nanos(9), Duration::ZERO);
         assert_eq!(Instant::from_nanos(9) - t, Duration::from_nanos(4));
-        assert_eq!(
-            Instant::from_nanos(1_000_000_007).to_string(),
-            "1.000000007 s"
-        );
+        assert_eq!(Instant::from_nanos(1_000_000_007).to_string(), "1.000000007 s");
     }
 }

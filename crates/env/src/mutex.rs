@@ -18,13 +18,8 @@ pub struct Mutex<T: ?Sized> {
 impl<T> Mutex<T> {
     /// A free lock around `value`. `name` appears in deadlock reports.
     pub fn new(env: &Env, name: &'static str, value: T) -> Mutex<T> {
-        let sim = env
-            .simulation()
-            .map(|simulation| SimLock::new(simulation, "mutex", name));
-        Mutex {
-            sim,
-            inner: parking_lot::Mutex::new(value),
-        }
+        let sim = env.simulation().map(|simulation| SimLock::new(simulation, "mutex", name));
+        Mutex { sim, inner: parking_lot::Mutex::new(value) }
     }
 
     /// The value itself.
@@ -40,10 +35,7 @@ impl<T: ?Sized> Mutex<T> {
         if let Some(sim) = &self.sim {
             sim.acquire(true);
         }
-        MutexGuard {
-            lock: self,
-            inner: Some(self.inner.lock()),
-        }
+        MutexGuard { lock: self, inner: Some(self.inner.lock()) }
     }
 
     /// Takes the lock if it is free and nobody waits for it.
@@ -53,16 +45,10 @@ impl<T: ?Sized> Mutex<T> {
             if !sim.try_acquire(true) {
                 return None;
             }
-            return Some(MutexGuard {
-                lock: self,
-                inner: Some(self.inner.lock()),
-            });
+            return Some(MutexGuard { lock: self, inner: Some(self.inner.lock()) });
         }
         let inner = self.inner.try_lock()?;
-        Some(MutexGuard {
-            lock: self,
-            inner: Some(inner),
-        })
+        Some(MutexGuard { lock: self, inner: Some(inner) })
     }
 
     /// The value, without locking: the exclusive borrow shows that nobody else has it.

@@ -87,9 +87,7 @@ impl Random {
     /// A number in `range`, each equally likely. An empty range gives its start.
     #[inline]
     pub fn range(&mut self, range: Range<u64>) -> u64 {
-        range
-            .start
-            .wrapping_add(self.below(range.end.saturating_sub(range.start)))
+        range.start.wrapping_add(self.below(range.end.saturating_sub(range.start)))
     }
 
     /// A number in `[0, 1)`: a multiple of 2^-53, each equally likely.
@@ -129,9 +127,7 @@ mod tests {
     // xoshiro256** from the state {1, 2, 3, 4}: the first outputs of the authors' C code.
     #[test]
     fn reference_outputs() {
-        let mut random = Random {
-            state: [1, 2, 3, 4],
-        };
+        let mut random = Random { state: [1, 2, 3, 4] };
         let outputs: Vec<u64> = (0..4).map(|_| random.next_u64()).collect();
         assert_eq!(outputs, [11520, 0, 1509978240, 1215971899390074240]);
     }
@@ -149,10 +145,7 @@ mod tests {
         for _ in 0..10_000 {
             seen[random.below(10) as usize] += 1;
         }
-        assert!(
-            seen.iter().all(|&count| (800..1200).contains(&count)),
-            "{seen:?}"
-        );
+        assert!(seen.iter().all(|&count| (800..1200).contains(&count)), "{seen:?}");
         assert_eq!(random.below(0), 0);
         assert_eq!(random.below(1), 0);
         assert_eq!(random.range(5..5), 5);

@@ -19,13 +19,8 @@ pub struct RwLock<T: ?Sized> {
 impl<T> RwLock<T> {
     /// A free lock around `value`. `name` appears in deadlock reports.
     pub fn new(env: &Env, name: &'static str, value: T) -> RwLock<T> {
-        let sim = env
-            .simulation()
-            .map(|simulation| SimLock::new(simulation, "rwlock", name));
-        RwLock {
-            sim,
-            inner: parking_lot::RwLock::new(value),
-        }
+        let sim = env.simulation().map(|simulation| SimLock::new(simulation, "rwlock", name));
+        RwLock { sim, inner: parking_lot::RwLock::new(value) }
     }
 
     /// The value itself.
@@ -41,10 +36,7 @@ impl<T: ?Sized> RwLock<T> {
         if let Some(sim) = &self.sim {
             sim.acquire(false);
         }
-        RwLockReadGuard {
-            lock: self,
-            inner: Some(self.inner.read()),
-        }
+        RwLockReadGuard { lock: self, inner: Some(self.inner.read()) }
     }
 
     /// Waits until nobody holds the lock and takes it for writing.
@@ -53,10 +45,7 @@ impl<T: ?Sized> RwLock<T> {
         if let Some(sim) = &self.sim {
             sim.acquire(true);
         }
-        RwLockWriteGuard {
-            lock: self,
-            inner: Some(self.inner.write()),
-        }
+        RwLockWriteGuard { lock: self, inner: Some(self.inner.write()) }
     }
 
     /// Takes the lock for reading if that is possible at once.
@@ -66,16 +55,10 @@ impl<T: ?Sized> RwLock<T> {
             if !sim.try_acquire(false) {
                 return None;
             }
-            return Some(RwLockReadGuard {
-                lock: self,
-                inner: Some(self.inner.read()),
-            });
+            return Some(RwLockReadGuard { lock: self, inner: Some(self.inner.read()) });
         }
         let inner = self.inner.try_read()?;
-        Some(RwLockReadGuard {
-            lock: self,
-            inner: Some(inner),
-        })
+        Some(RwLockReadGuard { lock: self, inner: Some(inner) })
     }
 
     /// Takes the lock for writing if that is possible at once.
@@ -85,16 +68,10 @@ impl<T: ?Sized> RwLock<T> {
             if !sim.try_acquire(true) {
                 return None;
             }
-            return Some(RwLockWriteGuard {
-                lock: self,
-                inner: Some(self.inner.write()),
-            });
+            return Some(RwLockWriteGuard { lock: self, inner: Some(self.inner.write()) });
         }
         let inner = self.inner.try_write()?;
-        Some(RwLockWriteGuard {
-            lock: self,
-            inner: Some(inner),
-        })
+        Some(RwLockWriteGuard { lock: self, inner: Some(inner) })
     }
 
     /// The value, without locking: the exclusive borrow shows that nobody else has it.

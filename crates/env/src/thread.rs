@@ -35,25 +35,18 @@ impl<T: Send + 'static> JoinHandle<T> {
         let thread_name: String = name.chars().filter(|&c| c != '\0').collect();
         let outcome = Arc::new(Mutex::new(None));
         let wanted = Arc::downgrade(&outcome);
-        let thread = std::thread::Builder::new()
-            .name(thread_name)
-            .spawn(move || {
-                let _attachment = admission.attach();
-                let outcome = catch_unwind(AssertUnwindSafe(f));
-                // An outcome nobody wants is dropped here, where its destructor is still an actor's.
-                let _ = catch_unwind(AssertUnwindSafe(|| {
-                    if let Some(slot) = wanted.upgrade() {
-                        *slot.lock() = Some(outcome);
-                    }
-                }));
-            });
+        let thread = std::thread::Builder::new().name(thread_name).spawn(move || {
+            let _attachment = admission.attach();
+            let outcome = catch_unwind(AssertUnwindSafe(f));
+            // An outcome nobody wants is dropped here, where its destructor is still an actor's.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                if let Some(slot) = wanted.upgrade() {
+                    *slot.lock() = Some(outcome);
+                }
+            }));
+        });
         match thread {
-            Ok(thread) => JoinHandle {
-                name: name.into(),
-                thread,
-                outcome,
-                simulated,
-            },
+            Ok(thread) => JoinHandle { name: name.into(), thread, outcome, simulated },
             Err(error) => panic!("cannot start thread {name:?}: {error}"),
         }
     }
@@ -73,10 +66,7 @@ impl<T> JoinHandle<T> {
         match (ended, self.outcome.lock().take()) {
             (Ok(()), Some(Ok(value))) => Ok(value),
             (_, Some(Err(payload))) | (Err(payload), _) => Err(Panicked::new(&self.name, payload)),
-            (Ok(()), None) => Err(Panicked::new(
-                &self.name,
-                Box::new("the thread left no result"),
-            )),
+            (Ok(()), None) => Err(Panicked::new(&self.name, Box::new("the thread left no result"))),
         }
     }
 
@@ -96,9 +86,7 @@ impl<T> JoinHandle<T> {
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("JoinHandle").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -112,19 +100,12 @@ pub struct Panicked {
 
 impl Panicked {
     fn new(thread: &Arc<str>, payload: Box<dyn Any + Send>) -> Panicked {
-        let message = match (
-            payload.downcast_ref::<&str>(),
-            payload.downcast_ref::<String>(),
-        ) {
+        let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
             (Some(text), _) => (*text).to_owned(),
             (_, Some(text)) => text.clone(),
             _ => "a panic without a message".to_owned(),
         };
-        Panicked {
-            thread: Arc::clone(thread),
-            message,
-            payload: Mutex::new(payload),
-        }
+        Panicked { thread: Arc::clone(thread), message, payload: Mutex::new(payload) }
     }
 
     /// The name of the thread that panicked.

@@ -84,7 +84,9 @@ pub enum MediaError {
     #[error("{device}: unreadable sector at offset {offset_bytes}; restore the data from elsewhere and rewrite it")]
     Unreadable { device: String, offset_bytes: u64 },
     /// No room left.
-    #[error("{device}: no space left ({operation} of {length_bytes} bytes at offset {offset_bytes}); free space and retry")]
+    #[error(
+        "{device}: no space left ({operation} of {length_bytes} bytes at offset {offset_bytes}); free space and retry"
+    )]
     NoSpace { device: String, operation: Operation, offset_bytes: u64, length_bytes: u64 },
     /// The named file is not there.
     #[error("{device}: no file named '{name}' ({operation})")]
@@ -93,7 +95,9 @@ pub enum MediaError {
     #[error("{device}: '{name}' is locked by another process or another open of this store; close that one first")]
     Locked { device: String, name: String },
     /// Protection information and data disagree.
-    #[error("{device}: protection information mismatch at offset {offset_bytes}: expected {expected:#x}, found {found:#x}")]
+    #[error(
+        "{device}: protection information mismatch at offset {offset_bytes}: expected {expected:#x}, found {found:#x}"
+    )]
     Protection { device: String, offset_bytes: u64, expected: u64, found: u64 },
     /// The operating system or the device said no.
     #[error("{device}: {operation} at offset {offset_bytes} failed: {source}")]

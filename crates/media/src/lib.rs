@@ -19,7 +19,9 @@ mod zones;
 
 pub use bytes::ByteAddressable;
 pub use context::{IoCause, IoClass, IoContext, JobId};
-pub use device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry, NominalPerformance, TimeSpent};
+pub use device::{
+    BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry, NominalPerformance, TimeSpent,
+};
 pub use directory::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, Space};
 pub use error::{MediaError, MediaErrorKind, Operation};
 pub use request::{ProtectionFormat, Request, Transfer};

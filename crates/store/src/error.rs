@@ -37,28 +37,18 @@ pub enum StoreError {
     InvalidRequest { store: String, reason: String },
     #[error("{store}: '{name}': read of {length_bytes} bytes at offset {offset_bytes} is past the end at {size_bytes}")]
     PastEnd { store: String, name: String, offset_bytes: u64, length_bytes: u64, size_bytes: u64 },
-    #[error("{store}: no space left for {requested_bytes} bytes of '{name}' ({available_bytes} available); remove files and retry")]
+    #[error(
+        "{store}: no space left for {requested_bytes} bytes of '{name}' ({available_bytes} available); remove files and retry"
+    )]
     NoSpace { store: String, name: String, requested_bytes: u64, available_bytes: u64 },
     #[error("{store}: '{name}' is locked by another process or another open of this store; close that one first")]
     Locked { store: String, name: String },
     #[error("{store}: {structure} at offset {offset_bytes} is damaged: expected {expected}, found {found}; {advice}")]
-    Corruption {
-        store: String,
-        structure: String,
-        offset_bytes: u64,
-        expected: String,
-        found: String,
-        advice: String,
-    },
-    #[error("{store}: {structure} at offset {offset_bytes} was not written by this version: expected {expected}, found {found}; {advice}")]
-    Foreign {
-        store: String,
-        structure: String,
-        offset_bytes: u64,
-        expected: String,
-        found: String,
-        advice: String,
-    },
+    Corruption { store: String, structure: String, offset_bytes: u64, expected: String, found: String, advice: String },
+    #[error(
+        "{store}: {structure} at offset {offset_bytes} was not written by this version: expected {expected}, found {found}; {advice}"
+    )]
+    Foreign { store: String, structure: String, offset_bytes: u64, expected: String, found: String, advice: String },
     #[error("{store}: refusing writes since '{cause}'; close and open the store again")]
     Latched { store: String, cause: String },
     #[error("{store}: '{name}': {source}")]

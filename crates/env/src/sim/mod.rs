@@ -143,20 +143,13 @@ impl Simulation {
 
     /// Whether the calling thread takes part, even if it is outside at the moment.
     pub(crate) fn is_member(&self) -> bool {
-        MEMBERSHIPS.with_borrow(|memberships| {
-            memberships
-                .iter()
-                .any(|membership| membership.simulation == self.number)
-        })
+        MEMBERSHIPS.with_borrow(|memberships| memberships.iter().any(|membership| membership.simulation == self.number))
     }
 
     /// If the calling thread already takes part, counts one more attachment.
     pub(crate) fn deepen(&self) -> bool {
         MEMBERSHIPS.with_borrow_mut(|memberships| {
-            match memberships
-                .iter_mut()
-                .find(|membership| membership.simulation == self.number)
-            {
+            match memberships.iter_mut().find(|membership| membership.simulation == self.number) {
                 Some(membership) if !membership.outside => {
                     membership.depth += 1;
                     true
@@ -169,9 +162,7 @@ impl Simulation {
     /// Takes back one attachment of the calling thread; the last one ends its actor.
     pub(crate) fn detach(&self) {
         let ended = MEMBERSHIPS.with_borrow_mut(|memberships| {
-            let index = memberships
-                .iter()
-                .position(|membership| membership.simulation == self.number)?;
+            let index = memberships.iter().position(|membership| membership.simulation == self.number)?;
             memberships[index].depth -= 1;
             (memberships[index].depth == 0).then(|| Arc::clone(&memberships[index].actor))
         });
@@ -194,9 +185,7 @@ impl Simulation {
         MEMBERSHIPS
             .try_with(|memberships| {
                 let memberships = memberships.borrow();
-                let membership = memberships
-                    .iter()
-                    .find(|membership| membership.simulation == self.number)?;
+                let membership = memberships.iter().find(|membership| membership.simulation == self.number)?;
                 (!membership.outside).then(|| Arc::clone(&membership.actor))
             })
             .ok()
@@ -224,22 +213,16 @@ impl Simulation {
 
     pub(crate) fn now_nanos(&self) -> u64 {
         let actor = self.current();
-        self.clock
-            .load(Relaxed)
-            .saturating_add(actor.charge.load(Relaxed))
+        self.clock.load(Relaxed).saturating_add(actor.charge.load(Relaxed))
     }
 
     pub(crate) fn charge(&self, nanos: u64) {
         let found = MEMBERSHIPS.with_borrow(|memberships| {
-            let membership = memberships
-                .iter()
-                .find(|membership| membership.simulation == self.number);
-            membership
-                .filter(|membership| !membership.outside)
-                .map(|membership| {
-                    let charge = &membership.actor.charge;
-                    charge.store(charge.load(Relaxed).saturating_add(nanos), Relaxed);
-                })
+            let membership = memberships.iter().find(|membership| membership.simulation == self.number);
+            membership.filter(|membership| !membership.outside).map(|membership| {
+                let charge = &membership.actor.charge;
+                charge.store(charge.load(Relaxed).saturating_add(nanos), Relaxed);
+            })
         });
         if found.is_none() {
             self.refuse();
@@ -313,11 +296,7 @@ impl Simulation {
 
     /// A number below `bound` when perturbation is on, else 0: which of `bound` waiters is next.
     pub(crate) fn choose(&self, bound: usize) -> usize {
-        if self.options.perturb && bound > 1 {
-            self.core.lock().scheduler.random().index(bound)
-        } else {
-            0
-        }
+        if self.options.perturb && bound > 1 { self.core.lock().scheduler.random().index(bound) } else { 0 }
     }
 
     pub(crate) fn sleep_until(&self, deadline: u64) {
@@ -340,12 +319,7 @@ impl Simulation {
                 self.clock.store(core.scheduler.now(), Relaxed);
                 return Wake::Called;
             }
-            core.scheduler.wait(
-                actor.id,
-                Reason::Sleep,
-                Some(deadline),
-                std::thread::panicking(),
-            );
+            core.scheduler.wait(actor.id, Reason::Sleep, Some(deadline), std::thread::panicking());
             let wake = self.pass(core, actor);
             if matches!(wake, Wake::Failed(_)) {
                 return wake;
@@ -356,8 +330,7 @@ impl Simulation {
     /// The calling actor waits until it is woken or `deadline` comes.
     pub(crate) fn block(&self, actor: &Actor, reason: Reason, deadline: Option<u64>) -> Wake {
         let mut core = self.core.lock();
-        core.scheduler
-            .wait(actor.id, reason, deadline, std::thread::panicking());
+        core.scheduler.wait(actor.id, reason, deadline, std::thread::panicking());
         self.pass(core, actor)
     }
 
@@ -377,12 +350,7 @@ impl Simulation {
                 return;
             }
             core.scheduler.add_joiner(target, actor.id);
-            core.scheduler.wait(
-                actor.id,
-                Reason::Join(target),
-                None,
-                std::thread::panicking(),
-            );
+            core.scheduler.wait(actor.id, Reason::Join(target), None, std::thread::panicking());
             let wake = self.pass(core, &actor);
             self.core.lock().scheduler.remove_joiner(target, actor.id);
             self.fail_on(wake);
@@ -416,10 +384,7 @@ impl Simulation {
 
     fn set_outside(&self, outside: bool) {
         MEMBERSHIPS.with_borrow_mut(|memberships| {
-            if let Some(membership) = memberships
-                .iter_mut()
-                .find(|membership| membership.simulation == self.number)
-            {
+            if let Some(membership) = memberships.iter_mut().find(|membership| membership.simulation == self.number) {
                 membership.outside = outside;
             }
         });

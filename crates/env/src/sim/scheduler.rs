@@ -56,11 +56,7 @@ pub(crate) enum Dispatch {
 enum State {
     Running,
     Runnable,
-    Waiting {
-        reason: Reason,
-        deadline: Option<u64>,
-        unwinding: bool,
-    },
+    Waiting { reason: Reason, deadline: Option<u64>, unwinding: bool },
     Outside,
 }
 
@@ -150,10 +146,7 @@ impl Scheduler {
     }
 
     pub(crate) fn name(&self, id: ActorId) -> &str {
-        self.records
-            .get(id.0 as usize)
-            .and_then(Option::as_ref)
-            .map_or("ended actor", |r| &r.name)
+        self.records.get(id.0 as usize).and_then(Option::as_ref).map_or("ended actor", |r| &r.name)
     }
 
     fn event(&mut self, event: Event, first: u64, second: u64) {
@@ -190,13 +183,7 @@ impl Scheduler {
     }
 
     /// The running actor stops running until it is woken or `deadline` comes.
-    pub(crate) fn wait(
-        &mut self,
-        id: ActorId,
-        reason: Reason,
-        deadline: Option<u64>,
-        unwinding: bool,
-    ) {
+    pub(crate) fn wait(&mut self, id: ActorId, reason: Reason, deadline: Option<u64>, unwinding: bool) {
         debug_assert_eq!(self.running, Some(id));
         self.running = None;
         let record = self.get(id);
@@ -206,11 +193,7 @@ impl Scheduler {
             self.runnable.push(id);
             return;
         }
-        record.state = State::Waiting {
-            reason,
-            deadline,
-            unwinding,
-        };
+        record.state = State::Waiting { reason, deadline, unwinding };
         if let Some(deadline) = deadline {
             self.timers.insert((deadline, id));
         }
@@ -307,10 +290,7 @@ impl Scheduler {
     /// there and the running actor goes on. False if the slow path must be taken.
     pub(crate) fn try_advance(&mut self, id: ActorId, deadline: u64) -> bool {
         if !self.runnable.is_empty()
-            || self
-                .timers
-                .first()
-                .is_some_and(|&(earliest, _)| earliest <= deadline)
+            || self.timers.first().is_some_and(|&(earliest, _)| earliest <= deadline)
             || self.time_limit.is_some_and(|limit| deadline > limit)
         {
             return false;
@@ -351,8 +331,7 @@ impl Scheduler {
                 if let Some(limit) = self.time_limit.filter(|&limit| deadline > limit) {
                     // Unwinding may itself need time.
                     self.time_limit = None;
-                    let headline =
-                        format!("the time limit of {} passed", Instant::from_nanos(limit));
+                    let headline = format!("the time limit of {} passed", Instant::from_nanos(limit));
                     self.fail(&headline);
                     continue;
                 }
@@ -385,12 +364,7 @@ impl Scheduler {
         let mut woken = Vec::new();
         for (index, record) in self.records.iter_mut().enumerate() {
             let Some(record) = record else { continue };
-            if let State::Waiting {
-                deadline,
-                unwinding: false,
-                ..
-            } = record.state
-            {
+            if let State::Waiting { deadline, unwinding: false, .. } = record.state {
                 let id = ActorId(index as u32);
                 record.state = State::Runnable;
                 record.wake = Wake::Failed(Arc::clone(&report));
@@ -409,11 +383,7 @@ impl Scheduler {
 
     /// Who waits for what, one line each.
     pub(crate) fn report(&self, headline: &str) -> String {
-        let mut text = format!(
-            "{headline} (seed {}, virtual time {})",
-            self.seed,
-            Instant::from_nanos(self.now)
-        );
+        let mut text = format!("{headline} (seed {}, virtual time {})", self.seed, Instant::from_nanos(self.now));
         for (index, record) in self.records.iter().enumerate() {
             let Some(record) = record else { continue };
             // Writing to a String cannot fail.
@@ -422,33 +392,20 @@ impl Scheduler {
                 State::Running => write!(text, "runs"),
                 State::Runnable => write!(text, "could run"),
                 State::Outside => write!(text, "is outside the simulation"),
-                State::Waiting {
-                    reason,
-                    deadline,
-                    unwinding,
-                } => {
+                State::Waiting { reason, deadline, unwinding } => {
                     let _ = match reason {
                         Reason::Sleep => write!(text, "sleeps"),
                         Reason::Join(target) => write!(text, "joins {}", self.name(*target)),
                         Reason::Point(point) => point.describe(&mut text).and_then(|()| {
                             let holders = point.holders();
-                            let names: Vec<&str> =
-                                holders.iter().map(|&id| self.name(id)).collect();
-                            if names.is_empty() {
-                                Ok(())
-                            } else {
-                                write!(text, ", held by {}", names.join(", "))
-                            }
+                            let names: Vec<&str> = holders.iter().map(|&id| self.name(id)).collect();
+                            if names.is_empty() { Ok(()) } else { write!(text, ", held by {}", names.join(", ")) }
                         }),
                     };
                     if let Some(deadline) = deadline {
                         let _ = write!(text, " until {}", Instant::from_nanos(*deadline));
                     }
-                    if *unwinding {
-                        write!(text, " while unwinding from a panic")
-                    } else {
-                        Ok(())
-                    }
+                    if *unwinding { write!(text, " while unwinding from a panic") } else { Ok(()) }
                 }
             };
         }

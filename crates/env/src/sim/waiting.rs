@@ -32,20 +32,9 @@ impl WaitPoint for QueuePoint {
 }
 
 impl WaitQueue {
-    pub(crate) fn new(
-        simulation: &Arc<Simulation>,
-        action: &'static str,
-        name: &'static str,
-    ) -> WaitQueue {
-        let point = QueuePoint {
-            action,
-            name,
-            waiters: Mutex::new(VecDeque::new()),
-        };
-        WaitQueue {
-            simulation: Arc::clone(simulation),
-            point: Arc::new(point),
-        }
+    pub(crate) fn new(simulation: &Arc<Simulation>, action: &'static str, name: &'static str) -> WaitQueue {
+        let point = QueuePoint { action, name, waiters: Mutex::new(VecDeque::new()) };
+        WaitQueue { simulation: Arc::clone(simulation), point: Arc::new(point) }
     }
 
     pub(crate) fn simulation(&self) -> &Arc<Simulation> {
@@ -132,11 +121,7 @@ impl LockState {
     }
 
     fn is_held_by(&self, id: ActorId, exclusive: bool) -> bool {
-        if exclusive {
-            self.writer == Some(id)
-        } else {
-            self.readers.contains(&id)
-        }
+        if exclusive { self.writer == Some(id) } else { self.readers.contains(&id) }
     }
 
     fn release(&mut self, id: ActorId, exclusive: bool) {
@@ -160,20 +145,9 @@ impl WaitPoint for LockPoint {
 }
 
 impl SimLock {
-    pub(crate) fn new(
-        simulation: &Arc<Simulation>,
-        kind: &'static str,
-        name: &'static str,
-    ) -> SimLock {
-        let point = LockPoint {
-            kind,
-            name,
-            state: Mutex::new(LockState::default()),
-        };
-        SimLock {
-            simulation: Arc::clone(simulation),
-            point: Arc::new(point),
-        }
+    pub(crate) fn new(simulation: &Arc<Simulation>, kind: &'static str, name: &'static str) -> SimLock {
+        let point = LockPoint { kind, name, state: Mutex::new(LockState::default()) };
+        SimLock { simulation: Arc::clone(simulation), point: Arc::new(point) }
     }
 
     pub(crate) fn simulation(&self) -> &Arc<Simulation> {

@@ -1,0 +1,4 @@
+//! Levels of disjoint tables.
+
+mod policy;
+mod version;

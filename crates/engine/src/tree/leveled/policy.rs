@@ -1,0 +1,361 @@
+//! What to compact: a pure function from the shape of the tree to a plan.
+//!
+//! Leveled compaction as in LevelDB and RocksDB: level 0 holds overlapping tables by age, deeper
+//! levels hold disjoint tables. A level whose score reaches 1 gives tables to the next one.
+//! Nothing here does I/O, takes a lock or looks at a clock.
+
+use super::version::{FileMeta, Version};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The part of the options the policy looks at.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyOptions {
+    pub(crate) level0_file_num_compaction_trigger: usize,
+    pub(crate) max_bytes_for_level_base: u64,
+    pub(crate) max_bytes_for_level_multiplier: u64,
+    pub(crate) dynamic_level_bytes: bool,
+    pub(crate) max_compaction_bytes: u64,
+}
+
+/// Size each level should have, and the level that level 0 compacts into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LevelTargets {
+    pub(crate) base_level: usize,
+    /// Bytes by level; level 0 has no size target.
+    pub(crate) target_bytes: Vec<u64>,
+}
+
+/// Why a compaction was picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    Level0Tables,
+    LevelSize,
+    Manual,
+}
+
+/// What one compaction reads, and where it writes.
+#[derive(Clone, Debug)]
+pub(crate) struct CompactionPlan {
+    pub(crate) reason: Reason,
+    pub(crate) input_level: usize,
+    pub(crate) output_level: usize,
+    /// Tables of the input level; for level 0, newest first.
+    pub(crate) inputs: Vec<Arc<FileMeta>>,
+    /// Tables of the output level that overlap, in key order.
+    pub(crate) overlapping: Vec<Arc<FileMeta>>,
+}
+
+impl CompactionPlan {
+    /// The one input can change its level without being rewritten.
+    pub(crate) fn is_trivial_move(&self) -> bool {
+        self.overlapping.is_empty()
+            && self.input_level != self.output_level
+            && (self.inputs.len() == 1 || self.input_level > 0 || disjoint(&self.inputs))
+    }
+
+    pub(crate) fn all_inputs(&self) -> impl Iterator<Item = &Arc<FileMeta>> {
+        self.inputs.iter().chain(self.overlapping.iter())
+    }
+
+    pub(crate) fn input_bytes(&self) -> u64 {
+        self.all_inputs().map(|file| file.size_bytes).sum()
+    }
+}
+
+fn disjoint(files: &[Arc<FileMeta>]) -> bool {
+    let mut ranges: Vec<(&[u8], &[u8])> =
+        files.iter().map(|file| (file.smallest_user_key(), file.largest_user_key())).collect();
+    ranges.sort();
+    ranges.windows(2).all(|pair| pair[0].1 < pair[1].0)
+}
+
+/// Sizes the levels should have. With dynamic level bytes the last level holds what it holds and
+/// each level above is smaller by the multiplier, down to the first one not larger than
+/// `max_bytes_for_level_base`; a level that would be smaller than a share of the base is skipped,
+/// because moving data through it costs more than it saves.
+pub(crate) fn level_targets(version: &Version, options: &PolicyOptions) -> LevelTargets {
+    let last = version.levels.len() - 1;
+    let multiplier = options.max_bytes_for_level_multiplier.max(2);
+    let base_bytes = options.max_bytes_for_level_base.max(1);
+    let mut target_bytes = vec![u64::MAX; last + 1];
+    if !options.dynamic_level_bytes {
+        let mut target = base_bytes;
+        for slot in target_bytes.iter_mut().skip(1) {
+            *slot = target;
+            target = target.saturating_mul(multiplier);
+        }
+        return LevelTargets { base_level: 1.min(last), target_bytes };
+    }
+    let first_non_empty = (1..=last).find(|&level| version.level_bytes(level) > 0).unwrap_or(last);
+    let largest = (1..=last).map(|level| version.level_bytes(level)).max().unwrap_or(0);
+    let mut base_level = last;
+    target_bytes[last] = largest.max(base_bytes);
+    // A new level appears only once it would hold a fair share of the base.
+    while base_level > 1 {
+        let above = target_bytes[base_level] / multiplier;
+        if target_bytes[base_level] <= base_bytes || (above < base_bytes / 2 && base_level <= first_non_empty) {
+            break;
+        }
+        base_level -= 1;
+        target_bytes[base_level] = above.max(base_bytes / 2).min(target_bytes[base_level + 1]);
+    }
+    LevelTargets { base_level, target_bytes }
+}
+
+/// Scores by level: 1 or more wants compaction. Level 0 counts tables, and bytes against the base.
+pub(crate) fn scores(
+    version: &Version,
+    targets: &LevelTargets,
+    busy: &BTreeSet<u64>,
+    options: &PolicyOptions,
+) -> Vec<f64> {
+    let last = version.levels.len() - 1;
+    (0..=last)
+        .map(|level| {
+            if level == 0 {
+                let idle = version.levels[0].iter().filter(|file| !busy.contains(&file.number)).count();
+                idle as f64 / options.level0_file_num_compaction_trigger.max(1) as f64
+            } else if level == last {
+                0.0
+            } else if level < targets.base_level {
+                // Above the base nothing should remain.
+                if version.levels[level].iter().any(|file| !busy.contains(&file.number)) { 1.5 } else { 0.0 }
+            } else {
+                let idle: u64 = version.levels[level]
+                    .iter()
+                    .filter(|file| !busy.contains(&file.number))
+                    .map(|file| file.size_bytes)
+                    .sum();
+                idle as f64 / targets.target_bytes[level] as f64
+            }
+        })
+        .collect()
+}
+
+/// Bytes that compactions must still move until every score is below 1: the excess of each level
+/// times what moving a byte of it costs (KVIMR and RocksDB slow writers by such an estimate).
+pub(crate) fn pending_bytes(version: &Version, targets: &LevelTargets, options: &PolicyOptions) -> u64 {
+    let last = version.levels.len() - 1;
+    let mut pending: u64 = 0;
+    let mut carried: u64 = 0;
+    if version.levels[0].len() >= options.level0_file_num_compaction_trigger {
+        carried = version.level_bytes(0);
+        pending = carried;
+    }
+    for level in targets.base_level..last {
+        let size = version.level_bytes(level) + carried;
+        let target = targets.target_bytes[level];
+        carried = size.saturating_sub(target);
+        if carried > 0 {
+            let below = version.level_bytes(level + 1);
+            let ratio = if size > 0 { below as f64 / size as f64 } else { 0.0 };
+            pending = pending.saturating_add((carried as f64 * (1.0 + ratio)) as u64);
+        }
+    }
+    pending
+}
+
+/// The next compaction worth doing, if any. `busy` are the tables of running compactions.
+pub(crate) fn pick(version: &Version, busy: &BTreeSet<u64>, options: &PolicyOptions) -> Option<CompactionPlan> {
+    let targets = level_targets(version, options);
+    let scores = scores(version, &targets, busy, options);
+    let mut order: Vec<usize> = (0..scores.len()).filter(|&level| scores[level] >= 1.0).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    order.into_iter().find_map(|level| match level {
+        0 => pick_level0(version, &targets, busy),
+        _ => pick_level(version, level, &targets, busy, options),
+    })
+}
+
+fn pick_level0(version: &Version, targets: &LevelTargets, busy: &BTreeSet<u64>) -> Option<CompactionPlan> {
+    // Tables leave level 0 oldest first and together; a second compaction of level 0 would break
+    // the order of ages.
+    if version.levels[0].is_empty() || version.levels[0].iter().any(|file| busy.contains(&file.number)) {
+        return None;
+    }
+    // While a level above the base still holds tables, they are older than level 0 and newer than the base.
+    let output_level =
+        (1..targets.base_level).find(|&level| !version.levels[level].is_empty()).unwrap_or(targets.base_level);
+    let inputs = version.levels[0].clone();
+    finish(version, Reason::Level0Tables, 0, output_level, inputs, busy)
+}
+
+fn pick_level(
+    version: &Version,
+    level: usize,
+    targets: &LevelTargets,
+    busy: &BTreeSet<u64>,
+    options: &PolicyOptions,
+) -> Option<CompactionPlan> {
+    let output_level = (level + 1).max(targets.base_level.min(next_non_empty(version, level)));
+    let mut best: Option<(u128, CompactionPlan)> = None;
+    for file in &version.levels[level] {
+        if busy.contains(&file.number) {
+            continue;
+        }
+        let Some(plan) = finish(version, Reason::LevelSize, level, output_level, vec![file.clone()], busy) else {
+            continue;
+        };
+        let overlap: u64 = plan.overlapping.iter().map(|file| file.size_bytes).sum();
+        // Deletions free space below: they count as if they shrank the overlap.
+        let weight = u128::from(file.size_bytes.max(1))
+            + u128::from(file.size_bytes.max(1)) * u128::from(file.deletions) / u128::from(file.entries.max(1));
+        let cost = u128::from(overlap) * 1024 / weight;
+        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+            best = Some((cost, plan));
+        }
+    }
+    best.map(|(_, plan)| grow(version, plan, busy, options))
+}
+
+fn next_non_empty(version: &Version, level: usize) -> usize {
+    (level + 1..version.levels.len())
+        .find(|&below| !version.levels[below].is_empty())
+        .unwrap_or(version.levels.len() - 1)
+}
+
+/// Adds input tables that need no further output tables, so that one pass moves more.
+fn grow(version: &Version, plan: CompactionPlan, busy: &BTreeSet<u64>, options: &PolicyOptions) -> CompactionPlan {
+    let (Some(first), Some(last)) = (plan.overlapping.first(), plan.overlapping.last()) else {
+        return plan;
+    };
+    let inputs: Vec<Arc<FileMeta>> = version.levels[plan.input_level]
+        .iter()
+        .filter(|file| {
+            file.smallest_user_key() >= first.smallest_user_key() && file.largest_user_key() <= last.largest_user_key()
+                || plan.inputs.iter().any(|input| input.number == file.number)
+        })
+        .cloned()
+        .collect();
+    if inputs.len() == plan.inputs.len() {
+        return plan;
+    }
+    match finish(version, plan.reason, plan.input_level, plan.output_level, inputs, busy) {
+        Some(larger)
+            if larger.overlapping.len() == plan.overlapping.len()
+                && larger.input_bytes() <= options.max_compaction_bytes =>
+        {
+            larger
+        }
+        _ => plan,
+    }
+}
+
+/// Completes a plan with the overlapping tables of the output level; `None` when one is busy, or
+/// when a running compaction writes into the same range of the output level.
+fn finish(
+    version: &Version,
+    reason: Reason,
+    input_level: usize,
+    output_level: usize,
+    inputs: Vec<Arc<FileMeta>>,
+    busy: &BTreeSet<u64>,
+) -> Option<CompactionPlan> {
+    let smallest = inputs.iter().map(|file| file.smallest_user_key()).min()?;
+    let largest = inputs.iter().map(|file| file.largest_user_key()).max()?;
+    if inputs.iter().any(|file| busy.contains(&file.number)) {
+        return None;
+    }
+    let overlapping =
+        if output_level == input_level { Vec::new() } else { version.overlapping(output_level, smallest, largest) };
+    if overlapping.iter().any(|file| busy.contains(&file.number)) {
+        return None;
+    }
+    Some(CompactionPlan { reason, input_level, output_level, inputs, overlapping })
+}
+
+/// A plan that moves every table of `level` overlapping `[smallest, largest]` (unbounded when
+/// `None`) to the next level that holds anything or is a target. For manual compaction.
+pub(crate) fn plan_range(
+    version: &Version,
+    level: usize,
+    smallest: Option<&[u8]>,
+    largest: Option<&[u8]>,
+    options: &PolicyOptions,
+) -> Option<CompactionPlan> {
+    let targets = level_targets(version, options);
+    let mut inputs = version.overlapping_bounds(level, smallest, largest);
+    if inputs.is_empty() {
+        return None;
+    }
+    if level == 0 {
+        // Ages must not be mixed: everything in level 0 that touches the range, transitively.
+        inputs = version.closure_level0(smallest, largest);
+    }
+    let last = version.levels.len() - 1;
+    let output_level = if level == last {
+        last
+    } else if level == 0 {
+        (1..targets.base_level).find(|&above| !version.levels[above].is_empty()).unwrap_or(targets.base_level)
+    } else {
+        (level + 1).max(targets.base_level.min(next_non_empty(version, level)))
+    };
+    finish(version, Reason::Manual, level, output_level, inputs, &BTreeSet::new())
+}
+
+/// Splits a plan's key range for parallel work: user keys that begin a new part, at table borders
+/// so that the parts' input bytes are about equal. At most `parts - 1` of them.
+pub(crate) fn subcompaction_boundaries(plan: &CompactionPlan, parts: usize) -> Vec<Vec<u8>> {
+    if parts < 2 {
+        return Vec::new();
+    }
+    let mut borders: Vec<(&[u8], u64)> =
+        plan.all_inputs().map(|file| (file.smallest_user_key(), file.size_bytes)).collect();
+    borders.sort();
+    let total: u64 = borders.iter().map(|(_, size)| size).sum();
+    let share = (total / parts as u64).max(1);
+    let mut boundaries: Vec<Vec<u8>> = Vec::new();
+    let mut gathered = 0;
+    for (key, size) in &borders {
+        if gathered >= share * (boundaries.len() as u64 + 1)
+            && boundaries.len() + 1 < parts
+            && boundaries.last().is_none_or(|last| last.as_slice() < *key)
+            && borders[0].0 < *key
+        {
+            boundaries.push(key.to_vec());
+        }
+        gathered += size;
+    }
+    boundaries
+}
+
+/// How writers are held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stall {
+    None,
+    /// Writers get `delayed_write_rate`.
+    Slow,
+    Stop,
+}
+
+/// The part of the tree's state that decides about stalls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pressure {
+    pub(crate) level0_tables: usize,
+    pub(crate) pending_compaction_bytes: u64,
+}
+
+/// Thresholds for [`stall`], named as in the options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StallOptions {
+    pub(crate) level0_slowdown_writes_trigger: usize,
+    pub(crate) level0_stop_writes_trigger: usize,
+    pub(crate) soft_pending_compaction_bytes_limit: u64,
+    pub(crate) hard_pending_compaction_bytes_limit: u64,
+}
+
+/// RocksDB's slowdown and stop triggers.
+pub(crate) fn stall(pressure: &Pressure, options: &StallOptions) -> Stall {
+    let over = |limit: u64| limit > 0 && pressure.pending_compaction_bytes >= limit;
+    if pressure.level0_tables >= options.level0_stop_writes_trigger || over(options.hard_pending_compaction_bytes_limit)
+    {
+        Stall::Stop
+    } else if pressure.level0_tables >= options.level0_slowdown_writes_trigger
+        || over(options.soft_pending_compaction_bytes_limit)
+    {
+        Stall::Slow
+    } else {
+        Stall::None
+    }
+}

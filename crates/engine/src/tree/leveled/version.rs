@@ -1,0 +1,179 @@
+//! A version: which tables make up the tree at one moment. Immutable; readers hold it by `Arc`.
+
+use crate::key;
+use std::sync::Arc;
+
+/// One table of the tree.
+pub(crate) struct FileMeta {
+    pub(crate) number: u64,
+    pub(crate) size_bytes: u64,
+    /// Smallest internal key.
+    pub(crate) smallest: Box<[u8]>,
+    /// Largest internal key.
+    pub(crate) largest: Box<[u8]>,
+    pub(crate) oldest_sequence: u64,
+    pub(crate) newest_sequence: u64,
+    pub(crate) entries: u64,
+    pub(crate) deletions: u64,
+}
+
+impl FileMeta {
+    pub(crate) fn smallest_user_key(&self) -> &[u8] {
+        key::user_key(&self.smallest)
+    }
+
+    pub(crate) fn largest_user_key(&self) -> &[u8] {
+        key::user_key(&self.largest)
+    }
+
+    fn overlaps(&self, smallest: Option<&[u8]>, largest: Option<&[u8]>) -> bool {
+        largest.is_none_or(|largest| self.smallest_user_key() <= largest)
+            && smallest.is_none_or(|smallest| self.largest_user_key() >= smallest)
+    }
+}
+
+impl std::fmt::Debug for FileMeta {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "#{} {}B [{}..{}]",
+            self.number,
+            self.size_bytes,
+            self.smallest_user_key().escape_ascii(),
+            self.largest_user_key().escape_ascii()
+        )
+    }
+}
+
+/// The tables of every level. Level 0 is ordered newest first; deeper levels by key, disjoint.
+///
+/// A user key's versions within one level below 0 are all in one table: outputs are never cut
+/// between two versions of a key.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    pub(crate) levels: Vec<Vec<Arc<FileMeta>>>,
+    bytes: Vec<u64>,
+    /// First eight bytes, big-endian, of each table's largest user key, for levels below 0: a
+    /// compact array to search before touching the tables themselves.
+    largest_prefixes: Vec<Vec<u64>>,
+}
+
+/// First eight bytes of a key as a number that orders like the key.
+#[inline]
+pub(crate) fn key_prefix(user_key: &[u8]) -> u64 {
+    let mut prefix = 0u64;
+    if let Some(head) = user_key.first_chunk::<8>() {
+        // An order-preserving number needs the most significant byte first.
+        prefix = u64::from_le_bytes(*head).swap_bytes();
+    } else {
+        for (position, byte) in user_key.iter().enumerate() {
+            prefix |= u64::from(*byte) << (56 - 8 * position);
+        }
+    }
+    prefix
+}
+
+impl Version {
+    pub(crate) fn empty(num_levels: usize) -> Self {
+        Version::new(vec![Vec::new(); num_levels.max(2)])
+    }
+
+    /// Orders the tables of each level and builds the search arrays.
+    pub(crate) fn new(mut levels: Vec<Vec<Arc<FileMeta>>>) -> Self {
+        levels[0].sort_by(|a, b| (b.newest_sequence, b.number).cmp(&(a.newest_sequence, a.number)));
+        for level in levels.iter_mut().skip(1) {
+            level.sort_by(|a, b| key::compare(&a.smallest, &b.smallest));
+            debug_assert!(level.windows(2).all(|pair| pair[0].largest_user_key() < pair[1].smallest_user_key()));
+        }
+        let bytes = levels.iter().map(|level| level.iter().map(|file| file.size_bytes).sum()).collect();
+        let largest_prefixes =
+            levels.iter().map(|level| level.iter().map(|file| key_prefix(file.largest_user_key())).collect()).collect();
+        Version { levels, bytes, largest_prefixes }
+    }
+
+    /// This version with some tables removed and others added.
+    pub(crate) fn with(&self, removed: &[(usize, u64)], added: &[(usize, Arc<FileMeta>)]) -> Self {
+        let mut levels = self.levels.clone();
+        for (level, number) in removed {
+            if let Some(files) = levels.get_mut(*level) {
+                files.retain(|file| file.number != *number);
+            }
+        }
+        for (level, file) in added {
+            if let Some(files) = levels.get_mut(*level) {
+                files.push(file.clone());
+            }
+        }
+        Version::new(levels)
+    }
+
+    pub(crate) fn level_bytes(&self, level: usize) -> u64 {
+        self.bytes[level]
+    }
+
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.bytes.iter().sum()
+    }
+
+    pub(crate) fn files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
+        self.levels.iter().enumerate().flat_map(|(level, files)| files.iter().map(move |file| (level, file)))
+    }
+
+    /// Position of the first table of a level (not 0) whose largest user key is at or after
+    /// `user_key`; the number of tables when there is none.
+    #[inline]
+    pub(crate) fn find(&self, level: usize, user_key: &[u8]) -> usize {
+        let prefix = key_prefix(user_key);
+        let prefixes = &self.largest_prefixes[level];
+        let start = prefixes.partition_point(|&largest| largest < prefix);
+        // Keys often share their first bytes: among equals the whole key decides.
+        let equal = prefixes[start..].partition_point(|&largest| largest == prefix);
+        start + self.levels[level][start..start + equal].partition_point(|file| file.largest_user_key() < user_key)
+    }
+
+    /// Tables of a level that overlap `[smallest, largest]`, in the level's order.
+    pub(crate) fn overlapping(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Vec<Arc<FileMeta>> {
+        self.overlapping_bounds(level, Some(smallest), Some(largest))
+    }
+
+    /// The same with open bounds.
+    pub(crate) fn overlapping_bounds(
+        &self,
+        level: usize,
+        smallest: Option<&[u8]>,
+        largest: Option<&[u8]>,
+    ) -> Vec<Arc<FileMeta>> {
+        if level == 0 {
+            return self.levels[0].iter().filter(|file| file.overlaps(smallest, largest)).cloned().collect();
+        }
+        let start = smallest.map_or(0, |key| self.find(level, key));
+        self.levels[level][start..]
+            .iter()
+            .take_while(|file| largest.is_none_or(|largest| file.smallest_user_key() <= largest))
+            .cloned()
+            .collect()
+    }
+
+    /// Level-0 tables overlapping the range, those overlapping these, and so on, newest first.
+    pub(crate) fn closure_level0(&self, smallest: Option<&[u8]>, largest: Option<&[u8]>) -> Vec<Arc<FileMeta>> {
+        let mut low = smallest.map(<[u8]>::to_vec);
+        let mut high = largest.map(<[u8]>::to_vec);
+        loop {
+            let found = self.overlapping_bounds(0, low.as_deref(), high.as_deref());
+            let mut grew = false;
+            for file in &found {
+                if low.as_deref().is_some_and(|low| file.smallest_user_key() < low) {
+                    low = Some(file.smallest_user_key().to_vec());
+                    grew = true;
+                }
+                if high.as_deref().is_some_and(|high| file.largest_user_key() > high) {
+                    high = Some(file.largest_user_key().to_vec());
+                    grew = true;
+                }
+            }
+            if !grew {
+                return found;
+            }
+        }
+    }
+}

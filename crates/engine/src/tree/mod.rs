@@ -1,0 +1,3 @@
+//! How data is organised.
+
+mod leveled;
