@@ -12,6 +12,7 @@ mod bytes;
 mod context;
 mod device;
 mod directory;
+mod emulated;
 mod error;
 mod request;
 mod tracks;
@@ -23,6 +24,10 @@ pub use device::{
     BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry, NominalPerformance, TimeSpent,
 };
 pub use directory::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, Space};
+pub use emulated::{
+    Backing, Conventional, Emulated, FileBacking, Immediate, MediaCounters, NoBacking, Pacing, RamBacking, Rules, Task,
+    Timing, Work,
+};
 pub use error::{MediaError, MediaErrorKind, Operation};
 pub use request::{ProtectionFormat, Request, Transfer};
 pub use tracks::{TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};

@@ -1,0 +1,40 @@
+//! A medium without special rules.
+
+use super::Rules;
+use crate::device::Capabilities;
+use crate::error::{MediaError, Operation};
+use crate::request::{Request, Transfer};
+use std::ops::Range;
+
+/// Any sector may be written at any time and nothing else is touched. Keeps no protection
+/// information: a request that carries some is refused rather than silently stripped of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Conventional;
+
+impl Rules for Conventional {
+    fn describe(&self, capabilities: &mut Capabilities) {
+        capabilities.zones = None;
+        capabilities.tracks = None;
+        capabilities.protection = None;
+    }
+
+    fn admit(&mut self, device: &str, request: &Request<'_>) -> Result<(), MediaError> {
+        let operation = match &request.transfer {
+            Transfer::Read { protection: Some(_), .. } => Operation::Read,
+            Transfer::Write { protection: Some(_), .. } => Operation::Write,
+            _ => return Ok(()),
+        };
+        Err(MediaError::Rule {
+            device: device.to_owned(),
+            operation,
+            offset_bytes: request.offset_bytes,
+            rule: "the device keeps no protection information; send the request without it".to_owned(),
+        })
+    }
+
+    fn destroyed_by_write(&mut self, _written: Range<u64>, _destroyed: &mut Vec<Range<u64>>) {}
+
+    fn complete(&mut self, _device: &str, _request: &mut Request<'_>) -> Result<(), MediaError> {
+        Ok(())
+    }
+}
