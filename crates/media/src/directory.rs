@@ -1,9 +1,15 @@
 //! A directory of a file system as a medium: what the `plain` store stands on.
 
 use crate::context::IoContext;
-use crate::error::MediaError;
+use crate::error::{MediaError, Operation};
 use std::io::IoSlice;
 use std::sync::Arc;
+
+mod memory;
+mod os;
+
+pub use memory::{DirectoryCrashState, MemoryDirectory, MemoryDirectoryOptions};
+pub use os::OsDirectory;
 
 /// How to open a file of a [`Directory`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -94,4 +100,25 @@ pub trait DirectoryFile: Send + Sync {
     fn prefetch(&self, offset_bytes: u64, length_bytes: u64);
     /// Alignment a direct open needs, in bytes; 1 for a buffered one.
     fn alignment_bytes(&self) -> u32;
+}
+
+/// Refuses what is not one path component of 1 to 255 bytes.
+pub(crate) fn check_name(device: &str, operation: Operation, name: &str) -> Result<(), MediaError> {
+    let rule = if name.is_empty() {
+        "a name has at least one byte"
+    } else if name.len() > 255 {
+        "a name has at most 255 bytes"
+    } else if name == "." || name == ".." {
+        "'.' and '..' are not names of files"
+    } else if name.contains(['/', '\0']) {
+        "a name contains neither '/' nor NUL"
+    } else {
+        return Ok(());
+    };
+    Err(MediaError::Rule {
+        device: device.to_owned(),
+        operation,
+        offset_bytes: 0,
+        rule: format!("{rule} (found {:?})", name.chars().take(64).collect::<String>()),
+    })
 }

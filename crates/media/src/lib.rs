@@ -8,27 +8,35 @@
 //! This crate stands on `varve-env` alone. It does not know files, keys or levels; an
 //! [`IoContext`] passes through it as an opaque label for scheduling and accounting.
 
+mod buffer;
 mod bytes;
 mod context;
 mod device;
 mod directory;
 mod emulated;
 mod error;
+mod layer;
 mod request;
+mod sparse;
 mod tracks;
 mod zones;
 
+pub use buffer::AlignedBuffer;
 pub use bytes::ByteAddressable;
 pub use context::{IoCause, IoClass, IoContext, JobId};
 pub use device::{
     BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry, NominalPerformance, TimeSpent,
 };
-pub use directory::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, Space};
+pub use directory::{
+    Directory, DirectoryCrashState, DirectoryEntry, DirectoryFile, DirectoryLock, MemoryDirectory,
+    MemoryDirectoryOptions, OpenMode, OsDirectory, Space,
+};
 pub use emulated::{
     Backing, Conventional, Emulated, FileBacking, Immediate, MediaCounters, NoBacking, Pacing, RamBacking, Rules, Task,
     Timing, Work,
 };
 pub use error::{MediaError, MediaErrorKind, Operation};
+pub use layer::{CrashVariant, PersistencePoint};
 pub use request::{ProtectionFormat, Request, Transfer};
 pub use tracks::{TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
 pub use zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};

@@ -1,0 +1,5 @@
+//! Devices over devices and directories over directories: fault, crash and trace.
+
+pub(crate) mod crash;
+
+pub use crash::{CrashVariant, PersistencePoint};
