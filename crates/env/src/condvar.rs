@@ -66,9 +66,9 @@ impl Condvar {
         let simulation = queue.simulation();
         let actor = simulation.sync_point();
         queue.enqueue(&actor);
-        guard.unlock_for_wait();
+        guard.unlock_for_wait(&actor);
         let taken = queue.wait(&actor, deadline.map(Instant::as_nanos));
-        guard.lock_after_wait();
+        guard.lock_after_wait(&actor);
         match taken {
             Ok(taken) => !taken,
             Err(failure) => {
@@ -86,7 +86,7 @@ impl Condvar {
                 condvar.notify_one();
             }
             Kind::Sim(queue) => {
-                let wake = queue.simulation().sync_point_on_drop();
+                let (_, wake) = queue.simulation().sync_point_on_drop();
                 queue.wake_one();
                 queue.simulation().fail_on(wake);
             }
@@ -101,7 +101,7 @@ impl Condvar {
                 condvar.notify_all();
             }
             Kind::Sim(queue) => {
-                let wake = queue.simulation().sync_point_on_drop();
+                let (_, wake) = queue.simulation().sync_point_on_drop();
                 queue.wake_all();
                 queue.simulation().fail_on(wake);
             }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use crate::environment::Env;
-use crate::sim::SimLock;
+use crate::sim::{Actor, SimLock};
 
 /// A lock for one. It is not poisoned by a panic of its holder.
 ///
@@ -81,17 +81,17 @@ impl<'a, T: ?Sized> MutexGuard<'a, T> {
     }
 
     /// Unlocks for a wait.
-    pub(crate) fn unlock_for_wait(&mut self) {
+    pub(crate) fn unlock_for_wait(&mut self, actor: &Actor) {
         self.inner = None;
         if let Some(sim) = &self.lock.sim {
-            sim.release_quietly(true);
+            sim.release_as(actor, true);
         }
     }
 
     /// Locks again after a wait.
-    pub(crate) fn lock_after_wait(&mut self) {
+    pub(crate) fn lock_after_wait(&mut self, actor: &Actor) {
         if let Some(sim) = &self.lock.sim {
-            sim.acquire_as(&sim.simulation().current(), true);
+            sim.acquire_as(actor, true);
         }
         self.inner = Some(self.lock.inner.lock());
     }
@@ -123,10 +123,10 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(sim) = &self.lock.sim {
-            if self.inner.is_some() {
-                sim.release(true, || self.inner = None);
-            }
+        if let Some(sim) = &self.lock.sim
+            && self.inner.is_some()
+        {
+            sim.release(true, || self.inner = None);
         }
     }
 }

@@ -260,15 +260,18 @@ impl Simulation {
         actor
     }
 
-    /// Like `sync_point`, for destructors: does nothing while unwinding or on a foreign thread, and
-    /// leaves it to the caller to fail on what it returns, after cleaning up.
-    pub(crate) fn sync_point_on_drop(&self) -> Wake {
-        match self.find_current() {
-            Some(actor) if !std::thread::panicking() => self.settle_and_perturb(&actor),
+    /// Like `sync_point`, for destructors: no actor on a foreign thread, nothing settled while
+    /// unwinding, and it is left to the caller to fail on the wake, after cleaning up.
+    pub(crate) fn sync_point_on_drop(&self) -> (Option<Arc<Actor>>, Wake) {
+        let actor = self.find_current();
+        let wake = match &actor {
+            Some(actor) if !std::thread::panicking() => self.settle_and_perturb(actor),
             _ => Wake::Called,
-        }
+        };
+        (actor, wake)
     }
 
+    #[must_use]
     fn settle_and_perturb(&self, actor: &Actor) -> Wake {
         let wake = self.settle_actor(actor);
         if self.options.perturb && !std::thread::panicking() && !matches!(wake, Wake::Failed(_)) {

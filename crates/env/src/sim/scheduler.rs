@@ -412,3 +412,6 @@ impl Scheduler {
         text
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -150,10 +150,6 @@ impl SimLock {
         SimLock { simulation: Arc::clone(simulation), point: Arc::new(point) }
     }
 
-    pub(crate) fn simulation(&self) -> &Arc<Simulation> {
-        &self.simulation
-    }
-
     /// Takes the lock, waiting for it. Panics with a report on a deadlock.
     pub(crate) fn acquire(&self, exclusive: bool) {
         let actor = self.simulation.sync_point();
@@ -202,16 +198,20 @@ impl SimLock {
 
     /// Lets go; `unlock` releases the data's own lock, after the work charged under it is done.
     pub(crate) fn release(&self, exclusive: bool, unlock: impl FnOnce()) {
-        let wake = self.simulation.sync_point_on_drop();
+        let (actor, wake) = self.simulation.sync_point_on_drop();
         unlock();
-        self.release_quietly(exclusive);
+        if let Some(actor) = actor {
+            self.release_as(&actor, exclusive);
+        }
         self.simulation.fail_on(wake);
     }
 
     /// Lets go without being a sync point.
-    pub(crate) fn release_quietly(&self, exclusive: bool) {
-        if let Some(actor) = self.simulation.find_current() {
-            self.point.state.lock().release(actor.id, exclusive);
+    pub(crate) fn release_as(&self, actor: &Actor, exclusive: bool) {
+        let mut state = self.point.state.lock();
+        state.release(actor.id, exclusive);
+        if !state.waiters.is_empty() {
+            drop(state);
             self.hand_over();
         }
     }

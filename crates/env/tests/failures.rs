@@ -1,0 +1,422 @@
+//! What happens when something goes wrong: deadlocks, panics, strangers, runs without end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
+
+use varve_env::channel::bounded;
+use varve_env::{Condvar, Env, Mutex, RwLock, SimOptions};
+
+/// The message of the panic `f` ends with.
+fn panic_of<T>(f: impl FnOnce() -> T) -> String {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(_) => panic!("no panic"),
+        Err(payload) => match payload.downcast::<String>() {
+            Ok(text) => *text,
+            Err(payload) => (*payload.downcast::<&str>().unwrap()).to_owned(),
+        },
+    }
+}
+
+#[test]
+fn a_deadlock_says_who_waits_for_what() {
+    let env = Env::sim(11);
+    let a = Arc::new(Mutex::new(&env, "catalogue", ()));
+    let b = Arc::new(Mutex::new(&env, "journal", ()));
+    let crossed = |name: &str, first: &Arc<Mutex<()>>, second: &Arc<Mutex<()>>| {
+        let (env2, first, second) = (env.clone(), first.clone(), second.clone());
+        env.spawn(name, move || {
+            let _first = first.lock();
+            env2.sleep(Duration::from_millis(1));
+            let _second = second.lock();
+        })
+    };
+    let forth = crossed("forth", &a, &b);
+    let back = crossed("back", &b, &a);
+    let report = panic_of(|| forth.join());
+    assert_eq!(
+        report,
+        "deadlock: every actor waits and no timer is set (seed 11, virtual time 0.001000000 s)\
+         \n  main (actor 0): joins forth\
+         \n  forth (actor 1): waits for mutex \"journal\", held by back\
+         \n  back (actor 2): waits for mutex \"catalogue\", held by forth"
+    );
+    assert_eq!(
+        back.join().unwrap_err().message(),
+        report,
+        "every blocked actor gets the report"
+    );
+    assert_eq!(env.live_actors(), 1);
+    assert!(
+        a.try_lock().is_some() && b.try_lock().is_some(),
+        "unwinding lets go of locks"
+    );
+}
+
+#[test]
+fn every_wait_is_named_in_the_report() {
+    let env = Env::sim(1);
+    let lock = Arc::new(Mutex::new(&env, "lock", ()));
+    let table = Arc::new(RwLock::new(&env, "table", ()));
+    let condvar = Arc::new(Condvar::new(&env, "flushed"));
+    let (tx, rx) = bounded::<u8>(&env, "jobs", 1);
+    let (full_tx, full_rx) = bounded::<u8>(&env, "replies", 1);
+    full_tx.send(0).unwrap();
+    let reader = table.read();
+    let (lock2, condvar2, table2, rx2) = (lock.clone(), condvar.clone(), table.clone(), rx.clone());
+    let handles = [
+        env.spawn("one", move || condvar2.wait(&mut lock2.lock())),
+        env.spawn("two", move || drop(table2.write())),
+        env.spawn("three", move || assert!(rx2.recv().is_err())),
+        env.spawn("four", move || full_tx.send(1).unwrap()),
+    ];
+    env.sleep(Duration::from_millis(1));
+    // Main waits for itself.
+    let guard = lock.lock();
+    let report = panic_of(|| drop(lock.lock()));
+    drop((guard, reader));
+    for line in [
+        "main (actor 0): waits for mutex \"lock\", held by main",
+        "one (actor 1): waits on condvar \"flushed\"",
+        "two (actor 2): waits for rwlock \"table\", held by main",
+        "three (actor 3): waits to receive from channel \"jobs\"",
+        "four (actor 4): waits to send into channel \"replies\"",
+    ] {
+        assert!(report.contains(line), "no {line:?} in {report}");
+    }
+    for handle in handles {
+        assert!(handle.join().unwrap_err().message().starts_with("deadlock"));
+    }
+    drop((tx, rx, full_rx));
+    assert_eq!(env.live_actors(), 1);
+}
+
+#[test]
+fn a_condvar_wait_that_fails_gives_the_lock_back() {
+    let env = Env::sim(1);
+    let lock = Mutex::new(&env, "lock", 1);
+    let condvar = Condvar::new(&env, "never");
+    let mut guard = lock.lock();
+    assert!(panic_of(|| condvar.wait(&mut guard)).starts_with("deadlock"));
+    assert_eq!(*guard, 1);
+    drop(guard);
+    assert!(lock.try_lock().is_some());
+}
+
+#[test]
+fn a_panic_surfaces_in_join() {
+    for env in [Env::real(), Env::sim(1)] {
+        let lock = Arc::new(Mutex::new(&env, "lock", 0));
+        let lock2 = lock.clone();
+        let handle = env.spawn("unlucky", move || {
+            let mut value = lock2.lock();
+            *value = 1;
+            panic!("out of {}", "luck");
+        });
+        let error: varve_env::Panicked = handle.join().unwrap_err();
+        assert_eq!(error.thread(), "unlucky");
+        assert_eq!(error.message(), "out of luck");
+        assert_eq!(
+            error.to_string(),
+            "thread \"unlucky\" panicked: out of luck"
+        );
+        assert_eq!(*lock.lock(), 1, "the lock is free and not poisoned");
+        assert_eq!(panic_of(|| error.resume()), "out of luck");
+        let odd = env
+            .spawn("odd", || std::panic::panic_any(5u8))
+            .join()
+            .unwrap_err();
+        assert_eq!(odd.message(), "a panic without a message");
+    }
+}
+
+#[test]
+fn a_panic_lets_the_others_go_on() {
+    let env = Env::sim(1);
+    let (tx, rx) = bounded::<u32>(&env, "numbers", 1);
+    let failing = env.spawn("failing", move || {
+        tx.send(1).unwrap();
+        panic!("half way");
+    });
+    let consumer = env.spawn("consumer", move || {
+        std::iter::from_fn(|| rx.recv().ok()).count()
+    });
+    assert_eq!(consumer.join().unwrap(), 1);
+    assert!(failing.join().is_err());
+}
+
+#[test]
+fn destructors_can_wait_while_unwinding() {
+    // Like a database that is dropped by a panic and joins its worker.
+    struct Service {
+        stop: Option<varve_env::channel::Sender<()>>,
+        worker: Option<varve_env::JoinHandle<()>>,
+        lock: Arc<Mutex<u32>>,
+    }
+    impl Drop for Service {
+        fn drop(&mut self) {
+            drop(self.stop.take());
+            *self.lock.lock() += 1;
+            self.worker.take().unwrap().join().unwrap();
+        }
+    }
+    for perturb in [false, true] {
+        for seed in 0..20 {
+            let env = Env::sim_with(SimOptions {
+                seed,
+                perturb,
+                ..SimOptions::default()
+            });
+            let lock = Arc::new(Mutex::new(&env, "lock", 0));
+            let message = panic_of(|| {
+                let (stop, stopped) = bounded(&env, "stop", 1);
+                let (env2, lock2) = (env.clone(), lock.clone());
+                let worker = env.spawn("worker", move || {
+                    while stopped.recv_until(env2.now() + Duration::from_millis(1))
+                        != Err(varve_env::channel::RecvError::Disconnected)
+                    {
+                        let mut count = lock2.lock();
+                        env2.sleep(Duration::from_micros(700));
+                        *count += 1;
+                    }
+                });
+                let _service = Service {
+                    stop: Some(stop),
+                    worker: Some(worker),
+                    lock: lock.clone(),
+                };
+                env.sleep(Duration::from_millis(5));
+                panic!("seed {seed}");
+            });
+            assert_eq!(message, format!("seed {seed}"));
+            assert_eq!(env.live_actors(), 1);
+            assert!(*lock.lock() > 1);
+        }
+    }
+}
+
+#[test]
+fn a_stranger_is_told_to_attach() {
+    let env = Env::sim(4);
+    let lock = Arc::new(Mutex::new(&env, "lock", ()));
+    let calls: Vec<Box<dyn FnOnce() + Send>> = vec![
+        Box::new({
+            let env = env.clone();
+            move || assert!(env.now().as_nanos() > 0)
+        }),
+        Box::new({
+            let env = env.clone();
+            move || env.sleep(Duration::from_secs(1))
+        }),
+        Box::new({
+            let env = env.clone();
+            move || env.charge(1)
+        }),
+        Box::new({
+            let env = env.clone();
+            move || drop(env.spawn("child", || ()))
+        }),
+        Box::new({
+            let lock = lock.clone();
+            move || drop(lock.lock())
+        }),
+        Box::new({
+            let lock = lock.clone();
+            move || drop(lock.try_lock())
+        }),
+    ];
+    for call in calls {
+        let thread = std::thread::Builder::new().name("stranger".into());
+        let message = thread.spawn(|| panic_of(call)).unwrap().join().unwrap();
+        assert!(
+            message.starts_with("thread \"stranger\" is not an actor of this simulation (seed 4): start it with Env::spawn, or call Env::attach"),
+            "{message}"
+        );
+    }
+    assert_eq!(env.live_actors(), 1);
+}
+
+#[test]
+fn the_time_limit_ends_a_run_that_polls_for_ever() {
+    let env = Env::sim_with(SimOptions {
+        time_limit: Some(Duration::from_secs(60)),
+        ..SimOptions::default()
+    });
+    let env2 = env.clone();
+    let poller = env.spawn("poller", move || {
+        loop {
+            env2.sleep(Duration::from_secs(1));
+        }
+    });
+    let report = panic_of(|| poller.join());
+    assert!(
+        report.starts_with(
+            "the time limit of 60.000000000 s passed (seed 0, virtual time 60.000000000 s)"
+        ),
+        "{report}"
+    );
+    assert!(
+        report.contains("poller (actor 1): sleeps until 61.000000000 s"),
+        "{report}"
+    );
+    env.sleep(Duration::from_secs(1));
+    assert_eq!(env.live_actors(), 1);
+}
+
+#[test]
+fn a_limit_that_passes_inside_an_unlock_frees_the_lock() {
+    let env = Env::sim_with(SimOptions {
+        time_limit: Some(Duration::from_secs(1)),
+        ..SimOptions::default()
+    });
+    let lock = Mutex::new(&env, "lock", ());
+    let guard = lock.lock();
+    env.charge(2_000_000_000);
+    assert!(panic_of(|| drop(guard)).starts_with("the time limit"));
+    assert!(lock.try_lock().is_some());
+}
+
+#[test]
+fn foreign_threads_join_by_admission() {
+    let run = |seed| {
+        let env = Env::sim(seed);
+        let order = Arc::new(Mutex::new(&env, "order", Vec::new()));
+        let (tx, rx) = bounded(&env, "done", 4);
+        let threads: Vec<_> = (0..4u64)
+            .map(|number| {
+                let admission = env.admit(&format!("foreign {number}"));
+                let (env, order, tx) = (env.clone(), order.clone(), tx.clone());
+                std::thread::spawn(move || {
+                    // However late the thread comes, the simulation waits for it.
+                    std::thread::sleep(Duration::from_millis(4 - number));
+                    let _attachment = admission.attach();
+                    env.sleep(Duration::from_micros(number % 2));
+                    order.lock().push(number);
+                    tx.send(()).unwrap();
+                    // Dropped as an actor.
+                    drop((env, order, tx));
+                })
+            })
+            .collect();
+        drop(tx);
+        while rx.recv().is_ok() {}
+        let order = order.lock().clone();
+        env.outside(|| {
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap())
+        });
+        assert_eq!(env.live_actors(), 1);
+        order
+    };
+    let mut orders = std::collections::BTreeSet::new();
+    for seed in 0..10 {
+        let order = run(seed);
+        assert_eq!(order, run(seed), "seed {seed}");
+        orders.insert(order);
+    }
+    assert!(orders.len() > 1);
+}
+
+#[test]
+fn foreign_threads_join_while_main_is_outside() {
+    for env in [Env::real(), Env::sim(2)] {
+        let lock = Arc::new(Mutex::new(&env, "lock", 0u32));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let (env, lock) = (env.clone(), lock.clone());
+                std::thread::spawn(move || {
+                    let _attachment = env.attach("foreign");
+                    let again = env.attach("foreign, again");
+                    drop(again);
+                    for _ in 0..10 {
+                        let mut value = lock.lock();
+                        let seen = *value;
+                        env.sleep(Duration::from_micros(5));
+                        *value = seen + 1;
+                    }
+                })
+            })
+            .collect();
+        env.outside(|| {
+            threads
+                .into_iter()
+                .for_each(|thread| thread.join().unwrap())
+        });
+        assert_eq!(*lock.lock(), 40);
+    }
+}
+
+#[test]
+fn a_detached_thread_is_a_stranger_again() {
+    let env = Env::sim(2);
+    let env2 = env.clone();
+    let thread = std::thread::spawn(move || {
+        drop(env2.attach("visitor"));
+        panic_of(|| env2.now())
+    });
+    let message = env.outside(|| thread.join().unwrap());
+    assert!(message.contains("not an actor"), "{message}");
+    let message = env.outside({
+        let env = env.clone();
+        move || panic_of(|| env.now())
+    });
+    assert!(
+        message.contains("not from inside Env::outside"),
+        "{message}"
+    );
+    env.sleep(Duration::from_secs(1));
+}
+
+#[test]
+fn a_panic_outside_comes_back_in() {
+    let env = Env::sim(2);
+    assert_eq!(panic_of(|| env.outside(|| panic!("abroad"))), "abroad");
+    env.sleep(Duration::from_secs(1));
+    assert_eq!(env.now().as_nanos(), 1_000_000_000);
+}
+
+#[test]
+fn an_unused_admission_holds_nobody_up() {
+    let env = Env::sim(2);
+    let admission = env.admit("never comes");
+    assert_eq!(env.live_actors(), 2);
+    drop(admission);
+    env.sleep(Duration::from_secs(1));
+    let admission = env.admit("is main already");
+    assert!(panic_of(|| admission.attach()).contains("another actor of the simulation already"));
+    env.sleep(Duration::from_secs(1));
+    assert_eq!(env.live_actors(), 1);
+}
+
+#[test]
+fn what_is_left_behind_stands_still() {
+    let ticks = Arc::new(AtomicU32::new(0));
+    let ended = Arc::new(AtomicBool::new(false));
+    struct SetsOnDrop(Arc<AtomicBool>);
+    impl Drop for SetsOnDrop {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
+    }
+    let (ticks2, ended2) = (ticks.clone(), ended.clone());
+    std::thread::spawn(move || {
+        let env = Env::sim(1);
+        let env2 = env.clone();
+        drop(env.spawn("ticker", move || {
+            let _ended = SetsOnDrop(ended2);
+            loop {
+                env2.sleep(Duration::from_secs(1));
+                ticks2.fetch_add(1, SeqCst);
+            }
+        }));
+        env.sleep(Duration::from_millis(3500));
+    })
+    .join()
+    .unwrap();
+    // Main's thread is gone: the ticker must not run on, and must not be unwound.
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(ticks.load(SeqCst), 3);
+    assert!(!ended.load(SeqCst));
+}
