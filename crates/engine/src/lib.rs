@@ -3,14 +3,18 @@
 //! The engine stands on `varve-store` (files) and `varve-env` (time, threads) and names no device.
 //! A tree owns its write path; memtable, log, tables and block cache are parts it may use.
 
+mod batch;
 mod db_iterator;
+mod encoding;
 mod error;
 mod iterator;
 mod key;
+mod memtable;
 mod merge;
 mod options;
 mod tree;
 
+pub use batch::{BatchEntries, BatchEntry, WriteBatch};
 pub use db_iterator::DbIterator;
 pub use error::{Error, ErrorKind};
 pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};

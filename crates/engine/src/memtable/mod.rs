@@ -1,0 +1,7 @@
+//! Memtables: the newest entries, in memory and in order.
+
+mod arena;
+mod skip_list;
+mod table;
+
+pub(crate) use table::{Found, MemTable, MemTableIterator};
