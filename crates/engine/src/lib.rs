@@ -9,9 +9,12 @@ mod encoding;
 mod error;
 mod iterator;
 mod key;
+mod log;
 mod memtable;
 mod merge;
 mod options;
+#[cfg(test)]
+mod test_files;
 mod tree;
 
 pub use batch::{BatchEntries, BatchEntry, WriteBatch};

@@ -1,0 +1,178 @@
+//! Writing a log.
+
+use super::frame::{EncodedHeader, FrameKind, PAYLOAD_BYTES_MAX, Seed};
+use super::{HEADER_BYTES, LogCounters, LogHeader};
+use crate::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_store::{IoContext, StoreError, WritableFile};
+
+/// Appends records to a new log. One owner; may move between threads.
+///
+/// After any error the log takes nothing more (how much of it arrived is not known): start another.
+pub(crate) struct LogWriter {
+    file: Box<dyn WritableFile>,
+    seed: Seed,
+    context: IoContext,
+    counters: Arc<LogCounters>,
+    /// Bytes appended.
+    size_bytes: u64,
+    /// Bytes known to be durable.
+    synced_bytes: u64,
+    /// The largest mark written so far.
+    marked_bytes: u64,
+    failure: Option<StoreError>,
+}
+
+impl LogWriter {
+    /// Writes the header into the new, empty `file` and syncs it. Once this returns, the log's name
+    /// is durable too.
+    pub(crate) fn create(
+        file: Box<dyn WritableFile>,
+        header: &LogHeader,
+        counters: Arc<LogCounters>,
+    ) -> Result<Self, Error> {
+        let mut writer = LogWriter {
+            file,
+            seed: Seed::of(header),
+            context: header.purpose.context(),
+            counters,
+            size_bytes: 0,
+            synced_bytes: 0,
+            marked_bytes: HEADER_BYTES as u64,
+            failure: None,
+        };
+        writer.write(&header.encode())?;
+        writer.sync()?;
+        Ok(writer)
+    }
+
+    /// Appends one record: the concatenation of `pieces`, of any length. It may stay in a buffer of
+    /// the process until `flush` or `sync`. Returns the offset of the record.
+    pub(crate) fn append(&mut self, pieces: &[&[u8]]) -> Result<u64, Error> {
+        self.refuse_after_failure()?;
+        let record_offset = self.size_bytes;
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if length <= PAYLOAD_BYTES_MAX {
+            self.append_frame(FrameKind::Whole, length, pieces.iter().copied())?;
+        } else {
+            self.append_fragments(pieces, length)?;
+        }
+        self.counters.records.fetch_add(1, Ordering::Relaxed);
+        self.counters.record_bytes.fetch_add(length as u64, Ordering::Relaxed);
+        Ok(record_offset)
+    }
+
+    fn append_fragments(&mut self, pieces: &[&[u8]], length: usize) -> Result<(), Error> {
+        let mut rest = pieces.iter().copied();
+        let mut piece: &[u8] = &[];
+        let mut left = length;
+        let mut kind = FrameKind::First;
+        let mut fragment: Vec<&[u8]> = Vec::new();
+        while left > 0 {
+            let wanted = left.min(PAYLOAD_BYTES_MAX);
+            fragment.clear();
+            let mut missing = wanted;
+            while missing > 0 {
+                if piece.is_empty() {
+                    piece = rest.next().unwrap_or_default();
+                    continue;
+                }
+                let (taken, remaining) = piece.split_at(missing.min(piece.len()));
+                fragment.push(taken);
+                missing -= taken.len();
+                piece = remaining;
+            }
+            left -= wanted;
+            if left == 0 {
+                kind = FrameKind::Last;
+            }
+            self.append_frame(kind, wanted, fragment.iter().copied())?;
+            kind = FrameKind::Middle;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn append_frame<'p>(
+        &mut self,
+        kind: FrameKind,
+        length: usize,
+        pieces: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> Result<(), Error> {
+        let mark = (self.synced_bytes > self.marked_bytes).then_some(self.synced_bytes);
+        let header = EncodedHeader::new(self.seed, self.size_bytes, kind, mark, length, pieces.clone());
+        self.write(header.bytes())?;
+        for piece in pieces {
+            self.write(piece)?;
+        }
+        self.marked_bytes = mark.unwrap_or(self.marked_bytes);
+        Ok(())
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if let Err(error) = self.file.append(bytes, &self.context) {
+            return Err(self.fail(error));
+        }
+        self.size_bytes += bytes.len() as u64;
+        self.counters.file_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Hands what was appended to the medium: it survives the end of the process, not of the machine.
+    pub(crate) fn flush(&mut self) -> Result<(), Error> {
+        self.refuse_after_failure()?;
+        self.file.flush(&self.context).map_err(|error| self.fail(error))
+    }
+
+    /// Makes everything appended durable.
+    pub(crate) fn sync(&mut self) -> Result<(), Error> {
+        self.refuse_after_failure()?;
+        if let Err(error) = self.file.sync(&self.context) {
+            return Err(self.fail(error));
+        }
+        self.synced_bytes = self.size_bytes;
+        self.counters.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes appended, everything included.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Bytes from the start that are known to be durable.
+    pub(crate) fn synced_bytes(&self) -> u64 {
+        self.synced_bytes
+    }
+
+    /// Makes everything durable, marks the log as complete and closes it. Returns its durable bytes
+    /// for [`super::PreviousLog`].
+    pub(crate) fn finish(mut self) -> Result<u64, Error> {
+        self.refuse_after_failure()?;
+        if self.synced_bytes < self.size_bytes {
+            self.sync()?;
+        }
+        let synced_bytes = self.synced_bytes;
+        let none = std::iter::empty();
+        let seal = EncodedHeader::new(self.seed, self.size_bytes, FrameKind::Seal, Some(synced_bytes), 0, none);
+        self.write(seal.bytes())?;
+        self.file.finish(&self.context)?;
+        Ok(synced_bytes)
+    }
+
+    #[inline]
+    fn refuse_after_failure(&self) -> Result<(), Error> {
+        match &self.failure {
+            None => Ok(()),
+            Some(cause) => Err(Error::Latched { cause: cause.to_string() }),
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: StoreError) -> Error {
+        self.failure = Some(error.clone());
+        Error::Store(error)
+    }
+}
