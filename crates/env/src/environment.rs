@@ -221,6 +221,18 @@ impl Env {
         self.simulation().map_or(0, |simulation| simulation.charged_total())
     }
 
+    /// Processor time used so far, in nanoseconds: in a real env, user and system time of all threads
+    /// of this process (`None` where the system does not count it); in a simulation, what was charged.
+    /// For measurements; nothing may depend on it.
+    pub fn process_cpu_nanos(&self) -> Option<u64> {
+        if self.is_virtual() {
+            return Some(self.charged_total_nanos());
+        }
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let seconds = u64::try_from(time.tv_sec).ok()?;
+        Some(seconds.checked_mul(1_000_000_000)? + u64::try_from(time.tv_nsec).ok()?)
+    }
+
     /// The stream of random numbers called `stream`, from its beginning. The same seed and name give
     /// the same numbers; other names are independent.
     pub fn random(&self, stream: &str) -> Random {

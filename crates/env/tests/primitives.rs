@@ -649,3 +649,16 @@ fn no_wakeup_is_lost() {
         }));
     }
 }
+
+#[test]
+fn processor_time_is_counted() {
+    let sim = Env::sim(1);
+    sim.charge(1234);
+    sim.settle();
+    assert_eq!(sim.process_cpu_nanos(), Some(1234));
+    let real = Env::real();
+    let before = real.process_cpu_nanos();
+    let mut random = real.random("work");
+    let sum = (0..1_000_000u64).fold(0u64, |sum, _| sum.wrapping_add(random.next_u64()));
+    assert!(real.process_cpu_nanos() > before, "{sum}");
+}
