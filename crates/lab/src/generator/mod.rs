@@ -1,0 +1,14 @@
+//! Keys, values and choices, deterministic from a seed.
+
+mod counter;
+mod distribution;
+mod elementary;
+mod key;
+mod value;
+mod zipfian;
+
+pub use counter::AcknowledgedCounter;
+pub use distribution::{Distribution, RecordChooser};
+pub use key::{KeyFormat, fnv_hash_64};
+pub use value::ValueGenerator;
+pub use zipfian::{ScrambledZipfian, SkewedLatest, ZIPFIAN_CONSTANT, Zipfian};
