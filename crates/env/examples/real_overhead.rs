@@ -29,29 +29,14 @@ fn print(what: &str, nanos: f64) {
 fn main() {
     let real = Env::real();
     let bare = black_box(parking_lot::Mutex::new(0u64));
-    print(
-        "parking_lot::Mutex, lock and unlock",
-        nanos_per_step(2_000_000, || *bare.lock() += 1),
-    );
+    print("parking_lot::Mutex, lock and unlock", nanos_per_step(2_000_000, || *bare.lock() += 1));
     let lock = black_box(Mutex::new(&real, "counter", 0u64));
-    print(
-        "real Mutex, lock and unlock",
-        nanos_per_step(2_000_000, || *lock.lock() += 1),
-    );
+    print("real Mutex, lock and unlock", nanos_per_step(2_000_000, || *lock.lock() += 1));
     let bare = black_box(parking_lot::RwLock::new(0u64));
-    print(
-        "parking_lot::RwLock, read and unlock",
-        nanos_per_step(2_000_000, || assert_eq!(black_box(*bare.read()), 0)),
-    );
+    print("parking_lot::RwLock, read and unlock", nanos_per_step(2_000_000, || assert_eq!(black_box(*bare.read()), 0)));
     let lock = black_box(RwLock::new(&real, "counter", 0u64));
-    print(
-        "real RwLock, read and unlock",
-        nanos_per_step(2_000_000, || assert_eq!(black_box(*lock.read()), 0)),
-    );
-    print(
-        "real now",
-        nanos_per_step(1_000_000, || assert!(black_box(real.now().as_nanos()) > 0)),
-    );
+    print("real RwLock, read and unlock", nanos_per_step(2_000_000, || assert_eq!(black_box(*lock.read()), 0)));
+    print("real now", nanos_per_step(1_000_000, || assert!(black_box(real.now().as_nanos()) > 0)));
     print(
         "real charge and settle",
         nanos_per_step(2_000_000, || {
@@ -62,20 +47,9 @@ fn main() {
 
     let sim = Env::sim(1);
     let lock = Mutex::new(&sim, "counter", 0u64);
-    print(
-        "simulated Mutex, lock and unlock",
-        nanos_per_step(500_000, || *lock.lock() += 1),
-    );
-    print(
-        "simulated now",
-        nanos_per_step(500_000, || {
-            assert!(black_box(sim.now().as_nanos()) < u64::MAX)
-        }),
-    );
-    print(
-        "simulated charge",
-        nanos_per_step(500_000, || sim.charge(1)),
-    );
+    print("simulated Mutex, lock and unlock", nanos_per_step(500_000, || *lock.lock() += 1));
+    print("simulated now", nanos_per_step(500_000, || assert!(black_box(sim.now().as_nanos()) < u64::MAX)));
+    print("simulated charge", nanos_per_step(500_000, || sim.charge(1)));
     print(
         "simulated charge and settle",
         nanos_per_step(500_000, || {
@@ -83,10 +57,7 @@ fn main() {
             sim.settle();
         }),
     );
-    print(
-        "simulated sleep, nobody else awake",
-        nanos_per_step(500_000, || sim.sleep(Duration::from_nanos(50))),
-    );
+    print("simulated sleep, nobody else awake", nanos_per_step(500_000, || sim.sleep(Duration::from_nanos(50))));
 
     let (there, from_here) = bounded::<u32>(&sim, "there", 1);
     let (back, from_there) = bounded::<u32>(&sim, "back", 1);
@@ -124,8 +95,5 @@ fn main() {
         let ended = sleeper.join();
         debug_assert!(ended.is_ok());
     }
-    print(
-        "simulated sleep among ten sleepers",
-        begin.elapsed().as_nanos() as f64 / *total.lock() as f64,
-    );
+    print("simulated sleep among ten sleepers", begin.elapsed().as_nanos() as f64 / *total.lock() as f64);
 }

@@ -11,16 +11,12 @@ use varve_env::{Condvar, Env, Mutex, RwLock, SimOptions};
 /// Something of everything: workers fed by a channel, charging, sleeping, locking, notifying, with
 /// results recorded in the order they come.
 fn scenario(env: &Env) -> u64 {
-    let results = Arc::new((
-        Mutex::new(env, "results", Vec::new()),
-        Condvar::new(env, "results changed"),
-    ));
+    let results = Arc::new((Mutex::new(env, "results", Vec::new()), Condvar::new(env, "results changed")));
     let table = Arc::new(RwLock::new(env, "table", 0u64));
     let (tx, rx) = bounded(env, "jobs", 3);
     let workers: Vec<_> = (0..4)
         .map(|number| {
-            let (env2, rx, results, table) =
-                (env.clone(), rx.clone(), results.clone(), table.clone());
+            let (env2, rx, results, table) = (env.clone(), rx.clone(), results.clone(), table.clone());
             env.spawn(&format!("worker {number}"), move || {
                 let mut random = env2.random(&format!("worker {number}"));
                 while let Ok(job) = rx.recv() {
@@ -64,31 +60,21 @@ fn scenario(env: &Env) -> u64 {
 }
 
 fn run(seed: u64, perturb: bool) -> u64 {
-    scenario(&Env::sim_with(SimOptions {
-        seed,
-        perturb,
-        ..SimOptions::default()
-    }))
+    scenario(&Env::sim_with(SimOptions { seed, perturb, ..SimOptions::default() }))
 }
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..40 {
         for perturb in [false, true] {
-            assert_eq!(
-                run(seed, perturb),
-                run(seed, perturb),
-                "seed {seed}, perturb {perturb}"
-            );
+            assert_eq!(run(seed, perturb), run(seed, perturb), "seed {seed}, perturb {perturb}");
         }
     }
 }
 
 #[test]
 fn other_seeds_give_other_runs() {
-    let hashes: BTreeSet<u64> = (0..40)
-        .flat_map(|seed| [run(seed, false), run(seed, true)])
-        .collect();
+    let hashes: BTreeSet<u64> = (0..40).flat_map(|seed| [run(seed, false), run(seed, true)]).collect();
     assert_eq!(hashes.len(), 80);
 }
 
@@ -98,12 +84,7 @@ fn other_seeds_give_other_runs() {
 #[test]
 fn golden_runs() {
     let found = [run(42, false), run(42, true), run(7, false), run(7, true)];
-    let golden = [
-        0x4624_31f8_87fd_81cb,
-        0x6418_88f9_b23e_5f4d,
-        0x1090_7ae4_4a94_65ce,
-        0xe959_cfa9_163f_5e4a,
-    ];
+    let golden = [0x4624_31f8_87fd_81cb, 0x6418_88f9_b23e_5f4d, 0x1090_7ae4_4a94_65ce, 0xe959_cfa9_163f_5e4a];
     assert_eq!(found, golden, "found {found:#018x?}");
 }
 
@@ -136,13 +117,8 @@ fn a_busy_machine_changes_nothing() {
 #[test]
 fn simulations_run_side_by_side() {
     let alone: Vec<u64> = (0..6).map(|seed| run(seed, true)).collect();
-    let threads: Vec<_> = (0..6)
-        .map(|seed| std::thread::spawn(move || run(seed, true)))
-        .collect();
-    let together: Vec<u64> = threads
-        .into_iter()
-        .map(|thread| thread.join().unwrap())
-        .collect();
+    let threads: Vec<_> = (0..6).map(|seed| std::thread::spawn(move || run(seed, true))).collect();
+    let together: Vec<u64> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     assert_eq!(alone, together);
 }
 
@@ -155,10 +131,7 @@ fn one_thread_can_be_in_two_simulations() {
         second.charge(20);
         assert_eq!((first.now().as_nanos(), second.now().as_nanos()), (10, 20));
         let hashes = (scenario(&first), scenario(&second));
-        assert_eq!(
-            (first.charged_total_nanos() > 10, second.live_actors()),
-            (true, 1)
-        );
+        assert_eq!((first.charged_total_nanos() > 10, second.live_actors()), (true, 1));
         hashes
     };
     let alone = |seed, charge| {
@@ -194,21 +167,12 @@ fn lost_update(env: &Env) -> bool {
 fn perturbation_finds_what_calm_schedules_hide() {
     let lost = |perturb| {
         (0..100)
-            .filter(|&seed| {
-                lost_update(&Env::sim_with(SimOptions {
-                    seed,
-                    perturb,
-                    ..SimOptions::default()
-                }))
-            })
+            .filter(|&seed| lost_update(&Env::sim_with(SimOptions { seed, perturb, ..SimOptions::default() })))
             .count()
     };
     assert_eq!(lost(false), 0, "nothing passes the baton at a free lock");
     let found = lost(true);
-    assert!(
-        (5..95).contains(&found),
-        "{found} of 100 seeds lost the update"
-    );
+    assert!((5..95).contains(&found), "{found} of 100 seeds lost the update");
 }
 
 /// A planted bug: the notifier changes the flag without the lock, so the notification can fall
@@ -218,16 +182,8 @@ fn perturbation_finds_a_lost_wakeup() {
     let hangs = |perturb| {
         (0..200)
             .filter(|&seed| {
-                let env = Env::sim_with(SimOptions {
-                    seed,
-                    perturb,
-                    ..SimOptions::default()
-                });
-                let state = Arc::new((
-                    Mutex::new(&env, "lock", ()),
-                    Condvar::new(&env, "set"),
-                    AtomicBool::new(false),
-                ));
+                let env = Env::sim_with(SimOptions { seed, perturb, ..SimOptions::default() });
+                let state = Arc::new((Mutex::new(&env, "lock", ()), Condvar::new(&env, "set"), AtomicBool::new(false)));
                 let state2 = state.clone();
                 let waiter = env.spawn("waiter", move || {
                     let mut guard = state2.0.lock();
@@ -240,8 +196,7 @@ fn perturbation_finds_a_lost_wakeup() {
                     state.1.notify_one();
                 });
                 notifier.join().unwrap();
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waiter.join().unwrap()))
-                    .is_err()
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| waiter.join().unwrap())).is_err()
             })
             .count()
     };

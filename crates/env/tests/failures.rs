@@ -42,16 +42,9 @@ fn a_deadlock_says_who_waits_for_what() {
          \n  forth (actor 1): waits for mutex \"journal\", held by back\
          \n  back (actor 2): waits for mutex \"catalogue\", held by forth"
     );
-    assert_eq!(
-        back.join().unwrap_err().message(),
-        report,
-        "every blocked actor gets the report"
-    );
+    assert_eq!(back.join().unwrap_err().message(), report, "every blocked actor gets the report");
     assert_eq!(env.live_actors(), 1);
-    assert!(
-        a.try_lock().is_some() && b.try_lock().is_some(),
-        "unwinding lets go of locks"
-    );
+    assert!(a.try_lock().is_some() && b.try_lock().is_some(), "unwinding lets go of locks");
 }
 
 #[test]
@@ -105,6 +98,35 @@ fn a_condvar_wait_that_fails_gives_the_lock_back() {
 }
 
 #[test]
+fn a_locker_that_fails_makes_way() {
+    // Main keeps its read lock after the deadlock; the reader behind the failed writer, waiting in
+    // a destructor, must get in.
+    struct ReadsOnDrop(Arc<RwLock<u32>>);
+    impl Drop for ReadsOnDrop {
+        fn drop(&mut self) {
+            assert_eq!(*self.0.read(), 5);
+        }
+    }
+    let env = Env::sim(1);
+    let table = Arc::new(RwLock::new(&env, "table", 5));
+    let guard = table.read();
+    let table2 = table.clone();
+    let writer = env.spawn("writer", move || *table2.write() = 6);
+    env.sleep(Duration::from_millis(1));
+    let reads = ReadsOnDrop(table.clone());
+    let reader = env.spawn("reader", move || {
+        let _reads = reads;
+        panic!("first");
+    });
+    let report = panic_of(|| reader.join());
+    assert!(report.contains("waits for rwlock \"table\", held by main while unwinding"), "{report}");
+    assert!(writer.join().is_err());
+    env.sleep(Duration::from_millis(1));
+    assert_eq!(env.live_actors(), 1);
+    assert_eq!(*guard, 5);
+}
+
+#[test]
 fn a_panic_surfaces_in_join() {
     for env in [Env::real(), Env::sim(1)] {
         let lock = Arc::new(Mutex::new(&env, "lock", 0));
@@ -117,16 +139,10 @@ fn a_panic_surfaces_in_join() {
         let error: varve_env::Panicked = handle.join().unwrap_err();
         assert_eq!(error.thread(), "unlucky");
         assert_eq!(error.message(), "out of luck");
-        assert_eq!(
-            error.to_string(),
-            "thread \"unlucky\" panicked: out of luck"
-        );
+        assert_eq!(error.to_string(), "thread \"unlucky\" panicked: out of luck");
         assert_eq!(*lock.lock(), 1, "the lock is free and not poisoned");
         assert_eq!(panic_of(|| error.resume()), "out of luck");
-        let odd = env
-            .spawn("odd", || std::panic::panic_any(5u8))
-            .join()
-            .unwrap_err();
+        let odd = env.spawn("odd", || std::panic::panic_any(5u8)).join().unwrap_err();
         assert_eq!(odd.message(), "a panic without a message");
     }
 }
@@ -139,9 +155,7 @@ fn a_panic_lets_the_others_go_on() {
         tx.send(1).unwrap();
         panic!("half way");
     });
-    let consumer = env.spawn("consumer", move || {
-        std::iter::from_fn(|| rx.recv().ok()).count()
-    });
+    let consumer = env.spawn("consumer", move || std::iter::from_fn(|| rx.recv().ok()).count());
     assert_eq!(consumer.join().unwrap(), 1);
     assert!(failing.join().is_err());
 }
@@ -163,11 +177,7 @@ fn destructors_can_wait_while_unwinding() {
     }
     for perturb in [false, true] {
         for seed in 0..20 {
-            let env = Env::sim_with(SimOptions {
-                seed,
-                perturb,
-                ..SimOptions::default()
-            });
+            let env = Env::sim_with(SimOptions { seed, perturb, ..SimOptions::default() });
             let lock = Arc::new(Mutex::new(&env, "lock", 0));
             let message = panic_of(|| {
                 let (stop, stopped) = bounded(&env, "stop", 1);
@@ -181,11 +191,7 @@ fn destructors_can_wait_while_unwinding() {
                         *count += 1;
                     }
                 });
-                let _service = Service {
-                    stop: Some(stop),
-                    worker: Some(worker),
-                    lock: lock.clone(),
-                };
+                let _service = Service { stop: Some(stop), worker: Some(worker), lock: lock.clone() };
                 env.sleep(Duration::from_millis(5));
                 panic!("seed {seed}");
             });
@@ -239,10 +245,7 @@ fn a_stranger_is_told_to_attach() {
 
 #[test]
 fn the_time_limit_ends_a_run_that_polls_for_ever() {
-    let env = Env::sim_with(SimOptions {
-        time_limit: Some(Duration::from_secs(60)),
-        ..SimOptions::default()
-    });
+    let env = Env::sim_with(SimOptions { time_limit: Some(Duration::from_secs(60)), ..SimOptions::default() });
     let env2 = env.clone();
     let poller = env.spawn("poller", move || {
         loop {
@@ -251,25 +254,17 @@ fn the_time_limit_ends_a_run_that_polls_for_ever() {
     });
     let report = panic_of(|| poller.join());
     assert!(
-        report.starts_with(
-            "the time limit of 60.000000000 s passed (seed 0, virtual time 60.000000000 s)"
-        ),
+        report.starts_with("the time limit of 60.000000000 s passed (seed 0, virtual time 60.000000000 s)"),
         "{report}"
     );
-    assert!(
-        report.contains("poller (actor 1): sleeps until 61.000000000 s"),
-        "{report}"
-    );
+    assert!(report.contains("poller (actor 1): sleeps until 61.000000000 s"), "{report}");
     env.sleep(Duration::from_secs(1));
     assert_eq!(env.live_actors(), 1);
 }
 
 #[test]
 fn a_limit_that_passes_inside_an_unlock_frees_the_lock() {
-    let env = Env::sim_with(SimOptions {
-        time_limit: Some(Duration::from_secs(1)),
-        ..SimOptions::default()
-    });
+    let env = Env::sim_with(SimOptions { time_limit: Some(Duration::from_secs(1)), ..SimOptions::default() });
     let lock = Mutex::new(&env, "lock", ());
     let guard = lock.lock();
     env.charge(2_000_000_000);
@@ -302,11 +297,7 @@ fn foreign_threads_join_by_admission() {
         drop(tx);
         while rx.recv().is_ok() {}
         let order = order.lock().clone();
-        env.outside(|| {
-            threads
-                .into_iter()
-                .for_each(|thread| thread.join().unwrap())
-        });
+        env.outside(|| threads.into_iter().for_each(|thread| thread.join().unwrap()));
         assert_eq!(env.live_actors(), 1);
         order
     };
@@ -339,11 +330,7 @@ fn foreign_threads_join_while_main_is_outside() {
                 })
             })
             .collect();
-        env.outside(|| {
-            threads
-                .into_iter()
-                .for_each(|thread| thread.join().unwrap())
-        });
+        env.outside(|| threads.into_iter().for_each(|thread| thread.join().unwrap()));
         assert_eq!(*lock.lock(), 40);
     }
 }
@@ -362,10 +349,7 @@ fn a_detached_thread_is_a_stranger_again() {
         let env = env.clone();
         move || panic_of(|| env.now())
     });
-    assert!(
-        message.contains("not from inside Env::outside"),
-        "{message}"
-    );
+    assert!(message.contains("not from inside Env::outside"), "{message}");
     env.sleep(Duration::from_secs(1));
 }
 

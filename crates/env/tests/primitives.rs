@@ -14,10 +14,7 @@ fn in_every_env(test: fn(&Env)) {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let env = env();
             test(&env);
-            assert!(
-                !env.is_virtual() || env.live_actors() == 1,
-                "actors left behind"
-            );
+            assert!(!env.is_virtual() || env.live_actors() == 1, "actors left behind");
         }));
         if let Err(panic) = result {
             eprintln!("failed in {what}");
@@ -28,11 +25,7 @@ fn in_every_env(test: fn(&Env)) {
     for seed in 0..12 {
         run(&format!("sim, seed {seed}"), &|| Env::sim(seed));
         run(&format!("perturbed sim, seed {seed}"), &|| {
-            Env::sim_with(SimOptions {
-                seed,
-                perturb: true,
-                ..SimOptions::default()
-            })
+            Env::sim_with(SimOptions { seed, perturb: true, ..SimOptions::default() })
         });
     }
 }
@@ -79,10 +72,7 @@ fn try_lock_does_not_wait() {
         let lock = Arc::new(Mutex::new(env, "lock", ()));
         let guard = lock.try_lock().unwrap();
         let lock2 = lock.clone();
-        let refused = env
-            .spawn("second", move || lock2.try_lock().is_none())
-            .join()
-            .unwrap();
+        let refused = env.spawn("second", move || lock2.try_lock().is_none()).join().unwrap();
         assert!(refused);
         drop(guard);
         assert!(lock.try_lock().is_some());
@@ -114,10 +104,7 @@ fn a_waiting_locker_is_not_starved() {
 #[test]
 fn a_condvar_passes_the_turn() {
     in_every_env(|env| {
-        let turn = Arc::new((
-            Mutex::new(env, "turn", 0u32),
-            Condvar::new(env, "turn changed"),
-        ));
+        let turn = Arc::new((Mutex::new(env, "turn", 0u32), Condvar::new(env, "turn changed")));
         let players: Vec<_> = (0..3u32)
             .map(|player| {
                 let turn = turn.clone();
@@ -158,10 +145,7 @@ fn a_condvar_wait_times_out() {
 #[test]
 fn a_notification_comes_before_its_timeout() {
     in_every_env(|env| {
-        let ready = Arc::new((
-            Mutex::new(env, "ready", false),
-            Condvar::new(env, "ready changed"),
-        ));
+        let ready = Arc::new((Mutex::new(env, "ready", false), Condvar::new(env, "ready changed")));
         let ready2 = ready.clone();
         let env2 = env.clone();
         let notifier = env.spawn("notifier", move || {
@@ -277,25 +261,32 @@ fn an_rwlock_shares_and_excludes() {
         }
         let writer = lock.try_write().unwrap();
         let lock2 = lock.clone();
-        assert!(
-            env.spawn("second", move || lock2.try_read().is_none())
-                .join()
-                .unwrap()
-        );
+        assert!(env.spawn("second", move || lock2.try_read().is_none()).join().unwrap());
         drop(writer);
         let reader = lock.try_read().unwrap();
         let lock2 = lock.clone();
-        assert!(
-            env.spawn("third", move || lock2.try_write().is_none()
-                && lock2.try_read().is_some())
-                .join()
-                .unwrap()
-        );
+        assert!(env.spawn("third", move || lock2.try_write().is_none() && lock2.try_read().is_some()).join().unwrap());
         drop(reader);
         let mut lock = Arc::into_inner(lock).unwrap();
         lock.get_mut().0 = 7;
         assert_eq!(lock.into_inner(), (7, 20));
     });
+}
+
+#[test]
+fn a_reader_waits_behind_a_waiting_writer() {
+    let env = Env::sim(1);
+    let lock = Arc::new(RwLock::new(&env, "map", 0));
+    let reader = lock.read();
+    let (lock2, lock3) = (lock.clone(), lock.clone());
+    let writer = env.spawn("writer", move || *lock2.write() = 1);
+    env.sleep(millis(1));
+    let late = env.spawn("late reader", move || *lock3.read());
+    env.sleep(millis(1));
+    assert!(!late.is_finished());
+    drop(reader);
+    writer.join().unwrap();
+    assert_eq!(late.join().unwrap(), 1);
 }
 
 #[test]
@@ -333,28 +324,21 @@ fn a_channel_delivers_each_value_once() {
         let producers: Vec<_> = (0..3u64)
             .map(|producer| {
                 let tx = tx.clone();
-                env.spawn("producer", move || {
-                    (0..30).for_each(|n| tx.send(producer * 30 + n).unwrap())
-                })
+                env.spawn("producer", move || (0..30).for_each(|n| tx.send(producer * 30 + n).unwrap()))
             })
             .collect();
         drop(tx);
         let consumers: Vec<_> = (0..3)
             .map(|_| {
                 let rx = rx.clone();
-                env.spawn("consumer", move || {
-                    std::iter::from_fn(|| rx.recv().ok()).collect::<Vec<u64>>()
-                })
+                env.spawn("consumer", move || std::iter::from_fn(|| rx.recv().ok()).collect::<Vec<u64>>())
             })
             .collect();
         drop(rx);
         for producer in producers {
             producer.join().unwrap();
         }
-        let mut all: Vec<u64> = consumers
-            .into_iter()
-            .flat_map(|c| c.join().unwrap())
-            .collect();
+        let mut all: Vec<u64> = consumers.into_iter().flat_map(|c| c.join().unwrap()).collect();
         all.sort_unstable();
         assert_eq!(all, (0..90).collect::<Vec<_>>());
     });
@@ -373,11 +357,7 @@ fn channel_ends_notice_each_other() {
         assert_eq!(rx.recv_until(deadline), Err(RecvError::Timeout));
         assert!(env.now() >= deadline);
         tx.send(3).unwrap();
-        assert_eq!(
-            rx.recv_until(deadline),
-            Ok(3),
-            "what is there is received even after the deadline"
-        );
+        assert_eq!(rx.recv_until(deadline), Ok(3), "what is there is received even after the deadline");
         tx.send(4).unwrap();
         let env2 = env.clone();
         let full = env.spawn("sender", move || {
@@ -480,14 +460,7 @@ fn real_time_passes() {
     env.yield_now();
     assert!(env.wall_clock_unix_nanos() > 1_700_000_000_000_000_000);
     assert!(env.parallelism() >= 1);
-    assert_eq!(
-        (
-            env.event_hash(),
-            env.charged_total_nanos(),
-            env.live_actors()
-        ),
-        (0, 0, 0)
-    );
+    assert_eq!((env.event_hash(), env.charged_total_nanos(), env.live_actors()), (0, 0, 0));
     env.charge(5);
     env.settle();
     env.record("nothing", 1);
@@ -499,11 +472,7 @@ fn charges_become_time_where_order_matters() {
     let env = Env::sim(0);
     let lock = Mutex::new(&env, "lock", ());
     env.charge(100);
-    assert_eq!(
-        env.now().as_nanos(),
-        100,
-        "an actor sees its own charges at once"
-    );
+    assert_eq!(env.now().as_nanos(), 100, "an actor sees its own charges at once");
     assert_eq!(env.charged_total_nanos(), 100);
     env.settle();
     assert_eq!(env.now().as_nanos(), 100);
@@ -513,6 +482,14 @@ fn charges_become_time_where_order_matters() {
     env.sleep(Duration::from_nanos(3));
     assert_eq!(env.now().as_nanos(), 160);
     assert_eq!(env.charged_total_nanos(), 157);
+}
+
+#[test]
+fn what_an_actor_charged_last_counts() {
+    let env = Env::sim(0);
+    let env2 = env.clone();
+    env.spawn("worker", move || env2.charge(700)).join().unwrap();
+    assert_eq!((env.now().as_nanos(), env.charged_total_nanos()), (700, 700));
 }
 
 #[test]
@@ -532,10 +509,7 @@ fn work_charged_under_a_lock_keeps_it_locked() {
 
 #[test]
 fn processors_are_shared() {
-    let env = Env::sim_with(SimOptions {
-        processors: 2,
-        ..SimOptions::default()
-    });
+    let env = Env::sim_with(SimOptions { processors: 2, ..SimOptions::default() });
     assert_eq!(env.parallelism(), 2);
     let threads: Vec<_> = (0..4)
         .map(|_| {
@@ -630,10 +604,7 @@ fn hand_made_queue(env: &Env) {
     }
     queue.items.lock().1 = true;
     queue.filled.notify_all();
-    let mut all: Vec<u32> = consumers
-        .into_iter()
-        .flat_map(|c| c.join().unwrap())
-        .collect();
+    let mut all: Vec<u32> = consumers.into_iter().flat_map(|c| c.join().unwrap()).collect();
     all.sort_unstable();
     assert_eq!(all, (0..60).collect::<Vec<_>>());
 }
@@ -642,11 +613,7 @@ fn hand_made_queue(env: &Env) {
 fn no_wakeup_is_lost() {
     in_every_env(hand_made_queue);
     for seed in 100..200 {
-        hand_made_queue(&Env::sim_with(SimOptions {
-            seed,
-            perturb: true,
-            ..SimOptions::default()
-        }));
+        hand_made_queue(&Env::sim_with(SimOptions { seed, perturb: true, ..SimOptions::default() }));
     }
 }
 

@@ -132,11 +132,7 @@ fn ties_follow_the_seed() {
         assert_eq!(order(seed), order(seed), "seed {seed}");
         orders.insert(order(seed).0);
     }
-    assert!(
-        orders.len() > 28,
-        "32 seeds gave only {} orders",
-        orders.len()
-    );
+    assert!(orders.len() > 28, "32 seeds gave only {} orders", orders.len());
 }
 
 #[test]
@@ -167,9 +163,7 @@ fn a_deadlock_wakes_everyone_with_the_report() {
     assert_eq!(run(&mut s), b);
     s.wait(b, point(&[a]), None, false);
     let first = run(&mut s);
-    let Wake::Failed(report) = s.take_wake(first) else {
-        panic!("not failed")
-    };
+    let Wake::Failed(report) = s.take_wake(first) else { panic!("not failed") };
     assert_eq!(
         &*report,
         "deadlock: every actor waits and no timer is set (seed 9, virtual time 0.000000000 s)\
@@ -193,9 +187,7 @@ fn who_unwinds_already_is_not_failed_again() {
     assert_eq!(run(&mut s), b);
     assert!(matches!(s.take_wake(b), Wake::Failed(_)));
     s.wait(b, point(&[a]), None, true);
-    let Dispatch::Stuck(report) = s.dispatch() else {
-        panic!("not stuck")
-    };
+    let Dispatch::Stuck(report) = s.dispatch() else { panic!("not stuck") };
     assert!(report.contains("while unwinding from a panic"), "{report}");
 }
 
@@ -208,9 +200,7 @@ fn the_time_limit_fails_sleepers() {
     assert!(!s.try_advance(a, 101));
     s.wait(a, Reason::Sleep, Some(101), false);
     assert_eq!(run(&mut s), a);
-    let Wake::Failed(report) = s.take_wake(a) else {
-        panic!("not failed")
-    };
+    let Wake::Failed(report) = s.take_wake(a) else { panic!("not failed") };
     assert!(report.contains("time limit"), "{report}");
     assert_eq!(s.now(), 100);
     // Unwinding may take time.
@@ -254,11 +244,7 @@ fn processors_are_a_queue() {
     let mut s = scheduler(1);
     assert_eq!(s.reserve_processor(10), 10);
     assert_eq!(s.reserve_processor(30), 30);
-    assert_eq!(
-        s.reserve_processor(5),
-        15,
-        "the third waits for the first that is free"
-    );
+    assert_eq!(s.reserve_processor(5), 15, "the third waits for the first that is free");
     let a = s.register("a".into());
     run(&mut s);
     assert!(s.try_advance(a, 100));
