@@ -13,20 +13,11 @@ pub enum LabError {
     #[error("no experiment is called '{id}'; `varve lab list` shows all{hint}")]
     UnknownExperiment { id: String, hint: String },
     #[error("{operation} on {target}: {source}")]
-    Target {
-        target: String,
-        operation: &'static str,
-        source: TargetError,
-    },
+    Target { target: String, operation: &'static str, source: TargetError },
     #[error(
         "{target}: the value read under key {key} is not one that was written there ({found_bytes} bytes): {found}"
     )]
-    WrongValue {
-        target: String,
-        key: String,
-        found_bytes: usize,
-        found: String,
-    },
+    WrongValue { target: String, key: String, found_bytes: usize, found: String },
     #[error("{0}")]
     Media(#[from] MediaError),
     #[error("{path}: {reason}")]
@@ -40,26 +31,17 @@ pub enum LabError {
 impl LabError {
     /// An argument that is never accepted, and why.
     pub fn invalid(what: impl Into<String>, reason: impl Into<String>) -> LabError {
-        LabError::Invalid {
-            what: what.into(),
-            reason: reason.into(),
-        }
+        LabError::Invalid { what: what.into(), reason: reason.into() }
     }
 
     /// A file that could not be read, written or understood.
     pub fn file(path: impl Into<String>, reason: impl ToString) -> LabError {
-        LabError::File {
-            path: path.into(),
-            reason: reason.to_string(),
-        }
+        LabError::File { path: path.into(), reason: reason.to_string() }
     }
 }
 
 impl From<varve_env::Panicked> for LabError {
     fn from(panicked: varve_env::Panicked) -> LabError {
-        LabError::Panicked {
-            thread: panicked.thread().to_owned(),
-            message: panicked.message().to_owned(),
-        }
+        LabError::Panicked { thread: panicked.thread().to_owned(), message: panicked.message().to_owned() }
     }
 }

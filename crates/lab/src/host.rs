@@ -48,15 +48,10 @@ pub fn memory() -> Option<Memory> {
 
 fn parse_memory(status: &str) -> Option<Memory> {
     let kilobytes = |name: &str| {
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
     };
-    Some(Memory {
-        resident_bytes: kilobytes("VmRSS")? * 1024,
-        peak_bytes: kilobytes("VmHWM")? * 1024,
-    })
+    Some(Memory { resident_bytes: kilobytes("VmRSS")? * 1024, peak_bytes: kilobytes("VmHWM")? * 1024 })
 }
 
 /// Lets the peak of [`memory`] begin anew. Does nothing where the system does not allow it.
@@ -72,13 +67,7 @@ pub fn process_io() -> Option<ProcessIo> {
 
 fn parse_process_io(text: &str) -> Option<ProcessIo> {
     let number = |name: &str| {
-        text.lines().find_map(|line| {
-            line.strip_prefix(name)?
-                .strip_prefix(':')?
-                .trim()
-                .parse::<u64>()
-                .ok()
-        })
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u64>().ok())
     };
     Some(ProcessIo {
         read_bytes: number("read_bytes")?,
@@ -95,10 +84,7 @@ pub fn machine_time() -> Option<MachineTime> {
 fn parse_machine_time(text: &str) -> Option<MachineTime> {
     // user nice system idle iowait irq softirq steal guest guest_nice; guests are in user already.
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Vec<u64> = line
-        .split_ascii_whitespace()
-        .map_while(|field| field.parse().ok())
-        .collect();
+    let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
     let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
     if ticks.len() < 4 {
         return None;
@@ -113,18 +99,12 @@ fn parse_machine_time(text: &str) -> Option<MachineTime> {
 /// Processors and kernel of this machine, for the head of a report.
 pub fn description() -> String {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = processors.lines().find_map(|line| {
-        line.strip_prefix("model name")?
-            .split_once(':')
-            .map(|(_, name)| name.trim())
-    });
+    let model = processors
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let count = varve_env::Env::real().parallelism();
-    format!(
-        "{count} x {}, Linux {}",
-        model.unwrap_or("unknown processor"),
-        kernel.trim()
-    )
+    format!("{count} x {}, Linux {}", model.unwrap_or("unknown processor"), kernel.trim())
 }
 
 /// Writes a file, making its directory first.
@@ -171,9 +151,7 @@ pub fn remove_directory(path: &Path) -> Result<(), LabError> {
 
 /// The value of an environment variable, when it is set and not empty.
 pub fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name)
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Runs a program to its end; its messages go where this process's go. Returns what it printed.
@@ -181,10 +159,7 @@ pub fn variable(name: &str) -> Option<PathBuf> {
 /// # Errors
 /// The program cannot be started, or ends with a failure.
 pub fn run_program(program: &Path, arguments: &[String]) -> Result<Vec<u8>, LabError> {
-    let failed = |reason: String| LabError::Program {
-        program: program.display().to_string(),
-        reason,
-    };
+    let failed = |reason: String| LabError::Program { program: program.display().to_string(), reason };
     let output = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -204,32 +179,12 @@ mod tests {
     #[test]
     fn proc_files_are_understood() {
         let status = "Name:\tx\nVmPeak:\t  999 kB\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
-        assert_eq!(
-            parse_memory(status),
-            Some(Memory {
-                resident_bytes: 1 << 20,
-                peak_bytes: 2 << 20
-            })
-        );
+        assert_eq!(parse_memory(status), Some(Memory { resident_bytes: 1 << 20, peak_bytes: 2 << 20 }));
         assert_eq!(parse_memory("Name: x"), None);
         let io = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 7\n";
-        assert_eq!(
-            parse_process_io(io),
-            Some(ProcessIo {
-                read_bytes: 5,
-                written_bytes: 6,
-                cancelled_bytes: 7
-            })
-        );
+        assert_eq!(parse_process_io(io), Some(ProcessIo { read_bytes: 5, written_bytes: 6, cancelled_bytes: 7 }));
         let stat = "cpu  10 1 5 100 7 2 3 9 4 0\ncpu0 1 2 3\n";
-        assert_eq!(
-            parse_machine_time(stat),
-            Some(MachineTime {
-                busy_ticks: 21,
-                stolen_ticks: 9,
-                total_ticks: 137
-            })
-        );
+        assert_eq!(parse_machine_time(stat), Some(MachineTime { busy_ticks: 21, stolen_ticks: 9, total_ticks: 137 }));
         assert_eq!(parse_machine_time("intr 1"), None);
     }
 

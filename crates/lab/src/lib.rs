@@ -14,6 +14,7 @@
 pub mod error;
 pub mod generator;
 pub mod host;
+pub mod report;
 pub mod runner;
 pub mod target;
 pub mod workload;

@@ -32,10 +32,7 @@ pub enum Distribution {
 
 impl Distribution {
     /// YCSB's hotspot: 20 % of the records get 80 % of the operations.
-    pub const HOTSPOT: Distribution = Distribution::Hotspot {
-        hot_records: 0.2,
-        hot_operations: 0.8,
-    };
+    pub const HOTSPOT: Distribution = Distribution::Hotspot { hot_records: 0.2, hot_operations: 0.8 };
 }
 
 impl fmt::Display for Distribution {
@@ -65,9 +62,7 @@ impl FromStr for Distribution {
             _ => {
                 return Err(LabError::invalid(
                     "request distribution",
-                    format!(
-                        "'{text}' is none of uniform, zipfian, latest, hotspot, exponential, sequential"
-                    ),
+                    format!("'{text}' is none of uniform, zipfian, latest, hotspot, exponential, sequential"),
                 ));
             }
         })
@@ -85,18 +80,9 @@ enum Kind {
     Uniform,
     Zipfian(ScrambledZipfian),
     Latest(SkewedLatest),
-    Hotspot {
-        hot: u64,
-        hot_operations: f64,
-        records: u64,
-    },
-    Exponential {
-        mean: f64,
-    },
-    Sequential {
-        next: u64,
-        step: u64,
-    },
+    Hotspot { hot: u64, hot_operations: f64, records: u64 },
+    Exponential { mean: f64 },
+    Sequential { next: u64, step: u64 },
 }
 
 impl RecordChooser {
@@ -114,42 +100,26 @@ impl RecordChooser {
         threads: usize,
     ) -> Result<RecordChooser, LabError> {
         if records == 0 {
-            return Err(LabError::invalid(
-                "record count",
-                "operations on existing records need at least one record",
-            ));
+            return Err(LabError::invalid("record count", "operations on existing records need at least one record"));
         }
         let kind = match distribution {
             Distribution::Uniform => Kind::Uniform,
-            Distribution::Zipfian => Kind::Zipfian(ScrambledZipfian::new(
-                records.saturating_add(expected_records),
-                ZIPFIAN_CONSTANT,
-            )?),
+            Distribution::Zipfian => {
+                Kind::Zipfian(ScrambledZipfian::new(records.saturating_add(expected_records), ZIPFIAN_CONSTANT)?)
+            }
             Distribution::Latest => Kind::Latest(SkewedLatest::new(records, ZIPFIAN_CONSTANT)?),
-            Distribution::Hotspot {
-                hot_records,
-                hot_operations,
-            } => {
+            Distribution::Hotspot { hot_records, hot_operations } => {
                 if !(0.0..=1.0).contains(&hot_records) || !(0.0..=1.0).contains(&hot_operations) {
                     return Err(LabError::invalid(
                         "hotspot",
                         format!("shares {hot_records} and {hot_operations} are not in 0..=1"),
                     ));
                 }
-                Kind::Hotspot {
-                    hot: (records as f64 * hot_records) as u64,
-                    hot_operations,
-                    records,
-                }
+                Kind::Hotspot { hot: (records as f64 * hot_records) as u64, hot_operations, records }
             }
             // YCSB: gamma = -ln(1 - 0.95) / (records * 0.8571428571).
-            Distribution::Exponential => Kind::Exponential {
-                mean: records as f64 * 0.857_142_857_1 / -ln(0.05),
-            },
-            Distribution::Sequential => Kind::Sequential {
-                next: thread as u64,
-                step: threads.max(1) as u64,
-            },
+            Distribution::Exponential => Kind::Exponential { mean: records as f64 * 0.857_142_857_1 / -ln(0.05) },
+            Distribution::Sequential => Kind::Sequential { next: thread as u64, step: threads.max(1) as u64 },
         };
         Ok(RecordChooser { kind })
     }
@@ -168,11 +138,7 @@ impl RecordChooser {
                 }
             },
             Kind::Latest(latest) => latest.next(stored - 1, random),
-            Kind::Hotspot {
-                hot,
-                hot_operations,
-                records,
-            } => {
+            Kind::Hotspot { hot, hot_operations, records } => {
                 let cold = *records - *hot;
                 let record = if (random.unit_f64() < *hot_operations && *hot > 0) || cold == 0 {
                     random.below(*hot)
@@ -213,10 +179,7 @@ mod tests {
     #[test]
     fn uniform_is_even() {
         let counts = counts(Distribution::Uniform, 100, 100_000);
-        let chi_square: f64 = counts
-            .iter()
-            .map(|&count| (count as f64 - 1000.0).powi(2) / 1000.0)
-            .sum();
+        let chi_square: f64 = counts.iter().map(|&count| (count as f64 - 1000.0).powi(2) / 1000.0).sum();
         // 99 degrees of freedom: mean 99, standard deviation 14.
         assert!((50.0..170.0).contains(&chi_square), "{chi_square}");
     }
@@ -227,16 +190,7 @@ mod tests {
         let hot: u64 = counts[..200].iter().sum();
         assert!((79_000..81_000).contains(&hot), "{hot}");
         assert!(counts.iter().all(|&count| count > 0));
-        let all_hot = RecordChooser::new(
-            Distribution::Hotspot {
-                hot_records: 1.0,
-                hot_operations: 0.0,
-            },
-            5,
-            0,
-            0,
-            1,
-        );
+        let all_hot = RecordChooser::new(Distribution::Hotspot { hot_records: 1.0, hot_operations: 0.0 }, 5, 0, 0, 1);
         assert!(all_hot.unwrap().next(5, &mut Random::seeded(1)) < 5);
     }
 
@@ -259,22 +213,13 @@ mod tests {
     #[test]
     fn sequential_deals_out() {
         let mut second = RecordChooser::new(Distribution::Sequential, 6, 0, 1, 2).unwrap();
-        let drawn: Vec<u64> = (0..4)
-            .map(|_| second.next(6, &mut Random::seeded(1)))
-            .collect();
+        let drawn: Vec<u64> = (0..4).map(|_| second.next(6, &mut Random::seeded(1))).collect();
         assert_eq!(drawn, [1, 3, 5, 1]);
     }
 
     #[test]
     fn names_round_trip() {
-        for name in [
-            "uniform",
-            "zipfian",
-            "latest",
-            "hotspot",
-            "exponential",
-            "sequential",
-        ] {
+        for name in ["uniform", "zipfian", "latest", "hotspot", "exponential", "sequential"] {
             assert_eq!(name.parse::<Distribution>().unwrap().to_string(), name);
         }
         assert!("zipf".parse::<Distribution>().is_err());

@@ -24,11 +24,7 @@ pub(super) fn ln(x: f64) -> f64 {
         return x;
     }
     // Subnormals are brought into the normal range first.
-    let (x, bias) = if x < f64::MIN_POSITIVE {
-        (x * (1u64 << 54) as f64, -54)
-    } else {
-        (x, 0)
-    };
+    let (x, bias) = if x < f64::MIN_POSITIVE { (x * (1u64 << 54) as f64, -54) } else { (x, 0) };
     let bits = x.to_bits();
     let mut exponent = ((bits >> 52) as i64 - 1023) + bias;
     let mut mantissa = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
@@ -87,6 +83,11 @@ pub(super) fn power(base: f64, exponent: f64) -> f64 {
     exp(exponent * ln(base))
 }
 
+/// Logarithm to base 10.
+pub(crate) fn decimal_logarithm(x: f64) -> f64 {
+    ln(x) * std::f64::consts::LOG10_E
+}
+
 /// 2 to the `exponent`, which is in the range of normal numbers.
 fn power_of_two(exponent: i64) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
@@ -97,15 +98,8 @@ mod tests {
     use super::*;
 
     fn close(ours: f64, reference: f64, bound: f64, what: &str) {
-        let error = if reference == 0.0 {
-            ours.abs()
-        } else {
-            ((ours - reference) / reference).abs()
-        };
-        assert!(
-            error <= bound,
-            "{what}: {ours:e} against {reference:e}, relative error {error:e}"
-        );
+        let error = if reference == 0.0 { ours.abs() } else { ((ours - reference) / reference).abs() };
+        assert!(error <= bound, "{what}: {ours:e} against {reference:e}, relative error {error:e}");
     }
 
     #[test]
@@ -118,12 +112,7 @@ mod tests {
             let y = (random.unit_f64() - 0.5) * 1000.0;
             close(exp(y), y.exp(), 1e-15, &format!("exp {y}"));
             let base = random.unit_f64();
-            close(
-                power(base, 0.99),
-                base.powf(0.99),
-                1e-14,
-                &format!("{base} ^ 0.99"),
-            );
+            close(power(base, 0.99), base.powf(0.99), 1e-14, &format!("{base} ^ 0.99"));
         }
     }
 
@@ -137,12 +126,7 @@ mod tests {
         assert_eq!(exp(-1000.0), 0.0);
         assert_eq!(power(0.0, 0.5), 0.0);
         assert_eq!(power(7.0, 0.0), 1.0);
-        close(
-            ln(f64::MIN_POSITIVE / 8.0),
-            (f64::MIN_POSITIVE / 8.0).ln(),
-            1e-15,
-            "subnormal",
-        );
+        close(ln(f64::MIN_POSITIVE / 8.0), (f64::MIN_POSITIVE / 8.0).ln(), 1e-15, "subnormal");
     }
 
     // The bits themselves (an ulp from the nearest double for e): a change here changes every

@@ -38,9 +38,7 @@ impl KeyFormat {
             if width_bytes < needed || width_bytes > 64 << 10 {
                 return Err(LabError::invalid(
                     "key size",
-                    format!(
-                        "{width_bytes} bytes; {records} records need keys of {needed} to 65536 bytes"
-                    ),
+                    format!("{width_bytes} bytes; {records} records need keys of {needed} to 65536 bytes"),
                 ));
             }
         }
@@ -112,14 +110,8 @@ mod tests {
         assert_eq!(key(KeyFormat::YcsbHashed, 0), "user6284781860667377211");
         assert_eq!(key(KeyFormat::YcsbHashed, 1), "user8517097267634966620");
         assert_eq!(key(KeyFormat::YcsbOrdered, 12), "user00000000000000000012");
-        assert_eq!(
-            key(KeyFormat::Decimal { width_bytes: 16 }, 0),
-            "0000000000000000"
-        );
-        assert_eq!(
-            key(KeyFormat::Decimal { width_bytes: 16 }, 1_234_567),
-            "0000000001234567"
-        );
+        assert_eq!(key(KeyFormat::Decimal { width_bytes: 16 }, 0), "0000000000000000");
+        assert_eq!(key(KeyFormat::Decimal { width_bytes: 16 }, 1_234_567), "0000000001234567");
         assert_eq!(key(KeyFormat::Decimal { width_bytes: 3 }, 12_345), "12345");
     }
 
@@ -136,13 +128,7 @@ mod tests {
     fn width_is_checked() {
         assert!(KeyFormat::Decimal { width_bytes: 4 }.check(10_000).is_ok());
         assert!(KeyFormat::Decimal { width_bytes: 4 }.check(10_001).is_err());
-        assert!(
-            KeyFormat::Decimal {
-                width_bytes: 100_000
-            }
-            .check(1)
-            .is_err()
-        );
+        assert!(KeyFormat::Decimal { width_bytes: 100_000 }.check(1).is_err());
         assert!(KeyFormat::YcsbHashed.check(u64::MAX).is_ok());
     }
 }

@@ -9,6 +9,7 @@ mod zipfian;
 
 pub use counter::AcknowledgedCounter;
 pub use distribution::{Distribution, RecordChooser};
+pub(crate) use elementary::decimal_logarithm;
 pub use key::{KeyFormat, fnv_hash_64};
 pub use value::ValueGenerator;
 pub use zipfian::{ScrambledZipfian, SkewedLatest, ZIPFIAN_CONSTANT, Zipfian};

@@ -52,9 +52,7 @@ impl ValueGenerator {
             if compression_ratio == 1.0 {
                 random.fill_bytes(&mut piece);
             } else {
-                piece
-                    .iter_mut()
-                    .for_each(|byte| *byte = b' ' + random.below(95) as u8);
+                piece.iter_mut().for_each(|byte| *byte = b' ' + random.below(95) as u8);
             }
             pool.extend(piece.iter().cycle().take(PIECE_BYTES));
         }
@@ -105,9 +103,7 @@ fn pool_offset(key: &[u8], version: u64) -> usize {
         hash ^= hash >> 29;
     };
     let (words, rest) = key.as_chunks::<8>();
-    words
-        .iter()
-        .for_each(|word| step(u64::from_le_bytes(*word)));
+    words.iter().for_each(|word| step(u64::from_le_bytes(*word)));
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     step(u64::from_le_bytes(last));
@@ -132,10 +128,7 @@ mod tests {
                     assert!(!generator.verify(b"other", &value));
                     for at in [0, 3, 8, 50, length - 1] {
                         value[at] ^= 1;
-                        assert!(
-                            !generator.verify(b"key", &value),
-                            "length {length}, byte {at}"
-                        );
+                        assert!(!generator.verify(b"key", &value), "length {length}, byte {at}");
                         value[at] ^= 1;
                     }
                 }
@@ -146,16 +139,10 @@ mod tests {
     #[test]
     fn deterministic_and_different_by_version() {
         let (mut a, mut b) = (Vec::new(), Vec::new());
-        ValueGenerator::new(5, 0.5)
-            .unwrap()
-            .write(b"k", 3, 500, &mut a);
-        ValueGenerator::new(5, 0.5)
-            .unwrap()
-            .write(b"k", 3, 500, &mut b);
+        ValueGenerator::new(5, 0.5).unwrap().write(b"k", 3, 500, &mut a);
+        ValueGenerator::new(5, 0.5).unwrap().write(b"k", 3, 500, &mut b);
         assert_eq!(a, b);
-        ValueGenerator::new(5, 0.5)
-            .unwrap()
-            .write(b"k", 4, 500, &mut b);
+        ValueGenerator::new(5, 0.5).unwrap().write(b"k", 4, 500, &mut b);
         assert_ne!(a, b);
     }
 
@@ -166,13 +153,8 @@ mod tests {
         assert_ne!(half.pool[..50], half.pool[100..150]);
         let none = ValueGenerator::new(1, 1.0).unwrap();
         let mut seen = [false; 256];
-        none.pool
-            .iter()
-            .for_each(|&byte| seen[byte as usize] = true);
-        assert!(
-            seen.iter().all(|&seen| seen),
-            "incompressible pools use every byte"
-        );
+        none.pool.iter().for_each(|&byte| seen[byte as usize] = true);
+        assert!(seen.iter().all(|&seen| seen), "incompressible pools use every byte");
         assert!(ValueGenerator::new(1, 0.0).is_err());
         assert!(ValueGenerator::new(1, 1.5).is_err());
     }

@@ -63,10 +63,7 @@ impl Zipfian {
 
     fn check(items: u64, theta: f64) -> Result<(), LabError> {
         if items == 0 {
-            return Err(LabError::invalid(
-                "zipfian distribution",
-                "it needs at least one item",
-            ));
+            return Err(LabError::invalid("zipfian distribution", "it needs at least one item"));
         }
         if !(theta > 0.0 && theta < 1.0) {
             return Err(LabError::invalid(
@@ -95,8 +92,7 @@ impl Zipfian {
 
     /// YCSB derives eta from the first item count even after the set has grown; so do we.
     fn derive_eta(&mut self) {
-        self.eta = (1.0 - power(2.0 / self.items as f64, 1.0 - self.theta))
-            / (1.0 - self.zeta_2 / self.zeta_n);
+        self.eta = (1.0 - power(2.0 / self.items as f64, 1.0 - self.theta)) / (1.0 - self.zeta_2 / self.zeta_n);
     }
 
     /// The next item among the items given at the start.
@@ -167,9 +163,7 @@ impl SkewedLatest {
     /// # Errors
     /// No items, or a skew outside `0 < theta < 1`.
     pub fn new(items: u64, theta: f64) -> Result<SkewedLatest, LabError> {
-        Ok(SkewedLatest {
-            zipfian: Zipfian::new(items, theta)?,
-        })
+        Ok(SkewedLatest { zipfian: Zipfian::new(items, theta)? })
     }
 
     /// The next item, `newest` being the number of the newest.
@@ -192,31 +186,16 @@ mod tests {
     fn zeta_grows_incrementally() {
         for theta in [0.5, 0.99] {
             let direct = zeta(0, 3_000_000, theta, 0.0);
-            let steps = zeta(
-                2_500_000,
-                3_000_000,
-                theta,
-                zeta(1_000, 2_500_000, theta, zeta(0, 1_000, theta, 0.0)),
-            );
-            assert!(
-                (direct - steps).abs() / direct < 1e-12,
-                "theta {theta}: {direct} and {steps}"
-            );
+            let steps = zeta(2_500_000, 3_000_000, theta, zeta(1_000, 2_500_000, theta, zeta(0, 1_000, theta, 0.0)));
+            assert!((direct - steps).abs() / direct < 1e-12, "theta {theta}: {direct} and {steps}");
             let summed: f64 = (1..=3_000_000u64).map(|i| (i as f64).powf(-theta)).sum();
-            assert!(
-                (direct - summed).abs() / summed < 1e-10,
-                "theta {theta}: {direct} and {summed}"
-            );
+            assert!((direct - summed).abs() / summed < 1e-10, "theta {theta}: {direct} and {summed}");
         }
     }
 
     /// Pearson's statistic of `counts` against `expected` frequencies.
     fn chi_square(counts: &[u64], expected: &[f64]) -> f64 {
-        counts
-            .iter()
-            .zip(expected)
-            .map(|(&count, &mean)| (count as f64 - mean) * (count as f64 - mean) / mean)
-            .sum()
+        counts.iter().zip(expected).map(|(&count, &mean)| (count as f64 - mean) * (count as f64 - mean) / mean).sum()
     }
 
     #[test]
@@ -233,37 +212,25 @@ mod tests {
         let below = |item: u64| match item {
             0 => 1.0 / zipfian.zeta_n,
             1 => zipfian.second_bound / zipfian.zeta_n,
-            _ => ((((item + 1) as f64 / ITEMS as f64).powf(1.0 - ZIPFIAN_CONSTANT) - 1.0)
-                / zipfian.eta
-                + 1.0)
-                .min(1.0),
+            _ => ((((item + 1) as f64 / ITEMS as f64).powf(1.0 - ZIPFIAN_CONSTANT) - 1.0) / zipfian.eta + 1.0).min(1.0),
         };
         let expected: Vec<f64> = (0..ITEMS)
-            .map(|item| {
-                DRAWS as f64 * (below(item) - if item == 0 { 0.0 } else { below(item - 1) })
-            })
+            .map(|item| DRAWS as f64 * (below(item) - if item == 0 { 0.0 } else { below(item - 1) }))
             .collect();
         // The formula's share of item 2 begins where the share of item 1 ends; the gap between the
         // two pieces falls to item 2 as well. 999 degrees of freedom: mean 999, deviation 45.
         let statistic = chi_square(&counts, &expected);
-        assert!(
-            (800.0..1200.0).contains(&statistic),
-            "chi-square {statistic}"
-        );
+        assert!((800.0..1200.0).contains(&statistic), "chi-square {statistic}");
         // Against the true distribution: exact for items 0 and 1 (two degrees of freedom: 20 is
         // passed by chance once in 22,000 seeds), within a tenth beyond.
-        let ideal: Vec<f64> = (1..=ITEMS)
-            .map(|i| DRAWS as f64 / power(i as f64, ZIPFIAN_CONSTANT) / zipfian.zeta_n)
-            .collect();
+        let ideal: Vec<f64> =
+            (1..=ITEMS).map(|i| DRAWS as f64 / power(i as f64, ZIPFIAN_CONSTANT) / zipfian.zeta_n).collect();
         let head = chi_square(&counts[..2], &ideal[..2]);
         assert!(head < 20.0, "items 0 and 1: chi-square {head}");
         for (from, to) in [(2, 10), (10, 100), (100, 1000)] {
             let drawn: u64 = counts[from..to].iter().sum();
             let mean: f64 = ideal[from..to].iter().sum();
-            assert!(
-                (drawn as f64 / mean - 1.0).abs() < 0.10,
-                "items {from}..{to}: {drawn} drawn, {mean} expected"
-            );
+            assert!((drawn as f64 / mean - 1.0).abs() < 0.10, "items {from}..{to}: {drawn} drawn, {mean} expected");
         }
     }
 
@@ -280,17 +247,11 @@ mod tests {
         // The most popular item is where item 0 hashes to, with its own share and a little more.
         let top = (fnv_hash_64(0) % ITEMS) as usize;
         let share = counts[top] as f64 / DRAWS as f64;
-        assert!(
-            (share - 1.0 / SCRAMBLED_ZETA).abs() < 0.004,
-            "share of the most popular item {share}"
-        );
+        assert!((share - 1.0 / SCRAMBLED_ZETA).abs() < 0.004, "share of the most popular item {share}");
         assert_eq!(counts.iter().max(), Some(&counts[top]));
         // Both halves of the range are used alike, the popular ones aside.
         let low: u64 = counts[..500].iter().sum();
-        assert!(
-            (0.35..0.65).contains(&(low as f64 / DRAWS as f64)),
-            "{low} of {DRAWS} in the lower half"
-        );
+        assert!((0.35..0.65).contains(&(low as f64 / DRAWS as f64)), "{low} of {DRAWS} in the lower half");
     }
 
     #[test]
@@ -326,9 +287,6 @@ mod tests {
         let mut scrambled = ScrambledZipfian::new(1_000_000, ZIPFIAN_CONSTANT).unwrap();
         let mut random = Random::seeded(7);
         let first: Vec<u64> = (0..6).map(|_| scrambled.next(&mut random)).collect();
-        assert_eq!(
-            first,
-            [185_213, 138_717, 472_486, 342_184, 626_480, 695_353]
-        );
+        assert_eq!(first, [185_213, 138_717, 472_486, 342_184, 626_480, 695_353]);
     }
 }

@@ -20,9 +20,7 @@ impl Latencies {
         self.max_nanos = self.max_nanos.max(nanos);
         self.sum_nanos += u128::from(nanos);
         self.histogram
-            .get_or_insert_with(|| {
-                Histogram::new_with_bounds(1, LATENCY_NANOS_MAX, 3).expect("bounds are constants")
-            })
+            .get_or_insert_with(|| Histogram::new_with_bounds(1, LATENCY_NANOS_MAX, 3).expect("bounds are constants"))
             .saturating_record(nanos.max(1));
     }
 
@@ -41,11 +39,7 @@ impl Latencies {
     pub(crate) fn summary(&self) -> Option<LatencySummary> {
         let histogram = self.histogram.as_ref()?;
         // A bucket's upper end may lie above the largest latency there was.
-        let at = |percentile| {
-            histogram
-                .value_at_percentile(percentile)
-                .min(self.max_nanos)
-        };
+        let at = |percentile| histogram.value_at_percentile(percentile).min(self.max_nanos);
         Some(LatencySummary {
             count: histogram.len(),
             mean_nanos: (self.sum_nanos / u128::from(histogram.len().max(1))) as u64,
@@ -86,9 +80,7 @@ pub(crate) struct CoarseHistogram {
 
 impl CoarseHistogram {
     pub(crate) fn new() -> CoarseHistogram {
-        CoarseHistogram {
-            counts: vec![0; COARSE_BUCKETS].into(),
-        }
+        CoarseHistogram { counts: vec![0; COARSE_BUCKETS].into() }
     }
 
     fn bucket(nanos: u64) -> usize {
@@ -148,15 +140,9 @@ mod tests {
         assert_eq!(summary.count, 10_000);
         assert_eq!(summary.max_nanos, 10_000_000);
         assert_eq!(summary.mean_nanos, 5_000_500);
-        for (found, expected) in [
-            (summary.p50_nanos, 5e6),
-            (summary.p99_nanos, 9.9e6),
-            (summary.p9999_nanos, 9.999e6),
-        ] {
-            assert!(
-                (found as f64 / expected - 1.0).abs() < 0.001,
-                "{found} against {expected}"
-            );
+        for (found, expected) in [(summary.p50_nanos, 5e6), (summary.p99_nanos, 9.9e6), (summary.p9999_nanos, 9.999e6)]
+        {
+            assert!((found as f64 / expected - 1.0).abs() < 0.001, "{found} against {expected}");
         }
         let mut more = Latencies::default();
         more.record(7_200_000_000_000);
@@ -171,10 +157,7 @@ mod tests {
             let bucket = CoarseHistogram::bucket(nanos);
             assert!(bucket < COARSE_BUCKETS);
             let upper = CoarseHistogram::upper_nanos(bucket);
-            assert!(
-                upper >= nanos && (upper - nanos) as f64 <= nanos as f64 / 16.0,
-                "{nanos}: {upper}"
-            );
+            assert!(upper >= nanos && (upper - nanos) as f64 <= nanos as f64 / 16.0, "{nanos}: {upper}");
         }
     }
 

@@ -8,7 +8,5 @@ mod worker;
 
 pub use latency::LatencySummary;
 pub use phase::{Finish, Group, Phase, run_phase};
-pub use result::{
-    Amplification, DeviceActivity, GroupResult, KindResult, PhaseResult, VirtualTime,
-};
+pub use result::{Amplification, DeviceActivity, GroupResult, KindResult, PhaseResult, VirtualTime};
 pub use timeline::TimelinePoint;

@@ -84,13 +84,7 @@ pub struct Phase {
 impl Phase {
     /// A phase of one group that ends when the store is idle.
     pub fn new(name: impl Into<String>, group: Group) -> Phase {
-        Phase {
-            name: name.into(),
-            groups: vec![group],
-            finish: Finish::Idle,
-            live_bytes: None,
-            on_progress: None,
-        }
+        Phase { name: name.into(), groups: vec![group], finish: Finish::Idle, live_bytes: None, on_progress: None }
     }
 }
 
@@ -98,19 +92,11 @@ impl Phase {
 ///
 /// # Errors
 /// The first failure of an operation, of a thread or of verification; a phase without threads.
-pub fn run_phase(
-    env: &Env,
-    target: &Arc<dyn Target>,
-    phase: &Phase,
-) -> Result<PhaseResult, LabError> {
+pub fn run_phase(env: &Env, target: &Arc<dyn Target>, phase: &Phase) -> Result<PhaseResult, LabError> {
     check(phase)?;
     let failed = |operation| {
         let target = target.name().to_owned();
-        move |source| LabError::Target {
-            target,
-            operation,
-            source,
-        }
+        move |source| LabError::Target { target, operation, source }
     };
     let shared = Arc::new(Shared {
         env: env.clone(),
@@ -129,11 +115,7 @@ pub fn run_phase(
             let session = target.session().map_err(failed("session"))?;
             let stream = group.workload.stream(thread, group.threads)?;
             let name = format!("{} {thread}", group.workload.name());
-            workers.push((
-                group_index,
-                name,
-                Worker::new(Arc::clone(&shared), session, stream, group, thread),
-            ));
+            workers.push((group_index, name, Worker::new(Arc::clone(&shared), session, stream, group, thread)));
         }
     }
     let threads = workers.len();
@@ -148,19 +130,11 @@ pub fn run_phase(
     let start = env.now();
     shared.gate.open(start);
 
-    let (leading, background): (Vec<_>, Vec<_>) = handles
-        .into_iter()
-        .partition(|&(group_index, _)| !phase.groups[group_index].background);
-    let mut outcomes: Vec<_> = leading
-        .into_iter()
-        .map(|(group, handle)| (group, handle.join()))
-        .collect();
+    let (leading, background): (Vec<_>, Vec<_>) =
+        handles.into_iter().partition(|&(group_index, _)| !phase.groups[group_index].background);
+    let mut outcomes: Vec<_> = leading.into_iter().map(|(group, handle)| (group, handle.join())).collect();
     shared.stop.store(true, Ordering::Relaxed);
-    outcomes.extend(
-        background
-            .into_iter()
-            .map(|(group, handle)| (group, handle.join())),
-    );
+    outcomes.extend(background.into_iter().map(|(group, handle)| (group, handle.join())));
     let work_end = Snapshot::take(env, target)?;
 
     let mut tallies: Vec<Vec<Tally>> = phase.groups.iter().map(|_| Vec::new()).collect();
@@ -185,43 +159,17 @@ pub fn run_phase(
     let after = Snapshot::take(env, target)?;
     let idle_nanos = (env.now() - last_end).as_nanos() as u64;
 
-    let groups = phase
-        .groups
-        .iter()
-        .zip(tallies)
-        .map(|(group, tallies)| group_result(group, tallies, elapsed_nanos));
-    Ok(PhaseResult::new(
-        phase,
-        target.name(),
-        groups.collect(),
-        elapsed_nanos,
-        idle_nanos,
-        &before,
-        &work_end,
-        &after,
-    ))
+    let groups = phase.groups.iter().zip(tallies).map(|(group, tallies)| group_result(group, tallies, elapsed_nanos));
+    Ok(PhaseResult::new(phase, target.name(), groups.collect(), elapsed_nanos, idle_nanos, &before, &work_end, &after))
 }
 
 fn check(phase: &Phase) -> Result<(), LabError> {
-    if !phase
-        .groups
-        .iter()
-        .any(|group| group.threads > 0 && !group.background)
-    {
-        return Err(LabError::invalid(
-            format!("phase '{}'", phase.name),
-            "no thread leads it",
-        ));
+    if !phase.groups.iter().any(|group| group.threads > 0 && !group.background) {
+        return Err(LabError::invalid(format!("phase '{}'", phase.name), "no thread leads it"));
     }
     for group in &phase.groups {
-        if group
-            .operations_per_second
-            .is_some_and(|rate| !(rate > 0.0 && rate.is_finite()))
-        {
-            return Err(LabError::invalid(
-                format!("phase '{}'", phase.name),
-                "a rate must be above zero",
-            ));
+        if group.operations_per_second.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
+            return Err(LabError::invalid(format!("phase '{}'", phase.name), "a rate must be above zero"));
         }
     }
     Ok(())
@@ -254,9 +202,7 @@ fn group_result(group: &Group, tallies: Vec<Tally>, elapsed_nanos: u64) -> Group
         }
     }
     let mut timeline = Timeline::new();
-    tallies
-        .into_iter()
-        .for_each(|tally| timeline.merge(tally.timeline));
+    tallies.into_iter().for_each(|tally| timeline.merge(tally.timeline));
     GroupResult {
         workload: group.workload.name().to_owned(),
         threads: group.threads,
@@ -272,18 +218,12 @@ mod tests {
     use super::*;
     use crate::generator::Distribution;
     use crate::target::{
-        Change, Direction, Durability, MemoryTarget, NullTarget, Session, TargetError,
-        TargetStatistics,
+        Change, Direction, Durability, MemoryTarget, NullTarget, Session, TargetError, TargetStatistics,
     };
     use crate::workload::{DbBench, DbBenchKind, DbBenchOptions, Ycsb, YcsbMix, YcsbOptions};
 
     fn db_bench(kind: DbBenchKind, num: u64) -> Arc<DbBench> {
-        let options = DbBenchOptions {
-            num,
-            value_size: 50,
-            seed: 5,
-            ..DbBenchOptions::default()
-        };
+        let options = DbBenchOptions { num, value_size: 50, seed: 5, ..DbBenchOptions::default() };
         Arc::new(DbBench::new(kind, options).unwrap())
     }
 
@@ -291,42 +231,24 @@ mod tests {
     fn counts_and_virtual_time_add_up() {
         let env = Env::sim(1);
         let target: Arc<dyn Target> = Arc::new(MemoryTarget::new(&env));
-        let fill = Phase::new(
-            "fill",
-            Group::new(db_bench(DbBenchKind::FillSeq, 100), 1, 100),
-        );
+        let fill = Phase::new("fill", Group::new(db_bench(DbBenchKind::FillSeq, 100), 1, 100));
         let result = run_phase(&env, &target, &fill).unwrap();
         assert_eq!(result.operations, 100);
         assert_eq!(result.elapsed_nanos, 100_000, "1 us an operation");
         assert_eq!(result.user_written_bytes, 100 * 66);
         assert_eq!(result.cpu_nanos, Some(100_000));
         let latency = result.groups[0].kinds[0].latency.unwrap();
-        assert_eq!(
-            (latency.p50_nanos, latency.max_nanos, latency.count),
-            (1000, 1000, 100)
-        );
+        assert_eq!((latency.p50_nanos, latency.max_nanos, latency.count), (1000, 1000, 100));
 
         let workload = db_bench(DbBenchKind::ReadRandom, 100);
-        let group = Group {
-            verify: Some(workload.values()),
-            ..Group::new(workload, 4, 1000)
-        };
+        let group = Group { verify: Some(workload.values()), ..Group::new(workload, 4, 1000) };
         let result = run_phase(&env, &target, &Phase::new("read", group)).unwrap();
-        assert_eq!(
-            (result.operations, result.groups[0].kinds[0].found),
-            (1000, 1000)
-        );
+        assert_eq!((result.operations, result.groups[0].kinds[0].found), (1000, 1000));
         assert_eq!(result.elapsed_nanos, 250_000, "four threads side by side");
 
-        let scan = Phase::new(
-            "scan",
-            Group::new(db_bench(DbBenchKind::ReadReverse, 100), 1, 1),
-        );
+        let scan = Phase::new("scan", Group::new(db_bench(DbBenchKind::ReadReverse, 100), 1, 1));
         let result = run_phase(&env, &target, &scan).unwrap();
-        assert_eq!(
-            (result.operations, result.groups[0].kinds[0].pairs),
-            (100, 100)
-        );
+        assert_eq!((result.operations, result.groups[0].kinds[0].pairs), (100, 100));
         assert!(result.groups[0].kinds[0].latency.is_none());
         assert_eq!(env.live_actors(), 1);
     }
@@ -336,19 +258,8 @@ mod tests {
         let run = || {
             let env = Env::sim(7);
             let target: Arc<dyn Target> = Arc::new(MemoryTarget::new(&env));
-            let options = YcsbOptions {
-                records: 200,
-                operations: 400,
-                seed: 7,
-                ..YcsbOptions::default()
-            };
-            for mix in [
-                YcsbMix::Load,
-                YcsbMix::A,
-                YcsbMix::D,
-                YcsbMix::E,
-                YcsbMix::F,
-            ] {
+            let options = YcsbOptions { records: 200, operations: 400, seed: 7, ..YcsbOptions::default() };
+            for mix in [YcsbMix::Load, YcsbMix::A, YcsbMix::D, YcsbMix::E, YcsbMix::F] {
                 let workload = Arc::new(Ycsb::new(mix, options.clone()).unwrap());
                 let mut group = Group::new(Arc::clone(&workload) as _, 3, workload.operations());
                 group.verify = Some(workload.values());
@@ -383,11 +294,7 @@ mod tests {
             ..Phase::new("mixed", Group::new(db_bench(DbBenchKind::FillSeq, 1), 1, 1))
         };
         let result = run_phase(&env, &target, &phase).unwrap();
-        assert!(
-            (9_990..=10_010).contains(&result.operations),
-            "{} reads",
-            result.operations
-        );
+        assert!((9_990..=10_010).contains(&result.operations), "{} reads", result.operations);
         let writes = result.groups[1].operations;
         assert!((995..=1005).contains(&writes), "{writes} writes");
         assert_eq!(result.user_written_bytes, writes * 66);
@@ -398,10 +305,7 @@ mod tests {
     fn warm_up_is_not_measured() {
         let env = Env::sim(3);
         let target: Arc<dyn Target> = Arc::new(NullTarget::new(&env));
-        let group = Group {
-            warmup_operations: 1000,
-            ..Group::new(db_bench(DbBenchKind::Overwrite, 100), 2, 10)
-        };
+        let group = Group { warmup_operations: 1000, ..Group::new(db_bench(DbBenchKind::Overwrite, 100), 2, 10) };
         let result = run_phase(&env, &target, &Phase::new("warm", group)).unwrap();
         assert_eq!((result.operations, result.elapsed_nanos), (10, 5_000));
     }
@@ -410,20 +314,12 @@ mod tests {
     fn phases_without_leaders_are_refused() {
         let env = Env::sim(3);
         let target: Arc<dyn Target> = Arc::new(NullTarget::new(&env));
-        let background = Group {
-            background: true,
-            ..Group::new(db_bench(DbBenchKind::Overwrite, 100), 2, 10)
-        };
+        let background = Group { background: true, ..Group::new(db_bench(DbBenchKind::Overwrite, 100), 2, 10) };
         assert!(run_phase(&env, &target, &Phase::new("none", background)).is_err());
-        let still = Group {
-            operations_per_second: Some(0.0),
-            ..Group::new(db_bench(DbBenchKind::Overwrite, 100), 2, 10)
-        };
+        let still =
+            Group { operations_per_second: Some(0.0), ..Group::new(db_bench(DbBenchKind::Overwrite, 100), 2, 10) };
         assert!(run_phase(&env, &target, &Phase::new("still", still)).is_err());
-        let empty = YcsbOptions {
-            distribution: Some(Distribution::HOTSPOT),
-            ..YcsbOptions::default()
-        };
+        let empty = YcsbOptions { distribution: Some(Distribution::HOTSPOT), ..YcsbOptions::default() };
         assert!(Ycsb::new(YcsbMix::A, empty).is_ok());
     }
 
@@ -484,30 +380,12 @@ mod tests {
         let target: Arc<dyn Target> = Arc::new(Broken);
         let error = |kind| {
             let workload = db_bench(kind, 100);
-            let group = Group {
-                verify: Some(workload.values()),
-                ..Group::new(workload, 3, 100)
-            };
+            let group = Group { verify: Some(workload.values()), ..Group::new(workload, 3, 100) };
             run_phase(&env, &target, &Phase::new("broken", group)).unwrap_err()
         };
-        assert!(matches!(
-            error(DbBenchKind::FillSeq),
-            LabError::Target {
-                operation: "put",
-                ..
-            }
-        ));
-        assert!(matches!(
-            error(DbBenchKind::ReadRandom),
-            LabError::WrongValue {
-                found_bytes: 50,
-                ..
-            }
-        ));
-        assert!(matches!(
-            error(DbBenchKind::SeekRandom),
-            LabError::WrongValue { .. }
-        ));
+        assert!(matches!(error(DbBenchKind::FillSeq), LabError::Target { operation: "put", .. }));
+        assert!(matches!(error(DbBenchKind::ReadRandom), LabError::WrongValue { found_bytes: 50, .. }));
+        assert!(matches!(error(DbBenchKind::SeekRandom), LabError::WrongValue { .. }));
         assert_eq!(env.live_actors(), 1);
     }
 }

@@ -98,17 +98,12 @@ pub struct EngineActivity {
 
 impl EngineActivity {
     fn between(before: &TargetStatistics, after: &TargetStatistics) -> EngineActivity {
-        let grown = |before: Option<u64>, after: Option<u64>| {
-            Some(after?.saturating_sub(before.unwrap_or(0)))
-        };
+        let grown = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before.unwrap_or(0)));
         EngineActivity {
             log_bytes: grown(before.log_bytes, after.log_bytes),
             flush_bytes: grown(before.flush_bytes, after.flush_bytes),
             compaction_read_bytes: grown(before.compaction_read_bytes, after.compaction_read_bytes),
-            compaction_written_bytes: grown(
-                before.compaction_written_bytes,
-                after.compaction_written_bytes,
-            ),
+            compaction_written_bytes: grown(before.compaction_written_bytes, after.compaction_written_bytes),
             flushes: grown(before.flushes, after.flushes),
             compactions: grown(before.compactions, after.compactions),
             trivial_moves: grown(before.trivial_moves, after.trivial_moves),
@@ -177,10 +172,7 @@ impl DeviceActivity {
             cache_hits: after.cache_hits - before.cache_hits,
             errors: after.errors - before.errors,
             read_bytes_by_class: by_class(&before.read_bytes_by_class, &after.read_bytes_by_class),
-            written_bytes_by_class: by_class(
-                &before.written_bytes_by_class,
-                &after.written_bytes_by_class,
-            ),
+            written_bytes_by_class: by_class(&before.written_bytes_by_class, &after.written_bytes_by_class),
             seek_nanos: after.time.seek_nanos - before.time.seek_nanos,
             rotation_nanos: after.time.rotation_nanos - before.time.rotation_nanos,
             transfer_nanos: after.time.transfer_nanos - before.time.transfer_nanos,
@@ -284,20 +276,11 @@ impl PhaseResult {
         work_end: &Snapshot,
         after: &Snapshot,
     ) -> PhaseResult {
-        let sum = |field: fn(&KindResult) -> u64| -> u64 {
-            groups
-                .iter()
-                .flat_map(|group| &group.kinds)
-                .map(field)
-                .sum()
-        };
+        let sum =
+            |field: fn(&KindResult) -> u64| -> u64 { groups.iter().flat_map(|group| &group.kinds).map(field).sum() };
         let user_read_bytes = sum(|kind| kind.user_read_bytes);
         let user_written_bytes = sum(|kind| kind.user_written_bytes);
-        let operations: u64 = groups
-            .iter()
-            .filter(|group| !group.background)
-            .map(|group| group.operations)
-            .sum();
+        let operations: u64 = groups.iter().filter(|group| !group.background).map(|group| group.operations).sum();
         let engine = EngineActivity::between(&before.statistics, &after.statistics);
         let nothing = Counters::default();
         let devices: Vec<DeviceActivity> = after
@@ -305,38 +288,21 @@ impl PhaseResult {
             .devices
             .iter()
             .map(|(name, counters)| {
-                let earlier = before
-                    .statistics
-                    .devices
-                    .iter()
-                    .find(|(other, _)| other == name);
-                DeviceActivity::between(
-                    name,
-                    earlier.map_or(&nothing, |(_, counters)| counters),
-                    counters,
-                )
+                let earlier = before.statistics.devices.iter().find(|(other, _)| other == name);
+                DeviceActivity::between(name, earlier.map_or(&nothing, |(_, counters)| counters), counters)
             })
             .collect();
-        let cpu_between =
-            |from: &Snapshot, to: &Snapshot| Some(to.cpu_nanos?.saturating_sub(from.cpu_nanos?));
+        let cpu_between = |from: &Snapshot, to: &Snapshot| Some(to.cpu_nanos?.saturating_sub(from.cpu_nanos?));
         let cpu_nanos = cpu_between(before, work_end);
         let idle_cpu_nanos = cpu_between(work_end, after);
         let cpu_total = cpu_between(before, after);
         let is_virtual = after.is_virtual;
-        let process_io = if is_virtual {
-            None
-        } else {
-            process_io_between(before, after)
-        };
-        let media = |field: fn(&DeviceActivity) -> u64| {
-            (!devices.is_empty()).then(|| devices.iter().map(field).sum::<u64>())
-        };
+        let process_io = if is_virtual { None } else { process_io_between(before, after) };
+        let media =
+            |field: fn(&DeviceActivity) -> u64| (!devices.is_empty()).then(|| devices.iter().map(field).sum::<u64>());
         let amplification = Amplification {
             write_engine: ratio(engine.written_bytes(), user_written_bytes),
-            write_medium: ratio(
-                media(|device| device.media_written_bytes),
-                user_written_bytes,
-            ),
+            write_medium: ratio(media(|device| device.media_written_bytes), user_written_bytes),
             write_process: ratio(process_io.map(|io| io.written_bytes), user_written_bytes),
             read_device: ratio(media(|device| device.read_bytes), user_read_bytes),
             space: ratio(engine.space_bytes, phase.live_bytes.unwrap_or(0)),
@@ -381,22 +347,13 @@ impl PhaseResult {
 
     /// Result of one kind of operation of the leading groups, when there is exactly one such group.
     pub fn kind(&self, kind: &str) -> Option<&KindResult> {
-        self.groups
-            .iter()
-            .find(|group| !group.background)?
-            .kinds
-            .iter()
-            .find(|result| result.kind == kind)
+        self.groups.iter().find(|group| !group.background)?.kinds.iter().find(|result| result.kind == kind)
     }
 
     /// Latencies of the kind the leading group did most.
     pub fn main_latency(&self) -> Option<LatencySummary> {
         let group = self.groups.iter().find(|group| !group.background)?;
-        group
-            .kinds
-            .iter()
-            .max_by_key(|kind| kind.operations)?
-            .latency
+        group.kinds.iter().max_by_key(|kind| kind.operations)?.latency
     }
 }
 
@@ -420,11 +377,7 @@ mod tests {
 
     #[test]
     fn activity_is_the_difference_and_absent_stays_absent() {
-        let before = TargetStatistics {
-            flush_bytes: Some(10),
-            cache_hits: Some(5),
-            ..Default::default()
-        };
+        let before = TargetStatistics { flush_bytes: Some(10), cache_hits: Some(5), ..Default::default() };
         let after = TargetStatistics {
             flush_bytes: Some(110),
             compaction_written_bytes: Some(50),
@@ -443,20 +396,11 @@ mod tests {
 
     #[test]
     fn device_activity_names_classes() {
-        let mut after = Counters {
-            reads: 3,
-            time: TimeSpent {
-                seek_nanos: 9,
-                ..Default::default()
-            },
-            ..Default::default()
-        };
+        let mut after =
+            Counters { reads: 3, time: TimeSpent { seek_nanos: 9, ..Default::default() }, ..Default::default() };
         after.written_bytes_by_class[IoClass::Log.index()] = 42;
         let activity = DeviceActivity::between("d", &Counters::default(), &after);
         assert_eq!((activity.reads, activity.seek_nanos), (3, 9));
-        assert_eq!(
-            activity.written_bytes_by_class,
-            BTreeMap::from([("log".to_owned(), 42)])
-        );
+        assert_eq!(activity.written_bytes_by_class, BTreeMap::from([("log".to_owned(), 42)]));
     }
 }

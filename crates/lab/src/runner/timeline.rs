@@ -27,20 +27,11 @@ pub(crate) struct Timeline {
 
 impl Timeline {
     pub(crate) fn new() -> Timeline {
-        Timeline {
-            interval_nanos: FIRST_INTERVAL_NANOS,
-            intervals: Vec::new(),
-        }
+        Timeline { interval_nanos: FIRST_INTERVAL_NANOS, intervals: Vec::new() }
     }
 
     /// Counts what ended `since_start_nanos` after the start.
-    pub(crate) fn record(
-        &mut self,
-        since_start_nanos: u64,
-        operations: u64,
-        bytes: u64,
-        latency_nanos: Option<u64>,
-    ) {
+    pub(crate) fn record(&mut self, since_start_nanos: u64, operations: u64, bytes: u64, latency_nanos: Option<u64>) {
         while since_start_nanos / self.interval_nanos >= INTERVALS_MAX as u64 {
             self.double();
         }
@@ -55,11 +46,7 @@ impl Timeline {
     fn interval(&mut self, at_nanos: u64) -> &mut Interval {
         let index = (at_nanos / self.interval_nanos) as usize;
         while self.intervals.len() <= index {
-            self.intervals.push(Interval {
-                operations: 0,
-                bytes: 0,
-                latencies: CoarseHistogram::new(),
-            });
+            self.intervals.push(Interval { operations: 0, bytes: 0, latencies: CoarseHistogram::new() });
         }
         &mut self.intervals[index]
     }
@@ -142,10 +129,7 @@ mod tests {
         let points = timeline.points(1000, 100_000_000_000);
         assert!(points.len() <= INTERVALS_MAX);
         let width = points[1].start_seconds;
-        let operations: f64 = points
-            .iter()
-            .map(|point| point.operations_per_second * width)
-            .sum();
+        let operations: f64 = points.iter().map(|point| point.operations_per_second * width).sum();
         assert!((operations - 100.0).abs() < 1.0, "{operations}");
     }
 
@@ -156,19 +140,10 @@ mod tests {
         b.record(50_000_000_000, 2, 0, Some(7));
         a.merge(b.clone());
         b.merge(a.clone());
-        let total = |timeline: Timeline| {
-            timeline
-                .intervals
-                .iter()
-                .map(|interval| interval.operations)
-                .sum::<u64>()
-        };
+        let total = |timeline: Timeline| timeline.intervals.iter().map(|interval| interval.operations).sum::<u64>();
         assert_eq!(total(a.clone()), 3);
         assert_eq!(total(b), 5);
-        assert_eq!(
-            a.points(10, 51_000_000_000).last().unwrap().p99_nanos,
-            Some(7)
-        );
+        assert_eq!(a.points(10, 51_000_000_000).last().unwrap().p99_nanos, Some(7));
     }
 
     #[test]

@@ -36,14 +36,7 @@ struct GateState {
 impl Gate {
     pub(crate) fn new(env: &Env) -> Gate {
         Gate {
-            state: Mutex::new(
-                env,
-                "phase gate",
-                GateState {
-                    arrived: 0,
-                    start: None,
-                },
-            ),
+            state: Mutex::new(env, "phase gate", GateState { arrived: 0, start: None }),
             changed: Condvar::new(env, "phase gate"),
         }
     }
@@ -144,15 +137,9 @@ impl Worker {
             stream,
             verify: group.verify.clone(),
             operations: crate::workload::share(group.operations, thread, group.threads),
-            warmup_operations: crate::workload::share(
-                group.warmup_operations,
-                thread,
-                group.threads,
-            ),
+            warmup_operations: crate::workload::share(group.warmup_operations, thread, group.threads),
             duration: group.duration,
-            period_nanos: group
-                .operations_per_second
-                .map(|rate| 1e9 * group.threads as f64 / rate),
+            period_nanos: group.operations_per_second.map(|rate| 1e9 * group.threads as f64 / rate),
             background: group.background,
             operation: Operation::default(),
             read_value: Vec::new(),
@@ -175,8 +162,7 @@ impl Worker {
 
     fn warm_up(&mut self) -> Result<(), LabError> {
         for _ in 0..self.warmup_operations {
-            if self.shared.failed.load(Ordering::Relaxed) || !self.stream.next(&mut self.operation)
-            {
+            if self.shared.failed.load(Ordering::Relaxed) || !self.stream.next(&mut self.operation) {
                 break;
             }
             self.execute()?;
@@ -186,14 +172,8 @@ impl Worker {
 
     fn measure(&mut self, start: Instant) -> Result<Tally, LabError> {
         let env = self.shared.env.clone();
-        let mut tally = Tally {
-            kinds: Default::default(),
-            timeline: Timeline::new(),
-            end: start,
-        };
-        let deadline = self
-            .duration
-            .map_or(Instant::MAX, |duration| start + duration);
+        let mut tally = Tally { kinds: Default::default(), timeline: Timeline::new(), end: start };
+        let deadline = self.duration.map_or(Instant::MAX, |duration| start + duration);
         let mut issued = 0u64;
         let mut reported = 0u64;
         while issued < self.operations && !self.shared.failed.load(Ordering::Relaxed) {
@@ -218,8 +198,7 @@ impl Worker {
             }
             let effect = self.execute()?;
             let end = env.now();
-            let latency = (!self.operation.count_pairs || effect.pairs == 0)
-                .then(|| (end - begin).as_nanos() as u64);
+            let latency = (!self.operation.count_pairs || effect.pairs == 0).then(|| (end - begin).as_nanos() as u64);
             let kind = &mut tally.kinds[self.operation.kind.index()];
             kind.operations += effect.operations;
             kind.found += effect.found;
@@ -230,18 +209,9 @@ impl Worker {
                 kind.latencies.record(nanos);
             }
             let bytes = effect.read_bytes + effect.written_bytes;
-            tally.timeline.record(
-                (end - start).as_nanos() as u64,
-                effect.operations,
-                bytes,
-                latency,
-            );
+            tally.timeline.record((end - start).as_nanos() as u64, effect.operations, bytes, latency);
             tally.end = end;
-            issued += if self.operation.kind == OperationKind::Batch {
-                effect.operations
-            } else {
-                1
-            };
+            issued += if self.operation.kind == OperationKind::Batch { effect.operations } else { 1 };
             if issued - reported >= PROGRESS_STEP {
                 self.report_progress(issued - reported);
                 reported = issued;
@@ -270,11 +240,7 @@ impl Worker {
 
     fn failed(&self, operation: &'static str) -> impl FnOnce(TargetError) -> LabError + use<> {
         let target = self.shared.target_name.clone();
-        move |source| LabError::Target {
-            target,
-            operation,
-            source,
-        }
+        move |source| LabError::Target { target, operation, source }
     }
 
     fn execute(&mut self) -> Result<Effect, LabError> {
@@ -284,29 +250,15 @@ impl Worker {
         let effect = match operation.kind {
             OperationKind::Read => self.read()?,
             OperationKind::Insert | OperationKind::Update => {
-                self.session
-                    .put(&operation.key, &operation.value, operation.durability)
-                    .map_err(self.failed("put"))?;
-                Effect {
-                    operations: 1,
-                    written_bytes: pair_bytes,
-                    ..Effect::default()
-                }
+                self.session.put(&operation.key, &operation.value, operation.durability).map_err(self.failed("put"))?;
+                Effect { operations: 1, written_bytes: pair_bytes, ..Effect::default() }
             }
             OperationKind::Delete => {
-                self.session
-                    .delete(&operation.key, operation.durability)
-                    .map_err(self.failed("delete"))?;
-                Effect {
-                    operations: 1,
-                    written_bytes: key_bytes,
-                    ..Effect::default()
-                }
+                self.session.delete(&operation.key, operation.durability).map_err(self.failed("delete"))?;
+                Effect { operations: 1, written_bytes: key_bytes, ..Effect::default() }
             }
             OperationKind::Batch => {
-                self.session
-                    .write(&operation.changes, operation.durability)
-                    .map_err(self.failed("write"))?;
+                self.session.write(&operation.changes, operation.durability).map_err(self.failed("write"))?;
                 Effect {
                     operations: operation.changes.len() as u64,
                     written_bytes: operation.changes.iter().map(Change::payload_bytes).sum(),
@@ -317,13 +269,8 @@ impl Worker {
             OperationKind::ReadModifyWrite => {
                 let effect = self.read()?;
                 let operation = &self.operation;
-                self.session
-                    .put(&operation.key, &operation.value, operation.durability)
-                    .map_err(self.failed("put"))?;
-                Effect {
-                    written_bytes: pair_bytes,
-                    ..effect
-                }
+                self.session.put(&operation.key, &operation.value, operation.durability).map_err(self.failed("put"))?;
+                Effect { written_bytes: pair_bytes, ..effect }
             }
         };
         self.stream.acknowledge(&self.operation);
@@ -331,31 +278,15 @@ impl Worker {
     }
 
     fn read(&mut self) -> Result<Effect, LabError> {
-        let found = self
-            .session
-            .get(&self.operation.key, &mut self.read_value)
-            .map_err(self.failed("get"))?;
+        let found = self.session.get(&self.operation.key, &mut self.read_value).map_err(self.failed("get"))?;
         if found
             && let Some(values) = &self.verify
             && !values.verify(&self.operation.key, &self.read_value)
         {
-            return Err(wrong_value(
-                &self.shared.target_name,
-                &self.operation.key,
-                &self.read_value,
-            ));
+            return Err(wrong_value(&self.shared.target_name, &self.operation.key, &self.read_value));
         }
-        let read_bytes = if found {
-            (self.operation.key.len() + self.read_value.len()) as u64
-        } else {
-            0
-        };
-        Ok(Effect {
-            operations: 1,
-            found: u64::from(found),
-            read_bytes,
-            ..Effect::default()
-        })
+        let read_bytes = if found { (self.operation.key.len() + self.read_value.len()) as u64 } else { 0 };
+        Ok(Effect { operations: 1, found: u64::from(found), read_bytes, ..Effect::default() })
     }
 
     fn scan(&mut self) -> Result<Effect, LabError> {
@@ -382,10 +313,8 @@ impl Worker {
             last_key.clear();
             last_key.extend_from_slice(key);
         };
-        let pairs = self
-            .session
-            .scan(start, operation.direction, operation.limit, &mut visit)
-            .map_err(self.failed("scan"))?;
+        let pairs =
+            self.session.scan(start, operation.direction, operation.limit, &mut visit).map_err(self.failed("scan"))?;
         if let Some((key, value)) = wrong {
             return Err(wrong_value(&self.shared.target_name, &key, &value));
         }
@@ -397,13 +326,7 @@ impl Worker {
             });
         }
         let operations = if operation.count_pairs { pairs } else { 1 };
-        Ok(Effect {
-            operations,
-            found: u64::from(pairs > 0),
-            pairs,
-            read_bytes: bytes,
-            written_bytes: 0,
-        })
+        Ok(Effect { operations, found: u64::from(pairs > 0), pairs, read_bytes: bytes, written_bytes: 0 })
     }
 }
 

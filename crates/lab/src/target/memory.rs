@@ -19,10 +19,7 @@ pub struct MemoryTarget {
 impl MemoryTarget {
     /// An empty one.
     pub fn new(env: &Env) -> MemoryTarget {
-        MemoryTarget {
-            env: env.clone(),
-            pairs: Arc::new(RwLock::new(BTreeMap::new())),
-        }
+        MemoryTarget { env: env.clone(), pairs: Arc::new(RwLock::new(BTreeMap::new())) }
     }
 }
 
@@ -32,10 +29,7 @@ impl Target for MemoryTarget {
     }
 
     fn session(&self) -> Result<Box<dyn Session>, TargetError> {
-        Ok(Box::new(MemorySession {
-            env: self.env.clone(),
-            pairs: Arc::clone(&self.pairs),
-        }))
+        Ok(Box::new(MemorySession { env: self.env.clone(), pairs: Arc::clone(&self.pairs) }))
     }
 
     fn flush(&self) -> Result<(), TargetError> {
@@ -52,14 +46,8 @@ impl Target for MemoryTarget {
 
     fn statistics(&self) -> Result<TargetStatistics, TargetError> {
         let pairs = self.pairs.read();
-        let space_bytes = pairs
-            .iter()
-            .map(|(key, value)| (key.len() + value.len()) as u64)
-            .sum();
-        Ok(TargetStatistics {
-            space_bytes: Some(space_bytes),
-            ..TargetStatistics::default()
-        })
+        let space_bytes = pairs.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+        Ok(TargetStatistics { space_bytes: Some(space_bytes), ..TargetStatistics::default() })
     }
 }
 
@@ -76,12 +64,7 @@ impl MemorySession {
 }
 
 impl Session for MemorySession {
-    fn put(
-        &mut self,
-        key: &[u8],
-        value: &[u8],
-        _durability: Durability,
-    ) -> Result<(), TargetError> {
+    fn put(&mut self, key: &[u8], value: &[u8], _durability: Durability) -> Result<(), TargetError> {
         self.charge();
         self.pairs.write().insert(key.to_vec(), value.to_vec());
         Ok(())
@@ -134,18 +117,11 @@ impl Session for MemorySession {
         match direction {
             Direction::Forward => {
                 let low = start.map_or(Bound::Unbounded, Bound::Included);
-                pairs
-                    .range::<[u8], _>((low, Bound::Unbounded))
-                    .take(limit)
-                    .for_each(&mut visit);
+                pairs.range::<[u8], _>((low, Bound::Unbounded)).take(limit).for_each(&mut visit);
             }
             Direction::Reverse => {
                 let high = start.map_or(Bound::Unbounded, Bound::Included);
-                pairs
-                    .range::<[u8], _>((Bound::Unbounded, high))
-                    .rev()
-                    .take(limit)
-                    .for_each(&mut visit);
+                pairs.range::<[u8], _>((Bound::Unbounded, high)).rev().take(limit).for_each(&mut visit);
             }
         }
         Ok(visited)
@@ -171,9 +147,7 @@ impl Target for NullTarget {
     }
 
     fn session(&self) -> Result<Box<dyn Session>, TargetError> {
-        Ok(Box::new(NullSession {
-            env: self.env.clone(),
-        }))
+        Ok(Box::new(NullSession { env: self.env.clone() }))
     }
 
     fn flush(&self) -> Result<(), TargetError> {
@@ -198,12 +172,7 @@ struct NullSession {
 }
 
 impl Session for NullSession {
-    fn put(
-        &mut self,
-        _key: &[u8],
-        _value: &[u8],
-        _durability: Durability,
-    ) -> Result<(), TargetError> {
+    fn put(&mut self, _key: &[u8], _value: &[u8], _durability: Durability) -> Result<(), TargetError> {
         self.env.charge(1_000);
         Ok(())
     }
@@ -244,27 +213,14 @@ mod tests {
     fn memory_scans_both_ways_and_applies_batches() {
         let target = MemoryTarget::new(&Env::sim(1));
         let mut session = target.session().unwrap();
-        let put = |key: &str| Change::Put {
-            key: key.into(),
-            value: b"v".to_vec(),
-        };
+        let put = |key: &str| Change::Put { key: key.into(), value: b"v".to_vec() };
         session
-            .write(
-                &[
-                    put("a"),
-                    put("c"),
-                    put("e"),
-                    Change::Delete { key: b"c".to_vec() },
-                ],
-                Durability::Buffered,
-            )
+            .write(&[put("a"), put("c"), put("e"), Change::Delete { key: b"c".to_vec() }], Durability::Buffered)
             .unwrap();
         let mut seen = |start: Option<&[u8]>, direction, limit| {
             let mut keys = String::new();
             let visited = session
-                .scan(start, direction, limit, &mut |key, _| {
-                    keys.push_str(std::str::from_utf8(key).unwrap())
-                })
+                .scan(start, direction, limit, &mut |key, _| keys.push_str(std::str::from_utf8(key).unwrap()))
                 .unwrap();
             assert_eq!(visited as usize, keys.len());
             keys

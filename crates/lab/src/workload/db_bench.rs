@@ -57,10 +57,7 @@ impl DbBenchKind {
 
     /// Begins with an empty store.
     pub fn wants_empty_store(self) -> bool {
-        matches!(
-            self,
-            DbBenchKind::FillSeq | DbBenchKind::FillRandom | DbBenchKind::FillSync
-        )
+        matches!(self, DbBenchKind::FillSeq | DbBenchKind::FillRandom | DbBenchKind::FillSync)
     }
 
     /// Changes the store.
@@ -104,16 +101,10 @@ impl FromStr for DbBenchKind {
     type Err = LabError;
 
     fn from_str(text: &str) -> Result<DbBenchKind, LabError> {
-        DbBenchKind::ALL
-            .into_iter()
-            .find(|kind| kind.to_string() == text)
-            .ok_or_else(|| {
-                let names: Vec<String> = DbBenchKind::ALL.iter().map(ToString::to_string).collect();
-                LabError::invalid(
-                    "benchmark",
-                    format!("'{text}' is none of {}", names.join(", ")),
-                )
-            })
+        DbBenchKind::ALL.into_iter().find(|kind| kind.to_string() == text).ok_or_else(|| {
+            let names: Vec<String> = DbBenchKind::ALL.iter().map(ToString::to_string).collect();
+            LabError::invalid("benchmark", format!("'{text}' is none of {}", names.join(", ")))
+        })
     }
 }
 
@@ -167,17 +158,14 @@ impl DbBenchOptions {
     pub fn operations(&self, kind: DbBenchKind) -> u64 {
         match kind {
             DbBenchKind::FillSync => self.sync_writes.unwrap_or((self.num / 100).max(1)),
-            _ if !kind.writes() || kind == DbBenchKind::ReadWhileWriting => {
-                self.reads.unwrap_or(self.num)
-            }
+            _ if !kind.writes() || kind == DbBenchKind::ReadWhileWriting => self.reads.unwrap_or(self.num),
             _ => self.num,
         }
     }
 
     /// Bytes of all keys and values when every key is there once.
     pub fn data_bytes(&self) -> u64 {
-        self.num
-            .saturating_mul((self.key_size + self.value_size) as u64)
+        self.num.saturating_mul((self.key_size + self.value_size) as u64)
     }
 }
 
@@ -198,24 +186,16 @@ impl DbBench {
     /// # Errors
     /// Options that make no benchmark.
     pub fn new(kind: DbBenchKind, options: DbBenchOptions) -> Result<DbBench, LabError> {
-        let keys = KeyFormat::Decimal {
-            width_bytes: options.key_size,
-        };
+        let keys = KeyFormat::Decimal { width_bytes: options.key_size };
         keys.check(options.num)?;
         if options.num == 0 || options.batch_size == 0 {
-            return Err(LabError::invalid(
-                "benchmark",
-                "num and batch_size must be at least 1",
-            ));
+            return Err(LabError::invalid("benchmark", "num and batch_size must be at least 1"));
         }
         Ok(DbBench {
             name: kind.to_string(),
             kind,
             keys,
-            values: Arc::new(ValueGenerator::new(
-                options.seed,
-                options.compression_ratio,
-            )?),
+            values: Arc::new(ValueGenerator::new(options.seed, options.compression_ratio)?),
             options,
         })
     }
@@ -243,15 +223,9 @@ impl Workload for DbBench {
     }
 
     fn stream(&self, thread: usize, threads: usize) -> Result<Box<dyn OperationStream>, LabError> {
-        let durability = if self.kind == DbBenchKind::FillSync {
-            Durability::Synced
-        } else {
-            self.options.durability
-        };
+        let durability = if self.kind == DbBenchKind::FillSync { Durability::Synced } else { self.options.durability };
         // Sequential keys are dealt out in runs, one run to a thread.
-        let first = (0..thread)
-            .map(|earlier| share(self.options.num, earlier, threads))
-            .sum();
+        let first = (0..thread).map(|earlier| share(self.options.num, earlier, threads)).sum();
         Ok(Box::new(DbBenchStream {
             kind: self.kind,
             random: Random::named(self.options.seed, &format!("{} thread {thread}", self.name)),
@@ -294,12 +268,7 @@ impl DbBenchStream {
         self.keys.write(number, &mut operation.key);
         if kind != OperationKind::Delete {
             let version = self.random.next_u64();
-            self.values.write(
-                &operation.key,
-                version,
-                self.options.value_size,
-                &mut operation.value,
-            );
+            self.values.write(&operation.key, version, self.options.value_size, &mut operation.value);
         }
     }
 
@@ -311,10 +280,7 @@ impl DbBenchStream {
             if is_delete {
                 Change::Delete { key: Vec::new() }
             } else {
-                Change::Put {
-                    key: Vec::new(),
-                    value: Vec::new(),
-                }
+                Change::Put { key: Vec::new(), value: Vec::new() }
             }
         });
         for index in 0..self.options.batch_size {
@@ -323,8 +289,7 @@ impl DbBenchStream {
             match &mut operation.changes[index] {
                 Change::Put { key, value } => {
                     self.keys.write(number, key);
-                    self.values
-                        .write(key, version, self.options.value_size, value);
+                    self.values.write(key, version, self.options.value_size, value);
                 }
                 Change::Delete { key } => self.keys.write(number, key),
             }
@@ -332,11 +297,7 @@ impl DbBenchStream {
     }
 
     fn write(&mut self, operation: &mut Operation, kind: OperationKind) {
-        if self.options.batch_size == 1 {
-            self.single(operation, kind)
-        } else {
-            self.batch(operation, kind)
-        }
+        if self.options.batch_size == 1 { self.single(operation, kind) } else { self.batch(operation, kind) }
     }
 }
 
@@ -348,9 +309,7 @@ impl OperationStream for DbBenchStream {
                 self.write(operation, OperationKind::Insert);
             }
             DbBenchKind::Overwrite => self.write(operation, OperationKind::Update),
-            DbBenchKind::DeleteRandom | DbBenchKind::DeleteSeq => {
-                self.write(operation, OperationKind::Delete)
-            }
+            DbBenchKind::DeleteRandom | DbBenchKind::DeleteSeq => self.write(operation, OperationKind::Delete),
             DbBenchKind::ReadRandom | DbBenchKind::ReadWhileWriting => {
                 operation.kind = OperationKind::Read;
                 let number = self.next_number();
@@ -378,11 +337,8 @@ impl OperationStream for DbBenchStream {
                 operation.kind = OperationKind::Scan;
                 operation.from_end = true;
                 operation.count_pairs = true;
-                operation.direction = if self.kind == DbBenchKind::ReadSeq {
-                    Direction::Forward
-                } else {
-                    Direction::Reverse
-                };
+                operation.direction =
+                    if self.kind == DbBenchKind::ReadSeq { Direction::Forward } else { Direction::Reverse };
                 operation.limit = self.options.reads.unwrap_or(u64::MAX);
             }
         }
@@ -398,12 +354,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn options() -> DbBenchOptions {
-        DbBenchOptions {
-            num: 1000,
-            value_size: 64,
-            seed: 3,
-            ..DbBenchOptions::default()
-        }
+        DbBenchOptions { num: 1000, value_size: 64, seed: 3, ..DbBenchOptions::default() }
     }
 
     #[test]
@@ -424,28 +375,14 @@ mod tests {
 
     #[test]
     fn batches_hold_as_many_changes_as_asked() {
-        let options = DbBenchOptions {
-            batch_size: 5,
-            ..options()
-        };
-        for (kind, is_put) in [
-            (DbBenchKind::FillRandom, true),
-            (DbBenchKind::DeleteRandom, false),
-        ] {
-            let mut stream = DbBench::new(kind, options.clone())
-                .unwrap()
-                .stream(0, 1)
-                .unwrap();
+        let options = DbBenchOptions { batch_size: 5, ..options() };
+        for (kind, is_put) in [(DbBenchKind::FillRandom, true), (DbBenchKind::DeleteRandom, false)] {
+            let mut stream = DbBench::new(kind, options.clone()).unwrap().stream(0, 1).unwrap();
             let mut operation = Operation::default();
             stream.next(&mut operation);
             assert_eq!(operation.kind, OperationKind::Batch);
             assert_eq!(operation.changes.len(), 5);
-            assert!(
-                operation
-                    .changes
-                    .iter()
-                    .all(|change| matches!(change, Change::Put { .. }) == is_put)
-            );
+            assert!(operation.changes.iter().all(|change| matches!(change, Change::Put { .. }) == is_put));
         }
     }
 
@@ -457,11 +394,7 @@ mod tests {
             let mut stream = DbBench::new(kind, options()).unwrap().stream(0, 1).unwrap();
             assert!(stream.next(&mut operation), "{kind}");
             assert_eq!(stream.next(&mut operation), !kind.is_full_scan(), "{kind}");
-            assert_eq!(
-                operation.durability == Durability::Synced,
-                kind == DbBenchKind::FillSync,
-                "{kind}"
-            );
+            assert_eq!(operation.durability == Durability::Synced, kind == DbBenchKind::FillSync, "{kind}");
         }
         assert!("fillfast".parse::<DbBenchKind>().is_err());
     }
@@ -469,42 +402,10 @@ mod tests {
     #[test]
     fn counts_and_bad_options() {
         assert_eq!(options().operations(DbBenchKind::FillSync), 10);
-        assert_eq!(
-            DbBenchOptions {
-                reads: Some(7),
-                ..options()
-            }
-            .operations(DbBenchKind::SeekRandom),
-            7
-        );
-        assert_eq!(
-            DbBenchOptions {
-                reads: Some(7),
-                ..options()
-            }
-            .operations(DbBenchKind::Overwrite),
-            1000
-        );
+        assert_eq!(DbBenchOptions { reads: Some(7), ..options() }.operations(DbBenchKind::SeekRandom), 7);
+        assert_eq!(DbBenchOptions { reads: Some(7), ..options() }.operations(DbBenchKind::Overwrite), 1000);
         assert_eq!(options().data_bytes(), 80_000);
-        assert!(
-            DbBench::new(
-                DbBenchKind::FillSeq,
-                DbBenchOptions {
-                    key_size: 2,
-                    ..options()
-                }
-            )
-            .is_err()
-        );
-        assert!(
-            DbBench::new(
-                DbBenchKind::FillSeq,
-                DbBenchOptions {
-                    num: 0,
-                    ..options()
-                }
-            )
-            .is_err()
-        );
+        assert!(DbBench::new(DbBenchKind::FillSeq, DbBenchOptions { key_size: 2, ..options() }).is_err());
+        assert!(DbBench::new(DbBenchKind::FillSeq, DbBenchOptions { num: 0, ..options() }).is_err());
     }
 }

@@ -122,12 +122,7 @@ mod tests {
     #[test]
     fn shares_add_up() {
         for (total, threads) in [(10, 3), (2, 5), (0, 4), (7, 1)] {
-            assert_eq!(
-                (0..threads)
-                    .map(|thread| share(total, thread, threads))
-                    .sum::<u64>(),
-                total
-            );
+            assert_eq!((0..threads).map(|thread| share(total, thread, threads)).sum::<u64>(), total);
         }
     }
 

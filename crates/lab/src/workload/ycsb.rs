@@ -7,9 +7,7 @@
 
 use super::{Operation, OperationKind, OperationStream, Workload};
 use crate::error::LabError;
-use crate::generator::{
-    AcknowledgedCounter, Distribution, KeyFormat, RecordChooser, ValueGenerator,
-};
+use crate::generator::{AcknowledgedCounter, Distribution, KeyFormat, RecordChooser, ValueGenerator};
 use crate::target::Durability;
 use std::fmt;
 use std::str::FromStr;
@@ -37,15 +35,8 @@ pub enum YcsbMix {
 
 impl YcsbMix {
     /// Load and A to F.
-    pub const ALL: [YcsbMix; 7] = [
-        YcsbMix::Load,
-        YcsbMix::A,
-        YcsbMix::B,
-        YcsbMix::C,
-        YcsbMix::D,
-        YcsbMix::E,
-        YcsbMix::F,
-    ];
+    pub const ALL: [YcsbMix; 7] =
+        [YcsbMix::Load, YcsbMix::A, YcsbMix::B, YcsbMix::C, YcsbMix::D, YcsbMix::E, YcsbMix::F];
 
     /// The distribution its file asks for.
     pub fn distribution(self) -> Distribution {
@@ -65,10 +56,7 @@ impl YcsbMix {
             YcsbMix::C => &[(OperationKind::Read, 100)],
             YcsbMix::D => &[(OperationKind::Read, 95)],
             YcsbMix::E => &[(OperationKind::Scan, 95)],
-            YcsbMix::F => &[
-                (OperationKind::Read, 50),
-                (OperationKind::ReadModifyWrite, 50),
-            ],
+            YcsbMix::F => &[(OperationKind::Read, 50), (OperationKind::ReadModifyWrite, 50)],
         }
     }
 
@@ -99,12 +87,7 @@ impl FromStr for YcsbMix {
         YcsbMix::ALL
             .into_iter()
             .find(|mix| mix.to_string() == text)
-            .ok_or_else(|| {
-                LabError::invalid(
-                    "YCSB workload",
-                    format!("'{text}' is none of load, a, b, c, d, e, f"),
-                )
-            })
+            .ok_or_else(|| LabError::invalid("YCSB workload", format!("'{text}' is none of load, a, b, c, d, e, f")))
     }
 }
 
@@ -164,41 +147,25 @@ impl Ycsb {
     /// Options that make no workload.
     pub fn new(mix: YcsbMix, options: YcsbOptions) -> Result<Ycsb, LabError> {
         if options.records == 0 {
-            return Err(LabError::invalid(
-                "record count",
-                "YCSB needs at least one record",
-            ));
+            return Err(LabError::invalid("record count", "YCSB needs at least one record"));
         }
         if options.scan_limit == 0 {
             return Err(LabError::invalid("scan length", "must be at least 1"));
         }
-        options
-            .keys
-            .check(options.records.saturating_add(options.operations))?;
-        let first = if mix == YcsbMix::Load {
-            0
-        } else {
-            options.records
-        };
+        options.keys.check(options.records.saturating_add(options.operations))?;
+        let first = if mix == YcsbMix::Load { 0 } else { options.records };
         Ok(Ycsb {
             name: format!("ycsb-{mix}"),
             mix,
             inserted: Arc::new(AcknowledgedCounter::new(first)),
-            values: Arc::new(ValueGenerator::new(
-                options.seed,
-                options.compression_ratio,
-            )?),
+            values: Arc::new(ValueGenerator::new(options.seed, options.compression_ratio)?),
             options,
         })
     }
 
     /// Operations over all threads.
     pub fn operations(&self) -> u64 {
-        if self.mix == YcsbMix::Load {
-            self.options.records
-        } else {
-            self.options.operations
-        }
+        if self.mix == YcsbMix::Load { self.options.records } else { self.options.operations }
     }
 
     /// What made its values, for readers who verify.
@@ -214,22 +181,12 @@ impl Workload for Ycsb {
 
     fn stream(&self, thread: usize, threads: usize) -> Result<Box<dyn OperationStream>, LabError> {
         // YCSB reserves room for twice the inserts it expects, so that popular records stay so.
-        let expected = self
-            .options
-            .operations
-            .saturating_mul(2 * self.mix.inserts())
-            / 100;
+        let expected = self.options.operations.saturating_mul(2 * self.mix.inserts()) / 100;
         let distribution = self.options.distribution.unwrap_or(self.mix.distribution());
         Ok(Box::new(YcsbStream {
             mix: self.mix,
             random: Random::named(self.options.seed, &format!("{} thread {thread}", self.name)),
-            chooser: RecordChooser::new(
-                distribution,
-                self.options.records,
-                expected,
-                thread,
-                threads,
-            )?,
+            chooser: RecordChooser::new(distribution, self.options.records, expected, thread, threads)?,
             inserted: Arc::clone(&self.inserted),
             values: Arc::clone(&self.values),
             options: self.options.clone(),
@@ -263,12 +220,7 @@ impl YcsbStream {
 
     fn write_value(&mut self, operation: &mut Operation) {
         let version = self.random.next_u64();
-        self.values.write(
-            &operation.key,
-            version,
-            self.options.value_bytes,
-            &mut operation.value,
-        );
+        self.values.write(&operation.key, version, self.options.value_bytes, &mut operation.value);
     }
 }
 
@@ -279,13 +231,9 @@ impl OperationStream for YcsbStream {
         if operation.kind == OperationKind::Insert {
             operation.record = self.inserted.take();
         } else {
-            operation.record = self
-                .chooser
-                .next(self.inserted.acknowledged(), &mut self.random);
+            operation.record = self.chooser.next(self.inserted.acknowledged(), &mut self.random);
         }
-        self.options
-            .keys
-            .write(operation.record, &mut operation.key);
+        self.options.keys.write(operation.record, &mut operation.key);
         match operation.kind {
             OperationKind::Scan => operation.limit = 1 + self.random.below(self.options.scan_limit),
             OperationKind::Read => {}
@@ -306,16 +254,8 @@ mod tests {
     use super::*;
 
     fn kinds(mix: YcsbMix, draws: usize) -> [usize; 7] {
-        let workload = Ycsb::new(
-            mix,
-            YcsbOptions {
-                records: 500,
-                operations: 10_000,
-                seed: 9,
-                ..Default::default()
-            },
-        )
-        .unwrap();
+        let workload =
+            Ycsb::new(mix, YcsbOptions { records: 500, operations: 10_000, seed: 9, ..Default::default() }).unwrap();
         let mut stream = workload.stream(0, 1).unwrap();
         let mut operation = Operation::default();
         let mut counts = [0; 7];
@@ -340,26 +280,14 @@ mod tests {
                 );
             }
             let inserts = counts[OperationKind::Insert.index()] as i64;
-            assert!(
-                (inserts - 100 * mix.inserts() as i64).abs() < 250,
-                "{mix}: {inserts} inserts"
-            );
+            assert!((inserts - 100 * mix.inserts() as i64).abs() < 250, "{mix}: {inserts} inserts");
         }
     }
 
     #[test]
     fn load_inserts_every_record_once() {
-        let workload = Ycsb::new(
-            YcsbMix::Load,
-            YcsbOptions {
-                records: 100,
-                ..Default::default()
-            },
-        )
-        .unwrap();
-        let mut streams: Vec<_> = (0..3)
-            .map(|thread| workload.stream(thread, 3).unwrap())
-            .collect();
+        let workload = Ycsb::new(YcsbMix::Load, YcsbOptions { records: 100, ..Default::default() }).unwrap();
+        let mut streams: Vec<_> = (0..3).map(|thread| workload.stream(thread, 3).unwrap()).collect();
         let mut operation = Operation::default();
         let mut keys = std::collections::BTreeSet::new();
         for step in 0..100 {
@@ -374,15 +302,8 @@ mod tests {
 
     #[test]
     fn scans_have_lengths_from_1_to_the_limit() {
-        let workload = Ycsb::new(
-            YcsbMix::E,
-            YcsbOptions {
-                records: 500,
-                scan_limit: 7,
-                ..Default::default()
-            },
-        )
-        .unwrap();
+        let workload =
+            Ycsb::new(YcsbMix::E, YcsbOptions { records: 500, scan_limit: 7, ..Default::default() }).unwrap();
         let mut stream = workload.stream(0, 1).unwrap();
         let mut operation = Operation::default();
         let mut seen = [0; 8];
@@ -392,25 +313,14 @@ mod tests {
                 seen[operation.limit as usize] += 1;
             }
         }
-        assert!(
-            seen[0] == 0 && seen[1..].iter().all(|&count| count > 150),
-            "{seen:?}"
-        );
+        assert!(seen[0] == 0 && seen[1..].iter().all(|&count| count > 150), "{seen:?}");
     }
 
     #[test]
     fn same_seed_same_stream() {
         let stream = |seed| {
-            let options = YcsbOptions {
-                records: 1000,
-                operations: 1000,
-                seed,
-                ..Default::default()
-            };
-            let mut stream = Ycsb::new(YcsbMix::A, options)
-                .unwrap()
-                .stream(1, 4)
-                .unwrap();
+            let options = YcsbOptions { records: 1000, operations: 1000, seed, ..Default::default() };
+            let mut stream = Ycsb::new(YcsbMix::A, options).unwrap().stream(1, 4).unwrap();
             let mut operation = Operation::default();
             let mut bytes = Vec::new();
             for _ in 0..50 {
@@ -426,26 +336,8 @@ mod tests {
 
     #[test]
     fn bad_options_are_refused() {
-        assert!(
-            Ycsb::new(
-                YcsbMix::A,
-                YcsbOptions {
-                    records: 0,
-                    ..Default::default()
-                }
-            )
-            .is_err()
-        );
-        assert!(
-            Ycsb::new(
-                YcsbMix::E,
-                YcsbOptions {
-                    scan_limit: 0,
-                    ..Default::default()
-                }
-            )
-            .is_err()
-        );
+        assert!(Ycsb::new(YcsbMix::A, YcsbOptions { records: 0, ..Default::default() }).is_err());
+        assert!(Ycsb::new(YcsbMix::E, YcsbOptions { scan_limit: 0, ..Default::default() }).is_err());
         assert!("g".parse::<YcsbMix>().is_err());
         assert_eq!("load".parse::<YcsbMix>().unwrap(), YcsbMix::Load);
     }

@@ -1,0 +1,188 @@
+//! Plain tables, aligned for a terminal.
+
+use super::number::format_number;
+use super::{Row, Spread};
+
+/// Schemes a table of rows puts side by side; more go below each other.
+const SCHEMES_ABREAST: usize = 6;
+
+/// Which side of its column a cell leans on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table of text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    columns: Vec<(String, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns and no rows.
+    pub fn new<T: Into<String>>(columns: impl IntoIterator<Item = (T, Align)>) -> Table {
+        Table { columns: columns.into_iter().map(|(name, align)| (name.into(), align)).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row; missing cells are empty, surplus ones are dropped.
+    pub fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        let mut cells: Vec<String> = cells.into_iter().map(Into::into).collect();
+        cells.resize(self.columns.len(), String::new());
+        self.rows.push(cells);
+    }
+
+    /// The same table without the columns that are empty (or `-`) in every row.
+    pub fn without_empty_columns(self) -> Table {
+        let keep: Vec<bool> = (0..self.columns.len())
+            .map(|column| self.rows.iter().any(|row| !matches!(row[column].as_str(), "" | "-")))
+            .collect();
+        let kept = |cells: Vec<String>| {
+            cells.into_iter().zip(&keep).filter(|&(_, &keep)| keep).map(|(cell, _)| cell).collect::<Vec<_>>()
+        };
+        Table {
+            columns: self.columns.into_iter().zip(&keep).filter(|&(_, &keep)| keep).map(|(column, _)| column).collect(),
+            rows: self.rows.into_iter().map(kept).collect(),
+        }
+    }
+
+    /// The table, columns aligned, a rule below the heads, no trailing blanks.
+    pub fn to_text(&self) -> String {
+        let width = |text: &str| text.chars().count();
+        let widths: Vec<usize> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(column, (name, _))| {
+                self.rows.iter().map(|row| width(&row[column])).chain([width(name)]).max().unwrap_or(0)
+            })
+            .collect();
+        let line = |cells: &[&str]| {
+            let mut line = String::new();
+            for (column, cell) in cells.iter().enumerate() {
+                let blanks = " ".repeat(widths[column] - width(cell));
+                if column > 0 {
+                    line.push_str("  ");
+                }
+                match self.columns[column].1 {
+                    Align::Left => line.extend([cell, blanks.as_str()]),
+                    Align::Right => line.extend([blanks.as_str(), cell]),
+                }
+            }
+            format!("{}\n", line.trim_end())
+        };
+        let mut text = line(&self.columns.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
+        text.push_str(&format!("{}\n", "-".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1))));
+        for row in &self.rows {
+            text.push_str(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
+        }
+        text
+    }
+}
+
+/// Rows of an experiment: schemes side by side when there are few and no paper to compare with, one
+/// line to a row otherwise.
+pub(super) fn of_rows(rows: &[&Row]) -> Table {
+    let mut schemes: Vec<&str> = Vec::new();
+    for row in rows {
+        if !schemes.contains(&row.scheme.as_str()) {
+            schemes.push(&row.scheme);
+        }
+    }
+    let compares = rows.iter().any(|row| row.paper.is_some() || row.note.is_some());
+    if schemes.len() > 1 && schemes.len() <= SCHEMES_ABREAST && !compares {
+        side_by_side(rows, &schemes)
+    } else {
+        one_by_one(rows)
+    }
+}
+
+fn side_by_side(rows: &[&Row], schemes: &[&str]) -> Table {
+    let columns = [("metric", Align::Left), ("unit", Align::Left)];
+    let mut table = Table::new(columns.into_iter().chain(schemes.iter().map(|&scheme| (scheme, Align::Right))));
+    let mut metrics: Vec<(&str, &str)> = Vec::new();
+    for row in rows {
+        if !metrics.contains(&(&row.metric, &row.unit)) {
+            metrics.push((&row.metric, &row.unit));
+        }
+    }
+    for (metric, unit) in metrics {
+        let cell = |scheme: &&str| {
+            rows.iter()
+                .find(|row| row.scheme == **scheme && row.metric == metric && row.unit == unit)
+                .map_or(String::new(), |row| with_spread(row))
+        };
+        table.row([metric.to_owned(), unit.to_owned()].into_iter().chain(schemes.iter().map(cell)));
+    }
+    table
+}
+
+fn one_by_one(rows: &[&Row]) -> Table {
+    let mut table = Table::new([
+        ("scheme", Align::Left),
+        ("metric", Align::Left),
+        ("paper", Align::Right),
+        ("ours", Align::Right),
+        ("unit", Align::Left),
+        ("ours/paper", Align::Right),
+        ("spread", Align::Right),
+        ("note", Align::Left),
+    ]);
+    for row in rows {
+        let ratio = match (row.ours, row.paper) {
+            (Some(ours), Some(paper)) if paper != 0.0 => format!("{:.3}", ours / paper),
+            _ => String::new(),
+        };
+        table.row([
+            row.scheme.clone(),
+            row.metric.clone(),
+            row.paper.map_or(String::new(), format_number),
+            row.ours.map_or("-".to_owned(), format_number),
+            row.unit.clone(),
+            ratio,
+            row.spread.map_or(String::new(), |spread| format_spread(&spread)),
+            row.note.clone().unwrap_or_default(),
+        ]);
+    }
+    table.without_empty_columns()
+}
+
+fn with_spread(row: &Row) -> String {
+    let ours = row.ours.map_or("-".to_owned(), format_number);
+    match &row.spread {
+        Some(spread) if spread.repetitions > 1 => format!("{ours} ({})", format_spread(spread)),
+        _ => ours,
+    }
+}
+
+fn format_spread(spread: &Spread) -> String {
+    format!("{} .. {}", format_number(spread.low), format_number(spread.high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_align() {
+        let mut table = Table::new([("name", Align::Left), ("n", Align::Right), ("empty", Align::Left)]);
+        table.row(["a", "1"]);
+        table.row(["long name", "1,000"]);
+        let text = table.without_empty_columns().to_text();
+        assert_eq!(text, "name           n\n----------------\na              1\nlong name  1,000\n");
+    }
+
+    #[test]
+    fn few_schemes_stand_side_by_side() {
+        let rows = [Row::new("varve", "get", "us", 1.5), Row::new("rocksdb", "get", "us", 2.0)];
+        let text = of_rows(&rows.iter().collect::<Vec<_>>()).to_text();
+        assert!(text.starts_with("metric  unit  varve  rocksdb\n"), "{text}");
+        assert!(text.contains("1.500"));
+        let paper = [rows[0].clone().with_paper(1.0), rows[1].clone()];
+        let text = of_rows(&paper.iter().collect::<Vec<_>>()).to_text();
+        assert!(text.contains("ours/paper"), "{text}");
+    }
+}
