@@ -3,7 +3,7 @@
 use crate::bytes::ByteAddressable;
 use crate::context::{IoClass, IoContext};
 use crate::error::MediaError;
-use crate::request::{ProtectionFormat, Request};
+use crate::request::{ProtectionFormat, Request, Transfer};
 use crate::tracks::{TrackControl, TrackGeometry};
 use crate::zones::{ZoneControl, ZoneGeometry};
 use std::io::{IoSlice, IoSliceMut};
@@ -104,6 +104,27 @@ pub struct Counters {
     pub written_bytes_by_class: [u64; IoClass::ALL.len()],
     /// Where time went.
     pub time: TimeSpent,
+}
+
+impl Counters {
+    /// Counts a request that ended as its outcome says.
+    pub(crate) fn count_request(&mut self, request: &Request<'_>, context: &IoContext) {
+        let length_bytes = request.length_bytes();
+        match (&request.outcome, &request.transfer) {
+            (Err(_), _) => self.errors += 1,
+            (Ok(()), Transfer::Read { .. }) => {
+                self.reads += 1;
+                self.read_bytes += length_bytes;
+                self.read_bytes_by_class[context.class.index()] += length_bytes;
+            }
+            (Ok(()), Transfer::Write { .. }) => {
+                self.writes += 1;
+                self.written_bytes += length_bytes;
+                self.written_bytes_by_class[context.class.index()] += length_bytes;
+            }
+            (Ok(()), Transfer::Discard { .. }) => self.discards += 1,
+        }
+    }
 }
 
 /// A device addressed by sectors.

@@ -36,7 +36,7 @@ pub use emulated::{
     Timing, Work,
 };
 pub use error::{MediaError, MediaErrorKind, Operation};
-pub use layer::{CrashVariant, PersistencePoint};
+pub use layer::{CrashDevice, CrashVariant, DeviceCrashState, PersistencePoint};
 pub use request::{ProtectionFormat, Request, Transfer};
 pub use tracks::{TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
 pub use zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};

@@ -9,9 +9,25 @@ const LEAF_PAGES: u64 = 64;
 
 type Page = [u8; PAGE_BYTES as usize];
 
+/// What is known about a page.
+#[derive(Clone)]
+enum Slot {
+    /// Never written.
+    Absent,
+    /// Cleared: all zeros.
+    Zero,
+    Data(Arc<Page>),
+}
+
 #[derive(Clone)]
 struct Leaf {
-    pages: [Option<Arc<Page>>; LEAF_PAGES as usize],
+    slots: [Slot; LEAF_PAGES as usize],
+}
+
+impl Leaf {
+    fn filled(slot: Slot) -> Arc<Leaf> {
+        Arc::new(Leaf { slots: std::array::from_fn(|_| slot.clone()) })
+    }
 }
 
 /// Bytes addressed from 0, zero where never written. A clone is O(1) and shares everything; the
@@ -22,29 +38,29 @@ pub(crate) struct SparseBytes {
 }
 
 impl SparseBytes {
-    fn page(&self, page: u64) -> Option<&Page> {
-        self.leaves.get(&(page / LEAF_PAGES))?.pages[(page % LEAF_PAGES) as usize].as_deref()
+    fn slot(&self, page: u64) -> &Slot {
+        let leaf = self.leaves.get(&(page / LEAF_PAGES));
+        leaf.map_or(&Slot::Absent, |leaf| &leaf.slots[(page % LEAF_PAGES) as usize])
     }
 
-    fn page_slot(&mut self, page: u64) -> &mut Option<Arc<Page>> {
-        let leaf = Arc::make_mut(&mut self.leaves)
-            .entry(page / LEAF_PAGES)
-            .or_insert_with(|| Arc::new(Leaf { pages: [const { None }; LEAF_PAGES as usize] }));
-        &mut Arc::make_mut(leaf).pages[(page % LEAF_PAGES) as usize]
+    fn slot_mut(&mut self, page: u64) -> &mut Slot {
+        let leaf =
+            Arc::make_mut(&mut self.leaves).entry(page / LEAF_PAGES).or_insert_with(|| Leaf::filled(Slot::Absent));
+        &mut Arc::make_mut(leaf).slots[(page % LEAF_PAGES) as usize]
     }
 
-    /// Whether page number `page` was ever written (and not cleared since).
+    /// Whether page number `page` was ever written or cleared.
     pub(crate) fn contains_page(&self, page: u64) -> bool {
-        self.page(page).is_some()
+        !matches!(self.slot(page), Slot::Absent)
     }
 
     /// Fills `data` from `offset_bytes`.
     pub(crate) fn read(&self, offset_bytes: u64, data: &mut [u8]) {
         for (page, within, range) in pages_of(offset_bytes, data.len()) {
             let target = &mut data[range];
-            match self.page(page) {
-                Some(bytes) => target.copy_from_slice(&bytes[within..within + target.len()]),
-                None => target.fill(0),
+            match self.slot(page) {
+                Slot::Data(bytes) => target.copy_from_slice(&bytes[within..within + target.len()]),
+                Slot::Zero | Slot::Absent => target.fill(0),
             }
         }
     }
@@ -53,18 +69,50 @@ impl SparseBytes {
     pub(crate) fn write(&mut self, offset_bytes: u64, data: &[u8]) {
         for (page, within, range) in pages_of(offset_bytes, data.len()) {
             let source = &data[range];
-            let slot = self.page_slot(page);
-            let bytes = Arc::make_mut(slot.get_or_insert_with(|| Arc::new([0; PAGE_BYTES as usize])));
-            bytes[within..within + source.len()].copy_from_slice(source);
+            let slot = self.slot_mut(page);
+            if !matches!(slot, Slot::Data(_)) {
+                *slot = Slot::Data(Arc::new([0; PAGE_BYTES as usize]));
+            }
+            if let Slot::Data(bytes) = slot {
+                Arc::make_mut(bytes)[within..within + source.len()].copy_from_slice(source);
+            }
         }
     }
 
-    /// Makes everything from `offset_bytes` on zero.
-    pub(crate) fn clear_from(&mut self, offset_bytes: u64) {
+    /// Makes page number `page` the same as in `other`, sharing it.
+    pub(crate) fn copy_page(&mut self, other: &SparseBytes, page: u64) {
+        *self.slot_mut(page) = other.slot(page).clone();
+    }
+
+    /// Makes a range zero. Its pages count as cleared, not as never written.
+    pub(crate) fn clear(&mut self, offset_bytes: u64, length_bytes: u64) {
+        let end = offset_bytes.saturating_add(length_bytes);
+        let mut at = offset_bytes;
+        while at < end {
+            let page = at / PAGE_BYTES;
+            let within = (at % PAGE_BYTES) as usize;
+            let count = (PAGE_BYTES - at % PAGE_BYTES).min(end - at);
+            if within == 0 && page.is_multiple_of(LEAF_PAGES) && end - at >= LEAF_PAGES * PAGE_BYTES {
+                Arc::make_mut(&mut self.leaves).insert(page / LEAF_PAGES, Leaf::filled(Slot::Zero));
+                at += LEAF_PAGES * PAGE_BYTES;
+                continue;
+            }
+            let slot = self.slot_mut(page);
+            match slot {
+                Slot::Data(bytes) if count < PAGE_BYTES => {
+                    Arc::make_mut(bytes)[within..within + count as usize].fill(0);
+                }
+                _ => *slot = Slot::Zero,
+            }
+            at += count;
+        }
+    }
+
+    /// Forgets everything from `offset_bytes` on: it is zero, and its whole pages as if never written.
+    pub(crate) fn truncate(&mut self, offset_bytes: u64) {
         let first_whole = offset_bytes.div_ceil(PAGE_BYTES);
-        let within = (offset_bytes % PAGE_BYTES) as usize;
-        if within != 0 && self.contains_page(offset_bytes / PAGE_BYTES) {
-            self.write(offset_bytes, &vec![0; PAGE_BYTES as usize - within]);
+        if let Slot::Data(_) = self.slot(offset_bytes / PAGE_BYTES) {
+            self.clear(offset_bytes, first_whole * PAGE_BYTES - offset_bytes);
         }
         let leaf = first_whole / LEAF_PAGES;
         if self.leaves.range(leaf..).next().is_none() {
@@ -73,9 +121,7 @@ impl SparseBytes {
         let leaves = Arc::make_mut(&mut self.leaves);
         leaves.split_off(&(leaf + 1));
         if let Some(kept) = leaves.get_mut(&leaf) {
-            for slot in &mut Arc::make_mut(kept).pages[(first_whole % LEAF_PAGES) as usize..] {
-                *slot = None;
-            }
+            Arc::make_mut(kept).slots[(first_whole % LEAF_PAGES) as usize..].fill(Slot::Absent);
         }
     }
 }
@@ -109,14 +155,25 @@ mod tests {
         let mut copies = Vec::new();
         for step in 0..300 {
             let offset = random.below(span);
-            if random.chance(1, 20) {
-                bytes.clear_from(offset);
-                model[offset as usize..].fill(0);
-            } else {
-                let mut data = vec![0; random.below((span - offset).min(20_000)) as usize];
-                random.fill_bytes(&mut data);
-                bytes.write(offset, &data);
-                model[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
+            match random.below(20) {
+                0 => {
+                    bytes.truncate(offset);
+                    model[offset as usize..].fill(0);
+                }
+                1..4 => {
+                    let length = random.below(span - offset);
+                    bytes.clear(offset, length);
+                    model[offset as usize..(offset + length) as usize].fill(0);
+                    if length > 0 {
+                        assert!(bytes.contains_page(offset / PAGE_BYTES));
+                    }
+                }
+                _ => {
+                    let mut data = vec![0; random.below((span - offset).min(20_000)) as usize];
+                    random.fill_bytes(&mut data);
+                    bytes.write(offset, &data);
+                    model[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
+                }
             }
             if step % 60 == 0 {
                 copies.push((bytes.clone(), model.clone()));

@@ -2,4 +2,4 @@
 
 pub(crate) mod crash;
 
-pub use crash::{CrashVariant, PersistencePoint};
+pub use crash::{CrashDevice, CrashVariant, DeviceCrashState, PersistencePoint};

@@ -11,9 +11,9 @@ use super::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, S
 use crate::buffer::is_aligned;
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
-use crate::layer::crash::{PersistenceObserver, PersistencePoint};
+use crate::layer::crash::{ContentChange, PersistenceObserver, PersistencePoint};
 use parking_lot::{Mutex, MutexGuard};
-use state::{Change, ContentChange, FileId, NameChange, State};
+use state::{Change, FileId, NameChange, State};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::path::Path;

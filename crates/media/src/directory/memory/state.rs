@@ -1,20 +1,13 @@
 //! What a memory directory holds: the present, what is durable, and what lies between.
 
-use crate::layer::crash::History;
-use crate::sparse::{PAGE_BYTES, SparseBytes};
+use crate::layer::crash::{Content, ContentChange, History, Pending};
+use crate::sparse::PAGE_BYTES;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of a file, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FileId(pub(super) u64);
-
-/// A change of one file that is not durable yet.
-#[derive(Clone)]
-pub(super) enum ContentChange {
-    Write { offset_bytes: u64, data: Arc<[u8]> },
-    Truncate { size_bytes: u64 },
-}
 
 /// A change of names that is not durable yet.
 #[derive(Clone)]
@@ -31,33 +24,12 @@ pub(super) enum Change {
     Name(NameChange),
 }
 
-/// Content and length.
-#[derive(Clone, Default)]
-pub(super) struct Content {
-    pub(super) bytes: SparseBytes,
-    pub(super) size_bytes: u64,
-}
-
-impl Content {
-    pub(super) fn write(&mut self, offset_bytes: u64, data: &[u8]) {
-        self.bytes.write(offset_bytes, data);
-        self.size_bytes = self.size_bytes.max(offset_bytes + data.len() as u64);
-    }
-
-    pub(super) fn truncate(&mut self, size_bytes: u64) {
-        if size_bytes < self.size_bytes {
-            self.bytes.clear_from(size_bytes);
-        }
-        self.size_bytes = size_bytes;
-    }
-}
-
 #[derive(Clone, Default)]
 pub(super) struct File {
     pub(super) present: Content,
     pub(super) durable: Content,
-    /// Changes since the last sync, with their sequence numbers.
-    pub(super) pending: History<(u64, ContentChange)>,
+    /// Changes since the last sync.
+    pub(super) pending: History<Pending>,
     pub(super) reserved_bytes: u64,
     /// Open handles: a file without a name lives as long as they do.
     pub(super) handles: u32,
@@ -143,14 +115,11 @@ impl State {
         self.next_sequence += 1;
         match change {
             Change::Content(file, change) => self.update_file(file, |file| {
-                match &change {
-                    ContentChange::Write { offset_bytes, data } => file.present.write(*offset_bytes, data),
-                    ContentChange::Truncate { size_bytes } => {
-                        file.reserved_bytes = file.reserved_bytes.min(*size_bytes);
-                        file.present.truncate(*size_bytes);
-                    }
+                if let ContentChange::Truncate { size_bytes } = change {
+                    file.reserved_bytes = file.reserved_bytes.min(size_bytes);
                 }
-                file.pending.push((sequence, change));
+                file.present.apply(&change);
+                file.pending.push(Pending { sequence, certain: false, change });
             }),
             Change::Name(change) => {
                 if let NameChange::Create { file, .. } = change {

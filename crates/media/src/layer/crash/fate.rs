@@ -1,6 +1,7 @@
 //! The policy: which unsynced operations a variant keeps.
 
 use super::CrashVariant;
+use super::content::{ContentChange, Pending};
 use varve_env::Random;
 
 /// What became of one operation.
@@ -23,12 +24,25 @@ pub(crate) struct FateChooser {
 }
 
 impl FateChooser {
-    /// For an image of `variant`; `pending` are the sequence numbers of all operations that are not
-    /// durable, in any order, `last_write` that of the newest write among them.
-    pub(crate) fn new(variant: CrashVariant, seed: u64, mut pending: Vec<u64>, last_write: Option<u64>) -> Self {
+    /// For an image of `variant` where these changes are not durable: of names, by their sequence
+    /// numbers, and of contents, both in any order.
+    pub(crate) fn new<'a>(
+        variant: CrashVariant,
+        seed: u64,
+        names: impl IntoIterator<Item = u64>,
+        contents: impl IntoIterator<Item = &'a Pending>,
+    ) -> Self {
+        let mut sequences: Vec<u64> = names.into_iter().collect();
+        let mut last_write = None;
+        for pending in contents {
+            sequences.push(pending.sequence);
+            if matches!(pending.change, ContentChange::Write { .. }) {
+                last_write = last_write.max(Some(pending.sequence));
+            }
+        }
+        sequences.sort_unstable();
         let mut random = Random::named(seed, "crash");
-        pending.sort_unstable();
-        let cut = pending.get(random.index(pending.len() + 1)).copied().unwrap_or(u64::MAX);
+        let cut = sequences.get(random.index(sequences.len() + 1)).copied().unwrap_or(u64::MAX);
         FateChooser { variant, random, cut, last_write }
     }
 

@@ -6,11 +6,17 @@
 //! fresh media that hold what a power cut at that moment could have left. The operation of the
 //! point is in flight: an image has all, part or none of it.
 
+mod content;
+mod device;
 mod fate;
 mod history;
+mod image;
 
-pub(crate) use fate::{Fate, FateChooser};
+pub(crate) use content::{Content, ContentChange, Pending, surviving_content};
+pub(crate) use fate::FateChooser;
 pub(crate) use history::History;
+
+pub use device::{CrashDevice, DeviceCrashState};
 
 use crate::error::Operation;
 
@@ -117,3 +123,6 @@ impl<S> std::fmt::Debug for PersistencePoint<'_, S> {
 /// Called before every operation that is a persistence point, with internal locks held: it must not
 /// call the medium it observes, and should only capture and count.
 pub(crate) type PersistenceObserver<S> = Box<dyn FnMut(&PersistencePoint<'_, S>) + Send>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Content that is not durable yet, and what a power cut leaves of it.
+
+use super::fate::{Fate, FateChooser};
+use crate::sparse::SparseBytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A change of the content of a file or device.
+#[derive(Clone)]
+pub(crate) enum ContentChange {
+    Write {
+        offset_bytes: u64,
+        data: Arc<[u8]>,
+    },
+    /// Makes a range zero (a discard).
+    Clear {
+        offset_bytes: u64,
+        length_bytes: u64,
+    },
+    Truncate {
+        size_bytes: u64,
+    },
+}
+
+/// A change that is not durable yet.
+#[derive(Clone)]
+pub(crate) struct Pending {
+    /// Order among all changes of the medium.
+    pub(crate) sequence: u64,
+    /// Known to be on the medium (a durable write): every image has it.
+    pub(crate) certain: bool,
+    pub(crate) change: ContentChange,
+}
+
+/// Content and length.
+#[derive(Clone, Default)]
+pub(crate) struct Content {
+    pub(crate) bytes: SparseBytes,
+    pub(crate) size_bytes: u64,
+}
+
+impl Content {
+    pub(crate) fn write(&mut self, offset_bytes: u64, data: &[u8]) {
+        self.bytes.write(offset_bytes, data);
+        self.size_bytes = self.size_bytes.max(offset_bytes + data.len() as u64);
+    }
+
+    pub(crate) fn clear(&mut self, offset_bytes: u64, length_bytes: u64) {
+        self.bytes.clear(offset_bytes, length_bytes);
+        self.size_bytes = self.size_bytes.max(offset_bytes + length_bytes);
+    }
+
+    pub(crate) fn truncate(&mut self, size_bytes: u64) {
+        if size_bytes < self.size_bytes {
+            self.bytes.truncate(size_bytes);
+        }
+        self.size_bytes = size_bytes;
+    }
+
+    pub(crate) fn apply(&mut self, change: &ContentChange) {
+        match change {
+            ContentChange::Write { offset_bytes, data } => self.write(*offset_bytes, data),
+            ContentChange::Clear { offset_bytes, length_bytes } => self.clear(*offset_bytes, *length_bytes),
+            ContentChange::Truncate { size_bytes } => self.truncate(*size_bytes),
+        }
+    }
+}
+
+/// A part of a change that lies in one sector.
+#[derive(Clone, Copy)]
+enum Piece<'a> {
+    Write(u64, &'a [u8]),
+    Clear(u64, u64),
+}
+
+impl Piece<'_> {
+    fn apply(self, content: &mut Content) {
+        match self {
+            Piece::Write(offset_bytes, data) => content.write(offset_bytes, data),
+            Piece::Clear(offset_bytes, length_bytes) => content.clear(offset_bytes, length_bytes),
+        }
+    }
+}
+
+/// Content after the changes that arrived, sector by sector.
+///
+/// A sector on the medium is always some version it had: one that kept a later write has the
+/// earlier writes to the same sector too, even where those were chosen to be lost.
+pub(crate) fn surviving_content(
+    durable: &Content,
+    changes: &[&Pending],
+    sector_bytes: u64,
+    chooser: &mut FateChooser,
+) -> Content {
+    let mut content = durable.clone();
+    // What was lost so far, by sector.
+    let mut lost: BTreeMap<u64, Vec<Piece<'_>>> = BTreeMap::new();
+    for pending in changes {
+        let chosen = chooser.content(pending.sequence);
+        let fate = if pending.certain { Fate::Kept } else { chosen };
+        let (start, end) = match &pending.change {
+            ContentChange::Truncate { size_bytes } => {
+                if fate == Fate::Kept || (fate == Fate::Torn && chooser.sector()) {
+                    content.truncate(*size_bytes);
+                    lost.clear();
+                }
+                continue;
+            }
+            ContentChange::Write { offset_bytes, data } => (*offset_bytes, offset_bytes + data.len() as u64),
+            ContentChange::Clear { offset_bytes, length_bytes } => (*offset_bytes, offset_bytes + length_bytes),
+        };
+        if fate == Fate::Kept && lost.is_empty() {
+            content.apply(&pending.change);
+            continue;
+        }
+        let mut at = start;
+        while at < end {
+            let sector = at / sector_bytes;
+            let piece_end = end.min((sector + 1) * sector_bytes);
+            let piece = match &pending.change {
+                ContentChange::Write { data, .. } => {
+                    Piece::Write(at, &data[(at - start) as usize..(piece_end - start) as usize])
+                }
+                _ => Piece::Clear(at, piece_end - at),
+            };
+            let arrived = match fate {
+                Fate::Kept => true,
+                Fate::Lost => false,
+                Fate::Torn => chooser.sector(),
+            };
+            if arrived {
+                for earlier in lost.remove(&sector).unwrap_or_default() {
+                    earlier.apply(&mut content);
+                }
+                piece.apply(&mut content);
+            } else {
+                lost.entry(sector).or_default().push(piece);
+            }
+            at = piece_end;
+        }
+        if content.size_bytes < end && fate != Fate::Kept && chooser.length_without_data(fate) {
+            content.size_bytes = end;
+        }
+    }
+    content
+}
