@@ -36,7 +36,11 @@ pub use emulated::{
     Timing, Work,
 };
 pub use error::{MediaError, MediaErrorKind, Operation};
-pub use layer::{CrashDevice, CrashVariant, DeviceCrashState, PersistencePoint};
+pub use layer::{
+    CrashDevice, CrashVariant, DeviceCrashState, Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError,
+    FaultInjector, FaultPlan, FaultTrigger, MemoryTrace, PersistencePoint, TextTrace, TraceDevice, TraceDirectory,
+    TraceRecord, TraceSink,
+};
 pub use request::{ProtectionFormat, Request, Transfer};
 pub use tracks::{TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
 pub use zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};

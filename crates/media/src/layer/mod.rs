@@ -1,5 +1,12 @@
 //! Devices over devices and directories over directories: fault, crash and trace.
+//!
+//! Layers pass on contexts, protection information and the facets of a device, and describe
+//! themselves as what they stand on.
 
 pub(crate) mod crash;
+mod fault;
+mod trace;
 
 pub use crash::{CrashDevice, CrashVariant, DeviceCrashState, PersistencePoint};
+pub use fault::{Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger};
+pub use trace::{MemoryTrace, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink};

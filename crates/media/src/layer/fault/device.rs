@@ -1,0 +1,257 @@
+//! Faults of block devices.
+
+use super::bytes::FaultBytes;
+use super::unsynced::Unsynced;
+use super::zones::FaultZones;
+use super::{Call, FaultEffect, FaultInjector, Strike, elsewhere, flip_bits};
+use crate::context::IoContext;
+use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
+use crate::error::{MediaError, Operation};
+use crate::request::{Request, Transfer};
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_env::{Mutex, Random};
+
+/// A layer that lets go wrong what its injector's plan says. Every request of a batch is a call of
+/// its own; those no fault strikes stay together in flight.
+///
+/// Counters are those of the device below, so a request that was lost or refused here is not in them.
+pub struct FaultDevice {
+    injector: FaultInjector,
+    inner: Arc<dyn BlockDevice>,
+    unsynced: Mutex<Unsynced>,
+}
+
+impl FaultDevice {
+    /// `inner` with all its facets, under the faults of `injector`. Track commands move no data and
+    /// pass untouched.
+    pub fn device(injector: &FaultInjector, inner: &Device) -> Device {
+        let layer = FaultDevice {
+            injector: injector.clone(),
+            inner: inner.block.clone(),
+            unsynced: Mutex::new(&injector.env, "fault layer unsynced", Unsynced::default()),
+        };
+        let name = inner.block.name();
+        Device {
+            block: Arc::new(layer),
+            zones: inner.zones.as_ref().map(|zones| FaultZones::facet(injector, name, zones)),
+            tracks: inner.tracks.clone(),
+            bytes: inner.bytes.as_ref().map(|bytes| FaultBytes::facet(injector, name, bytes)),
+        }
+    }
+
+    fn strike(&self, request: &Request<'_>, context: &IoContext) -> Option<Strike> {
+        let start = request.offset_bytes;
+        self.injector.strike(Call {
+            operation: operation_of(request),
+            name: None,
+            range: Some(start..start.saturating_add(request.length_bytes())),
+            context: Some(context),
+        })
+    }
+
+    /// Remembers what `requests` are about to overwrite, where the plan will need it.
+    fn remember(&self, requests: &[Request<'_>], context: &IoContext) {
+        let capacity_bytes = self.inner.geometry().capacity_bytes;
+        for request in requests.iter().filter(|request| !matches!(request.transfer, Transfer::Read { .. })) {
+            let start = request.offset_bytes;
+            let end = start.saturating_add(request.length_bytes()).min(capacity_bytes);
+            // What cannot be read has nothing to go back to, and a refused request changes nothing.
+            let _ = self.unsynced.lock().save(start..end, |page, bytes| {
+                let at = page * bytes.len() as u64;
+                let length = (bytes.len() as u64).min(capacity_bytes - at) as usize;
+                self.inner.read_at(at, &mut bytes[..length], context)
+            });
+        }
+    }
+
+    fn perform(&self, request: &mut Request<'_>, strike: Strike, context: &IoContext) -> Result<(), MediaError> {
+        let Strike { effect, mut random } = strike;
+        let operation = operation_of(request);
+        let (offset_bytes, length_bytes) = (request.offset_bytes, request.length_bytes());
+        let name = self.inner.name();
+        match effect {
+            FaultEffect::Fail(error) | FaultEffect::FailDroppingUnsynced(error) => {
+                Err(error.at(name, operation, offset_bytes, length_bytes))
+            }
+            FaultEffect::FailAfter(error) => {
+                self.inner.execute(std::slice::from_mut(request), context)?;
+                Err(error.at(name, operation, offset_bytes, length_bytes))
+            }
+            FaultEffect::FailPartly(error) => {
+                self.perform_partly(request, &mut random, context)?;
+                Err(error.at(name, operation, offset_bytes, length_bytes))
+            }
+            FaultEffect::FlipBits(count) => self.perform_flipped(request, count, &mut random, context),
+            FaultEffect::Misdirect => {
+                let Geometry { capacity_bytes, sector_bytes, .. } = *self.inner.geometry();
+                request.offset_bytes =
+                    elsewhere(&mut random, offset_bytes, length_bytes, capacity_bytes, u64::from(sector_bytes));
+                let outcome = self.inner.execute(std::slice::from_mut(request), context);
+                request.offset_bytes = offset_bytes;
+                outcome
+            }
+            FaultEffect::Lose if operation != Operation::Read => Ok(()),
+            FaultEffect::Lose | FaultEffect::ShortRead | FaultEffect::Stall(_) => {
+                self.inner.execute(std::slice::from_mut(request), context)
+            }
+        }
+    }
+
+    /// Does each sector of a write or discard, or does not.
+    fn perform_partly(
+        &self,
+        request: &mut Request<'_>,
+        random: &mut Random,
+        context: &IoContext,
+    ) -> Result<(), MediaError> {
+        let interval = self.inner.capabilities().protection.map_or(0, |format| format.interval_bytes);
+        let unit = self.inner.geometry().sector_bytes.max(interval) as usize;
+        let offset_bytes = request.offset_bytes;
+        match &request.transfer {
+            Transfer::Read { .. } => self.inner.execute(std::slice::from_mut(request), context),
+            Transfer::Write { data, protection, durable } => {
+                for (index, piece) in concat(data).chunks(unit).enumerate() {
+                    if random.chance(1, 2) {
+                        continue;
+                    }
+                    let tuples = unit.checked_div(interval as usize).unwrap_or(0) * 8;
+                    let protection = protection.and_then(|all| all.get(index * tuples..(index + 1) * tuples));
+                    let at = offset_bytes + (index * unit) as u64;
+                    let transfer = Transfer::Write { data: &[IoSlice::new(piece)], protection, durable: *durable };
+                    self.inner.execute(&mut [Request { offset_bytes: at, transfer, outcome: Ok(()) }], context)?;
+                }
+                Ok(())
+            }
+            Transfer::Discard { length_bytes } => {
+                for at in (offset_bytes..offset_bytes + length_bytes).step_by(unit) {
+                    if random.chance(1, 2) {
+                        self.inner.discard_at(at, unit as u64, context)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn perform_flipped(
+        &self,
+        request: &mut Request<'_>,
+        count: u32,
+        random: &mut Random,
+        context: &IoContext,
+    ) -> Result<(), MediaError> {
+        let offset_bytes = request.offset_bytes;
+        let length = usize::try_from(request.length_bytes()).unwrap_or(usize::MAX);
+        if let Transfer::Write { data, protection, durable } = &request.transfer {
+            let mut bytes = concat(data);
+            flip_bits(random, count, length, |at, mask| bytes[at] ^= mask);
+            let data = &[IoSlice::new(&bytes)];
+            let transfer = Transfer::Write { data, protection: *protection, durable: *durable };
+            return self.inner.execute(&mut [Request { offset_bytes, transfer, outcome: Ok(()) }], context);
+        }
+        self.inner.execute(std::slice::from_mut(request), context)?;
+        if let Transfer::Read { data, .. } = &mut request.transfer {
+            flip_bits(random, count, length, |mut at, mask| {
+                for slice in data.iter_mut() {
+                    match slice.get_mut(at) {
+                        Some(byte) => {
+                            *byte ^= mask;
+                            break;
+                        }
+                        None => at -= slice.len(),
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+fn operation_of(request: &Request<'_>) -> Operation {
+    match request.transfer {
+        Transfer::Read { .. } => Operation::Read,
+        Transfer::Write { .. } => Operation::Write,
+        Transfer::Discard { .. } => Operation::Discard,
+    }
+}
+
+fn concat(slices: &[IoSlice<'_>]) -> Vec<u8> {
+    slices.iter().flat_map(|slice| slice.iter().copied()).collect()
+}
+
+impl BlockDevice for FaultDevice {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let mut strikes: Vec<(usize, Strike)> = Vec::new();
+        for (index, request) in requests.iter().enumerate() {
+            strikes.extend(self.strike(request, context).map(|strike| (index, strike)));
+        }
+        if self.injector.drops_unsynced() {
+            self.remember(requests, context);
+        }
+        let mut rest = requests;
+        let mut done = 0;
+        let mut result = Ok(());
+        for (index, strike) in strikes {
+            let (untouched, from) = rest.split_at_mut(index - done);
+            if !untouched.is_empty() {
+                result = result.and(self.inner.execute(untouched, context));
+            }
+            let (struck, later) = from.split_at_mut(1);
+            struck[0].outcome = self.perform(&mut struck[0], strike, context);
+            result = result.and(struck[0].outcome.clone());
+            rest = later;
+            done = index + 1;
+        }
+        if !rest.is_empty() {
+            result = result.and(self.inner.execute(rest, context));
+        }
+        result
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        let call = Call { operation: Operation::Sync, name: None, range: None, context: Some(context) };
+        let strike = self.injector.strike(call);
+        let name = self.inner.name();
+        match strike.map(|strike| strike.effect) {
+            Some(FaultEffect::Fail(error) | FaultEffect::FailPartly(error)) => {
+                Err(error.at(name, Operation::Sync, 0, 0))
+            }
+            Some(FaultEffect::FailAfter(error)) => {
+                self.inner.sync(context)?;
+                self.unsynced.lock().clear();
+                Err(error.at(name, Operation::Sync, 0, 0))
+            }
+            Some(FaultEffect::FailDroppingUnsynced(error)) => {
+                let capacity_bytes = self.inner.geometry().capacity_bytes;
+                for (at, bytes) in self.unsynced.lock().take() {
+                    let length = (bytes.len() as u64).min(capacity_bytes - at) as usize;
+                    self.inner.write_at(at, &bytes[..length], context)?;
+                }
+                Err(error.at(name, Operation::Sync, 0, 0))
+            }
+            Some(FaultEffect::Lose) => Ok(()),
+            _ => {
+                self.inner.sync(context)?;
+                self.unsynced.lock().clear();
+                Ok(())
+            }
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}

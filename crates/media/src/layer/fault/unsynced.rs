@@ -1,0 +1,48 @@
+//! What a medium had before the writes that were not synced yet.
+
+use crate::sparse::{PAGE_BYTES, SparseBytes};
+use std::ops::Range;
+
+/// Old content by page, since the last good sync.
+#[derive(Default)]
+pub(super) struct Unsynced {
+    before: SparseBytes,
+    pages: Vec<u64>,
+    /// Length before the first change, for files.
+    pub(super) size_bytes: Option<u64>,
+}
+
+impl Unsynced {
+    /// Remembers the pages of `range` that are not remembered yet; `read` fills a page from its number.
+    pub(super) fn save<E>(
+        &mut self,
+        range: Range<u64>,
+        mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for page in range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES) {
+            if !self.before.contains_page(page) {
+                let mut bytes = vec![0; PAGE_BYTES as usize];
+                read(page, &mut bytes)?;
+                self.before.write(page * PAGE_BYTES, &bytes);
+                self.pages.push(page);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back every remembered page (offset and bytes) and forgets them.
+    pub(super) fn take(&mut self) -> Vec<(u64, Vec<u8>)> {
+        let before = std::mem::take(&mut self.before);
+        let page = |page| {
+            let mut bytes = vec![0; PAGE_BYTES as usize];
+            before.read(page * PAGE_BYTES, &mut bytes);
+            (page * PAGE_BYTES, bytes)
+        };
+        std::mem::take(&mut self.pages).into_iter().map(page).collect()
+    }
+
+    /// Forgets everything: it was synced.
+    pub(super) fn clear(&mut self) {
+        *self = Unsynced::default();
+    }
+}
