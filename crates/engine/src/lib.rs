@@ -7,14 +7,19 @@ mod batch;
 mod db_iterator;
 mod encoding;
 mod error;
+mod file_name;
+#[doc(hidden)]
+pub mod fuzzing;
 mod iterator;
 mod key;
 mod log;
+mod manifest;
+mod memory_file;
 mod memtable;
 mod merge;
 mod options;
 #[cfg(test)]
-mod test_files;
+mod test_store;
 mod tree;
 
 pub use batch::{BatchEntries, BatchEntry, WriteBatch};

@@ -25,9 +25,15 @@ pub(crate) enum FrameKind {
     Middle = 3,
     Last = 4,
     Seal = 5,
+    Mark = 6,
 }
 
 impl FrameKind {
+    /// Has a mark and nothing else.
+    fn is_only_mark(self) -> bool {
+        matches!(self, FrameKind::Seal | FrameKind::Mark)
+    }
+
     fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(FrameKind::Whole),
@@ -35,6 +41,7 @@ impl FrameKind {
             3 => Some(FrameKind::Middle),
             4 => Some(FrameKind::Last),
             5 => Some(FrameKind::Seal),
+            6 => Some(FrameKind::Mark),
             _ => None,
         }
     }
@@ -126,7 +133,7 @@ impl Candidate {
         let has_mark = bytes[7] & HAS_MARK != 0;
         let kind = FrameKind::from_number(bytes[7] & !HAS_MARK)?;
         let payload_length = usize::from(bytes[4]) | usize::from(bytes[5]) << 8 | usize::from(bytes[6]) << 16;
-        if payload_length > PAYLOAD_BYTES_MAX || (kind == FrameKind::Seal && (!has_mark || payload_length > 0)) {
+        if payload_length > PAYLOAD_BYTES_MAX || (kind.is_only_mark() && (!has_mark || payload_length > 0)) {
             return None;
         }
         let state = seed.state(offset, [bytes[4], bytes[5], bytes[6], bytes[7]]);

@@ -21,15 +21,16 @@
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 4 | checksum: crc32c of all that follows, continued from the check |
+//! | 0 | 4 | checksum: the crc32c of the check, continued over bytes 10 to the end |
 //! | 4 | 3 | payload length, at most 256 KiB |
-//! | 7 | 1 | kind (1 whole, 2 first, 3 middle, 4 last, 5 seal), plus 128 when it has a mark |
+//! | 7 | 1 | kind (1 whole, 2 first, 3 middle, 4 last, 5 seal, 6 mark), plus 128 when it has a mark |
 //! | 8 | 2 | check: the low half of a crc32c of salt, number, purpose, offset of the frame, bytes 4-7 |
 //! | 10 | 8 | mark: the log was synced up to this offset when the frame was written; only if said |
 //! | 10 or 18 | n | payload |
 //!
-//! A record is one whole frame, or a first, any number of middle and a last one. A seal has a mark
-//! and no payload; nothing follows it. After the last frame come the end of the file or zeros.
+//! A record is one whole frame, or a first, any number of middle and a last one. A seal and a mark
+//! have a mark and no payload and stand between records; nothing follows a seal. After the last
+//! frame come the end of the file or zeros.
 //!
 //! **A torn tail is told from damage.** The checksum holds the salt and the place, so neither stale
 //! bytes, nor zeros, nor a user's value that imitates a frame are ever a frame. A crash may keep,
@@ -39,7 +40,8 @@
 //! the rest of the file for frames with a mark: one that says the unsound frame was synced proves
 //! damage, which is an error. Without that proof the log ends before the unsound record. Beyond the
 //! last mark, only [`LogReader::expect_synced`] can tell: the header of the next log says how far
-//! this one was synced, and a seal covers all of a log that was closed.
+//! this one was synced. A frame that is only a mark, or a seal when the log is closed, covers what
+//! was synced without waiting for the next record.
 
 mod frame;
 mod reader;
@@ -48,6 +50,8 @@ mod tests;
 mod writer;
 
 use crate::error::Error;
+use crate::memory_file::MemoryFile;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use varve_store::{IoClass, IoContext};
 
@@ -186,4 +190,48 @@ pub(crate) struct LogCounters {
     pub(crate) file_bytes: AtomicU64,
     /// Syncs.
     pub(crate) syncs: AtomicU64,
+}
+
+/// For fuzzing: reads `bytes` as a log, then writes a log as they say, damages it as they say, and
+/// makes sure that no record comes back that was not written.
+pub(crate) fn fuzz(bytes: &[u8]) {
+    fn read(file: &MemoryFile, mut check: impl FnMut(usize, &[u8])) {
+        let Ok(mut reader) = LogReader::open(file.reader(), "fuzzed", Purpose::WriteAhead, 1) else { return };
+        let mut count = 0;
+        while let Ok(Some(record)) = reader.next() {
+            check(count, record.data);
+            count += 1;
+        }
+    }
+    read(&MemoryFile::of(bytes.to_vec()), |_, _| {});
+
+    let header = LogHeader { purpose: Purpose::WriteAhead, number: 1, salt: 5, previous: None };
+    let file = MemoryFile::default();
+    let Ok(mut writer) = LogWriter::create(file.writer(), &header, Arc::default()) else { return };
+    let (instructions, damage) = bytes.split_at(bytes.len() / 2);
+    let mut records: Vec<&[u8]> = Vec::new();
+    for chunk in instructions.chunk_by(|a, _| a % 16 != 0) {
+        let Some(&first) = chunk.first() else { continue };
+        if writer.append(&[chunk]).is_err() {
+            return;
+        }
+        records.push(chunk);
+        let _ = match first / 16 % 4 {
+            0 => writer.sync(),
+            1 => writer.sync().and_then(|()| writer.mark()),
+            _ => Ok(()),
+        };
+    }
+    let mut image = file.bytes();
+    for step in damage.chunks_exact(3) {
+        let position = (usize::from(step[0]) << 8 | usize::from(step[1])) % image.len();
+        image[position] ^= step[2];
+    }
+    let flipped = image != file.bytes();
+    let mut found = 0;
+    read(&MemoryFile::of(image), |index, data| {
+        found = index + 1;
+        assert_eq!(records.get(index), Some(&data), "a record that was not written came back");
+    });
+    assert!(flipped || found == records.len(), "a sound log lost a record");
 }

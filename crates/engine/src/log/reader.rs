@@ -205,7 +205,7 @@ impl LogReader {
             }
             return Ok(None);
         }
-        let record_offset = self.offset;
+        let mut record_offset = self.offset;
         let mut offset = record_offset;
         self.record.clear();
         loop {
@@ -241,6 +241,10 @@ impl LogReader {
                     self.record.extend_from_slice(data);
                     self.offset = end;
                     return Ok(Some(Record { offset_bytes: record_offset, data: &self.record }));
+                }
+                (FrameKind::Mark, false) => {
+                    self.offset = end;
+                    (record_offset, offset) = (end, end);
                 }
                 (FrameKind::Seal, false) => {
                     if self.expected_synced > end {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::test_files::MemoryFile;
+use crate::memory_file::MemoryFile;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::Random;
@@ -232,6 +232,31 @@ fn a_sealed_log_hides_no_flip() {
         } else {
             assert_eq!(records.len(), 20);
         }
+    }
+}
+
+#[test]
+fn a_mark_covers_what_was_synced_before_it() {
+    let file = MemoryFile::default();
+    let mut writer = create(&file);
+    for index in 0..5_u8 {
+        writer.append(&[&[index; 37]]).unwrap();
+        writer.sync().unwrap();
+        writer.mark().unwrap();
+        writer.mark().unwrap();
+    }
+    let marked = writer.synced_bytes();
+    assert_eq!(writer.size_bytes(), marked + 18, "a mark is written once");
+    let good = file.bytes();
+    let (records, tail) = read(&good, 0);
+    assert_eq!(records.len(), 5);
+    assert_eq!(tail.unwrap(), Tail { valid_bytes: marked + 18, dropped_bytes: 0, reason: TailReason::Ended });
+    for position in 0..good.len() {
+        let mut bytes = good.clone();
+        bytes[position] ^= 2;
+        let (records, end) = read(&bytes, 0);
+        assert_eq!(end.is_err(), (position as u64) < marked, "position {position}");
+        assert!(end.is_err() || records.len() == 5);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Files in memory for the tests of this crate's formats.
+//! A file in memory, for tests and fuzz entries.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -30,18 +30,22 @@ impl MemoryFile {
         self.state.lock().bytes.clone()
     }
 
+    #[cfg(test)]
     pub(crate) fn synced_bytes(&self) -> usize {
         self.state.lock().synced_bytes
     }
 
+    #[cfg(test)]
     pub(crate) fn finished(&self) -> bool {
         self.state.lock().finished
     }
 
+    #[cfg(test)]
     pub(crate) fn limit_room(&self, bytes: usize) {
         self.state.lock().room_bytes = Some(bytes);
     }
 
+    #[cfg(test)]
     pub(crate) fn fail_sync(&self) {
         self.state.lock().fail_sync = true;
     }

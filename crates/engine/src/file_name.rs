@@ -1,0 +1,154 @@
+//! Names of a database's files.
+//!
+//! | name | file |
+//! |---|---|
+//! | `000012.log` | write-ahead log |
+//! | `000013.sst` | table |
+//! | `MANIFEST-000004` | manifest |
+//! | `CURRENT` | which manifest holds |
+//! | `OPTIONS-000005` | options the database was last opened with |
+//! | `LOCK` | held while open |
+//! | `000006.tmp` | being written, to be renamed |
+//!
+//! Numbers have at least six digits, come from one counter and are never used twice.
+
+/// Names the manifest that holds.
+pub(crate) const CURRENT: &str = "CURRENT";
+
+/// Locked while the database is open.
+pub(crate) const LOCK: &str = "LOCK";
+
+/// What the name of a file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FileName {
+    Log(u64),
+    Table(u64),
+    Manifest(u64),
+    Current,
+    Options(u64),
+    Lock,
+    Temporary(u64),
+}
+
+/// Name of write-ahead log `number`.
+pub(crate) fn log(number: u64) -> String {
+    FileName::Log(number).format()
+}
+
+/// Name of table `number`.
+pub(crate) fn table(number: u64) -> String {
+    FileName::Table(number).format()
+}
+
+/// Name of manifest `number`.
+pub(crate) fn manifest(number: u64) -> String {
+    FileName::Manifest(number).format()
+}
+
+/// Name of options file `number`.
+pub(crate) fn options(number: u64) -> String {
+    FileName::Options(number).format()
+}
+
+/// Name of temporary file `number`.
+pub(crate) fn temporary(number: u64) -> String {
+    FileName::Temporary(number).format()
+}
+
+impl FileName {
+    /// The name as text.
+    pub(crate) fn format(&self) -> String {
+        match self {
+            FileName::Log(number) => format!("{number:06}.log"),
+            FileName::Table(number) => format!("{number:06}.sst"),
+            FileName::Manifest(number) => format!("MANIFEST-{number:06}"),
+            FileName::Current => CURRENT.to_string(),
+            FileName::Options(number) => format!("OPTIONS-{number:06}"),
+            FileName::Lock => LOCK.to_string(),
+            FileName::Temporary(number) => format!("{number:06}.tmp"),
+        }
+    }
+
+    /// What `name` says; none when no file of a database is called so.
+    pub(crate) fn parse(name: &str) -> Option<FileName> {
+        let number = |digits: &str| digits.parse::<u64>().ok();
+        let found = if let Some(digits) = name.strip_prefix("MANIFEST-") {
+            FileName::Manifest(number(digits)?)
+        } else if let Some(digits) = name.strip_prefix("OPTIONS-") {
+            FileName::Options(number(digits)?)
+        } else if let Some((digits, extension)) = name.split_once('.') {
+            let number = number(digits)?;
+            match extension {
+                "log" => FileName::Log(number),
+                "sst" => FileName::Table(number),
+                "tmp" => FileName::Temporary(number),
+                _ => return None,
+            }
+        } else {
+            match name {
+                CURRENT => FileName::Current,
+                LOCK => FileName::Lock,
+                _ => return None,
+            }
+        };
+        // Only the one spelling this module writes.
+        (found.format() == name).then_some(found)
+    }
+
+    /// The number in the name, if it has one.
+    pub(crate) fn number(&self) -> Option<u64> {
+        match self {
+            FileName::Log(number)
+            | FileName::Table(number)
+            | FileName::Manifest(number)
+            | FileName::Options(number)
+            | FileName::Temporary(number) => Some(*number),
+            FileName::Current | FileName::Lock => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_return_and_others_are_not_ours() {
+        for number in [0, 7, 999_999, 1_000_000, u64::MAX] {
+            let all = [
+                FileName::Log(number),
+                FileName::Table(number),
+                FileName::Manifest(number),
+                FileName::Options(number),
+                FileName::Temporary(number),
+            ];
+            for name in all {
+                assert_eq!(FileName::parse(&name.format()), Some(name));
+                assert_eq!(name.number(), Some(number));
+            }
+        }
+        assert_eq!(FileName::parse("CURRENT"), Some(FileName::Current));
+        assert_eq!(FileName::parse("LOCK"), Some(FileName::Lock));
+        assert_eq!(table(12), "000012.sst");
+        let others = [
+            "",
+            "12.sst",
+            "0000012.sst",
+            "+00012.sst",
+            "000012.SST",
+            "000012",
+            "000012.sst.sst",
+            "MANIFEST-",
+            "MANIFEST-4",
+            "MANIFEST-000004x",
+            "current",
+            "18446744073709551616.log",
+            "-00001.log",
+            "LOG",
+            ".log",
+        ];
+        for name in others {
+            assert_eq!(FileName::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Version edits: what changed in the shape of the tree.
+//!
+//! A manifest record is one edit:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | format, 1 |
+//! | n | fields: tag (varint), length (varint), that many bytes |
+//!
+//! An odd tag must be understood: an unknown one means that a newer version wrote it. An unknown
+//! even one is skipped. Integers are varints, strings have a varint length.
+//!
+//! | tag | field | bytes |
+//! |---|---|---|
+//! | 1 | comparator | its name |
+//! | 3 | tree | its name |
+//! | 5 | levels | number of levels, at most 255 |
+//! | 7 | next file number | smallest number not used yet |
+//! | 9 | last sequence | newest sequence number in tables, at least |
+//! | 11 | log number | oldest log that recovery needs |
+//! | 13 | removed table | level, number; any number of times |
+//! | 15 | added table | see below; any number of times |
+//! | 2 | compaction pointer | level, then the internal key the next compaction starts after; any number of times |
+//!
+//! An added table: level, number, size in bytes, entries, deletions, oldest and newest sequence
+//! number, smallest internal key (string), largest internal key (string), then fields as above (none
+//! are defined). Removals come before additions, so a table that changes its level is in both.
+
+use crate::encoding::{Damage, Decoder, append_string, append_varint};
+use crate::key::{self, KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, TRAILER_BYTES};
+
+const FORMAT: u8 = 1;
+
+const COMPARATOR: u64 = 1;
+const TREE: u64 = 3;
+const LEVELS: u64 = 5;
+const NEXT_FILE_NUMBER: u64 = 7;
+const LAST_SEQUENCE: u64 = 9;
+const LOG_NUMBER: u64 = 11;
+const REMOVED: u64 = 13;
+const ADDED: u64 = 15;
+const COMPACTION_POINTER: u64 = 2;
+
+/// Longest name of a comparator or a tree, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// A table that joins the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AddedFile {
+    pub(crate) level: u8,
+    pub(crate) number: u64,
+    pub(crate) size_bytes: u64,
+    /// Entries, deletions included.
+    pub(crate) entries: u64,
+    pub(crate) deletions: u64,
+    pub(crate) oldest_sequence: Sequence,
+    pub(crate) newest_sequence: Sequence,
+    /// Smallest internal key.
+    pub(crate) smallest: Vec<u8>,
+    /// Largest internal key.
+    pub(crate) largest: Vec<u8>,
+}
+
+/// What changed. What is not said stays as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VersionEdit {
+    pub(crate) comparator: Option<String>,
+    pub(crate) tree: Option<String>,
+    pub(crate) num_levels: Option<u8>,
+    pub(crate) next_file_number: Option<u64>,
+    pub(crate) last_sequence: Option<Sequence>,
+    pub(crate) log_number: Option<u64>,
+    /// Level and number.
+    pub(crate) removed: Vec<(u8, u64)>,
+    pub(crate) added: Vec<AddedFile>,
+    /// Level and internal key.
+    pub(crate) compaction_pointers: Vec<(u8, Vec<u8>)>,
+}
+
+impl VersionEdit {
+    /// The bytes of the edit. The same edit always has the same bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT];
+        let mut body = Vec::new();
+        let mut field = |tag: u64, write: &dyn Fn(&mut Vec<u8>)| {
+            body.clear();
+            write(&mut body);
+            append_varint(&mut out, tag);
+            append_string(&mut out, &body);
+        };
+        if let Some(name) = &self.comparator {
+            field(COMPARATOR, &|body| body.extend_from_slice(name.as_bytes()));
+        }
+        if let Some(name) = &self.tree {
+            field(TREE, &|body| body.extend_from_slice(name.as_bytes()));
+        }
+        let numbers = [
+            (LEVELS, self.num_levels.map(u64::from)),
+            (NEXT_FILE_NUMBER, self.next_file_number),
+            (LAST_SEQUENCE, self.last_sequence),
+            (LOG_NUMBER, self.log_number),
+        ];
+        for (tag, number) in numbers {
+            if let Some(number) = number {
+                field(tag, &|body| append_varint(body, number));
+            }
+        }
+        for (level, number) in &self.removed {
+            field(REMOVED, &|body| {
+                append_varint(body, u64::from(*level));
+                append_varint(body, *number);
+            });
+        }
+        for file in &self.added {
+            field(ADDED, &|body| file.encode(body));
+        }
+        for (level, key) in &self.compaction_pointers {
+            field(COMPACTION_POINTER, &|body| {
+                append_varint(body, u64::from(*level));
+                append_string(body, key);
+            });
+        }
+        out
+    }
+
+    /// The edit in a manifest record, validated as far as one edit can be.
+    pub(crate) fn decode(record: &[u8]) -> Result<Self, Damage> {
+        let mut decoder = Decoder::new(record);
+        let format = decoder.byte("the format of an edit")?;
+        if format != FORMAT {
+            let (expected, found) = (format!("edit format {FORMAT}"), format!("format {format}"));
+            return Err(Damage { newer: true, ..Decoder::damage(0, expected, found) });
+        }
+        let mut edit = VersionEdit::default();
+        while !decoder.is_empty() {
+            let start = decoder.position();
+            let tag = decoder.varint("the tag of a field")?;
+            let body = decoder.string(record.len(), "the field's length")?;
+            let mut field = Decoder::new(body);
+            edit.decode_field(tag, &mut field).map_err(|damage| within(damage, decoder.position() - body.len()))?;
+            if !field.is_empty() {
+                return Err(Decoder::damage(start, format!("the end of the field with tag {tag}"), "more bytes"));
+            }
+        }
+        Ok(edit)
+    }
+
+    fn decode_field(&mut self, tag: u64, field: &mut Decoder<'_>) -> Result<(), Damage> {
+        match tag {
+            COMPARATOR => set(&mut self.comparator, name(field, "the comparator")?, "comparator"),
+            TREE => set(&mut self.tree, name(field, "the tree")?, "tree"),
+            LEVELS => set(&mut self.num_levels, level(field, "levels")?, "levels"),
+            NEXT_FILE_NUMBER => set(&mut self.next_file_number, field.varint("a file number")?, "next file number"),
+            LAST_SEQUENCE => {
+                set(&mut self.last_sequence, field.varint_at_most(SEQUENCE_MAX, "sequence number")?, "last sequence")
+            }
+            LOG_NUMBER => set(&mut self.log_number, field.varint("a log number")?, "log number"),
+            REMOVED => {
+                self.removed.push((level(field, "level")?, field.varint("a table number")?));
+                Ok(())
+            }
+            ADDED => {
+                self.added.push(AddedFile::decode(field)?);
+                Ok(())
+            }
+            COMPACTION_POINTER => {
+                self.compaction_pointers.push((level(field, "level")?, internal_key(field, "compaction pointer")?));
+                Ok(())
+            }
+            _ => skip(tag, field),
+        }
+    }
+}
+
+impl AddedFile {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let numbers = [
+            u64::from(self.level),
+            self.number,
+            self.size_bytes,
+            self.entries,
+            self.deletions,
+            self.oldest_sequence,
+            self.newest_sequence,
+        ];
+        for number in numbers {
+            append_varint(out, number);
+        }
+        append_string(out, &self.smallest);
+        append_string(out, &self.largest);
+    }
+
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Self, Damage> {
+        let file = AddedFile {
+            level: level(decoder, "level")?,
+            number: decoder.varint("table number")?,
+            size_bytes: decoder.varint("table size")?,
+            entries: decoder.varint("entries")?,
+            deletions: decoder.varint("deletions")?,
+            oldest_sequence: decoder.varint_at_most(SEQUENCE_MAX, "oldest sequence number")?,
+            newest_sequence: decoder.varint_at_most(SEQUENCE_MAX, "newest sequence number")?,
+            smallest: internal_key(decoder, "smallest key")?,
+            largest: internal_key(decoder, "largest key")?,
+        };
+        let contradiction = |expected: &str| {
+            let found = format!("table {} that contradicts this", file.number);
+            Err(Decoder::damage(0, expected, found))
+        };
+        if key::compare(&file.smallest, &file.largest).is_gt() {
+            return contradiction("a smallest key at or before the largest");
+        }
+        if file.oldest_sequence > file.newest_sequence {
+            return contradiction("an oldest sequence number at or below the newest");
+        }
+        if file.deletions > file.entries {
+            return contradiction("at most as many deletions as entries");
+        }
+        while !decoder.is_empty() {
+            let tag = decoder.varint("the tag of a field")?;
+            let start = decoder.position();
+            let body = decoder.string(decoder.remaining(), "the field's length")?;
+            skip(tag, &mut Decoder::new(body)).map_err(|damage| within(damage, start))?;
+        }
+        Ok(file)
+    }
+}
+
+/// Moves damage found in a part to its place in the whole.
+fn within(damage: Damage, start: usize) -> Damage {
+    Damage { offset_bytes: damage.offset_bytes + start as u64, ..damage }
+}
+
+fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), Damage> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Decoder::damage(0, format!("{what} at most once"), "it twice")),
+    }
+}
+
+/// An unknown field: skipped if it may be.
+fn skip(tag: u64, field: &mut Decoder<'_>) -> Result<(), Damage> {
+    if tag % 2 == 1 {
+        let damage = Decoder::damage(0, "fields this version knows", format!("required field with tag {tag}"));
+        return Err(Damage { newer: true, ..damage });
+    }
+    field.bytes(field.remaining() as u64, "an unknown field").map(|_| ())
+}
+
+fn level(decoder: &mut Decoder<'_>, what: &str) -> Result<u8, Damage> {
+    decoder.varint_at_most(u64::from(u8::MAX), what).map(|level| level as u8)
+}
+
+fn name(decoder: &mut Decoder<'_>, what: &str) -> Result<String, Damage> {
+    let bytes = decoder.bytes(decoder.remaining() as u64, what)?;
+    match std::str::from_utf8(bytes) {
+        Ok(text) if bytes.len() <= NAME_BYTES_MAX => Ok(text.to_string()),
+        _ => Err(Decoder::damage(0, format!("{what} as at most {NAME_BYTES_MAX} bytes of UTF-8"), "other bytes")),
+    }
+}
+
+fn internal_key(decoder: &mut Decoder<'_>, what: &str) -> Result<Vec<u8>, Damage> {
+    let start = decoder.position();
+    let key = decoder.string(KEY_BYTES_MAX + TRAILER_BYTES, what)?;
+    if key.len() < TRAILER_BYTES {
+        return Err(Decoder::damage(start, format!("{what} of at least {TRAILER_BYTES} bytes"), key.len().to_string()));
+    }
+    Ok(key.to_vec())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::key::EntryKind;
+
+    pub(in crate::manifest) fn internal(user_key: &[u8], sequence: Sequence) -> Vec<u8> {
+        let mut out = Vec::new();
+        key::append_internal_key(&mut out, user_key, sequence, EntryKind::Put as u8);
+        out
+    }
+
+    pub(in crate::manifest) fn file(level: u8, number: u64) -> AddedFile {
+        AddedFile {
+            level,
+            number,
+            size_bytes: 4096 * number,
+            entries: 100 + number,
+            deletions: number % 7,
+            oldest_sequence: 10 * number,
+            newest_sequence: 10 * number + 9,
+            smallest: internal(format!("key{number:06}a").as_bytes(), 10 * number),
+            largest: internal(format!("key{number:06}z").as_bytes(), 10 * number + 9),
+        }
+    }
+
+    fn full() -> VersionEdit {
+        VersionEdit {
+            comparator: Some("bytewise".to_string()),
+            tree: Some("leveled".to_string()),
+            num_levels: Some(7),
+            next_file_number: Some(300),
+            last_sequence: Some(SEQUENCE_MAX),
+            log_number: Some(0),
+            removed: vec![(0, 5), (255, u64::MAX)],
+            added: vec![file(1, 6), file(6, 7)],
+            compaction_pointers: vec![(3, internal(b"p", 1))],
+        }
+    }
+
+    #[test]
+    fn edits_come_back() {
+        for edit in [VersionEdit::default(), full()] {
+            assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
+        }
+    }
+
+    /// The bytes of the format; a change here is a change of the format.
+    #[test]
+    fn golden_edit() {
+        let edit = VersionEdit {
+            comparator: Some("bytewise".to_string()),
+            next_file_number: Some(300),
+            removed: vec![(2, 5)],
+            added: vec![AddedFile {
+                level: 1,
+                number: 200,
+                size_bytes: 1 << 20,
+                entries: 9,
+                deletions: 2,
+                oldest_sequence: 3,
+                newest_sequence: 4,
+                smallest: internal(b"a", 3),
+                largest: internal(b"b", 4),
+            }],
+            ..VersionEdit::default()
+        };
+        let expected = [
+            &[1, 1, 8][..],
+            b"bytewise",
+            &[7, 2, 0xac, 0x02],
+            &[13, 2, 2, 5],
+            &[15, 30, 1, 0xc8, 0x01, 0x80, 0x80, 0x40, 9, 2, 3, 4],
+            &[9, b'a', 1, 3, 0, 0, 0, 0, 0, 0],
+            &[9, b'b', 1, 4, 0, 0, 0, 0, 0, 0],
+        ]
+        .concat();
+        assert_eq!(edit.encode(), expected);
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped_or_newer() {
+        let mut bytes = full().encode();
+        append_varint(&mut bytes, 1000);
+        append_string(&mut bytes, b"whatever");
+        assert_eq!(VersionEdit::decode(&bytes), Ok(full()));
+        append_varint(&mut bytes, 1001);
+        append_string(&mut bytes, b"whatever");
+        assert!(VersionEdit::decode(&bytes).unwrap_err().newer);
+        let mut other = full().encode();
+        other[0] = 2;
+        assert!(VersionEdit::decode(&other).unwrap_err().newer);
+
+        let mut body = Vec::new();
+        file(1, 6).encode(&mut body);
+        for (tag, newer) in [(20, false), (21, true)] {
+            let mut longer = body.clone();
+            append_varint(&mut longer, tag);
+            append_string(&mut longer, b"new");
+            let mut bytes = vec![FORMAT];
+            append_varint(&mut bytes, ADDED);
+            append_string(&mut bytes, &longer);
+            match VersionEdit::decode(&bytes) {
+                Ok(edit) => assert_eq!((edit.added, newer), (vec![file(1, 6)], false)),
+                Err(damage) => assert!(damage.newer && newer),
+            }
+        }
+    }
+
+    #[test]
+    fn contradictions_are_damage() {
+        let refuse = |change: fn(&mut VersionEdit)| {
+            let mut edit = full();
+            change(&mut edit);
+            assert!(!VersionEdit::decode(&edit.encode()).unwrap_err().newer);
+        };
+        refuse(|edit| edit.added[0].smallest = internal(b"z", 1));
+        refuse(|edit| edit.added[0].oldest_sequence = 1000);
+        refuse(|edit| edit.added[0].deletions = 1000);
+        refuse(|edit| edit.added[0].largest.truncate(7));
+        refuse(|edit| edit.last_sequence = Some(SEQUENCE_MAX + 1));
+        refuse(|edit| edit.tree = Some("x".repeat(256)));
+        let twice = [&full().encode()[..], &full().encode()[1..]].concat();
+        assert!(VersionEdit::decode(&twice).is_err());
+    }
+
+    #[test]
+    fn every_shorter_record_is_an_error_and_no_changed_one_panics() {
+        let bytes = full().encode();
+        let whole: Vec<usize> = (0..bytes.len()).filter(|&at| VersionEdit::decode(&bytes[..at]).is_ok()).collect();
+        // Only cuts between fields are edits, which is why a record has a checksum.
+        assert!(whole.len() <= 11, "{whole:?}");
+        for position in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[position] ^= 1 << bit;
+                if let Ok(edit) = VersionEdit::decode(&changed) {
+                    assert_eq!(VersionEdit::decode(&edit.encode()), Ok(edit));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A store in memory for the tests of this crate's formats.
+
+use crate::memory_file::MemoryFile;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_media::Counters;
+use varve_store::{
+    CreateOptions, FileEntry, FileStore, Finding, Hint, IoContext, Location, OpenOptions, ReadableFile, Space,
+    StoreError, StoreLock, StoreProperties, WritableFile,
+};
+
+/// A store in memory whose changes, counted, can be made to fail from one on.
+pub(crate) struct MemoryStore {
+    properties: StoreProperties,
+    state: Arc<Mutex<StoreState>>,
+}
+
+#[derive(Default)]
+struct StoreState {
+    files: BTreeMap<String, MemoryFile>,
+    changes: usize,
+    fail_from: Option<usize>,
+}
+
+impl MemoryStore {
+    pub(crate) fn new() -> Self {
+        let properties = StoreProperties {
+            read_alignment_bytes: 1,
+            rotational: false,
+            preferred_table_bytes: None,
+            table_bytes_max: u64::MAX,
+            wants_evictions: false,
+            location: Location::Private,
+        };
+        MemoryStore { properties, state: Arc::default() }
+    }
+
+    /// Changes so far: creates, appends, flushes, syncs, finishes, renames, removes.
+    pub(crate) fn changes(&self) -> usize {
+        self.state.lock().changes
+    }
+
+    /// Every change from number `change` on fails and changes nothing; `None` ends that.
+    pub(crate) fn fail_from(&self, change: Option<usize>) {
+        self.state.lock().fail_from = change;
+    }
+
+    pub(crate) fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        self.state.lock().files.get(name).map(MemoryFile::bytes)
+    }
+
+    pub(crate) fn put(&self, name: &str, bytes: Vec<u8>) {
+        self.state.lock().files.insert(name.to_string(), MemoryFile::of(bytes));
+    }
+
+    fn not_found(name: &str) -> StoreError {
+        StoreError::NotFound { store: "memory".to_string(), name: name.to_string() }
+    }
+}
+
+fn count_change(state: &Mutex<StoreState>) -> Result<(), StoreError> {
+    let mut state = state.lock();
+    state.changes += 1;
+    if state.fail_from.is_some_and(|from| state.changes >= from) {
+        return Err(StoreError::NoSpace {
+            store: "memory".to_string(),
+            name: "any".to_string(),
+            requested_bytes: 1,
+            available_bytes: 0,
+        });
+    }
+    Ok(())
+}
+
+/// A file of a [`MemoryStore`] being written.
+struct StoredFile {
+    file: MemoryFile,
+    state: Arc<Mutex<StoreState>>,
+}
+
+impl WritableFile for StoredFile {
+    fn append(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
+        count_change(&self.state)?;
+        self.file.append(data, context)
+    }
+
+    fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        count_change(&self.state)?;
+        self.file.flush(context)
+    }
+
+    fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        count_change(&self.state)?;
+        self.file.sync(context)
+    }
+
+    fn set_level(&mut self, _: u8) {}
+
+    fn size_bytes(&self) -> u64 {
+        WritableFile::size_bytes(&self.file)
+    }
+
+    fn finish(self: Box<Self>, context: &IoContext) -> Result<(), StoreError> {
+        count_change(&self.state)?;
+        Box::new(self.file).finish(context)
+    }
+}
+
+impl FileStore for MemoryStore {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn properties(&self) -> &StoreProperties {
+        &self.properties
+    }
+
+    fn create(&self, name: &str, _: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
+        count_change(&self.state)?;
+        let file = MemoryFile::default();
+        self.state.lock().files.insert(name.to_string(), file.clone());
+        Ok(Box::new(StoredFile { file, state: self.state.clone() }))
+    }
+
+    fn open(&self, name: &str, _: &OpenOptions) -> Result<Arc<dyn ReadableFile>, StoreError> {
+        self.state.lock().files.get(name).map(MemoryFile::reader).ok_or_else(|| Self::not_found(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        count_change(&self.state)?;
+        let mut state = self.state.lock();
+        let file = state.files.remove(from).ok_or_else(|| Self::not_found(from))?;
+        state.files.insert(to.to_string(), file);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        count_change(&self.state)?;
+        self.state.lock().files.remove(name).map(|_| ()).ok_or_else(|| Self::not_found(name))
+    }
+
+    fn sync_names(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
+        let state = self.state.lock();
+        let entry = |(name, file): (&String, &MemoryFile)| FileEntry {
+            name: name.clone(),
+            size_bytes: ReadableFile::size_bytes(file),
+        };
+        Ok(state.files.iter().map(entry).collect())
+    }
+
+    fn lock(&self, _: &str) -> Result<Box<dyn StoreLock>, StoreError> {
+        struct Held;
+        impl StoreLock for Held {}
+        Ok(Box::new(Held))
+    }
+
+    fn share(&self, _: &str, _: &Location, _: &str) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        Ok(Space { total_bytes: u64::MAX, available_bytes: u64::MAX })
+    }
+
+    fn hint(&self, _: &Hint<'_>) {}
+
+    fn counters(&self) -> Vec<(String, Counters)> {
+        Vec::new()
+    }
+
+    fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        Ok(Vec::new())
+    }
+}
