@@ -1,2 +1,29 @@
-//! The project's verbs.
-fn main() {}
+//! The project's verbs: `cargo xtask VERB`.
+
+mod tidy;
+
+use std::process::ExitCode;
+
+/// A verb: its name, what it does, and how.
+type Verb = (&'static str, &'static str, fn(&[String]) -> Result<(), String>);
+
+const VERBS: &[Verb] = &[("tidy", "check what the compiler does not: dependency directions, names, links", tidy::run)];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let verb = arguments.first().map(String::as_str).unwrap_or_default();
+    let Some((_, _, run)) = VERBS.iter().find(|(name, ..)| *name == verb) else {
+        eprintln!("usage: cargo xtask VERB");
+        for (name, what, _) in VERBS {
+            eprintln!("  {name:<8} {what}");
+        }
+        return ExitCode::from(2);
+    };
+    match run(&arguments[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
