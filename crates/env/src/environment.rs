@@ -50,7 +50,8 @@ impl Default for SimOptions {
 /// Other actors run only while the actor "main" waits in this crate. When main stops calling it,
 /// for example because its thread ends, the simulation stands still: actors that have not ended
 /// stay parked for ever and never run again, their threads do not keep the process from exiting,
-/// and their stacks are not unwound. A simulation ends cleanly by joining what it spawned;
+/// and their stacks are not unwound; a thread that tries to attach after main's thread has ended
+/// gets a panic. A simulation ends cleanly by joining what it spawned;
 /// [`Env::live_actors`] is 1 then.
 #[derive(Clone)]
 pub struct Env {

@@ -375,6 +375,75 @@ fn an_unused_admission_holds_nobody_up() {
 }
 
 #[test]
+fn a_thread_that_ends_attached_lets_the_others_run() {
+    let env = Env::sim(2);
+    let env2 = env.clone();
+    let thread = std::thread::spawn(move || {
+        std::mem::forget(env2.attach("forgetful"));
+        env2.sleep(Duration::from_secs(1));
+    });
+    env.outside(|| thread.join().unwrap());
+    env.sleep(Duration::from_secs(1));
+    assert_eq!(env.live_actors(), 1);
+}
+
+#[test]
+fn who_comes_after_the_end_is_told() {
+    let env = std::thread::spawn(|| Env::sim(6)).join().unwrap();
+    let message = panic_of(|| env.attach("late"));
+    assert_eq!(message, "the simulation (seed 6) ended with the thread of its main actor");
+}
+
+#[test]
+fn destructors_that_wait_for_each_other_end_the_process() {
+    // Both panic, and each waits in a destructor for a notification of the other: no panic can
+    // end that. The scenario runs in a process of its own.
+    struct WaitsOnDrop(Arc<Mutex<()>>, Arc<Condvar>);
+    impl Drop for WaitsOnDrop {
+        fn drop(&mut self) {
+            self.1.wait(&mut self.0.lock());
+        }
+    }
+    const INNER: &str = "VARVE_ENV_TEST_INNER";
+    if std::env::var_os(INNER).is_some() {
+        let env = Env::sim(8);
+        let lock = Arc::new(Mutex::new(&env, "lock", ()));
+        let condvar = Arc::new(Condvar::new(&env, "notified"));
+        let waits = WaitsOnDrop(lock.clone(), condvar.clone());
+        let other = env.spawn("other", move || {
+            let _waits = waits;
+            panic!("first");
+        });
+        let _waits = WaitsOnDrop(lock, condvar);
+        panic!("second, {}", other.name());
+    }
+    let name = "destructors_that_wait_for_each_other_end_the_process";
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact", "--nocapture"])
+        .env(INNER, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(text.contains("all of them are unwinding from panics; giving up"), "{text}");
+    assert!(text.contains("other (actor 1): waits on condvar \"notified\" while unwinding"), "{text}");
+}
+
+#[test]
+fn what_may_cross_threads() {
+    fn crosses<T: Send + Sync>() {}
+    crosses::<Env>();
+    crosses::<Mutex<std::cell::Cell<u8>>>();
+    crosses::<RwLock<u8>>();
+    crosses::<Condvar>();
+    crosses::<varve_env::channel::Sender<u8>>();
+    crosses::<varve_env::channel::Receiver<u8>>();
+    crosses::<varve_env::JoinHandle<u8>>();
+    crosses::<varve_env::Panicked>();
+    crosses::<varve_env::Admission>();
+}
+
+#[test]
 fn what_is_left_behind_stands_still() {
     let ticks = Arc::new(AtomicU32::new(0));
     let ended = Arc::new(AtomicBool::new(false));

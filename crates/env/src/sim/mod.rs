@@ -58,6 +58,8 @@ impl Actor {
 struct Core {
     scheduler: Scheduler,
     actors: BTreeMap<ActorId, Arc<Actor>>,
+    /// The thread of "main" has ended: nobody runs any more.
+    stopped: bool,
 }
 
 /// The shared state of one simulated env.
@@ -78,6 +80,28 @@ struct Membership {
     outside: bool,
 }
 
+impl Drop for Membership {
+    /// Whoever detaches leaves no depth. What is left is a thread that ended without: main's end
+    /// stops the simulation, any other actor must not keep the baton.
+    fn drop(&mut self) {
+        if self.depth > 0
+            && let Some(simulation) = self.alive.upgrade()
+        {
+            let mut core = simulation.core.lock();
+            if self.actor.id == MAIN {
+                core.stopped = true;
+            } else {
+                core.actors.remove(&self.actor.id);
+                core.scheduler.end(self.actor.id);
+                simulation.kick(core);
+            }
+        }
+    }
+}
+
+/// The first actor that is registered.
+const MAIN: ActorId = ActorId(0);
+
 thread_local! {
     static MEMBERSHIPS: RefCell<Vec<Membership>> = const { RefCell::new(Vec::new()) };
 }
@@ -94,6 +118,7 @@ impl Simulation {
             core: Mutex::new(Core {
                 scheduler: Scheduler::new(options.seed, options.processors, limit),
                 actors: BTreeMap::new(),
+                stopped: false,
             }),
             options,
         });
@@ -105,6 +130,7 @@ impl Simulation {
     /// Adds an actor; its thread takes part from `join_as` on.
     pub(crate) fn register(&self, name: &str) -> Arc<Actor> {
         let mut core = self.core.lock();
+        assert!(!core.stopped, "the simulation (seed {}) ended with the thread of its main actor", self.options.seed);
         let name: Arc<str> = name.into();
         let actor = Arc::new(Actor {
             id: core.scheduler.register(Arc::clone(&name)),
