@@ -15,6 +15,7 @@ mod device;
 mod directory;
 mod emulated;
 mod error;
+mod hardware;
 mod layer;
 mod request;
 mod sparse;
@@ -36,6 +37,7 @@ pub use emulated::{
     Timing, Work,
 };
 pub use error::{MediaError, MediaErrorKind, Operation};
+pub use hardware::{FileDevice, FileDeviceOptions, IoEngine};
 pub use layer::{
     CrashDevice, CrashVariant, DeviceCrashState, Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError,
     FaultInjector, FaultPlan, FaultTrigger, MemoryTrace, PersistencePoint, TextTrace, TraceDevice, TraceDirectory,
