@@ -40,7 +40,7 @@ pub use error::{MediaError, MediaErrorKind, Operation};
 pub use hardware::{FileDevice, FileDeviceOptions, IoEngine};
 pub use layer::{
     CrashDevice, CrashVariant, DeviceCrashState, Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError,
-    FaultInjector, FaultPlan, FaultTrigger, MemoryTrace, PersistencePoint, TextTrace, TraceDevice, TraceDirectory,
+    FaultInjector, FaultPlan, FaultTrigger, FileTrace, MemoryTrace, PersistencePoint, TextTrace, TraceDevice, TraceDirectory,
     TraceRecord, TraceSink,
 };
 pub use request::{ProtectionFormat, Request, Transfer};

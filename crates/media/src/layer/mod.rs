@@ -9,4 +9,4 @@ mod trace;
 
 pub use crash::{CrashDevice, CrashVariant, DeviceCrashState, PersistencePoint};
 pub use fault::{Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger};
-pub use trace::{MemoryTrace, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink};
+pub use trace::{FileTrace, MemoryTrace, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink};

@@ -1,13 +1,15 @@
 //! Bytes in a sparse file, for emulated devices larger than memory.
 
 use super::Backing;
+use crate::error::{MediaError, Operation};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// A file that holds only the blocks that were written. What the file system cannot punch out on
-/// discard is overwritten with zeros instead.
+/// discard is overwritten with zeros instead. It is locked (flock) while it is open, so that two
+/// devices on one file do not destroy each other's bytes.
 #[derive(Debug)]
 pub struct FileBacking {
     file: File,
@@ -18,11 +20,32 @@ impl FileBacking {
     /// file keeps its bytes: a device on it continues where it was left.
     ///
     /// # Errors
-    /// What the operating system says when it opens or lengthens the file.
-    pub fn open(path: &Path, capacity_bytes: u64) -> Result<Self> {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        if file.metadata()?.len() < capacity_bytes {
-            file.set_len(capacity_bytes)?;
+    /// [`MediaError::Locked`] when it is open elsewhere; what the operating system says when it opens or
+    /// lengthens the file.
+    pub fn open(path: &Path, capacity_bytes: u64) -> std::result::Result<Self, MediaError> {
+        FileBacking::open_as(path, capacity_bytes, true)
+    }
+
+    /// [`FileBacking::open`] that does not create: a missing file is [`MediaError::NotFound`].
+    pub fn open_existing(path: &Path, capacity_bytes: u64) -> std::result::Result<Self, MediaError> {
+        FileBacking::open_as(path, capacity_bytes, false)
+    }
+
+    fn open_as(path: &Path, capacity_bytes: u64, create: bool) -> std::result::Result<Self, MediaError> {
+        use rustix::fs::{FlockOperation, flock};
+        let name = || path.display().to_string();
+        let failed = |error: Error| match error.kind() {
+            ErrorKind::NotFound => MediaError::NotFound { device: name(), operation: Operation::Open, name: name() },
+            _ => MediaError::io(&name(), Operation::Open, 0, error),
+        };
+        let file =
+            File::options().read(true).write(true).create(create).truncate(false).open(path).map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::AGAIN) => return Err(MediaError::Locked { device: name(), name: name() }),
+            result => result.map_err(|errno| failed(errno.into()))?,
+        }
+        if file.metadata().map_err(failed)?.len() < capacity_bytes {
+            file.set_len(capacity_bytes).map_err(failed)?;
         }
         Ok(FileBacking { file })
     }
@@ -79,8 +102,11 @@ mod tests {
         let file = FileBacking::open(&path, 1 << 30).unwrap();
         file.write_at(512 << 20, &[7; 8192]).unwrap();
         file.discard(512 << 20, 4096).unwrap();
+        assert!(matches!(FileBacking::open(&path, 1 << 30), Err(MediaError::Locked { .. })));
         drop(file);
-        let file = FileBacking::open(&path, 1 << 30).unwrap();
+        let other = directory.path().join("other");
+        assert!(matches!(FileBacking::open_existing(&other, 1 << 30), Err(MediaError::NotFound { .. })));
+        let file = FileBacking::open_existing(&path, 1 << 30).unwrap();
         let mut data = [1; 8192];
         file.read_at(512 << 20, &mut data).unwrap();
         assert!(data[..4096] == [0; 4096] && data[4096..] == [7; 4096]);

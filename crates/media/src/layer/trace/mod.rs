@@ -13,7 +13,9 @@ pub use directory::TraceDirectory;
 use crate::context::IoContext;
 use crate::error::{MediaError, MediaErrorKind, Operation};
 use parking_lot::Mutex;
-use std::io::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::sync::Arc;
 use varve_env::{Env, Instant};
 
@@ -114,6 +116,19 @@ pub struct TextTrace<W: Write + Send> {
 struct TextOutput<W> {
     writer: W,
     failure: Option<std::io::Error>,
+}
+
+/// A trace in a file.
+pub type FileTrace = TextTrace<BufWriter<File>>;
+
+impl FileTrace {
+    /// Writes to the file at `path`, in place of what it held.
+    ///
+    /// # Errors
+    /// What the operating system says when it creates the file.
+    pub fn create(path: &Path) -> std::io::Result<Self> {
+        Ok(TextTrace::new(BufWriter::new(File::create(path)?)))
+    }
 }
 
 impl<W: Write + Send> TextTrace<W> {
