@@ -13,10 +13,12 @@ mod bytes;
 mod context;
 mod device;
 mod directory;
-mod emulated;
+pub mod emulated;
 mod error;
 mod hardware;
 mod layer;
+pub mod presets;
+pub mod probe;
 mod request;
 mod sparse;
 mod tracks;
@@ -32,10 +34,7 @@ pub use directory::{
     Directory, DirectoryCrashState, DirectoryEntry, DirectoryFile, DirectoryLock, MemoryDirectory,
     MemoryDirectoryOptions, OpenMode, OsDirectory, Space,
 };
-pub use emulated::{
-    Backing, Conventional, Emulated, FileBacking, Immediate, MediaCounters, NoBacking, Pacing, RamBacking, Rules, Task,
-    Timing, Work,
-};
+pub use emulated::{Backing, Emulated, FileBacking, Immediate, NoBacking, Pacing, RamBacking};
 pub use error::{MediaError, MediaErrorKind, Operation};
 pub use hardware::{FileDevice, FileDeviceOptions, IoEngine};
 pub use layer::{

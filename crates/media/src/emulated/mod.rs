@@ -8,7 +8,10 @@ mod timing;
 pub use backing::{Backing, FileBacking, NoBacking, RamBacking};
 pub use queue::Pacing;
 pub use rules::{Conventional, Rules};
-pub use timing::{Immediate, MediaCounters, Task, Timing, Work};
+pub use timing::{
+    CommandOverhead, Disk, DiskCacheParameters, DiskParameters, Immediate, LayoutZone, MechanismParameters,
+    MediaCounters, Scheduling, SeekCurve, Ssd, SsdParameters, SurfaceOrder, Task, Timing, Work,
+};
 
 use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Geometry, NominalPerformance};

@@ -1,8 +1,15 @@
 //! How long things take: device models as state machines over virtual nanoseconds.
 
+mod disk;
 mod immediate;
+mod ssd;
 
+pub use disk::{
+    CommandOverhead, Disk, DiskCacheParameters, DiskParameters, LayoutZone, MechanismParameters, Scheduling, SeekCurve,
+    SurfaceOrder,
+};
 pub use immediate::Immediate;
+pub use ssd::{Ssd, SsdParameters};
 
 use crate::device::{Capabilities, TimeSpent};
 

@@ -1,0 +1,197 @@
+//! Devices one can buy, as numbers.
+//!
+//! A preset is a named set of model parameters with what the maker or a measurement promises.
+//! Every number names its source; where no source has one, the comment says what was assumed. A
+//! preset can be had in any capacity and at any scale.
+
+mod barracuda_3tb;
+mod data_sheet;
+mod measured_4tb;
+mod nvme_ssd;
+mod sata_ssd;
+mod st14000nm0007;
+mod st500dm002;
+mod st8000as0022;
+mod traced;
+mod zn540;
+
+pub use traced::{atlas_10k_as_traced, cheetah_9lp_as_traced};
+
+use crate::device::{Geometry, NominalPerformance};
+use crate::emulated::{Backing, Conventional, Disk, DiskParameters, Emulated, Pacing, Ssd, SsdParameters, Timing};
+use std::sync::Arc;
+use varve_env::Env;
+
+/// Parameters of a timing model that can be resized and scaled. Implemented by the parameters of
+/// every kind of device, so that what handles presets needs not know the kinds.
+pub trait TimingParameters: std::fmt::Debug + Send + Sync {
+    /// The similar device with every size and time divided by `divisor`; rates stay.
+    fn scaled(&self, divisor: u64) -> Arc<dyn TimingParameters>;
+
+    /// The same device with another capacity.
+    fn with_capacity(&self, capacity_bytes: u64) -> Arc<dyn TimingParameters>;
+
+    /// Addressable bytes.
+    fn capacity_bytes(&self) -> u64;
+
+    /// The model in its first state.
+    fn timing(&self) -> Box<dyn Timing>;
+}
+
+impl TimingParameters for DiskParameters {
+    fn scaled(&self, divisor: u64) -> Arc<dyn TimingParameters> {
+        Arc::new(DiskParameters::scaled(self, divisor))
+    }
+
+    fn with_capacity(&self, capacity_bytes: u64) -> Arc<dyn TimingParameters> {
+        Arc::new(DiskParameters::with_capacity(self, capacity_bytes))
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        DiskParameters::capacity_bytes(self)
+    }
+
+    fn timing(&self) -> Box<dyn Timing> {
+        Box::new(Disk::new(self.clone()))
+    }
+}
+
+impl TimingParameters for SsdParameters {
+    fn scaled(&self, divisor: u64) -> Arc<dyn TimingParameters> {
+        Arc::new(SsdParameters::scaled(self, divisor))
+    }
+
+    fn with_capacity(&self, capacity_bytes: u64) -> Arc<dyn TimingParameters> {
+        Arc::new(SsdParameters::with_capacity(self, capacity_bytes))
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    fn timing(&self) -> Box<dyn Timing> {
+        Box::new(Ssd::new(self.clone()))
+    }
+}
+
+/// What a source promises about a device, and under which conditions; `None` where it says nothing.
+/// Rates are of requests of [`Promises::sequential_request_bytes`], [`Promises::sequential_depth`] at
+/// a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Promises {
+    /// Request size of the sequential rates.
+    pub sequential_request_bytes: u64,
+    /// Requests in flight of the sequential rates.
+    pub sequential_depth: u32,
+    /// Sequential read at the beginning of the device.
+    pub outer_read_bytes_per_second: Option<u64>,
+    /// Sequential write at the beginning of the device.
+    pub outer_write_bytes_per_second: Option<u64>,
+    /// Sequential read over the whole device.
+    pub average_read_bytes_per_second: Option<u64>,
+    /// Sequential write over the whole device.
+    pub average_write_bytes_per_second: Option<u64>,
+    /// Random reads of 4 KiB per second, one at a time.
+    pub random_reads_per_second: Option<f64>,
+}
+
+/// A device one can buy. See the module's comment.
+#[derive(Clone, Debug)]
+pub struct Preset {
+    name: String,
+    description: &'static str,
+    sector_bytes: u32,
+    physical_sector_bytes: u32,
+    nominal: NominalPerformance,
+    promises: Promises,
+    parameters: Arc<dyn TimingParameters>,
+}
+
+impl Preset {
+    /// Every preset, by name.
+    pub fn all() -> Vec<Preset> {
+        let mut presets = vec![
+            barracuda_3tb::preset(),
+            measured_4tb::preset(),
+            nvme_ssd::preset(),
+            sata_ssd::preset(),
+            st14000nm0007::preset(),
+            st500dm002::preset(),
+            st8000as0022::preset(),
+            traced::atlas_10k(),
+            traced::cheetah_9lp(),
+            zn540::preset(),
+        ];
+        presets.sort_by(|a, b| a.name.cmp(&b.name));
+        presets
+    }
+
+    /// The preset called `name`.
+    pub fn find(name: &str) -> Option<Preset> {
+        Preset::all().into_iter().find(|preset| preset.name == name)
+    }
+
+    /// Name, as in a device spec.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is, in one line.
+    pub fn description(&self) -> &str {
+        self.description
+    }
+
+    /// Sizes.
+    pub fn geometry(&self) -> Geometry {
+        Geometry {
+            capacity_bytes: self.parameters.capacity_bytes(),
+            sector_bytes: self.sector_bytes,
+            physical_sector_bytes: self.physical_sector_bytes,
+        }
+    }
+
+    /// Speed the device promises, estimated where its sources are silent.
+    pub fn nominal(&self) -> NominalPerformance {
+        self.nominal
+    }
+
+    /// What its sources promise, for comparison with what the model does. Holds for the preset as it
+    /// is sold, not scaled.
+    pub fn promises(&self) -> &Promises {
+        &self.promises
+    }
+
+    /// The numbers of the timing model.
+    pub fn parameters(&self) -> &dyn TimingParameters {
+        &*self.parameters
+    }
+
+    /// The similar device with every size and every time divided by `divisor`; rates and sector sizes
+    /// stay. A workload scaled likewise takes 1/`divisor` of the time, as long as what is divided
+    /// (tracks, caches, requests) stays well above a sector.
+    pub fn scaled(&self, divisor: u64) -> Preset {
+        let divisor = divisor.max(1);
+        let nominal = NominalPerformance {
+            random_reads_per_second: self.nominal.random_reads_per_second.saturating_mul(divisor),
+            ..self.nominal
+        };
+        Preset { nominal, parameters: self.parameters.scaled(divisor), ..self.clone() }
+    }
+
+    /// The same device with another capacity, rounded down to whole physical sectors, at least one.
+    pub fn with_capacity(&self, capacity_bytes: u64) -> Preset {
+        let physical = u64::from(self.physical_sector_bytes);
+        let capacity_bytes = (capacity_bytes / physical * physical).max(physical);
+        Preset { parameters: self.parameters.with_capacity(capacity_bytes), ..self.clone() }
+    }
+
+    /// The device, conventional, called `name` in messages, with its bytes in `backing`.
+    pub fn build(&self, env: &Env, name: &str, backing: Box<dyn Backing>, pacing: Pacing) -> Emulated {
+        let timing = self.parameters.timing();
+        Emulated::with_pacing(env, name, self.geometry(), Box::new(Conventional), timing, backing, pacing)
+            .with_nominal(self.nominal)
+    }
+}
+
+#[cfg(test)]
+mod tests;
