@@ -22,6 +22,7 @@ pub mod probe;
 mod request;
 mod sparse;
 mod tracks;
+pub mod validation;
 mod zones;
 
 pub use buffer::AlignedBuffer;
