@@ -13,6 +13,8 @@ pub mod fuzzing;
 mod iterator;
 mod key;
 mod log;
+#[doc(hidden)]
+pub mod measuring;
 mod manifest;
 mod memory_file;
 mod memtable;

@@ -1,5 +1,6 @@
 //! A memtable: the entries of one write-ahead log, in order.
 
+use super::key_filter::KeyFilter;
 use super::skip_list::{Node, SkipList};
 use crate::batch::BatchEntry;
 use crate::error::Error;
@@ -31,6 +32,7 @@ pub(crate) struct Found<'a> {
 /// applied are seen meanwhile is not said: readers look up at a sequence number published later.
 pub(crate) struct MemTable {
     list: SkipList,
+    filter: KeyFilter,
     log_number: u64,
     capacity_bytes: usize,
     seed: u64,
@@ -64,6 +66,7 @@ impl MemTable {
         let chunk_bytes = (capacity_bytes / CHUNKS).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1);
         MemTable {
             list: SkipList::new(chunk_bytes, prefix, seed),
+            filter: KeyFilter::new(capacity_bytes),
             log_number,
             capacity_bytes,
             seed,
@@ -77,6 +80,7 @@ impl MemTable {
     /// Adds one entry. Lengths are within the limits of [`crate::key`], and no entry with this key
     /// and sequence number is there.
     pub(crate) fn insert(&self, sequence: Sequence, kind: EntryKind, key: &[u8], value: &[u8]) {
+        self.filter.add(key);
         self.list.insert(key, sequence, kind as u8, value);
         self.count(1, u64::from(kind == EntryKind::Delete), sequence, sequence);
     }
@@ -91,6 +95,7 @@ impl MemTable {
         let mut deletions = 0;
         for entry in entries {
             let (kind, key, value) = entry.parts();
+            self.filter.add(key);
             self.list.insert(key, sequence, kind as u8, value);
             deletions += u64::from(kind == EntryKind::Delete);
             sequence += 1;
@@ -119,6 +124,9 @@ impl MemTable {
     #[inline]
     pub(crate) fn get(&self, lookup_key: &[u8]) -> Option<Found<'_>> {
         let user_key = key::user_key(lookup_key);
+        if !self.filter.may_contain(user_key) {
+            return None;
+        }
         let node = self.list.at_or_after(user_key, key::trailer(lookup_key))?;
         let found = node.internal_key();
         if key::user_key(found) != user_key {
@@ -133,15 +141,15 @@ impl MemTable {
         MemTableIterator { table: self.clone(), node: None }
     }
 
-    /// Memory taken by entries, in bytes.
+    /// Memory taken, in bytes.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.list.used_bytes()
+        self.list.used_bytes() + self.filter.size_bytes()
     }
 
     /// Memory held, in bytes; at least [`Self::memory_bytes`].
     pub(crate) fn reserved_bytes(&self) -> usize {
-        self.list.reserved_bytes()
+        self.list.reserved_bytes() + self.filter.size_bytes()
     }
 
     /// Entries, deletions included.
@@ -218,7 +226,11 @@ impl InternalIterator for MemTableIterator {
 
     #[inline]
     fn next(&mut self) {
-        self.node = self.current().and_then(|node| self.table.list.after(node)).map(Node::as_raw);
+        let next = self.current().and_then(|node| self.table.list.after(node));
+        if let Some(node) = next {
+            self.table.list.prefetch_after(node);
+        }
+        self.node = next.map(Node::as_raw);
     }
 
     fn previous(&mut self) {
