@@ -4,6 +4,7 @@ mod counter;
 mod distribution;
 mod elementary;
 mod key;
+mod permutation;
 mod value;
 mod zipfian;
 
@@ -11,5 +12,6 @@ pub use counter::AcknowledgedCounter;
 pub use distribution::{Distribution, RecordChooser};
 pub(crate) use elementary::decimal_logarithm;
 pub use key::{KeyFormat, fnv_hash_64};
+pub use permutation::Permutation;
 pub use value::ValueGenerator;
 pub use zipfian::{ScrambledZipfian, SkewedLatest, ZIPFIAN_CONSTANT, Zipfian};

@@ -2,7 +2,7 @@
 
 use super::{Operation, OperationKind, OperationStream, Workload, share};
 use crate::error::LabError;
-use crate::generator::{KeyFormat, ValueGenerator};
+use crate::generator::{KeyFormat, Permutation, ValueGenerator};
 use crate::target::{Change, Direction, Durability};
 use std::fmt;
 use std::str::FromStr;
@@ -14,8 +14,10 @@ use varve_env::Random;
 pub enum DbBenchKind {
     /// Writes keys 0, 1, 2, ... once each.
     FillSeq,
-    /// Writes as many keys as there are, each drawn at random.
+    /// Writes as many keys as there are, each drawn at random; about 63 % of the keys are there then.
     FillRandom,
+    /// Writes every key once, in random order.
+    FillUniqueRandom,
     /// The same, each write synced; a hundredth of the operations unless told otherwise.
     FillSync,
     /// Like fillrandom, on a store that has the keys.
@@ -40,9 +42,10 @@ pub enum DbBenchKind {
 
 impl DbBenchKind {
     /// Every benchmark.
-    pub const ALL: [DbBenchKind; 12] = [
+    pub const ALL: [DbBenchKind; 13] = [
         DbBenchKind::FillSeq,
         DbBenchKind::FillRandom,
+        DbBenchKind::FillUniqueRandom,
         DbBenchKind::FillSync,
         DbBenchKind::Overwrite,
         DbBenchKind::ReadRandom,
@@ -57,7 +60,10 @@ impl DbBenchKind {
 
     /// Begins with an empty store.
     pub fn wants_empty_store(self) -> bool {
-        matches!(self, DbBenchKind::FillSeq | DbBenchKind::FillRandom | DbBenchKind::FillSync)
+        matches!(
+            self,
+            DbBenchKind::FillSeq | DbBenchKind::FillRandom | DbBenchKind::FillUniqueRandom | DbBenchKind::FillSync
+        )
     }
 
     /// Changes the store.
@@ -83,6 +89,7 @@ impl fmt::Display for DbBenchKind {
         f.write_str(match self {
             DbBenchKind::FillSeq => "fillseq",
             DbBenchKind::FillRandom => "fillrandom",
+            DbBenchKind::FillUniqueRandom => "filluniquerandom",
             DbBenchKind::FillSync => "fillsync",
             DbBenchKind::Overwrite => "overwrite",
             DbBenchKind::ReadRandom => "readrandom",
@@ -231,6 +238,7 @@ impl Workload for DbBench {
             random: Random::named(self.options.seed, &format!("{} thread {thread}", self.name)),
             keys: self.keys,
             values: Arc::clone(&self.values),
+            order: Permutation::new(self.options.num, self.options.seed),
             next: first,
             durability,
             scanned: false,
@@ -244,6 +252,7 @@ struct DbBenchStream {
     random: Random,
     keys: KeyFormat,
     values: Arc<ValueGenerator>,
+    order: Permutation,
     next: u64,
     durability: Durability,
     scanned: bool,
@@ -255,6 +264,11 @@ impl DbBenchStream {
         match self.kind {
             DbBenchKind::FillSeq | DbBenchKind::DeleteSeq => {
                 let number = self.next % self.options.num;
+                self.next += 1;
+                number
+            }
+            DbBenchKind::FillUniqueRandom => {
+                let number = self.order.of(self.next % self.options.num);
                 self.next += 1;
                 number
             }
@@ -305,7 +319,7 @@ impl OperationStream for DbBenchStream {
     fn next(&mut self, operation: &mut Operation) -> bool {
         operation.durability = self.durability;
         match self.kind {
-            DbBenchKind::FillSeq | DbBenchKind::FillRandom | DbBenchKind::FillSync => {
+            DbBenchKind::FillSeq | DbBenchKind::FillRandom | DbBenchKind::FillUniqueRandom | DbBenchKind::FillSync => {
                 self.write(operation, OperationKind::Insert);
             }
             DbBenchKind::Overwrite => self.write(operation, OperationKind::Update),
@@ -358,19 +372,26 @@ mod tests {
     }
 
     #[test]
-    fn fillseq_deals_out_every_key_once() {
-        let workload = DbBench::new(DbBenchKind::FillSeq, options()).unwrap();
-        let mut keys = BTreeSet::new();
-        let mut operation = Operation::default();
-        for thread in 0..3 {
-            let mut stream = workload.stream(thread, 3).unwrap();
-            for _ in 0..share(1000, thread, 3) {
-                assert!(stream.next(&mut operation));
-                assert!(workload.values().verify(&operation.key, &operation.value));
-                keys.insert(operation.key.clone());
+    fn fillseq_and_filluniquerandom_deal_out_every_key_once() {
+        for kind in [DbBenchKind::FillSeq, DbBenchKind::FillUniqueRandom] {
+            let workload = DbBench::new(kind, options()).unwrap();
+            let mut keys = BTreeSet::new();
+            let mut operation = Operation::default();
+            let mut ascending = 0;
+            for thread in 0..3 {
+                let mut stream = workload.stream(thread, 3).unwrap();
+                for _ in 0..share(1000, thread, 3) {
+                    let last = operation.key.clone();
+                    assert!(stream.next(&mut operation));
+                    ascending += u32::from(operation.key > last);
+                    assert!(workload.values().verify(&operation.key, &operation.value));
+                    keys.insert(operation.key.clone());
+                }
             }
+            assert_eq!(keys.len(), 1000);
+            let expected = if kind == DbBenchKind::FillSeq { 1000..=1000 } else { 400..=600 };
+            assert!(expected.contains(&ascending), "{kind}: {ascending} keys above the one before");
         }
-        assert_eq!(keys.len(), 1000);
     }
 
     #[test]

@@ -1,0 +1,102 @@
+//! One run of one benchmark on one store, in a process of its own.
+
+use crate::engine::{Budget, Engine};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+use varve_env::Env;
+use varve_lab::LabError;
+use varve_lab::runner::{Finish, Group, Phase, PhaseResult, run_phase};
+use varve_lab::target::Target;
+use varve_lab::workload::{DbBench, DbBenchKind, DbBenchOptions};
+
+/// What a child is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) engine: String,
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) directory: PathBuf,
+    pub(crate) num: u64,
+    pub(crate) operations: u64,
+    pub(crate) value_size: usize,
+    pub(crate) seek_nexts: u64,
+    pub(crate) threads: usize,
+    pub(crate) cache_bytes: usize,
+    pub(crate) direct_reads: bool,
+    pub(crate) warm_cache: bool,
+    pub(crate) verify: bool,
+    pub(crate) seed: u64,
+}
+
+/// What it answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    pub(crate) phase: PhaseResult,
+    /// Time it took to open the store.
+    pub(crate) open_nanos: u64,
+    /// Processor time of the whole process, loading and warming included.
+    pub(crate) process_cpu_nanos: u64,
+}
+
+/// Does what the order says.
+pub(crate) fn run(order: &Order) -> Result<Answer, LabError> {
+    let engine: Engine = order.engine.parse().map_err(|reason: String| LabError::invalid("store", reason))?;
+    let kind: DbBenchKind = order.kind.parse()?;
+    let env = Env::real();
+    let budget = Budget { cache_bytes: order.cache_bytes, direct_reads: order.direct_reads };
+    let begin = env.now();
+    let target = engine.open(&order.directory, budget).map_err(|source| LabError::Target {
+        target: engine.to_string(),
+        operation: "open",
+        source,
+    })?;
+    let open_nanos = (env.now() - begin).as_nanos() as u64;
+    let options = DbBenchOptions {
+        num: order.num,
+        reads: (!kind.is_full_scan()).then_some(order.operations),
+        sync_writes: Some(order.operations),
+        value_size: order.value_size,
+        seek_nexts: order.seek_nexts,
+        seed: order.seed,
+        ..DbBenchOptions::default()
+    };
+    if order.warm_cache {
+        warm(&env, &target, &options)?;
+    }
+    let workload = DbBench::new(kind, options.clone())?;
+    let verify = order.verify.then(|| workload.values());
+    let writer = (kind == DbBenchKind::ReadWhileWriting)
+        .then(|| Group { background: true, ..Group::new(Arc::new(workload.writer()), 1, u64::MAX) });
+    let operations = if kind.is_full_scan() { u64::MAX } else { options.operations(kind) };
+    let leading = Group { verify, ..Group::new(Arc::new(workload), order.threads, operations) };
+    let live_bytes = match kind {
+        // Each key is there with probability 1 - 1/e.
+        DbBenchKind::FillRandom => (options.data_bytes() as f64 * 0.632_120_558_8) as u64,
+        DbBenchKind::FillSync => 0,
+        _ => options.data_bytes(),
+    };
+    let phase = Phase {
+        finish: if kind.writes() { Finish::Idle } else { Finish::AtOnce },
+        live_bytes: Some(live_bytes),
+        groups: std::iter::once(leading.clone()).chain(writer).collect(),
+        ..Phase::new(order.name.clone(), leading)
+    };
+    let phase = run_phase(&env, &target, &phase)?;
+    drop(target);
+    Ok(Answer { phase, open_nanos, process_cpu_nanos: env.process_cpu_nanos().unwrap_or(0) })
+}
+
+/// Reads everything, then some at random: what the caches can hold is in them.
+fn warm(env: &Env, target: &Arc<dyn Target>, options: &DbBenchOptions) -> Result<(), LabError> {
+    for (kind, operations) in [(DbBenchKind::ReadSeq, u64::MAX), (DbBenchKind::ReadRandom, options.num.min(100_000))] {
+        let options = DbBenchOptions { reads: None, seed: options.seed ^ 1, ..options.clone() };
+        let group = Group::new(Arc::new(DbBench::new(kind, options)?), 1, operations);
+        run_phase(env, target, &Phase { finish: Finish::AtOnce, ..Phase::new("warm", group) })?;
+    }
+    target.wait_idle().map_err(|source| LabError::Target {
+        target: target.name().to_owned(),
+        operation: "wait_idle",
+        source,
+    })
+}

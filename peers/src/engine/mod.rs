@@ -1,0 +1,91 @@
+//! The stores, each with the same budget.
+
+mod fjall;
+mod leveldb;
+mod leveldb_library;
+mod rocksdb;
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use varve_lab::target::{Target, TargetError};
+
+/// Memtable size of every store.
+pub(crate) const WRITE_BUFFER_BYTES: usize = 64 << 20;
+
+/// Memtables of every store that can choose: the one being filled and one being flushed.
+pub(crate) const WRITE_BUFFERS: usize = 2;
+
+/// Threads for flushes and compactions of every store that can choose.
+pub(crate) const BACKGROUND_THREADS: usize = 2;
+
+/// Filter bits per key.
+pub(crate) const FILTER_BITS: u32 = 10;
+
+/// Size of a data block before it is cut.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+
+/// A store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    RocksDb,
+    LevelDb,
+    Fjall,
+}
+
+impl Engine {
+    pub(crate) const ALL: [Engine; 3] = [Engine::RocksDb, Engine::LevelDb, Engine::Fjall];
+
+    /// Whether it can read tables past the page cache.
+    pub(crate) fn reads_directly(self) -> bool {
+        matches!(self, Engine::RocksDb)
+    }
+
+    /// Opens the store in `directory`, creating it when it is not there.
+    pub(crate) fn open(self, directory: &Path, budget: Budget) -> Result<Arc<dyn Target>, TargetError> {
+        Ok(match self {
+            Engine::RocksDb => Arc::new(rocksdb::RocksDbTarget::open(directory, budget)?),
+            Engine::LevelDb => Arc::new(leveldb::LevelDbTarget::open(directory, budget)?),
+            Engine::Fjall => Arc::new(fjall::FjallTarget::open(directory, budget)?),
+        })
+    }
+
+    /// Why the store cannot be run here; `None` when it can.
+    pub(crate) fn missing(self) -> Option<String> {
+        match self {
+            Engine::LevelDb => leveldb_library::Library::get().err().map(|error| error.to_string()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Engine::RocksDb => "rocksdb",
+            Engine::LevelDb => "leveldb",
+            Engine::Fjall => "fjall",
+        })
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Engine, String> {
+        Engine::ALL.into_iter().find(|engine| engine.to_string() == text).ok_or_else(|| {
+            let names: Vec<String> = Engine::ALL.iter().map(ToString::to_string).collect();
+            format!("'{text}' is none of {}", names.join(", "))
+        })
+    }
+}
+
+/// What a store may use besides the constants above.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// Block cache.
+    pub(crate) cache_bytes: usize,
+    /// Read tables past the page cache.
+    pub(crate) direct_reads: bool,
+}

@@ -1,0 +1,198 @@
+//! Varve, RocksDB, LevelDB and fjall measured side by side.
+//!
+//! Every run is a process of its own, so that no store inherits another's memory, threads or open
+//! files. Stores take turns, repetitions are at least five, and a run during which something else
+//! used the machine is discarded and done again. All go through the lab's own harness.
+
+mod benchmark;
+mod child;
+mod comparison;
+mod engine;
+mod floor;
+mod quiet;
+
+use benchmark::Benchmark;
+use clap::{Args, Parser, Subcommand};
+use comparison::Settings;
+use engine::Engine;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use varve_lab::LabError;
+use varve_lab::report::{Report, format_nanos};
+
+/// Varve, RocksDB, LevelDB and fjall measured side by side, with the same budget of memory and
+/// threads.
+#[derive(Parser)]
+#[command(name = "varve-peers", version)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run the comparison, print tables, write JSON.
+    ///
+    /// Example: `cargo peers bench --data 256MiB --value-sizes 1024 --repetitions 5 --out results`
+    Bench(Bench),
+    /// Measure only the floors: append and fdatasync, direct 4 KiB reads.
+    Floors(Floors),
+    /// One run of one benchmark; what `bench` starts.
+    #[command(hide = true)]
+    Child {
+        /// What to do, as JSON.
+        order: String,
+    },
+}
+
+#[derive(Args)]
+struct Bench {
+    /// Directory on the file system to be measured; made when missing.
+    #[arg(long, default_value = "varve-peers-data")]
+    directory: PathBuf,
+    /// Stores, by comma.
+    #[arg(long, value_delimiter = ',', default_values_t = Engine::ALL)]
+    engines: Vec<Engine>,
+    /// Benchmarks, by comma.
+    #[arg(long, value_delimiter = ',', default_values_t = Benchmark::ALL)]
+    benchmarks: Vec<Benchmark>,
+    /// Bytes of a value, by comma.
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1024, 4096])]
+    value_sizes: Vec<usize>,
+    /// Keys and values at each value size, in bytes or with KiB, MiB, GiB.
+    #[arg(long, default_value = "1GiB", value_parser = parse_bytes)]
+    data: u64,
+    /// Reads of the reading benchmarks; seeks and direct reads do fewer.
+    #[arg(long, default_value_t = 200_000)]
+    reads: u64,
+    /// Writes of fillsync.
+    #[arg(long, default_value_t = 1000)]
+    sync_writes: u64,
+    /// Foreground threads.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// Runs of each benchmark on each store.
+    #[arg(long, default_value_t = 5)]
+    repetitions: u32,
+    /// Runs a repetition may take until one is undisturbed.
+    #[arg(long, default_value_t = 3)]
+    attempts: u32,
+    /// Share of the machine's processor time others may use during a run.
+    #[arg(long, default_value_t = 0.05)]
+    disturbance_limit: f64,
+    /// Verify every value read (costs processor time on every store alike).
+    #[arg(long)]
+    verify: bool,
+    /// Everything random follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Write JSON and tables into this directory too.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct Floors {
+    /// Directory on the file system to be measured; made when missing.
+    #[arg(long, default_value = "varve-peers-data")]
+    directory: PathBuf,
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let factor: u64 = match &text[digits..] {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        unit => return Err(format!("'{unit}' is none of B, KiB, MiB, GiB")),
+    };
+    let number: u64 = text[..digits].parse().map_err(|_| format!("'{text}' does not begin with a number"))?;
+    number.checked_mul(factor).ok_or_else(|| format!("'{text}' is too large"))
+}
+
+fn main() -> ExitCode {
+    match run(Command::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("varve-peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<(), LabError> {
+    match verb {
+        Verb::Child { order } => {
+            let order = serde_json::from_str(&order).map_err(|error| LabError::invalid("order", error.to_string()))?;
+            let answer = child::run(&order)?;
+            let text =
+                serde_json::to_string(&answer).map_err(|error| LabError::invalid("answer", error.to_string()))?;
+            println!("{text}");
+            Ok(())
+        }
+        Verb::Floors(floors) => {
+            let floors = floor::measure(&floors.directory, 256 << 20, 500, 5000, 1)?;
+            println!("append 1 KiB + fdatasync, p50: {}", format_nanos(floors.durable_append_nanos));
+            let read = floors.direct_read_nanos.map_or("refused here".to_owned(), format_nanos);
+            println!("4 KiB direct read, p50: {read}");
+            Ok(())
+        }
+        Verb::Bench(bench) => compare(bench),
+    }
+}
+
+fn compare(bench: Bench) -> Result<(), LabError> {
+    let (json, out) = (bench.json, bench.out);
+    let settings = Settings {
+        directory: bench.directory,
+        engines: bench.engines,
+        benchmarks: bench.benchmarks,
+        value_sizes: bench.value_sizes,
+        data_bytes: bench.data,
+        reads: bench.reads,
+        sync_writes: bench.sync_writes,
+        threads: bench.threads.max(1),
+        repetitions: bench.repetitions.max(1),
+        attempts: bench.attempts.max(1),
+        disturbance_limit: bench.disturbance_limit,
+        verify: bench.verify,
+        seed: bench.seed,
+    };
+    let report = comparison::run(&settings, &mut |line| eprintln!("{line}"))?;
+    if json {
+        print!("{}", report.to_json());
+    } else {
+        // Every single run is in the JSON; people get the medians.
+        print!("{}", Report { phases: Vec::new(), ..report.clone() }.to_text());
+    }
+    if let Some(directory) = out {
+        for path in report.write(&directory)? {
+            eprintln!("wrote {}", path.display());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_bytes("10"), Ok(10));
+        assert_eq!(parse_bytes("3MiB"), Ok(3 << 20));
+        assert!(parse_bytes("MiB").is_err());
+        assert!(parse_bytes("3MB").is_err());
+        assert!(parse_bytes("99999999999GiB").is_err());
+    }
+
+    #[test]
+    fn command_line_is_consistent() {
+        use clap::CommandFactory;
+        Command::command().debug_assert();
+    }
+}
