@@ -8,14 +8,24 @@
 //! The second interface of this room, segments (fixed-size, aligned, sealed one by one), comes
 //! with the tree that needs it and stands beside `file_store`.
 
+pub mod conformance;
 mod error;
+mod extent;
 mod file_store;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hint;
+mod journal;
+mod name;
+mod plain;
+mod wire;
 
 pub use error::{StoreError, StoreErrorKind};
+pub use extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore};
 pub use file_store::{
     CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadRange, ReadableFile, Severity,
     StoreLock, StoreProperties, WritableFile,
 };
 pub use hint::{Hint, HintedFile};
+pub use plain::{PlainOptions, PlainStore};
 pub use varve_media::{IoCause, IoClass, IoContext, JobId, Space};

@@ -1,0 +1,225 @@
+//! Verifying the store's structures against each other and the medium.
+//!
+//! | code | severity | meaning |
+//! |---|---|---|
+//! | `superblock-damaged` | warning | one of the two superblocks; the next open writes it again |
+//! | `metadata-unreadable` | fatal | the store could not be opened from what is on the medium now |
+//! | `metadata-lost` | fatal | the medium lacks commits that were acknowledged |
+//! | `extent-out-of-range` | error | a file has blocks outside those for files |
+//! | `extent-overlap` | error | two files, or a file and the free space, have the same block |
+//! | `extent-missing` | error | a file is longer than its blocks |
+//! | `space-leak` | error | blocks belong to nothing |
+//! | `free-space-mismatch` | error | the free space counts its blocks wrongly |
+//! | `log-damaged` | error | a unit of a log inside its durable length is damaged |
+
+use super::core::Core;
+use super::frame::FrameFormat;
+use super::free_space::FreeSpace;
+use super::map::ExtentMap;
+use super::recovery::{replay, stored_bytes};
+use super::{Extent, KIND};
+use crate::file_store::{Finding, Severity};
+use crate::journal::Journal;
+use std::collections::BTreeMap;
+use varve_media::{BlockDeviceExt, Device, IoClass, IoContext};
+
+/// A file as the check sees it.
+pub(super) struct CheckedFile {
+    pub(super) name: String,
+    pub(super) file: u64,
+    pub(super) framed: bool,
+    /// Durable length.
+    pub(super) size_bytes: u64,
+    pub(super) extents: ExtentMap,
+}
+
+fn error(code: &'static str, message: String) -> Finding {
+    Finding { severity: Severity::Error, code, message }
+}
+
+/// Compares what belongs to files, what is free and what there is.
+pub(super) fn map_findings(
+    label: &str,
+    frame: &FrameFormat,
+    block_bytes: u64,
+    all: &[Extent],
+    files: &[CheckedFile],
+    free: &FreeSpace,
+    waiting: &[Extent],
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    // Owner of every range, by start; ranges in it do not overlap.
+    let mut owners: BTreeMap<u64, (Extent, String)> = BTreeMap::new();
+    let file_extents =
+        files.iter().flat_map(|file| file.extents.extents().map(move |extent| (extent, file.name.as_str())));
+    let free_extents = free.ranges().map(|extent| (extent, "the free space"));
+    let waiting = waiting.iter().map(|extent| (*extent, "blocks waiting to be discarded"));
+    for (extent, owner) in file_extents.chain(free_extents).chain(waiting) {
+        let end = extent.start.saturating_add(extent.blocks);
+        let inside = all.iter().any(|range| range.start <= extent.start && end <= range.start + range.blocks);
+        if !inside {
+            findings.push(error(
+                "extent-out-of-range",
+                format!("{label}: '{owner}' has {} blocks at {}, which are not for files", extent.blocks, extent.start),
+            ));
+        }
+        let clash = owners.range(..end).next_back().filter(|(_, (other, _))| other.start + other.blocks > extent.start);
+        if let Some((_, (other, other_owner))) = clash {
+            findings.push(error(
+                "extent-overlap",
+                format!(
+                    "{label}: '{owner}' has {} blocks at {} and '{other_owner}' {} blocks at {}",
+                    extent.blocks, extent.start, other.blocks, other.start
+                ),
+            ));
+            continue;
+        }
+        owners.insert(extent.start, (extent, owner.to_owned()));
+    }
+    for range in all {
+        let mut at = range.start;
+        let end = range.start + range.blocks;
+        for (extent, _) in owners.range(range.start..end).map(|(_, owned)| owned) {
+            if extent.start > at {
+                findings.push(leak(label, at, extent.start));
+            }
+            at = at.max(extent.start + extent.blocks);
+        }
+        if at < end {
+            findings.push(leak(label, at, end));
+        }
+    }
+    let counted: u64 = free.ranges().map(|extent| extent.blocks).sum();
+    let by_size: u64 = free.ranges_by_size().map(|extent| extent.blocks).sum();
+    if counted != free.blocks() || by_size != counted {
+        findings.push(error(
+            "free-space-mismatch",
+            format!(
+                "{label}: {} blocks are said to be free, {counted} are by place and {by_size} by size",
+                free.blocks()
+            ),
+        ));
+    }
+    for file in files {
+        let needed = stored_bytes(frame, file.framed, file.size_bytes).div_ceil(block_bytes);
+        if needed > file.extents.blocks() {
+            findings.push(error(
+                "extent-missing",
+                format!(
+                    "{label}: '{}' of {} bytes needs {needed} blocks and has {}",
+                    file.name,
+                    file.size_bytes,
+                    file.extents.blocks()
+                ),
+            ));
+        }
+    }
+    findings
+}
+
+fn leak(label: &str, from: u64, until: u64) -> Finding {
+    error("space-leak", format!("{label}: {} blocks at {from} belong to nothing", until - from))
+}
+
+/// Reads the durable part of every framed file.
+fn log_findings(
+    device: &Device,
+    label: &str,
+    frame: &FrameFormat,
+    block_bytes: u64,
+    files: &[CheckedFile],
+) -> Vec<Finding> {
+    let context = IoContext::of(IoClass::Check);
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.framed) {
+        let mut unit = crate::journal::buffer(device, frame.unit_bytes);
+        // Only full units: the last one may be rewritten while this looks.
+        for index in 0..file.size_bytes / frame.payload_bytes() as u64 {
+            let Some((at, _)) = file.extents.locate(index * frame.unit_bytes as u64, block_bytes) else { break };
+            let read = device.block.read_at(at, &mut unit, &context);
+            if read.is_err() || frame.open(&unit, file.file, index).is_none() {
+                findings.push(error(
+                    "log-damaged",
+                    format!("{label}: unit {index} of log '{}' at offset {at} is damaged", file.name),
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// Checks an open store.
+pub(super) fn check(core: &Core) -> Vec<Finding> {
+    // No commit between the look at the medium and the look at memory.
+    let committer = core.committer.lock();
+    let mut findings = committer.journal.check_medium();
+    let (files, removed, free, waiting) = {
+        let state = core.state.lock();
+        let file = |name: String, node: &super::node::Node| CheckedFile {
+            name,
+            file: node.file,
+            framed: node.framed,
+            size_bytes: node.durable_bytes(),
+            extents: node.extents.read().clone(),
+        };
+        let files: Vec<CheckedFile> = state.names.iter().map(|(name, node)| file(name.clone(), node)).collect();
+        let removed: Vec<CheckedFile> = state
+            .condemned
+            .iter()
+            .map(|condemned| file(format!("removed file {}", condemned.node.file), &condemned.node))
+            .collect();
+        (files, removed, state.free.clone(), state.discards.clone())
+    };
+    drop(committer);
+    let all = core.geometry.free_extents().unwrap_or_default();
+    let (label, frame, block_bytes) = (&core.label, &core.frame, core.geometry.block_bytes);
+    findings.extend(log_findings(&core.device, label, frame, block_bytes, &files));
+    let everything: Vec<CheckedFile> = files.into_iter().chain(removed).collect();
+    findings.extend(map_findings(label, frame, block_bytes, &all, &everything, &free, &waiting));
+    findings
+}
+
+/// Checks what is on a device without opening the store.
+pub(super) fn inspect(device: &Device) -> Vec<Finding> {
+    let label = device.block.name();
+    let read = || {
+        let (journal, recovered) = Journal::recover(device, label, KIND)?;
+        let found = replay(label, &journal, &recovered)?;
+        Ok((journal.store_id(), found, recovered.findings))
+    };
+    let (store_id, found, mut findings) = match read() {
+        Ok(read) => read,
+        Err::<_, crate::error::StoreError>(error) => {
+            return vec![Finding {
+                severity: Severity::Fatal,
+                code: "metadata-unreadable",
+                message: error.to_string(),
+            }];
+        }
+    };
+    let geometry = found.geometry;
+    let frame = FrameFormat { store_id, unit_bytes: geometry.journal.unit_bytes as usize };
+    let files: Vec<CheckedFile> = found
+        .files
+        .into_iter()
+        .map(|(name, found)| CheckedFile {
+            name,
+            file: found.file,
+            framed: found.framed,
+            size_bytes: found.size_bytes,
+            extents: found.extents,
+        })
+        .collect();
+    let all = geometry.free_extents().unwrap_or_default();
+    // Free is what no file has: the medium keeps no other record of it.
+    let mut free = FreeSpace::default();
+    all.iter().for_each(|extent| {
+        free.release(*extent);
+    });
+    for extent in files.iter().flat_map(|file| file.extents.extents()) {
+        free.take(extent);
+    }
+    findings.extend(log_findings(device, label, &frame, geometry.block_bytes, &files));
+    findings.extend(map_findings(label, &frame, geometry.block_bytes, &all, &files, &free, &[]));
+    findings
+}

@@ -1,0 +1,298 @@
+//! Files on a raw conventional device.
+//!
+//! The metadata (names, lengths, extents) is held in memory whole and kept on the device by a
+//! [journal](crate::journal). Data lies in extents chosen by an [allocation policy](allocation).
+//!
+//! What is done in which order:
+//!
+//! - *Sync of a file that is not framed*: data, sync of the device, then one durable commit that tells
+//!   its length (and everything changed before). A length never covers what others left on the device.
+//! - *Sync of a log or manifest*, which is [framed](frame): one write of the units that changed and one
+//!   sync of the device. A commit comes first only when blocks or the name are not yet durable.
+//! - *Rename*: the data of the source, as above, and one commit; *remove*: a change that waits for the
+//!   next commit.
+//! - The blocks of a removed file are free once the commit of its removal is durable and its last
+//!   reader is gone; they are discarded first where the device can.
+//!
+//! Changes are durable in the order in which they were made. After a failed sync or a failed commit the
+//! store acknowledges nothing more until it is opened again; reads go on.
+//!
+//! In the [`ExtentLayout::Ext4`] layout no file is framed; flushed data stays in memory until it is
+//! synced or fills a buffer, as in the page cache of a kernel that the store then stands for, and a sync
+//! makes the transactions of a journaling file system (see [`ext4`]).
+//!
+//! *The medium's assumption*: a physical sector is written whole or not at all, and a write does not
+//! disturb its neighbours.
+
+mod allocation;
+mod change;
+mod check;
+mod core;
+mod ext4;
+mod frame;
+mod free_space;
+mod geometry;
+mod map;
+mod node;
+mod reader;
+mod recovery;
+mod state;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use geometry::{Ext4Options, ExtentLayout};
+
+use self::core::Core;
+use crate::error::StoreError;
+use crate::file_store::{
+    CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadableFile, StoreLock,
+    StoreProperties, WritableFile,
+};
+use crate::hint::Hint;
+use crate::journal::{Journal, JournalRegions, Region, StoreKind};
+use crate::name;
+use change::encode_checkpoint;
+use geometry::StoreGeometry;
+use node::Node;
+use reader::ExtentReader;
+use std::sync::Arc;
+use varve_env::Env;
+use varve_media::{Counters, Device, IoContext, Space};
+use writer::ExtentWriter;
+
+const KIND: StoreKind = StoreKind(*b"extent\0\0");
+
+/// Runs every decoder of this store on bytes that may be anything.
+pub(crate) fn decode_anything(bytes: &[u8]) {
+    let region = |offset_bytes, length_bytes| Region { offset_bytes, length_bytes };
+    let journal = JournalRegions {
+        log: region(128 << 10, 128 << 10),
+        checkpoints: [region(256 << 10, 64 << 10), region(320 << 10, 64 << 10)],
+        unit_bytes: 512,
+    };
+    let _ = StoreGeometry::decode(bytes, &journal, 64 << 20);
+    let _ = change::decode_commit(bytes);
+    let _ = change::decode_checkpoint(bytes);
+    let _ = frame::FrameFormat { store_id: 1, unit_bytes: 512 }.open(bytes, 1, 0);
+}
+
+/// Blocks that follow each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Extent {
+    start: u64,
+    blocks: u64,
+}
+
+/// How a device becomes an [`ExtentStore`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExtentFormatOptions {
+    /// Where files go.
+    pub layout: ExtentLayout,
+    /// Format although the device holds something: a store, or anything else.
+    pub overwrite: bool,
+}
+
+/// A [`FileStore`] on a raw conventional block device. See the module for the order of its steps.
+///
+/// One open at a time: nothing stops a second process from opening the same device, unless the device
+/// itself refuses.
+pub struct ExtentStore {
+    core: Arc<Core>,
+}
+
+impl ExtentStore {
+    /// Makes an empty store on a device. Everything on it is lost.
+    ///
+    /// Errors: a device that is too small or has zones or tracks whose rules this store does not keep;
+    /// one that holds something, without `overwrite`.
+    pub fn format(env: &Env, device: &Device, options: &ExtentFormatOptions) -> Result<(), StoreError> {
+        let label = device.block.name();
+        refuse_unsuitable(label, device)?;
+        if !options.overwrite {
+            match Journal::probe(device, label, KIND) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let reason = "the device holds a store; format with overwrite to lose it".to_owned();
+                    return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let geometry = StoreGeometry::plan(label, device.block.geometry(), options.layout)?;
+        // Two formats in one simulation draw at different times.
+        let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));
+        let store_id = random.next_u64();
+        if device.block.capabilities().discard {
+            let length = geometry.blocks * geometry.block_bytes;
+            let mut request = [varve_media::Request::discard(0, length)];
+            // Advice, as every discard of this store.
+            let _ = device.block.execute(&mut request, &IoContext::of(varve_media::IoClass::Metadata));
+        }
+        let empty = encode_checkpoint(1, [].iter());
+        Journal::format(device, label, KIND, store_id, &geometry.journal, &geometry.encode(), &empty)
+    }
+
+    /// Whether a store of this kind is on the device: `Ok(false)` when its superblocks are zeros, an error when
+    /// something else is there or the store is damaged.
+    pub fn probe(device: &Device) -> Result<bool, StoreError> {
+        Journal::probe(device, device.block.name(), KIND)
+    }
+
+    /// Opens the store on a device, after a clean end or a crash.
+    ///
+    /// Errors: [`StoreError::Foreign`] when there is none or another version's, [`StoreError::Corruption`]
+    /// when its metadata is damaged; both name offset, expected, found and what to do.
+    pub fn open(env: &Env, device: Device) -> Result<ExtentStore, StoreError> {
+        refuse_unsuitable(device.block.name(), &device)?;
+        recovery::open(env, device).map(|core| ExtentStore { core: Arc::new(core) })
+    }
+
+    /// What [`check`](FileStore::check) would say about a device whose store cannot be opened, or is not open.
+    pub fn inspect(device: &Device) -> Vec<Finding> {
+        check::inspect(device)
+    }
+}
+
+/// Refuses media whose rules this store does not keep.
+fn refuse_unsuitable(label: &str, device: &Device) -> Result<(), StoreError> {
+    let capabilities = device.block.capabilities();
+    let reason = if capabilities.zones.is_some() {
+        "a device with zones needs a store that writes at their write pointers"
+    } else if capabilities.tracks.is_some() {
+        "a device with interlaced tracks needs a store that keeps their neighbours"
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::InvalidRequest { store: label.to_owned(), reason: reason.to_owned() })
+}
+
+impl Core {
+    fn check_name(&self, name: &str) -> Result<(), StoreError> {
+        name::check(name).map_err(|reason| name::invalid(&self.label, name, reason))
+    }
+
+    fn not_found(&self, name: &str) -> StoreError {
+        StoreError::NotFound { store: self.label.clone(), name: name.to_owned() }
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Node>, StoreError> {
+        self.check_name(name)?;
+        self.state.lock().names.get(name).cloned().ok_or_else(|| self.not_found(name))
+    }
+}
+
+impl FileStore for ExtentStore {
+    fn name(&self) -> &str {
+        &self.core.label
+    }
+
+    fn properties(&self) -> &StoreProperties {
+        &self.core.properties
+    }
+
+    fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
+        let core = &self.core;
+        core.check_name(name)?;
+        core.check()?;
+        core.tick()?;
+        let framed = !core.caches && matches!(options.kind, FileKind::Log | FileKind::Manifest);
+        let node = core
+            .state
+            .lock()
+            .create(name, |file, inode| Node::new(&core.env, file, framed, inode))
+            .map_err(|refusal| core.no_space(name, 0, refusal))?;
+        Ok(Box::new(ExtentWriter::new(core.clone(), node, name, options)))
+    }
+
+    fn open(&self, name: &str, _options: &OpenOptions) -> Result<Arc<dyn ReadableFile>, StoreError> {
+        let node = self.core.find(name)?;
+        Ok(Arc::new(ExtentReader::new(self.core.clone(), node, name)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let core = &self.core;
+        core.check_name(to)?;
+        let node = core.find(from)?;
+        core.check()?;
+        if node.is_unsynced() {
+            core.sync_node(&node, &IoContext::default())?;
+        }
+        drop(node);
+        let change = core.state.lock().rename(from, to).ok_or_else(|| core.not_found(from))?;
+        core.commit(change)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let core = &self.core;
+        core.check_name(name)?;
+        core.check()?;
+        core.tick()?;
+        if core.state.lock().remove(name) { Ok(()) } else { Err(core.not_found(name)) }
+    }
+
+    fn sync_names(&self) -> Result<(), StoreError> {
+        self.core.check()?;
+        let change = self.core.state.lock().change();
+        self.core.commit(change)
+    }
+
+    fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
+        let state = self.core.state.lock();
+        let entry =
+            |(name, node): (&String, &Arc<Node>)| FileEntry { name: name.clone(), size_bytes: node.flushed_bytes() };
+        Ok(state.names.iter().map(entry).collect())
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
+        self.core.check_name(name)?;
+        if !self.core.locks.lock().insert(name.to_owned()) {
+            return Err(StoreError::Locked { store: self.core.label.clone(), name: name.to_owned() });
+        }
+        Ok(Box::new(ExtentLock { core: self.core.clone(), name: name.to_owned() }))
+    }
+
+    fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {
+        self.core.check_name(target_name)?;
+        self.core.find(name).map(|_| false)
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        let core = &self.core;
+        let total: u64 = core.geometry.free_extents().unwrap_or_default().iter().map(|extent| extent.blocks).sum();
+        let available = core.state.lock().available_blocks();
+        let block_bytes = core.geometry.block_bytes;
+        Ok(Space { total_bytes: total * block_bytes, available_bytes: available * block_bytes })
+    }
+
+    fn hint(&self, _hint: &Hint<'_>) {}
+
+    fn counters(&self) -> Vec<(String, Counters)> {
+        vec![(self.core.device.block.name().to_owned(), self.core.device.block.counters())]
+    }
+
+    fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        Ok(check::check(&self.core))
+    }
+}
+
+impl Drop for ExtentStore {
+    fn drop(&mut self) {
+        // Nobody is left to tell; what was synced is safe without it.
+        let _ = self.core.close();
+    }
+}
+
+struct ExtentLock {
+    core: Arc<Core>,
+    name: String,
+}
+
+impl StoreLock for ExtentLock {}
+
+impl Drop for ExtentLock {
+    fn drop(&mut self) {
+        self.core.locks.lock().remove(&self.name);
+    }
+}

@@ -1,0 +1,123 @@
+//! What the store holds of one file while it is open.
+
+use super::map::ExtentMap;
+use parking_lot::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use varve_env::{Env, Mutex};
+
+/// One file. Shared by the table of names, by its writer and by its readers; its blocks are given back
+/// when only the list of removed files still holds it.
+pub(super) struct Node {
+    /// Number of the file, never used for another one.
+    pub(super) file: u64,
+    /// Lies in units with headers; see [`frame`](super::frame).
+    pub(super) framed: bool,
+    /// Inode of the imitated file system; 0 in other layouts.
+    pub(super) inode: u64,
+    pub(super) extents: RwLock<ExtentMap>,
+    /// Length that readers see.
+    flushed_bytes: AtomicU64,
+    /// Length that is on the device, durable or not.
+    written_bytes: AtomicU64,
+    /// Length that is durable on the device; for files that are not framed also in the metadata.
+    durable_bytes: AtomicU64,
+    /// Has no name any more: the metadata hears nothing more about it. Set under the state's lock.
+    removed: AtomicBool,
+    /// Change that the durable metadata must include for the file to be found whole.
+    needed_change: AtomicU64,
+    /// Held by the writer while it rewrites the last unit of a framed file, which readers may catch
+    /// half written.
+    pub(super) tail_write: Mutex<()>,
+    /// What was flushed and is kept from the device until it is synced or much.
+    pub(super) cached: RwLock<CachedTail>,
+}
+
+/// The end of a file as a page cache would hold it.
+#[derive(Debug, Default)]
+pub(super) struct CachedTail {
+    /// Offset in the file of the first byte.
+    pub(super) offset_bytes: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl CachedTail {
+    /// Forgets what is on the device.
+    pub(super) fn drop_before(&mut self, written_bytes: u64) {
+        let written = written_bytes.saturating_sub(self.offset_bytes).min(self.bytes.len() as u64);
+        self.bytes.drain(..written as usize);
+        self.offset_bytes = self.offset_bytes.max(written_bytes);
+    }
+}
+
+impl Node {
+    pub(super) fn new(env: &Env, file: u64, framed: bool, inode: u64) -> Node {
+        Node {
+            file,
+            framed,
+            inode,
+            extents: RwLock::default(),
+            flushed_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
+            durable_bytes: AtomicU64::new(0),
+            removed: AtomicBool::new(false),
+            needed_change: AtomicU64::new(0),
+            tail_write: Mutex::new(env, "extent file tail", ()),
+            cached: RwLock::default(),
+        }
+    }
+
+    /// A file as it was found when the store was opened.
+    pub(super) fn found(env: &Env, file: u64, framed: bool, inode: u64, extents: ExtentMap, size_bytes: u64) -> Node {
+        let node = Node { extents: RwLock::new(extents), ..Node::new(env, file, framed, inode) };
+        for size in [&node.flushed_bytes, &node.written_bytes, &node.durable_bytes] {
+            size.store(size_bytes, Ordering::Relaxed);
+        }
+        node
+    }
+
+    #[inline]
+    pub(super) fn flushed_bytes(&self) -> u64 {
+        self.flushed_bytes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_flushed_bytes(&self, size_bytes: u64) {
+        self.flushed_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+    }
+
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_written_bytes(&self, size_bytes: u64) {
+        self.written_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+    }
+
+    pub(super) fn durable_bytes(&self) -> u64 {
+        self.durable_bytes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_durable_bytes(&self, size_bytes: u64) {
+        self.durable_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+    }
+
+    /// Something of the file is on the device and perhaps not durable.
+    pub(super) fn is_unsynced(&self) -> bool {
+        self.written_bytes() > self.durable_bytes()
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_removed(&self) {
+        self.removed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn needed_change(&self) -> u64 {
+        self.needed_change.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_needed_change(&self, change: u64) {
+        self.needed_change.fetch_max(change, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,280 @@
+//! Opening: from what is on the medium to a store that may be written.
+//!
+//! Reads first: superblocks, checkpoint, log; then the framed files, whose length may be beyond what
+//! the metadata knows. Then blocks beyond the length of each file are given back, and a new generation
+//! begins, with a checkpoint if there was anything to replay. A crash anywhere in this leaves the old
+//! generation, and the next open does the same again.
+
+use super::allocation::policy_of;
+use super::change::{Change, FileRecord, decode_checkpoint, decode_commit};
+use super::core::{Committer, Core};
+use super::ext4::{RunningTransaction, Writeback};
+use super::frame::FrameFormat;
+use super::geometry::{LayoutGeometry, StoreGeometry};
+use super::map::ExtentMap;
+use super::node::Node;
+use super::state::{State, free_space_without};
+use super::{Extent, KIND};
+use crate::error::StoreError;
+use crate::file_store::{Location, StoreProperties};
+use crate::journal::{Journal, Recovered, corruption};
+use parking_lot::Mutex as ShortMutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use varve_env::{Env, Mutex};
+use varve_media::{BlockDeviceExt, Device, IoClass, IoContext};
+
+/// How far behind the end of a log it is looked for proof that the end is damage.
+const LOOK_AHEAD_BYTES: u64 = 1 << 20;
+/// Largest piece read of a framed file.
+const TRANSFER_BYTES: u64 = 1 << 20;
+
+/// What the metadata on a medium says.
+pub(super) struct Found {
+    pub(super) geometry: StoreGeometry,
+    pub(super) files: BTreeMap<String, FoundFile>,
+    pub(super) next_file: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct FoundFile {
+    pub(super) file: u64,
+    pub(super) framed: bool,
+    pub(super) size_bytes: u64,
+    pub(super) extents: ExtentMap,
+}
+
+/// Puts together what was read; anything may come.
+pub(super) fn replay(label: &str, journal: &Journal, recovered: &Recovered) -> Result<Found, StoreError> {
+    let damaged = |structure: &str, offset: u64, expected: &str, found: String| {
+        corruption(label, structure, offset, expected, found)
+    };
+    let regions = journal.regions();
+    let geometry = StoreGeometry::decode(&recovered.parameters, regions, journal.capacity_bytes())
+        .map_err(|found| damaged("superblock", 0, "parameters of an extent store", found))?;
+    let (mut next_file, records) = decode_checkpoint(&recovered.checkpoint)
+        .map_err(|offset| damaged("checkpoint", offset as u64, "the record of a file", "something else".to_owned()))?;
+    let mut names: BTreeMap<u64, String> = BTreeMap::new();
+    let mut files: BTreeMap<String, FoundFile> = BTreeMap::new();
+    for FileRecord { file, framed, size_bytes, name, extents } in records {
+        let found = FoundFile { file, framed, size_bytes, extents: ExtentMap::of(&extents) };
+        let twice = names.insert(file, name.clone()).is_some() || files.insert(name.clone(), found).is_some();
+        if twice {
+            return Err(damaged("checkpoint", 0, "every file once", format!("file {file} '{name}' again")));
+        }
+    }
+    for (number, commit) in recovered.commits.iter().enumerate() {
+        let changes = decode_commit(commit).map_err(|offset| {
+            damaged("metadata log", offset as u64, "a change", format!("something else in commit {number}"))
+        })?;
+        for change in changes {
+            if let Change::Create { file, .. } = &change {
+                next_file = next_file.max(file.saturating_add(1));
+            }
+            apply(&mut names, &mut files, &change).ok_or_else(|| {
+                damaged("metadata log", 0, "a change of a file that is there", format!("{change:?} in commit {number}"))
+            })?;
+        }
+    }
+    Ok(Found { geometry, files, next_file })
+}
+
+/// Makes one change; `None` when it does not fit what is there.
+fn apply(names: &mut BTreeMap<u64, String>, files: &mut BTreeMap<String, FoundFile>, change: &Change) -> Option<()> {
+    match change {
+        Change::Create { file, framed, name } => {
+            if names.contains_key(file) {
+                return None;
+            }
+            let found = FoundFile { file: *file, framed: *framed, size_bytes: 0, extents: ExtentMap::default() };
+            if let Some(replaced) = files.insert(name.clone(), found) {
+                names.remove(&replaced.file);
+            }
+            names.insert(*file, name.clone());
+        }
+        Change::Extend { file, extents } => {
+            let found = files.get_mut(names.get(file)?)?;
+            extents.iter().for_each(|extent| found.extents.push(*extent));
+        }
+        Change::Size { file, size_bytes } => files.get_mut(names.get(file)?)?.size_bytes = *size_bytes,
+        Change::Trim { file, blocks } => {
+            files.get_mut(names.get(file)?)?.extents.trim(*blocks);
+        }
+        Change::Rename { from, to } => {
+            let found = files.remove(from)?;
+            names.insert(found.file, to.clone());
+            if let Some(replaced) = files.insert(to.clone(), found) {
+                names.remove(&replaced.file);
+            }
+        }
+        Change::Remove { name } => {
+            names.remove(&files.remove(name)?.file);
+        }
+    }
+    Some(())
+}
+
+/// Bytes of blocks that a file of this length needs.
+pub(super) fn stored_bytes(frame: &FrameFormat, framed: bool, size_bytes: u64) -> u64 {
+    if framed { frame.units(size_bytes).saturating_mul(frame.unit_bytes as u64) } else { size_bytes }
+}
+
+pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
+    let label = device.block.name().to_owned();
+    let (mut journal, recovered) = Journal::recover(&device, &label, KIND)?;
+    let Found { geometry, mut files, next_file } = replay(&label, &journal, &recovered)?;
+    let frame = FrameFormat { store_id: journal.store_id(), unit_bytes: geometry.journal.unit_bytes as usize };
+    let block_bytes = geometry.block_bytes;
+
+    // Blocks first: what is read below must belong to one file only.
+    let free_extents = geometry.free_extents().unwrap_or_default();
+    free_space_without(&free_extents, files.values().map(|file| &file.extents))
+        .map_err(|extent| overlap(&label, extent))?;
+
+    let mut changed = false;
+    for (name, file) in &mut files {
+        if file.framed {
+            let size_bytes = framed_length(&device, &label, &frame, block_bytes, name, file)?;
+            changed |= size_bytes != file.size_bytes;
+            file.size_bytes = size_bytes;
+        }
+        let blocks = stored_bytes(&frame, file.framed, file.size_bytes).div_ceil(block_bytes);
+        if blocks > file.extents.blocks() {
+            return Err(corruption(
+                &label,
+                "extent map",
+                0,
+                format!("{blocks} blocks of '{name}' with {} bytes", file.size_bytes),
+                format!("{} blocks", file.extents.blocks()),
+            ));
+        }
+        changed |= !file.extents.trim(blocks).is_empty();
+    }
+    let free = free_space_without(&free_extents, files.values().map(|file| &file.extents))
+        .map_err(|extent| overlap(&label, extent))?;
+
+    let mut inode = 0;
+    let names: BTreeMap<String, Arc<Node>> = files
+        .into_iter()
+        .map(|(name, found)| {
+            let FoundFile { file, framed, size_bytes, extents } = found;
+            let node = Node::found(env, file, framed, inode, extents, size_bytes);
+            inode += 1;
+            (name, Arc::new(node))
+        })
+        .collect();
+    let ext4 = match &geometry.layout {
+        LayoutGeometry::Ext4(geometry) => Some(RunningTransaction::new(geometry, inode)),
+        _ => None,
+    };
+    let caches = ext4.is_some();
+    // A number that a crash made the metadata forget must not be used again: its bytes may be there.
+    let next_file = next_file.max((journal.generation() + 1) << 32);
+    let mut state = State::new(names, free, next_file, journal.state_bytes_max(), ext4);
+    let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.take_checkpoint().payload);
+    journal.begin(checkpoint.as_deref())?;
+
+    let capabilities = device.block.capabilities();
+    let free_blocks: u64 = free_extents.iter().map(|extent| extent.blocks).sum();
+    let properties = StoreProperties {
+        read_alignment_bytes: device.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
+        rotational: capabilities.rotational,
+        preferred_table_bytes: None,
+        table_bytes_max: free_blocks * block_bytes,
+        wants_evictions: false,
+        location: Location::Private,
+    };
+    Ok(Core {
+        env: env.clone(),
+        label,
+        properties,
+        frame,
+        policy: policy_of(&geometry.layout),
+        caches,
+        discards: capabilities.discard,
+        state: ShortMutex::new(state),
+        committer: Mutex::new(
+            env,
+            "extent store commit",
+            Committer { journal, writeback: caches.then(Writeback::default) },
+        ),
+        durable_change: AtomicU64::new(0),
+        last_commit_nanos: AtomicU64::new(env.now().as_nanos()),
+        latched: ShortMutex::new(None),
+        locks: ShortMutex::new(BTreeSet::new()),
+        geometry,
+        device,
+    })
+}
+
+fn overlap(label: &str, extent: Extent) -> StoreError {
+    let found = format!("{} blocks at {} that are not", extent.blocks, extent.start);
+    corruption(label, "extent map", 0, "blocks that belong to files, and to one each", found)
+}
+
+/// The length of a framed file: what the metadata knows, and what follows on the medium.
+fn framed_length(
+    device: &Device,
+    label: &str,
+    frame: &FrameFormat,
+    block_bytes: u64,
+    name: &str,
+    found: &FoundFile,
+) -> Result<u64, StoreError> {
+    let payload = frame.payload_bytes() as u64;
+    let unit = frame.unit_bytes as u64;
+    let units = found.extents.blocks() * block_bytes / unit;
+    // A length recorded in the middle of a unit is read again from the start of the unit.
+    let first = found.size_bytes / payload;
+    let mut size_bytes = found.size_bytes;
+    let mut end_found = false;
+    let mut index = first;
+    let mut limit = units;
+    let mut buffer = crate::journal::buffer(device, (units.saturating_sub(first) * unit).min(TRANSFER_BYTES) as usize);
+    while index < limit {
+        let at = index * unit;
+        let Some((offset, contiguous)) = found.extents.locate(at, block_bytes) else { break };
+        let length = contiguous.min(buffer.len() as u64) / unit * unit;
+        let piece = &mut buffer[..length as usize];
+        read_what_is_readable(device, offset, piece, frame.unit_bytes);
+        for bytes in piece.chunks_exact(frame.unit_bytes) {
+            match frame.open(bytes, found.file, index) {
+                Some(opened) if !end_found => {
+                    size_bytes = size_bytes.max(index * payload + opened.payload.len() as u64);
+                    end_found = opened.payload.len() as u64 != payload;
+                }
+                // It was written when more than what is found here was durable.
+                Some(opened) if opened.durable_bytes > size_bytes => {
+                    return Err(corruption(
+                        label,
+                        &format!("log '{name}'"),
+                        offset,
+                        format!("{} bytes, as a later part of it says", opened.durable_bytes),
+                        format!("{size_bytes}"),
+                    ));
+                }
+                Some(_) => {}
+                None => end_found = true,
+            }
+            index += 1;
+        }
+        if end_found {
+            limit = limit.min((size_bytes / payload).saturating_add(LOOK_AHEAD_BYTES / unit));
+        }
+    }
+    Ok(size_bytes)
+}
+
+/// Fills `data`; units that cannot be read become zeros, which are no frames.
+fn read_what_is_readable(device: &Device, offset_bytes: u64, data: &mut [u8], unit_bytes: usize) {
+    let context = IoContext::of(IoClass::Metadata);
+    if device.block.read_at(offset_bytes, data, &context).is_ok() {
+        return;
+    }
+    for (number, unit) in data.chunks_mut(unit_bytes).enumerate() {
+        if device.block.read_at(offset_bytes + (number * unit_bytes) as u64, unit, &context).is_err() {
+            unit.fill(0);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! What only this store promises: counts of device operations, refusals, exact space.
+
+use super::*;
+use crate::conformance::content;
+use varve_media::{BlockDeviceExt, Emulated, IoClass};
+
+const CONTEXT: IoContext =
+    IoContext { class: IoClass::Log, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
+
+fn device(env: &Env, capacity_bytes: u64) -> Device {
+    Device::of_blocks(Arc::new(Emulated::immediate(env, "disk", capacity_bytes)))
+}
+
+fn formatted(env: &Env, capacity_bytes: u64, layout: ExtentLayout) -> Device {
+    let device = device(env, capacity_bytes);
+    ExtentStore::format(env, &device, &ExtentFormatOptions { layout, overwrite: false }).unwrap();
+    device
+}
+
+fn options(kind: FileKind, expected: u64) -> CreateOptions {
+    CreateOptions { kind, expected_size_bytes: Some(expected), ..CreateOptions::default() }
+}
+
+/// Writes and syncs that a device did meanwhile.
+fn counted(device: &Device, work: impl FnOnce()) -> (u64, u64) {
+    let before = device.block.counters();
+    work();
+    let after = device.block.counters();
+    (after.writes - before.writes, after.syncs - before.syncs)
+}
+
+#[test]
+fn a_log_sync_is_one_write_and_one_device_sync() {
+    let env = Env::sim(1);
+    let device = formatted(&env, 64 << 20, ExtentLayout::FirstFit);
+    let store = ExtentStore::open(&env, device.clone()).unwrap();
+    let mut log = store.create("log", &options(FileKind::Log, 4 << 20)).unwrap();
+    let mut append_and_sync = |length: u64| {
+        log.append(&content(1, 0, length), &CONTEXT).unwrap();
+        log.sync(&CONTEXT).unwrap();
+    };
+    // The first also makes name and blocks durable, in one commit.
+    assert_eq!(counted(&device, || append_and_sync(100)), (2, 1));
+    for length in [1, 100, 4000, 5000, 100_000] {
+        assert_eq!(counted(&device, || append_and_sync(length)), (1, 1), "{length} bytes");
+    }
+}
+
+#[test]
+fn a_table_is_one_extent_in_requests_of_a_mebibyte() {
+    let env = Env::sim(1);
+    let device = formatted(&env, 256 << 20, ExtentLayout::FirstFit);
+    let store = ExtentStore::open(&env, device.clone()).unwrap();
+    let counts = counted(&device, || {
+        let mut table = store.create("table", &options(FileKind::Table, 40 << 20)).unwrap();
+        for number in 0..32u64 << 8 {
+            table.append(&content(2, number << 12, 4096), &CONTEXT).unwrap();
+        }
+        table.sync(&CONTEXT).unwrap();
+        table.finish(&CONTEXT).unwrap();
+    });
+    // 32 MiB of data and one commit; one sync for the data, the commit is a durable write.
+    assert_eq!(counts, (33, 1));
+    let node = store.core.find("table").unwrap();
+    assert_eq!((node.extents.read().len(), node.extents.read().blocks()), (1, 32 << 8));
+}
+
+#[test]
+fn ext4_pays_a_transaction_at_every_fsync() {
+    let env = Env::sim(1);
+    let device = formatted(&env, 64 << 20, ExtentLayout::Ext4(Ext4Options::default()));
+    let store = ExtentStore::open(&env, device.clone()).unwrap();
+    let mut log = store.create("log", &options(FileKind::Log, 4 << 20)).unwrap();
+    log.append(&content(1, 0, 100), &CONTEXT).unwrap();
+    log.sync(&CONTEXT).unwrap();
+    // Data, descriptor with images, commit block; one flush (the commit block is written through).
+    let counts = counted(&device, || {
+        log.append(&content(1, 100, 100), &CONTEXT).unwrap();
+        log.sync(&CONTEXT).unwrap();
+    });
+    assert_eq!(counts, (3, 1));
+    // A flush costs nothing, as with a page cache, and readers see it.
+    let reader = store.open("log", &OpenOptions::default()).unwrap();
+    let counts = counted(&device, || {
+        log.append(&content(1, 200, 5000), &CONTEXT).unwrap();
+        log.flush(&CONTEXT).unwrap();
+        assert_eq!(reader.size_bytes(), 5200);
+        let mut data = vec![0; 5200];
+        reader.read_at(0, &mut data, &CONTEXT).unwrap();
+        assert!(data == content(1, 0, 5200));
+    });
+    assert_eq!(counts, (0, 0));
+    // Five seconds later whoever comes next commits; thirty seconds later metadata is written in place.
+    log.append(&content(1, 5200, 10), &CONTEXT).unwrap();
+    store.create("other", &CreateOptions::default()).unwrap();
+    env.sleep(std::time::Duration::from_secs(6));
+    assert_eq!(counted(&device, || log.flush(&CONTEXT).unwrap()), (2, 1));
+    env.sleep(std::time::Duration::from_secs(31));
+    store.create("third", &CreateOptions::default()).unwrap();
+    env.sleep(std::time::Duration::from_secs(6));
+    let (writes, _) = counted(&device, || log.flush(&CONTEXT).unwrap());
+    assert!(writes > 4, "{writes} writes");
+}
+
+#[test]
+fn space_is_exact_and_comes_back() {
+    let env = Env::sim(1);
+    for layout in [ExtentLayout::FirstFit, ExtentLayout::NextFit, ExtentLayout::Ext4(Ext4Options::default())] {
+        let device = formatted(&env, 16 << 20, layout);
+        let store = ExtentStore::open(&env, device.clone()).unwrap();
+        let empty = store.space().unwrap();
+        assert_eq!(empty.total_bytes, empty.available_bytes);
+        let mut written = 0;
+        let mut names = Vec::new();
+        while written < empty.available_bytes {
+            let name = format!("{}", names.len());
+            let available = store.space().unwrap().available_bytes;
+            let length = (1 << 20).min(available);
+            // One byte more than there is is refused, and leaves nothing behind.
+            let mut file = store.create(&name, &options(FileKind::Table, 1 << 20)).unwrap();
+            let all = content(3, 0, available + 1);
+            let error = file.append(&all, &CONTEXT).and_then(|()| file.sync(&CONTEXT)).unwrap_err();
+            assert_eq!(error.kind(), crate::StoreErrorKind::NoSpace, "{error}");
+            drop(file);
+            let mut file = store.create(&name, &options(FileKind::Table, 1 << 20)).unwrap();
+            file.append(&content(3, 0, length), &CONTEXT).unwrap();
+            file.sync(&CONTEXT).unwrap();
+            file.finish(&CONTEXT).unwrap();
+            written += length;
+            names.push(name);
+            assert_eq!(store.space().unwrap().available_bytes, empty.available_bytes - written);
+        }
+        assert_eq!(written, empty.available_bytes);
+        assert_eq!(store.check().unwrap(), []);
+        for name in names {
+            store.remove(&name).unwrap();
+        }
+        assert_eq!(store.space().unwrap(), empty);
+        assert_eq!(store.check().unwrap(), []);
+        let mut file = store.create("again", &CreateOptions::default()).unwrap();
+        file.append(&content(4, 0, 8 << 20), &CONTEXT).unwrap();
+        file.sync(&CONTEXT).unwrap();
+    }
+}
+
+#[test]
+fn foreign_blank_newer_and_too_small_devices_are_refused_by_name() {
+    let env = Env::sim(1);
+    let blank = device(&env, 4 << 20);
+    assert!(!ExtentStore::probe(&blank).unwrap());
+    let error = ExtentStore::open(&env, blank.clone()).err().unwrap();
+    assert!(matches!(error, StoreError::Foreign { offset_bytes: 0, .. }), "{error}");
+    assert!(error.to_string().contains("format"), "{error}");
+    blank.block.write_at(0, &[0x42; 4096], &CONTEXT).unwrap();
+    let error = ExtentStore::open(&env, blank.clone()).err().unwrap();
+    assert_eq!(error.kind(), crate::StoreErrorKind::Foreign);
+    let error = ExtentStore::format(&env, &blank, &ExtentFormatOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), crate::StoreErrorKind::Foreign);
+    ExtentStore::format(&env, &blank, &ExtentFormatOptions { overwrite: true, ..Default::default() }).unwrap();
+    assert!(ExtentStore::probe(&blank).unwrap());
+    let error = ExtentStore::format(&env, &blank, &ExtentFormatOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), crate::StoreErrorKind::InvalidRequest);
+    ExtentStore::open(&env, blank).unwrap();
+    assert!(ExtentStore::format(&env, &device(&env, 512 << 10), &ExtentFormatOptions::default()).is_err());
+
+    // A newer version in both superblocks.
+    let newer = formatted(&env, 4 << 20, ExtentLayout::FirstFit);
+    for offset in [0, 64 << 10] {
+        let mut sector = [0; 512];
+        newer.block.read_at(offset, &mut sector, &CONTEXT).unwrap();
+        sector[8] = 2;
+        sector[12..16].fill(0);
+        let checksum = crc32c::crc32c(&sector);
+        sector[12..16].copy_from_slice(&checksum.to_le_bytes());
+        newer.block.write_at(offset, &sector, &CONTEXT).unwrap();
+    }
+    let error = ExtentStore::open(&env, newer).err().unwrap();
+    assert!(matches!(&error, StoreError::Foreign { found, .. } if found == "version 2"), "{error}");
+}
+
+#[test]
+fn logs_are_near_the_metadata_and_tables_are_not() {
+    let env = Env::sim(1);
+    let device = formatted(&env, 256 << 20, ExtentLayout::FirstFit);
+    let store = ExtentStore::open(&env, device).unwrap();
+    for (name, kind) in [("log", FileKind::Log), ("table", FileKind::Table)] {
+        let mut file = store.create(name, &options(kind, 1 << 20)).unwrap();
+        file.append(&content(5, 0, 1000), &CONTEXT).unwrap();
+        file.sync(&CONTEXT).unwrap();
+    }
+    let zone = store.core.geometry.log_zone.clone();
+    let start = |name: &str| store.core.find(name).unwrap().extents.read().extents().next().unwrap().start;
+    assert!(zone.contains(&start("log")) && start("table") >= zone.end);
+}

@@ -1,0 +1,397 @@
+//! A durable log of changes with checkpoints, on a region of a block device.
+//!
+//! What a store knows about its files is a *state*; a *change* turns one state into the next. Both are
+//! bytes to this module. It keeps:
+//!
+//! - two *superblocks* ([`superblock`]), which say where everything is and which checkpoint is valid;
+//! - two *checkpoint* areas ([`checkpoint`]), one holding the state as of the start of the log, the
+//!   other free for the next;
+//! - a *log* ([`log`]) of commits, each a group of changes that happens whole or not at all.
+//!
+//! A *generation* begins when the store is opened and at every checkpoint. The log of a generation
+//! starts at the beginning of the log's region, so it overwrites that of the generation before, and
+//! every unit of it carries the generation: stale bytes are never replayed. Both superblocks are
+//! durable before the first commit of a generation is written; until then the old generation, its
+//! checkpoint and its log are untouched. So a crash finds either generation whole, and a single
+//! damaged superblock costs nothing: the other one has the same generation.
+//!
+//! *The medium's assumption*: a physical sector is written whole or not at all, and a write does not
+//! disturb its neighbours. Superblocks fit one sector of 512 bytes; the units of the log are physical
+//! sectors. Therefore a unit is old, new or damaged; damage is told apart from a torn commit (some
+//! units new, the others old) and is an error.
+
+mod checkpoint;
+mod log;
+mod superblock;
+
+#[cfg(test)]
+mod tests;
+
+use crate::error::StoreError;
+use crate::file_store::{Finding, Severity};
+use log::{LogReader, LogTail, commit_units};
+use std::io::IoSlice;
+use superblock::{Slot, Superblock};
+use varve_media::{AlignedBuffer, BlockDeviceExt, Device, IoClass, IoContext, MediaError, Request, Transfer};
+
+pub(crate) use superblock::StoreKind;
+
+/// Runs every decoder of this module on bytes that may be anything.
+pub(crate) fn decode_anything(bytes: &[u8]) {
+    let _ = superblock::decode("fuzz", 0, StoreKind(*b"fuzzing\0"), bytes);
+    let _ = log::classify(bytes, 1, 1);
+    let _ = checkpoint::decode_header("fuzz", 0, 1, 1, bytes);
+}
+
+/// Where the two superblocks are, in bytes from the start of the device.
+pub(crate) const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
+/// What the superblocks and the space between them take.
+pub(crate) const SUPERBLOCK_RESERVED_BYTES: u64 = 128 << 10;
+/// Largest request this module makes.
+const TRANSFER_BYTES: usize = 1 << 20;
+
+/// A range of the device, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub(crate) offset_bytes: u64,
+    pub(crate) length_bytes: u64,
+}
+
+impl Region {
+    pub(crate) fn end_bytes(&self) -> u64 {
+        self.offset_bytes.saturating_add(self.length_bytes)
+    }
+}
+
+/// Where a journal lives, fixed when it is formatted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JournalRegions {
+    pub(crate) log: Region,
+    pub(crate) checkpoints: [Region; 2],
+    /// Bytes of a unit of the log: the device's physical sector.
+    pub(crate) unit_bytes: u32,
+}
+
+/// How a commit reaches the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CommitStyle {
+    /// One durable write. What the commit refers to was made durable before.
+    Single,
+    /// As a journaling file system does it: everything but the last unit, a sync of the device, and
+    /// the last unit as a durable write. The sync also makes durable what was written before. The
+    /// commit is padded to this many units.
+    Ordered { units_min: u64 },
+}
+
+/// What was found on the medium.
+pub(crate) struct Recovered {
+    /// What the store kept in the superblock when it was formatted.
+    pub(crate) parameters: Vec<u8>,
+    /// The state at the start of the log.
+    pub(crate) checkpoint: Vec<u8>,
+    /// Every commit since, in order.
+    pub(crate) commits: Vec<Vec<u8>>,
+    /// Damage that did not matter.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// An open journal. One user at a time; a failed write or sync latches it.
+pub(crate) struct Journal {
+    device: Device,
+    label: String,
+    kind: StoreKind,
+    superblock: Superblock,
+    /// Superblocks in the order in which the next generation writes them.
+    slots: [usize; 2],
+    /// Unit of the log the next commit starts at.
+    position_units: u64,
+    /// Number of the next commit in this generation.
+    sequence: u64,
+    /// A generation was begun: commits may be written.
+    writable: bool,
+    latched: Option<String>,
+}
+
+const METADATA: IoContext =
+    IoContext { class: IoClass::Metadata, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
+
+impl Journal {
+    /// Writes a new journal whose state is `state`. Whatever was there is gone.
+    pub(crate) fn format(
+        device: &Device,
+        label: &str,
+        kind: StoreKind,
+        store_id: u64,
+        regions: &JournalRegions,
+        parameters: &[u8],
+        state: &[u8],
+    ) -> Result<(), StoreError> {
+        // An older store's generations must stay older: its units would look like those of a sibling.
+        let generation = superblock::read_slots(device, label, kind)
+            .iter()
+            .filter_map(|slot| match slot {
+                Slot::Valid(superblock) => Some(superblock.generation),
+                _ => None,
+            })
+            .max()
+            .map_or(1, |generation| generation.saturating_add(1));
+        // From here on the old store is gone, whatever interrupts this.
+        superblock::erase(device, label)?;
+        zero(device, label, regions.log)?;
+        let checkpoint = checkpoint::write(device, label, regions.checkpoints[0], store_id, generation, state)?;
+        let superblock = Superblock {
+            kind,
+            store_id,
+            generation,
+            capacity_bytes: device.block.geometry().capacity_bytes,
+            regions: *regions,
+            active_checkpoint: 0,
+            checkpoint,
+            parameters: parameters.to_vec(),
+        };
+        for slot in 0..2 {
+            superblock::write(device, label, slot, &superblock)?;
+            sync(device, label)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a store is here: `Ok(false)` when both superblocks are zeros.
+    pub(crate) fn probe(device: &Device, label: &str, kind: StoreKind) -> Result<bool, StoreError> {
+        let slots = superblock::read_slots(device, label, kind);
+        if slots.iter().all(|slot| matches!(slot, Slot::Blank)) {
+            return Ok(false);
+        }
+        superblock::choose(device, label, slots).map(|_| true)
+    }
+
+    /// Reads everything; writes nothing.
+    pub(crate) fn recover(device: &Device, label: &str, kind: StoreKind) -> Result<(Journal, Recovered), StoreError> {
+        let slots = superblock::read_slots(device, label, kind);
+        let (superblock, chosen, findings) = superblock::choose(device, label, slots)?;
+        let region = superblock.regions.checkpoints[superblock.active_checkpoint];
+        let checkpoint = checkpoint::read(device, label, region, &superblock)?;
+        let LogTail { commits, position_units } = LogReader::new(device, label, &superblock).read()?;
+        let recovered = Recovered { parameters: superblock.parameters.clone(), checkpoint, commits, findings };
+        let journal = Journal {
+            device: device.clone(),
+            label: label.to_owned(),
+            kind,
+            slots: [1 - chosen, chosen],
+            position_units,
+            sequence: recovered.commits.len() as u64,
+            superblock,
+            writable: false,
+            latched: None,
+        };
+        Ok((journal, recovered))
+    }
+
+    /// The number of the present generation.
+    pub(crate) fn generation(&self) -> u64 {
+        self.superblock.generation
+    }
+
+    /// Number no other format of this kind of store has.
+    pub(crate) fn store_id(&self) -> u64 {
+        self.superblock.store_id
+    }
+
+    /// Where it lies.
+    pub(crate) fn regions(&self) -> &JournalRegions {
+        &self.superblock.regions
+    }
+
+    /// Bytes of the device when it was formatted.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.superblock.capacity_bytes
+    }
+
+    /// Bytes a state may have.
+    pub(crate) fn state_bytes_max(&self) -> u64 {
+        let area = self.superblock.regions.checkpoints.iter().map(|region| region.length_bytes).min().unwrap_or(0);
+        area.saturating_sub(checkpoint::HEADER_BYTES as u64)
+    }
+
+    /// Whether a commit of this size still goes into the log of this generation.
+    pub(crate) fn fits(&self, payload_bytes: usize, style: CommitStyle) -> bool {
+        let units = self.units_of(payload_bytes, style);
+        let log_units = self.superblock.regions.log.length_bytes / u64::from(self.superblock.regions.unit_bytes);
+        units <= log::COMMIT_UNITS_MAX && self.position_units + units <= log_units
+    }
+
+    fn units_of(&self, payload_bytes: usize, style: CommitStyle) -> u64 {
+        let units = commit_units(payload_bytes, self.superblock.regions.unit_bytes);
+        match style {
+            CommitStyle::Single => units,
+            CommitStyle::Ordered { units_min } => units.max(units_min).max(2),
+        }
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        match &self.latched {
+            Some(cause) => Err(StoreError::Latched { store: self.label.clone(), cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs a step that writes; its failure is the last thing this journal does.
+    fn latching<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.check()?;
+        step(self).inspect_err(|error| self.latched = Some(error.to_string()))
+    }
+
+    /// Writes a group of changes durably. It must [fit](Journal::fits).
+    pub(crate) fn commit(&mut self, payload: &[u8], style: CommitStyle) -> Result<(), StoreError> {
+        assert!(self.writable && self.fits(payload.len(), style), "a commit goes into a begun generation with room");
+        self.latching(|journal| {
+            let unit_bytes = journal.superblock.regions.unit_bytes;
+            let count = journal.units_of(payload.len(), style);
+            let alignment = journal.device.block.capabilities().buffer_alignment_bytes as usize;
+            let mut buffer = AlignedBuffer::new(count as usize * unit_bytes as usize, alignment);
+            let superblock = &journal.superblock;
+            log::encode(&mut buffer, superblock.store_id, superblock.generation, journal.sequence, unit_bytes, payload);
+            let offset = superblock.regions.log.offset_bytes + journal.position_units * u64::from(unit_bytes);
+            match style {
+                CommitStyle::Single => write(&journal.device, &journal.label, offset, &buffer, true)?,
+                CommitStyle::Ordered { .. } => {
+                    let (first, last) = buffer.split_at(buffer.len() - unit_bytes as usize);
+                    write(&journal.device, &journal.label, offset, first, false)?;
+                    sync(&journal.device, &journal.label)?;
+                    write(&journal.device, &journal.label, offset + first.len() as u64, last, true)?;
+                }
+            }
+            journal.position_units += count;
+            journal.sequence += 1;
+            Ok(())
+        })
+    }
+
+    /// Begins a generation whose state is `state`, or, without one, the state of the checkpoint there
+    /// is: only for a log that is empty. Durable when it returns.
+    pub(crate) fn begin(&mut self, state: Option<&[u8]>) -> Result<(), StoreError> {
+        self.latching(|journal| {
+            assert!(state.is_some() || journal.position_units == 0, "a log with commits needs a checkpoint");
+            let mut next = journal.superblock.clone();
+            next.generation += 1;
+            if let Some(state) = state {
+                next.active_checkpoint = 1 - next.active_checkpoint;
+                let region = next.regions.checkpoints[next.active_checkpoint];
+                let (device, label) = (&journal.device, &journal.label);
+                next.checkpoint = checkpoint::write(device, label, region, next.store_id, next.generation, state)?;
+            }
+            for slot in journal.slots {
+                superblock::write(&journal.device, &journal.label, slot, &next)?;
+                sync(&journal.device, &journal.label)?;
+            }
+            journal.superblock = next;
+            journal.position_units = 0;
+            journal.sequence = 0;
+            journal.writable = true;
+            Ok(())
+        })
+    }
+
+    /// Reads everything again and compares: what is damaged on the medium while the store is open.
+    pub(crate) fn check_medium(&self) -> Vec<Finding> {
+        let fatal = |error: StoreError| Finding {
+            severity: Severity::Fatal,
+            code: "metadata-unreadable",
+            message: error.to_string(),
+        };
+        match Journal::recover(&self.device, &self.label, self.kind) {
+            Err(error) => vec![fatal(error)],
+            Ok((found, recovered)) => {
+                let mut findings = recovered.findings;
+                let expected = (self.generation(), self.sequence);
+                let actual = (found.generation(), found.sequence);
+                if self.writable && expected != actual {
+                    findings.push(Finding {
+                        severity: Severity::Fatal,
+                        code: "metadata-lost",
+                        message: format!(
+                            "{}: the log should end at generation {}, commit {}; the medium has generation {}, commit {}",
+                            self.label, expected.0, expected.1, actual.0, actual.1
+                        ),
+                    });
+                }
+                findings
+            }
+        }
+    }
+}
+
+/// The most units a commit may be padded to.
+pub(crate) fn clamp_units(units: u64) -> u64 {
+    units.min(log::COMMIT_UNITS_MAX)
+}
+
+/// Where a structure is and what is wrong with it.
+pub(crate) fn corruption(
+    label: &str,
+    structure: &str,
+    offset_bytes: u64,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> StoreError {
+    StoreError::Corruption {
+        store: label.to_owned(),
+        structure: structure.to_owned(),
+        offset_bytes,
+        expected: expected.into(),
+        found: found.into(),
+        advice: "restore the store from a backup, or format it anew".to_owned(),
+    }
+}
+
+pub(crate) fn media_error(label: &str, structure: &str, source: MediaError) -> StoreError {
+    StoreError::Media { store: label.to_owned(), name: structure.to_owned(), source }
+}
+
+/// Writes `data` in large pieces, whole sectors of it.
+fn write(device: &Device, label: &str, offset_bytes: u64, data: &[u8], durable: bool) -> Result<(), StoreError> {
+    for (number, piece) in data.chunks(TRANSFER_BYTES).enumerate() {
+        let slices = [IoSlice::new(piece)];
+        let mut request = Request::write(offset_bytes + (number * TRANSFER_BYTES) as u64, &slices);
+        if let Transfer::Write { durable: flag, .. } = &mut request.transfer {
+            *flag = durable;
+        }
+        device.block.execute(&mut [request], &METADATA).map_err(|error| media_error(label, "metadata", error))?;
+    }
+    Ok(())
+}
+
+/// Fills `data` in large pieces, whole sectors of it.
+fn read(device: &Device, label: &str, offset_bytes: u64, data: &mut [u8]) -> Result<(), StoreError> {
+    for (number, piece) in data.chunks_mut(TRANSFER_BYTES).enumerate() {
+        let offset = offset_bytes + (number * TRANSFER_BYTES) as u64;
+        device.block.read_at(offset, piece, &METADATA).map_err(|error| media_error(label, "metadata", error))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn sync(device: &Device, label: &str) -> Result<(), StoreError> {
+    device.block.sync(&METADATA).map_err(|error| media_error(label, "sync", error))
+}
+
+/// Memory a device can take.
+pub(crate) fn buffer(device: &Device, length_bytes: usize) -> AlignedBuffer {
+    AlignedBuffer::new(length_bytes, device.block.capabilities().buffer_alignment_bytes as usize)
+}
+
+/// Makes a region read as zeros, durably. What already is zero is not written: memory and thinly
+/// provisioned devices stay small.
+pub(crate) fn zero(device: &Device, label: &str, region: Region) -> Result<(), StoreError> {
+    let mut found = buffer(device, TRANSFER_BYTES);
+    let zeros = buffer(device, TRANSFER_BYTES);
+    let mut at = region.offset_bytes;
+    while at < region.end_bytes() {
+        let length = (region.end_bytes() - at).min(TRANSFER_BYTES as u64) as usize;
+        let blank = read(device, label, at, &mut found[..length]).is_ok() && found[..length] == zeros[..length];
+        if !blank {
+            write(device, label, at, &zeros[..length], false)?;
+        }
+        at += length as u64;
+    }
+    sync(device, label)
+}
