@@ -209,7 +209,7 @@ mod tests {
             },
             Change::Size { file: 7, size_bytes: 65_537 },
             Change::Trim { file: 7, blocks: 17 },
-            Change::Rename { from: "a".to_owned(), to: "ü/b".to_owned() },
+            Change::Rename { from: "a".to_owned(), to: "\u{fc}/b".to_owned() },
             Change::Remove { name: "x".repeat(255) },
         ]
     }

@@ -57,7 +57,7 @@ mod tests {
         let long = "x".repeat(255);
         let slashes = "/".repeat(85);
         for name in
-            ["a", ".", "..", "...", ".hidden", "a/b", "/", "%", "%2F", "100%", "%new-1", "ä ö\n\\", &long, &slashes]
+            ["a", ".", "..", "...", ".hidden", "a/b", "/", "%", "%2F", "100%", "%new-1", "\u{e4} \u{f6}\n\\", &long, &slashes]
         {
             let escaped = escape(name).unwrap();
             assert!(!escaped.contains('/') && escaped != "." && escaped != ".." && escaped.len() <= 255);
