@@ -10,6 +10,7 @@
 
 mod buffer;
 mod bytes;
+pub mod conformance;
 mod context;
 mod device;
 mod directory;

@@ -281,11 +281,10 @@ impl DirectoryFile for OsFile {
         let mut done = 0;
         while done < data.len() {
             let at = offset_bytes.saturating_add(done as u64);
-            // No file reaches that far, so this is past the end.
-            if i64::try_from(at).is_err() {
-                break;
-            }
-            let read = repeat(|| rustix::io::pread(&self.file, &mut data[done..], at))
+            // No file reaches farther, and the kernel refuses to look.
+            let Some(reach) = (i64::MAX as u64).checked_sub(at).filter(|&reach| reach > 0) else { break };
+            let end = data.len().min(done.saturating_add(usize::try_from(reach).unwrap_or(usize::MAX)));
+            let read = repeat(|| rustix::io::pread(&self.file, &mut data[done..end], at))
                 .map_err(|errno| self.error(errno, Operation::Read, at, (data.len() - done) as u64))?;
             done += read;
             // A direct read that ends off the alignment has met the end of the file.

@@ -9,7 +9,7 @@ use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
 use crate::error::{MediaError, Operation};
 use crate::request::{Request, Transfer};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
@@ -85,6 +85,8 @@ pub struct FileDevice {
     /// Alignment the kernel needs of memory; 1 when buffered.
     memory_alignment_bytes: usize,
     uring: Option<UringPool>,
+    /// The page cache copies sectors in pieces: buffered, readers and writers keep out of each other's way.
+    buffered: Option<RwLock<()>>,
     counters: Mutex<Counters>,
 }
 
@@ -148,7 +150,9 @@ impl FileDevice {
                     .ok_or_else(|| refused("the kernel has no io_uring for this process".to_owned()))?,
             ),
         };
-        Ok(FileDevice::of(name, file, &description, capacity_bytes, sector_bytes, options, uring))
+        let mut device = FileDevice::of(name, file, &description, capacity_bytes, sector_bytes, options, uring);
+        device.buffered = (!direct).then(RwLock::default);
+        Ok(device)
     }
 
     fn of(
@@ -180,6 +184,7 @@ impl FileDevice {
             writable: !options.read_only,
             memory_alignment_bytes: description.memory_alignment_bytes as usize,
             uring,
+            buffered: None,
             counters: Mutex::default(),
         }
     }
@@ -409,6 +414,10 @@ impl BlockDevice for FileDevice {
     }
 
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let writes = requests.iter().any(|request| !matches!(request.transfer, Transfer::Read { .. }));
+        let buffered = self.buffered.as_ref();
+        let _shared = buffered.filter(|_| !writes).map(RwLock::read);
+        let _exclusive = buffered.filter(|_| writes).map(RwLock::write);
         let mut moving = Vec::with_capacity(requests.len());
         for (index, request) in requests.iter_mut().enumerate() {
             request.outcome = self.check(request);

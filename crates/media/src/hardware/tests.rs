@@ -24,6 +24,7 @@ fn devices(capacity_bytes: u64) -> Vec<(tempfile::TempDir, FileDevice)> {
                 direct,
                 engine,
                 queue_depth: 8,
+                sector_bytes: direct.then_some(4096),
                 ..FileDeviceOptions::default()
             };
             match FileDevice::open(place.path().join("disk"), &options) {
