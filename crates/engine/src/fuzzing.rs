@@ -20,6 +20,13 @@ pub fn batch(bytes: &[u8]) {
     }
 }
 
+/// Bytes as a table file, as the contents of a data block, and as every other part of a table.
+pub fn table(bytes: &[u8]) {
+    crate::table::fuzzing::table(bytes);
+    crate::table::fuzzing::walk_block(bytes);
+    crate::table::fuzzing::parts(bytes);
+}
+
 #[cfg(test)]
 mod tests {
     use varve_env::Random;
@@ -46,6 +53,7 @@ mod tests {
             super::batch(&bytes);
             super::log(&bytes);
             super::manifest(&bytes);
+            super::table(&bytes);
         }
     }
 }

@@ -4,6 +4,9 @@
 //! A tree owns its write path; memtable, log, tables and block cache are parts it may use.
 
 mod batch;
+mod cache;
+mod checksum;
+pub mod cost;
 mod db_iterator;
 mod encoding;
 mod error;
@@ -20,6 +23,7 @@ mod memory_file;
 mod memtable;
 mod merge;
 mod options;
+mod table;
 #[cfg(test)]
 mod test_store;
 mod tree;
@@ -29,3 +33,4 @@ pub use db_iterator::DbIterator;
 pub use error::{Error, ErrorKind};
 pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use options::{Compression, Options, TreeKind};
+pub use table::PinnedBytes;

@@ -1,0 +1,13 @@
+//! What is kept in memory of tables: open tables and data blocks.
+
+mod block_cache;
+mod eviction;
+mod slot;
+mod table_cache;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use block_cache::{BlockCache, BlockCacheStatistics, FileBlocks};
+pub(crate) use eviction::{EvictedBlock, EvictionQueue, EvictionSink};
+pub(crate) use table_cache::{TableCache, TableHandle, TableRef};

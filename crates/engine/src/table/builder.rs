@@ -1,0 +1,359 @@
+//! Writes a table, front to back.
+
+use super::block_builder::BlockBuilder;
+use super::compress::Compressor;
+use super::filter::{FilterBuilder, key_hash};
+use super::format::{
+    BLOCK_SIZE_MAX, BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, block_trailer, compression_number,
+};
+use super::index::IndexBuilder;
+use super::properties::TableProperties;
+use crate::checksum;
+use crate::cost;
+use crate::error::Error;
+use crate::key::{self, EntryKind, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::options::{Compression, Options};
+use std::cmp::Ordering;
+use std::sync::Arc;
+use varve_env::Env;
+use varve_store::{IoContext, WritableFile};
+
+/// Values from this size on go to the file without a copy in between.
+const DIRECT_VALUE_BYTES: usize = 512;
+
+/// An entry this many times larger than a block gets a block of its own, so that its small
+/// neighbours can be read without it.
+const LONE_ENTRY_BLOCKS: u64 = 16;
+
+/// How to build a table.
+#[derive(Clone, Debug)]
+pub(crate) struct TableBuildOptions {
+    /// Size at which a block is cut, in bytes.
+    pub(crate) block_size: usize,
+    pub(crate) block_restart_interval: usize,
+    /// Blocks begin and end at multiples of this, in bytes; 0 and 1 are none.
+    pub(crate) block_align: usize,
+    /// 0 is no filter.
+    pub(crate) bloom_bits_per_key: u32,
+    pub(crate) compression: Compression,
+    /// A number no other table near this one has, so that their blocks cannot be taken for each other's.
+    pub(crate) table_id: u64,
+}
+
+impl TableBuildOptions {
+    /// The options of a database for a table of `level`.
+    pub(crate) fn new(options: &Options, level: usize, table_id: u64) -> Self {
+        let by_level = &options.compression_per_level;
+        TableBuildOptions {
+            block_size: options.block_size,
+            block_restart_interval: options.block_restart_interval,
+            block_align: options.block_align,
+            bloom_bits_per_key: options.bloom_bits_per_key,
+            compression: by_level.get(level).or(by_level.last()).copied().unwrap_or(options.compression),
+            table_id,
+        }
+    }
+}
+
+/// A table that was built.
+#[derive(Clone, Debug)]
+pub(crate) struct TableSummary {
+    pub(crate) size_bytes: u64,
+    /// Smallest and largest internal key are in the properties.
+    pub(crate) properties: TableProperties,
+}
+
+/// A data block that was written. Key lengths as internal keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockInfo<'a> {
+    pub(crate) first: &'a [u8],
+    pub(crate) last: &'a [u8],
+    pub(crate) handle: BlockHandle,
+}
+
+/// Called for each data block as it is written, in order.
+pub(crate) type BlockObserver = Box<dyn FnMut(BlockInfo<'_>) + Send>;
+
+/// Writes a table. After an error it is of no use but to be abandoned.
+pub(crate) struct TableBuilder {
+    file: Box<dyn WritableFile>,
+    name: Arc<str>,
+    options: TableBuildOptions,
+    context: IoContext,
+    env: Env,
+    offset: u64,
+    block: BlockBuilder,
+    /// Values of the block that were not given to the file yet; all of them when blocks are compressed.
+    pending: Vec<u8>,
+    /// Checksum of the values that were given to the file.
+    checksum: u32,
+    compressor: Compressor,
+    compressed: Vec<u8>,
+    index: IndexBuilder,
+    filter: Option<FilterBuilder>,
+    properties: TableProperties,
+    /// First and last internal key of the block.
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+    observer: Option<BlockObserver>,
+    failed: bool,
+}
+
+impl TableBuilder {
+    /// Builds into an empty file. `name` is for messages.
+    pub(crate) fn new(
+        file: Box<dyn WritableFile>,
+        name: &str,
+        options: &TableBuildOptions,
+        context: IoContext,
+        env: Env,
+    ) -> Self {
+        let mut options = options.clone();
+        options.block_align = options.block_align.clamp(1, BLOCK_SIZE_MAX);
+        options.block_size = options.block_size.clamp(64, BLOCK_SIZE_MAX).next_multiple_of(options.block_align);
+        TableBuilder {
+            name: name.into(),
+            offset: file.size_bytes(),
+            file,
+            context,
+            env,
+            block: BlockBuilder::new(options.block_restart_interval),
+            pending: Vec::with_capacity(options.block_size.min(1 << 20) + 256),
+            checksum: 0,
+            compressor: Compressor::new(options.compression),
+            compressed: Vec::new(),
+            index: IndexBuilder::default(),
+            filter: (options.bloom_bits_per_key > 0).then(|| FilterBuilder::new(options.bloom_bits_per_key)),
+            properties: TableProperties {
+                block_align: options.block_align as u64,
+                compression: u64::from(compression_number(options.compression)),
+                job: context.job.map(|job| job.0),
+                level: context.level.map(u64::from),
+                oldest_sequence: u64::MAX,
+                ..TableProperties::default()
+            },
+            first_key: Vec::new(),
+            last_key: Vec::new(),
+            observer: None,
+            failed: false,
+            options,
+        }
+    }
+
+    /// Calls `observer` for each data block from now on.
+    pub(crate) fn observe_blocks(&mut self, observer: BlockObserver) {
+        self.observer = Some(observer);
+    }
+
+    /// Entries added.
+    pub(crate) fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// About how large the table would be if it were finished now.
+    pub(crate) fn estimated_bytes(&self) -> u64 {
+        let open_block = if self.block.is_empty() { 0 } else { self.block.bytes_estimate() };
+        let filter = self.filter.as_ref().map_or(0, FilterBuilder::bytes);
+        self.offset + open_block + (filter + self.index.bytes_estimate() + 512) as u64
+    }
+
+    /// Adds an entry, which must come after the last one.
+    pub(crate) fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        let result = self.try_add(internal_key, value);
+        self.failed |= result.is_err();
+        result
+    }
+
+    #[inline]
+    fn try_add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<(), Error> {
+        if internal_key.len() < key::TRAILER_BYTES || internal_key.len() - key::TRAILER_BYTES > KEY_BYTES_MAX {
+            return Err(Error::KeyTooLong { found_bytes: internal_key.len(), limit_bytes: KEY_BYTES_MAX });
+        }
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Error::ValueTooLong { found_bytes: value.len(), limit_bytes: VALUE_BYTES_MAX });
+        }
+        let user_key = key::user_key(internal_key);
+        let trailer = key::trailer(internal_key);
+        let mut new_user_key = true;
+        if self.properties.entries > 0 {
+            let order = user_key.cmp(key::user_key(&self.last_key));
+            new_user_key = order != Ordering::Equal;
+            let order = order.then_with(|| key::trailer(&self.last_key).cmp(&trailer));
+            if order != Ordering::Greater {
+                return Err(self.out_of_order(internal_key));
+            }
+            if !self.block.is_empty() && self.is_full(user_key.len(), value.len()) {
+                self.finish_block()?;
+            }
+        } else {
+            self.properties.smallest.extend_from_slice(internal_key);
+        }
+        if self.block.is_empty() {
+            if self.index.blocks() > 0 {
+                self.index.begin_block(&self.last_key, internal_key);
+            }
+            self.first_key.clear();
+            self.first_key.extend_from_slice(internal_key);
+        }
+        self.block.add(user_key, trailer, value.len());
+        if value.len() < DIRECT_VALUE_BYTES || self.options.compression != Compression::None {
+            self.pending.extend_from_slice(value);
+        } else {
+            self.write_value(value)?;
+        }
+        if new_user_key {
+            self.properties.distinct_keys += 1;
+            if let Some(filter) = &mut self.filter {
+                filter.add(key_hash(user_key));
+            }
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(internal_key);
+        let properties = &mut self.properties;
+        properties.entries += 1;
+        properties.raw_key_bytes += internal_key.len() as u64;
+        properties.raw_value_bytes += value.len() as u64;
+        properties.deletions += u64::from(trailer as u8 == EntryKind::Delete as u8);
+        properties.oldest_sequence = properties.oldest_sequence.min(trailer >> 8);
+        properties.newest_sequence = properties.newest_sequence.max(trailer >> 8);
+        Ok(())
+    }
+
+    #[cold]
+    fn out_of_order(&self, internal_key: &[u8]) -> Error {
+        debug_assert!(false, "{}: keys out of order", self.name);
+        Error::InvalidArgument {
+            what: format!("key {} for table '{}'", internal_key.escape_ascii(), self.name),
+            reason: format!("it does not come after the last one, {}", self.last_key.escape_ascii()),
+        }
+    }
+
+    /// The block is to be cut before an entry of these lengths.
+    #[inline]
+    fn is_full(&self, user_key_length: usize, value_length: usize) -> bool {
+        let limit = self.options.block_size as u64;
+        if value_length as u64 >= limit * LONE_ENTRY_BLOCKS {
+            return true;
+        }
+        let with = self.block.bytes_bound_with(user_key_length, value_length);
+        if self.options.block_align > 1 {
+            return with + BLOCK_TRAILER_BYTES as u64 > limit;
+        }
+        // Overshoot rather than leave a block more than a tenth below its size.
+        let now = self.block.bytes_estimate();
+        now >= limit || (with > limit && now * 10 > limit * 9)
+    }
+
+    /// Gives a large value to the file at once, after those that wait.
+    fn write_value(&mut self, value: &[u8]) -> Result<(), Error> {
+        if !self.pending.is_empty() {
+            self.checksum = checksum::extend(self.checksum, &self.pending);
+            self.file.append(&self.pending, &self.context)?;
+            self.pending.clear();
+        }
+        self.checksum = checksum::extend(self.checksum, value);
+        self.file.append(value, &self.context)?;
+        Ok(())
+    }
+
+    fn finish_block(&mut self) -> Result<(), Error> {
+        let align = self.options.block_align as u64;
+        let padding = |length: u64| {
+            (length + BLOCK_TRAILER_BYTES as u64).next_multiple_of(align) - (length + BLOCK_TRAILER_BYTES as u64)
+        };
+        let compressing = self.options.compression != Compression::None;
+        let values_length = self.block.values_length();
+        // Contents that may be compressed get their padding afterwards.
+        let inner_padding = |length| if compressing { 0 } else { padding(length) };
+        let written = values_length - self.pending.len() as u64;
+        let entries = self.block.finish(inner_padding, &mut self.pending);
+        let mut compression = Compression::None;
+        let mut length = written + self.pending.len() as u64;
+        let plain_length = length;
+        if compressing {
+            match self.compressor.compress(&self.pending, &mut self.compressed) {
+                Some(chosen) => {
+                    compression = chosen;
+                    std::mem::swap(&mut self.pending, &mut self.compressed);
+                    let padded = self.pending.len() + padding(self.pending.len() as u64) as usize;
+                    self.pending.resize(padded, 0);
+                }
+                None => {
+                    let zeros = std::iter::repeat_n(0, padding(length) as usize);
+                    let at = values_length as usize;
+                    self.pending.splice(at..at, zeros);
+                }
+            }
+            length = self.pending.len() as u64;
+        }
+        let largest = plain_length.max(length) + BLOCK_TRAILER_BYTES as u64;
+        self.properties.largest_block_bytes = self.properties.largest_block_bytes.max(largest);
+        let contents_checksum = checksum::extend(self.checksum, &self.pending);
+        let trailer = block_trailer(compression, contents_checksum, self.options.table_id, self.offset);
+        self.pending.extend_from_slice(&trailer);
+        self.file.append(&self.pending, &self.context)?;
+        self.pending.clear();
+        self.checksum = 0;
+        let handle = BlockHandle { offset_bytes: self.offset, length_bytes: length + BLOCK_TRAILER_BYTES as u64 };
+        self.index.end_block(handle.length_bytes);
+        self.offset += handle.length_bytes;
+        self.charge(entries as u64, plain_length, compressing);
+        if let Some(observer) = &mut self.observer {
+            observer(BlockInfo { first: &self.first_key, last: &self.last_key, handle });
+        }
+        Ok(())
+    }
+
+    fn charge(&self, entries: u64, bytes: u64, compressing: bool) {
+        if self.env.is_virtual() {
+            let per_kib = cost::CHECKSUM_KIB + 2 * cost::COPY_KIB + if compressing { cost::COMPRESS_KIB } else { 0 };
+            self.env.charge(entries * cost::ENTRY_ADD + cost::of_bytes(per_kib, bytes));
+        }
+    }
+
+    /// Writes a block that is not data.
+    fn write_block(&mut self, mut contents: Vec<u8>) -> Result<BlockHandle, Error> {
+        let trailer = block_trailer(Compression::None, checksum::crc32c(&contents), self.options.table_id, self.offset);
+        contents.extend_from_slice(&trailer);
+        self.file.append(&contents, &self.context)?;
+        self.charge(0, contents.len() as u64, false);
+        let handle = BlockHandle { offset_bytes: self.offset, length_bytes: contents.len() as u64 };
+        self.offset += handle.length_bytes;
+        Ok(handle)
+    }
+
+    /// Writes what follows the data, and makes the file durable.
+    pub(crate) fn finish(mut self) -> Result<TableSummary, Error> {
+        if self.failed || self.properties.entries == 0 {
+            return Err(Error::InvalidArgument {
+                what: format!("table '{}'", self.name),
+                reason: if self.failed { "an earlier error left it incomplete" } else { "it has no entries" }
+                    .to_owned(),
+            });
+        }
+        self.finish_block()?;
+        self.properties.data_bytes = self.offset;
+        self.properties.data_blocks = self.index.blocks();
+        self.properties.largest = std::mem::take(&mut self.last_key);
+        let filter = match self.filter.take() {
+            Some(filter) => self.write_block(filter.finish())?,
+            None => BlockHandle { offset_bytes: self.offset, length_bytes: 0 },
+        };
+        let index = std::mem::take(&mut self.index).finish();
+        let index = self.write_block(index)?;
+        self.properties.filter_bytes = filter.length_bytes;
+        self.properties.index_bytes = index.length_bytes;
+        let properties = self.write_block(self.properties.encode())?;
+        let footer = Footer { properties, index, filter, table_id: self.options.table_id };
+        self.file.append(&footer.encode(), &self.context)?;
+        self.file.sync(&self.context)?;
+        let size_bytes = self.offset + FOOTER_BYTES as u64;
+        self.file.finish(&self.context)?;
+        Ok(TableSummary { size_bytes, properties: self.properties })
+    }
+
+    /// Gives up. The caller removes the file.
+    pub(crate) fn abandon(self) {
+        drop(self.file);
+    }
+}

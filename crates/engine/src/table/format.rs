@@ -1,0 +1,374 @@
+//! Bytes of a table file: what builder and reader share.
+//!
+//! A table is written once, front to back. Little-endian throughout; varints as in
+//! [`crate::encoding`].
+//!
+//! | part | contents |
+//! |---|---|
+//! | data blocks | one after the other from offset 0, no gaps between them |
+//! | filter block | optional; directly after the last data block ([`super::filter`]) |
+//! | index block | directly after the filter ([`super::index`]) |
+//! | properties block | directly after the index ([`super::properties`]) |
+//! | footer | the last 80 bytes |
+//!
+//! Every block, whatever it holds:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | n | contents |
+//! | 1 | low four bits: compression of the contents (0 none, 1 LZ4 block, 2 Zstandard frame); others: 0 |
+//! | 4 | checksum: `crc32c(contents and the byte after them) ^ place(table id, offset)` |
+//!
+//! `place` is the exclusive or of the two halves of `(table id ^ offset of the block) *
+//! 0x9E3779B97F4A7C15` modulo 2^64: a sound block read from the wrong place, or from another table
+//! because a write was misdirected, fails its checksum. The checksum is not masked as LevelDB's is, since
+//! nothing computes checksums over checksums here.
+//!
+//! Contents that are compressed are `varint uncompressed length, varint compressed length,
+//! compressed bytes, zeros`. With sector-aligned blocks, contents are padded so that each block with
+//! its trailer ends where the next multiple of `block_align` begins: a data block ([`super::block`])
+//! has its padding inside, compressed contents have it at their end. Padding is checksummed.
+//!
+//! Footer:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | offset of the properties block |
+//! | 8 | 8 | its length with the trailer |
+//! | 16 | 8 | offset of the index block |
+//! | 24 | 8 | its length with the trailer |
+//! | 32 | 8 | offset of the filter block |
+//! | 40 | 8 | its length with the trailer; 0 when there is no filter |
+//! | 48 | 8 | table id, any number given by the writer; part of every block's checksum |
+//! | 56 | 4 | format version, 1 |
+//! | 60 | 4 | feature bits a reader must know to read the table; none so far |
+//! | 64 | 4 | zero |
+//! | 68 | 4 | crc32c of bytes 0 to 67 |
+//! | 72 | 8 | magic, the letters `VARVETBL` |
+
+use crate::checksum;
+use crate::encoding::{Damage, Decoder};
+use crate::options::Compression;
+
+pub(crate) const MAGIC: [u8; 8] = *b"VARVETBL";
+pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FOOTER_BYTES: usize = 80;
+/// Bytes after the contents of every block.
+pub(crate) const BLOCK_TRAILER_BYTES: usize = 5;
+/// Largest `block_size` and `block_align`; so starts of entries fit in 32 bits whatever the entries.
+pub(crate) const BLOCK_SIZE_MAX: usize = 256 << 20;
+
+const FOOTER_CHECKSUM_AT: usize = 68;
+const KNOWN_FEATURES: u32 = 0;
+
+/// Where a block is: its contents and its trailer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BlockHandle {
+    pub(crate) offset_bytes: u64,
+    pub(crate) length_bytes: u64,
+}
+
+impl BlockHandle {
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.offset_bytes.checked_add(self.length_bytes)
+    }
+}
+
+/// The fixed end of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Footer {
+    pub(crate) properties: BlockHandle,
+    pub(crate) index: BlockHandle,
+    /// Length 0 when there is no filter; the offset is where the data ends in any case.
+    pub(crate) filter: BlockHandle,
+    pub(crate) table_id: u64,
+}
+
+impl Footer {
+    pub(crate) fn encode(&self) -> [u8; FOOTER_BYTES] {
+        let mut out = Vec::with_capacity(FOOTER_BYTES);
+        for handle in [&self.properties, &self.index, &self.filter] {
+            out.extend_from_slice(&handle.offset_bytes.to_le_bytes());
+            out.extend_from_slice(&handle.length_bytes.to_le_bytes());
+        }
+        out.extend_from_slice(&self.table_id.to_le_bytes());
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&KNOWN_FEATURES.to_le_bytes());
+        out.extend_from_slice(&0u32.to_le_bytes());
+        let checksum = checksum::crc32c(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out.extend_from_slice(&MAGIC);
+        let mut footer = [0; FOOTER_BYTES];
+        footer.copy_from_slice(&out);
+        footer
+    }
+
+    /// Decodes the last bytes of a table of `size_bytes` and checks that its parts lie one after
+    /// the other and fill the file.
+    pub(crate) fn decode(bytes: &[u8; FOOTER_BYTES], size_bytes: u64) -> Result<Self, Damage> {
+        let number = |at: usize| read_u64(bytes, at);
+        let half = |at: usize| number(at) as u32;
+        if bytes[72..] != MAGIC {
+            return Err(Decoder::damage(
+                72,
+                format!("magic {}", MAGIC.escape_ascii()),
+                bytes[72..].escape_ascii().to_string(),
+            ));
+        }
+        // Newer versions keep magic, version and features in these places, whatever else they move.
+        let version = half(56);
+        let features = half(60);
+        let expected = checksum::crc32c(&bytes[..FOOTER_CHECKSUM_AT]);
+        let found = half(FOOTER_CHECKSUM_AT);
+        if expected != found {
+            return Err(Decoder::damage(
+                FOOTER_CHECKSUM_AT,
+                format!("checksum {expected:#010x}"),
+                format!("{found:#010x}"),
+            ));
+        }
+        if version > FORMAT_VERSION || features & !KNOWN_FEATURES != 0 {
+            let mut damage = Decoder::damage(
+                56,
+                format!("format version up to {FORMAT_VERSION} without features"),
+                format!("version {version}, features {features:#x}"),
+            );
+            damage.newer = true;
+            return Err(damage);
+        }
+        if version != FORMAT_VERSION {
+            return Err(Decoder::damage(56, format!("format version {FORMAT_VERSION}"), version.to_string()));
+        }
+        let handle = |at: usize| BlockHandle { offset_bytes: number(at), length_bytes: number(at + 8) };
+        let footer = Footer { properties: handle(0), index: handle(16), filter: handle(32), table_id: number(48) };
+        let least = BLOCK_TRAILER_BYTES as u64;
+        let adjoin = footer.filter.end() == Some(footer.index.offset_bytes)
+            && footer.index.end() == Some(footer.properties.offset_bytes)
+            && footer.properties.end() == size_bytes.checked_sub(FOOTER_BYTES as u64);
+        let sound = adjoin
+            && (footer.filter.length_bytes == 0 || footer.filter.length_bytes >= least)
+            && footer.index.length_bytes >= least
+            && footer.properties.length_bytes >= least;
+        if !sound {
+            return Err(Decoder::damage(
+                0,
+                format!("filter, index and properties that end at {}", size_bytes.saturating_sub(FOOTER_BYTES as u64)),
+                format!("{footer:?}"),
+            ));
+        }
+        Ok(footer)
+    }
+}
+
+/// Eight bytes at `at`, as a number; the caller has checked that they are there.
+#[inline(always)]
+pub(crate) fn read_u64(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// Four bytes at `at`, as a number; the caller has checked that they are there.
+#[inline(always)]
+pub(crate) fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+/// What makes a block's checksum depend on where the block belongs.
+#[inline]
+pub(crate) fn place(table_id: u64, offset_bytes: u64) -> u32 {
+    let mixed = (table_id ^ offset_bytes).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 32)) as u32
+}
+
+/// Number of a compression in a block trailer.
+pub(crate) fn compression_number(compression: Compression) -> u8 {
+    match compression {
+        Compression::None => 0,
+        Compression::Lz4 => 1,
+        Compression::Zstd => 2,
+    }
+}
+
+/// Trailer of a block at `offset_bytes` whose contents have the crc32c `contents_checksum`.
+#[inline]
+pub(crate) fn block_trailer(
+    compression: Compression,
+    contents_checksum: u32,
+    table_id: u64,
+    offset_bytes: u64,
+) -> [u8; BLOCK_TRAILER_BYTES] {
+    let kind = [compression_number(compression)];
+    let checksum = checksum::extend(contents_checksum, &kind) ^ place(table_id, offset_bytes);
+    let mut trailer = [0; BLOCK_TRAILER_BYTES];
+    trailer[0] = kind[0];
+    trailer[1..].copy_from_slice(&checksum.to_le_bytes());
+    trailer
+}
+
+/// Verifies the checksum of a block as it is on the medium.
+#[inline]
+pub(crate) fn verify_block(block: &[u8], table_id: u64, offset_bytes: u64) -> Result<(), Damage> {
+    let Some(kind_at) = block.len().checked_sub(BLOCK_TRAILER_BYTES) else {
+        return Err(Decoder::damage(
+            0,
+            format!("a trailer of {BLOCK_TRAILER_BYTES} bytes"),
+            format!("{} bytes", block.len()),
+        ));
+    };
+    let expected = checksum::crc32c(&block[..=kind_at]) ^ place(table_id, offset_bytes);
+    let found = read_u32(block, kind_at + 1);
+    if expected == found {
+        return Ok(());
+    }
+    Err(Decoder::damage(kind_at + 1, format!("block checksum {expected:#010x}"), format!("{found:#010x}")))
+}
+
+/// Splits a block into contents and compression, without verifying the checksum.
+#[inline]
+pub(crate) fn split_block(block: &[u8]) -> Result<(&[u8], Compression), Damage> {
+    let Some(kind_at) = block.len().checked_sub(BLOCK_TRAILER_BYTES) else {
+        return Err(Decoder::damage(
+            0,
+            format!("a trailer of {BLOCK_TRAILER_BYTES} bytes"),
+            format!("{} bytes", block.len()),
+        ));
+    };
+    let compression = match block[kind_at] {
+        0 => Compression::None,
+        1 => Compression::Lz4,
+        2 => Compression::Zstd,
+        other => {
+            return Err(Decoder::damage(kind_at, "compression 0 (none), 1 (LZ4) or 2 (Zstandard)", other.to_string()));
+        }
+    };
+    Ok((&block[..kind_at], compression))
+}
+
+/// First eight bytes of a key as a number that orders like the key; shorter keys as if zeros followed.
+#[inline]
+pub(crate) fn key_prefix(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(head) => u64::from_le_bytes(*head).swap_bytes(),
+        None => {
+            let mut head = [0; 8];
+            head[..key.len()].copy_from_slice(key);
+            u64::from_le_bytes(head).swap_bytes()
+        }
+    }
+}
+
+/// Length of the common prefix of two keys.
+#[inline]
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let limit = a.len().min(b.len());
+    let mut at = 0;
+    while at + 8 <= limit {
+        let difference = read_u64(a, at) ^ read_u64(b, at);
+        if difference != 0 {
+            return at + difference.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while at < limit && a[at] == b[at] {
+        at += 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_env::Random;
+
+    fn sample() -> Footer {
+        Footer {
+            filter: BlockHandle { offset_bytes: 1000, length_bytes: 77 },
+            index: BlockHandle { offset_bytes: 1077, length_bytes: 23 },
+            properties: BlockHandle { offset_bytes: 1100, length_bytes: 50 },
+            table_id: 0x0102_0304_0506_0708,
+        }
+    }
+
+    #[test]
+    fn footer_is_these_bytes() {
+        let expected: [u8; FOOTER_BYTES] = [
+            0x4c, 0x04, 0, 0, 0, 0, 0, 0, 50, 0, 0, 0, 0, 0, 0, 0, // properties
+            0x35, 0x04, 0, 0, 0, 0, 0, 0, 23, 0, 0, 0, 0, 0, 0, 0, // index
+            0xe8, 0x03, 0, 0, 0, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0, // filter
+            8, 7, 6, 5, 4, 3, 2, 1, // table id
+            1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // version, features, zero
+            0, 0, 0, 0, // checksum, below
+            b'V', b'A', b'R', b'V', b'E', b'T', b'B', b'L',
+        ];
+        let mut expected = expected;
+        let checksum = checksum::crc32c(&expected[..68]);
+        expected[68..72].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(sample().encode(), expected);
+        assert_eq!(Footer::decode(&expected, 1150 + 80).expect("sound"), sample());
+    }
+
+    #[test]
+    fn every_flip_and_every_other_size_is_refused() {
+        let bytes = sample().encode();
+        for position in 0..FOOTER_BYTES {
+            for bit in 0..8 {
+                let mut damaged = bytes;
+                damaged[position] ^= 1 << bit;
+                assert!(Footer::decode(&damaged, 1230).is_err(), "byte {position} bit {bit}");
+            }
+        }
+        for size in [0, 79, 80, 1229, 1231, u64::MAX] {
+            assert!(Footer::decode(&bytes, size).is_err(), "size {size}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_damage() {
+        let mut bytes = sample().encode();
+        bytes[56] = 2;
+        let checksum = checksum::crc32c(&bytes[..68]);
+        bytes[68..72].copy_from_slice(&checksum.to_le_bytes());
+        assert!(Footer::decode(&bytes, 1230).expect_err("newer").newer);
+    }
+
+    #[test]
+    fn a_block_fails_its_checksum_anywhere_else() {
+        let contents = b"some contents";
+        let mut block = contents.to_vec();
+        block.extend_from_slice(&block_trailer(Compression::None, checksum::crc32c(contents), 9, 4096));
+        assert!(verify_block(&block, 9, 4096).is_ok());
+        assert_eq!(split_block(&block).expect("sound"), (&contents[..], Compression::None));
+        assert!(verify_block(&block, 9, 8192).is_err());
+        assert!(verify_block(&block, 8, 4096).is_err());
+        for position in 0..block.len() {
+            let mut damaged = block.clone();
+            damaged[position] ^= 0x10;
+            assert!(verify_block(&damaged, 9, 4096).is_err(), "byte {position}");
+        }
+        for length in 0..BLOCK_TRAILER_BYTES {
+            assert!(verify_block(&block[..length], 9, 4096).is_err());
+            assert!(split_block(&block[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn prefixes_order_like_keys_and_common_prefixes_are_longest() {
+        let mut random = Random::seeded(3);
+        for round in 0..5000 {
+            let mut key = || {
+                let mut key = vec![0; random.below(20) as usize];
+                key.iter_mut().for_each(|byte| *byte = random.below(3) as u8);
+                key
+            };
+            let (a, b) = (key(), key());
+            if a < b {
+                assert!(key_prefix(&a) <= key_prefix(&b), "round {round}: {a:?} {b:?}");
+            }
+            let expected = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+            assert_eq!(common_prefix(&a, &b), expected, "round {round}: {a:?} {b:?}");
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! Walks the entries of a table, both ways.
+
+use super::block::Layout;
+use super::buffer::AlignedBuffer;
+use super::compress;
+use super::data_block::DataBlock;
+use super::format::{self, BlockHandle};
+use super::reader::{ReadContext, Table};
+use crate::cost;
+use crate::encoding::Decoder;
+use crate::error::Error;
+use crate::iterator::InternalIterator;
+use crate::key;
+use crate::options::Compression;
+use std::ops::Range;
+use std::sync::Arc;
+use varve_store::IoContext;
+
+/// First window of a walk that turns out to be long.
+const FIRST_WINDOW_BYTES: usize = 16 << 10;
+
+/// Blocks read one by one before a walk is taken to be long.
+const BLOCKS_BEFORE_READAHEAD: u32 = 2;
+
+/// A walk stops filling the cache when it has put in this share of its capacity: what it reads next
+/// would only push out what it has just read.
+const CACHE_SHARE: usize = 16;
+
+/// How a walk reads ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readahead {
+    /// Block by block through the cache at first; a walk that goes on reads more and more at once, up to
+    /// `max_bytes`. For users.
+    Growing { max_bytes: usize },
+    /// Always this much at once, past the cache. For compactions.
+    Fixed { bytes: usize },
+}
+
+/// How to walk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TableIteratorOptions {
+    /// Keep blocks that are read in the cache.
+    pub(crate) fill_cache: bool,
+    pub(crate) verify_checksums: bool,
+    pub(crate) readahead: Readahead,
+    pub(crate) io: IoContext,
+}
+
+/// Where the bytes of the current block are.
+enum Source {
+    Nowhere,
+    Cached(Arc<DataBlock>),
+    /// Within the window.
+    Window(Range<usize>),
+    /// Decompressed from the window.
+    Decompressed(AlignedBuffer),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+/// Walks the entries of a table. Allocates nothing per entry.
+pub(crate) struct TableIterator {
+    table: Arc<Table>,
+    options: TableIteratorOptions,
+    valid: bool,
+    /// The current entry, its number in the block, and where its parts are.
+    entry: usize,
+    key: Vec<u8>,
+    key_end: usize,
+    value: Range<usize>,
+    layout: Option<Layout>,
+    source: Source,
+    block: usize,
+    /// Several blocks that were read at once.
+    window: AlignedBuffer,
+    /// Where the window's bytes are in the file.
+    window_range: Range<u64>,
+    /// Blocks in a row, in one direction, that had to be read.
+    misses: u32,
+    next_window_bytes: usize,
+    cache_budget_bytes: usize,
+    error: Option<Error>,
+}
+
+impl TableIterator {
+    pub(crate) fn new(table: Arc<Table>, options: TableIteratorOptions) -> Self {
+        let cache_budget_bytes = if options.fill_cache { table.cache.capacity() / CACHE_SHARE } else { 0 };
+        TableIterator {
+            table,
+            options,
+            valid: false,
+            entry: 0,
+            key: Vec::with_capacity(64),
+            key_end: 0,
+            value: 0..0,
+            layout: None,
+            source: Source::Nowhere,
+            block: 0,
+            window: AlignedBuffer::empty(),
+            window_range: 0..0,
+            misses: 0,
+            next_window_bytes: FIRST_WINDOW_BYTES,
+            cache_budget_bytes,
+            error: None,
+        }
+    }
+
+    /// Goes on with another table, as the next one of a level: keeps memory and the pace of reading ahead.
+    /// Stands nowhere afterwards.
+    pub(crate) fn set_table(&mut self, table: Arc<Table>) {
+        self.table = table;
+        self.valid = false;
+        self.error = None;
+        self.layout = None;
+        self.source = Source::Nowhere;
+        self.window_range = 0..0;
+    }
+
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// To the first entry of a block.
+    pub(super) fn seek_to_block(&mut self, block: usize) {
+        self.error = None;
+        if self.enter(block, Direction::Forward) {
+            self.stand_on(0);
+        }
+    }
+
+    /// Number of the block it stands in.
+    pub(super) fn block_number(&self) -> usize {
+        self.block
+    }
+
+    #[inline(always)]
+    fn bytes<'a>(source: &'a Source, window: &'a AlignedBuffer) -> &'a [u8] {
+        match source {
+            Source::Window(range) => &window[range.clone()],
+            Source::Cached(block) => block.bytes(),
+            Source::Decompressed(bytes) => bytes,
+            Source::Nowhere => &[],
+        }
+    }
+
+    /// Stands on an entry of the current block, wherever it stood before.
+    fn stand_on(&mut self, entry: usize) {
+        let bytes = Self::bytes(&self.source, &self.window);
+        let Some(layout) = &self.layout else { return };
+        let (value_start, key_start) = layout.starts(bytes, entry);
+        let record = layout.record(bytes, entry);
+        let restart = layout.restart_key(bytes, entry - entry % layout.restart_interval());
+        self.key.clear();
+        self.key.extend_from_slice(&restart[..record.shared]);
+        self.key.extend_from_slice(&bytes[key_start..record.key_end]);
+        self.key.extend_from_slice(&record.trailer.to_le_bytes());
+        self.entry = entry;
+        self.key_end = record.key_end;
+        self.value = value_start..record.value_end;
+        self.valid = true;
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.valid = false;
+        self.layout = None;
+        self.source = Source::Nowhere;
+        self.error = Some(error);
+    }
+
+    /// Makes `block` the current one. False when that failed.
+    fn enter(&mut self, block: usize, direction: Direction) -> bool {
+        self.valid = false;
+        if self.layout.is_some() && self.block == block {
+            return true;
+        }
+        match self.read_block(block, direction) {
+            Ok((source, layout)) => {
+                let entries = layout.entry_count() as u64;
+                self.source = source;
+                self.layout = Some(layout);
+                self.block = block;
+                self.table.env.charge(cost::ENTRY_STEP * entries);
+                true
+            }
+            Err(error) => {
+                self.fail(error);
+                false
+            }
+        }
+    }
+
+    fn read_block(&mut self, block: usize, direction: Direction) -> Result<(Source, Layout), Error> {
+        let handle = self.table.index.handle(block);
+        if let Some(range) = self.in_window(&handle) {
+            return self.take_from_window(block, &handle, range);
+        }
+        if let Readahead::Growing { .. } = self.options.readahead
+            && let Some(found) = self.table.cached_block(block)
+        {
+            let layout = *found.layout();
+            return Ok((Source::Cached(found), layout));
+        }
+        self.misses = self.misses.saturating_add(1);
+        let window_bytes = match self.options.readahead {
+            Readahead::Fixed { bytes } => bytes,
+            Readahead::Growing { max_bytes } if self.misses > BLOCKS_BEFORE_READAHEAD => {
+                let bytes = self.next_window_bytes.min(max_bytes);
+                self.next_window_bytes = bytes.saturating_mul(2);
+                bytes
+            }
+            Readahead::Growing { .. } => 0,
+        };
+        if handle.length_bytes >= window_bytes as u64 {
+            let fill_cache =
+                self.options.fill_cache && self.options.readahead != Readahead::Fixed { bytes: window_bytes };
+            let found = self.table.load_block(block, &self.context(fill_cache))?;
+            let layout = *found.layout();
+            return Ok((Source::Cached(found), layout));
+        }
+        self.fill_window(block, window_bytes as u64, direction)?;
+        match self.in_window(&handle) {
+            Some(range) => self.take_from_window(block, &handle, range),
+            None => Err(Decoder::damage(0, "a block within its window", format!("{handle:?}")).in_file(
+                &self.table.name,
+                handle.offset_bytes,
+                "data block",
+            )),
+        }
+    }
+
+    fn context(&self, fill_cache: bool) -> ReadContext {
+        ReadContext { fill_cache, verify_checksums: self.options.verify_checksums, io: self.options.io }
+    }
+
+    fn in_window(&self, handle: &BlockHandle) -> Option<Range<usize>> {
+        let range = &self.window_range;
+        let end = handle.offset_bytes + handle.length_bytes;
+        if handle.offset_bytes < range.start || end > range.end {
+            return None;
+        }
+        let start = (handle.offset_bytes - range.start) as usize;
+        Some(start..start + handle.length_bytes as usize)
+    }
+
+    /// Reads whole blocks, beginning or ending with `block`, of about `bytes`.
+    fn fill_window(&mut self, block: usize, bytes: u64, direction: Direction) -> Result<(), Error> {
+        let index = &self.table.index;
+        let handle = index.handle(block);
+        let (mut start, mut end) = match direction {
+            Direction::Forward => {
+                let last = index.block_at(handle.offset_bytes + bytes).max(block + 1);
+                let end = if last >= index.blocks() { index.data_end() } else { index.handle(last).offset_bytes };
+                (handle.offset_bytes, end)
+            }
+            Direction::Backward => {
+                let end = handle.offset_bytes + handle.length_bytes;
+                let first = index.block_at(end.saturating_sub(bytes)).min(block);
+                (index.handle(first).offset_bytes, end)
+            }
+        };
+        // Past the edges rather than let the store copy; what is read too much is not looked at.
+        let alignment = self.table.read_alignment_bytes as u64;
+        start -= start % alignment;
+        end = end.next_multiple_of(alignment).min(self.table.size_bytes);
+        let length = (end - start) as usize;
+        self.window_range = 0..0;
+        if self.window.len() < length {
+            self.window = AlignedBuffer::empty();
+            self.window = AlignedBuffer::zeroed(length, alignment as usize).ok_or_else(|| {
+                Decoder::damage(0, "a window there is memory for", format!("{length} bytes")).in_file(
+                    &self.table.name,
+                    start,
+                    "data block",
+                )
+            })?;
+        }
+        self.table.env.charge(cost::REQUEST + cost::of_bytes(cost::COPY_KIB, length as u64));
+        self.table.file.read_at(start, &mut self.window[..length], &self.options.io)?;
+        self.window_range = start..end;
+        Ok(())
+    }
+
+    fn take_from_window(
+        &mut self,
+        block: usize,
+        handle: &BlockHandle,
+        range: Range<usize>,
+    ) -> Result<(Source, Layout), Error> {
+        let length = range.len();
+        if self.cache_budget_bytes >= length && matches!(self.options.readahead, Readahead::Growing { .. }) {
+            self.cache_budget_bytes -= length;
+            let found = match self.table.cached_block(block) {
+                Some(found) => found,
+                None => {
+                    let bytes = AlignedBuffer::copy_of(&self.window[range], self.table.read_alignment_bytes);
+                    self.table.keep_block(block, bytes, &self.context(true))?
+                }
+            };
+            let layout = *found.layout();
+            return Ok((Source::Cached(found), layout));
+        }
+        let context = self.table.block_context(self.options.verify_checksums);
+        let stored = &self.window[range.clone()];
+        let take = || {
+            if context.verify_checksum {
+                format::verify_block(stored, context.table_id, handle.offset_bytes)?;
+            }
+            let (contents, compression) = format::split_block(stored)?;
+            if compression == Compression::None {
+                let layout = Layout::decode(contents)?;
+                return Ok((Source::Window(range.start..range.start + contents.len()), layout));
+            }
+            let bytes = compress::decompress(contents, compression, context.largest_block_bytes)?;
+            let layout = Layout::decode(&bytes)?;
+            Ok((Source::Decompressed(bytes), layout))
+        };
+        let taken = take().map_err(|damage: crate::encoding::Damage| {
+            damage.in_file(&self.table.name, handle.offset_bytes, "data block")
+        })?;
+        let unpacked = Self::bytes(&taken.0, &self.window).len();
+        self.table.charge_block(length as u64, unpacked as u64, context.verify_checksum);
+        Ok(taken)
+    }
+
+    /// Before a seek: what was learnt from walking no longer holds.
+    fn begin_seek(&mut self) {
+        self.error = None;
+        self.valid = false;
+        self.misses = 0;
+        self.next_window_bytes = FIRST_WINDOW_BYTES;
+    }
+
+    /// To the first entry of the next block, if there is one.
+    #[inline(never)]
+    fn next_block(&mut self) {
+        self.valid = false;
+        if self.block + 1 < self.table.index.blocks() && self.enter(self.block + 1, Direction::Forward) {
+            self.stand_on(0);
+        }
+    }
+
+    /// To the last entry of the block before, if there is one.
+    #[inline(never)]
+    fn previous_block(&mut self) {
+        self.valid = false;
+        if self.block > 0 && self.enter(self.block - 1, Direction::Backward) {
+            self.stand_on_last();
+        }
+    }
+
+    fn stand_on_last(&mut self) {
+        if let Some(layout) = &self.layout {
+            self.stand_on(layout.entry_count() - 1);
+        }
+    }
+}
+
+impl InternalIterator for TableIterator {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    fn seek_to_first(&mut self) {
+        self.begin_seek();
+        if self.enter(0, Direction::Forward) {
+            self.stand_on(0);
+        }
+    }
+
+    fn seek_to_last(&mut self) {
+        self.begin_seek();
+        if self.enter(self.table.index.blocks() - 1, Direction::Backward) {
+            self.stand_on_last();
+        }
+    }
+
+    fn seek(&mut self, internal_key: &[u8]) {
+        self.begin_seek();
+        let (user_key, trailer) = (key::user_key(internal_key), key::trailer(internal_key));
+        let block = self.table.find_block(user_key, trailer);
+        if !self.enter(block, Direction::Forward) {
+            return;
+        }
+        self.table.env.charge(cost::BLOCK_SEARCH);
+        let Some(layout) = &self.layout else { return };
+        let position = layout.search(Self::bytes(&self.source, &self.window), user_key, trailer);
+        if position.entry < layout.entry_count() {
+            self.stand_on(position.entry);
+        } else {
+            self.next_block();
+        }
+    }
+
+    fn seek_for_previous(&mut self, internal_key: &[u8]) {
+        self.begin_seek();
+        let (user_key, trailer) = (key::user_key(internal_key), key::trailer(internal_key));
+        let block = self.table.find_block(user_key, trailer);
+        if !self.enter(block, Direction::Backward) {
+            return;
+        }
+        self.table.env.charge(cost::BLOCK_SEARCH);
+        let Some(layout) = &self.layout else { return };
+        let position = layout.search(Self::bytes(&self.source, &self.window), user_key, trailer);
+        if position.exact {
+            self.stand_on(position.entry);
+        } else if position.entry > 0 {
+            self.stand_on(position.entry - 1);
+        } else {
+            self.previous_block();
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) {
+        let Some(layout) = &self.layout else { return };
+        let entry = self.entry + 1;
+        if entry >= layout.entry_count() {
+            return self.next_block();
+        }
+        let bytes = Self::bytes(&self.source, &self.window);
+        let record = layout.record(bytes, entry);
+        // Forward, an entry shares no more with its restart point than the one before it did, so
+        // what it shares is still in place.
+        self.key.truncate(record.shared);
+        self.key.extend_from_slice(&bytes[self.key_end..record.key_end]);
+        self.key.extend_from_slice(&record.trailer.to_le_bytes());
+        self.entry = entry;
+        self.key_end = record.key_end;
+        self.value = self.value.end..record.value_end;
+    }
+
+    #[inline]
+    fn previous(&mut self) {
+        match self.entry.checked_sub(1) {
+            Some(entry) => self.stand_on(entry),
+            None => self.previous_block(),
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        &Self::bytes(&self.source, &self.window)[self.value.clone()]
+    }
+
+    fn status(&self) -> Result<(), Error> {
+        match &self.error {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Table {
+    /// A walk over the entries.
+    pub(crate) fn iterator(self: &Arc<Self>, options: TableIteratorOptions) -> TableIterator {
+        TableIterator::new(self.clone(), options)
+    }
+}

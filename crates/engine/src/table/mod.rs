@@ -1,0 +1,33 @@
+//! Tables: immutable sorted files, written once, front to back.
+//!
+//! [`format`] holds what builder and reader share and the byte table of the file; each part's bytes
+//! are described where the part is coded.
+
+mod block;
+mod block_builder;
+mod buffer;
+mod builder;
+mod compress;
+mod data_block;
+mod filter;
+mod format;
+mod index;
+mod iterator;
+mod properties;
+mod reader;
+mod verify;
+
+pub(crate) mod fuzzing;
+
+#[cfg(test)]
+pub(crate) mod observed_file;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use builder::{BlockInfo, BlockObserver, TableBuildOptions, TableBuilder, TableSummary};
+pub(crate) use data_block::DataBlock;
+pub use data_block::PinnedBytes;
+pub(crate) use filter::key_hash;
+pub(crate) use iterator::{Readahead, TableIterator, TableIteratorOptions};
+pub(crate) use properties::TableProperties;
+pub(crate) use reader::{Found, Lookup, ReadContext, Table, TableReadOptions};

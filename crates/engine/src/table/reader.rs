@@ -1,0 +1,469 @@
+//! An open table: point lookups.
+
+use super::block::Position;
+use super::buffer::AlignedBuffer;
+use super::data_block::{BlockContext, DataBlock, PinnedBytes};
+use super::filter::{Filter, LINE_BYTES};
+use super::format::{self, BlockHandle, FOOTER_BYTES, Footer};
+use super::index::Index;
+use super::properties::TableProperties;
+use crate::cache::{BlockCache, FileBlocks};
+use crate::cost;
+use crate::encoding::{Damage, Decoder};
+use crate::error::Error;
+use crate::key::{self, EntryKind, Sequence};
+use crate::options::Compression;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use varve_env::Env;
+use varve_store::{IoContext, ReadRange, ReadableFile};
+
+/// Bytes read from the end of a file before anything is known of it.
+const FIRST_READ_BYTES: u64 = 4096;
+
+/// Blocks of one [`Table::get_many`] in flight at once.
+const BLOCKS_IN_FLIGHT: usize = 64;
+
+/// How tables of one store are opened.
+#[derive(Clone)]
+pub(crate) struct TableReadOptions {
+    pub(crate) env: Env,
+    /// Alignment reads should have; 1 when any will do. The store says so.
+    pub(crate) read_alignment_bytes: usize,
+    /// Label of what opening reads.
+    pub(crate) io: IoContext,
+    /// Sum of [`Table::memory_bytes`] of all tables opened with these options and still open.
+    pub(crate) memory: Arc<AtomicUsize>,
+}
+
+/// How to read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadContext {
+    /// Keep what is read in the block cache.
+    pub(crate) fill_cache: bool,
+    pub(crate) verify_checksums: bool,
+    pub(crate) io: IoContext,
+}
+
+/// The newest visible version of a key.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) sequence: Sequence,
+    pub(crate) kind: EntryKind,
+    /// Empty for a deletion.
+    pub(crate) value: PinnedBytes,
+}
+
+/// One key of a [`Table::get_many`].
+#[derive(Debug)]
+pub(crate) struct Lookup<'a> {
+    /// From [`key::lookup_key`].
+    pub(crate) internal_key: &'a [u8],
+    /// From [`super::key_hash`].
+    pub(crate) key_hash: u64,
+    /// The answer; a lookup that has one is passed over.
+    pub(crate) found: Option<Found>,
+}
+
+/// An open table. Immutable and thread-safe. Its cached blocks leave the cache when it is dropped.
+pub(crate) struct Table {
+    pub(super) index: Index,
+    pub(super) filter: Option<Filter>,
+    blocks: Arc<FileBlocks>,
+    pub(super) env: Env,
+    pub(super) file: Arc<dyn ReadableFile>,
+    pub(super) cache: Arc<BlockCache>,
+    pub(super) name: Arc<str>,
+    pub(super) properties: TableProperties,
+    pub(super) table_id: u64,
+    file_number: u64,
+    pub(super) size_bytes: u64,
+    pub(super) read_alignment_bytes: usize,
+    memory_bytes: usize,
+    memory: Arc<AtomicUsize>,
+}
+
+impl Table {
+    /// Opens a table of `size_bytes` and verifies everything but its data blocks. Two device reads, three when
+    /// the medium cannot do two at once.
+    pub(crate) fn open(
+        file: Arc<dyn ReadableFile>,
+        name: &str,
+        file_number: u64,
+        size_bytes: u64,
+        options: &TableReadOptions,
+        cache: Arc<BlockCache>,
+    ) -> Result<Arc<Self>, Error> {
+        let present = file.size_bytes();
+        if present < size_bytes || size_bytes < FOOTER_BYTES as u64 {
+            return Err(Decoder::damage(
+                0,
+                format!("{} bytes", size_bytes.max(FOOTER_BYTES as u64)),
+                format!("{} bytes", present.min(size_bytes)),
+            )
+            .in_file(name, 0, "table"));
+        }
+        let reading = Reading { file: &*file, name, options };
+        let alignment = options.read_alignment_bytes.max(1) as u64;
+        let first_read = FIRST_READ_BYTES.next_multiple_of(alignment).min(size_bytes);
+        let end = reading.bytes(size_bytes - first_read, first_read, options.read_alignment_bytes)?;
+        let footer_offset = size_bytes - FOOTER_BYTES as u64;
+        let mut footer_bytes = [0; FOOTER_BYTES];
+        footer_bytes.copy_from_slice(&end[end.len() - FOOTER_BYTES..]);
+        let footer = Footer::decode(&footer_bytes, size_bytes)
+            .map_err(|damage| damage.in_file(name, footer_offset, "table footer"))?;
+        drop(end);
+
+        let (mut filter, mut index, mut properties) = reading.ends(&footer)?;
+        let table_id = footer.table_id;
+        let properties = {
+            let contents = reading.contents(&mut properties, &footer.properties, table_id, "table properties")?;
+            TableProperties::decode(contents)
+                .map_err(|damage| damage.in_file(name, footer.properties.offset_bytes, "table properties"))?
+        };
+        let index = {
+            let contents = reading.contents(&mut index, &footer.index, table_id, "table index")?;
+            Index::decode(contents, footer.filter.offset_bytes)
+                .map_err(|damage| damage.in_file(name, footer.index.offset_bytes, "table index"))?
+        };
+        if index.blocks() == 0 || index.blocks() as u64 != properties.data_blocks {
+            return Err(Decoder::damage(
+                0,
+                format!("{} data blocks, at least one", properties.data_blocks),
+                index.blocks().to_string(),
+            )
+            .in_file(name, footer.index.offset_bytes, "table index"));
+        }
+        let filter = if footer.filter.length_bytes == 0 {
+            None
+        } else {
+            let length = reading.contents(&mut filter, &footer.filter, table_id, "table filter")?.len();
+            let filter = Filter::decode(filter, length)
+                .map_err(|damage| damage.in_file(name, footer.filter.offset_bytes, "table filter"))?;
+            Some(filter)
+        };
+        let name: Arc<str> = name.into();
+        let blocks = FileBlocks::new(file_number, name.clone(), index.blocks());
+        let memory_bytes = size_of::<Self>()
+            + index.memory_bytes()
+            + filter.as_ref().map_or(0, Filter::memory_bytes)
+            + blocks.memory_bytes()
+            + properties.smallest.len()
+            + properties.largest.len()
+            + name.len();
+        options.memory.fetch_add(memory_bytes, Ordering::Relaxed);
+        Ok(Arc::new(Table {
+            index,
+            filter,
+            blocks,
+            env: options.env.clone(),
+            file,
+            cache,
+            name,
+            properties,
+            table_id,
+            file_number,
+            size_bytes,
+            read_alignment_bytes: options.read_alignment_bytes.max(1),
+            memory_bytes,
+            memory: options.memory.clone(),
+        }))
+    }
+
+    /// The newest version of a key at or before the sequence of `lookup_internal_key` (from
+    /// [`key::lookup_key`]). `key_hash` is [`super::key_hash`] of its user key.
+    ///
+    /// Touches the filter, then the index, then one block; takes no lock and allocates nothing when the
+    /// block is cached.
+    #[inline]
+    pub(crate) fn get(
+        &self,
+        lookup_internal_key: &[u8],
+        key_hash: u64,
+        context: &ReadContext,
+    ) -> Result<Option<Found>, Error> {
+        if !self.may_contain(key_hash) {
+            return Ok(None);
+        }
+        let user_key = key::user_key(lookup_internal_key);
+        let trailer = key::trailer(lookup_internal_key);
+        let number = self.find_block(user_key, trailer);
+        let block = match self.blocks.get(number) {
+            Some(block) => block,
+            None => self.load_block(number, context)?,
+        };
+        self.find_in_block(block, user_key, trailer)
+    }
+
+    /// False when no version of a key with this hash is here.
+    #[inline]
+    pub(crate) fn may_contain(&self, key_hash: u64) -> bool {
+        self.env.charge(cost::FILTER_PROBE);
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(key_hash))
+    }
+
+    #[inline]
+    pub(super) fn find_block(&self, user_key: &[u8], trailer: u64) -> usize {
+        self.env.charge(cost::INDEX_SEARCH);
+        self.index.find(user_key, trailer)
+    }
+
+    #[inline]
+    fn find_in_block(&self, block: Arc<DataBlock>, user_key: &[u8], trailer: u64) -> Result<Option<Found>, Error> {
+        self.env.charge(cost::BLOCK_SEARCH);
+        let layout = block.layout();
+        let Position { entry, same_user_key, .. } = layout.search(block.bytes(), user_key, trailer);
+        if !same_user_key {
+            return Ok(None);
+        }
+        let (range, found) = layout.value(block.bytes(), entry);
+        let Some(kind) = EntryKind::from_number(found as u8) else {
+            return Err(self.unknown_kind(block.offset_bytes(), entry, found));
+        };
+        Ok(Some(Found { sequence: found >> 8, kind, value: PinnedBytes::in_block(block, range) }))
+    }
+
+    #[cold]
+    fn unknown_kind(&self, offset_bytes: u64, entry: usize, trailer: u64) -> Error {
+        Decoder::damage(0, "kind 0 (delete) or 1 (put)", format!("kind {} in entry {entry}", trailer as u8)).in_file(
+            &self.name,
+            offset_bytes,
+            "data block",
+        )
+    }
+
+    /// Looks up several keys, sorted, reading all blocks they need at once.
+    pub(crate) fn get_many(&self, lookups: &mut [Lookup<'_>], context: &ReadContext) -> Result<(), Error> {
+        // Lookups whose block is not in memory, in order of blocks since the keys are sorted.
+        let mut missing: Vec<(usize, usize)> = Vec::new();
+        for (position, lookup) in lookups.iter_mut().enumerate() {
+            if lookup.found.is_some() || !self.may_contain(lookup.key_hash) {
+                continue;
+            }
+            let (user_key, trailer) = (key::user_key(lookup.internal_key), key::trailer(lookup.internal_key));
+            let number = self.find_block(user_key, trailer);
+            match self.blocks.get(number) {
+                Some(block) => lookup.found = self.find_in_block(block, user_key, trailer)?,
+                None => missing.push((position, number)),
+            }
+        }
+        let mut rest = missing.as_slice();
+        while !rest.is_empty() {
+            let mut numbers: Vec<usize> = Vec::new();
+            let mut taken = 0;
+            while let Some((_, number)) = rest.get(taken) {
+                if numbers.last() != Some(number) {
+                    if numbers.len() == BLOCKS_IN_FLIGHT {
+                        break;
+                    }
+                    numbers.push(*number);
+                }
+                taken += 1;
+            }
+            let blocks = self.load_blocks(&numbers, context)?;
+            let mut at = 0;
+            for (position, number) in &rest[..taken] {
+                while numbers[at] != *number {
+                    at += 1;
+                }
+                let lookup = &mut lookups[*position];
+                let (user_key, trailer) = (key::user_key(lookup.internal_key), key::trailer(lookup.internal_key));
+                lookup.found = self.find_in_block(blocks[at].clone(), user_key, trailer)?;
+            }
+            rest = &rest[taken..];
+        }
+        Ok(())
+    }
+
+    /// The block from the cache, if it is there.
+    #[inline]
+    pub(super) fn cached_block(&self, number: usize) -> Option<Arc<DataBlock>> {
+        self.blocks.get(number)
+    }
+
+    pub(super) fn block_context(&self, verify_checksum: bool) -> BlockContext {
+        BlockContext {
+            table_id: self.table_id,
+            largest_block_bytes: self.properties.largest_block_bytes,
+            verify_checksum,
+            keep_stored: self.cache.wants_stored_bytes(),
+        }
+    }
+
+    fn block_buffer(&self, handle: &BlockHandle) -> Result<AlignedBuffer, Error> {
+        let alignment = self.read_alignment_bytes as u64;
+        let aligned = handle.offset_bytes % alignment == 0 && handle.length_bytes % alignment == 0;
+        buffer(handle.length_bytes, if aligned { alignment as usize } else { 1 })
+            .map_err(|damage| damage.in_file(&self.name, handle.offset_bytes, "data block"))
+    }
+
+    /// Reads a block: one device read.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn load_block(&self, number: usize, context: &ReadContext) -> Result<Arc<DataBlock>, Error> {
+        let handle = self.index.handle(number);
+        let mut bytes = self.block_buffer(&handle)?;
+        self.env.charge(cost::REQUEST);
+        self.file.read_at(handle.offset_bytes, &mut bytes, &context.io)?;
+        self.keep_block(number, bytes, context)
+    }
+
+    /// Reads blocks, all in flight at once.
+    fn load_blocks(&self, numbers: &[usize], context: &ReadContext) -> Result<Vec<Arc<DataBlock>>, Error> {
+        let mut buffers = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            buffers.push(self.block_buffer(&self.index.handle(*number))?);
+        }
+        let mut ranges: Vec<ReadRange<'_>> = numbers
+            .iter()
+            .zip(&mut buffers)
+            .map(|(number, data)| ReadRange {
+                offset_bytes: self.index.handle(*number).offset_bytes,
+                data,
+                outcome: Ok(()),
+            })
+            .collect();
+        self.env.charge(cost::REQUEST * numbers.len() as u64);
+        self.file.read_many(&mut ranges, &context.io)?;
+        drop(ranges);
+        numbers.iter().zip(buffers).map(|(number, bytes)| self.keep_block(*number, bytes, context)).collect()
+    }
+
+    /// Checks a block that was read and caches it.
+    pub(super) fn keep_block(
+        &self,
+        number: usize,
+        bytes: AlignedBuffer,
+        context: &ReadContext,
+    ) -> Result<Arc<DataBlock>, Error> {
+        let offset_bytes = self.index.handle(number).offset_bytes;
+        let block = DataBlock::decode(bytes, offset_bytes, &self.block_context(context.verify_checksums))
+            .map_err(|damage| damage.in_file(&self.name, offset_bytes, "data block"))?;
+        self.charge_block(block.stored_bytes().len() as u64, block.bytes().len() as u64, context.verify_checksums);
+        Ok(if context.fill_cache { self.cache.insert(&self.blocks, number, block) } else { Arc::new(block) })
+    }
+
+    /// Charges what taking a block into use costs.
+    pub(super) fn charge_block(&self, stored_bytes: u64, bytes: u64, verified: bool) {
+        if self.env.is_virtual() {
+            let checksum = if verified { cost::of_bytes(cost::CHECKSUM_KIB, stored_bytes) } else { 0 };
+            let compressed = self.properties.compression != u64::from(format::compression_number(Compression::None));
+            let decompression = if compressed { cost::of_bytes(cost::DECOMPRESS_KIB, bytes) } else { 0 };
+            self.env.charge(cost::BLOCK_DECODE + checksum + decompression);
+        }
+    }
+
+    /// About how many bytes of the file lie before the key: the begin of its block.
+    pub(crate) fn approximate_offset_of(&self, internal_key: &[u8]) -> u64 {
+        if key::compare(internal_key, &self.properties.largest) == std::cmp::Ordering::Greater {
+            return self.index.data_end();
+        }
+        let block = self.find_block(key::user_key(internal_key), key::trailer(internal_key));
+        self.index.handle(block).offset_bytes
+    }
+
+    pub(crate) fn properties(&self) -> &TableProperties {
+        &self.properties
+    }
+
+    pub(crate) fn file_number(&self) -> u64 {
+        self.file_number
+    }
+
+    /// Name of the file.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Size of the file.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Memory it takes while open, without cached blocks.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.cache.erase(&self.blocks);
+        self.memory.fetch_sub(self.memory_bytes, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Table('{}', {} entries)", self.name, self.properties.entries)
+    }
+}
+
+/// Memory for `length` bytes of a file.
+fn buffer(length: u64, alignment: usize) -> Result<AlignedBuffer, Damage> {
+    usize::try_from(length)
+        .ok()
+        .and_then(|length| AlignedBuffer::zeroed(length, alignment))
+        .ok_or_else(|| Decoder::damage(0, "a length there is memory for", format!("{length} bytes")))
+}
+
+/// A file that is being opened as a table.
+struct Reading<'a> {
+    file: &'a dyn ReadableFile,
+    name: &'a str,
+    options: &'a TableReadOptions,
+}
+
+impl Reading<'_> {
+    /// Reads a part of the file, whose size has been checked to contain it.
+    fn bytes(&self, offset_bytes: u64, length_bytes: u64, alignment: usize) -> Result<AlignedBuffer, Error> {
+        let mut bytes =
+            buffer(length_bytes, alignment).map_err(|damage| damage.in_file(self.name, offset_bytes, "table"))?;
+        self.options.env.charge(cost::REQUEST);
+        self.file.read_at(offset_bytes, &mut bytes, &self.options.io)?;
+        Ok(bytes)
+    }
+
+    /// Reads filter, index and properties. The filter begins at a cache line.
+    fn ends(&self, footer: &Footer) -> Result<(AlignedBuffer, AlignedBuffer, AlignedBuffer), Error> {
+        let memory = |handle: &BlockHandle, alignment| {
+            buffer(handle.length_bytes, alignment)
+                .map_err(|damage| damage.in_file(self.name, handle.offset_bytes, "table"))
+        };
+        let mut filter = memory(&footer.filter, LINE_BYTES)?;
+        let mut index = memory(&footer.index, 1)?;
+        let mut properties = memory(&footer.properties, 1)?;
+        let mut ranges = Vec::with_capacity(3);
+        for (handle, data) in
+            [(&footer.filter, &mut filter), (&footer.index, &mut index), (&footer.properties, &mut properties)]
+        {
+            if handle.length_bytes > 0 {
+                ranges.push(ReadRange { offset_bytes: handle.offset_bytes, data, outcome: Ok(()) });
+            }
+        }
+        self.options.env.charge(cost::REQUEST);
+        self.file.read_many(&mut ranges, &self.options.io)?;
+        drop(ranges);
+        Ok((filter, index, properties))
+    }
+
+    /// Verifies a block and returns its contents, which must not be compressed.
+    fn contents<'b>(
+        &self,
+        block: &'b mut AlignedBuffer,
+        handle: &BlockHandle,
+        table_id: u64,
+        structure: &str,
+    ) -> Result<&'b [u8], Error> {
+        let contents = || {
+            format::verify_block(block, table_id, handle.offset_bytes)?;
+            let (contents, compression) = format::split_block(block)?;
+            if compression != Compression::None {
+                return Err(Decoder::damage(contents.len(), "no compression", format!("{compression:?}")));
+            }
+            Ok(contents)
+        };
+        self.options.env.charge(cost::of_bytes(cost::CHECKSUM_KIB, handle.length_bytes));
+        contents().map_err(|damage| damage.in_file(self.name, handle.offset_bytes, structure))
+    }
+}

@@ -1,0 +1,727 @@
+//! Tables as a whole: built, opened, read in every way, damaged.
+
+use super::observed_file::ObservedFile;
+use super::*;
+use crate::cache::BlockCache;
+use crate::error::{Error, ErrorKind};
+use crate::iterator::InternalIterator;
+use crate::key::{self, EntryKind};
+use crate::options::Compression;
+use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{self, AtomicUsize};
+use varve_env::{Env, Random};
+use varve_store::{IoContext, ReadableFile, WritableFile};
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+pub(crate) fn internal(user: &[u8], sequence: u64, kind: EntryKind) -> Vec<u8> {
+    let mut out = Vec::new();
+    key::append_internal_key(&mut out, user, sequence, kind as u8);
+    out
+}
+
+pub(crate) fn build_options() -> TableBuildOptions {
+    TableBuildOptions {
+        block_size: 512,
+        block_restart_interval: 4,
+        block_align: 0,
+        bloom_bits_per_key: 10,
+        compression: Compression::None,
+        table_id: 77,
+    }
+}
+
+pub(crate) fn build(entries: &Entries, options: &TableBuildOptions) -> (ObservedFile, TableSummary) {
+    let file = ObservedFile::default();
+    let mut builder = TableBuilder::new(Box::new(file.clone()), "built", options, IoContext::default(), Env::real());
+    for (internal, value) in entries {
+        builder.add(internal, value).expect("in order");
+    }
+    assert_eq!(builder.entries(), entries.len() as u64);
+    let summary = builder.finish().expect("memory");
+    assert_eq!(summary.size_bytes, ReadableFile::size_bytes(&file));
+    (file, summary)
+}
+
+fn read_options(alignment: usize) -> TableReadOptions {
+    TableReadOptions {
+        env: Env::real(),
+        read_alignment_bytes: alignment,
+        io: IoContext::default(),
+        memory: Arc::new(AtomicUsize::new(0)),
+    }
+}
+
+pub(crate) fn open(file: &ObservedFile, cache: &Arc<BlockCache>) -> Result<Arc<Table>, Error> {
+    open_numbered(file, cache, 1)
+}
+
+pub(crate) fn open_numbered(file: &ObservedFile, cache: &Arc<BlockCache>, number: u64) -> Result<Arc<Table>, Error> {
+    let size = ReadableFile::size_bytes(file);
+    Table::open(Arc::new(file.clone()), "tested", number, size, &read_options(1), cache.clone())
+}
+
+pub(crate) fn cache(capacity: usize) -> Arc<BlockCache> {
+    Arc::new(BlockCache::new(capacity, None, None))
+}
+
+pub(crate) fn context(fill_cache: bool) -> ReadContext {
+    ReadContext { fill_cache, verify_checksums: true, io: IoContext::default() }
+}
+
+pub(crate) fn walk_options(readahead: Readahead) -> TableIteratorOptions {
+    TableIteratorOptions { fill_cache: true, verify_checksums: true, readahead, io: IoContext::default() }
+}
+
+const BLOCKWISE: Readahead = Readahead::Growing { max_bytes: 0 };
+
+fn get(table: &Table, user: &[u8], sequence: u64) -> Result<Option<Found>, Error> {
+    table.get(&key::lookup_key(user, sequence), key_hash(user), &context(true))
+}
+
+/// Sorted entries with several versions of some keys, deletions, empty keys and values.
+fn random_entries(random: &mut Random, count: u64) -> Entries {
+    let alphabet = 1 + random.below(5);
+    let longest = 1 + random.below(20);
+    let head = vec![b'k'; random.below(20) as usize];
+    let value_limit = [1, 30, 200, 1500][random.below(4) as usize];
+    let mut entries: Entries = (1..=count)
+        .map(|sequence| {
+            let mut user = if random.chance(1, 20) { Vec::new() } else { head.clone() };
+            for _ in 0..random.below(longest) {
+                user.push(random.below(alphabet) as u8 * 50);
+            }
+            if random.chance(1, 8) {
+                return (internal(&user, sequence, EntryKind::Delete), Vec::new());
+            }
+            let mut value = vec![0; random.below(value_limit) as usize];
+            if random.chance(1, 2) {
+                random.fill_bytes(&mut value);
+            }
+            (internal(&user, sequence, EntryKind::Put), value)
+        })
+        .collect();
+    entries.sort_by(|a, b| key::compare(&a.0, &b.0));
+    entries
+}
+
+fn random_build_options(random: &mut Random) -> TableBuildOptions {
+    TableBuildOptions {
+        block_size: [64, 300, 4096][random.below(3) as usize],
+        block_restart_interval: [1, 2, 16, 100_000][random.below(4) as usize],
+        block_align: [0, 1, 512, 4096][random.below(4) as usize],
+        bloom_bits_per_key: [0, 10, 10, 3, 20][random.below(5) as usize],
+        compression: [Compression::None, Compression::None, Compression::Lz4, Compression::Zstd]
+            [random.below(4) as usize],
+        table_id: random.next_u64(),
+    }
+}
+
+fn random_target(random: &mut Random, entries: &Entries) -> Vec<u8> {
+    let mut target = entries[random.index(entries.len())].0.clone();
+    if random.chance(2, 3) {
+        let mut user = key::user_key(&target).to_vec();
+        match random.below(4) {
+            0 => user.push(random.below(5) as u8 * 50),
+            1 => user.truncate(random.below(user.len() as u64 + 1) as usize),
+            2 => user = vec![random.below(256) as u8],
+            _ => {}
+        }
+        target = key::lookup_key(&user, random.below(entries.len() as u64 + 2));
+    }
+    target
+}
+
+/// What a lookup has to find.
+fn expected<'a>(entries: &'a Entries, user: &[u8], sequence: u64) -> Option<&'a (Vec<u8>, Vec<u8>)> {
+    let target = key::lookup_key(user, sequence);
+    let position = entries.partition_point(|entry| key::compare(&entry.0, &target) == Ordering::Less);
+    entries.get(position).filter(|entry| key::user_key(&entry.0) == user)
+}
+
+fn check_found(found: Option<Found>, expected: Option<&(Vec<u8>, Vec<u8>)>, what: &str) {
+    match (found, expected) {
+        (None, None) => {}
+        (Some(found), Some((internal, value))) => {
+            assert_eq!(found.sequence, key::sequence(internal), "{what}");
+            assert_eq!(found.kind as u8, key::kind_number(internal), "{what}");
+            assert_eq!(&*found.value, value.as_slice(), "{what}");
+        }
+        (found, expected) => panic!("{what}: found {found:?}, expected {expected:?}"),
+    }
+}
+
+#[test]
+fn a_small_table_is_these_bytes() {
+    let entries: Entries = (0..40u64)
+        .map(|n| {
+            let kind = if n % 7 == 3 { EntryKind::Delete } else { EntryKind::Put };
+            let value = if kind == EntryKind::Put { format!("value {n}").repeat(5).into_bytes() } else { Vec::new() };
+            (internal(format!("key{:03}", n * 3).as_bytes(), 1000 - n, kind), value)
+        })
+        .collect();
+    let golden = |block_align| {
+        let options = TableBuildOptions { block_align, ..build_options() };
+        let bytes = build(&entries, &options).0.bytes();
+        (bytes.len(), crate::checksum::crc32c(&bytes[..bytes.len() - 8]))
+    };
+    assert_eq!([golden(0), golden(512)], [(2088, 562_736_770), (2841, 1_646_321_223)]);
+}
+
+#[test]
+fn random_tables_answer_like_the_sorted_entries() {
+    for seed in 0..150 {
+        let mut random = Random::seeded(seed);
+        let count = 1 + random.below(300);
+        let entries = random_entries(&mut random, count);
+        let options = random_build_options(&mut random);
+        let what = format!("seed {seed} {options:?}");
+        let (file, summary) = build(&entries, &options);
+        assert_eq!(summary.properties.smallest, entries[0].0, "{what}");
+        assert_eq!(summary.properties.largest, entries[entries.len() - 1].0, "{what}");
+        let table = open(&file, &cache([0, 3000, 1 << 20][random.below(3) as usize])).expect("sound");
+        assert_eq!(*table.properties(), summary.properties, "{what}");
+        assert!(table.verify(IoContext::default()).is_empty(), "{what}: {:?}", table.verify(IoContext::default()));
+        for _ in 0..300 {
+            let target = random_target(&mut random, &entries);
+            let (user, sequence) = (key::user_key(&target), key::sequence(&target));
+            let found = get(&table, user, sequence).expect("sound");
+            check_found(found, expected(&entries, user, sequence), &what);
+        }
+        let mut targets: Vec<Vec<u8>> = (0..40).map(|_| random_target(&mut random, &entries)).collect();
+        targets.iter_mut().for_each(|target| *target = key::lookup_key(key::user_key(target), random.below(400)));
+        targets.sort_by(|a, b| key::compare(a, b));
+        let mut lookups: Vec<Lookup<'_>> = targets
+            .iter()
+            .map(|target| Lookup { internal_key: target, key_hash: key_hash(key::user_key(target)), found: None })
+            .collect();
+        table.get_many(&mut lookups, &context(random.chance(1, 2))).expect("sound");
+        for lookup in lookups {
+            let (user, sequence) = (key::user_key(lookup.internal_key), key::sequence(lookup.internal_key));
+            check_found(lookup.found, expected(&entries, user, sequence), &what);
+        }
+    }
+}
+
+#[test]
+fn random_walks_agree_with_the_sorted_entries() {
+    for seed in 0..150 {
+        let mut random = Random::seeded(1000 + seed);
+        let count = 1 + random.below(400);
+        let entries = random_entries(&mut random, count);
+        let options = random_build_options(&mut random);
+        let (file, _) = build(&entries, &options);
+        let readahead = match random.below(4) {
+            0 => BLOCKWISE,
+            1 => Readahead::Growing { max_bytes: 64 << 10 },
+            2 => Readahead::Fixed { bytes: 0 },
+            _ => Readahead::Fixed { bytes: 1 + random.below(20_000) as usize },
+        };
+        let what = format!("seed {seed} {options:?} {readahead:?}");
+        let table = open(&file, &cache([0, 20_000, 1 << 20][random.below(3) as usize])).expect("sound");
+        let mut walk = table.iterator(walk_options(readahead));
+        assert!(!walk.valid());
+        let mut model: Option<usize> = None;
+        for step in 0..400 {
+            match random.below(20) {
+                0 => {
+                    walk.seek_to_first();
+                    model = Some(0);
+                }
+                1 => {
+                    walk.seek_to_last();
+                    model = Some(entries.len() - 1);
+                }
+                2 => {
+                    let target = random_target(&mut random, &entries);
+                    walk.seek(&target);
+                    let at = entries.partition_point(|entry| key::compare(&entry.0, &target) == Ordering::Less);
+                    model = (at < entries.len()).then_some(at);
+                }
+                3 => {
+                    let target = random_target(&mut random, &entries);
+                    walk.seek_for_previous(&target);
+                    let at = entries.partition_point(|entry| key::compare(&entry.0, &target) != Ordering::Greater);
+                    model = at.checked_sub(1);
+                }
+                4..=12 if walk.valid() => {
+                    walk.next();
+                    model = model.and_then(|at| (at + 1 < entries.len()).then_some(at + 1));
+                }
+                _ if walk.valid() => {
+                    walk.previous();
+                    model = model.and_then(|at| at.checked_sub(1));
+                }
+                _ => {}
+            }
+            walk.status().expect("sound");
+            let found = walk.valid().then(|| (walk.key(), walk.value()));
+            let expected = model.map(|at| (entries[at].0.as_slice(), entries[at].1.as_slice()));
+            assert_eq!(found, expected, "{what} step {step}");
+        }
+        // Whole walks, where windows grow.
+        walk.seek_to_first();
+        for entry in &entries {
+            assert_eq!((walk.key(), walk.value()), (entry.0.as_slice(), entry.1.as_slice()), "{what}");
+            walk.next();
+        }
+        assert!(!walk.valid() && walk.status().is_ok(), "{what}");
+        walk.seek_to_last();
+        for entry in entries.iter().rev() {
+            assert_eq!((walk.key(), walk.value()), (entry.0.as_slice(), entry.1.as_slice()), "{what}");
+            walk.previous();
+        }
+        assert!(!walk.valid() && walk.status().is_ok(), "{what}");
+    }
+}
+
+#[test]
+fn a_walk_goes_on_with_another_table() {
+    let one: Entries = (0..50u8).map(|n| (internal(&[1, n], 1, EntryKind::Put), vec![n; 90])).collect();
+    let two: Entries = (0..50u8).map(|n| (internal(&[2, n], 1, EntryKind::Put), vec![n; 90])).collect();
+    let cache = cache(1 << 20);
+    let first = open_numbered(&build(&one, &build_options()).0, &cache, 1).expect("sound");
+    let second = open_numbered(&build(&two, &build_options()).0, &cache, 2).expect("sound");
+    let mut walk = first.iterator(walk_options(Readahead::Fixed { bytes: 2000 }));
+    walk.seek_to_last();
+    walk.set_table(second.clone());
+    assert!(!walk.valid());
+    walk.seek_to_first();
+    assert_eq!((walk.key(), walk.value()), (two[0].0.as_slice(), two[0].1.as_slice()));
+    assert_eq!(walk.table().name(), second.name());
+}
+
+/// Everything a table answers, or the first error.
+fn everything(table: &Arc<Table>, entries: &Entries, what: &str) -> Result<(), Error> {
+    let mut walk = table.iterator(walk_options(BLOCKWISE));
+    walk.seek_to_first();
+    for (internal, value) in entries {
+        walk.status()?;
+        assert!(walk.valid(), "{what}: ends early");
+        assert_eq!((walk.key(), walk.value()), (internal.as_slice(), value.as_slice()), "{what}");
+        walk.next();
+    }
+    walk.status()?;
+    assert!(!walk.valid(), "{what}: ends late");
+    for entry in entries {
+        let user = key::user_key(&entry.0);
+        let found = get(table, user, key::sequence(&entry.0))?;
+        check_found(found, expected(entries, user, key::sequence(&entry.0)), what);
+    }
+    Ok(())
+}
+
+#[test]
+fn every_flipped_byte_gives_an_error_or_the_right_answer() {
+    for (seed, compression, block_align) in
+        [(1, Compression::None, 0), (2, Compression::Lz4, 0), (3, Compression::Zstd, 512), (4, Compression::None, 512)]
+    {
+        let mut entries = random_entries(&mut Random::seeded(seed), 30);
+        entries.iter_mut().for_each(|entry| entry.1.truncate(60));
+        let options = TableBuildOptions { compression, block_align, block_size: 300, ..build_options() };
+        let bytes = build(&entries, &options).0.bytes();
+        let mut harmless = 0;
+        for position in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[position] ^= 1 << (position % 8);
+            let what = format!("seed {seed} byte {position} of {}", bytes.len());
+            let file = ObservedFile::of(&damaged);
+            let result = open(&file, &cache(1 << 20)).and_then(|table| everything(&table, &entries, &what));
+            match result {
+                Ok(()) => harmless += 1,
+                Err(error) => {
+                    assert!(matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Foreign), "{what}: {error:?}");
+                    assert!(error.to_string().contains("tested"), "{what}: {error}");
+                }
+            }
+        }
+        assert_eq!(harmless, 0, "seed {seed}: every byte is covered by a checksum");
+    }
+}
+
+#[test]
+fn every_cut_is_an_error() {
+    let entries = random_entries(&mut Random::seeded(9), 60);
+    let bytes = build(&entries, &build_options()).0.bytes();
+    for length in 0..bytes.len() {
+        let file = ObservedFile::of(&bytes[..length]);
+        assert!(open(&file, &cache(0)).is_err(), "cut to {length}");
+        // The manifest knows the size: a file that is shorter is refused before it is read.
+        let size = bytes.len() as u64;
+        let result = Table::open(Arc::new(file), "cut", 1, size, &read_options(1), cache(0));
+        assert_eq!(result.expect_err("cut").kind(), ErrorKind::Corruption);
+    }
+    // Bytes after the table are not part of it.
+    let longer = ObservedFile::of(&[&bytes[..], &[7; 5000]].concat());
+    let table = Table::open(Arc::new(longer), "longer", 1, bytes.len() as u64, &read_options(1), cache(0));
+    everything(&table.expect("sound"), &entries, "longer").expect("sound");
+}
+
+#[test]
+fn damage_behind_the_checksums_never_panics() {
+    for seed in 0..300 {
+        let mut random = Random::seeded(seed);
+        let entries = random_entries(&mut random, 80);
+        let mut options = random_build_options(&mut random);
+        options.block_size = 300;
+        let (file, summary) = build(&entries, &options);
+        let mut bytes = file.bytes();
+        for _ in 0..1 + random.below(6) {
+            let position = random.below(summary.properties.data_bytes) as usize;
+            bytes[position] = random.next_u64() as u8;
+        }
+        fuzzing::table(&bytes);
+        fuzzing::parts(&bytes[random.index(bytes.len())..]);
+    }
+}
+
+#[test]
+fn empty_keys_long_keys_empty_values_and_large_values() {
+    let long = |first: u8, last: u8| {
+        let mut user = vec![first; key::KEY_BYTES_MAX];
+        user[key::KEY_BYTES_MAX - 1] = last;
+        user
+    };
+    for (compression, block_align) in
+        [(Compression::None, 0), (Compression::None, 4096), (Compression::Lz4, 0), (Compression::Zstd, 512)]
+    {
+        let mut large = vec![0; 6 << 20];
+        Random::seeded(1).fill_bytes(&mut large);
+        let entries: Entries = vec![
+            (internal(b"", 9, EntryKind::Put), b"of the empty key".to_vec()),
+            (internal(b"", 3, EntryKind::Put), Vec::new()),
+            (internal(b"\0", 3, EntryKind::Put), Vec::new()),
+            (internal(b"a", 3, EntryKind::Put), large.clone()),
+            (internal(b"b", 3, EntryKind::Put), b"small".to_vec()),
+            (internal(&long(b'b', 1), 3, EntryKind::Put), b"long".to_vec()),
+            (internal(&long(b'b', 2), key::SEQUENCE_MAX, EntryKind::Put), large.clone()),
+            (internal(&long(b'b', 2), 0, EntryKind::Delete), Vec::new()),
+            (internal(&long(0xff, 0xff), 0, EntryKind::Put), vec![0; 3 << 20]),
+        ];
+        let options = TableBuildOptions { compression, block_align, ..build_options() };
+        let (file, summary) = build(&entries, &options);
+        assert!(summary.properties.largest_block_bytes >= 6 << 20);
+        let table = open(&file, &cache(1 << 20)).expect("sound");
+        everything(&table, &entries, &format!("{compression:?}")).expect("sound");
+        assert!(table.verify(IoContext::default()).is_empty());
+        assert!(get(&table, &long(b'b', 3), 5).expect("sound").is_none());
+        // The small neighbour of a large value is read without it.
+        let (before, start) = (file.read_bytes(), open(&file, &cache(0)).expect("sound"));
+        let opened = file.read_bytes() - before;
+        get(&start, b"b", 5).expect("sound").expect("there");
+        assert!(file.read_bytes() - before - opened < 1 << 20);
+    }
+}
+
+#[test]
+fn keys_and_values_that_are_too_long_are_refused() {
+    let file = ObservedFile::default();
+    let mut builder =
+        TableBuilder::new(Box::new(file), "refusing", &build_options(), IoContext::default(), Env::real());
+    let too_long = internal(&vec![1; key::KEY_BYTES_MAX + 1], 1, EntryKind::Put);
+    assert_eq!(builder.add(&too_long, b"").expect_err("too long").kind(), ErrorKind::InvalidArgument);
+    assert!(builder.finish().is_err(), "after an error");
+    let file = ObservedFile::default();
+    let empty = TableBuilder::new(Box::new(file), "empty", &build_options(), IoContext::default(), Env::real());
+    assert_eq!(empty.finish().expect_err("empty").kind(), ErrorKind::InvalidArgument);
+}
+
+fn add_out_of_order(second: &[u8]) -> Result<(), Error> {
+    let file = Box::new(ObservedFile::default());
+    let mut builder = TableBuilder::new(file, "disorder", &build_options(), IoContext::default(), Env::real());
+    builder.add(&internal(b"m", 5, EntryKind::Put), b"").expect("first");
+    builder.add(second, b"")
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "keys out of order")]
+fn disorder_is_asserted() {
+    let _ = add_out_of_order(&internal(b"a", 6, EntryKind::Put));
+}
+
+#[test]
+#[cfg(not(debug_assertions))]
+fn disorder_is_refused() {
+    for second in
+        [internal(b"a", 6, EntryKind::Put), internal(b"m", 5, EntryKind::Put), internal(b"m", 6, EntryKind::Put)]
+    {
+        assert_eq!(add_out_of_order(&second).expect_err("disorder").kind(), ErrorKind::InvalidArgument);
+    }
+}
+
+#[test]
+fn a_cold_get_of_an_aligned_table_is_one_aligned_read() {
+    let entries: Entries =
+        (0..400u64).map(|n| (internal(format!("{n:08}").as_bytes(), n, EntryKind::Put), vec![n as u8; 1000])).collect();
+    for block_size in [4096, 16384] {
+        let options = TableBuildOptions { block_size, block_align: 4096, ..build_options() };
+        let (file, summary) = build(&entries, &options);
+        assert_eq!(summary.properties.data_bytes % 4096, 0);
+        assert_eq!(summary.properties.largest_block_bytes, block_size as u64);
+        let size = ReadableFile::size_bytes(&file);
+        let table = Table::open(Arc::new(file.clone()), "aligned", 1, size, &read_options(4096), cache(8 << 20))
+            .expect("sound");
+        file.require_alignment(4096);
+        for n in [0u64, 17, 399] {
+            let (reads, bytes) = (file.reads(), file.read_bytes());
+            let user = format!("{n:08}");
+            for _ in 0..3 {
+                let found = get(&table, user.as_bytes(), 1000).expect("sound").expect("there");
+                assert_eq!(&*found.value, vec![n as u8; 1000].as_slice());
+            }
+            assert_eq!((file.reads() - reads, file.read_bytes() - bytes), (1, block_size as u64));
+        }
+        // Windows are aligned too.
+        for readahead in [Readahead::Growing { max_bytes: 100_000 }, Readahead::Fixed { bytes: 100_000 }] {
+            let mut walk = table.iterator(TableIteratorOptions { fill_cache: false, ..walk_options(readahead) });
+            walk.seek_to_first();
+            let mut count = 0;
+            while walk.valid() {
+                count += 1;
+                walk.next();
+            }
+            assert_eq!((count, walk.status().is_ok()), (entries.len(), true));
+        }
+    }
+}
+
+#[test]
+fn a_compaction_reads_much_at_once_and_leaves_the_cache_alone() {
+    let entries: Entries =
+        (0..2000u64).map(|n| (internal(format!("{n:08}").as_bytes(), n, EntryKind::Put), vec![n as u8; 100])).collect();
+    let (file, summary) = build(&entries, &build_options());
+    let cache = cache(1 << 20);
+    let table = open(&file, &cache).expect("sound");
+    let reads = file.reads();
+    let mut walk = table.iterator(walk_options(Readahead::Fixed { bytes: 64 << 10 }));
+    walk.seek_to_first();
+    while walk.valid() {
+        walk.next();
+    }
+    walk.status().expect("sound");
+    assert!(file.reads() - reads <= summary.properties.data_bytes / (60 << 10) + 1);
+    assert_eq!(cache.statistics().insertions, 0);
+}
+
+#[test]
+fn a_long_walk_reads_ahead_and_stops_filling_the_cache() {
+    let entries: Entries =
+        (0..8000u64).map(|n| (internal(format!("{n:08}").as_bytes(), n, EntryKind::Put), vec![n as u8; 100])).collect();
+    let (file, summary) = build(&entries, &build_options());
+    let cache = cache(320 << 10);
+    let table = open(&file, &cache).expect("sound");
+    let reads = file.reads();
+    let mut walk = table.iterator(walk_options(Readahead::Growing { max_bytes: 256 << 10 }));
+    walk.seek_to_first();
+    for entry in &entries {
+        assert_eq!((walk.key(), walk.value()), (entry.0.as_slice(), entry.1.as_slice()));
+        walk.next();
+    }
+    assert!(!walk.valid());
+    assert!(file.reads() - reads < 12, "{} reads", file.reads() - reads);
+    let kept = cache.statistics().insertions * 512;
+    assert!(kept > 0 && kept < summary.properties.data_bytes / 16, "{kept} bytes kept");
+}
+
+#[test]
+fn cached_blocks_are_not_read_again() {
+    let entries = random_entries(&mut Random::seeded(4), 300);
+    let (file, _) = build(&entries, &build_options());
+    let table = open(&file, &cache(1 << 20)).expect("sound");
+    everything(&table, &entries, "cold").expect("sound");
+    let reads = file.reads();
+    everything(&table, &entries, "warm").expect("sound");
+    assert_eq!(file.reads(), reads);
+    let table = open(&file, &cache(1 << 20)).expect("sound");
+    let reads = file.reads();
+    for _ in 0..3 {
+        table.get(&entries[0].0, key_hash(key::user_key(&entries[0].0)), &context(false)).expect("sound");
+    }
+    assert_eq!(file.reads() - reads, 3);
+}
+
+#[test]
+fn failing_writes_and_reads_are_errors() {
+    let entries = random_entries(&mut Random::seeded(6), 120);
+    for successes in 0.. {
+        let file = ObservedFile::default();
+        file.fail_appends_after(successes);
+        let mut builder =
+            TableBuilder::new(Box::new(file.clone()), "failing", &build_options(), IoContext::default(), Env::real());
+        let added = entries.iter().try_for_each(|(internal, value)| builder.add(internal, value));
+        match (added, builder.finish()) {
+            (Ok(()), Ok(_)) => break,
+            (Err(error), finished) => {
+                assert_eq!(error.kind(), ErrorKind::InvalidArgument, "the store's own error");
+                assert!(finished.is_err());
+            }
+            (Ok(()), Err(_)) => {}
+        }
+        assert!(successes < 1000);
+    }
+    let (file, _) = build(&entries, &build_options());
+    for successes in 0.. {
+        file.fail_reads_after(successes);
+        let result = open(&file, &cache(1 << 20)).and_then(|table| everything(&table, &entries, "failing"));
+        file.reads_succeed();
+        if result.is_ok() {
+            break;
+        }
+        assert!(successes < 1000);
+    }
+    // A walk that failed goes on after a seek.
+    let table = open(&file, &cache(0)).expect("sound");
+    let mut walk = table.iterator(walk_options(BLOCKWISE));
+    file.fail_reads_after(1);
+    walk.seek_to_first();
+    while walk.valid() {
+        walk.next();
+    }
+    assert!(walk.status().is_err());
+    file.reads_succeed();
+    walk.seek_to_first();
+    assert!(walk.valid() && walk.status().is_ok());
+}
+
+#[test]
+fn verify_names_what_is_wrong() {
+    use super::format::{BLOCK_TRAILER_BYTES, FOOTER_BYTES, Footer, block_trailer};
+    let entries = random_entries(&mut Random::seeded(8), 200);
+    let (file, summary) = build(&entries, &build_options());
+    let bytes = file.bytes();
+    let footer = Footer::decode(bytes.last_chunk::<FOOTER_BYTES>().expect("long"), bytes.len() as u64).expect("sound");
+    let codes = |bytes: &[u8]| {
+        let table = open(&ObservedFile::of(bytes), &cache(0)).expect("opens");
+        let mut codes: Vec<_> = table.verify(IoContext::default()).into_iter().map(|finding| finding.code).collect();
+        codes.dedup();
+        codes
+    };
+    // Replaces the contents of a block by others of the same length, with a right checksum.
+    let replace = |handle: super::format::BlockHandle, change: &dyn Fn(&mut [u8])| {
+        let mut bytes = bytes.clone();
+        let start = handle.offset_bytes as usize;
+        let end = start + handle.length_bytes as usize - BLOCK_TRAILER_BYTES;
+        change(&mut bytes[start..end]);
+        let checksum = crate::checksum::crc32c(&bytes[start..end]);
+        let trailer = block_trailer(Compression::None, checksum, footer.table_id, handle.offset_bytes);
+        bytes[end..end + BLOCK_TRAILER_BYTES].copy_from_slice(&trailer);
+        bytes
+    };
+    assert!(codes(&bytes).is_empty());
+    let mut flipped = bytes.clone();
+    flipped[summary.properties.data_bytes as usize / 2] ^= 1;
+    assert_eq!(codes(&flipped), ["table-block"]);
+    let emptied = replace(footer.filter, &|contents| {
+        let lines = contents.len() - 8;
+        contents[..lines].fill(0);
+    });
+    assert_eq!(codes(&emptied), ["table-filter", "table-more"]);
+    // Number of entries is the first property: two bytes from the third on.
+    let counted = replace(footer.properties, &|contents| contents[2] ^= 1);
+    assert_eq!(codes(&counted), ["table-properties"]);
+}
+
+#[test]
+fn offsets_grow_with_keys_and_end_with_the_data() {
+    let entries = random_entries(&mut Random::seeded(11), 300);
+    let (file, summary) = build(&entries, &build_options());
+    let table = open(&file, &cache(0)).expect("sound");
+    let offsets: Vec<u64> = entries.iter().map(|entry| table.approximate_offset_of(&entry.0)).collect();
+    assert!(offsets.is_sorted());
+    assert_eq!(offsets[0], 0);
+    assert!(offsets[299] < summary.properties.data_bytes);
+    assert_eq!(table.approximate_offset_of(&key::lookup_key(&[0xff; 30], 1)), summary.properties.data_bytes);
+}
+
+#[test]
+fn memory_is_counted_while_tables_are_open() {
+    let entries = random_entries(&mut Random::seeded(12), 300);
+    let (file, summary) = build(&entries, &build_options());
+    let options = read_options(1);
+    let size = ReadableFile::size_bytes(&file);
+    let open = || Table::open(Arc::new(file.clone()), "counted", 1, size, &options, cache(0)).expect("sound");
+    let (one, two) = (open(), open());
+    let counted = || options.memory.load(atomic::Ordering::Relaxed);
+    assert_eq!(counted(), one.memory_bytes() + two.memory_bytes());
+    let blocks = summary.properties.data_blocks as usize;
+    assert!(one.memory_bytes() > blocks * 24 + summary.properties.filter_bytes as usize - 5);
+    assert!(one.memory_bytes() < blocks * 70 + summary.properties.filter_bytes as usize + 1500);
+    drop(one);
+    assert_eq!(counted(), two.memory_bytes());
+    drop(two);
+    assert_eq!(counted(), 0);
+}
+
+#[test]
+fn estimates_are_close_and_blocks_are_observed() {
+    let entries = random_entries(&mut Random::seeded(13), 400);
+    let file = ObservedFile::default();
+    let mut builder =
+        TableBuilder::new(Box::new(file.clone()), "observed", &build_options(), IoContext::default(), Env::real());
+    let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let sink = seen.clone();
+    builder.observe_blocks(Box::new(move |info| {
+        sink.lock().push((info.first.to_vec(), info.last.to_vec(), info.handle));
+    }));
+    for (internal, value) in &entries {
+        builder.add(internal, value).expect("in order");
+    }
+    let estimate = builder.estimated_bytes();
+    let summary = builder.finish().expect("memory");
+    assert!(summary.size_bytes.abs_diff(estimate) < summary.size_bytes / 10, "{estimate} for {}", summary.size_bytes);
+    let seen = seen.lock();
+    assert_eq!(seen.len() as u64, summary.properties.data_blocks);
+    assert_eq!((&seen[0].0, &seen[seen.len() - 1].1), (&entries[0].0, &entries[399].0));
+    assert!(seen.windows(2).all(|pair| pair[0].2.end() == Some(pair[1].2.offset_bytes)));
+}
+
+#[test]
+fn processor_time_is_charged_only_in_a_simulation() {
+    let entries = random_entries(&mut Random::seeded(14), 100);
+    let env = Env::sim(1);
+    let file = ObservedFile::default();
+    let mut builder =
+        TableBuilder::new(Box::new(file.clone()), "charged", &build_options(), IoContext::default(), env.clone());
+    for (internal, value) in &entries {
+        builder.add(internal, value).expect("in order");
+    }
+    builder.finish().expect("memory");
+    env.settle();
+    let built = env.charged_total_nanos();
+    assert!(built > 0);
+    let options = TableReadOptions { env: env.clone(), ..read_options(1) };
+    let size = ReadableFile::size_bytes(&file);
+    let table = Table::open(Arc::new(file), "charged", 1, size, &options, cache(1 << 20)).expect("sound");
+    everything(&table, &entries, "charged").expect("sound");
+    env.settle();
+    assert!(env.charged_total_nanos() > built);
+}
+
+#[test]
+fn a_pinned_value_outlives_cache_and_table() {
+    let entries: Entries = (0..50u8).map(|n| (internal(&[n], 3, EntryKind::Put), vec![n; 60])).collect();
+    let (file, _) = build(&entries, &build_options());
+    let table = open(&file, &cache(1 << 20)).expect("sound");
+    let (internal, value) = &entries[20];
+    let found = get(&table, key::user_key(internal), key::sequence(internal)).expect("sound").expect("there");
+    drop(table);
+    drop(file);
+    assert_eq!(&*found.value, value.as_slice());
+    assert_eq!(found.value, **value);
+    assert_eq!(&*PinnedBytes::from(value.clone()), &*PinnedBytes::from(value.as_slice()));
+}
+
+#[test]
+fn builder_leaves_a_file_behind_when_it_gives_up() {
+    let file = ObservedFile::default();
+    let mut builder =
+        TableBuilder::new(Box::new(file.clone()), "given up", &build_options(), IoContext::default(), Env::real());
+    for (internal, value) in random_entries(&mut Random::seeded(16), 50) {
+        builder.add(&internal, &value).expect("in order");
+    }
+    builder.abandon();
+    assert!(open(&file, &cache(0)).is_err());
+    let _: &dyn WritableFile = &file;
+}
