@@ -220,7 +220,8 @@ impl Characterization {
         let capacity = device.geometry().capacity_bytes;
         let random_bytes = u64::from(device.geometry().sector_bytes).max(4096);
         let sequential = |pattern, start: u64, bytes: u64| {
-            let request_bytes = options.sequential_request_bytes;
+            let request_bytes = options.sequential_request_bytes.min(capacity);
+            let start = start.min(capacity - request_bytes) / random_bytes * random_bytes;
             let bytes = bytes.min(capacity - start).max(request_bytes);
             Probe {
                 pattern,
@@ -236,8 +237,7 @@ impl Characterization {
             let each = options.sequential_bytes / 4;
             for spot in 0..options.spots.max(1) {
                 let middle = capacity / options.spots.max(1) / 2 * (2 * spot + 1);
-                let start = middle.saturating_sub(each / 2) / random_bytes * random_bytes;
-                let result = sequential(pattern, start, each).run(env, device)?;
+                let result = sequential(pattern, middle.saturating_sub(each / 2), each).run(env, device)?;
                 bytes += result.bytes;
                 nanos += result.elapsed_nanos;
             }

@@ -63,6 +63,7 @@ impl Emulated {
         backing: Box<dyn Backing>,
         pacing: Pacing,
     ) -> Self {
+        let geometry = Geometry { sector_bytes: geometry.sector_bytes.max(1), ..geometry };
         let mut capabilities = Capabilities {
             rotational: false,
             volatile_cache: true,

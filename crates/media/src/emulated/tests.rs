@@ -158,8 +158,8 @@ const WORKERS: u64 = 4;
 
 /// Each worker fills its own stripes with random batches, beside the others, and checks what it reads
 /// against an array; gives the event hash, the counters and the time.
-fn random_batches(seed: u64) -> (u64, Counters, u64) {
-    let env = Env::sim(seed);
+fn random_batches(seed: u64, perturb: bool) -> (u64, Counters, u64) {
+    let env = Env::sim_with(varve_env::SimOptions { seed, perturb, ..Default::default() });
     let device = small_disk(&env, Box::new(RamBacking::new()));
     const STRIPE: u64 = 16 << 10;
     const STRIPES: u64 = 24;
@@ -222,8 +222,9 @@ fn random_batches(seed: u64) -> (u64, Counters, u64) {
 #[test]
 fn concurrent_batches_keep_their_data_and_repeat_exactly() {
     for seed in 0..4 {
-        let first = random_batches(seed);
-        assert!(first == random_batches(seed), "seed {seed}");
+        let perturb = seed % 2 == 1;
+        let first = random_batches(seed, perturb);
+        assert!(first == random_batches(seed, perturb), "seed {seed}");
         let time = first.1.time;
         let parts = time.seek_nanos + time.rotation_nanos + time.transfer_nanos + time.overhead_nanos;
         assert_eq!(parts + time.flush_nanos + time.idle_nanos, first.2, "seed {seed}");
@@ -271,4 +272,35 @@ fn file_backed_device_continues_where_it_was_left() {
     let mut data = [0; 4096];
     open().read_at(8192, &mut data, &CONTEXT).unwrap();
     assert!(data == [5; 4096]);
+}
+
+#[test]
+fn device_in_real_time_serves_threads_that_share_its_queue() {
+    let env = Env::real();
+    let preset = crate::presets::Preset::find("nvme-ssd").unwrap().with_capacity(16 << 20);
+    let device = Arc::new(preset.build(&env, "ssd", Box::new(RamBacking::new()), Pacing::Sleep));
+    let threads: Vec<_> = (0..8u64)
+        .map(|number| {
+            let device = Arc::clone(&device);
+            env.spawn("user", move || {
+                for round in 0..20u64 {
+                    let offset = (round * 8 + number) * 8192;
+                    let data = [(round * 8 + number) as u8; 8192];
+                    device.write_at(offset, &data, &CONTEXT).unwrap();
+                    if round % 8 == number {
+                        device.sync(&CONTEXT).unwrap();
+                    }
+                    let mut read = [0; 8192];
+                    device.read_at(offset, &mut read, &CONTEXT).unwrap();
+                    assert!(read == data);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let counters = device.counters();
+    // Of the eight threads one syncs in each of the 20 rounds.
+    assert_eq!((counters.reads, counters.writes, counters.syncs), (160, 160, 20));
 }

@@ -127,7 +127,7 @@ impl DataSheet {
         DiskCacheParameters {
             write_bytes,
             destage_delay_nanos: 20_000_000,
-            destage_begin_bytes: (write_bytes / 8).min(2 << 20),
+            destage_begin_bytes: (write_bytes / 4).min(8 << 20),
             destage_urgent_bytes: write_bytes / 2,
             contention_slice_nanos: 30_000_000,
             read_segments: (self.cache_bytes / 4 / read_segment_bytes) as usize,

@@ -16,7 +16,7 @@ fn characterize(preset: &Preset) -> Characterization {
     let options = CharacterizationOptions {
         sequential_request_bytes: promises.sequential_request_bytes,
         sequential_depth: promises.sequential_depth,
-        sequential_bytes: 256 << 20,
+        sequential_bytes: 512 << 20,
         spots: 16,
         random_requests: 1_500,
         seed: 1,
@@ -143,11 +143,11 @@ fn any_capacity_positions_and_streams_like_the_whole_device() {
 }
 
 #[test]
-fn smallest_capacities_work() {
+fn smallest_and_largest_capacities_work() {
     for preset in Preset::all() {
-        for capacity in [0, 4096, 100_000, 1 << 20] {
+        for capacity in [0, 4096, 100_000, 1 << 20, u64::MAX] {
             let env = Env::sim(1);
-            let disk = device(&env, &preset.with_capacity(capacity).scaled(3));
+            let disk = device(&env, &preset.with_capacity(capacity));
             let last = disk.geometry().capacity_bytes - u64::from(disk.geometry().sector_bytes);
             let data = vec![1; disk.geometry().sector_bytes as usize];
             disk.write_at(last, &data, &IoContext::default()).unwrap();

@@ -109,6 +109,11 @@ pub(super) struct Mechanism {
     capacity_bytes: u64,
 }
 
+/// The angle of `count` turns by `nanos`, without overflow on any number of tracks.
+fn turned(count: u64, nanos: u64, period: u64) -> u64 {
+    (count % period) * (nanos % period) % period
+}
+
 impl Mechanism {
     pub(super) fn new(parameters: MechanismParameters) -> Self {
         let period = parameters.rotation_nanos.max(1);
@@ -121,8 +126,8 @@ impl Mechanism {
             zones.push(Zone { first_byte, first_cylinder, first_angle, layout: layout.clone() });
             first_byte += layout.data_bytes;
             first_cylinder += cylinders;
-            let turns = cylinders * ((surfaces - 1) * layout.track_skew_nanos + layout.cylinder_skew_nanos);
-            first_angle = (first_angle + turns) % period;
+            let cylinder_angle = turned(surfaces - 1, layout.track_skew_nanos, period) + layout.cylinder_skew_nanos;
+            first_angle = (first_angle + turned(cylinders, cylinder_angle, period)) % period;
         }
         Mechanism {
             parameters: MechanismParameters { rotation_nanos: period, surfaces, ..parameters },
@@ -157,9 +162,10 @@ impl Mechanism {
         {
             surface = surfaces - 1 - surface;
         }
-        let skew = (track - cylinder) * layout.track_skew_nanos + cylinder * layout.cylinder_skew_nanos;
         let period = self.parameters.rotation_nanos;
-        let angle = zone.first_angle + skew % period + in_track * period / layout.track_bytes;
+        let skew = turned(track - cylinder, layout.track_skew_nanos, period)
+            + turned(cylinder, layout.cylinder_skew_nanos, period);
+        let angle = zone.first_angle + skew + in_track * period / layout.track_bytes;
         Place {
             cylinder: zone.first_cylinder + cylinder,
             surface,
