@@ -12,6 +12,7 @@
 //! Guarantee: in virtual time the same seed gives the same numbers, to the byte, on every machine.
 
 pub mod error;
+pub mod experiment;
 pub mod generator;
 pub mod host;
 pub mod report;

@@ -1,0 +1,192 @@
+//! Named experiments. A new one is a new file and one line in [`experiments`].
+
+mod peers;
+mod scale;
+
+pub use scale::Scale;
+
+use crate::error::LabError;
+use crate::report::{Align, Report, Table};
+use std::path::PathBuf;
+use std::sync::Arc;
+use varve_env::Env;
+
+/// What is to be said while an experiment runs.
+pub trait Progress: Send + Sync {
+    /// A stretch of work begins; `total` operations or bytes, when known.
+    fn begin(&self, what: &str, total: Option<u64>);
+    /// So much of it is done. Called from any thread, often; must be quick.
+    fn advance(&self, done: u64);
+    /// It is over.
+    fn end(&self);
+}
+
+/// Says nothing.
+pub struct Silent;
+
+impl Progress for Silent {
+    fn begin(&self, _what: &str, _total: Option<u64>) {}
+    fn advance(&self, _done: u64) {}
+    fn end(&self) {}
+}
+
+/// How to run an experiment.
+#[derive(Clone)]
+pub struct Settings {
+    /// Scale; unset is the experiment's own.
+    pub scale: Option<Scale>,
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Directory with traces and measured curves, for the experiments that compare with them.
+    pub traces: Option<PathBuf>,
+    /// Verify every value read, where the experiment reads.
+    pub verify: bool,
+    /// What is to be said meanwhile.
+    pub progress: Arc<dyn Progress>,
+}
+
+impl Default for Settings {
+    /// The experiment's scale, seed 1, no traces, no verification, silent.
+    fn default() -> Settings {
+        Settings { scale: None, seed: 1, traces: None, verify: false, progress: Arc::new(Silent) }
+    }
+}
+
+/// A named experiment.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// Name: a group, a slash, a word.
+    pub id: &'static str,
+    /// One line.
+    pub title: &'static str,
+    /// What it does, what it shows, what it needs; a few lines.
+    pub description: &'static str,
+    /// Scale it runs at unless told otherwise.
+    pub default_scale: Scale,
+    run: fn(&Run<'_>) -> Result<Report, LabError>,
+}
+
+/// One run of an experiment.
+pub(crate) struct Run<'a> {
+    pub(crate) experiment: &'a Experiment,
+    pub(crate) scale: Scale,
+    pub(crate) settings: &'a Settings,
+}
+
+impl Run<'_> {
+    /// An empty report of this run.
+    pub(crate) fn report(&self) -> Report {
+        Report::new(self.experiment.id, self.experiment.title, self.scale, self.settings.seed)
+    }
+}
+
+/// Every experiment, in the order they are listed.
+pub fn experiments() -> &'static [Experiment] {
+    const ALL: &[Experiment] = &[peers::EXPERIMENT];
+    ALL
+}
+
+/// The experiments that `patterns` name: an id, a group with a star (`media/*`), or `all`. In the
+/// order of the list, each once.
+///
+/// # Errors
+/// A pattern that names none.
+pub fn select(patterns: &[String]) -> Result<Vec<&'static Experiment>, LabError> {
+    let names = |pattern: &str, id: &str| match pattern.strip_suffix('*') {
+        Some(prefix) => id.starts_with(prefix),
+        None => pattern == "all" || pattern == id,
+    };
+    for pattern in patterns {
+        if !experiments().iter().any(|experiment| names(pattern, experiment.id)) {
+            let group = pattern.split('/').next().unwrap_or(pattern);
+            let near: Vec<&str> =
+                experiments().iter().map(|experiment| experiment.id).filter(|id| id.contains(group)).collect();
+            let hint = if near.is_empty() { String::new() } else { format!("; there is {}", near.join(", ")) };
+            return Err(LabError::UnknownExperiment { id: pattern.clone(), hint });
+        }
+    }
+    let wanted = |experiment: &&Experiment| patterns.iter().any(|pattern| names(pattern, experiment.id));
+    Ok(experiments().iter().filter(wanted).collect())
+}
+
+/// Runs one experiment. May be called from any thread, several at once; an experiment in virtual
+/// time is an env of its own.
+///
+/// # Errors
+/// Whatever kept the experiment from its end.
+pub fn run(experiment: &Experiment, settings: &Settings) -> Result<Report, LabError> {
+    let scale = settings.scale.unwrap_or(experiment.default_scale);
+    (experiment.run)(&Run { experiment, scale, settings })
+}
+
+/// Runs `f` in a simulated world of its own, on a thread of its own: the calling thread may be an
+/// actor of another one, or be needed for the next.
+pub(crate) fn simulate<T: Send + 'static>(
+    seed: u64,
+    f: impl FnOnce(&Env) -> Result<T, LabError> + Send + 'static,
+) -> Result<T, LabError> {
+    Env::real().spawn("simulation", move || f(&Env::sim(seed))).join()?
+}
+
+/// The list of experiments as a table.
+pub fn list_text() -> String {
+    let mut table = Table::new([("experiment", Align::Left), ("scale", Align::Left), ("what it shows", Align::Left)]);
+    for experiment in experiments() {
+        table.row([experiment.id.to_owned(), experiment.default_scale.to_string(), experiment.title.to_owned()]);
+    }
+    table.to_text()
+}
+
+/// The list of experiments as a JSON array of `{id, title, description, default_scale}`.
+pub fn list_json() -> String {
+    let list: Vec<serde_json::Value> = experiments()
+        .iter()
+        .map(|experiment| {
+            serde_json::json!({
+                "id": experiment.id,
+                "title": experiment.title,
+                "description": experiment.description,
+                "default_scale": experiment.default_scale.to_string(),
+            })
+        })
+        .collect();
+    format!("{:#}\n", serde_json::Value::from(list))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_well_formed() {
+        let mut seen = std::collections::BTreeSet::new();
+        for experiment in experiments() {
+            assert!(seen.insert(experiment.id), "{} twice", experiment.id);
+            let words = experiment.id.split('/').count();
+            assert_eq!(words, 2, "{}", experiment.id);
+            let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-/".contains(c);
+            assert!(experiment.id.chars().all(legal), "{}", experiment.id);
+            assert!(!experiment.title.is_empty() && !experiment.description.is_empty());
+        }
+    }
+
+    #[test]
+    fn patterns_select() {
+        let select = |patterns: &[&str]| {
+            let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+            select(&patterns).map(|found| found.iter().map(|experiment| experiment.id).collect::<Vec<_>>())
+        };
+        assert_eq!(select(&["peers/*", "peers/db_bench"]).unwrap(), ["peers/db_bench"]);
+        assert_eq!(select(&["all"]).unwrap().len(), experiments().len());
+        let error = select(&["peers/none"]).unwrap_err().to_string();
+        assert!(error.contains("there is peers/db_bench"), "{error}");
+        assert!(select(&["nothing"]).is_err());
+    }
+
+    #[test]
+    fn lists_name_every_experiment() {
+        let list: serde_json::Value = serde_json::from_str(&list_json()).unwrap();
+        assert_eq!(list.as_array().unwrap().len(), experiments().len());
+        assert!(experiments().iter().all(|experiment| list_text().contains(experiment.id)));
+    }
+}
