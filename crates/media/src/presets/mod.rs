@@ -18,7 +18,9 @@ mod zn540;
 pub use traced::{atlas_10k_as_traced, cheetah_9lp_as_traced};
 
 use crate::device::{Geometry, NominalPerformance};
-use crate::emulated::{Backing, Conventional, Disk, DiskParameters, Emulated, Pacing, Ssd, SsdParameters, Timing};
+use crate::emulated::{
+    Backing, Conventional, Disk, DiskParameters, Emulated, Pacing, SeekCurve, Ssd, SsdParameters, Timing,
+};
 use std::sync::Arc;
 use varve_env::Env;
 
@@ -36,6 +38,9 @@ pub trait TimingParameters: std::fmt::Debug + Send + Sync {
 
     /// The model in its first state.
     fn timing(&self) -> Box<dyn Timing>;
+
+    /// Time of the arm's movements by distance, if there is an arm.
+    fn seek_curve(&self) -> Option<&SeekCurve>;
 }
 
 impl TimingParameters for DiskParameters {
@@ -54,6 +59,10 @@ impl TimingParameters for DiskParameters {
     fn timing(&self) -> Box<dyn Timing> {
         Box::new(Disk::new(self.clone()))
     }
+
+    fn seek_curve(&self) -> Option<&SeekCurve> {
+        Some(&self.mechanism.seek)
+    }
 }
 
 impl TimingParameters for SsdParameters {
@@ -71,6 +80,10 @@ impl TimingParameters for SsdParameters {
 
     fn timing(&self) -> Box<dyn Timing> {
         Box::new(Ssd::new(self.clone()))
+    }
+
+    fn seek_curve(&self) -> Option<&SeekCurve> {
+        None
     }
 }
 
