@@ -1,7 +1,7 @@
 //! What can go wrong in the lab.
 
+use crate::media::MediaError;
 use crate::target::TargetError;
-use varve_media::MediaError;
 
 /// An error of a workload, a run or an experiment.
 #[derive(Debug, thiserror::Error)]

@@ -21,3 +21,4 @@ pub mod target;
 pub mod workload;
 
 pub use error::LabError;
+use varve_media as media;

@@ -1,7 +1,11 @@
 //! Named experiments. A new one is a new file and one line in [`experiments`].
 
+mod media_demerit;
+mod media_presets;
+mod media_seek;
 mod peers;
 mod scale;
+mod traces;
 
 pub use scale::Scale;
 
@@ -82,7 +86,8 @@ impl Run<'_> {
 
 /// Every experiment, in the order they are listed.
 pub fn experiments() -> &'static [Experiment] {
-    const ALL: &[Experiment] = &[peers::EXPERIMENT];
+    const ALL: &[Experiment] =
+        &[media_presets::EXPERIMENT, media_demerit::EXPERIMENT, media_seek::EXPERIMENT, peers::EXPERIMENT];
     ALL
 }
 

@@ -5,12 +5,12 @@ use super::phase::Phase;
 use super::timeline::TimelinePoint;
 use crate::error::LabError;
 use crate::host::{self, Memory, ProcessIo};
+use crate::media::{Counters, IoClass};
 use crate::target::{Target, TargetStatistics};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{Counters, IoClass};
 
 /// Everything that is read before and after.
 pub(crate) struct Snapshot {
@@ -373,7 +373,7 @@ fn process_io_between(before: &Snapshot, after: &Snapshot) -> Option<ProcessIo> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_media::TimeSpent;
+    use crate::media::TimeSpent;
 
     #[test]
     fn activity_is_the_difference_and_absent_stays_absent() {

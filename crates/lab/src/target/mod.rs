@@ -4,8 +4,8 @@ mod memory;
 
 pub use memory::{MemoryTarget, NullTarget};
 
+use crate::media::Counters;
 use std::collections::BTreeMap;
-use varve_media::Counters;
 
 /// What a store under test said when something failed.
 pub type TargetError = Box<dyn std::error::Error + Send + Sync>;
