@@ -40,6 +40,24 @@ pub const COPY_KIB: u64 = 40;
 /// Handing a read or write to the store.
 pub const REQUEST: u64 = 500;
 
+/// One group of batches through the log, without its entries.
+pub const WRITE_GROUP: u64 = 900;
+
+/// Putting one entry into a memtable, without its bytes.
+pub const WRITE_ENTRY: u64 = 700;
+
+/// Copying 1 KiB into the log and the memtable, with the log's checksum.
+pub const WRITE_KIB: u64 = 250;
+
+/// A get, without what the tables it asks cost.
+pub const GET: u64 = 300;
+
+/// Making an iterator.
+pub const ITERATOR: u64 = 1500;
+
+/// Choosing the next of several sources in a merge.
+pub const MERGE_ENTRY: u64 = 60;
+
 /// Every cost with its name, for reports.
 pub const ALL: &[(&str, u64)] = &[
     ("filter_probe", FILTER_PROBE),
@@ -53,6 +71,12 @@ pub const ALL: &[(&str, u64)] = &[
     ("entry_add", ENTRY_ADD),
     ("copy_kib", COPY_KIB),
     ("request", REQUEST),
+    ("write_group", WRITE_GROUP),
+    ("write_entry", WRITE_ENTRY),
+    ("write_kib", WRITE_KIB),
+    ("get", GET),
+    ("iterator", ITERATOR),
+    ("merge_entry", MERGE_ENTRY),
 ];
 
 /// Cost of `bytes` at `nanos_per_kib`.

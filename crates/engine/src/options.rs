@@ -1,5 +1,6 @@
 //! Options, under the names users of log-structured stores know.
 
+use crate::error::Error;
 use serde::{Deserialize, Serialize};
 
 /// How blocks of a level are compressed.
@@ -143,5 +144,115 @@ impl Default for Options {
             max_manifest_file_size: 64 << 20,
             disable_auto_compactions: false,
         }
+    }
+}
+
+impl Options {
+    /// Options from a TOML text; what is not said keeps its default.
+    pub fn from_toml(text: &str) -> Result<Options, Error> {
+        let options: Options = toml::from_str(text)
+            .map_err(|error| Error::InvalidArgument { what: "options".to_owned(), reason: error.to_string() })?;
+        options.validate()?;
+        Ok(options)
+    }
+
+    /// The options as TOML, every field said.
+    pub fn to_toml(&self) -> Result<String, Error> {
+        toml::to_string(self)
+            .map_err(|error| Error::InvalidArgument { what: "options".to_owned(), reason: error.to_string() })
+    }
+
+    /// Compression of a level.
+    pub(crate) fn compression_of_level(&self, level: usize) -> Compression {
+        match self.compression_per_level.get(level).or(self.compression_per_level.last()) {
+            Some(compression) => *compression,
+            None => self.compression,
+        }
+    }
+
+    /// Refuses values nothing could work with, naming the option and what it takes.
+    pub fn validate(&self) -> Result<(), Error> {
+        let least = |name: &str, value: u64, least: u64| {
+            if value < least {
+                return Err(Error::InvalidArgument {
+                    what: format!("option {name} = {value}"),
+                    reason: format!("it must be at least {least}"),
+                });
+            }
+            Ok(())
+        };
+        let most = |name: &str, value: u64, most: u64| {
+            if value > most {
+                return Err(Error::InvalidArgument {
+                    what: format!("option {name} = {value}"),
+                    reason: format!("it must be at most {most}"),
+                });
+            }
+            Ok(())
+        };
+        least("write_buffer_size", self.write_buffer_size as u64, 4 << 10)?;
+        least("max_write_buffer_number", self.max_write_buffer_number as u64, 2)?;
+        least("level0_file_num_compaction_trigger", self.level0_file_num_compaction_trigger as u64, 1)?;
+        least("level0_slowdown_writes_trigger", self.level0_slowdown_writes_trigger as u64, 1)?;
+        least(
+            "level0_stop_writes_trigger",
+            self.level0_stop_writes_trigger as u64,
+            self.level0_slowdown_writes_trigger.max(self.level0_file_num_compaction_trigger) as u64,
+        )?;
+        least("num_levels", self.num_levels as u64, 2)?;
+        most("num_levels", self.num_levels as u64, 64)?;
+        least("max_bytes_for_level_base", self.max_bytes_for_level_base, 1)?;
+        least("max_bytes_for_level_multiplier", self.max_bytes_for_level_multiplier, 2)?;
+        least("target_file_size_base", self.target_file_size_base, 1 << 10)?;
+        least("max_compaction_bytes", self.max_compaction_bytes, 1)?;
+        least("max_background_jobs", self.max_background_jobs as u64, 1)?;
+        most("max_background_jobs", self.max_background_jobs as u64, 1024)?;
+        least("max_subcompactions", self.max_subcompactions as u64, 1)?;
+        most("max_subcompactions", self.max_subcompactions as u64, 1024)?;
+        least("block_size", self.block_size as u64, 64)?;
+        most("block_size", self.block_size as u64, 64 << 20)?;
+        least("block_restart_interval", self.block_restart_interval as u64, 1)?;
+        most("block_restart_interval", self.block_restart_interval as u64, 1 << 16)?;
+        most("block_align", self.block_align as u64, 1 << 20)?;
+        if self.block_align > 1 && !self.block_align.is_power_of_two() {
+            return Err(Error::InvalidArgument {
+                what: format!("option block_align = {}", self.block_align),
+                reason: "it must be 0, 1 or a power of two".to_owned(),
+            });
+        }
+        most("bloom_bits_per_key", u64::from(self.bloom_bits_per_key), 64)?;
+        most("block_cache_shard_bits", u64::from(self.block_cache_shard_bits.unwrap_or(0)), 16)?;
+        least("max_open_files", self.max_open_files as u64, 1)?;
+        most("compaction_readahead_size", self.compaction_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
+        least("delayed_write_rate", self.delayed_write_rate, 1)?;
+        least("max_manifest_file_size", self.max_manifest_file_size, 1)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn toml_round_trips_and_unknown_names_are_refused() {
+        let options = Options {
+            write_buffer_size: 1 << 20,
+            compression_per_level: vec![Compression::None, Compression::Lz4],
+            ..Options::default()
+        };
+        assert_eq!(Options::from_toml(&options.to_toml().unwrap()).unwrap(), options);
+        assert_eq!(Options::from_toml("write_buffer_size = 1048576").unwrap().write_buffer_size, 1 << 20);
+        assert!(Options::from_toml("write_bufer_size = 1").unwrap_err().to_string().contains("write_bufer_size"));
+        let error = Options::from_toml("num_levels = 1").unwrap_err().to_string();
+        assert!(error.contains("num_levels") && error.contains("at least 2"), "{error}");
+    }
+
+    #[test]
+    fn the_last_named_compression_holds_for_deeper_levels() {
+        let options =
+            Options { compression_per_level: vec![Compression::None, Compression::Zstd], ..Options::default() };
+        assert_eq!(options.compression_of_level(0), Compression::None);
+        assert_eq!(options.compression_of_level(6), Compression::Zstd);
     }
 }

@@ -121,6 +121,8 @@ pub(crate) struct LogReader {
     offset: u64,
     /// Bytes known from elsewhere to have been synced.
     expected_synced: u64,
+    /// The largest mark read.
+    marked_bytes: u64,
     record: Vec<u8>,
     tail: Option<Tail>,
 }
@@ -139,6 +141,7 @@ impl LogReader {
             seed: Seed::of(&LogHeader { purpose, number, salt: 0, previous: None }),
             offset: HEADER_BYTES as u64,
             expected_synced: 0,
+            marked_bytes: 0,
             record: Vec::new(),
             tail: None,
         };
@@ -190,6 +193,11 @@ impl LogReader {
         self.expected_synced = self.expected_synced.max(bytes);
     }
 
+    /// Bytes that the frames read so far say were synced; 0 when none says so.
+    pub(crate) fn marked_bytes(&self) -> u64 {
+        self.marked_bytes
+    }
+
     /// How the log ended, once `next` has returned `None`.
     pub(crate) fn tail(&self) -> Option<&Tail> {
         self.tail.as_ref()
@@ -223,6 +231,7 @@ impl LogReader {
                     format!("{:?}", frame.mark),
                 ));
             }
+            self.marked_bytes = self.marked_bytes.max(frame.mark.unwrap_or(0));
             let begun = offset > record_offset;
             let end = frame.payload_offset + frame.payload_length as u64;
             match (frame.kind, begun) {

@@ -125,7 +125,7 @@ impl TableIterator {
     }
 
     /// To the first entry of a block.
-    pub(super) fn seek_to_block(&mut self, block: usize) {
+    pub(crate) fn seek_to_block(&mut self, block: usize) {
         self.error = None;
         if self.enter(block, Direction::Forward) {
             self.stand_on(0);
@@ -133,7 +133,7 @@ impl TableIterator {
     }
 
     /// Number of the block it stands in.
-    pub(super) fn block_number(&self) -> usize {
+    pub(crate) fn block_number(&self) -> usize {
         self.block
     }
 

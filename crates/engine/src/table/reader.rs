@@ -362,6 +362,11 @@ impl Table {
         self.index.handle(block).offset_bytes
     }
 
+    /// Data blocks.
+    pub(crate) fn block_count(&self) -> usize {
+        self.index.blocks()
+    }
+
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties
     }

@@ -1,3 +1,45 @@
-//! How data is organised.
+//! How data is organised. A tree owns its write path; what it shares with others is in the parts
+//! beside this folder.
 
 mod leveled;
+
+pub(crate) use leveled::{LeveledTree, repair as repair_leveled};
+
+use crate::batch::WriteBatch;
+use crate::db::{ReadOptions, WriteOptions};
+use crate::db_iterator::DbIterator;
+use crate::error::Error;
+use crate::snapshot::Snapshot;
+use crate::statistics::Statistics;
+use crate::value::Value;
+use varve_store::{FileStore, Finding};
+
+/// What every organisation of data answers. Thread-safe.
+pub(crate) trait Tree: Send + Sync {
+    /// Applies a batch: all of it or nothing, visible when this returns, durable if asked for.
+    fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Error>;
+    /// Newest visible value of a key.
+    fn get(&self, key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error>;
+    /// Newest visible values of many keys, in the order asked.
+    fn multi_get(&self, keys: &[&[u8]], options: &ReadOptions<'_>) -> Vec<Result<Option<Value>, Error>>;
+    /// A walk over live keys.
+    fn iterator(&self, options: &ReadOptions<'_>) -> Result<DbIterator, Error>;
+    /// Holds the state of now.
+    fn snapshot(&self) -> Snapshot;
+    /// Memtables to tables, durable when this returns.
+    fn flush(&self) -> Result<(), Error>;
+    /// Rewrites everything in `[begin, end]` down to the last level that holds any of it.
+    fn compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<(), Error>;
+    /// Waits until no background work runs or is due.
+    fn wait_idle(&self) -> Result<(), Error>;
+    /// A database in `target` equal to the state of now.
+    fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error>;
+    /// Counters and shape.
+    fn statistics(&self) -> Statistics;
+    /// A property by name; `None` when it has no such property.
+    fn property(&self, name: &str) -> Option<String>;
+    /// Reads and verifies everything.
+    fn check(&self) -> Result<Vec<Finding>, Error>;
+    /// Stops background work and releases the lock. What was written stays in the log.
+    fn close(&self) -> Result<(), Error>;
+}

@@ -56,9 +56,22 @@ mod tests {
     fn every_name_comes_back_and_is_a_path_component() {
         let long = "x".repeat(255);
         let slashes = "/".repeat(85);
-        for name in
-            ["a", ".", "..", "...", ".hidden", "a/b", "/", "%", "%2F", "100%", "%new-1", "\u{e4} \u{f6}\n\\", &long, &slashes]
-        {
+        for name in [
+            "a",
+            ".",
+            "..",
+            "...",
+            ".hidden",
+            "a/b",
+            "/",
+            "%",
+            "%2F",
+            "100%",
+            "%new-1",
+            "\u{e4} \u{f6}\n\\",
+            &long,
+            &slashes,
+        ] {
             let escaped = escape(name).unwrap();
             assert!(!escaped.contains('/') && escaped != "." && escaped != ".." && escaped.len() <= 255);
             assert!(!escaped.starts_with(TEMPORARY_PREFIX));

@@ -58,6 +58,13 @@ impl CompactionPlan {
         self.inputs.iter().chain(self.overlapping.iter())
     }
 
+    /// Smallest and largest user key it touches.
+    pub(crate) fn hull(&self) -> Option<(&[u8], &[u8])> {
+        let smallest = self.all_inputs().map(|file| file.smallest_user_key()).min()?;
+        let largest = self.all_inputs().map(|file| file.largest_user_key()).max()?;
+        Some((smallest, largest))
+    }
+
     pub(crate) fn input_bytes(&self) -> u64 {
         self.all_inputs().map(|file| file.size_bytes).sum()
     }
@@ -68,6 +75,54 @@ fn disjoint(files: &[Arc<FileMeta>]) -> bool {
         files.iter().map(|file| (file.smallest_user_key(), file.largest_user_key())).collect();
     ranges.sort();
     ranges.windows(2).all(|pair| pair[0].1 < pair[1].0)
+}
+
+/// What running compactions read and where they write.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Busy {
+    files: BTreeSet<u64>,
+    /// Output level, smallest and largest user key of each running compaction.
+    outputs: Vec<(usize, Vec<u8>, Vec<u8>)>,
+}
+
+impl Busy {
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        self.files.contains(&number)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.outputs.is_empty()
+    }
+
+    /// Enters a plan that starts to run.
+    pub(crate) fn enter(&mut self, plan: &CompactionPlan) {
+        self.files.extend(plan.all_inputs().map(|file| file.number));
+        if let Some((smallest, largest)) = plan.hull() {
+            self.outputs.push((plan.output_level, smallest.to_vec(), largest.to_vec()));
+        }
+    }
+
+    /// Takes out a plan that ended.
+    pub(crate) fn leave(&mut self, plan: &CompactionPlan) {
+        for file in plan.all_inputs() {
+            self.files.remove(&file.number);
+        }
+        if let Some((smallest, largest)) = plan.hull()
+            && let Some(position) = self.outputs.iter().position(|(level, low, high)| {
+                *level == plan.output_level && low.as_slice() == smallest && high.as_slice() == largest
+            })
+        {
+            self.outputs.swap_remove(position);
+        }
+    }
+
+    /// A running compaction may put a table of `level` anywhere between its smallest and largest
+    /// key, also where no input had one.
+    fn writes_into(&self, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
+        self.outputs
+            .iter()
+            .any(|(output, low, high)| *output == level && low.as_slice() <= largest && high.as_slice() >= smallest)
+    }
 }
 
 /// Sizes the levels should have. With dynamic level bytes the last level holds what it holds and
@@ -104,27 +159,22 @@ pub(crate) fn level_targets(version: &Version, options: &PolicyOptions) -> Level
 }
 
 /// Scores by level: 1 or more wants compaction. Level 0 counts tables, and bytes against the base.
-pub(crate) fn scores(
-    version: &Version,
-    targets: &LevelTargets,
-    busy: &BTreeSet<u64>,
-    options: &PolicyOptions,
-) -> Vec<f64> {
+pub(crate) fn scores(version: &Version, targets: &LevelTargets, busy: &Busy, options: &PolicyOptions) -> Vec<f64> {
     let last = version.levels.len() - 1;
     (0..=last)
         .map(|level| {
             if level == 0 {
-                let idle = version.levels[0].iter().filter(|file| !busy.contains(&file.number)).count();
+                let idle = version.levels[0].iter().filter(|file| !busy.contains(file.number)).count();
                 idle as f64 / options.level0_file_num_compaction_trigger.max(1) as f64
             } else if level == last {
                 0.0
             } else if level < targets.base_level {
                 // Above the base nothing should remain.
-                if version.levels[level].iter().any(|file| !busy.contains(&file.number)) { 1.5 } else { 0.0 }
+                if version.levels[level].iter().any(|file| !busy.contains(file.number)) { 1.5 } else { 0.0 }
             } else {
                 let idle: u64 = version.levels[level]
                     .iter()
-                    .filter(|file| !busy.contains(&file.number))
+                    .filter(|file| !busy.contains(file.number))
                     .map(|file| file.size_bytes)
                     .sum();
                 idle as f64 / targets.target_bytes[level] as f64
@@ -157,7 +207,7 @@ pub(crate) fn pending_bytes(version: &Version, targets: &LevelTargets, options: 
 }
 
 /// The next compaction worth doing, if any. `busy` are the tables of running compactions.
-pub(crate) fn pick(version: &Version, busy: &BTreeSet<u64>, options: &PolicyOptions) -> Option<CompactionPlan> {
+pub(crate) fn pick(version: &Version, busy: &Busy, options: &PolicyOptions) -> Option<CompactionPlan> {
     let targets = level_targets(version, options);
     let scores = scores(version, &targets, busy, options);
     let mut order: Vec<usize> = (0..scores.len()).filter(|&level| scores[level] >= 1.0).collect();
@@ -168,10 +218,10 @@ pub(crate) fn pick(version: &Version, busy: &BTreeSet<u64>, options: &PolicyOpti
     })
 }
 
-fn pick_level0(version: &Version, targets: &LevelTargets, busy: &BTreeSet<u64>) -> Option<CompactionPlan> {
+fn pick_level0(version: &Version, targets: &LevelTargets, busy: &Busy) -> Option<CompactionPlan> {
     // Tables leave level 0 oldest first and together; a second compaction of level 0 would break
     // the order of ages.
-    if version.levels[0].is_empty() || version.levels[0].iter().any(|file| busy.contains(&file.number)) {
+    if version.levels[0].is_empty() || version.levels[0].iter().any(|file| busy.contains(file.number)) {
         return None;
     }
     // While a level above the base still holds tables, they are older than level 0 and newer than the base.
@@ -185,13 +235,13 @@ fn pick_level(
     version: &Version,
     level: usize,
     targets: &LevelTargets,
-    busy: &BTreeSet<u64>,
+    busy: &Busy,
     options: &PolicyOptions,
 ) -> Option<CompactionPlan> {
     let output_level = (level + 1).max(targets.base_level.min(next_non_empty(version, level)));
     let mut best: Option<(u128, CompactionPlan)> = None;
     for file in &version.levels[level] {
-        if busy.contains(&file.number) {
+        if busy.contains(file.number) {
             continue;
         }
         let Some(plan) = finish(version, Reason::LevelSize, level, output_level, vec![file.clone()], busy) else {
@@ -216,7 +266,7 @@ fn next_non_empty(version: &Version, level: usize) -> usize {
 }
 
 /// Adds input tables that need no further output tables, so that one pass moves more.
-fn grow(version: &Version, plan: CompactionPlan, busy: &BTreeSet<u64>, options: &PolicyOptions) -> CompactionPlan {
+fn grow(version: &Version, plan: CompactionPlan, busy: &Busy, options: &PolicyOptions) -> CompactionPlan {
     let (Some(first), Some(last)) = (plan.overlapping.first(), plan.overlapping.last()) else {
         return plan;
     };
@@ -250,19 +300,21 @@ fn finish(
     input_level: usize,
     output_level: usize,
     inputs: Vec<Arc<FileMeta>>,
-    busy: &BTreeSet<u64>,
+    busy: &Busy,
 ) -> Option<CompactionPlan> {
     let smallest = inputs.iter().map(|file| file.smallest_user_key()).min()?;
     let largest = inputs.iter().map(|file| file.largest_user_key()).max()?;
-    if inputs.iter().any(|file| busy.contains(&file.number)) {
+    if inputs.iter().any(|file| busy.contains(file.number)) {
         return None;
     }
     let overlapping =
         if output_level == input_level { Vec::new() } else { version.overlapping(output_level, smallest, largest) };
-    if overlapping.iter().any(|file| busy.contains(&file.number)) {
+    if overlapping.iter().any(|file| busy.contains(file.number)) {
         return None;
     }
-    Some(CompactionPlan { reason, input_level, output_level, inputs, overlapping })
+    let plan = CompactionPlan { reason, input_level, output_level, inputs, overlapping };
+    let (smallest, largest) = plan.hull()?;
+    (!busy.writes_into(output_level, smallest, largest)).then_some(plan)
 }
 
 /// A plan that moves every table of `level` overlapping `[smallest, largest]` (unbounded when
@@ -291,7 +343,7 @@ pub(crate) fn plan_range(
     } else {
         (level + 1).max(targets.base_level.min(next_non_empty(version, level)))
     };
-    finish(version, Reason::Manual, level, output_level, inputs, &BTreeSet::new())
+    finish(version, Reason::Manual, level, output_level, inputs, &Busy::default())
 }
 
 /// Splits a plan's key range for parallel work: user keys that begin a new part, at table borders

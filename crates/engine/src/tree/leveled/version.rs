@@ -1,9 +1,14 @@
 //! A version: which tables make up the tree at one moment. Immutable; readers hold it by `Arc`.
 
+use super::tables::Garbage;
+use crate::cache::TableHandle;
 use crate::key;
+use crate::manifest::AddedFile;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// One table of the tree.
+/// One table of the tree. Alive as long as any version or reader holds it; when the last one lets
+/// go of a table that left the tree, its file becomes garbage.
 pub(crate) struct FileMeta {
     pub(crate) number: u64,
     pub(crate) size_bytes: u64,
@@ -15,9 +20,56 @@ pub(crate) struct FileMeta {
     pub(crate) newest_sequence: u64,
     pub(crate) entries: u64,
     pub(crate) deletions: u64,
+    /// The open table, while it stays open.
+    pub(crate) handle: TableHandle,
+    obsolete: AtomicBool,
+    garbage: Arc<Garbage>,
+}
+
+impl Drop for FileMeta {
+    fn drop(&mut self) {
+        if *self.obsolete.get_mut() {
+            self.garbage.push_table(self.number);
+        }
+    }
 }
 
 impl FileMeta {
+    pub(crate) fn new(added: &AddedFile, garbage: &Arc<Garbage>) -> Arc<Self> {
+        Arc::new(FileMeta {
+            number: added.number,
+            size_bytes: added.size_bytes,
+            smallest: added.smallest.clone().into_boxed_slice(),
+            largest: added.largest.clone().into_boxed_slice(),
+            oldest_sequence: added.oldest_sequence,
+            newest_sequence: added.newest_sequence,
+            entries: added.entries,
+            deletions: added.deletions,
+            handle: TableHandle::new(added.number, added.size_bytes),
+            obsolete: AtomicBool::new(false),
+            garbage: garbage.clone(),
+        })
+    }
+
+    pub(crate) fn to_added(&self, level: usize) -> AddedFile {
+        AddedFile {
+            level: level as u8,
+            number: self.number,
+            size_bytes: self.size_bytes,
+            smallest: self.smallest.to_vec(),
+            largest: self.largest.to_vec(),
+            oldest_sequence: self.oldest_sequence,
+            newest_sequence: self.newest_sequence,
+            entries: self.entries,
+            deletions: self.deletions,
+        }
+    }
+
+    /// Says that no version installed from now on holds it: its file goes when its readers do.
+    pub(crate) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
     pub(crate) fn smallest_user_key(&self) -> &[u8] {
         key::user_key(&self.smallest)
     }
@@ -89,6 +141,21 @@ impl Version {
         let largest_prefixes =
             levels.iter().map(|level| level.iter().map(|file| key_prefix(file.largest_user_key())).collect()).collect();
         Version { levels, bytes, largest_prefixes }
+    }
+
+    /// The same for tables that come from a file; errs with the numbers of two tables of one level
+    /// that overlap.
+    pub(crate) fn checked(levels: Vec<Vec<Arc<FileMeta>>>) -> Result<Self, (u64, u64)> {
+        for level in levels.iter().skip(1) {
+            let mut files: Vec<&Arc<FileMeta>> = level.iter().collect();
+            files.sort_by(|a, b| key::compare(&a.smallest, &b.smallest));
+            for pair in files.windows(2) {
+                if pair[0].largest_user_key() >= pair[1].smallest_user_key() {
+                    return Err((pair[0].number, pair[1].number));
+                }
+            }
+        }
+        Ok(Version::new(levels))
     }
 
     /// This version with some tables removed and others added.

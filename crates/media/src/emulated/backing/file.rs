@@ -38,8 +38,7 @@ impl FileBacking {
             ErrorKind::NotFound => MediaError::NotFound { device: name(), operation: Operation::Open, name: name() },
             _ => MediaError::io(&name(), Operation::Open, 0, error),
         };
-        let file =
-            File::options().read(true).write(true).create(create).truncate(false).open(path).map_err(failed)?;
+        let file = File::options().read(true).write(true).create(create).truncate(false).open(path).map_err(failed)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(rustix::io::Errno::AGAIN) => return Err(MediaError::Locked { device: name(), name: name() }),
             result => result.map_err(|errno| failed(errno.into()))?,

@@ -1,0 +1,287 @@
+//! The database people use.
+
+use crate::batch::WriteBatch;
+use crate::db_iterator::DbIterator;
+use crate::error::Error;
+use crate::media::Media;
+use crate::options::{Options, TreeKind};
+use crate::snapshot::Snapshot;
+use crate::statistics::Statistics;
+use crate::tree::{LeveledTree, Tree, repair_leveled};
+use crate::value::Value;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use varve_env::Env;
+use varve_store::{FileStore, Finding};
+
+/// Options of one write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Return only when the write survives a power cut.
+    pub sync: bool,
+}
+
+/// Options of one read.
+#[derive(Clone, Debug)]
+pub struct ReadOptions<'a> {
+    /// Read the state of this snapshot instead of the newest.
+    pub snapshot: Option<&'a Snapshot>,
+    /// Keep blocks that were read in the block cache.
+    pub fill_cache: bool,
+    /// Verify checksums of blocks read from the medium; unset follows the database's options.
+    pub verify_checksums: Option<bool>,
+    /// Iterators: first key, inclusive.
+    pub lower_bound: Option<Vec<u8>>,
+    /// Iterators: end, exclusive.
+    pub upper_bound: Option<Vec<u8>>,
+    /// Iterators: bytes to read ahead from the medium; 0 grows by itself.
+    pub readahead_size: usize,
+}
+
+impl Default for ReadOptions<'_> {
+    fn default() -> Self {
+        ReadOptions {
+            snapshot: None,
+            fill_cache: true,
+            verify_checksums: None,
+            lower_bound: None,
+            upper_bound: None,
+            readahead_size: 0,
+        }
+    }
+}
+
+impl<'a> ReadOptions<'a> {
+    /// Reads as of `snapshot`.
+    pub fn at(snapshot: &'a Snapshot) -> Self {
+        ReadOptions { snapshot: Some(snapshot), ..ReadOptions::default() }
+    }
+
+    /// Limits iterators to keys that begin with `prefix`.
+    pub fn with_prefix(mut self, prefix: &[u8]) -> Self {
+        self.lower_bound = Some(prefix.to_vec());
+        self.upper_bound = prefix_end(prefix);
+        self
+    }
+
+    /// Limits iterators to a range of keys.
+    pub fn with_range<K: AsRef<[u8]>>(mut self, range: impl RangeBounds<K>) -> Self {
+        let after = |key: &K| [key.as_ref(), &[0]].concat();
+        self.lower_bound = match range.start_bound() {
+            Bound::Included(key) => Some(key.as_ref().to_vec()),
+            Bound::Excluded(key) => Some(after(key)),
+            Bound::Unbounded => None,
+        };
+        self.upper_bound = match range.end_bound() {
+            Bound::Included(key) => Some(after(key)),
+            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+            Bound::Unbounded => None,
+        };
+        self
+    }
+}
+
+/// The first key after every key that begins with `prefix`; `None` when there is none.
+fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+/// An ordered key-value database on some media.
+///
+/// Keys are byte strings up to 64 KiB in byte order; values are byte strings up to 4 GiB - 1.
+/// Cloning is cheap and gives another handle of the same database; all calls may come from any
+/// thread. The last handle to go closes it.
+///
+/// A write that returned is visible to every later read. A write with [`WriteOptions::sync`] that
+/// returned survives a power cut; one without survives the end of the process.
+#[derive(Clone)]
+pub struct Db {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    tree: Box<dyn Tree>,
+    env: Env,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Nobody is left to tell; `Db::close` reports.
+        let _ = self.tree.close();
+    }
+}
+
+impl Db {
+    /// Opens the database on `media`, creating or recovering it as needed.
+    ///
+    /// Errors: [`Error::Missing`] and [`Error::Exists`] as the options ask; [`Error::Foreign`] for
+    /// files of another program or a newer version; [`Error::Corruption`] for damage;
+    /// `Locked` (see [`Error::kind`]) when it is open elsewhere.
+    pub fn open(env: &Env, media: Media, options: Options) -> Result<Db, Error> {
+        options.validate()?;
+        let tree: Box<dyn Tree> = match options.tree {
+            TreeKind::Leveled => Box::new(LeveledTree::open(env, media, options)?),
+        };
+        Ok(Db { handle: Arc::new(Handle { tree, env: env.clone() }) })
+    }
+
+    /// The environment it runs in.
+    pub fn env(&self) -> &Env {
+        &self.handle.env
+    }
+
+    fn tree(&self) -> &dyn Tree {
+        &*self.handle.tree
+    }
+
+    /// Sets the value of a key.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.put_with(key, value, &WriteOptions::default())
+    }
+
+    /// Sets the value of a key.
+    pub fn put_with(&self, key: &[u8], value: &[u8], options: &WriteOptions) -> Result<(), Error> {
+        let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 16);
+        batch.put(key, value)?;
+        self.tree().write(batch, options)
+    }
+
+    /// Removes a key; removing one that is not there is no error.
+    pub fn delete(&self, key: &[u8]) -> Result<(), Error> {
+        self.delete_with(key, &WriteOptions::default())
+    }
+
+    /// Removes a key; removing one that is not there is no error.
+    pub fn delete_with(&self, key: &[u8], options: &WriteOptions) -> Result<(), Error> {
+        let mut batch = WriteBatch::with_capacity(key.len() + 16);
+        batch.delete(key)?;
+        self.tree().write(batch, options)
+    }
+
+    /// Applies a batch atomically, entries in order.
+    pub fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Error> {
+        self.tree().write(batch, options)
+    }
+
+    /// Value of a key, if it has one.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.tree().get(key, &ReadOptions::default())?.map(Value::into_vec))
+    }
+
+    /// Value of a key without copying it out of the block cache.
+    pub fn get_with(&self, key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
+        self.tree().get(key, options)
+    }
+
+    /// Values of many keys, in the order asked, all as of one moment.
+    pub fn multi_get(&self, keys: &[&[u8]], options: &ReadOptions<'_>) -> Vec<Result<Option<Value>, Error>> {
+        self.tree().multi_get(keys, options)
+    }
+
+    /// A walk over live keys as of now, or of a snapshot.
+    pub fn iterator(&self, options: &ReadOptions<'_>) -> Result<DbIterator, Error> {
+        self.tree().iterator(options)
+    }
+
+    /// Holds the state of now for later reads.
+    pub fn snapshot(&self) -> Snapshot {
+        self.tree().snapshot()
+    }
+
+    /// Writes memtables to tables; everything written before is durable when this returns.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.tree().flush()
+    }
+
+    /// Compacts all tables that hold keys in `[begin, end]` to the last level; open ends mean all.
+    pub fn compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<(), Error> {
+        self.tree().compact_range(begin, end)
+    }
+
+    /// Waits until no flush or compaction runs or is due.
+    pub fn wait_idle(&self) -> Result<(), Error> {
+        self.tree().wait_idle()
+    }
+
+    /// Writes a database equal to the state of now into `target`, which must be empty. Shares
+    /// files instead of copying where both stores can.
+    pub fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error> {
+        self.tree().checkpoint(target)
+    }
+
+    /// Counters and shape of the tree.
+    pub fn statistics(&self) -> Statistics {
+        self.tree().statistics()
+    }
+
+    /// A property by name: `varve.stats`, `varve.levels`, `varve.num-files-at-levelN`,
+    /// `varve.estimate-num-keys`, `varve.total-table-bytes`, `varve.cur-size-all-mem-tables`,
+    /// `varve.num-snapshots`, `varve.block-cache-usage`. `None` for any other name.
+    pub fn property(&self, name: &str) -> Option<String> {
+        self.tree().property(name)
+    }
+
+    /// Reads and verifies every table and the store below. Cost: reads everything.
+    pub fn check(&self) -> Result<Vec<Finding>, Error> {
+        self.tree().check()
+    }
+
+    /// Stops background work and releases the lock, and tells whether that went well. Other
+    /// handles answer [`Error::Closed`] afterwards.
+    pub fn close(&self) -> Result<(), Error> {
+        self.tree().close()
+    }
+}
+
+/// What [`repair`] found and made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// Tables that were sound.
+    pub tables_kept: u64,
+    /// Damaged tables of which some blocks could be read.
+    pub tables_salvaged: u64,
+    /// Tables of which nothing could be read.
+    pub tables_lost: u64,
+    /// Logs that were read, whole or in part.
+    pub logs_read: u64,
+    /// Tables of the repaired database.
+    pub tables: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Damaged files that were kept, under these names.
+    pub set_aside: Vec<String>,
+    /// The damage.
+    pub findings: Vec<Finding>,
+}
+
+/// Makes a database that opens out of whatever can still be read on `media`, which must not be open.
+///
+/// Cost: reads and writes everything. Keys whose newest version was lost may show an older one, and
+/// deleted keys whose deletion was lost may come back. Damaged files are kept, renamed to
+/// `damaged-...`. Errors are those of the store; damage is in the report.
+pub fn repair(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
+    options.validate()?;
+    match options.tree {
+        TreeKind::Leveled => repair_leveled(env, media, options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_bounds_cover_exactly_the_prefix() {
+        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(prefix_end(b"a\xff"), Some(b"b".to_vec()));
+        assert_eq!(prefix_end(b"\xff\xff"), None);
+        assert_eq!(prefix_end(b""), None);
+        let options = ReadOptions::default().with_range(b"a".to_vec()..=b"b".to_vec());
+        assert_eq!(options.lower_bound, Some(b"a".to_vec()));
+        assert_eq!(options.upper_bound, Some(b"b\0".to_vec()));
+    }
+}

@@ -1,0 +1,230 @@
+//! Background workers: they ask what is due and do it, one job at a time each.
+
+use super::compaction;
+use super::flush;
+use super::policy::{self, CompactionPlan};
+use super::shared::{Core, Shared};
+use super::version::Version;
+use crate::cache::EvictedBlock;
+use crate::error::{Error, ErrorKind};
+use crate::memtable::MemTable;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use varve_env::channel::{Receiver, RecvError};
+use varve_env::{Instant, JoinHandle, MutexGuard};
+use varve_store::{FileStore, Hint};
+
+/// Wait after a failed job before the next try.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// How long the eviction queue is waited on between looks at whether to stop.
+const EVICTION_WAIT: Duration = Duration::from_millis(200);
+
+/// What a worker may take on. One worker keeps itself free for flushes, so that writers never
+/// wait for a compaction to end before their memtable is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Flushes,
+    Compactions,
+    Everything,
+}
+
+enum Job {
+    Flush { memtables: Vec<Arc<MemTable>>, log_number: u64 },
+    Compact { version: Arc<Version>, plan: CompactionPlan },
+    Collect,
+}
+
+/// Starts `max_background_jobs` workers.
+pub(super) fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
+    let count = shared.options.max_background_jobs.max(1);
+    (0..count)
+        .map(|position| {
+            let role = match (count, position) {
+                (1, _) => Role::Everything,
+                (_, 0) => Role::Flushes,
+                _ => Role::Compactions,
+            };
+            let shared = shared.clone();
+            let name = if role == Role::Compactions { format!("compaction {position}") } else { "flush".to_owned() };
+            shared.env.clone().spawn(&name, move || work(&shared, role))
+        })
+        .collect()
+}
+
+fn work(shared: &Arc<Shared>, role: Role) {
+    let mut not_before: Option<Instant> = None;
+    let mut retries_seen = 0;
+    let mut core = shared.core.lock();
+    loop {
+        if core.closing {
+            return;
+        }
+        let retry = std::mem::replace(&mut retries_seen, core.retries) != core.retries;
+        if retry || not_before.is_some_and(|moment| shared.env.now() >= moment) {
+            not_before = None;
+        }
+        if not_before.is_none()
+            && let Some(job) = next_job(shared, &mut core, role)
+        {
+            drop(core);
+            let failed = run(shared, job);
+            not_before = failed.then(|| shared.env.now() + RETRY_DELAY);
+            core = shared.core.lock();
+            continue;
+        }
+        match not_before {
+            Some(moment) => {
+                shared.work.wait_until(&mut core, moment);
+            }
+            None => shared.work.wait(&mut core),
+        }
+    }
+}
+
+fn next_job(shared: &Shared, core: &mut MutexGuard<'_, Core>, role: Role) -> Option<Job> {
+    if role != Role::Compactions && !core.flush_running && !core.immutables.is_empty() {
+        core.flush_running = true;
+        return Some(Job::Flush {
+            memtables: core.immutables.iter().map(|immutable| immutable.memtable.clone()).collect(),
+            log_number: core.immutables.back().map_or(0, |immutable| immutable.next_log_number),
+        });
+    }
+    if role != Role::Flushes && core.manual == 0 && !shared.options.disable_auto_compactions {
+        let version = shared.read_state.load().version.clone();
+        if let Some(plan) = policy::pick(&version, &core.busy, &shared.policy_options) {
+            core.busy.enter(&plan);
+            core.running_compactions += 1;
+            return Some(Job::Compact { version, plan });
+        }
+    }
+    shared.garbage.any().then_some(Job::Collect)
+}
+
+/// Runs a job; true when it failed.
+fn run(shared: &Arc<Shared>, job: Job) -> bool {
+    let result = match &job {
+        Job::Flush { memtables, log_number } => flush::flush(shared, memtables, *log_number),
+        Job::Compact { version, plan } => compaction::compact(shared, version, plan),
+        Job::Collect => Ok(()),
+    };
+    shared.tables.collect(&shared.garbage);
+    let failure = result.err();
+    if failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::Closed) {
+        shared.counters.background_errors.fetch_add(1, Ordering::Relaxed);
+    }
+    let failed = failure.is_some();
+    let mut core = shared.core.lock();
+    match job {
+        Job::Flush { .. } => {
+            core.flush_running = false;
+            note(&mut core, failure, |core| (&mut core.flush_attempts, &mut core.flush_error));
+        }
+        Job::Compact { plan, .. } => {
+            core.busy.leave(&plan);
+            core.running_compactions -= 1;
+            note(&mut core, failure, |core| (&mut core.compaction_attempts, &mut core.compaction_error));
+        }
+        Job::Collect => return false,
+    }
+    // A finished job makes others due: the next level may be over its size now.
+    shared.work.notify_all();
+    shared.done.notify_all();
+    failed
+}
+
+fn note(core: &mut Core, failure: Option<Error>, fields: impl Fn(&mut Core) -> (&mut u64, &mut Option<Error>)) {
+    let (attempts, last) = fields(core);
+    *attempts += 1;
+    *last = failure;
+}
+
+/// No flush or compaction runs or is due.
+pub(super) fn is_idle(shared: &Shared, core: &Core) -> bool {
+    let compaction_due = core.manual == 0 && !shared.options.disable_auto_compactions && {
+        let version = shared.read_state.load().version.clone();
+        policy::pick(&version, &core.busy, &shared.policy_options).is_some()
+    };
+    core.immutables.is_empty()
+        && !core.flush_running
+        && core.running_compactions == 0
+        && core.manual == 0
+        && !compaction_due
+}
+
+/// Runs every compaction of a key range in the calling thread, level by level, with automatic
+/// compactions held off.
+pub(super) fn compact_range(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<(), Error> {
+    {
+        let mut core = shared.core.lock();
+        core.manual += 1;
+        while core.running_compactions > 0 && !core.closing {
+            shared.done.wait(&mut core);
+        }
+        if core.closing {
+            core.manual -= 1;
+            return Err(Error::Closed);
+        }
+        core.running_compactions += 1;
+    }
+    let result = compact_levels(shared, begin, end);
+    shared.tables.collect(&shared.garbage);
+    let mut core = shared.core.lock();
+    core.running_compactions -= 1;
+    core.manual -= 1;
+    shared.work.notify_all();
+    shared.done.notify_all();
+    drop(core);
+    result
+}
+
+fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<(), Error> {
+    let last = shared.options.num_levels - 1;
+    let mut level = 0;
+    let mut rewrote_into = None;
+    while level <= last {
+        let version = shared.read_state.load().version.clone();
+        let Some(plan) = policy::plan_range(&version, level, begin, end, &shared.policy_options) else {
+            level += 1;
+            continue;
+        };
+        // The deepest tables of the range are rewritten once, to drop what their deletions hid.
+        let deepest = (level + 1..=last).all(|below| version.overlapping_bounds(below, begin, end).is_empty());
+        if level > 0 && deepest {
+            let dirty = plan.inputs.iter().any(|file| file.deletions > 0);
+            if rewrote_into == Some(level) || !dirty {
+                return Ok(());
+            }
+            let in_place = CompactionPlan { output_level: level, overlapping: Vec::new(), ..plan };
+            return compaction::compact(shared, &version, &in_place);
+        }
+        rewrote_into = (!plan.is_trivial_move()).then_some(plan.output_level);
+        let output_level = plan.output_level;
+        compaction::compact(shared, &version, &plan)?;
+        level = if level == 0 { output_level } else { level + 1 };
+    }
+    Ok(())
+}
+
+/// Tells the store of blocks the cache dropped. Ends when the tree closes.
+pub(super) fn pass_evictions(
+    shared: &Arc<Shared>,
+    files: Arc<dyn FileStore>,
+    receiver: Receiver<EvictedBlock>,
+) -> JoinHandle<()> {
+    let shared = shared.clone();
+    shared.env.clone().spawn("cache evictions", move || {
+        while !shared.cancel.load(Ordering::Relaxed) {
+            match receiver.recv_until(shared.env.now() + EVICTION_WAIT) {
+                Ok(evicted) => files.hint(&Hint::CacheEvicted {
+                    file: evicted.file(),
+                    offset_bytes: evicted.offset_bytes(),
+                    bytes: evicted.bytes(),
+                }),
+                Err(RecvError::Timeout) => {}
+                Err(_) => return,
+            }
+        }
+    })
+}

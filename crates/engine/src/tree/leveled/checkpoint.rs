@@ -1,0 +1,61 @@
+//! A copy of the database as it is now, sharing tables where both stores can.
+
+use super::shared::{Shared, snapshot_edit};
+use crate::error::Error;
+use crate::file_name;
+use crate::manifest::Manifest;
+use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext, OpenOptions};
+
+/// Bytes copied at once.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Writes the tables of the newest version and a manifest that names them into `target`. The
+/// memtables were flushed just before, so this holds everything written before the call; of what
+/// is written meanwhile it holds nothing.
+pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error> {
+    if let Some(entry) = target.list()?.first() {
+        return Err(Error::InvalidArgument {
+            what: format!("checkpoint into {}", target.name()),
+            reason: format!("it is not empty: it holds '{}'", entry.name),
+        });
+    }
+    // Holding the version keeps its tables from being removed.
+    let version = shared.read_state.load().version.clone();
+    let context = IoContext::of(IoClass::Maintenance);
+    let mut highest = 0;
+    let mut last_sequence = 0;
+    for (level, file) in version.files() {
+        let name = file_name::table(file.number);
+        highest = highest.max(file.number);
+        last_sequence = last_sequence.max(file.newest_sequence);
+        if !shared.media.files.share(&name, &target.properties().location, &name)? {
+            copy(&*shared.media.files, target, &name, level, &context)?;
+        }
+    }
+    target.sync_names()?;
+    let edit = snapshot_edit(&version, 0, highest + 2, last_sequence, shared.options.num_levels);
+    Manifest::create(target, highest + 1, super::TREE_NAME, &edit, shared.random_number())?;
+    Ok(())
+}
+
+fn copy(from: &dyn FileStore, to: &dyn FileStore, name: &str, level: usize, context: &IoContext) -> Result<(), Error> {
+    let source = from.open(name, &OpenOptions::default())?;
+    let size = source.size_bytes();
+    let options = CreateOptions {
+        kind: FileKind::Table,
+        level: Some(level as u8),
+        expected_size_bytes: Some(size),
+        ..CreateOptions::default()
+    };
+    let mut copy = to.create(name, &options)?;
+    let mut buffer = vec![0; COPY_BYTES.min(size as usize)];
+    let mut offset = 0;
+    while offset < size {
+        let length = buffer.len().min((size - offset) as usize);
+        source.read_at(offset, &mut buffer[..length], context)?;
+        copy.append(&buffer[..length], context)?;
+        offset += length as u64;
+    }
+    copy.sync(context)?;
+    Ok(copy.finish(context)?)
+}

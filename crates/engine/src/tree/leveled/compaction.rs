@@ -1,0 +1,159 @@
+//! Carries out compaction plans.
+
+use super::level_iterator::LevelIterator;
+use super::output::{self, OutputPlan, Outputs, hinted};
+use super::policy::{self, CompactionPlan};
+use super::shared::{Change, Shared};
+use super::version::Version;
+use crate::error::Error;
+use crate::iterator::InternalIterator;
+use crate::key::{self, EntryKind};
+use crate::merge::merge;
+use crate::table::{Readahead, TableIteratorOptions};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_store::{Hint, HintedFile, IoClass, IoContext, JobId};
+
+/// Does what `plan` says and makes the result part of the tree.
+pub(super) fn compact(shared: &Arc<Shared>, version: &Arc<Version>, plan: &CompactionPlan) -> Result<(), Error> {
+    let start = shared.env.now();
+    if plan.is_trivial_move() {
+        let change = Change {
+            removed: plan.inputs.iter().map(|file| (plan.input_level, file.clone())).collect(),
+            added: plan.inputs.iter().map(|file| (plan.output_level, file.clone())).collect(),
+            ..Change::default()
+        };
+        shared.install(change)?;
+        for file in &plan.inputs {
+            shared.media.files.hint(&Hint::LevelChanged { file: &hinted(file, plan.output_level) });
+        }
+        shared.counters.trivial_moves.fetch_add(plan.inputs.len() as u64, Ordering::Relaxed);
+        return Ok(());
+    }
+    let job = shared.new_job();
+    let inputs: Vec<HintedFile> = plan
+        .inputs
+        .iter()
+        .map(|file| hinted(file, plan.input_level))
+        .chain(plan.overlapping.iter().map(|file| hinted(file, plan.output_level)))
+        .collect();
+    shared.media.files.hint(&Hint::CompactionBegin {
+        job,
+        inputs: &inputs,
+        output_level: Some(plan.output_level as u8),
+    });
+    let result = rewrite(shared, version, plan, job).and_then(|outputs| {
+        let change = Change {
+            removed: plan
+                .inputs
+                .iter()
+                .map(|file| (plan.input_level, file.clone()))
+                .chain(plan.overlapping.iter().map(|file| (plan.output_level, file.clone())))
+                .collect(),
+            added: outputs.tables.iter().map(|file| (plan.output_level, file.clone())).collect(),
+            ..Change::default()
+        };
+        // On failure the outputs stay as files: the manifest may or may not name them.
+        shared.install(change).map(|()| outputs)
+    });
+    let hinted = result.as_ref().map(|outputs| outputs.hinted(plan.output_level)).unwrap_or_default();
+    shared.media.files.hint(&Hint::CompactionEnd { job, outputs: &hinted, succeeded: result.is_ok() });
+    let outputs = result?;
+    let counters = &shared.counters;
+    counters.compactions.fetch_add(1, Ordering::Relaxed);
+    counters.compaction_read_bytes.fetch_add(plan.input_bytes(), Ordering::Relaxed);
+    counters.compaction_written_bytes.fetch_add(outputs.written_bytes, Ordering::Relaxed);
+    counters.compaction_read_entries.fetch_add(outputs.read_entries, Ordering::Relaxed);
+    counters.compaction_dropped_entries.fetch_add(outputs.dropped_entries, Ordering::Relaxed);
+    counters.compaction_nanos.fetch_add(shared.env.now().as_nanos() - start.as_nanos(), Ordering::Relaxed);
+    Ok(())
+}
+
+fn rewrite(shared: &Arc<Shared>, version: &Arc<Version>, plan: &CompactionPlan, job: JobId) -> Result<Outputs, Error> {
+    let boundaries = policy::subcompaction_boundaries(plan, shared.options.max_subcompactions);
+    let part_count = boundaries.len() + 1;
+    let part = |position: usize| {
+        let begin = position.checked_sub(1).map(|before| boundaries[before].clone());
+        (begin, boundaries.get(position).cloned())
+    };
+    let workers: Vec<_> = (1..part_count)
+        .map(|position| {
+            let (begin, end) = part(position);
+            let (shared, version, plan) = (shared.clone(), version.clone(), plan.clone());
+            let name = format!("subcompaction {}.{position}", job.0);
+            shared.clone().env.spawn(&name, move || rewrite_part(&shared, &version, &plan, job, begin, end, part_count))
+        })
+        .collect();
+    let (begin, end) = part(0);
+    let mut result = rewrite_part(shared, version, plan, job, begin, end, part_count);
+    for worker in workers {
+        let other = worker.join().unwrap_or_else(|panic| panic.resume());
+        result = match (result, other) {
+            (Ok(mut outputs), Ok(more)) => {
+                outputs.absorb(more);
+                Ok(outputs)
+            }
+            (Ok(outputs), Err(error)) | (Err(error), Ok(outputs)) => {
+                output::discard(&outputs.tables);
+                Err(error)
+            }
+            (Err(error), Err(_)) => Err(error),
+        };
+    }
+    result
+}
+
+/// Rewrites the pairs of `[begin, end)`.
+fn rewrite_part(
+    shared: &Arc<Shared>,
+    version: &Version,
+    plan: &CompactionPlan,
+    job: JobId,
+    begin: Option<Vec<u8>>,
+    end: Option<Vec<u8>>,
+    part_count: usize,
+) -> Result<Outputs, Error> {
+    let read = |level: usize| TableIteratorOptions {
+        fill_cache: false,
+        verify_checksums: true,
+        readahead: Readahead::Fixed { bytes: shared.compaction_readahead_bytes },
+        io: IoContext::of(IoClass::Compaction).at_level(level as u8).for_job(job),
+    };
+    let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
+    if plan.input_level == 0 {
+        for file in &plan.inputs {
+            sources.push(Box::new(shared.tables.get(file)?.iterator(read(0))));
+        }
+    } else {
+        sources.push(Box::new(LevelIterator::new(plan.inputs.clone(), shared.tables.clone(), read(plan.input_level))));
+    }
+    if !plan.overlapping.is_empty() {
+        sources.push(Box::new(LevelIterator::new(
+            plan.overlapping.clone(),
+            shared.tables.clone(),
+            read(plan.output_level),
+        )));
+    }
+    let mut source = merge(sources);
+    match &begin {
+        Some(user_key) => {
+            let mut target = Vec::with_capacity(user_key.len() + 8);
+            key::append_internal_key(&mut target, user_key, key::SEQUENCE_MAX, EntryKind::LARGEST);
+            source.seek(&target);
+        }
+        None => source.seek_to_first(),
+    }
+    let below: Vec<_> = version.levels.get(plan.output_level + 1).cloned().unwrap_or_default();
+    let target = shared.options.target_file_size_base.min(shared.media.files.properties().table_bytes_max / 2);
+    let output = OutputPlan {
+        job,
+        level: plan.output_level,
+        context: IoContext::of(IoClass::Compaction).at_level(plan.output_level as u8).for_job(job),
+        table_bytes: target.max(1),
+        expected_bytes: plan.input_bytes() / part_count as u64 + 1,
+        below: &below,
+        version: Some(version),
+        hints_outputs: true,
+    };
+    output::write_tables(shared, &mut *source, end.as_deref(), shared.snapshots.boundaries(), &output)
+}

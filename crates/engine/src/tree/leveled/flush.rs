@@ -1,0 +1,64 @@
+//! Memtables to level 0.
+
+use super::output::{self, OutputPlan, Outputs};
+use super::shared::{Change, Shared};
+use crate::error::Error;
+use crate::iterator::InternalIterator;
+use crate::memtable::MemTable;
+use crate::merge::merge;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_store::{Hint, IoClass, IoContext};
+
+/// Writes `memtables` (oldest first) as one table of level 0 and makes it part of the tree.
+/// `log_number` is the oldest log needed afterwards.
+pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u64) -> Result<(), Error> {
+    let start = shared.env.now();
+    let outputs = write(shared, memtables)?;
+    let last_sequence = memtables.iter().filter_map(|memtable| memtable.last_sequence()).max();
+    let before = shared.manifest.lock().last_sequence;
+    let change = Change {
+        added: outputs.tables.iter().map(|file| (0, file.clone())).collect(),
+        log_start: Some((log_number, last_sequence.unwrap_or(before))),
+        flushed_memtables: memtables.len(),
+        ..Change::default()
+    };
+    shared.install(change)?;
+    shared.oldest_log.store(log_number, Ordering::Relaxed);
+    shared.live_logs.lock().retain(|&number| {
+        if number < log_number {
+            shared.garbage.push_log(number);
+        }
+        number >= log_number
+    });
+    let counters = &shared.counters;
+    counters.flushes.fetch_add(outputs.tables.len() as u64, Ordering::Relaxed);
+    counters.flush_written_bytes.fetch_add(outputs.written_bytes, Ordering::Relaxed);
+    counters.flush_nanos.fetch_add(shared.env.now().as_nanos() - start.as_nanos(), Ordering::Relaxed);
+    Ok(())
+}
+
+/// Writes `memtables` (oldest first) as one table of level 0; none when nothing in them is visible.
+pub(super) fn write(shared: &Shared, memtables: &[Arc<MemTable>]) -> Result<Outputs, Error> {
+    let job = shared.new_job();
+    let expected_bytes = memtables.iter().map(|memtable| memtable.memory_bytes() as u64).sum();
+    shared.media.files.hint(&Hint::FlushBegin { job, expected_bytes });
+    let sources: Vec<Box<dyn InternalIterator>> =
+        memtables.iter().rev().map(|memtable| Box::new(memtable.iterator()) as Box<dyn InternalIterator>).collect();
+    let mut source = merge(sources);
+    source.seek_to_first();
+    let plan = OutputPlan {
+        job,
+        level: 0,
+        context: IoContext::of(IoClass::Flush).at_level(0).for_job(job),
+        table_bytes: shared.media.files.properties().table_bytes_max / 2,
+        expected_bytes,
+        below: &[],
+        version: None,
+        hints_outputs: false,
+    };
+    let result = output::write_tables(shared, &mut *source, None, shared.snapshots.boundaries(), &plan);
+    let hinted = result.as_ref().map(|outputs| outputs.hinted(0)).unwrap_or_default();
+    shared.media.files.hint(&Hint::FlushEnd { job, outputs: &hinted, succeeded: result.is_ok() });
+    result
+}

@@ -1,0 +1,169 @@
+//! What the tree tells about itself: statistics, properties, and whether all is well.
+
+use super::output::hinted;
+use super::shared::Shared;
+use crate::error::Error;
+use crate::file_name;
+use crate::statistics::{LevelStatistics, Statistics};
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+use varve_store::{Finding, Hint, IoClass, IoContext, Severity};
+
+/// Tells the store the level of every table that was there when the tree was opened.
+pub(super) fn announce_levels(shared: &Shared) {
+    let version = shared.read_state.load().version.clone();
+    for (level, file) in version.files() {
+        shared.media.files.hint(&Hint::LevelChanged { file: &hinted(file, level) });
+    }
+}
+
+pub(super) fn statistics(shared: &Shared) -> Statistics {
+    let (immutable_memtables, immutable_bytes, running_jobs) = {
+        let core = shared.core.lock();
+        let bytes: usize = core.immutables.iter().map(|immutable| immutable.memtable.reserved_bytes()).sum();
+        (core.immutables.len(), bytes, core.running_compactions + usize::from(core.flush_running))
+    };
+    let state = shared.read_state.load_full();
+    let levels = state
+        .version
+        .levels
+        .iter()
+        .enumerate()
+        .map(|(level, files)| LevelStatistics {
+            level,
+            tables: files.len(),
+            bytes: state.version.level_bytes(level),
+            entries: files.iter().map(|file| file.entries).sum(),
+            deletions: files.iter().map(|file| file.deletions).sum(),
+        })
+        .collect();
+    let blocks = shared.tables.cache.block_cache().statistics();
+    let mut counters = shared.counters.values();
+    counters.log_bytes = shared.log_counters.file_bytes.load(Ordering::Relaxed);
+    counters.log_syncs = shared.log_counters.syncs.load(Ordering::Relaxed);
+    Statistics {
+        counters,
+        levels,
+        memtable_bytes: (state.memtable.reserved_bytes() + immutable_bytes) as u64,
+        immutable_memtables,
+        block_cache_bytes: blocks.usage_bytes as u64,
+        block_cache_insertions: blocks.insertions,
+        block_cache_evictions: blocks.evictions,
+        table_memory_bytes: shared.tables.cache.memory_bytes() as u64,
+        open_tables: shared.tables.cache.open_tables(),
+        pending_compaction_bytes: shared.pending_compaction_bytes(&state.version),
+        last_sequence: shared.snapshots.visible(),
+        snapshots: shared.snapshots.len(),
+        running_jobs,
+    }
+}
+
+/// See [`crate::Db::property`].
+pub(super) fn property(shared: &Shared, name: &str) -> Option<String> {
+    let statistics = statistics(shared);
+    let name = name.strip_prefix("varve.")?;
+    if let Some(level) = name.strip_prefix("num-files-at-level") {
+        let level: usize = level.parse().ok()?;
+        return statistics.levels.get(level).map(|level| level.tables.to_string());
+    }
+    match name {
+        "estimate-num-keys" => {
+            let state = shared.read_state.load();
+            let tables: u64 =
+                statistics.levels.iter().map(|level| level.entries.saturating_sub(2 * level.deletions)).sum();
+            let memory = state.memtable.entries() + state.immutables.iter().map(|table| table.entries()).sum::<u64>();
+            Some((tables + memory).to_string())
+        }
+        "total-table-bytes" => Some(statistics.levels.iter().map(|level| level.bytes).sum::<u64>().to_string()),
+        "cur-size-all-mem-tables" => Some(statistics.memtable_bytes.to_string()),
+        "num-immutable-mem-table" => Some(statistics.immutable_memtables.to_string()),
+        "num-snapshots" => Some(statistics.snapshots.to_string()),
+        "block-cache-usage" => Some(statistics.block_cache_bytes.to_string()),
+        "estimate-pending-compaction-bytes" => Some(statistics.pending_compaction_bytes.to_string()),
+        "levels" => Some(levels_text(&statistics)),
+        "stats" => Some(statistics_text(&statistics)),
+        _ => None,
+    }
+}
+
+fn levels_text(statistics: &Statistics) -> String {
+    let mut text = String::from("level  tables          bytes        entries      deletions\n");
+    for level in &statistics.levels {
+        let _ = writeln!(
+            text,
+            "{:>5}  {:>6}  {:>13}  {:>13}  {:>13}",
+            level.level, level.tables, level.bytes, level.entries, level.deletions
+        );
+    }
+    text
+}
+
+fn statistics_text(statistics: &Statistics) -> String {
+    let counters = &statistics.counters;
+    let mut text = levels_text(statistics);
+    let _ = writeln!(text, "user bytes written      {}", counters.user_written_bytes);
+    let _ = writeln!(text, "log bytes               {}", counters.log_bytes);
+    let _ = writeln!(text, "flushes                 {} ({} bytes)", counters.flushes, counters.flush_written_bytes);
+    let _ = writeln!(
+        text,
+        "compactions             {} ({} bytes read, {} bytes written), {} moves",
+        counters.compactions, counters.compaction_read_bytes, counters.compaction_written_bytes, counters.trivial_moves
+    );
+    let _ = writeln!(text, "write amplification     {:.2}", statistics.write_amplification());
+    let _ = writeln!(text, "stalls                  {} ({} ms)", counters.stalls, counters.stall_nanos / 1_000_000);
+    let _ = writeln!(
+        text,
+        "block cache             {} bytes, {} blocks in, {} out",
+        statistics.block_cache_bytes, statistics.block_cache_insertions, statistics.block_cache_evictions
+    );
+    text
+}
+
+/// Verifies every table against itself and the manifest, and the store below.
+pub(super) fn check(shared: &Shared) -> Result<Vec<Finding>, Error> {
+    let mut findings = shared.media.files.check()?;
+    if let Some(logs) = &shared.media.logs {
+        findings.extend(logs.check()?);
+    }
+    let version = shared.read_state.load().version.clone();
+    for (level, file) in version.files() {
+        let name = file_name::table(file.number);
+        let table = match shared.tables.get(file) {
+            Ok(table) => table,
+            Err(error) => {
+                findings.push(Finding {
+                    severity: Severity::Error,
+                    code: "table-unreadable",
+                    message: error.to_string(),
+                });
+                continue;
+            }
+        };
+        findings.extend(table.verify(IoContext::of(IoClass::Check)));
+        let properties = table.properties();
+        let mut compare = |what: &str, manifest: u64, found: u64| {
+            if manifest != found {
+                findings.push(Finding {
+                    severity: Severity::Error,
+                    code: "table-differs-from-manifest",
+                    message: format!(
+                        "'{name}' in level {level}: the manifest says {manifest} {what}, the table {found}"
+                    ),
+                });
+            }
+        };
+        compare("entries", file.entries, properties.entries);
+        compare("deletions", file.deletions, properties.deletions);
+        compare("as newest sequence", file.newest_sequence, properties.newest_sequence);
+        if *file.smallest != *properties.smallest || *file.largest != *properties.largest {
+            findings.push(Finding {
+                severity: Severity::Error,
+                code: "table-range-differs-from-manifest",
+                message: format!(
+                    "'{name}' in level {level}: its smallest or largest key is not what the manifest says"
+                ),
+            });
+        }
+    }
+    Ok(findings)
+}

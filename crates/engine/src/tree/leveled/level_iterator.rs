@@ -1,0 +1,167 @@
+//! Walks the disjoint tables of one level as one source, opening a table when the walk enters it.
+
+use super::tables::Tables;
+use super::version::FileMeta;
+use crate::error::Error;
+use crate::iterator::InternalIterator;
+use crate::key;
+use crate::table::{TableIterator, TableIteratorOptions};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The walk over `files`, which are in key order and disjoint.
+pub(super) struct LevelIterator {
+    files: Vec<Arc<FileMeta>>,
+    tables: Arc<Tables>,
+    options: TableIteratorOptions,
+    position: usize,
+    current: Option<TableIterator>,
+    error: Option<Error>,
+}
+
+impl LevelIterator {
+    pub(super) fn new(files: Vec<Arc<FileMeta>>, tables: Arc<Tables>, options: TableIteratorOptions) -> Self {
+        LevelIterator { files, tables, options, position: 0, current: None, error: None }
+    }
+
+    /// Enters the table at `position`; leaves the walk without a table past the ends.
+    fn enter(&mut self, position: usize) -> Option<&mut TableIterator> {
+        if self.current.is_some() && self.position == position {
+            return self.current.as_mut();
+        }
+        self.current = None;
+        self.position = position;
+        let file = self.files.get(position)?;
+        match self.tables.get(file) {
+            Ok(table) => self.current = Some(table.iterator(self.options)),
+            Err(error) => self.error = Some(error),
+        }
+        self.current.as_mut()
+    }
+
+    /// Position of the first table whose largest key is at or after `internal_key`.
+    fn find(&self, internal_key: &[u8]) -> usize {
+        self.files.partition_point(|file| key::compare(&file.largest, internal_key) == Ordering::Less)
+    }
+
+    fn forward_past_ends(&mut self) {
+        while let Some(current) = &self.current {
+            if current.valid() || !self.keep_going() {
+                return;
+            }
+            match self.enter(self.position + 1) {
+                Some(table) => table.seek_to_first(),
+                None => return,
+            }
+        }
+    }
+
+    fn backward_past_ends(&mut self) {
+        while let Some(current) = &self.current {
+            if current.valid() || !self.keep_going() {
+                return;
+            }
+            let Some(before) = self.position.checked_sub(1) else {
+                self.current = None;
+                return;
+            };
+            match self.enter(before) {
+                Some(table) => table.seek_to_last(),
+                None => return,
+            }
+        }
+    }
+
+    /// False when the table the walk stands in ended by an error, which then ends the walk.
+    fn keep_going(&mut self) -> bool {
+        if let Some(Err(error)) = self.current.as_ref().map(|current| current.status()) {
+            self.error = Some(error);
+            self.current = None;
+            return false;
+        }
+        true
+    }
+}
+
+impl InternalIterator for LevelIterator {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.valid())
+    }
+
+    fn seek_to_first(&mut self) {
+        self.error = None;
+        if let Some(table) = self.enter(0) {
+            table.seek_to_first();
+        }
+        self.forward_past_ends();
+    }
+
+    fn seek_to_last(&mut self) {
+        self.error = None;
+        let Some(last) = self.files.len().checked_sub(1) else { return };
+        if let Some(table) = self.enter(last) {
+            table.seek_to_last();
+        }
+        self.backward_past_ends();
+    }
+
+    fn seek(&mut self, internal_key: &[u8]) {
+        self.error = None;
+        let position = self.find(internal_key);
+        if let Some(table) = self.enter(position) {
+            table.seek(internal_key);
+        }
+        self.forward_past_ends();
+    }
+
+    fn seek_for_previous(&mut self, internal_key: &[u8]) {
+        self.error = None;
+        let position = self.find(internal_key);
+        if position == self.files.len() {
+            return self.seek_to_last();
+        }
+        if let Some(table) = self.enter(position) {
+            table.seek_for_previous(internal_key);
+        }
+        self.backward_past_ends();
+    }
+
+    #[inline]
+    fn next(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.next();
+            if !current.valid() {
+                self.forward_past_ends();
+            }
+        }
+    }
+
+    #[inline]
+    fn previous(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.previous();
+            if !current.valid() {
+                self.backward_past_ends();
+            }
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.current.as_ref().map_or(&[], |current| current.key())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.current.as_ref().map_or(&[], |current| current.value())
+    }
+
+    fn status(&self) -> Result<(), Error> {
+        match (&self.error, &self.current) {
+            (Some(error), _) => Err(error.clone()),
+            (None, Some(current)) => current.status(),
+            (None, None) => Ok(()),
+        }
+    }
+}

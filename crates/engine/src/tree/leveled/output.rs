@@ -1,0 +1,279 @@
+//! Writes a sorted walk into new tables: what flushes and compactions have in common.
+
+use super::shared::Shared;
+use super::tables::Garbage;
+use super::version::{FileMeta, Version};
+use crate::cost;
+use crate::error::Error;
+use crate::file_name;
+use crate::iterator::InternalIterator;
+use crate::key::{self, EntryKind, Sequence};
+use crate::manifest::AddedFile;
+use crate::snapshot::VersionFilter;
+use crate::table::{TableBuildOptions, TableBuilder, TableProperties};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_store::{CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId};
+
+/// Bytes written between two looks at the rate limit and at whether to stop.
+const PACE_BYTES: u64 = 1 << 20;
+
+/// Where the new tables go and when one is full.
+pub(super) struct OutputPlan<'a> {
+    pub(super) job: JobId,
+    pub(super) level: usize,
+    pub(super) context: IoContext,
+    /// Bytes at which a table is cut; never between versions of one key.
+    pub(super) table_bytes: u64,
+    pub(super) expected_bytes: u64,
+    /// Tables of the level below the output, in key order: cutting where they end keeps a later
+    /// compaction of an output from reading more of them than it must.
+    pub(super) below: &'a [Arc<FileMeta>],
+    /// Levels below the output may hold older versions; `None` keeps every deletion.
+    pub(super) version: Option<&'a Version>,
+    /// Sends `CompactionOutput` hints.
+    pub(super) hints_outputs: bool,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Outputs {
+    pub(super) tables: Vec<Arc<FileMeta>>,
+    pub(super) written_bytes: u64,
+    pub(super) read_entries: u64,
+    pub(super) dropped_entries: u64,
+}
+
+impl Outputs {
+    pub(super) fn absorb(&mut self, other: Outputs) {
+        self.tables.extend(other.tables);
+        self.written_bytes += other.written_bytes;
+        self.read_entries += other.read_entries;
+        self.dropped_entries += other.dropped_entries;
+    }
+
+    pub(super) fn hinted(&self, level: usize) -> Vec<HintedFile> {
+        self.tables.iter().map(|file| hinted(file, level)).collect()
+    }
+}
+
+pub(super) fn hinted(file: &FileMeta, level: usize) -> HintedFile {
+    HintedFile { name: file_name::table(file.number), level: Some(level as u8), size_bytes: file.size_bytes }
+}
+
+/// A table as the tree knows it, from its properties.
+pub(super) fn table_meta(
+    number: u64,
+    level: usize,
+    size_bytes: u64,
+    properties: TableProperties,
+    garbage: &Arc<Garbage>,
+) -> Arc<FileMeta> {
+    let added = AddedFile {
+        level: level as u8,
+        number,
+        size_bytes,
+        smallest: properties.smallest,
+        largest: properties.largest,
+        oldest_sequence: properties.oldest_sequence,
+        newest_sequence: properties.newest_sequence,
+        entries: properties.entries,
+        deletions: properties.deletions,
+    };
+    FileMeta::new(&added, garbage)
+}
+
+/// Knows, for user keys in ascending order, whether any level below `level` may hold the key.
+struct DeeperLevels<'a> {
+    levels: Vec<(&'a [Arc<FileMeta>], usize)>,
+}
+
+impl<'a> DeeperLevels<'a> {
+    fn new(version: &'a Version, level: usize) -> Self {
+        DeeperLevels {
+            levels: version
+                .levels
+                .iter()
+                .skip(level + 1)
+                .filter(|files| !files.is_empty())
+                .map(|files| (&files[..], 0))
+                .collect(),
+        }
+    }
+
+    fn may_hold(&mut self, user_key: &[u8]) -> bool {
+        self.levels.iter_mut().any(|(files, position)| {
+            while *position < files.len() && files[*position].largest_user_key() < user_key {
+                *position += 1;
+            }
+            files.get(*position).is_some_and(|file| file.smallest_user_key() <= user_key)
+        })
+    }
+}
+
+/// Where the tables below end, passed in ascending key order.
+struct Borders<'a> {
+    below: &'a [Arc<FileMeta>],
+    position: usize,
+}
+
+impl Borders<'_> {
+    /// True when a table below ended between the last key asked for and this one.
+    fn crossed(&mut self, user_key: &[u8]) -> bool {
+        let before = self.position;
+        while self.position < self.below.len() && self.below[self.position].largest_user_key() < user_key {
+            self.position += 1;
+        }
+        self.position > before
+    }
+}
+
+struct Open {
+    builder: TableBuilder,
+    number: u64,
+    paced_bytes: u64,
+}
+
+/// Writes the walk from where it stands up to `end` (a user key, exclusive). Tables of a failed
+/// call are removed.
+pub(super) fn write_tables(
+    shared: &Shared,
+    source: &mut dyn InternalIterator,
+    end: Option<&[u8]>,
+    boundaries: Vec<Sequence>,
+    plan: &OutputPlan<'_>,
+) -> Result<Outputs, Error> {
+    let mut outputs = Outputs::default();
+    let result = write_all(shared, source, end, boundaries, plan, &mut outputs);
+    if let Err(error) = result {
+        discard(&outputs.tables);
+        return Err(error);
+    }
+    Ok(outputs)
+}
+
+/// Gives up tables that never became part of the tree: their files go when the last handle does.
+pub(super) fn discard(tables: &[Arc<FileMeta>]) {
+    tables.iter().for_each(|table| table.mark_obsolete());
+}
+
+fn write_all(
+    shared: &Shared,
+    source: &mut dyn InternalIterator,
+    end: Option<&[u8]>,
+    boundaries: Vec<Sequence>,
+    plan: &OutputPlan<'_>,
+    outputs: &mut Outputs,
+) -> Result<(), Error> {
+    let mut filter = VersionFilter::new(boundaries);
+    let mut deeper = plan.version.map(|version| DeeperLevels::new(version, plan.level));
+    let mut borders = Borders { below: plan.below, position: 0 };
+    let mut current_key: Vec<u8> = Vec::new();
+    let mut has_key = false;
+    let mut open: Option<Open> = None;
+    let result = (|| {
+        while source.valid() {
+            let internal = source.key();
+            let user = key::user_key(internal);
+            outputs.read_entries += 1;
+            if !has_key || current_key != user {
+                if end.is_some_and(|end| user >= end) {
+                    outputs.read_entries -= 1;
+                    break;
+                }
+                has_key = true;
+                current_key.clear();
+                current_key.extend_from_slice(user);
+                filter.begin_key();
+                let crossed = borders.crossed(user);
+                if let Some(current) = &open {
+                    let bytes = current.builder.estimated_bytes();
+                    if bytes >= plan.table_bytes || (crossed && bytes >= plan.table_bytes / 2) {
+                        finish(shared, open.take(), plan, outputs)?;
+                    }
+                }
+            }
+            let sequence = key::sequence(internal);
+            let hidden = filter.is_hidden(sequence);
+            let gone = !hidden
+                && key::kind_number(internal) == EntryKind::Delete as u8
+                && filter.is_oldest_view(sequence)
+                && deeper.as_mut().is_some_and(|deeper| !deeper.may_hold(user));
+            if hidden || gone {
+                outputs.dropped_entries += 1;
+            } else {
+                let current = match &mut open {
+                    Some(current) => current,
+                    None => open.insert(begin(shared, plan)?),
+                };
+                let value = source.value();
+                current.builder.add(internal, value)?;
+                shared.env.charge(cost::MERGE_ENTRY);
+                let bytes = current.builder.estimated_bytes();
+                if bytes - current.paced_bytes >= PACE_BYTES {
+                    let step = bytes - current.paced_bytes;
+                    current.paced_bytes = bytes;
+                    shared.rate_limiter.admit(step);
+                    if shared.cancel.load(Ordering::Relaxed) {
+                        return Err(Error::Closed);
+                    }
+                }
+            }
+            source.next();
+        }
+        source.status()?;
+        finish(shared, open.take(), plan, outputs)
+    })();
+    if result.is_err()
+        && let Some(unfinished) = open
+    {
+        let number = unfinished.number;
+        drop(unfinished);
+        shared.garbage.push_table(number);
+    }
+    result
+}
+
+fn begin(shared: &Shared, plan: &OutputPlan<'_>) -> Result<Open, Error> {
+    let number = shared.new_file_number();
+    let name = file_name::table(number);
+    let options = CreateOptions {
+        kind: FileKind::Table,
+        level: Some(plan.level as u8),
+        job: Some(plan.job),
+        expected_size_bytes: Some(plan.expected_bytes.min(plan.table_bytes + plan.table_bytes / 8)),
+        direct: shared.options.use_direct_io_for_flush_and_compaction,
+    };
+    let file = match shared.media.files.create(&name, &options) {
+        Ok(file) => file,
+        Err(error) => {
+            shared.garbage.push_table(number);
+            return Err(error.into());
+        }
+    };
+    let build = TableBuildOptions::new(&shared.options, plan.level, shared.random_number());
+    Ok(Open {
+        builder: TableBuilder::new(file, &name, &build, plan.context, shared.env.clone()),
+        number,
+        paced_bytes: 0,
+    })
+}
+
+fn finish(shared: &Shared, open: Option<Open>, plan: &OutputPlan<'_>, outputs: &mut Outputs) -> Result<(), Error> {
+    let Some(open) = open else { return Ok(()) };
+    let number = open.number;
+    let summary = match open.builder.finish() {
+        Ok(summary) => summary,
+        Err(error) => {
+            shared.garbage.push_table(number);
+            return Err(error);
+        }
+    };
+    let file = table_meta(number, plan.level, summary.size_bytes, summary.properties, &shared.garbage);
+    outputs.written_bytes += file.size_bytes;
+    if plan.hints_outputs {
+        shared.media.files.hint(&Hint::CompactionOutput { job: plan.job, output: &hinted(&file, plan.level) });
+    }
+    outputs.tables.push(file);
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Gets and walks over one read state.
+
+use super::level_iterator::LevelIterator;
+use super::shared::{ReadState, Shared};
+use crate::cost;
+use crate::db::ReadOptions;
+use crate::db_iterator::DbIterator;
+use crate::error::Error;
+use crate::iterator::InternalIterator;
+use crate::key::{self, EntryKind, KEY_BYTES_MAX, Sequence};
+use crate::merge::merge;
+use crate::table::{ReadContext, Readahead, TableIteratorOptions};
+use crate::value::Value;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_store::{IoClass, IoContext};
+
+/// Keys up to this size are looked up without allocating.
+const SHORT_KEY_BYTES: usize = 120;
+
+fn check_snapshot(shared: &Shared, options: &ReadOptions<'_>) -> Result<(), Error> {
+    match options.snapshot {
+        Some(snapshot) if !snapshot.belongs_to(&shared.snapshots) => Err(Error::InvalidArgument {
+            what: "snapshot".to_owned(),
+            reason: "it was taken from another database".to_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn read_context(shared: &Shared, options: &ReadOptions<'_>) -> ReadContext {
+    ReadContext {
+        fill_cache: options.fill_cache,
+        verify_checksums: options.verify_checksums.unwrap_or(shared.options.verify_checksums),
+        io: IoContext::of(IoClass::UserRead),
+    }
+}
+
+/// See [`crate::tree::Tree::get`].
+pub(super) fn get(shared: &Shared, user_key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
+    check_snapshot(shared, options)?;
+    let state = shared.read_state.load();
+    // After the state: see `ReadState`.
+    let sequence = options.snapshot.map_or_else(|| shared.snapshots.visible(), |snapshot| snapshot.sequence());
+    let found = get_at(shared, &state, user_key, sequence, &read_context(shared, options))?;
+    shared.counters.gets.fetch_add(1, Ordering::Relaxed);
+    if found.is_some() {
+        shared.counters.gets_found.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(found)
+}
+
+/// See [`crate::tree::Tree::multi_get`].
+pub(super) fn multi_get(
+    shared: &Shared,
+    keys: &[&[u8]],
+    options: &ReadOptions<'_>,
+) -> Vec<Result<Option<Value>, Error>> {
+    if let Err(error) = check_snapshot(shared, options) {
+        return keys.iter().map(|_| Err(error.clone())).collect();
+    }
+    let state = shared.read_state.load_full();
+    let sequence = options.snapshot.map_or_else(|| shared.snapshots.visible(), |snapshot| snapshot.sequence());
+    let context = read_context(shared, options);
+    // In key order, so that neighbours share blocks.
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    order.sort_by_key(|&position| keys[position]);
+    let mut results: Vec<Result<Option<Value>, Error>> = keys.iter().map(|_| Ok(None)).collect();
+    for position in order {
+        results[position] = get_at(shared, &state, keys[position], sequence, &context);
+    }
+    shared.counters.gets.fetch_add(keys.len() as u64, Ordering::Relaxed);
+    let found = results.iter().filter(|result| matches!(result, Ok(Some(_)))).count();
+    shared.counters.gets_found.fetch_add(found as u64, Ordering::Relaxed);
+    results
+}
+
+fn get_at(
+    shared: &Shared,
+    state: &ReadState,
+    user_key: &[u8],
+    sequence: Sequence,
+    context: &ReadContext,
+) -> Result<Option<Value>, Error> {
+    if user_key.len() > KEY_BYTES_MAX {
+        return Err(Error::KeyTooLong { found_bytes: user_key.len(), limit_bytes: KEY_BYTES_MAX });
+    }
+    shared.env.charge(cost::GET);
+    if user_key.len() <= SHORT_KEY_BYTES {
+        let mut buffer = [0u8; SHORT_KEY_BYTES + key::TRAILER_BYTES];
+        let lookup = &mut buffer[..user_key.len() + key::TRAILER_BYTES];
+        lookup[..user_key.len()].copy_from_slice(user_key);
+        let trailer = key::pack_trailer(sequence, EntryKind::LARGEST).to_le_bytes();
+        lookup[user_key.len()..].copy_from_slice(&trailer);
+        look_up(shared, state, user_key, lookup, context)
+    } else {
+        look_up(shared, state, user_key, &key::lookup_key(user_key, sequence), context)
+    }
+}
+
+fn look_up(
+    shared: &Shared,
+    state: &ReadState,
+    user_key: &[u8],
+    lookup: &[u8],
+    context: &ReadContext,
+) -> Result<Option<Value>, Error> {
+    for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+        if let Some(found) = memtable.get(lookup) {
+            return Ok(match found.kind {
+                EntryKind::Put => Some(Value::owned(found.value.to_vec())),
+                EntryKind::Delete => None,
+            });
+        }
+    }
+    let version = &state.version;
+    let hash = crate::table::key_hash(user_key);
+    // Level 0 from new to old; below, at most one table of a level can hold the key.
+    let level0 = version.levels[0]
+        .iter()
+        .filter(|file| file.smallest_user_key() <= user_key && user_key <= file.largest_user_key())
+        .map(|file| (0, file));
+    let deeper = (1..version.levels.len()).filter_map(|level| {
+        let file = version.levels[level].get(version.find(level, user_key))?;
+        (file.smallest_user_key() <= user_key).then_some((level, file))
+    });
+    for (level, file) in level0.chain(deeper) {
+        let table = shared.tables.get(file)?;
+        let context = ReadContext { io: context.io.at_level(level as u8), ..*context };
+        if let Some(found) = table.get(lookup, hash, &context)? {
+            return Ok(match found.kind {
+                EntryKind::Put => Some(Value::pinned(found.value)),
+                EntryKind::Delete => None,
+            });
+        }
+    }
+    Ok(None)
+}
+
+/// See [`crate::tree::Tree::iterator`].
+pub(super) fn iterator(shared: &Shared, options: &ReadOptions<'_>) -> Result<DbIterator, Error> {
+    check_snapshot(shared, options)?;
+    shared.counters.iterators.fetch_add(1, Ordering::Relaxed);
+    shared.env.charge(cost::ITERATOR);
+    let state = shared.read_state.load_full();
+    let sequence = options.snapshot.map_or_else(|| shared.snapshots.visible(), |snapshot| snapshot.sequence());
+    let context = read_context(shared, options);
+    let window_bytes = match options.readahead_size {
+        0 => shared.compaction_readahead_bytes.min(256 << 10),
+        bytes => bytes,
+    };
+    let read = |level: usize| TableIteratorOptions {
+        fill_cache: context.fill_cache,
+        verify_checksums: context.verify_checksums,
+        readahead: Readahead::Growing { max_bytes: window_bytes },
+        io: context.io.at_level(level as u8),
+    };
+    let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
+    let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
+    for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+        if !memtable.is_empty() {
+            sources.push(Box::new(memtable.iterator()));
+        }
+    }
+    for file in state.version.overlapping_bounds(0, lower, upper) {
+        sources.push(Box::new(shared.tables.get(&file)?.iterator(read(0))));
+    }
+    for level in 1..state.version.levels.len() {
+        let files = state.version.overlapping_bounds(level, lower, upper);
+        if !files.is_empty() {
+            sources.push(Box::new(LevelIterator::new(files, shared.tables.clone(), read(level))));
+        }
+    }
+    let source = merge(sources);
+    Ok(DbIterator::new(
+        source,
+        sequence,
+        options.lower_bound.clone(),
+        options.upper_bound.clone(),
+        Box::new(Arc::clone(&state)),
+    ))
+}

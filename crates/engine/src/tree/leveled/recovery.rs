@@ -1,0 +1,293 @@
+//! Opening: from the manifest and the logs back to the state before the last close or crash.
+
+use super::flush;
+use super::shared::{Change, ManifestState, Shared};
+use super::tables::{Garbage, Tables};
+use super::version::{FileMeta, Version};
+use super::write::{Writer, create_log};
+use crate::batch::BatchRecord;
+use crate::cache::BlockCache;
+use crate::error::Error;
+use crate::file_name::{self, FileName};
+use crate::key::Sequence;
+use crate::log::{LogReader, Purpose};
+use crate::manifest::Manifest;
+use crate::media::Media;
+use crate::memtable::MemTable;
+use crate::options::Options;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_env::Env;
+use varve_store::{FileEntry, OpenOptions};
+
+/// What the manifest said.
+struct Recovered {
+    version: Version,
+    log_number: u64,
+    next_file_number: u64,
+    last_sequence: Sequence,
+}
+
+/// Brings a database up. The caller holds its lock.
+pub(super) fn open(
+    env: &Env,
+    media: Media,
+    options: Options,
+    blocks: Arc<BlockCache>,
+) -> Result<(Arc<Shared>, Writer), Error> {
+    let garbage = Arc::new(Garbage::default());
+    let listing = media.files.list()?;
+    let names = |listing: &[FileEntry]| -> Vec<FileName> {
+        listing.iter().filter_map(|entry| FileName::parse(&entry.name)).collect()
+    };
+    let file_names = names(&listing);
+    let log_names = match &media.logs {
+        Some(logs) => names(&logs.list()?),
+        None => file_names.clone(),
+    };
+    let mut logs: Vec<u64> = log_names
+        .iter()
+        .filter_map(|name| if let FileName::Log(number) = name { Some(*number) } else { None })
+        .collect();
+    logs.sort_unstable();
+
+    let exists = file_names.contains(&FileName::Current);
+    let recovered = if exists {
+        if options.error_if_exists {
+            return Err(Error::Exists { store: media.files.name().to_owned() });
+        }
+        read_manifest(&media, &options, &listing, &garbage)?
+    } else {
+        if let Some(orphan) = file_names.iter().find(|name| matches!(name, FileName::Table(_) | FileName::Manifest(_)))
+            && file_names.iter().any(|name| matches!(name, FileName::Table(_)))
+        {
+            return Err(Error::Corruption {
+                file: file_name::CURRENT.to_owned(),
+                offset_bytes: 0,
+                structure: "database".to_owned(),
+                expected: format!("a file {} beside '{}'", file_name::CURRENT, orphan.format()),
+                found: "none".to_owned(),
+            });
+        }
+        if !options.create_if_missing {
+            return Err(Error::Missing { store: media.files.name().to_owned() });
+        }
+        let highest = file_names.iter().chain(&log_names).filter_map(FileName::number).max().unwrap_or(0);
+        logs.clear();
+        Recovered {
+            version: Version::empty(options.num_levels),
+            log_number: 0,
+            next_file_number: highest + 1,
+            last_sequence: 0,
+        }
+    };
+    logs.retain(|&number| number >= recovered.log_number);
+    let highest_log = logs.last().copied().unwrap_or(0);
+    let mut next_file_number = recovered.next_file_number.max(highest_log + 1);
+    // Files of a crashed run may carry numbers the manifest never learned of.
+    for number in file_names.iter().chain(&log_names).filter_map(FileName::number) {
+        next_file_number = next_file_number.max(number + 1);
+    }
+    let tables = Tables::new(env, &media, &options, blocks);
+    let seed = env.random("memtable").next_u64();
+    let memtable = Arc::new(MemTable::new(0, options.write_buffer_size, seed));
+    let state =
+        ManifestState { manifest: None, log_number: recovered.log_number, last_sequence: recovered.last_sequence };
+    let shared = Arc::new(Shared::new(
+        env,
+        media,
+        options,
+        tables,
+        garbage,
+        memtable.clone(),
+        recovered.version,
+        state,
+        next_file_number,
+        recovered.last_sequence,
+    ));
+    let last_sequence = replay(&shared, &logs, recovered.last_sequence)?;
+    shared.snapshots.publish(last_sequence);
+
+    let log_number = shared.new_file_number();
+    let log = create_log(&shared, log_number, None)?;
+    // Until here nothing the old state needs was touched. This writes a new manifest that says the
+    // old logs are in tables, and switches to it.
+    shared.install(Change { log_start: Some((log_number, last_sequence)), ..Change::default() })?;
+    shared.oldest_log.store(log_number, Ordering::Relaxed);
+    remove_strays(&shared);
+    let writer = Writer {
+        log: Some(log),
+        log_number,
+        memtable,
+        last_sequence,
+        unsynced_logs: Vec::new(),
+        log_broken: false,
+        closed: false,
+    };
+    Ok((shared, writer))
+}
+
+/// Reads CURRENT and the manifest it names, and compares what they say with the files there.
+fn read_manifest(
+    media: &Media,
+    options: &Options,
+    listing: &[FileEntry],
+    garbage: &Arc<Garbage>,
+) -> Result<Recovered, Error> {
+    let (number, state) = Manifest::recover(&*media.files, super::TREE_NAME)?;
+    let name = file_name::manifest(number);
+    if usize::from(state.num_levels) > options.num_levels {
+        let deepest = state.files.values().map(|file| usize::from(file.level)).max().unwrap_or(0);
+        if deepest >= options.num_levels {
+            return Err(Error::Foreign {
+                file: name,
+                offset_bytes: 0,
+                expected: format!("tables in levels below num_levels = {}", options.num_levels),
+                found: format!("a table in level {deepest}"),
+                advice: format!("open it with num_levels of at least {}", deepest + 1),
+            });
+        }
+    }
+    let mut levels = vec![Vec::new(); options.num_levels];
+    for added in state.files.values() {
+        let table = file_name::table(added.number);
+        let size = listing
+            .binary_search_by(|entry| entry.name.as_str().cmp(&table))
+            .ok()
+            .map(|position| listing[position].size_bytes);
+        if size != Some(added.size_bytes) {
+            return Err(Error::Corruption {
+                file: table,
+                offset_bytes: size.unwrap_or(0),
+                structure: format!("table named in {name}"),
+                expected: format!("{} bytes", added.size_bytes),
+                found: size.map_or("no such file".to_owned(), |size| format!("{size} bytes")),
+            });
+        }
+        levels[usize::from(added.level)].push(FileMeta::new(added, garbage));
+    }
+    let version = Version::checked(levels).map_err(|(first, second)| Error::Corruption {
+        file: name,
+        offset_bytes: 0,
+        structure: "list of tables".to_owned(),
+        expected: "tables of one level that do not overlap".to_owned(),
+        found: format!("tables {first} and {second}"),
+    })?;
+    Ok(Recovered {
+        version,
+        log_number: state.log_number,
+        next_file_number: state.next_file_number,
+        last_sequence: state.last_sequence,
+    })
+}
+
+/// Puts what the logs hold into tables of level 0; returns the newest sequence number.
+///
+/// Logs are a chain: each continues where the one before ended, and the first where the tables
+/// end. A log whose unsynced tail was lost ends the chain: what later logs hold was never synced
+/// either (a sync syncs older logs first) and must not be seen without what came before it.
+fn replay(shared: &Arc<Shared>, logs: &[u64], mut last_sequence: Sequence) -> Result<Sequence, Error> {
+    let options = &shared.options;
+    let new_memtable = || Arc::new(MemTable::new(0, options.write_buffer_size, 0));
+    let open = |number: u64| -> Result<LogReader, Error> {
+        let name = file_name::log(number);
+        let file = shared.media.log_store().open(&name, &OpenOptions::default())?;
+        LogReader::open(file, &name, Purpose::WriteAhead, number)
+    };
+    let mut memtable = new_memtable();
+    let mut readers = logs.iter().map(|&number| (number, open(number))).peekable();
+    while let Some((number, reader)) = readers.next() {
+        let name = file_name::log(number);
+        let mut reader = reader?;
+        if let Some((_, Ok(next))) = readers.peek()
+            && let Some(previous) = next.header().and_then(|header| header.previous)
+            && previous.number == number
+        {
+            reader.expect_synced(previous.synced_bytes);
+        }
+        while let Some(record) = reader.next()? {
+            let offset_bytes = record.offset_bytes;
+            let batch =
+                BatchRecord::decode(record.data).map_err(|damage| damage.in_file(&name, offset_bytes, "batch"))?;
+            if batch.first_sequence != last_sequence + 1 {
+                let gap = Error::Corruption {
+                    file: name.clone(),
+                    offset_bytes,
+                    structure: "log record".to_owned(),
+                    expected: format!("sequence number {}", last_sequence + 1),
+                    found: format!("sequence number {}", batch.first_sequence),
+                };
+                let lost_tail = batch.first_sequence > last_sequence && is_first_record(offset_bytes);
+                if !lost_tail || was_synced(reader)? {
+                    return Err(gap);
+                }
+                for (_, later) in readers {
+                    if was_synced(later?)? {
+                        return Err(gap);
+                    }
+                }
+                add_to_level0(shared, &memtable, last_sequence)?;
+                return Ok(last_sequence);
+            }
+            memtable.apply(batch.iter(), batch.first_sequence);
+            last_sequence = batch.last_sequence();
+            if memtable.memory_bytes() >= options.write_buffer_size {
+                add_to_level0(shared, &memtable, last_sequence)?;
+                memtable = new_memtable();
+            }
+        }
+    }
+    add_to_level0(shared, &memtable, last_sequence)?;
+    Ok(last_sequence)
+}
+
+fn is_first_record(offset_bytes: u64) -> bool {
+    offset_bytes == crate::log::HEADER_BYTES as u64
+}
+
+/// Some record of this log was acknowledged as durable, and so were all logs before it.
+fn was_synced(mut reader: LogReader) -> Result<bool, Error> {
+    while reader.next()?.is_some() {}
+    Ok(reader.marked_bytes() > 0)
+}
+
+/// A recovered memtable becomes a table of the state in memory; the new manifest makes it durable.
+fn add_to_level0(shared: &Arc<Shared>, memtable: &Arc<MemTable>, last_sequence: Sequence) -> Result<(), Error> {
+    shared.snapshots.publish(last_sequence);
+    if memtable.is_empty() {
+        return Ok(());
+    }
+    let outputs = flush::write(shared, std::slice::from_ref(memtable))?;
+    let added: Vec<_> = outputs.tables.iter().map(|file| (0, file.clone())).collect();
+    let next = shared.read_state.load().version.with(&[], &added);
+    let core = shared.core.lock();
+    shared.publish(&core, None, Some(Arc::new(next)));
+    Ok(())
+}
+
+/// Removes files nothing refers to: tables of unfinished jobs, old logs and manifests, temporaries.
+/// One that cannot be removed now is tried again at the next open.
+pub(super) fn remove_strays(shared: &Arc<Shared>) {
+    let version = shared.read_state.load().version.clone();
+    let live: std::collections::BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
+    let (manifest, log) = {
+        let manifest = shared.manifest.lock();
+        (manifest.manifest.as_ref().map(Manifest::number), manifest.log_number)
+    };
+    let stray = |name: &FileName| match name {
+        FileName::Table(number) => !live.contains(number),
+        FileName::Log(number) => *number < log,
+        FileName::Manifest(number) => Some(*number) != manifest,
+        FileName::Temporary(_) => true,
+        _ => false,
+    };
+    let mut stores = vec![shared.media.files.clone()];
+    stores.extend(shared.media.logs.clone());
+    for store in stores {
+        for entry in store.list().unwrap_or_default() {
+            if FileName::parse(&entry.name).is_some_and(|name| stray(&name)) {
+                let _ = store.remove(&entry.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Salvage: makes a database that opens out of whatever can still be read.
+//!
+//! Everything readable (tables block by block, logs record by record) is merged by key and sequence
+//! number into fresh tables of the last level under a fresh manifest, so nothing depends on what was
+//! lost. Damaged files are kept beside, renamed. What was overwritten or deleted by lost data may
+//! come back in its older state: repair cannot know it.
+
+use super::compaction;
+use super::output::table_meta;
+use super::policy::{CompactionPlan, Reason};
+use super::recovery::remove_strays;
+use super::shared::{Change, ManifestState, Shared};
+use super::tables::{Garbage, Tables};
+use super::version::{FileMeta, Version};
+use crate::batch::BatchRecord;
+use crate::cache::BlockCache;
+use crate::db::RepairReport;
+use crate::error::Error;
+use crate::file_name::{self, FileName};
+use crate::iterator::InternalIterator;
+use crate::key::Sequence;
+use crate::log::{LogReader, Purpose};
+use crate::manifest::Manifest;
+use crate::media::Media;
+use crate::memtable::MemTable;
+use crate::options::Options;
+use crate::table::{Readahead, Table, TableBuildOptions, TableBuilder, TableIteratorOptions};
+use std::sync::Arc;
+use varve_env::Env;
+use varve_store::{CreateOptions, FileKind, FileStore, Finding, IoClass, IoContext, OpenOptions, Severity};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 1 << 20;
+
+struct Salvage {
+    shared: Arc<Shared>,
+    report: RepairReport,
+    tables: Vec<Arc<FileMeta>>,
+    last_sequence: Sequence,
+}
+
+/// See [`crate::repair`].
+pub(crate) fn repair(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
+    let _lock = media.files.lock(file_name::LOCK)?;
+    let _log_lock = media.logs.as_ref().map(|logs| logs.lock(file_name::LOCK)).transpose()?;
+    let names = |store: &Arc<dyn FileStore>| -> Result<Vec<FileName>, Error> {
+        Ok(store.list()?.iter().filter_map(|entry| FileName::parse(&entry.name)).collect())
+    };
+    let (files, logs) = (names(&media.files)?, names(media.log_store())?);
+    let highest = files.iter().chain(&logs).filter_map(FileName::number).max().unwrap_or(0);
+    let mut report = RepairReport::default();
+
+    let contents = match Manifest::recover(&*media.files, super::TREE_NAME) {
+        Ok((_, contents)) => Some(contents),
+        Err(error) => {
+            report.findings.push(Finding {
+                severity: Severity::Fatal,
+                code: "manifest-lost",
+                message: error.to_string(),
+            });
+            None
+        }
+    };
+    let mut table_numbers: Vec<u64> = match &contents {
+        Some(contents) => contents.files.keys().copied().collect(),
+        None => files
+            .iter()
+            .filter_map(|name| if let FileName::Table(number) = name { Some(*number) } else { None })
+            .collect(),
+    };
+    table_numbers.sort_unstable();
+    let first_log = contents.as_ref().map_or(0, |contents| contents.log_number);
+    let mut log_numbers: Vec<u64> = logs
+        .iter()
+        .filter_map(|name| if let FileName::Log(number) = name { Some(*number) } else { None })
+        .filter(|number| *number >= first_log)
+        .collect();
+    log_numbers.sort_unstable();
+
+    let mut options = options;
+    options.num_levels =
+        options.num_levels.max(contents.as_ref().map_or(0, |contents| usize::from(contents.num_levels)));
+    let garbage = Arc::new(Garbage::default());
+    let blocks = Arc::new(BlockCache::new(0, None, None));
+    let tables = Tables::new(env, &media, &options, blocks);
+    let memtable = Arc::new(MemTable::new(0, options.write_buffer_size, 0));
+    let version = Version::empty(options.num_levels);
+    // No log is needed once the fresh manifest holds.
+    let state = ManifestState { manifest: None, log_number: highest + 1, last_sequence: 0 };
+    let shared = Arc::new(Shared::new(env, media, options, tables, garbage, memtable, version, state, highest + 2, 0));
+    let last_sequence = contents.as_ref().map_or(0, |contents| contents.last_sequence);
+    let mut salvage = Salvage { shared, report, tables: Vec::new(), last_sequence };
+    for number in table_numbers {
+        salvage.table(number)?;
+    }
+    for number in log_numbers {
+        salvage.log(number)?;
+    }
+    salvage.finish()
+}
+
+impl Salvage {
+    fn find(&mut self, code: &'static str, message: String) {
+        self.report.findings.push(Finding { severity: Severity::Error, code, message });
+    }
+
+    /// Keeps a sound table; rewrites what can be read of another, and sets the original aside.
+    fn table(&mut self, number: u64) -> Result<(), Error> {
+        let name = file_name::table(number);
+        let table = match self.open(number, &name) {
+            Ok(table) => table,
+            Err(error) => {
+                self.report.tables_lost += 1;
+                self.find("table-lost", error.to_string());
+                return self.set_aside(&name);
+            }
+        };
+        let damage = table.verify(IoContext::of(IoClass::Check));
+        if damage.is_empty() {
+            self.report.tables_kept += 1;
+            self.take(&table, number);
+            return Ok(());
+        }
+        self.report.findings.extend(damage);
+        self.report.tables_salvaged += 1;
+        let fresh = self.shared.new_file_number();
+        if self.rewrite(&table, fresh)? {
+            let table = self.open(fresh, &file_name::table(fresh))?;
+            self.take(&table, fresh);
+        }
+        drop(table);
+        self.set_aside(&name)
+    }
+
+    fn open(&self, number: u64, name: &str) -> Result<Arc<Table>, Error> {
+        let size_bytes = self.shared.media.files.open(name, &OpenOptions::default())?.size_bytes();
+        self.shared.tables.open_unlisted(number, size_bytes)
+    }
+
+    fn take(&mut self, table: &Table, number: u64) {
+        self.last_sequence = self.last_sequence.max(table.properties().newest_sequence);
+        self.tables.push(table_meta(number, 0, table.size_bytes(), table.properties().clone(), &self.shared.garbage));
+    }
+
+    /// Copies the entries of every block that can be read into table `fresh`; false when there are none.
+    fn rewrite(&mut self, table: &Arc<Table>, fresh: u64) -> Result<bool, Error> {
+        let name = file_name::table(fresh);
+        let create = CreateOptions { kind: FileKind::Table, ..CreateOptions::default() };
+        let file = self.shared.media.files.create(&name, &create)?;
+        let build = TableBuildOptions::new(&self.shared.options, 0, self.shared.random_number());
+        let context = IoContext::of(IoClass::Maintenance);
+        let mut builder = TableBuilder::new(file, &name, &build, context, self.shared.env.clone());
+        let mut walk = table.iterator(TableIteratorOptions {
+            fill_cache: false,
+            verify_checksums: true,
+            readahead: Readahead::Fixed { bytes: READ_BYTES },
+            io: context,
+        });
+        let mut last: Vec<u8> = Vec::new();
+        for block in 0..table.block_count() {
+            walk.seek_to_block(block);
+            while walk.valid() && walk.block_number() == block {
+                // Entries out of order are part of the damage.
+                if last.is_empty() || crate::key::compare(&last, walk.key()).is_lt() {
+                    builder.add(walk.key(), walk.value())?;
+                    last.clear();
+                    last.extend_from_slice(walk.key());
+                }
+                walk.next();
+            }
+        }
+        if builder.entries() == 0 {
+            builder.abandon();
+            self.shared.media.files.remove(&name)?;
+            return Ok(false);
+        }
+        builder.finish()?;
+        Ok(true)
+    }
+
+    /// Puts what a log holds, up to its end or the first damage, into tables.
+    fn log(&mut self, number: u64) -> Result<(), Error> {
+        let name = file_name::log(number);
+        let store = self.shared.media.log_store().clone();
+        let opened = store
+            .open(&name, &OpenOptions::default())
+            .map_err(Error::from)
+            .and_then(|file| LogReader::open(file, &name, Purpose::WriteAhead, number));
+        let mut reader = match opened {
+            Ok(reader) => reader,
+            Err(error) => {
+                self.find("log-lost", error.to_string());
+                return self.set_aside_log(&name);
+            }
+        };
+        self.report.logs_read += 1;
+        let capacity = self.shared.options.write_buffer_size;
+        let mut memtable = Arc::new(MemTable::new(0, capacity, 0));
+        loop {
+            let failure = match reader.next() {
+                Ok(None) => break,
+                Ok(Some(record)) => match BatchRecord::decode(record.data) {
+                    Ok(batch) => {
+                        // A sequence number that is already in a table names the same entry.
+                        memtable.apply(batch.iter(), batch.first_sequence);
+                        self.last_sequence = self.last_sequence.max(batch.last_sequence());
+                        None
+                    }
+                    Err(damage) => Some(damage.in_file(&name, record.offset_bytes, "batch")),
+                },
+                Err(error) => Some(error),
+            };
+            if let Some(error) = failure {
+                self.find("log-damaged", error.to_string());
+                self.set_aside_log(&name)?;
+                break;
+            }
+            if memtable.memory_bytes() >= capacity {
+                self.flush(&memtable)?;
+                memtable = Arc::new(MemTable::new(0, capacity, 0));
+            }
+        }
+        self.flush(&memtable)
+    }
+
+    fn flush(&mut self, memtable: &Arc<MemTable>) -> Result<(), Error> {
+        if memtable.is_empty() {
+            return Ok(());
+        }
+        self.shared.snapshots.publish(self.last_sequence);
+        self.tables.extend(super::flush::write(&self.shared, std::slice::from_ref(memtable))?.tables);
+        Ok(())
+    }
+
+    fn set_aside(&mut self, name: &str) -> Result<(), Error> {
+        let kept = format!("damaged-{name}");
+        match self.shared.media.files.rename(name, &kept) {
+            Ok(()) => self.report.set_aside.push(kept),
+            Err(error) => self.find("not-set-aside", error.to_string()),
+        }
+        Ok(())
+    }
+
+    fn set_aside_log(&mut self, name: &str) -> Result<(), Error> {
+        let kept = format!("damaged-{name}");
+        match self.shared.media.log_store().rename(name, &kept) {
+            Ok(()) => self.report.set_aside.push(kept),
+            Err(error) => self.find("not-set-aside", error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Merges everything into the last level under a fresh manifest.
+    fn finish(mut self) -> Result<RepairReport, Error> {
+        let shared = &self.shared;
+        shared.snapshots.publish(self.last_sequence);
+        let last = shared.options.num_levels - 1;
+        let log_start = Some((shared.manifest.lock().log_number, self.last_sequence));
+        if self.tables.is_empty() {
+            shared.install(Change { log_start, ..Change::default() })?;
+        } else {
+            let mut levels = vec![Vec::new(); shared.options.num_levels];
+            levels[0] = std::mem::take(&mut self.tables);
+            let version = Arc::new(Version::new(levels));
+            {
+                let core = shared.core.lock();
+                shared.publish(&core, None, Some(version.clone()));
+            }
+            shared.manifest.lock().last_sequence = self.last_sequence;
+            let inputs = version.levels[0].clone();
+            let plan = CompactionPlan {
+                reason: Reason::Manual,
+                input_level: 0,
+                output_level: last,
+                inputs,
+                overlapping: Vec::new(),
+            };
+            compaction::compact(shared, &version, &plan)?;
+        }
+        remove_strays(shared);
+        let version = shared.read_state.load().version.clone();
+        self.report.tables = version.levels[last].len() as u64;
+        self.report.entries = version.levels[last].iter().map(|file| file.entries).sum();
+        Ok(self.report)
+    }
+}

@@ -1,0 +1,353 @@
+//! State shared by writers, readers and background workers of one leveled tree.
+//!
+//! Locks, in the order they are taken; none is taken while a later one is held:
+//! `queue` (writers' turn) - `writer` (log and active memtable; held across log I/O) -
+//! `manifest` (held across manifest I/O) - `core` (scheduling; never held across I/O).
+
+use super::policy::{self, Busy, PolicyOptions, Pressure, Stall, StallOptions};
+use super::rate_limiter::RateLimiter;
+use super::tables::{Garbage, Tables};
+use super::version::{FileMeta, Version};
+use crate::error::Error;
+use crate::key::Sequence;
+use crate::log::LogCounters;
+use crate::manifest::{Manifest, VersionEdit};
+use crate::media::Media;
+use crate::memtable::MemTable;
+use crate::options::Options;
+use crate::snapshot::SnapshotList;
+use crate::statistics::Counters;
+use arc_swap::ArcSwap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use varve_env::{Condvar, Env, Mutex, Random};
+use varve_store::JobId;
+
+/// What a reader needs, replaced as a whole. A reader loads it first and the visible sequence
+/// number second: then every write up to that number is either in this state or came after the
+/// memtables of this state were complete, and the reader sees a prefix of history either way.
+pub(super) struct ReadState {
+    pub(super) memtable: Arc<MemTable>,
+    /// Newest first.
+    pub(super) immutables: Vec<Arc<MemTable>>,
+    pub(super) version: Arc<Version>,
+}
+
+/// A memtable that takes no more writes and waits for its flush.
+pub(super) struct Immutable {
+    pub(super) memtable: Arc<MemTable>,
+    /// The oldest log still needed once this memtable is in a table.
+    pub(super) next_log_number: u64,
+}
+
+/// What is running and what is due.
+pub(super) struct Core {
+    /// Oldest first.
+    pub(super) immutables: VecDeque<Immutable>,
+    pub(super) flush_running: bool,
+    /// What running compactions touch.
+    pub(super) busy: Busy,
+    pub(super) running_compactions: usize,
+    /// Manual compactions waiting or running: automatic ones are not started meanwhile.
+    pub(super) manual: usize,
+    /// Last failure of a flush, until one succeeds.
+    pub(super) flush_error: Option<Error>,
+    /// Last failure of a compaction, until one succeeds.
+    pub(super) compaction_error: Option<Error>,
+    /// Finished flush attempts and compaction attempts, for those who wait for the next one.
+    pub(super) flush_attempts: u64,
+    pub(super) compaction_attempts: u64,
+    /// Counts requests not to wait out the delay after a failure.
+    pub(super) retries: u64,
+    pub(super) closing: bool,
+}
+
+pub(super) struct Shared {
+    pub(super) env: Env,
+    pub(super) media: Media,
+    pub(super) options: Options,
+    pub(super) policy_options: PolicyOptions,
+    pub(super) stall_options: StallOptions,
+    pub(super) tables: Arc<Tables>,
+    pub(super) garbage: Arc<Garbage>,
+    pub(super) read_state: ArcSwap<ReadState>,
+    pub(super) snapshots: Arc<SnapshotList>,
+    pub(super) next_file_number: AtomicU64,
+    pub(super) next_job: AtomicU64,
+    /// A [`Stall`] as a number: read by every write.
+    stall: AtomicU8,
+    pub(super) manifest: Mutex<ManifestState>,
+    pub(super) core: Mutex<Core>,
+    /// Workers wait here for something to do.
+    pub(super) work: Condvar,
+    /// Writers, flushers and closers wait here for workers.
+    pub(super) done: Condvar,
+    pub(super) counters: Counters,
+    pub(super) rate_limiter: RateLimiter,
+    pub(super) compaction_readahead_bytes: usize,
+    pub(super) log_counters: Arc<LogCounters>,
+    salts: parking_lot::Mutex<Random>,
+    pub(super) closed: AtomicBool,
+    /// Running jobs give up soon.
+    pub(super) cancel: AtomicBool,
+    /// Logs before this one are not needed for recovery.
+    pub(super) oldest_log: AtomicU64,
+    /// Log files that exist, ascending.
+    pub(super) live_logs: parking_lot::Mutex<Vec<u64>>,
+    /// Why writes are refused, once they are.
+    pub(super) latched: parking_lot::Mutex<Option<String>>,
+}
+
+/// The manifest and what it says beside the tables.
+pub(super) struct ManifestState {
+    /// `None` when there is none yet, or when the last append failed and what the file holds is
+    /// unknown: the next change then starts a new manifest, whose switch settles it.
+    pub(super) manifest: Option<Manifest>,
+    /// Oldest log recovery needs.
+    pub(super) log_number: u64,
+    /// Newest sequence number that no log from `log_number` on holds: they continue after it.
+    pub(super) last_sequence: Sequence,
+}
+
+/// A change of the tree's shape.
+#[derive(Default)]
+pub(super) struct Change {
+    pub(super) removed: Vec<(usize, Arc<FileMeta>)>,
+    pub(super) added: Vec<(usize, Arc<FileMeta>)>,
+    /// Oldest log needed afterwards, and the newest sequence number before its first.
+    pub(super) log_start: Option<(u64, Sequence)>,
+    /// Memtables that are in tables now: this many leave the front of the queue.
+    pub(super) flushed_memtables: usize,
+}
+
+impl Shared {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn new(
+        env: &Env,
+        media: Media,
+        options: Options,
+        tables: Arc<Tables>,
+        garbage: Arc<Garbage>,
+        memtable: Arc<MemTable>,
+        version: Version,
+        manifest: ManifestState,
+        next_file_number: u64,
+        last_sequence: u64,
+    ) -> Shared {
+        let policy_options = PolicyOptions {
+            level0_file_num_compaction_trigger: options.level0_file_num_compaction_trigger,
+            max_bytes_for_level_base: options.max_bytes_for_level_base,
+            max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
+            dynamic_level_bytes: options.level_compaction_dynamic_level_bytes,
+            max_compaction_bytes: options.max_compaction_bytes,
+        };
+        let stall_options = StallOptions {
+            level0_slowdown_writes_trigger: options.level0_slowdown_writes_trigger,
+            level0_stop_writes_trigger: options.level0_stop_writes_trigger,
+            soft_pending_compaction_bytes_limit: options.soft_pending_compaction_bytes_limit,
+            hard_pending_compaction_bytes_limit: options.hard_pending_compaction_bytes_limit,
+        };
+        let rate_limiter = RateLimiter::new(env, options.rate_limit_bytes_per_second);
+        let compaction_readahead_bytes = options
+            .compaction_readahead_size
+            .unwrap_or({ if media.files.properties().rotational { 2 << 20 } else { 256 << 10 } });
+        let log_number = manifest.log_number;
+        let shared = Shared {
+            env: env.clone(),
+            media,
+            options,
+            policy_options,
+            stall_options,
+            tables,
+            garbage,
+            read_state: ArcSwap::from_pointee(ReadState {
+                memtable,
+                immutables: Vec::new(),
+                version: Arc::new(version),
+            }),
+            snapshots: SnapshotList::new(last_sequence),
+            next_file_number: AtomicU64::new(next_file_number),
+            next_job: AtomicU64::new(1),
+            stall: AtomicU8::new(0),
+            manifest: Mutex::new(env, "manifest", manifest),
+            core: Mutex::new(
+                env,
+                "tree core",
+                Core {
+                    immutables: VecDeque::new(),
+                    flush_running: false,
+                    busy: Busy::default(),
+                    running_compactions: 0,
+                    manual: 0,
+                    flush_error: None,
+                    compaction_error: None,
+                    flush_attempts: 0,
+                    compaction_attempts: 0,
+                    retries: 0,
+                    closing: false,
+                },
+            ),
+            work: Condvar::new(env, "background work"),
+            done: Condvar::new(env, "background progress"),
+            counters: Counters::default(),
+            rate_limiter,
+            compaction_readahead_bytes,
+            log_counters: Arc::new(LogCounters::default()),
+            salts: parking_lot::Mutex::new(env.random("log salts")),
+            closed: AtomicBool::new(false),
+            cancel: AtomicBool::new(false),
+            oldest_log: AtomicU64::new(log_number),
+            live_logs: parking_lot::Mutex::new(Vec::new()),
+            latched: parking_lot::Mutex::new(None),
+        };
+        shared.update_stall(&shared.read_state.load().version);
+        shared
+    }
+
+    pub(super) fn new_file_number(&self) -> u64 {
+        self.next_file_number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn new_job(&self) -> JobId {
+        JobId(self.next_job.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Refuses writes from now on.
+    pub(super) fn latch(&self, cause: &Error) {
+        let mut latched = self.latched.lock();
+        if latched.is_none() {
+            *latched = Some(cause.to_string());
+        }
+    }
+
+    pub(super) fn refuse_if_latched(&self) -> Result<(), Error> {
+        match &*self.latched.lock() {
+            Some(cause) => Err(Error::Latched { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn stall(&self) -> Stall {
+        match self.stall.load(Ordering::Relaxed) {
+            0 => Stall::None,
+            1 => Stall::Slow,
+            _ => Stall::Stop,
+        }
+    }
+
+    pub(super) fn pending_compaction_bytes(&self, version: &Version) -> u64 {
+        let targets = policy::level_targets(version, &self.policy_options);
+        policy::pending_bytes(version, &targets, &self.policy_options)
+    }
+
+    fn update_stall(&self, version: &Version) {
+        let pressure = Pressure {
+            level0_tables: version.levels[0].len(),
+            pending_compaction_bytes: self.pending_compaction_bytes(version),
+        };
+        let number = match policy::stall(&pressure, &self.stall_options) {
+            // Nothing would ever relieve the pressure.
+            _ if self.options.disable_auto_compactions => 0,
+            Stall::None => 0,
+            Stall::Slow => 1,
+            Stall::Stop => 2,
+        };
+        self.stall.store(number, Ordering::Relaxed);
+    }
+
+    /// Makes a change of shape durable, then visible. Nothing changed when it fails; whether a
+    /// crash would then find the change is open until the next success, so files it names stay.
+    pub(super) fn install(&self, change: Change) -> Result<(), Error> {
+        let mut manifest = self.manifest.lock();
+        let version = self.read_state.load().version.clone();
+        let removed: Vec<(usize, u64)> = change.removed.iter().map(|(level, file)| (*level, file.number)).collect();
+        let next = version.with(&removed, &change.added);
+        let (log_number, last_sequence) = change.log_start.unwrap_or((manifest.log_number, manifest.last_sequence));
+        match manifest.manifest.take() {
+            Some(mut current) if !current.is_overgrown(self.options.max_manifest_file_size) => {
+                let edit = VersionEdit {
+                    next_file_number: Some(self.next_file_number.load(Ordering::Relaxed)),
+                    last_sequence: change.log_start.map(|start| start.1),
+                    log_number: change.log_start.map(|start| start.0),
+                    removed: removed.iter().map(|(level, number)| (*level as u8, *number)).collect(),
+                    added: change.added.iter().map(|(level, file)| file.to_added(*level)).collect(),
+                    ..VersionEdit::default()
+                };
+                current.append(&edit)?;
+                manifest.manifest = Some(current);
+            }
+            old => {
+                let number = self.new_file_number();
+                let edit = snapshot_edit(
+                    &next,
+                    log_number,
+                    self.next_file_number.load(Ordering::Relaxed),
+                    last_sequence,
+                    self.options.num_levels,
+                );
+                manifest.manifest =
+                    Some(Manifest::create(&*self.media.files, number, super::TREE_NAME, &edit, self.random_number())?);
+                if let Some(old) = old {
+                    self.garbage.push_manifest(old.number());
+                }
+            }
+        }
+        manifest.log_number = log_number;
+        manifest.last_sequence = last_sequence;
+        {
+            let mut core = self.core.lock();
+            for _ in 0..change.flushed_memtables {
+                core.immutables.pop_front();
+            }
+            self.publish(&core, None, Some(Arc::new(next)));
+        }
+        // A moved table is both removed and added: it lives on.
+        for (_, file) in &change.removed {
+            if !change.added.iter().any(|(_, added)| added.number == file.number) {
+                file.mark_obsolete();
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the readers' state. The core lock orders replacements.
+    pub(super) fn publish(&self, core: &Core, memtable: Option<Arc<MemTable>>, version: Option<Arc<Version>>) {
+        let old = self.read_state.load();
+        let version = version.unwrap_or_else(|| old.version.clone());
+        self.update_stall(&version);
+        self.read_state.store(Arc::new(ReadState {
+            memtable: memtable.unwrap_or_else(|| old.memtable.clone()),
+            immutables: core.immutables.iter().rev().map(|immutable| immutable.memtable.clone()).collect(),
+            version,
+        }));
+    }
+
+    /// A number for a new log or table that nobody who writes records knows.
+    pub(super) fn random_number(&self) -> u64 {
+        self.salts.lock().next_u64()
+    }
+
+    pub(super) fn refuse_if_closed(&self) -> Result<(), Error> {
+        if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+}
+
+/// The edit that says everything about `version`, for the start of a manifest.
+pub(super) fn snapshot_edit(
+    version: &Version,
+    log_number: u64,
+    next_file_number: u64,
+    last_sequence: u64,
+    num_levels: usize,
+) -> VersionEdit {
+    VersionEdit {
+        num_levels: Some(num_levels as u8),
+        next_file_number: Some(next_file_number),
+        last_sequence: Some(last_sequence),
+        log_number: Some(log_number),
+        added: version.files().map(|(level, file)| file.to_added(level)).collect(),
+        ..VersionEdit::default()
+    }
+}

@@ -1,0 +1,407 @@
+//! The write path: writers queue up, one of them leads and commits for all who wait.
+
+use super::policy::Stall;
+use super::shared::{Core, Immutable, Shared};
+use crate::batch::{self, WriteBatch};
+use crate::cost;
+use crate::error::Error;
+use crate::file_name;
+use crate::key::{SEQUENCE_MAX, Sequence};
+use crate::log::{LogHeader, LogWriter, PreviousLog, Purpose};
+use crate::memtable::MemTable;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use varve_env::{Condvar, Mutex, MutexGuard};
+use varve_store::{CreateOptions, FileKind};
+
+/// Bytes of batches one leader gathers.
+const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// The log being written and the memtable it protects.
+pub(super) struct Writer {
+    pub(super) log: Option<LogWriter>,
+    pub(super) log_number: u64,
+    pub(super) memtable: Arc<MemTable>,
+    pub(super) last_sequence: Sequence,
+    /// Older logs with writes that were never synced: a sync must sync them first, so that what
+    /// is durable is always a prefix of history.
+    pub(super) unsynced_logs: Vec<(u64, LogWriter)>,
+    /// The log's last append failed: its tail is unknown, so it takes no more writes.
+    pub(super) log_broken: bool,
+    pub(super) closed: bool,
+}
+
+/// A writer waiting for its turn.
+struct Waiter {
+    state: parking_lot::Mutex<WaiterState>,
+    turn: Condvar,
+}
+
+struct WaiterState {
+    batch: Option<WriteBatch>,
+    sync: bool,
+    result: Option<Result<(), Error>>,
+    leads: bool,
+}
+
+#[derive(Default)]
+struct Turn {
+    led: bool,
+    waiting: VecDeque<Arc<Waiter>>,
+}
+
+/// Writers' turn and what the leader writes to.
+pub(super) struct WritePath {
+    turn: Mutex<Turn>,
+    pub(super) writer: Mutex<Writer>,
+}
+
+impl WritePath {
+    pub(super) fn new(shared: &Shared, writer: Writer) -> WritePath {
+        WritePath {
+            turn: Mutex::new(&shared.env, "writers' turn", Turn::default()),
+            writer: Mutex::new(&shared.env, "log", writer),
+        }
+    }
+
+    /// Applies a batch; see [`crate::tree::Tree::write`].
+    pub(super) fn write(&self, shared: &Shared, batch: WriteBatch, sync: bool) -> Result<(), Error> {
+        let mut turn = self.turn.lock();
+        if turn.led {
+            let waiter = Arc::new(Waiter {
+                state: parking_lot::Mutex::new(WaiterState { batch: Some(batch), sync, result: None, leads: false }),
+                turn: Condvar::new(&shared.env, "write group"),
+            });
+            turn.waiting.push_back(waiter.clone());
+            let batch = loop {
+                waiter.turn.wait(&mut turn);
+                let mut state = waiter.state.lock();
+                if let Some(result) = state.result.take() {
+                    return result;
+                }
+                if state.leads {
+                    break state.batch.take().unwrap_or_default();
+                }
+            };
+            self.lead(shared, turn, batch, sync)
+        } else {
+            turn.led = true;
+            self.lead(shared, turn, batch, sync)
+        }
+    }
+
+    /// Commits `batch` and as many waiting ones as fit, then hands the lead on.
+    fn lead(
+        &self,
+        shared: &Shared,
+        mut turn: MutexGuard<'_, Turn>,
+        batch: WriteBatch,
+        mut sync: bool,
+    ) -> Result<(), Error> {
+        let mut followers: Vec<Arc<Waiter>> = Vec::new();
+        let mut batches = Vec::new();
+        let mut bytes = batch.size_bytes();
+        while let Some(next) = turn.waiting.front() {
+            let mut state = next.state.lock();
+            let next_bytes = state.batch.as_ref().map_or(0, WriteBatch::size_bytes);
+            if bytes + next_bytes > GROUP_BYTES_MAX {
+                break;
+            }
+            bytes += next_bytes;
+            sync |= state.sync;
+            batches.extend(state.batch.take());
+            drop(state);
+            followers.extend(turn.waiting.pop_front());
+        }
+        drop(turn);
+
+        let result = {
+            let mut writer = self.writer.lock();
+            self.commit(shared, &mut writer, &batch, &batches, bytes, sync)
+        };
+
+        let mut turn = self.turn.lock();
+        for follower in followers {
+            follower.state.lock().result = Some(result.clone());
+            follower.turn.notify_one();
+        }
+        match turn.waiting.pop_front() {
+            Some(next) => {
+                next.state.lock().leads = true;
+                next.turn.notify_one();
+            }
+            None => turn.led = false,
+        }
+        result
+    }
+
+    fn commit(
+        &self,
+        shared: &Shared,
+        writer: &mut MutexGuard<'_, Writer>,
+        first: &WriteBatch,
+        others: &[WriteBatch],
+        bytes: usize,
+        sync: bool,
+    ) -> Result<(), Error> {
+        if writer.closed {
+            return Err(Error::Closed);
+        }
+        shared.refuse_if_latched()?;
+        self.make_room(shared, writer, bytes)?;
+        let count: u64 = first.count() + others.iter().map(WriteBatch::count).sum::<u64>();
+        let first_sequence = writer.last_sequence + 1;
+        if count > SEQUENCE_MAX - writer.last_sequence {
+            return Err(Error::InvalidArgument {
+                what: "write".to_owned(),
+                reason: "all sequence numbers are used up; copy the data into a new database".to_owned(),
+            });
+        }
+        shared
+            .env
+            .charge(cost::WRITE_GROUP + count * cost::WRITE_ENTRY + cost::of_bytes(cost::WRITE_KIB, bytes as u64));
+        if count > 0 {
+            let header = batch::record_header(first_sequence, count);
+            let appended = self.append(writer, &header, first, others);
+            if let Err(error) = appended {
+                writer.log_broken = true;
+                return Err(error);
+            }
+        }
+        if sync {
+            if let Err(error) = sync_logs(writer, shared) {
+                // Whether the batch is durable is unknown: a later write must not build on it.
+                shared.latch(&error);
+                return Err(error);
+            }
+        }
+        let mut sequence = first_sequence;
+        for batch in std::iter::once(first).chain(others) {
+            writer.memtable.apply(batch.iter(), sequence);
+            sequence += batch.count();
+        }
+        writer.last_sequence += count;
+        shared.snapshots.publish(writer.last_sequence);
+        let counters = &shared.counters;
+        counters.write_groups.fetch_add(1, Ordering::Relaxed);
+        counters.write_batches.fetch_add(1 + others.len() as u64, Ordering::Relaxed);
+        counters.user_written_entries.fetch_add(count, Ordering::Relaxed);
+        counters.user_written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn append(
+        &self,
+        writer: &mut Writer,
+        header: &[u8],
+        first: &WriteBatch,
+        others: &[WriteBatch],
+    ) -> Result<(), Error> {
+        let Some(log) = writer.log.as_mut() else { return Err(Error::Closed) };
+        if others.is_empty() {
+            log.append(&[header, first.encoded_entries()])?;
+        } else {
+            let mut parts: Vec<&[u8]> = Vec::with_capacity(2 + others.len());
+            parts.push(header);
+            parts.push(first.encoded_entries());
+            parts.extend(others.iter().map(WriteBatch::encoded_entries));
+            log.append(&parts)?;
+        }
+        log.flush()
+    }
+
+    /// Waits until the active memtable can take `bytes` more, switching it when it is full.
+    fn make_room(&self, shared: &Shared, writer: &mut MutexGuard<'_, Writer>, bytes: usize) -> Result<(), Error> {
+        let mut delayed = false;
+        loop {
+            match shared.stall() {
+                Stall::Stop => self.wait_for_compaction(shared)?,
+                Stall::Slow if !delayed => {
+                    delayed = true;
+                    let nanos =
+                        (bytes as u64 + 1).saturating_mul(1_000_000_000) / shared.options.delayed_write_rate.max(1);
+                    shared.counters.stalls.fetch_add(1, Ordering::Relaxed);
+                    shared.counters.stall_nanos.fetch_add(nanos, Ordering::Relaxed);
+                    shared.env.sleep(Duration::from_nanos(nanos));
+                    continue;
+                }
+                _ => {}
+            }
+            if !writer.log_broken
+                && (writer.memtable.is_empty() || writer.memtable.memory_bytes() < shared.options.write_buffer_size)
+            {
+                return Ok(());
+            }
+            if writer.log_broken {
+                return self.replace_broken_log(shared, writer);
+            }
+            self.wait_for_flush(shared, shared.options.max_write_buffer_number.max(2) - 1)?;
+            self.switch_memtable(shared, writer)?;
+        }
+    }
+
+    /// Waits until fewer than `immutables_max` memtables wait for their flush. Fails when flushes fail.
+    fn wait_for_flush(&self, shared: &Shared, immutables_max: usize) -> Result<(), Error> {
+        let mut core = shared.core.lock();
+        if core.immutables.len() < immutables_max {
+            return Ok(());
+        }
+        let start = shared.env.now();
+        let result = wait_for_progress(
+            shared,
+            &mut core,
+            |core| {
+                if core.immutables.len() < immutables_max {
+                    return Some(Ok(()));
+                }
+                None
+            },
+            |core| (core.flush_attempts, core.flush_error.clone()),
+        );
+        note_stall(shared, start);
+        result
+    }
+
+    fn wait_for_compaction(&self, shared: &Shared) -> Result<(), Error> {
+        let mut core = shared.core.lock();
+        let start = shared.env.now();
+        let result = wait_for_progress(
+            shared,
+            &mut core,
+            |_| (shared.stall() != Stall::Stop).then_some(Ok(())),
+            |core| (core.compaction_attempts, core.compaction_error.clone()),
+        );
+        note_stall(shared, start);
+        result
+    }
+
+    /// The active memtable becomes immutable; a new log and memtable take its place.
+    pub(super) fn switch_memtable(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
+        let number = shared.new_file_number();
+        let previous =
+            writer.log.as_ref().map(|log| PreviousLog { number: writer.log_number, synced_bytes: log.synced_bytes() });
+        let log = create_log(shared, number, previous)?;
+        let memtable = Arc::new(writer.memtable.successor(number));
+        let old = std::mem::replace(&mut writer.memtable, memtable.clone());
+        if let Some(old_log) = writer.log.replace(log)
+            && old_log.synced_bytes() < old_log.size_bytes()
+            && !writer.log_broken
+        {
+            writer.unsynced_logs.push((writer.log_number, old_log));
+        }
+        writer.log_number = number;
+        writer.log_broken = false;
+        let mut core = shared.core.lock();
+        core.immutables.push_back(Immutable { memtable: old, next_log_number: number });
+        shared.publish(&core, Some(memtable), None);
+        shared.work.notify_all();
+        Ok(())
+    }
+
+    /// After a failed append nothing may follow in that log, and nothing in a newer log may be
+    /// acknowledged before what the broken one holds is in a table: recovery stops at its tail.
+    fn replace_broken_log(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
+        self.switch_memtable(shared, writer)?;
+        writer.log_broken = true;
+        writer.unsynced_logs.clear();
+        self.wait_for_flush(shared, 1)?;
+        writer.log_broken = false;
+        Ok(())
+    }
+
+    /// Ends writing: the log is complete and says so, which lets the next open tell damage from
+    /// the end.
+    pub(super) fn close(&self) -> Result<(), Error> {
+        let mut writer = self.writer.lock();
+        writer.closed = true;
+        let older = std::mem::take(&mut writer.unsynced_logs);
+        let Some(log) = writer.log.take() else { return Ok(()) };
+        if writer.log_broken {
+            return Ok(());
+        }
+        for (_, old) in older {
+            old.finish()?;
+        }
+        log.finish().map(|_| ())
+    }
+
+    /// Everything written so far into tables.
+    pub(super) fn flush(&self, shared: &Shared) -> Result<(), Error> {
+        {
+            let mut writer = self.writer.lock();
+            if writer.closed {
+                return Err(Error::Closed);
+            }
+            shared.refuse_if_latched()?;
+            if !writer.memtable.is_empty() {
+                self.switch_memtable(shared, &mut writer)?;
+            }
+        }
+        self.wait_for_flush(shared, 1)
+    }
+}
+
+fn note_stall(shared: &Shared, start: varve_env::Instant) {
+    let waited = shared.env.now().as_nanos() - start.as_nanos();
+    shared.counters.stalls.fetch_add(1, Ordering::Relaxed);
+    shared.counters.stall_nanos.fetch_add(waited, Ordering::Relaxed);
+}
+
+/// Waits for workers until `ready`, or until one more of their attempts failed with the same kind
+/// of trouble that already stands: then the writer is told rather than kept waiting.
+pub(super) fn wait_for_progress(
+    shared: &Shared,
+    core: &mut MutexGuard<'_, Core>,
+    ready: impl Fn(&Core) -> Option<Result<(), Error>>,
+    attempts: impl Fn(&Core) -> (u64, Option<Error>),
+) -> Result<(), Error> {
+    let (attempts_before, _) = attempts(core);
+    core.retries += 1;
+    shared.work.notify_all();
+    loop {
+        if let Some(result) = ready(core) {
+            return result;
+        }
+        if core.closing {
+            return Err(Error::Closed);
+        }
+        let (done, failure) = attempts(core);
+        if let Some(error) = failure
+            && done > attempts_before
+        {
+            return Err(error);
+        }
+        shared.done.wait(core);
+    }
+}
+
+/// Syncs the logs, oldest first. Older ones are complete and get their seal, so that recovery can
+/// tell a lost end from one that was never durable.
+fn sync_logs(writer: &mut Writer, shared: &Shared) -> Result<(), Error> {
+    let needed = shared.oldest_log.load(Ordering::Relaxed);
+    for (number, old) in std::mem::take(&mut writer.unsynced_logs) {
+        if number >= needed {
+            old.finish()?;
+        }
+    }
+    match writer.log.as_mut() {
+        Some(log) => log.sync(),
+        None => Err(Error::Closed),
+    }
+}
+
+/// A new log, durable by name and header, that continues `previous`.
+pub(super) fn create_log(shared: &Shared, number: u64, previous: Option<PreviousLog>) -> Result<LogWriter, Error> {
+    let options = CreateOptions {
+        kind: FileKind::Log,
+        expected_size_bytes: Some(shared.options.write_buffer_size as u64 * 9 / 8),
+        ..CreateOptions::default()
+    };
+    let file = shared.media.log_store().create(&file_name::log(number), &options)?;
+    let header = LogHeader { purpose: Purpose::WriteAhead, number, salt: shared.random_number(), previous };
+    let log = LogWriter::create(file, &header, shared.log_counters.clone())?;
+    shared.live_logs.lock().push(number);
+    Ok(log)
+}

@@ -1,0 +1,215 @@
+//! What the suites share: option sets, histories, and the model they are held against.
+
+use std::collections::BTreeMap;
+use varve_engine::{Compression, Db, DbIterator, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions};
+use varve_env::Random;
+
+/// The state a database should have.
+pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Options small enough that a few hundred writes flush and compact many times, different by seed.
+pub fn option_set(seed: u64) -> Options {
+    let mut random = Random::named(seed, "options");
+    let pick = |random: &mut Random, choices: &[u64]| choices[random.index(choices.len())];
+    let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
+    Options {
+        write_buffer_size: pick(&mut random, &[4 << 10, 8 << 10, 32 << 10, 128 << 10]) as usize,
+        max_write_buffer_number: pick(&mut random, &[2, 3, 5]) as usize,
+        level0_file_num_compaction_trigger: pick(&mut random, &[1, 2, 4]) as usize,
+        level0_slowdown_writes_trigger: pick(&mut random, &[6, 20]) as usize,
+        level0_stop_writes_trigger: pick(&mut random, &[8, 36]).max(20) as usize,
+        num_levels: pick(&mut random, &[2, 3, 7]) as usize,
+        max_bytes_for_level_base: pick(&mut random, &[16 << 10, 64 << 10]),
+        max_bytes_for_level_multiplier: pick(&mut random, &[2, 4, 10]),
+        level_compaction_dynamic_level_bytes: random.chance(1, 2),
+        target_file_size_base: pick(&mut random, &[2 << 10, 8 << 10, 64 << 10]),
+        max_background_jobs: pick(&mut random, &[1, 2, 4]) as usize,
+        max_subcompactions: pick(&mut random, &[1, 3]) as usize,
+        block_size: pick(&mut random, &[128, 512, 4096]) as usize,
+        block_restart_interval: pick(&mut random, &[1, 4, 16]) as usize,
+        block_align: pick(&mut random, &[0, 512, 4096]) as usize,
+        bloom_bits_per_key: pick(&mut random, &[0, 4, 10]) as u32,
+        compression: compressions[random.index(3)],
+        compression_per_level: if random.chance(1, 3) {
+            vec![Compression::None, compressions[random.index(3)]]
+        } else {
+            Vec::new()
+        },
+        block_cache_capacity: pick(&mut random, &[0, 4 << 10, 1 << 20]) as usize,
+        max_open_files: pick(&mut random, &[2, 8, 1000]) as usize,
+        compaction_readahead_size: random.chance(1, 2).then_some(4 << 10),
+        use_direct_reads: random.chance(1, 3),
+        use_direct_io_for_flush_and_compaction: random.chance(1, 3),
+        verify_checksums: random.chance(1, 2),
+        max_manifest_file_size: pick(&mut random, &[1 << 10, 1 << 20]),
+        delayed_write_rate: 1 << 30,
+        ..Options::default()
+    }
+}
+
+/// A key out of `universe`, of a shape that exercises shared prefixes, empty keys and lengths.
+pub fn key(random: &mut Random, universe: u64) -> Vec<u8> {
+    let number = random.below(universe);
+    match number % 7 {
+        0 => format!("user{number:012}").into_bytes(),
+        1 => number.to_le_bytes().to_vec(),
+        2 => vec![0xff; (number % 19) as usize],
+        3 => format!("k{number}").into_bytes(),
+        4 => vec![b'p'; 8 + (number % 40) as usize],
+        5 => format!("dir/{}/{}", number % 5, number).into_bytes(),
+        _ => format!("{number:020}").into_bytes(),
+    }
+}
+
+/// A value; mostly short, sometimes empty, sometimes larger than a block.
+pub fn value(random: &mut Random) -> Vec<u8> {
+    let length = match random.below(20) {
+        0 => 0,
+        1 => 3000 + random.below(6000),
+        2..5 => random.below(600),
+        _ => random.below(60),
+    };
+    let mut bytes = vec![0; length as usize];
+    if random.chance(1, 2) {
+        random.fill_bytes(&mut bytes);
+    } else {
+        bytes.fill(random.below(256) as u8);
+    }
+    bytes
+}
+
+/// One of the ways to write, applied to the database and to the model.
+pub fn write(db: &Db, model: &mut Model, random: &mut Random, universe: u64) {
+    let options = WriteOptions { sync: random.chance(1, 8) };
+    match random.below(6) {
+        0 => {
+            let key = key(random, universe);
+            db.delete_with(&key, &options).expect("delete");
+            model.remove(&key);
+        }
+        1 => {
+            let mut batch = WriteBatch::new();
+            for _ in 0..random.below(12) {
+                let key = key(random, universe);
+                if random.chance(1, 3) {
+                    batch.delete(&key).expect("delete in batch");
+                    model.remove(&key);
+                } else {
+                    let value = value(random);
+                    batch.put(&key, &value).expect("put in batch");
+                    model.insert(key, value);
+                }
+            }
+            db.write(batch, &options).expect("write");
+        }
+        _ => {
+            let (key, value) = (key(random, universe), value(random));
+            db.put_with(&key, &value, &options).expect("put");
+            model.insert(key, value);
+        }
+    }
+}
+
+/// Compares random reads of every kind with the model.
+pub fn compare_reads(
+    db: &Db,
+    model: &Model,
+    snapshot: Option<&Snapshot>,
+    random: &mut Random,
+    universe: u64,
+    note: &str,
+) {
+    let options = ReadOptions { snapshot, fill_cache: random.chance(1, 2), ..ReadOptions::default() };
+    let asked = key(random, universe);
+    let found = db.get_with(&asked, &options).expect("get");
+    assert_eq!(found.as_deref(), model.get(&asked).map(Vec::as_slice), "get {} {note}", asked.escape_ascii());
+    if random.chance(1, 4) {
+        let keys: Vec<Vec<u8>> = (0..random.below(9)).map(|_| key(random, universe)).collect();
+        let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        for (asked, found) in keys.iter().zip(db.multi_get(&slices, &options)) {
+            assert_eq!(found.expect("multi_get").as_deref(), model.get(asked).map(Vec::as_slice), "multi_get {note}");
+        }
+    }
+    if random.chance(1, 4) {
+        compare_walk(db, model, options, random, universe, note);
+    }
+}
+
+fn compare_walk(db: &Db, model: &Model, mut options: ReadOptions<'_>, random: &mut Random, universe: u64, note: &str) {
+    if random.chance(1, 3) {
+        options.lower_bound = Some(key(random, universe));
+    }
+    if random.chance(1, 3) {
+        options.upper_bound = Some(key(random, universe));
+    }
+    let (lower, upper) = (options.lower_bound.clone(), options.upper_bound.clone());
+    let pairs: Vec<(&Vec<u8>, &Vec<u8>)> = model
+        .iter()
+        .filter(|(key, _)| {
+            lower.as_ref().is_none_or(|lower| *key >= lower) && upper.as_ref().is_none_or(|upper| *key < upper)
+        })
+        .collect();
+    let mut walk = db.iterator(&options).expect("iterator");
+    let mut place: Option<usize> = None;
+    let target = key(random, universe);
+    match random.below(4) {
+        0 => {
+            walk.seek_to_first();
+            place = (!pairs.is_empty()).then_some(0);
+        }
+        1 => {
+            walk.seek_to_last();
+            place = pairs.len().checked_sub(1);
+        }
+        2 => {
+            walk.seek(&target);
+            let position = pairs.partition_point(|pair| *pair.0 < target);
+            place = place.or((position < pairs.len()).then_some(position));
+        }
+        _ => {
+            walk.seek_for_previous(&target);
+            place = place.or(pairs.partition_point(|pair| *pair.0 <= target).checked_sub(1));
+        }
+    }
+    for step in 0..random.below(40) {
+        expect_at(&walk, place.map(|position| pairs[position]), &format!("step {step} {note}"));
+        let Some(position) = place else { break };
+        if random.chance(2, 3) {
+            walk.next();
+            place = (position + 1 < pairs.len()).then_some(position + 1);
+        } else {
+            walk.previous();
+            place = position.checked_sub(1);
+        }
+    }
+    walk.status().expect("status");
+}
+
+fn expect_at(walk: &DbIterator, expected: Option<(&Vec<u8>, &Vec<u8>)>, note: &str) {
+    assert_eq!(walk.valid(), expected.is_some(), "valid {note} ({:?})", walk.status());
+    if let Some((key, value)) = expected {
+        assert_eq!(walk.key(), key.as_slice(), "key {note}");
+        assert_eq!(walk.value(), value.as_slice(), "value {note}");
+    }
+}
+
+/// The whole database equals the model, walked forward and backward.
+pub fn compare_all(db: &Db, model: &Model, note: &str) {
+    let mut walk = db.iterator(&ReadOptions::default()).expect("iterator");
+    walk.seek_to_first();
+    for (key, value) in model {
+        assert!(walk.valid(), "ended before {} {note}: {:?}", key.escape_ascii(), walk.status());
+        assert_eq!(walk.key(), key.as_slice(), "{note}");
+        assert_eq!(walk.value(), value.as_slice(), "{note}");
+        walk.next();
+    }
+    assert!(!walk.valid(), "more than the model: {} {note}", walk.key().escape_ascii());
+    walk.status().expect("status");
+    walk.seek_to_last();
+    for key in model.keys().rev() {
+        assert!(walk.valid(), "backward ended before {} {note}: {:?}", key.escape_ascii(), walk.status());
+        assert_eq!(walk.key(), key.as_slice(), "{note}");
+        walk.previous();
+    }
+    assert!(!walk.valid(), "{note}");
+}
