@@ -21,7 +21,7 @@
 //!
 //! The record's checksum is the log's. A kind or format not listed is of a newer version.
 
-use crate::encoding::{Damage, Decoder, VARINT_BYTES_MAX, append_varint};
+use crate::encoding::{Damage, Decoder, append_varint};
 use crate::error::Error;
 use crate::key::{EntryKind, KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 
@@ -29,6 +29,9 @@ use crate::key::{EntryKind, KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_M
 pub(crate) const RECORD_HEADER_BYTES: usize = 16;
 
 const RECORD_FORMAT: u8 = 1;
+
+/// Most bytes of an entry besides its key and value.
+const ENTRY_OVERHEAD_BYTES_MAX: usize = 9;
 
 /// Puts and deletes that take effect together, in the order they were added; later ones win.
 ///
@@ -96,7 +99,7 @@ impl WriteBatch {
         if value.len() > VALUE_BYTES_MAX {
             return Err(Error::ValueTooLong { found_bytes: value.len(), limit_bytes: VALUE_BYTES_MAX });
         }
-        self.entries.reserve(1 + 2 * VARINT_BYTES_MAX + key.len() + value.len());
+        self.entries.reserve(ENTRY_OVERHEAD_BYTES_MAX + key.len() + value.len());
         self.entries.push(EntryKind::Put as u8);
         append_varint(&mut self.entries, key.len() as u64);
         append_varint(&mut self.entries, value.len() as u64);
@@ -111,7 +114,7 @@ impl WriteBatch {
     #[inline]
     pub fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         check_key(key)?;
-        self.entries.reserve(1 + VARINT_BYTES_MAX + key.len());
+        self.entries.reserve(ENTRY_OVERHEAD_BYTES_MAX + key.len());
         self.entries.push(EntryKind::Delete as u8);
         append_varint(&mut self.entries, key.len() as u64);
         self.entries.extend_from_slice(key);

@@ -7,7 +7,7 @@
 use crate::error::Error;
 
 /// Longest varint, in bytes.
-pub(crate) const VARINT_BYTES_MAX: usize = 10;
+const VARINT_BYTES_MAX: usize = 10;
 
 /// Appends `value` as a varint.
 #[inline]

@@ -1,6 +1,7 @@
 //! The bytes of a frame's header; see the table in [`super`].
 
 use super::LogHeader;
+use crate::checksum;
 
 /// Longest payload of one frame.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 256 << 10;
@@ -57,7 +58,7 @@ impl Seed {
         bytes[..8].copy_from_slice(&header.salt.to_le_bytes());
         bytes[8..16].copy_from_slice(&header.number.to_le_bytes());
         bytes[16] = header.purpose as u8;
-        Seed(crc32c::crc32c(&bytes))
+        Seed(checksum::crc32c(&bytes))
     }
 
     /// Checksum state after the place and the length and kind of a frame; its low half is the check.
@@ -66,7 +67,7 @@ impl Seed {
         let mut bytes = [0; 12];
         bytes[..8].copy_from_slice(&offset.to_le_bytes());
         bytes[8..].copy_from_slice(&length_and_kind);
-        crc32c::crc32c_append(self.0, &bytes)
+        checksum::extend(self.0, &bytes)
     }
 }
 
@@ -96,16 +97,16 @@ impl EncodedHeader {
         let state = seed.state(offset, word.to_le_bytes());
         bytes[8..10].copy_from_slice(&(state as u16).to_le_bytes());
         let mut length = FIXED_BYTES;
-        let mut checksum = state;
+        let mut sum = state;
         if let Some(mark) = mark {
             bytes[FIXED_BYTES..].copy_from_slice(&mark.to_le_bytes());
             length += MARK_BYTES;
-            checksum = crc32c::crc32c_append(checksum, &bytes[FIXED_BYTES..]);
+            sum = checksum::extend(sum, &bytes[FIXED_BYTES..]);
         }
         for piece in pieces {
-            checksum = crc32c::crc32c_append(checksum, piece);
+            sum = checksum::extend(sum, piece);
         }
-        bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
         EncodedHeader { bytes, length }
     }
 
@@ -159,7 +160,7 @@ impl Candidate {
     /// The checksum is right; `frame` is the whole frame.
     #[inline]
     pub(crate) fn is_sound(&self, frame: &[u8]) -> bool {
-        crc32c::crc32c_append(self.state, &frame[FIXED_BYTES..]) == self.checksum
+        checksum::extend(self.state, &frame[FIXED_BYTES..]) == self.checksum
     }
 
     /// The mark, if it has one; `frame` is the whole frame.

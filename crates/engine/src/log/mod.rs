@@ -49,6 +49,7 @@ mod reader;
 mod tests;
 mod writer;
 
+use crate::checksum;
 use crate::error::Error;
 use crate::memory_file::MemoryFile;
 use std::sync::Arc;
@@ -129,8 +130,8 @@ impl LogHeader {
             bytes[32..40].copy_from_slice(&previous.number.to_le_bytes());
             bytes[40..48].copy_from_slice(&previous.synced_bytes.to_le_bytes());
         }
-        let checksum = crc32c::crc32c(&bytes[..60]);
-        bytes[60..].copy_from_slice(&checksum.to_le_bytes());
+        let sum = checksum::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
@@ -146,7 +147,7 @@ impl LogHeader {
         };
         let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let u64_at = |at: usize| u64::from(u32_at(at)) | u64::from(u32_at(at + 4)) << 32;
-        let checksum = crc32c::crc32c(&bytes[..60]);
+        let checksum = checksum::crc32c(&bytes[..60]);
         if u32_at(60) != checksum {
             return Err(HeaderFault::Unsound {
                 expected: format!("checksum {checksum:#010x} of the header"),

@@ -295,7 +295,7 @@ fn headers_of_other_logs_are_refused_and_torn_ones_are_empty_logs() {
     }
     let mut newer = good.clone();
     newer[8] = 2;
-    let checksum = crc32c::crc32c(&newer[..60]);
+    let checksum = checksum::crc32c(&newer[..60]);
     newer[60..64].copy_from_slice(&checksum.to_le_bytes());
     let error = open(&newer, Purpose::WriteAhead, 12).unwrap_err();
     assert!(matches!(&error, Error::Foreign { offset_bytes: 8, .. }), "{error}");

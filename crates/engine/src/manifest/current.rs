@@ -11,6 +11,7 @@
 //!
 //! It is written under another name and renamed, so it is always whole.
 
+use crate::checksum;
 use crate::error::Error;
 use crate::file_name::{self, CURRENT, FileName};
 use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext, OpenOptions, StoreErrorKind};
@@ -32,8 +33,8 @@ impl Current {
     fn encode(&self) -> String {
         let manifest = file_name::manifest(self.manifest_number);
         let text = format!("{FIRST_WORD}{VERSION}\n{manifest}\nsynced {}\n", self.synced_bytes);
-        let checksum = crc32c::crc32c(text.as_bytes());
-        format!("{text}crc32c {checksum:08x}\n")
+        let sum = checksum::crc32c(text.as_bytes());
+        format!("{text}crc32c {sum:08x}\n")
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Error> {
@@ -63,11 +64,11 @@ impl Current {
             return foreign("the name of a manifest without more", advice);
         }
         let lines: Vec<&str> = text.split('\n').collect();
-        let [first, manifest, synced, checksum, ""] = lines[..] else {
+        let [first, manifest, synced, sum, ""] = lines[..] else {
             return corruption("four lines");
         };
-        let body = &text[..text.len() - checksum.len() - 1];
-        if checksum != format!("crc32c {:08x}", crc32c::crc32c(body.as_bytes())) {
+        let body = &text[..text.len() - sum.len() - 1];
+        if sum != format!("crc32c {:08x}", checksum::crc32c(body.as_bytes())) {
             return corruption("a checksum that fits the lines before it");
         }
         if first != format!("{FIRST_WORD}{VERSION}") {
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(Current::decode(b"MANIFEST-000004\n").unwrap_err().kind(), ErrorKind::Foreign);
         let text = SAMPLE.encode().replace("current 1", "current 2");
         let body = &text[..text.len() - "crc32c 00000000\n".len()];
-        let newer = format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes()));
+        let newer = format!("{body}crc32c {:08x}\n", checksum::crc32c(body.as_bytes()));
         assert_eq!(Current::decode(newer.as_bytes()).unwrap_err().kind(), ErrorKind::Foreign);
     }
 }

@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Every chunk starts on a multiple of this.
@@ -14,13 +15,46 @@ const CHUNK_ALIGNMENT: usize = 64;
 /// A piece larger than a quarter of a chunk gets a chunk of its own, so at most a quarter of each
 /// chunk is left unused.
 pub(crate) struct Arena {
-    chunk_bytes: usize,
+    pool: Arc<ChunkPool>,
     /// The chunk pieces are cut from; null before the first.
     current: AtomicPtr<Chunk>,
     /// Bytes of chunks made for one large piece each.
     large_bytes: AtomicUsize,
     /// Every chunk; held while one is added.
     chunks: Mutex<Vec<Box<Chunk>>>,
+}
+
+/// Chunks that arenas left behind, for arenas to come: memory the operating system has mapped costs
+/// less than new memory. Thread-safe.
+pub(crate) struct ChunkPool {
+    chunk_bytes: usize,
+    chunks_max: usize,
+    chunks: Mutex<Vec<Box<Chunk>>>,
+}
+
+impl ChunkPool {
+    /// A pool of chunks of `chunk_bytes` that keeps at most `kept_bytes` of them.
+    pub(crate) fn new(chunk_bytes: usize, kept_bytes: usize) -> Self {
+        ChunkPool { chunk_bytes, chunks_max: kept_bytes / chunk_bytes.max(1), chunks: Mutex::new(Vec::new()) }
+    }
+
+    fn take(&self, used: usize, bytes_before: usize) -> Box<Chunk> {
+        match self.chunks.lock().pop() {
+            Some(mut chunk) => {
+                *chunk.used.get_mut() = used;
+                chunk.bytes_before = bytes_before;
+                chunk
+            }
+            None => Chunk::new(self.chunk_bytes, used, bytes_before),
+        }
+    }
+
+    fn give_back(&self, chunk: Box<Chunk>) {
+        let mut chunks = self.chunks.lock();
+        if chunk.layout.size() == self.chunk_bytes && chunks.len() < self.chunks_max {
+            chunks.push(chunk);
+        }
+    }
 }
 
 struct Chunk {
@@ -74,10 +108,10 @@ impl Drop for Chunk {
 }
 
 impl Arena {
-    /// An arena that takes `chunk_bytes` at a time.
-    pub(crate) fn new(chunk_bytes: usize) -> Self {
+    /// An arena that takes its chunks from `pool`.
+    pub(crate) fn new(pool: &Arc<ChunkPool>) -> Self {
         Arena {
-            chunk_bytes,
+            pool: pool.clone(),
             current: AtomicPtr::new(ptr::null_mut()),
             large_bytes: AtomicUsize::new(0),
             chunks: Mutex::new(Vec::new()),
@@ -101,7 +135,7 @@ impl Arena {
     #[cold]
     fn take_from_new_chunk(&self, bytes: usize) -> NonNull<u8> {
         let mut chunks = self.chunks.lock();
-        if bytes > self.chunk_bytes / 4 {
+        if bytes > self.pool.chunk_bytes / 4 {
             let chunk = Chunk::new(bytes, bytes, 0);
             let piece = chunk.data;
             self.large_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -118,7 +152,7 @@ impl Arena {
             }
             bytes_before = chunk.bytes_before + chunk.layout.size();
         }
-        let chunk = Chunk::new(self.chunk_bytes, bytes, bytes_before);
+        let chunk = self.pool.take(bytes, bytes_before);
         let piece = chunk.data;
         chunks.push(chunk);
         if let Some(chunk) = chunks.last() {
@@ -142,13 +176,21 @@ impl Arena {
     }
 }
 
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for chunk in self.chunks.get_mut().drain(..) {
+            self.pool.give_back(chunk);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn pieces_are_apart_aligned_and_counted() {
-        let arena = Arena::new(1024);
+        let arena = Arena::new(&Arc::new(ChunkPool::new(1024, 0)));
         assert_eq!(arena.used_bytes(), 0);
         let mut pieces = Vec::new();
         for index in 0..200_usize {
@@ -172,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_large_piece_leaves_the_chunk_in_use() {
-        let arena = Arena::new(1024);
+        let arena = Arena::new(&Arc::new(ChunkPool::new(1024, 0)));
         let first = arena.take(64);
         arena.take(1 << 20);
         let second = arena.take(64);
@@ -181,8 +223,25 @@ mod tests {
     }
 
     #[test]
+    fn chunks_go_from_one_arena_to_the_next() {
+        let pool = Arc::new(ChunkPool::new(1024, 3 * 1024));
+        let fill = || {
+            let arena = Arena::new(&pool);
+            arena.take(1 << 16);
+            let pieces: Vec<usize> = (0..20).map(|_| arena.take(200).as_ptr() as usize).collect();
+            assert_eq!(arena.used_bytes(), (1 << 16) + 3 * 1024 + 5 * 200);
+            pieces
+        };
+        let first = fill();
+        assert_eq!(pool.chunks.lock().len(), 3);
+        let second = fill();
+        assert!(second.iter().filter(|piece| first.contains(piece)).count() >= 15);
+        assert_eq!(pool.chunks.lock().len(), 3);
+    }
+
+    #[test]
     fn threads_never_get_the_same_byte() {
-        let arena = Arena::new(4096);
+        let arena = Arena::new(&Arc::new(ChunkPool::new(4096, 0)));
         let starts: Vec<Vec<usize>> = std::thread::scope(|scope| {
             let workers: Vec<_> =
                 (0..4).map(|_| scope.spawn(|| (0..200).map(|_| arena.take(24).as_ptr() as usize).collect())).collect();

@@ -24,10 +24,11 @@
 //! 2. A reader loads the pointer first, then the hint. It sees the hint that belongs to the
 //!    pointer or a later, smaller one.
 
-use super::arena::Arena;
+use super::arena::{Arena, ChunkPool};
 use crate::key::{self, Sequence, TRAILER_BYTES};
 use std::cmp::Ordering as KeyOrdering;
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Most lanes.
@@ -177,11 +178,11 @@ fn prefetch(address: *const u8) {
 }
 
 impl SkipList {
-    /// An empty list that takes memory `chunk_bytes` at a time. `shared_prefix` is what most keys
+    /// An empty list that takes its memory from `pool`. `shared_prefix` is what most keys
     /// are expected to begin with; it may be anything. `seed` decides the heights.
-    pub(crate) fn new(chunk_bytes: usize, shared_prefix: &[u8], seed: u64) -> Self {
-        let nodes = Arena::new(chunk_bytes);
-        let values = Arena::new(chunk_bytes);
+    pub(crate) fn new(pool: &Arc<ChunkPool>, shared_prefix: &[u8], seed: u64) -> Self {
+        let nodes = Arena::new(pool);
+        let values = Arena::new(pool);
         let head = Self::allocate_node(&nodes, HEIGHT_MAX, 0);
         // SAFETY: the piece has room for a header and its links, and no one else has it yet.
         unsafe {

@@ -1,5 +1,6 @@
 //! A memtable: the entries of one write-ahead log, in order.
 
+use super::arena::ChunkPool;
 use super::key_filter::KeyFilter;
 use super::skip_list::{Node, SkipList};
 use crate::batch::BatchEntry;
@@ -35,6 +36,7 @@ pub(crate) struct MemTable {
     filter: KeyFilter,
     log_number: u64,
     capacity_bytes: usize,
+    pool: Arc<ChunkPool>,
     seed: u64,
     entries: AtomicU64,
     deletions: AtomicU64,
@@ -47,11 +49,14 @@ impl MemTable {
     /// the caller will start another one; it only decides how much memory is taken at once. `seed`
     /// decides the list's shape.
     pub(crate) fn new(log_number: u64, capacity_bytes: usize, seed: u64) -> Self {
-        Self::with_shared_prefix(log_number, capacity_bytes, seed, &[])
+        let chunk_bytes = (capacity_bytes / CHUNKS).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1);
+        let pool = Arc::new(ChunkPool::new(chunk_bytes, capacity_bytes));
+        Self::with_pool(log_number, capacity_bytes, seed, &[], pool)
     }
 
-    /// An empty memtable of the same capacity for the entries of a later log. Faster than `new`
-    /// when keys begin alike, because it learns from this one's keys.
+    /// An empty memtable of the same capacity for the entries of a later log. It learns from this
+    /// one's keys what keys begin with, and memtables of one line of succession share memory: one
+    /// that is dropped leaves up to its capacity to those that follow.
     pub(crate) fn successor(&self, log_number: u64) -> Self {
         let mut prefix: &[u8] = &[];
         if let (Some(first), Some(last)) = (self.list.first(), self.list.last()) {
@@ -59,16 +64,17 @@ impl MemTable {
             let length = first.iter().zip(last).take_while(|(a, b)| a == b).count();
             prefix = &first[..length];
         }
-        Self::with_shared_prefix(log_number, self.capacity_bytes, self.seed.wrapping_add(1), prefix)
+        let seed = self.seed.wrapping_add(1);
+        Self::with_pool(log_number, self.capacity_bytes, seed, prefix, self.pool.clone())
     }
 
-    fn with_shared_prefix(log_number: u64, capacity_bytes: usize, seed: u64, prefix: &[u8]) -> Self {
-        let chunk_bytes = (capacity_bytes / CHUNKS).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1);
+    fn with_pool(log_number: u64, capacity_bytes: usize, seed: u64, prefix: &[u8], pool: Arc<ChunkPool>) -> Self {
         MemTable {
-            list: SkipList::new(chunk_bytes, prefix, seed),
+            list: SkipList::new(&pool, prefix, seed),
             filter: KeyFilter::new(capacity_bytes),
             log_number,
             capacity_bytes,
+            pool,
             seed,
             entries: AtomicU64::new(0),
             deletions: AtomicU64::new(0),
