@@ -1,6 +1,7 @@
 //! One request of a batch.
 
-use crate::error::MediaError;
+use crate::device::BlockDevice;
+use crate::error::{MediaError, Operation};
 use std::io::{IoSlice, IoSliceMut};
 
 /// Format of the protection information a device keeps beside each sector.
@@ -73,4 +74,29 @@ impl<'a> Request<'a> {
             Transfer::Discard { length_bytes } => *length_bytes,
         }
     }
+}
+
+/// Refuses what no device of these sizes and capabilities could do.
+pub(crate) fn check_request(device: &dyn BlockDevice, request: &Request<'_>) -> Result<(), MediaError> {
+    let (operation, protection) = match &request.transfer {
+        Transfer::Read { protection, .. } => (Operation::Read, protection.is_some()),
+        Transfer::Write { protection, .. } => (Operation::Write, protection.is_some()),
+        Transfer::Discard { .. } => (Operation::Discard, false),
+    };
+    let offset_bytes = request.offset_bytes;
+    let length_bytes = request.length_bytes();
+    let capacity_bytes = device.geometry().capacity_bytes;
+    let required_bytes = u64::from(device.geometry().sector_bytes);
+    let name = || device.name().to_owned();
+    if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
+        return Err(MediaError::OutOfRange { device: name(), operation, offset_bytes, length_bytes, capacity_bytes });
+    }
+    if !offset_bytes.is_multiple_of(required_bytes) || !length_bytes.is_multiple_of(required_bytes) {
+        return Err(MediaError::Misaligned { device: name(), operation, offset_bytes, length_bytes, required_bytes });
+    }
+    if protection && device.capabilities().protection.is_none() {
+        let rule = "the device keeps no protection information".to_owned();
+        return Err(MediaError::Rule { device: name(), operation, offset_bytes, rule });
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Sparse bytes that are cheap to copy: what crash states are made of.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of a page: the unit that is copied on write.
@@ -79,9 +80,24 @@ impl SparseBytes {
         }
     }
 
-    /// Makes page number `page` the same as in `other`, sharing it.
-    pub(crate) fn copy_page(&mut self, other: &SparseBytes, page: u64) {
-        *self.slot_mut(page) = other.slot(page).clone();
+    /// Makes those of `pages` that were never written or cleared the same as in `other`, sharing them.
+    pub(crate) fn copy_absent(&mut self, other: &SparseBytes, pages: Range<u64>) {
+        let mut page = pages.start;
+        while page < pages.end {
+            let leaf = page / LEAF_PAGES;
+            let whole = page.is_multiple_of(LEAF_PAGES) && pages.end - page >= LEAF_PAGES;
+            if whole && !self.leaves.contains_key(&leaf) {
+                if let Some(shared) = other.leaves.get(&leaf) {
+                    Arc::make_mut(&mut self.leaves).insert(leaf, shared.clone());
+                }
+                page += LEAF_PAGES;
+                continue;
+            }
+            if !self.contains_page(page) {
+                *self.slot_mut(page) = other.slot(page).clone();
+            }
+            page += 1;
+        }
     }
 
     /// Makes a range zero. Its pages count as cleared, not as never written.
@@ -184,6 +200,39 @@ mod tests {
             let mut found = vec![1u8; span as usize];
             bytes.read(0, &mut found);
             assert!(found == model);
+        }
+    }
+
+    #[test]
+    fn absent_pages_are_taken_over_and_present_ones_kept() {
+        let seed = 12;
+        let mut random = Random::seeded(seed);
+        let pages = 4 * LEAF_PAGES;
+        for round in 0..20 {
+            let mut fill = |bytes: &mut SparseBytes, value| {
+                for _ in 0..random.below(150) {
+                    let at = random.below(pages) * PAGE_BYTES;
+                    match random.below(3) {
+                        0 => bytes.clear(at, PAGE_BYTES * random.below(100)),
+                        _ => bytes.write(at, &[value; PAGE_BYTES as usize]),
+                    }
+                }
+            };
+            let (mut one, mut other) = (SparseBytes::default(), SparseBytes::default());
+            fill(&mut one, 1);
+            fill(&mut other, 2);
+            let before = one.clone();
+            let first = random.below(pages);
+            let range = first..first + random.below(pages - first + 1);
+            one.copy_absent(&other, range.clone());
+            for page in 0..pages {
+                let source = if range.contains(&page) && !before.contains_page(page) { &other } else { &before };
+                let (mut found, mut expected) = ([9; 1], [9; 1]);
+                one.read(page * PAGE_BYTES, &mut found);
+                source.read(page * PAGE_BYTES, &mut expected);
+                assert_eq!(found, expected, "seed {seed} round {round} page {page}");
+                assert_eq!(one.contains_page(page), source.contains_page(page), "seed {seed} round {round} page {page}");
+            }
         }
     }
 }

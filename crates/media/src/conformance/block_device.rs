@@ -364,7 +364,7 @@ fn discards(subject: &Subject) -> Result<(), Violation> {
     subject.write(clause, sector, &data)?;
     model[sector as usize..2 * sector as usize].copy_from_slice(&data);
     subject.expect(clause, 0, &model)?;
-    subject.discard(clause, 0, subject.capacity() / sector * sector)?;
+    subject.discard(clause, 0, subject.span)?;
     subject.expect(clause, 0, &vec![0; length as usize])
 }
 

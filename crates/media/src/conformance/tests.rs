@@ -29,6 +29,33 @@ fn emulated_memory() {
 }
 
 #[test]
+fn emulated_presets() {
+    for preset in crate::presets::Preset::all() {
+        let make = |env: &Env| {
+            let backing = Box::new(crate::RamBacking::new());
+            Device::of_blocks(Arc::new(preset.build(env, preset.name(), backing, crate::Pacing::Account)))
+        };
+        let options = BlockDeviceCheck { steps: 40, ..Default::default() };
+        check_block_device(&make, &options).unwrap_or_else(|broken| panic!("{}: {broken}", preset.name()));
+    }
+}
+
+#[test]
+fn layers_over_a_disk_with_timing() {
+    let preset = crate::presets::Preset::find("st500dm002").unwrap();
+    let make = |env: &Env| {
+        let backing = Box::new(crate::RamBacking::new());
+        let disk = Device::of_blocks(Arc::new(preset.build(env, "disk", backing, crate::Pacing::Account)));
+        let crash = CrashDevice::new(env, &disk).unwrap().device();
+        let effect = FaultEffect::FailDroppingUnsynced(FaultError::Io);
+        let fault = Fault::new(crate::Operation::Sync, FaultTrigger::From(u64::MAX), effect);
+        let faulty = FaultDevice::device(&FaultInjector::new(env, FaultPlan::of(fault)), &crash);
+        TraceDevice::device(env, Arc::new(MemoryTrace::new()), &faulty)
+    };
+    check_block_device(&make, &BlockDeviceCheck { steps: 40, ..Default::default() }).unwrap();
+}
+
+#[test]
 fn crash_layer() {
     check_device(&|env| CrashDevice::new(env, &ram(env)).unwrap().device());
 }

@@ -8,7 +8,7 @@ use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
 use crate::error::{MediaError, Operation};
-use crate::request::{Request, Transfer};
+use crate::request::{Request, Transfer, check_request};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -195,43 +195,17 @@ impl FileDevice {
     }
 
     fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
-        let (operation, protection) = match &request.transfer {
-            Transfer::Read { protection, .. } => (Operation::Read, protection.is_some()),
-            Transfer::Write { protection, .. } => (Operation::Write, protection.is_some()),
-            Transfer::Discard { .. } => (Operation::Discard, false),
+        check_request(self, request)?;
+        let operation = match request.transfer {
+            Transfer::Read { .. } => return Ok(()),
+            Transfer::Write { .. } => Operation::Write,
+            Transfer::Discard { .. } => Operation::Discard,
         };
-        let device = || self.name.clone();
-        let offset_bytes = request.offset_bytes;
-        let length_bytes = request.length_bytes();
-        let capacity_bytes = self.geometry.capacity_bytes;
-        let required_bytes = u64::from(self.geometry.sector_bytes);
-        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
-            return Err(MediaError::OutOfRange {
-                device: device(),
-                operation,
-                offset_bytes,
-                length_bytes,
-                capacity_bytes,
-            });
+        if self.writable {
+            return Ok(());
         }
-        if !offset_bytes.is_multiple_of(required_bytes) || !length_bytes.is_multiple_of(required_bytes) {
-            return Err(MediaError::Misaligned {
-                device: device(),
-                operation,
-                offset_bytes,
-                length_bytes,
-                required_bytes,
-            });
-        }
-        if protection {
-            let rule = "the device keeps no protection information".to_owned();
-            return Err(MediaError::Rule { device: device(), operation, offset_bytes, rule });
-        }
-        if !self.writable && operation != Operation::Read {
-            let source = std::io::Error::new(std::io::ErrorKind::ReadOnlyFilesystem, "opened for reading only");
-            return Err(MediaError::io(&self.name, operation, offset_bytes, source));
-        }
-        Ok(())
+        let source = std::io::Error::new(std::io::ErrorKind::ReadOnlyFilesystem, "opened for reading only");
+        Err(MediaError::io(&self.name, operation, request.offset_bytes, source))
     }
 
     /// Whether the kernel can use these buffers as they are.

@@ -104,3 +104,59 @@ fn write_rest(file: BorrowedFd<'_>, mut data: &[u8], mut offset_bytes: u64) -> r
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    /// A submission that got `moved` bytes far in an earlier attempt.
+    fn moved<'b, 'a>(offset_bytes: u64, vector: Vector<'b, 'a>, moved: usize) -> Submission<'b, 'a> {
+        Submission { offset_bytes, vector, durable: true, attempt: Some(Ok(moved)) }
+    }
+
+    #[test]
+    fn what_an_attempt_left_undone_is_done() {
+        let file = tempfile::tempfile().unwrap();
+        let data: Vec<u8> = (0..=255).cycle().take(3000).collect();
+        for done in [0, 1, 999, 1000, 1001, 2999, 3000] {
+            rustix::fs::ftruncate(&file, 0).unwrap();
+            // The earlier attempt.
+            rustix::io::pwrite(&file, &data[..done], 100).unwrap();
+            let slices: Vec<IoSlice<'_>> = [&data[..1000], &[], &data[1000..]].map(IoSlice::new).into();
+            complete(file.as_fd(), &mut moved(100, Vector::Write(&slices), done), 1).unwrap();
+            let mut found = vec![0; 3000];
+            rustix::io::pread(&file, &mut found[..], 100).unwrap();
+            assert!(found == data, "{done}");
+            complete(file.as_fd(), &mut moved(5000, Vector::WriteFrom(&data), 0), 1).unwrap();
+
+            let mut found = vec![0xEE; 3000];
+            found[..done].copy_from_slice(&data[..done]);
+            let (head, tail) = found.split_at_mut(1700);
+            let mut slices = [IoSliceMut::new(head), IoSliceMut::new(tail)];
+            complete(file.as_fd(), &mut moved(100, Vector::Read(&mut slices), done), 1).unwrap();
+            assert!(found == data, "{done}");
+            // Over the end of the file, which is at 8000.
+            let mut found = vec![0xEE; 3000];
+            let from = done.min(2000);
+            found[..from].copy_from_slice(&data[1000..1000 + from]);
+            complete(file.as_fd(), &mut moved(6000, Vector::ReadInto(&mut found), from), 1).unwrap();
+            assert!(found[..2000] == data[1000..] && found[2000..] == [0; 1000], "{done}");
+        }
+    }
+
+    #[test]
+    fn passing_errors_are_tried_again_and_others_reported() {
+        let file = tempfile::tempfile().unwrap();
+        rustix::io::pwrite(&file, b"abc", 0).unwrap();
+        for (errno, expected) in
+            [(Errno::INTR, Ok(())), (Errno::AGAIN, Ok(())), (Errno::IO, Err(Errno::IO)), (Errno::NOSPC, Err(Errno::NOSPC))]
+        {
+            let mut found = [0; 3];
+            let vector = Vector::ReadInto(&mut found);
+            let mut submission = Submission { offset_bytes: 0, vector, durable: false, attempt: Some(Err(errno)) };
+            assert_eq!(complete(file.as_fd(), &mut submission, 1), expected);
+            assert_eq!(found == *b"abc", expected.is_ok());
+        }
+    }
+}

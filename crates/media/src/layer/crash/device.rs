@@ -1,12 +1,12 @@
 //! Power cuts of block devices.
 
 use super::content::{Content, ContentChange, Pending, surviving_content};
-use super::image::{ImageDevice, check_request};
+use super::image::ImageDevice;
 use super::{CrashVariant, FateChooser, History, PersistenceObserver, PersistencePoint};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
 use crate::error::{MediaError, Operation};
-use crate::request::{Request, Transfer};
+use crate::request::{Request, Transfer, check_request};
 use crate::sparse::{PAGE_BYTES, SparseBytes};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ const SAVE_BYTES_MAX: u64 = 1 << 20;
 ///
 /// Requests pass through unchanged. Of everything not yet synced the layer keeps the bytes, in
 /// every version since the last sync, and from that makes crash images. Before the first write to a
-/// page it reads the page's old content, once; nothing else is added to the device's work. Writes
-/// that overlap in flight are done one after the other.
+/// page it reads the page's old content, once, also before a discard; nothing else is added to the
+/// device's work. Writes that overlap in flight are done one after the other.
 ///
 /// A clone is another handle of the same layer. Hand [`CrashDevice::device`] to what is tested.
 #[derive(Clone)]
@@ -240,11 +240,9 @@ impl Shared {
                     _ => Operation::Discard,
                 };
                 let crash = Arc::make_mut(&mut state.crash);
-                for page in page_range(request).step_by(PAGE_BYTES as usize) {
-                    if !crash.durable.bytes.contains_page(page / PAGE_BYTES) {
-                        crash.durable.bytes.copy_page(&self.original.lock(), page / PAGE_BYTES);
-                    }
-                }
+                let range = page_range(request);
+                let pages = range.start / PAGE_BYTES..range.end / PAGE_BYTES;
+                crash.durable.bytes.copy_absent(&self.original.lock(), pages);
                 crash.pending.push(Pending { sequence: *sequence, certain: false, change: change.clone() });
                 self.pass_point(state, operation, request.offset_bytes, request.length_bytes());
             }

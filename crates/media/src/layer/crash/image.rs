@@ -2,8 +2,8 @@
 
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Geometry};
-use crate::error::{MediaError, Operation};
-use crate::request::{Request, Transfer};
+use crate::error::MediaError;
+use crate::request::{Request, Transfer, check_request};
 use crate::sparse::{PAGE_BYTES, SparseBytes};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -106,31 +106,6 @@ fn read_page(bytes: &SparseBytes, offset_bytes: u64, data: &mut [u8]) -> bool {
         bytes.read(offset_bytes, data);
     }
     found
-}
-
-/// Refuses what a plain device of these sizes could not do.
-pub(super) fn check_request(device: &dyn BlockDevice, request: &Request<'_>) -> Result<(), MediaError> {
-    let (operation, protection) = match &request.transfer {
-        Transfer::Read { protection, .. } => (Operation::Read, protection.is_some()),
-        Transfer::Write { protection, .. } => (Operation::Write, protection.is_some()),
-        Transfer::Discard { .. } => (Operation::Discard, false),
-    };
-    let offset_bytes = request.offset_bytes;
-    let length_bytes = request.length_bytes();
-    let capacity_bytes = device.geometry().capacity_bytes;
-    let required_bytes = u64::from(device.geometry().sector_bytes);
-    let device = || device.name().to_owned();
-    if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
-        return Err(MediaError::OutOfRange { device: device(), operation, offset_bytes, length_bytes, capacity_bytes });
-    }
-    if !offset_bytes.is_multiple_of(required_bytes) || !length_bytes.is_multiple_of(required_bytes) {
-        return Err(MediaError::Misaligned { device: device(), operation, offset_bytes, length_bytes, required_bytes });
-    }
-    if protection {
-        let rule = "the device keeps no protection information".to_owned();
-        return Err(MediaError::Rule { device: device(), operation, offset_bytes, rule });
-    }
-    Ok(())
 }
 
 impl BlockDevice for ImageDevice {

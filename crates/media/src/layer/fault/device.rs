@@ -7,7 +7,7 @@ use super::{Call, FaultEffect, FaultInjector, Strike, elsewhere, flip_bits};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
 use crate::error::{MediaError, Operation};
-use crate::request::{Request, Transfer};
+use crate::request::{Request, Transfer, check_request};
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_env::{Mutex, Random};
@@ -53,10 +53,13 @@ impl FaultDevice {
     /// Remembers what `requests` are about to overwrite, where the plan will need it.
     fn remember(&self, requests: &[Request<'_>], context: &IoContext) {
         let capacity_bytes = self.inner.geometry().capacity_bytes;
-        for request in requests.iter().filter(|request| !matches!(request.transfer, Transfer::Read { .. })) {
+        let changes = |request: &&Request<'_>| {
+            !matches!(request.transfer, Transfer::Read { .. }) && check_request(&*self.inner, request).is_ok()
+        };
+        for request in requests.iter().filter(changes) {
             let start = request.offset_bytes;
-            let end = start.saturating_add(request.length_bytes()).min(capacity_bytes);
-            // What cannot be read has nothing to go back to, and a refused request changes nothing.
+            let end = start + request.length_bytes();
+            // What cannot be read has nothing to go back to.
             let _ = self.unsynced.lock().save(start..end, |page, bytes| {
                 let at = page * bytes.len() as u64;
                 let length = (bytes.len() as u64).min(capacity_bytes - at) as usize;

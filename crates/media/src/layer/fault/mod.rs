@@ -69,7 +69,8 @@ pub enum FaultEffect {
     FailPartly(FaultError),
     /// A sync fails, and what was written since the last good one reads as before it: the kernel
     /// dropped the dirty pages, and the next sync succeeds without them. Writes are remembered from
-    /// the moment the plan has this effect; on other operations it is [`FaultEffect::Fail`].
+    /// the moment the plan has this effect, at the cost of reading what they and discards replace; on
+    /// other operations it is [`FaultEffect::Fail`].
     FailDroppingUnsynced(FaultError),
     /// A read of a file returns fewer bytes than asked for and there are, without an error.
     ShortRead,

@@ -19,11 +19,16 @@ impl Unsynced {
         range: Range<u64>,
         mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        let mut bytes = [0; PAGE_BYTES as usize];
         for page in range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES) {
             if !self.before.contains_page(page) {
-                let mut bytes = vec![0; PAGE_BYTES as usize];
+                bytes.fill(0);
                 read(page, &mut bytes)?;
-                self.before.write(page * PAGE_BYTES, &bytes);
+                if bytes.iter().all(|&byte| byte == 0) {
+                    self.before.clear(page * PAGE_BYTES, PAGE_BYTES);
+                } else {
+                    self.before.write(page * PAGE_BYTES, &bytes);
+                }
                 self.pages.push(page);
             }
         }
@@ -31,14 +36,14 @@ impl Unsynced {
     }
 
     /// Gives back every remembered page (offset and bytes) and forgets them.
-    pub(super) fn take(&mut self) -> Vec<(u64, Vec<u8>)> {
+    pub(super) fn take(&mut self) -> impl Iterator<Item = (u64, Vec<u8>)> + use<> {
         let before = std::mem::take(&mut self.before);
-        let page = |page| {
+        let page = move |page| {
             let mut bytes = vec![0; PAGE_BYTES as usize];
             before.read(page * PAGE_BYTES, &mut bytes);
             (page * PAGE_BYTES, bytes)
         };
-        std::mem::take(&mut self.pages).into_iter().map(page).collect()
+        std::mem::take(&mut self.pages).into_iter().map(page)
     }
 
     /// Forgets everything: it was synced.
