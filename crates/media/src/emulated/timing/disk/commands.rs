@@ -44,7 +44,8 @@ impl Disk {
         let cache = self.parameters.cache;
         let Some(run) = self.segments.holding_start(range) else { return };
         let limit = (range.end.saturating_add(cache.read_ahead_bytes)).min(self.mechanism.capacity_bytes());
-        let unread = run.end - range.end;
+        // A hit that takes several segments together has no one read-ahead to keep going.
+        let Some(unread) = run.end.checked_sub(range.end) else { return };
         match &mut self.arm {
             Arm::ReadingAhead { next_byte, limit_byte } if *next_byte == run.end => {
                 *limit_byte = limit.max(*limit_byte);
