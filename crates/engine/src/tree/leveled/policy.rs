@@ -90,10 +90,6 @@ impl Busy {
         self.files.contains(&number)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.outputs.is_empty()
-    }
-
     /// Enters a plan that starts to run.
     pub(crate) fn enter(&mut self, plan: &CompactionPlan) {
         self.files.extend(plan.all_inputs().map(|file| file.number));
@@ -411,3 +407,6 @@ pub(crate) fn stall(pressure: &Pressure, options: &StallOptions) -> Stall {
         Stall::None
     }
 }
+
+#[cfg(test)]
+mod tests;

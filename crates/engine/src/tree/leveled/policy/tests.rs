@@ -1,0 +1,244 @@
+//! The policy on shapes written as text: one level a line, tables as `number:first-last` with an
+//! optional size in MiB after `*`.
+
+use super::*;
+use crate::key;
+use crate::manifest::AddedFile;
+use crate::tree::leveled::tables::Garbage;
+
+const MIB: u64 = 1 << 20;
+
+fn options() -> PolicyOptions {
+    PolicyOptions {
+        level0_file_num_compaction_trigger: 4,
+        max_bytes_for_level_base: 256 * MIB,
+        max_bytes_for_level_multiplier: 10,
+        dynamic_level_bytes: true,
+        max_compaction_bytes: 1600 * MIB,
+    }
+}
+
+fn shape(text: &str) -> Version {
+    let garbage = Arc::new(Garbage::default());
+    let internal = |user: &str, sequence: u64| {
+        let mut out = Vec::new();
+        key::append_internal_key(&mut out, user.as_bytes(), sequence, 1);
+        out
+    };
+    let levels = text
+        .split('\n')
+        .map(|line| {
+            line.split_whitespace()
+                .map(|word| {
+                    let (number, rest) = word.split_once(':').unwrap();
+                    let (range, size) = rest.split_once('*').unwrap_or((rest, "64"));
+                    let (first, last) = range.split_once('-').unwrap();
+                    let number: u64 = number.parse().unwrap();
+                    FileMeta::new(
+                        &AddedFile {
+                            level: 0,
+                            number,
+                            size_bytes: size.parse::<u64>().unwrap() * MIB,
+                            smallest: internal(first, number),
+                            largest: internal(last, number),
+                            oldest_sequence: number,
+                            newest_sequence: number,
+                            entries: 1000,
+                            deletions: 0,
+                        },
+                        &garbage,
+                    )
+                })
+                .collect()
+        })
+        .collect();
+    Version::new(levels)
+}
+
+fn numbers(files: &[Arc<FileMeta>]) -> Vec<u64> {
+    files.iter().map(|file| file.number).collect()
+}
+
+fn picked(version: &Version, busy: &Busy) -> Option<(usize, usize, Vec<u64>, Vec<u64>)> {
+    pick(version, busy, &options())
+        .map(|plan| (plan.input_level, plan.output_level, numbers(&plan.inputs), numbers(&plan.overlapping)))
+}
+
+#[test]
+fn an_empty_tree_compacts_level_0_straight_into_the_last_level() {
+    let version = shape("4:a-z 3:a-z 2:a-z 1:a-z\n\n\n");
+    assert_eq!(picked(&version, &Busy::default()), Some((0, 3, vec![4, 3, 2, 1], vec![])));
+}
+
+#[test]
+fn three_tables_in_level_0_are_left_alone() {
+    assert_eq!(picked(&shape("3:a-z 2:a-z 1:a-z\n\n\n"), &Busy::default()), None);
+}
+
+#[test]
+fn a_level_appears_above_the_last_only_when_it_would_be_worth_its_rewriting() {
+    let targets = |text: &str| level_targets(&shape(text), &options()).base_level;
+    assert_eq!(targets("\n\n\n"), 3);
+    assert_eq!(targets("\n\n\n1:a-b*1024"), 3, "a tenth would be far below the base size");
+    assert_eq!(targets("\n\n\n1:a-b*4096"), 2);
+    assert_eq!(targets("\n\n\n1:a-b*400000"), 1);
+}
+
+#[test]
+fn without_dynamic_sizes_level_1_has_the_base_size_and_each_below_ten_times_more() {
+    let fixed = PolicyOptions { dynamic_level_bytes: false, ..options() };
+    let targets = level_targets(&shape("\n\n\n"), &fixed);
+    assert_eq!((targets.base_level, targets.target_bytes[1], targets.target_bytes[2]), (1, 256 * MIB, 2560 * MIB));
+}
+
+#[test]
+fn the_table_that_drags_along_least_is_moved_down() {
+    let fixed = PolicyOptions { dynamic_level_bytes: false, ..options() };
+    let version = shape("\n1:a-c*100 2:d-f*100 3:g-i*100\n4:a-b 5:c-d 6:e-e 7:h-h*10");
+    let plan = pick(&version, &Busy::default(), &fixed).unwrap();
+    assert_eq!((numbers(&plan.inputs), numbers(&plan.overlapping)), (vec![3], vec![7]));
+}
+
+#[test]
+fn a_table_without_overlap_moves_without_being_rewritten() {
+    let fixed = PolicyOptions { dynamic_level_bytes: false, ..options() };
+    let version = shape("\n1:a-c*200 2:x-z*200\n4:a-d");
+    let plan = pick(&version, &Busy::default(), &fixed).unwrap();
+    assert_eq!(numbers(&plan.inputs), [2]);
+    assert!(plan.is_trivial_move());
+}
+
+#[test]
+fn running_compactions_keep_their_tables_and_their_output_range() {
+    let fixed = PolicyOptions { dynamic_level_bytes: false, ..options() };
+    let version = shape("\n1:a-c*200 2:m-n*200 3:x-z*200\n4:a-d 5:w-z");
+    let mut busy = Busy::default();
+    let first = pick(&version, &busy, &fixed).unwrap();
+    assert_eq!(numbers(&first.inputs), [2]);
+    busy.enter(&first);
+    let second = pick(&version, &busy, &fixed);
+    assert!(second.is_none_or(|plan| numbers(&plan.inputs) != [2]));
+    // A compaction from level 0 to level 1 over everything may put a table anywhere in level 1.
+    let wide =
+        finish(&shape("9:a-z\n\n"), Reason::Level0Tables, 0, 1, shape("9:a-z\n\n").levels[0].clone(), &Busy::default());
+    busy.enter(&wide.unwrap());
+    assert!(busy.writes_into(1, b"m", b"n"));
+    busy.leave(&first);
+    assert!(!busy.contains(2));
+}
+
+#[test]
+fn level_0_waits_while_one_of_its_tables_is_being_compacted() {
+    let version = shape("4:a-z 3:a-z 2:a-z 1:a-z\n\n\n");
+    let mut busy = Busy::default();
+    busy.enter(&pick(&version, &busy, &options()).unwrap());
+    let more = shape("9:a-z 8:a-z 7:a-z 6:a-z 5:a-z 4:a-z 3:a-z 2:a-z 1:a-z\n\n\n");
+    assert_eq!(picked(&more, &busy), None);
+}
+
+#[test]
+fn a_manual_range_takes_whole_ages_of_level_0_and_only_the_range_below() {
+    let version = shape("3:m-p 2:k-n 1:a-b\n\n\n4:a-l 5:n-z");
+    let plan = plan_range(&version, 0, Some(b"o"), Some(b"o"), &options()).unwrap();
+    assert_eq!((numbers(&plan.inputs), numbers(&plan.overlapping)), (vec![3, 2], vec![4, 5]));
+    assert!(plan_range(&version, 0, Some(b"q"), Some(b"z"), &options()).is_none());
+}
+
+#[test]
+fn parts_of_a_compaction_begin_at_table_borders_and_share_the_bytes() {
+    let version = shape("9:a-z*10\n\n\n1:a-c 2:d-f 3:g-i 4:j-l");
+    let plan = plan_range(&version, 0, None, None, &options()).unwrap();
+    assert_eq!(subcompaction_boundaries(&plan, 1), Vec::<Vec<u8>>::new());
+    assert_eq!(subcompaction_boundaries(&plan, 2), [b"g".to_vec()]);
+    let four = subcompaction_boundaries(&plan, 4);
+    assert!(four.len() == 3 && four.windows(2).all(|pair| pair[0] < pair[1]), "{four:?}");
+}
+
+#[test]
+fn writers_are_slowed_and_stopped_at_their_triggers() {
+    let limits = StallOptions {
+        level0_slowdown_writes_trigger: 20,
+        level0_stop_writes_trigger: 36,
+        soft_pending_compaction_bytes_limit: 100,
+        hard_pending_compaction_bytes_limit: 200,
+    };
+    let at =
+        |level0_tables, pending_compaction_bytes| stall(&Pressure { level0_tables, pending_compaction_bytes }, &limits);
+    assert_eq!((at(19, 99), at(20, 0), at(36, 0)), (Stall::None, Stall::Slow, Stall::Stop));
+    assert_eq!((at(0, 100), at(0, 200)), (Stall::Slow, Stall::Stop));
+}
+
+/// Random shapes and compactions carried out on paper: levels stay disjoint whatever runs at once.
+#[test]
+fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
+    use varve_env::Random;
+    for seed in 0..200 {
+        let mut random = Random::seeded(seed);
+        let garbage = Arc::new(Garbage::default());
+        let table = |number: u64, first: u64, last: u64| {
+            let internal = |user: u64| {
+                let mut out = Vec::new();
+                key::append_internal_key(&mut out, format!("{user:03}").as_bytes(), number, 1);
+                out
+            };
+            FileMeta::new(
+                &AddedFile {
+                    level: 0,
+                    number,
+                    size_bytes: 40 * MIB,
+                    smallest: internal(first),
+                    largest: internal(last),
+                    oldest_sequence: number,
+                    newest_sequence: number,
+                    entries: 10,
+                    deletions: 0,
+                },
+                &garbage,
+            )
+        };
+        let fixed = PolicyOptions {
+            dynamic_level_bytes: random.chance(1, 2),
+            max_bytes_for_level_base: 64 * MIB,
+            max_bytes_for_level_multiplier: 2,
+            ..options()
+        };
+        let mut version = Version::empty(5);
+        let mut busy = Busy::default();
+        let mut running: Vec<CompactionPlan> = Vec::new();
+        let mut next = 1;
+        for _ in 0..120 {
+            match random.below(3) {
+                0 => {
+                    let first = random.below(900);
+                    let fresh = table(next, first, first + random.below(100));
+                    next += 1;
+                    version = version.with(&[], &[(0, fresh)]);
+                }
+                1 => {
+                    if let Some(plan) = pick(&version, &busy, &fixed) {
+                        busy.enter(&plan);
+                        running.push(plan);
+                    }
+                }
+                _ if !running.is_empty() => {
+                    let plan = running.swap_remove(random.index(running.len()));
+                    busy.leave(&plan);
+                    let removed: Vec<(usize, u64)> = plan
+                        .inputs
+                        .iter()
+                        .map(|file| (plan.input_level, file.number))
+                        .chain(plan.overlapping.iter().map(|file| (plan.output_level, file.number)))
+                        .collect();
+                    // One output spans everything: the worst a compaction may do.
+                    let (low, high) = plan.hull().unwrap();
+                    let number_of = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap().parse().unwrap();
+                    let output = table(next, number_of(low), number_of(high));
+                    next += 1;
+                    version = version.with(&removed, &[(plan.output_level, output)]);
+                }
+                _ => {}
+            }
+            assert!(Version::checked(version.levels.clone()).is_ok(), "seed {seed}");
+        }
+    }
+}
