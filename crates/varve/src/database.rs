@@ -1,0 +1,155 @@
+//! Opening a database by the name of its medium.
+
+use crate::error::Error;
+use crate::spec::Spec;
+use crate::stack::{Stack, StackBuilder};
+use std::ops::Deref;
+use varve_engine::{Db, Options, RepairReport};
+use varve_env::Env;
+
+/// A database and the media it stands on. Derefs to [`Db`], which has the operations.
+///
+/// Dropping it closes the database once no other [`Db`] handle of it is left.
+///
+/// ```
+/// # fn main() -> Result<(), varve::Error> {
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let place = directory.path().join("db").display().to_string();
+/// // let place = "/var/lib/varve";
+/// let db = varve::Varve::open(&place)?;
+/// db.put(b"layer", b"light")?;
+/// assert_eq!(db.get(b"layer")?.as_deref(), Some(&b"light"[..]));
+/// db.close()
+/// # }
+/// ```
+pub struct Varve {
+    // Dropped in this order: the database writes until it is closed.
+    db: Db,
+    stack: Stack,
+}
+
+impl Varve {
+    /// Opens the database on the medium called `spec`, in the real world and with default options,
+    /// making it when there is none.
+    ///
+    /// # Errors
+    /// See [`DatabaseBuilder::open`].
+    pub fn open(spec: &str) -> Result<Varve, Error> {
+        Varve::builder().open(&spec.parse()?)
+    }
+
+    /// Opens with choices.
+    pub fn builder() -> DatabaseBuilder {
+        DatabaseBuilder::default()
+    }
+
+    /// The database. A clone outlives this value, and keeps the database open.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// What it stands on.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Writes a database equal to the state of now onto the medium called `target`, which must hold
+    /// none. Shares files instead of copying where both media can.
+    ///
+    /// # Errors
+    /// As [`Db::checkpoint`], and what the target says when it is opened.
+    pub fn checkpoint_to(&self, target: &Spec) -> Result<(), Error> {
+        let stack = StackBuilder::new(self.db.env()).build(target)?;
+        self.db.checkpoint(&*stack.media().files)?;
+        stack.flush_traces()
+    }
+
+    /// Stops background work, closes, and tells whether that went well.
+    ///
+    /// # Errors
+    /// What could not be written.
+    pub fn close(self) -> Result<(), Error> {
+        self.db.close()?;
+        self.stack.flush_traces()
+    }
+}
+
+impl Deref for Varve {
+    type Target = Db;
+
+    fn deref(&self) -> &Db {
+        &self.db
+    }
+}
+
+/// How a database is opened.
+///
+/// ```
+/// use varve::{Options, Varve, env::Env};
+///
+/// # fn main() -> Result<(), varve::Error> {
+/// // On a disk that is not there, in virtual time.
+/// let db = Varve::builder()
+///     .env(&Env::sim(7))
+///     .options(Options { write_buffer_size: 1 << 20, ..Options::default() })
+///     .open(&"ram:256MiB".parse()?)?;
+/// db.put(b"key", b"value")?;
+/// db.close()
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct DatabaseBuilder {
+    env: Option<Env>,
+    options: Options,
+    format: bool,
+}
+
+impl DatabaseBuilder {
+    /// The env to live in; the real one unless said.
+    pub fn env(self, env: &Env) -> Self {
+        DatabaseBuilder { env: Some(env.clone()), ..self }
+    }
+
+    /// Options of the database. `create_if_missing` also says whether the medium (directory, image
+    /// file, file store on a blank device) is made.
+    pub fn options(self, options: Options) -> Self {
+        DatabaseBuilder { options, ..self }
+    }
+
+    /// Whether to lay out the file store anew. Everything on the devices is lost.
+    pub fn format(self, format: bool) -> Self {
+        DatabaseBuilder { format, ..self }
+    }
+
+    /// Opens the database on the medium `spec`.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when there is nothing and nothing is to be made; see
+    /// [`Error::kind`] for the rest.
+    pub fn open(self, spec: &Spec) -> Result<Varve, Error> {
+        let env = self.env.unwrap_or_else(Env::real);
+        let stack = StackBuilder::new(&env).create(self.options.create_if_missing).format(self.format).build(spec)?;
+        let db = Db::open(&env, stack.media(), self.options)?;
+        Ok(Varve { db, stack })
+    }
+}
+
+/// Opens the database on the medium called `spec`, in the real world, making it when there is none
+/// and the options say so.
+///
+/// # Errors
+/// See [`DatabaseBuilder::open`].
+pub fn open(spec: &str, options: Options) -> Result<Varve, Error> {
+    Varve::builder().options(options).open(&spec.parse()?)
+}
+
+/// Makes a damaged database usable again with what can be read of it.
+///
+/// # Errors
+/// [`Error::Missing`] when there is nothing; what the media say; see [`varve_engine::repair`].
+pub fn repair(env: &Env, spec: &Spec, options: Options) -> Result<RepairReport, Error> {
+    let stack = StackBuilder::new(env).create(false).build(spec)?;
+    let report = varve_engine::repair(env, stack.media(), options)?;
+    stack.flush_traces()?;
+    Ok(report)
+}

@@ -1,0 +1,172 @@
+//! What the kinds of emulated devices share: their options, their backing, their description.
+
+use crate::description::DeviceDescription;
+use crate::error::Error;
+use crate::registry::{OptionDescription, ValueForm, file_path_of, scale_divisor};
+use crate::spec::{Part, SpecErrorKind, Value};
+use crate::stack::{Base, BuiltDevice, Construction};
+use std::sync::Arc;
+use varve_media::emulated::{Backing, Emulated, FileBacking, NoBacking, Pacing, RamBacking};
+use varve_media::presets::Preset;
+use varve_media::{Capabilities, Device, MediaError};
+
+/// Where the bytes are.
+pub(super) const BACKING: OptionDescription = OptionDescription {
+    name: "backing",
+    value: ValueForm::ChoiceOrFile(&["ram", "none"]),
+    default: "ram",
+    meaning: "where its bytes are: memory, nowhere (timing only, reads give zeros), or a sparse file that lasts",
+};
+
+/// Which preset.
+pub(super) const MODEL: OptionDescription = OptionDescription {
+    name: "model",
+    value: ValueForm::Text,
+    default: "a common one",
+    meaning: "which device it imitates, in any case of letters; 'varve media list' shows all",
+};
+
+/// Similarity.
+pub(super) const SCALE: OptionDescription = OptionDescription {
+    name: "scale",
+    value: ValueForm::Scale,
+    default: "1",
+    meaning: "divide its sizes (the capacity too) and its times, keep its rates",
+};
+
+/// Wall-clock time instead of virtual time.
+pub(super) const PACE: OptionDescription = OptionDescription {
+    name: "pace",
+    value: ValueForm::Flag,
+    default: "virtual time",
+    meaning: "take real time, as the device would",
+};
+
+/// Wall-clock time without waiting.
+pub(super) const ACCOUNT: OptionDescription = OptionDescription {
+    name: "account",
+    value: ValueForm::Flag,
+    default: "virtual time",
+    meaning: "in real time, count what the device would have taken without waiting for it",
+};
+
+/// What a device imitates.
+pub(super) struct Model<'a> {
+    pub(super) name: &'a str,
+    pub(super) summary: &'a str,
+    pub(super) scale_divisor: u64,
+    /// Constants of the timing model, one to a line.
+    pub(super) timing: String,
+}
+
+/// The capacity the argument asks for, at least `sector_bytes`.
+pub(super) fn capacity_bytes(part: &Part, sector_bytes: u64) -> Result<Option<u64>, Error> {
+    match part.argument_size_bytes() {
+        Some(bytes) if bytes < sector_bytes => {
+            let expected = format!("a capacity of at least one sector of {sector_bytes} bytes");
+            Err(part.argument_error(SpecErrorKind::InvalidValue, expected).into())
+        }
+        capacity => Ok(capacity),
+    }
+}
+
+/// The device a preset describes, in the capacity and at the scale the part asks for. `default` is the
+/// preset when no model is named; `suits` says by properties which models the kind takes.
+pub(super) fn build_preset(
+    construction: &Construction<'_>,
+    part: &Part,
+    default: &str,
+    suits: fn(&Capabilities) -> bool,
+) -> Result<Base, Error> {
+    let wanted = part.text("model")?.unwrap_or(default).to_ascii_lowercase();
+    let suitable = |preset: &Preset| suits(&preset_capabilities(preset));
+    let Some(preset) = Preset::find(&wanted).filter(suitable) else {
+        let known = Preset::all().into_iter().filter(suitable).map(|preset| preset.name().to_owned());
+        let expected = format!("a model for {}:", part.kind());
+        return Err(part.value_error("model", expected).with_known(known).into());
+    };
+    let physical_sector_bytes = u64::from(preset.geometry().physical_sector_bytes);
+    let scale_divisor = part.text("scale")?.and_then(scale_divisor).unwrap_or(1);
+    let scaled = if scale_divisor == 1 { preset } else { preset.scaled(scale_divisor) };
+    let scaled = match capacity_bytes(part, physical_sector_bytes)? {
+        Some(capacity_bytes) => scaled.with_capacity(capacity_bytes / scale_divisor),
+        None => scaled,
+    };
+    let backing = backing(construction, part, scaled.geometry().capacity_bytes)?;
+    let device = scaled.build(construction.env, &part.to_string(), backing, pacing(part));
+    let timing = format!("{:#?}", scaled.parameters());
+    let model = Model { name: scaled.name(), summary: scaled.description(), scale_divisor, timing };
+    Ok(built(construction, part, device, model))
+}
+
+/// What a device of this preset can do.
+pub(crate) fn preset_capabilities(preset: &Preset) -> Capabilities {
+    let mut capabilities = Capabilities {
+        rotational: false,
+        volatile_cache: true,
+        discard: true,
+        queue_depth: 1,
+        buffer_alignment_bytes: 1,
+        nominal: Some(preset.nominal()),
+        protection: None,
+        zones: None,
+        tracks: None,
+    };
+    preset.parameters().timing().describe(&mut capabilities);
+    capabilities
+}
+
+/// The backing the options ask for.
+pub(super) fn backing(
+    construction: &Construction<'_>,
+    part: &Part,
+    capacity_bytes: u64,
+) -> Result<Box<dyn Backing>, Error> {
+    match part.option("backing").and_then(|option| option.value()) {
+        Some(Value::Text(text)) if text == b"none" => Ok(Box::new(NoBacking)),
+        Some(Value::Spec(spec)) => {
+            let Some(path) = file_path_of(spec) else {
+                return Err(part.value_error("backing", "file:PATH").into());
+            };
+            let opened = match construction.create {
+                true => FileBacking::open(&path, capacity_bytes),
+                false => FileBacking::open_existing(&path, capacity_bytes),
+            };
+            match opened {
+                Err(MediaError::NotFound { name, .. }) if !construction.create => Err(Error::Missing { name }),
+                opened => Ok(Box::new(opened?)),
+            }
+        }
+        _ => Ok(Box::new(RamBacking::new())),
+    }
+}
+
+/// What happens in a real env.
+pub(super) fn pacing(part: &Part) -> Pacing {
+    if part.has_flag("account") { Pacing::Account } else { Pacing::Sleep }
+}
+
+/// The device with its description.
+pub(super) fn built(construction: &Construction<'_>, part: &Part, device: Emulated, model: Model<'_>) -> Base {
+    let backing = match part.option("backing").and_then(|option| option.value()) {
+        Some(Value::Spec(spec)) => spec.to_string(),
+        Some(Value::Text(text)) => String::from_utf8_lossy(text).into_owned(),
+        None => "ram".to_owned(),
+    };
+    let time = match (construction.env.is_virtual(), pacing(part)) {
+        (true, _) => "virtual",
+        (false, Pacing::Sleep) => "paced",
+        (false, Pacing::Account) => "accounted",
+    };
+    let description = DeviceDescription {
+        name: part.to_string(),
+        model: model.name.to_owned(),
+        summary: model.summary.to_owned(),
+        backing,
+        time: time.to_owned(),
+        scale_divisor: model.scale_divisor,
+        timing: model.timing,
+        ..DeviceDescription::of(&device)
+    };
+    Base::Devices(vec![BuiltDevice { device: Device::of_blocks(Arc::new(device)), description }])
+}

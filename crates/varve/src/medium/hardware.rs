@@ -1,0 +1,91 @@
+//! `dev:` a block device of the machine, or a file used as one.
+
+use crate::description::DeviceDescription;
+use crate::error::Error;
+use crate::registry::{ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, whole_number};
+use crate::spec::{Part, SpecErrorKind};
+use crate::stack::{Base, BuiltDevice, Construction};
+use std::sync::Arc;
+use varve_media::{Device, FileDevice, FileDeviceOptions, IoEngine, MediaError, MediaErrorKind};
+
+pub(crate) const DEV: MediumKind = MediumKind {
+    description: KindDescription {
+        name: "dev",
+        summary: "a real block device, or a file used as one, past the page cache",
+        argument: ArgumentDescription { value: ValueForm::Path, default: None, meaning: "the device or file" },
+        options: &[
+            OptionDescription {
+                name: "size",
+                value: ValueForm::Size,
+                default: "all of it",
+                meaning: "bytes to use; makes the file, sparse, when it is not there",
+            },
+            OptionDescription {
+                name: "buffered",
+                value: ValueForm::Flag,
+                default: "O_DIRECT where it can be had",
+                meaning: "go through the page cache",
+            },
+            OptionDescription {
+                name: "engine",
+                value: ValueForm::Choice(&["auto", "uring", "positional"]),
+                default: "auto",
+                meaning: "how requests reach the kernel: io_uring, or pread and pwrite",
+            },
+            OptionDescription {
+                name: "depth",
+                value: ValueForm::Number(1),
+                default: "64",
+                meaning: "requests in flight at once, at most, under io_uring",
+            },
+        ],
+        examples: &["dev:/dev/sdb", "dev:/srv/varve.img?size=10GiB"],
+    },
+    is_emulated: false,
+    build,
+};
+
+fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
+    let Some(path) = part.argument_path() else {
+        return Err(part.argument_error(SpecErrorKind::Missing, "a path").into());
+    };
+    let defaults = FileDeviceOptions::default();
+    let queue_depth = match part.text("depth")?.and_then(whole_number) {
+        None => defaults.queue_depth,
+        Some(depth) => u32::try_from(depth)
+            .ok()
+            .filter(|depth| (1..=4096).contains(depth))
+            .ok_or_else(|| part.value_error("depth", "a depth from 1 to 4096"))?,
+    };
+    let options = FileDeviceOptions {
+        capacity_bytes: part.size_bytes("size")?,
+        create: construction.create && part.option("size").is_some(),
+        direct: !part.has_flag("buffered"),
+        engine: match part.text("engine")? {
+            Some("uring") => IoEngine::Uring,
+            Some("positional") => IoEngine::Positional,
+            _ => IoEngine::Auto,
+        },
+        queue_depth,
+        ..defaults
+    };
+    let device = FileDevice::open(&path, &options).map_err(|error| missing(error, &path.display().to_string()))?;
+    let engine = match device.engine() {
+        IoEngine::Uring => "io_uring",
+        _ => "pread and pwrite",
+    };
+    let description = DeviceDescription {
+        name: part.to_string(),
+        model: path.display().to_string(),
+        summary: format!("hardware through {engine}"),
+        ..DeviceDescription::of(&device)
+    };
+    Ok(Base::Devices(vec![BuiltDevice { device: Device::of_blocks(Arc::new(device)), description }]))
+}
+
+fn missing(error: MediaError, name: &str) -> Error {
+    match error.kind() {
+        MediaErrorKind::NotFound => Error::Missing { name: format!("{name} (add ?size=SIZE to make a file)") },
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,44 @@
+//! `ram:` a device of memory that takes no time.
+
+use super::emulated::{self, BACKING};
+use crate::error::Error;
+use crate::registry::{ArgumentDescription, KindDescription, MediumKind, ValueForm};
+use crate::spec::Part;
+use crate::stack::{Base, Construction};
+use varve_media::Geometry;
+use varve_media::emulated::{Conventional, Emulated, Immediate};
+
+const CAPACITY_BYTES: u64 = 1 << 30;
+
+pub(crate) const RAM: MediumKind = MediumKind {
+    description: KindDescription {
+        name: "ram",
+        summary: "a device that takes no time; its bytes are gone with the process",
+        argument: ArgumentDescription { value: ValueForm::Size, default: Some("1GiB"), meaning: "its capacity" },
+        options: &[BACKING],
+        examples: &["ram:1GiB"],
+    },
+    is_emulated: true,
+    build,
+};
+
+fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
+    const PHYSICAL_SECTOR_BYTES: u32 = 4096;
+    let sector_bytes = u64::from(PHYSICAL_SECTOR_BYTES);
+    let capacity_bytes =
+        emulated::capacity_bytes(part, sector_bytes)?.unwrap_or(CAPACITY_BYTES) / sector_bytes * sector_bytes;
+    let geometry = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: PHYSICAL_SECTOR_BYTES };
+    let backing = emulated::backing(construction, part, capacity_bytes)?;
+    let device = Emulated::with_pacing(
+        construction.env,
+        &part.to_string(),
+        geometry,
+        Box::new(Conventional),
+        Box::<Immediate>::default(),
+        backing,
+        emulated::pacing(part),
+    );
+    let model =
+        emulated::Model { name: "ram", summary: "memory without delays", scale_divisor: 1, timing: String::new() };
+    Ok(emulated::built(construction, part, device, model))
+}

@@ -1,0 +1,312 @@
+//! What there is: every kind of medium, of file store and of layer, in one table each.
+//!
+//! A new kind is one new file and one line here.
+
+use crate::error::Error;
+use crate::spec::{Part, SIZE_EXAMPLE, Spec, SpecError, SpecErrorKind, SpecOption, Value, path_of, size_of};
+use crate::stack::{Base, Construction};
+use crate::{file_store, layer, medium};
+use std::sync::Arc;
+use varve_store::FileStore;
+
+/// Every kind of medium.
+pub(crate) static MEDIA: &[MediumKind] =
+    &[medium::FILE, medium::DISK, medium::SSD, medium::NVME, medium::RAM, medium::DEV];
+
+/// Every file store. The first that accepts a medium is its default.
+pub(crate) static FILE_STORES: &[FileStoreKind] = &[file_store::PLAIN, file_store::EXTENT];
+
+/// Every layer, from the medium upwards.
+pub(crate) static LAYERS: &[LayerKind] = &[layer::FAULT, layer::TRACE];
+
+/// Options every medium has beside its own, its store's and the layers'.
+static COMMON_OPTIONS: &[OptionDescription] = &[
+    OptionDescription {
+        name: "store",
+        value: ValueForm::FileStore,
+        default: "the first that fits",
+        meaning: "how files are laid out on the medium",
+    },
+    OptionDescription {
+        name: "logs",
+        value: ValueForm::Spec,
+        default: "the same medium",
+        meaning: "medium of the write-ahead logs",
+    },
+];
+
+/// A kind of medium: the word before the colon of a spec.
+pub(crate) struct MediumKind {
+    pub(crate) description: KindDescription,
+    /// Its time can be virtual.
+    pub(crate) is_emulated: bool,
+    /// Makes the medium. The part has passed [`check`].
+    pub(crate) build: fn(&Construction<'_>, &Part) -> Result<Base, Error>,
+}
+
+/// A file store: how files are laid out on media.
+pub(crate) struct FileStoreKind {
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    /// What it stands on, for messages: "a directory".
+    pub(crate) needs: &'static str,
+    pub(crate) options: &'static [OptionDescription],
+    /// Whether it can stand on this, judged by properties alone.
+    pub(crate) accepts: fn(&Base) -> bool,
+    /// Opens it, making it first where that is allowed and needed.
+    pub(crate) open: fn(&Construction<'_>, &Base, &Part) -> Result<Arc<dyn FileStore>, Error>,
+}
+
+/// A layer: wraps a medium when its option is there.
+pub(crate) struct LayerKind {
+    /// The option that asks for it comes first.
+    pub(crate) options: &'static [OptionDescription],
+    pub(crate) wrap: fn(&Construction<'_>, Base, &Part) -> Result<Base, Error>,
+}
+
+/// What a kind of medium is and takes, for help and messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KindDescription {
+    /// The word before the colon.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// What comes after the colon.
+    pub argument: ArgumentDescription,
+    /// Its own options. [`common_options`] adds those of stores and layers.
+    pub options: &'static [OptionDescription],
+    /// Specs to copy.
+    pub examples: &'static [&'static str],
+}
+
+/// What comes after the colon of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArgumentDescription {
+    /// Form of the text.
+    pub value: ValueForm,
+    /// What it is when absent; `None` when it must be there.
+    pub default: Option<&'static str>,
+    /// One line.
+    pub meaning: &'static str,
+}
+
+/// An option of a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionDescription {
+    /// The word before the equals sign.
+    pub name: &'static str,
+    /// Form of the value.
+    pub value: ValueForm,
+    /// What happens when it is absent.
+    pub default: &'static str,
+    /// One line.
+    pub meaning: &'static str,
+}
+
+/// Form of an argument or a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ValueForm {
+    /// No value: the option is there or not.
+    Flag,
+    /// Bytes, see [`crate::ByteSize`].
+    Size,
+    /// A whole number, at least as large as this one.
+    Number(u64),
+    /// `1/N`.
+    Scale,
+    /// Any text.
+    Text,
+    /// A path of the machine.
+    Path,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// One of these words, or a file: `file:PATH`.
+    ChoiceOrFile(&'static [&'static str]),
+    /// Name of a file store.
+    FileStore,
+    /// A medium.
+    Spec,
+}
+
+impl ValueForm {
+    /// What a value looks like, for messages.
+    fn expected(self) -> String {
+        match self {
+            ValueForm::Flag => "no value".to_owned(),
+            ValueForm::Size => SIZE_EXAMPLE.to_owned(),
+            ValueForm::Number(least) => format!("a whole number, at least {least}"),
+            ValueForm::Scale => "a scale such as 1/64".to_owned(),
+            ValueForm::Text => "a text in UTF-8".to_owned(),
+            ValueForm::Path => "a path".to_owned(),
+            ValueForm::Choice(_) => "one of the known words".to_owned(),
+            ValueForm::ChoiceOrFile(_) => "one of the known words or file:PATH".to_owned(),
+            ValueForm::FileStore => "a file store".to_owned(),
+            ValueForm::Spec => "a medium".to_owned(),
+        }
+    }
+
+    /// Words that are accepted, when it is a matter of words.
+    pub fn words(self) -> Vec<&'static str> {
+        match self {
+            ValueForm::Choice(words) | ValueForm::ChoiceOrFile(words) => words.to_vec(),
+            ValueForm::FileStore => FILE_STORES.iter().map(|store| store.name).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Placeholder for help: `SIZE`, `ram|none|file:PATH`.
+    pub fn placeholder(self) -> String {
+        match self {
+            ValueForm::Flag => String::new(),
+            ValueForm::Size => "SIZE".to_owned(),
+            ValueForm::Number(_) => "N".to_owned(),
+            ValueForm::Scale => "1/N".to_owned(),
+            ValueForm::Text => "TEXT".to_owned(),
+            ValueForm::Path => "PATH".to_owned(),
+            ValueForm::Choice(_) | ValueForm::FileStore => self.words().join("|"),
+            ValueForm::ChoiceOrFile(words) => format!("{}|file:PATH", words.join("|")),
+            ValueForm::Spec => "SPEC".to_owned(),
+        }
+    }
+
+    fn accepts(self, value: &Value) -> Result<bool, SpecError> {
+        let text = match value {
+            Value::Text(bytes) => std::str::from_utf8(bytes).ok(),
+            Value::Spec(_) => None,
+        };
+        Ok(match self {
+            ValueForm::Flag => false,
+            ValueForm::Size => size_of(value).is_some(),
+            ValueForm::Number(least) => text.and_then(whole_number).is_some_and(|number| number >= least),
+            ValueForm::Scale => text.and_then(scale_divisor).is_some(),
+            ValueForm::Text => text.is_some(),
+            ValueForm::Path => path_of(value).is_some(),
+            ValueForm::Choice(_) | ValueForm::FileStore => text.is_some_and(|text| self.words().contains(&text)),
+            ValueForm::ChoiceOrFile(words) => match value {
+                Value::Text(_) => text.is_some_and(|text| words.contains(&text)),
+                Value::Spec(spec) => file_path_of(spec).is_some(),
+            },
+            ValueForm::Spec => match value {
+                Value::Text(_) => path_of(value).is_some(),
+                Value::Spec(spec) => {
+                    check(spec)?;
+                    true
+                }
+            },
+        })
+    }
+}
+
+/// Digits only: no sign, no space.
+pub(crate) fn whole_number(text: &str) -> Option<u64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+/// The `N` of `1/N`; at least 1.
+pub(crate) fn scale_divisor(text: &str) -> Option<u64> {
+    match text.strip_prefix("1/") {
+        Some(divisor) => whole_number(divisor).filter(|&divisor| divisor > 0),
+        None => (text == "1").then_some(1),
+    }
+}
+
+/// The path of a spec that is `file:PATH` and no more.
+pub(crate) fn file_path_of(spec: &Spec) -> Option<std::path::PathBuf> {
+    match spec.parts() {
+        [part] if part.kind() == "file" && part.options().is_empty() => part.argument_path(),
+        _ => None,
+    }
+}
+
+/// The kind called `name`.
+pub(crate) fn medium(name: &str) -> Option<&'static MediumKind> {
+    MEDIA.iter().find(|kind| kind.description.name == name)
+}
+
+/// Every kind of medium a [`Spec`] can name.
+pub fn media_kinds() -> impl Iterator<Item = &'static KindDescription> {
+    MEDIA.iter().map(|kind| &kind.description)
+}
+
+/// Options of a medium beside its kind's own: those of the file stores, the layers and all media.
+/// With each its origin: the store's name, or empty.
+pub fn common_options() -> impl Iterator<Item = (&'static str, &'static OptionDescription)> {
+    let stores = FILE_STORES.iter().flat_map(|store| store.options.iter().map(|option| (store.name, option)));
+    let layers = LAYERS.iter().flat_map(|layer| layer.options.iter().map(|option| ("", option)));
+    COMMON_OPTIONS.iter().map(|option| ("", option)).chain(stores).chain(layers)
+}
+
+/// Every file store by name, with one line about it.
+pub fn file_stores() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FILE_STORES.iter().map(|store| (store.name, store.summary))
+}
+
+/// Checks kinds, arguments and options of a spec that follows the grammar.
+pub(crate) fn check(spec: &Spec) -> Result<(), SpecError> {
+    spec.parts().iter().try_for_each(check_part)
+}
+
+fn check_part(part: &Part) -> Result<(), SpecError> {
+    let Some(kind) = medium(part.kind()) else {
+        let expected = "a kind of medium (a path that looks like one is written ./a:b)";
+        let known = MEDIA.iter().map(|kind| format!("{}:", kind.description.name));
+        return Err(part.kind_error(SpecErrorKind::UnknownKind, expected).with_known(known));
+    };
+    let description = &kind.description;
+    let argument = &description.argument;
+    match part.argument() {
+        Some(value) if argument.value.accepts(value)? => (),
+        None if argument.default.is_some() => (),
+        found => {
+            let error = if found.is_some() { SpecErrorKind::InvalidValue } else { SpecErrorKind::Missing };
+            let example = description.examples.first().copied().unwrap_or_default();
+            let expected = format!("{} ({}), as in {example}", argument.value.expected(), argument.meaning);
+            return Err(part.argument_error(error, expected).with_known(argument.value.words()));
+        }
+    }
+    part.options().iter().try_for_each(|option| check_option(part, description, option))
+}
+
+fn check_option(part: &Part, kind: &KindDescription, option: &SpecOption) -> Result<(), SpecError> {
+    let known = || kind.options.iter().chain(common_options().map(|(_, option)| option));
+    let Some(description) = known().find(|known| known.name == option.name()) else {
+        let mut names: Vec<&str> = known().map(|option| option.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        return Err(part.option_name_error(option, format!("an option of {}:", kind.name)).with_known(names));
+    };
+    let form = description.value;
+    let fits = match option.value() {
+        None => form == ValueForm::Flag,
+        Some(value) => form.accepts(value)?,
+    };
+    if fits {
+        return Ok(());
+    }
+    let expected = format!("{} for '{}' ({})", form.expected(), option.name(), description.meaning);
+    Err(part.option_error(option, expected).with_known(form.words()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_examples_parse() {
+        let mut names = BTreeSet::new();
+        for kind in media_kinds() {
+            assert!(names.insert(kind.name), "two kinds are called {}", kind.name);
+            assert!(!kind.examples.is_empty(), "{} has no example", kind.name);
+            for example in kind.examples {
+                let spec: Spec = example.parse().unwrap_or_else(|error| panic!("{error}"));
+                assert_eq!(spec.parts()[0].kind(), kind.name);
+            }
+            let mut options = BTreeSet::new();
+            for option in kind.options.iter().chain(common_options().map(|(_, option)| option)) {
+                assert!(options.insert(option.name), "{} has two options called {}", kind.name, option.name);
+            }
+        }
+    }
+}

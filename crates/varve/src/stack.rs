@@ -1,0 +1,362 @@
+//! From a spec to the media a database stands on.
+
+use crate::description::{DeviceDescription, StackDescription};
+use crate::error::Error;
+use crate::registry::{self, FILE_STORES, FileStoreKind, LAYERS};
+use crate::spec::{Part, Spec, SpecErrorKind};
+use std::cell::RefCell;
+use std::sync::Arc;
+use varve_engine::Media;
+use varve_env::Env;
+use varve_media::{Device, Directory, FaultInjector, FileTrace};
+use varve_store::FileStore;
+
+/// What a file store stands on.
+pub(crate) enum Base {
+    /// A directory.
+    Directory(Arc<dyn Directory>),
+    /// Devices, in the order of the spec.
+    Devices(Vec<BuiltDevice>),
+}
+
+/// A device with what is known about it.
+#[derive(Clone)]
+pub(crate) struct BuiltDevice {
+    pub(crate) device: Device,
+    pub(crate) description: DeviceDescription,
+}
+
+impl Base {
+    /// What it is, for messages.
+    fn summary(&self) -> String {
+        match self {
+            Base::Directory(directory) => format!("the directory '{}'", directory.name()),
+            Base::Devices(devices) => {
+                let names: Vec<&str> = devices.iter().map(|built| built.description.name.as_str()).collect();
+                let plural = if names.len() == 1 { "" } else { "s" };
+                format!("{} device{plural} ({})", names.len(), names.join(", "))
+            }
+        }
+    }
+}
+
+/// What builders of kinds may use and must respect.
+pub(crate) struct Construction<'a> {
+    pub(crate) env: &'a Env,
+    /// Make what is not there: directories, image files, the store on a blank device.
+    pub(crate) create: bool,
+    /// Make the store anew, whatever the device holds.
+    pub(crate) format: bool,
+    /// Layers the stack hands out.
+    pub(crate) handles: RefCell<Handles>,
+}
+
+/// Layers of a stack that somebody may want to reach.
+#[derive(Default)]
+pub(crate) struct Handles {
+    pub(crate) traces: Vec<Arc<FileTrace>>,
+    pub(crate) faults: Vec<FaultInjector>,
+}
+
+/// How a stack is made from a [`Spec`].
+///
+/// ```
+/// # fn main() -> Result<(), varve::Error> {
+/// let env = varve::env::Env::sim(1);
+/// let stack = varve::StackBuilder::new(&env).devices(&"ram:64MiB".parse()?)?;
+/// assert_eq!(stack[0].geometry().capacity_bytes, 64 << 20);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct StackBuilder {
+    env: Env,
+    create: bool,
+    format: bool,
+}
+
+impl StackBuilder {
+    /// A builder of stacks in `env` that makes what is not there.
+    pub fn new(env: &Env) -> Self {
+        StackBuilder { env: env.clone(), create: true, format: false }
+    }
+
+    /// Whether to make what is not there: the directory, the image file, the store on a blank
+    /// device. Without, such a spec is [`Error::Missing`].
+    pub fn create(self, create: bool) -> Self {
+        StackBuilder { create, ..self }
+    }
+
+    /// Whether to lay out the store anew. Everything on the devices is lost.
+    pub fn format(self, format: bool) -> Self {
+        StackBuilder { format, ..self }
+    }
+
+    /// The media `spec` names, ready for [`varve_engine::Db::open`].
+    ///
+    /// # Errors
+    /// A combination nothing can be built from; what the media and stores say when they are opened.
+    pub fn build(&self, spec: &Spec) -> Result<Stack, Error> {
+        let construction = self.construction();
+        let mut devices = Vec::new();
+        let files = open_store(&construction, spec, StackRole::Files, &mut devices)?;
+        let log_specs = spec.parts().iter().map(|part| part.spec("logs")).collect::<Result<Vec<_>, _>>()?;
+        let mut log_specs = log_specs.into_iter().flatten();
+        let logs = match (log_specs.next(), log_specs.next()) {
+            (None, _) => None,
+            (Some(logs), None) => Some(open_store(&construction, &logs, StackRole::Logs, &mut devices)?),
+            (Some(_), Some(_)) => {
+                return Err(spec.error(SpecErrorKind::Combination, "the option 'logs' at most once").into());
+            }
+        };
+        let Handles { traces, faults } = construction.handles.into_inner();
+        let media = Media { files, logs };
+        Ok(Stack { spec: spec.clone(), media, devices, faults, traces })
+    }
+
+    /// The devices `spec` names, without a store on them: for measuring them.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] when it names a directory; what the media say when they are opened.
+    pub fn devices(&self, spec: &Spec) -> Result<Vec<StackDevice>, Error> {
+        match build_base(&self.construction(), spec)? {
+            Base::Devices(devices) => {
+                Ok(devices.into_iter().map(|built| StackDevice::new(StackRole::Files, built)).collect())
+            }
+            Base::Directory(_) => {
+                Err(spec.error(SpecErrorKind::Combination, "a medium with devices, not a directory").into())
+            }
+        }
+    }
+
+    fn construction(&self) -> Construction<'_> {
+        Construction { env: &self.env, create: self.create, format: self.format, handles: RefCell::default() }
+    }
+}
+
+/// Builds every part of `spec` with its layers and puts them side by side.
+fn build_base(construction: &Construction<'_>, spec: &Spec) -> Result<Base, Error> {
+    let mut bases = Vec::new();
+    for part in spec.parts() {
+        let Some(kind) = registry::medium(part.kind()) else {
+            return Err(part.kind_error(SpecErrorKind::UnknownKind, "a kind of medium").into());
+        };
+        let mut base = (kind.build)(construction, part)?;
+        for layer in LAYERS {
+            if layer.options.first().is_some_and(|option| part.option(option.name).is_some()) {
+                base = (layer.wrap)(construction, base, part)?;
+            }
+        }
+        bases.push(base);
+    }
+    let mut devices = Vec::new();
+    let count = bases.len();
+    for base in bases {
+        match base {
+            Base::Devices(built) => devices.extend(built),
+            Base::Directory(_) if count == 1 => return Ok(base),
+            Base::Directory(_) => {
+                return Err(spec.error(SpecErrorKind::Combination, "a directory alone, or devices only").into());
+            }
+        }
+    }
+    Ok(Base::Devices(devices))
+}
+
+fn open_store(
+    construction: &Construction<'_>,
+    spec: &Spec,
+    role: StackRole,
+    devices: &mut Vec<StackDevice>,
+) -> Result<Arc<dyn FileStore>, Error> {
+    let Some(first) = spec.parts().first() else {
+        return Err(spec.error(SpecErrorKind::Missing, "a medium").into());
+    };
+    if role == StackRole::Logs && first.option("logs").is_some() {
+        return Err(first.value_error("logs", "no further medium of logs below a medium of logs").into());
+    }
+    let base = build_base(construction, spec)?;
+    let store = match first.text("store")? {
+        Some(name) => FILE_STORES.iter().find(|store| store.name == name),
+        None => FILE_STORES.iter().find(|store| (store.accepts)(&base)),
+    };
+    let Some(store) = store else {
+        let stores: Vec<String> = FILE_STORES.iter().map(|store| format!("{} ({})", store.name, store.needs)).collect();
+        let expected = format!("media that a file store can stand on, not {}", base.summary());
+        return Err(spec.error(SpecErrorKind::Combination, expected).with_known(stores).into());
+    };
+    if !(store.accepts)(&base) {
+        return Err(refused(first, store, &base));
+    }
+    for other in FILE_STORES.iter().filter(|other| other.name != store.name) {
+        for option in other.options {
+            if part_has(first, option.name) && !store.options.iter().any(|own| own.name == option.name) {
+                let expected = format!("an option of the store '{}', not of '{}'", store.name, other.name);
+                return Err(first.value_error(option.name, expected).into());
+            }
+        }
+    }
+    let opened = (store.open)(construction, &base, first)?;
+    if let Base::Devices(built) = base {
+        devices.extend(built.into_iter().map(|built| StackDevice::new(role, built)));
+    }
+    Ok(opened)
+}
+
+fn part_has(part: &Part, option: &str) -> bool {
+    part.option(option).is_some()
+}
+
+/// The error of a store that cannot stand on `base`.
+pub(crate) fn refused(part: &Part, store: &FileStoreKind, base: &Base) -> Error {
+    let expected = format!("a store that can stand on {}; '{}' needs {}", base.summary(), store.name, store.needs);
+    match part.option("store") {
+        Some(_) => part.value_error("store", expected),
+        None => part.kind_error(SpecErrorKind::Combination, expected),
+    }
+    .into()
+}
+
+/// What a medium of a stack is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackRole {
+    /// Tables and everything else.
+    Files,
+    /// Write-ahead logs.
+    Logs,
+}
+
+impl StackRole {
+    /// The role in lower case, as printed in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            StackRole::Files => "files",
+            StackRole::Logs => "logs",
+        }
+    }
+}
+
+/// A device of a stack: the handle for its counters, and what is known about it.
+#[derive(Clone)]
+pub struct StackDevice {
+    role: StackRole,
+    device: Device,
+    description: DeviceDescription,
+}
+
+impl StackDevice {
+    fn new(role: StackRole, built: BuiltDevice) -> Self {
+        StackDevice { role, device: built.device, description: built.description }
+    }
+
+    /// What it is for.
+    pub fn role(&self) -> StackRole {
+        self.role
+    }
+
+    /// The device, its layers included.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Sizes.
+    pub fn geometry(&self) -> &varve_media::Geometry {
+        self.device.block.geometry()
+    }
+
+    /// What is known about it.
+    pub fn description(&self) -> &DeviceDescription {
+        &self.description
+    }
+}
+
+/// The media of a spec, opened.
+pub struct Stack {
+    spec: Spec,
+    media: Media,
+    devices: Vec<StackDevice>,
+    faults: Vec<FaultInjector>,
+    traces: Vec<Arc<FileTrace>>,
+}
+
+impl Stack {
+    /// What it was made from.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// What a database stands on. One database to a stack.
+    pub fn media(&self) -> Media {
+        self.media.clone()
+    }
+
+    /// Devices below the stores; none when they stand on directories.
+    pub fn devices(&self) -> &[StackDevice] {
+        &self.devices
+    }
+
+    /// Handles of the fault layers, in the order of the spec.
+    pub fn faults(&self) -> &[FaultInjector] {
+        &self.faults
+    }
+
+    /// What it is made of, for people and programs.
+    pub fn description(&self) -> StackDescription {
+        StackDescription {
+            spec: self.spec.to_string(),
+            files: self.media.files.name().to_owned(),
+            logs: self.media.logs.as_ref().map(|logs| logs.name().to_owned()),
+            devices: self.devices.iter().map(|device| device.description.clone()).collect(),
+        }
+    }
+
+    /// Writes out what the trace layers hold.
+    ///
+    /// # Errors
+    /// The first trace that could not be written.
+    pub fn flush_traces(&self) -> Result<(), Error> {
+        self.traces.iter().try_for_each(|trace| {
+            trace.flush().map_err(|error| {
+                let operation = varve_media::Operation::Write;
+                Error::Media(varve_media::MediaError::io("trace", operation, 0, error))
+            })
+        })
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // Nobody is left to tell; `flush_traces` reports.
+        let _ = self.flush_traces();
+    }
+}
+
+impl std::fmt::Debug for Stack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stack").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+impl Spec {
+    /// Whether every medium of the spec, that of the logs included, is emulated.
+    pub fn is_emulated(&self) -> bool {
+        self.parts().iter().all(|part| {
+            registry::medium(part.kind()).is_some_and(|kind| kind.is_emulated)
+                && !matches!(part.spec("logs"), Ok(Some(logs)) if !logs.is_emulated())
+        })
+    }
+
+    /// The env that suits the media: virtual time from `seed` when all are emulated and none is to be
+    /// paced by the wall clock, otherwise the real one.
+    pub fn suitable_env(&self, seed: u64) -> Env {
+        if self.is_emulated() && !self.is_paced() { Env::sim(seed) } else { Env::real() }
+    }
+
+    fn is_paced(&self) -> bool {
+        self.parts().iter().any(|part| {
+            part.has_flag("pace")
+                || part.has_flag("account")
+                || matches!(part.spec("logs"), Ok(Some(logs)) if logs.is_paced())
+        })
+    }
+}

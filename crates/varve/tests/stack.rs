@@ -1,0 +1,175 @@
+//! Specs become stacks: on directories, on devices, with layers, or errors that say why not.
+
+use varve::env::Env;
+use varve::media::{BlockDeviceExt, IoContext};
+use varve::{Error, ErrorKind, Spec, SpecErrorKind, StackBuilder};
+
+fn spec(text: &str) -> Spec {
+    text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn path(directory: &tempfile::TempDir, name: &str) -> String {
+    directory.path().join(name).display().to_string()
+}
+
+#[test]
+fn a_directory_is_made_only_when_that_is_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = path(&directory, "a/b");
+    let env = Env::real();
+    let builder = StackBuilder::new(&env);
+    let error = builder.clone().create(false).build(&spec(&place)).unwrap_err();
+    assert!(matches!(&error, Error::Missing { name } if *name == place), "{error}");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(!directory.path().join("a").exists());
+    let stack = builder.build(&spec(&place)).unwrap();
+    assert!(directory.path().join("a/b").is_dir());
+    assert!(stack.devices().is_empty());
+    assert_eq!(stack.description().spec, format!("file:{place}"));
+}
+
+#[test]
+fn bytes_of_a_backing_file_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!("ram:64MiB?backing=file:{}", path(&directory, "image"));
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    let context = IoContext::default();
+    assert_eq!(builder.clone().create(false).devices(&spec(&text)).err().unwrap().kind(), ErrorKind::NotFound);
+    {
+        let devices = builder.devices(&spec(&text)).unwrap();
+        devices[0].device().block.write_at(4096, &[7; 4096], &context).unwrap();
+        let second = builder.devices(&spec(&text)).err().unwrap();
+        assert_eq!(second.kind(), ErrorKind::Locked, "{second}");
+    }
+    let devices = builder.create(false).devices(&spec(&text)).unwrap();
+    let mut data = [0; 4096];
+    devices[0].device().block.read_at(4096, &mut data, &context).unwrap();
+    assert_eq!(data, [7; 4096]);
+    assert_eq!(devices[0].description().time, "virtual");
+}
+
+#[test]
+fn files_serve_as_real_devices() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = path(&directory, "image");
+    let env = Env::real();
+    let builder = StackBuilder::new(&env);
+    let missing = builder.devices(&spec(&format!("dev:{image}"))).err().unwrap();
+    assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
+    let text = format!("dev:{image}?size=8MiB,engine=positional");
+    let devices = builder.devices(&spec(&text)).unwrap();
+    assert_eq!(devices[0].geometry().capacity_bytes, 8 << 20);
+    assert_eq!(devices[0].description().time, "real");
+    let bad = builder.devices(&spec(&format!("dev:{image}?depth=9999"))).err().unwrap();
+    assert!(bad.to_string().contains("a depth from 1 to 4096"), "{bad}");
+}
+
+#[test]
+fn faults_strike_and_traces_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = path(&directory, "trace");
+    let place = path(&directory, "db");
+    let env = Env::real();
+    let text = format!("file:{place}?faults=open/no-space@0,trace={trace}");
+    let stack = StackBuilder::new(&env).build(&spec(&text)).unwrap();
+    let files = stack.media().files;
+    let create = |name| files.create(name, &Default::default()).map(drop);
+    assert!(create("first").unwrap_err().to_string().contains("no space"));
+    create("second").unwrap();
+    assert_eq!(stack.faults()[0].injected(), 1);
+    stack.flush_traces().unwrap();
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    assert!(lines.lines().any(|line| line.contains(" open ") && line.contains("NoSpace")), "{lines}");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = path(&directory, "db");
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    for (text, expected) in [
+        (format!("file:{place}+ram:1GiB"), "a directory alone, or devices only"),
+        ("ram:1GiB+ram:1GiB".to_owned(), "media that a file store can stand on, not 2 devices"),
+        ("ram:1GiB?store=plain".to_owned(), "'plain' needs one directory"),
+        (format!("file:{place}?logs=(file:{place}?logs={place})"), "no further medium of logs"),
+        (format!("file:{place}?faults=fly/io@1"), "an operation in 'fly/io@1'"),
+        (format!("file:{place}?faults=read/die@1"), "an effect in 'read/die@1'"),
+        (format!("file:{place}?faults=read/io"), "a fault such as"),
+        ("ram:1000B".to_owned(), "a capacity of at least one sector of 4096 bytes"),
+        ("disk:1GB?model=nvme-ssd".to_owned(), "a model for disk:, found 'nvme-ssd'; known: "),
+        ("disk:1GB?model=".to_owned(), "a model for disk:"),
+        (format!("file:{place}?layout=ext4"), "an option of the store 'plain', not of 'extent'"),
+    ] {
+        let error = builder.build(&spec(&text)).err().unwrap_or_else(|| panic!("{text} was built"));
+        assert!(error.to_string().contains(expected), "{text}: {error}");
+        assert!(matches!(error, Error::Spec(_)), "{text}: {error}");
+    }
+    let Err(Error::Spec(error)) = builder.devices(&spec(&place)) else { panic!("a directory has no devices") };
+    assert_eq!(error.kind(), SpecErrorKind::Combination);
+}
+
+#[test]
+fn a_store_on_a_backing_file_lasts_and_is_not_laid_over_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = path(&directory, "image");
+    let text = format!("disk:1GB?backing=file:{image}");
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    let context = IoContext::default();
+    {
+        let stack = builder.build(&spec(&text)).unwrap();
+        let mut file = stack.media().files.create("name", &Default::default()).unwrap();
+        file.append(b"contents", &context).unwrap();
+        file.sync(&context).unwrap();
+        file.finish(&context).unwrap();
+    }
+    {
+        let stack = builder.clone().create(false).build(&spec(&text)).unwrap();
+        assert_eq!(stack.media().files.list().unwrap()[0].size_bytes, 8);
+        assert!(stack.description().to_string().contains("st500dm002") || stack.description().devices[0].rotational);
+    }
+    {
+        let stack = builder.clone().format(true).build(&spec(&text)).unwrap();
+        assert!(stack.media().files.list().unwrap().is_empty());
+    }
+    std::fs::write(&image, [7; 1 << 20]).unwrap();
+    assert_eq!(builder.build(&spec(&text)).unwrap_err().kind(), ErrorKind::Foreign);
+    std::fs::remove_file(&image).unwrap();
+    let missing = builder.create(false).build(&spec(&text)).unwrap_err();
+    assert!(matches!(missing, Error::Missing { .. }), "{missing}");
+}
+
+#[test]
+fn sizes_models_and_scales() {
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    let devices = |text| builder.devices(&spec(text)).unwrap();
+    let disk = &devices("disk:100GB?model=ST500DM002")[0];
+    assert_eq!(disk.geometry().capacity_bytes, 100_000_000_000 / 4096 * 4096);
+    assert_eq!(disk.description().model, "st500dm002");
+    assert!(disk.device().block.capabilities().rotational);
+    let scaled = &devices("disk:64GiB?scale=1/64")[0];
+    assert_eq!(scaled.geometry().capacity_bytes, 1 << 30);
+    assert_eq!(scaled.description().scale_divisor, 64);
+    assert!(!devices("nvme:1GB")[0].device().block.capabilities().rotational);
+    assert_eq!(devices("ssd:")[0].description().model, "sata-ssd");
+}
+
+#[test]
+fn logs_may_live_elsewhere() {
+    let env = Env::sim(1);
+    let stack = StackBuilder::new(&env).build(&spec("disk:1GB?logs=(nvme:1GB?model=nvme-ssd)")).unwrap();
+    let roles: Vec<&str> = stack.devices().iter().map(|device| device.role().name()).collect();
+    assert_eq!(roles, ["files", "logs"]);
+    assert_eq!(stack.description().logs.as_deref(), Some("nvme:1GB?model=nvme-ssd"));
+}
+
+#[test]
+fn emulated_media_get_virtual_time() {
+    assert!(spec("ram:1GiB").is_emulated());
+    assert!(!spec("/a").is_emulated());
+    assert!(!spec("ram:1GiB?logs=/a").is_emulated());
+    assert!(spec("ram:1GiB?logs=ram:1GiB").suitable_env(3).is_virtual());
+}
