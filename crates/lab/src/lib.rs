@@ -11,6 +11,7 @@
 //!
 //! Guarantee: in virtual time the same seed gives the same numbers, to the byte, on every machine.
 
+pub mod bench;
 pub mod error;
 pub mod experiment;
 pub mod generator;

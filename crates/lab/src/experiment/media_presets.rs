@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// Bytes of each sequential job at full scale.
 const SEQUENTIAL_BYTES: u64 = 1 << 30;
 
+/// Least bytes of a sequential job: a spot of it must stay well above every preset's cache.
+const SEQUENTIAL_BYTES_MIN: u64 = 512 << 20;
+
 /// Requests of each random job at full scale.
 const RANDOM_REQUESTS: u64 = 2_000;
 
@@ -29,7 +32,8 @@ fn run(run: &Run<'_>) -> Result<Report, LabError> {
     let presets = Preset::all();
     let seed = run.settings.seed;
     let mut report = run.report();
-    report.condition("bytes of a sequential job", run.scale.of(SEQUENTIAL_BYTES));
+    let sequential_bytes = run.scale.of(SEQUENTIAL_BYTES).max(SEQUENTIAL_BYTES_MIN);
+    report.condition("bytes of a sequential job", sequential_bytes);
     report.condition("requests of a random job", run.scale.of(RANDOM_REQUESTS));
     run.settings.progress.begin("probing presets", Some(presets.len() as u64));
     let mut measured = Vec::new();
@@ -38,7 +42,7 @@ fn run(run: &Run<'_>) -> Result<Report, LabError> {
         let options = CharacterizationOptions {
             sequential_request_bytes: promises.sequential_request_bytes,
             sequential_depth: promises.sequential_depth,
-            sequential_bytes: run.scale.of(SEQUENTIAL_BYTES).max(4 * promises.sequential_request_bytes),
+            sequential_bytes,
             random_requests: run.scale.of(RANDOM_REQUESTS),
             seed,
             ..CharacterizationOptions::default()
