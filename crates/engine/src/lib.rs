@@ -4,6 +4,8 @@
 //! A tree owns its write path; memtable, log, tables and block cache are parts it may use.
 
 mod batch;
+#[doc(hidden)]
+pub mod benchmark;
 mod cache;
 mod checksum;
 pub mod cost;

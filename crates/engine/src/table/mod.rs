@@ -17,6 +17,7 @@ mod properties;
 mod reader;
 mod verify;
 
+pub(crate) mod benchmark;
 pub(crate) mod fuzzing;
 
 #[cfg(test)]

@@ -1,0 +1,3 @@
+//! Micro-benchmarks of the engine's parts, for `examples/`.
+
+pub use crate::table::benchmark::{Measurement, Workload, run};
