@@ -231,7 +231,11 @@ mod tests {
                 one.read(page * PAGE_BYTES, &mut found);
                 source.read(page * PAGE_BYTES, &mut expected);
                 assert_eq!(found, expected, "seed {seed} round {round} page {page}");
-                assert_eq!(one.contains_page(page), source.contains_page(page), "seed {seed} round {round} page {page}");
+                assert_eq!(
+                    one.contains_page(page),
+                    source.contains_page(page),
+                    "seed {seed} round {round} page {page}"
+                );
             }
         }
     }

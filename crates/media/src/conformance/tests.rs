@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::context::IoContext;
-use crate::device::{BlockDevice, Capabilities, Counters, Device, Geometry};
+use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
 use crate::directory::*;
 use crate::emulated::Emulated;
 use crate::hardware::{FileDevice, FileDeviceOptions, IoEngine};
@@ -112,6 +112,30 @@ fn file_device_direct() {
 #[test]
 fn file_device_buffered() {
     check_file_devices(&FileDeviceOptions { direct: false, ..FileDeviceOptions::default() });
+}
+
+/// Name a block device in `VARVE_TEST_BLOCK_DEVICE` to test it; what is on it is destroyed.
+#[test]
+fn block_device_of_the_machine() {
+    let Some(path) = std::env::var_os("VARVE_TEST_BLOCK_DEVICE") else {
+        eprintln!("no block device tested: VARVE_TEST_BLOCK_DEVICE names none");
+        return;
+    };
+    for engine in [IoEngine::Uring, IoEngine::Positional] {
+        for direct in [true, false] {
+            let make = |_: &Env| {
+                let options = FileDeviceOptions { engine, direct, ..FileDeviceOptions::default() };
+                let device = FileDevice::open(&path, &options).unwrap();
+                let capacity_bytes = device.geometry().capacity_bytes;
+                device.discard_at(0, capacity_bytes, &IoContext::default()).unwrap();
+                assert!(matches!(FileDevice::open(&path, &options), Err(MediaError::Locked { .. })));
+                Device::of_blocks(Arc::new(device))
+            };
+            let options = BlockDeviceCheck { steps: 40, ..Default::default() };
+            check_block_device(&make, &options)
+                .unwrap_or_else(|broken| panic!("{engine:?}, direct {direct}: {broken}"));
+        }
+    }
 }
 
 #[test]

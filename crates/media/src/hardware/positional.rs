@@ -149,9 +149,12 @@ mod tests {
     fn passing_errors_are_tried_again_and_others_reported() {
         let file = tempfile::tempfile().unwrap();
         rustix::io::pwrite(&file, b"abc", 0).unwrap();
-        for (errno, expected) in
-            [(Errno::INTR, Ok(())), (Errno::AGAIN, Ok(())), (Errno::IO, Err(Errno::IO)), (Errno::NOSPC, Err(Errno::NOSPC))]
-        {
+        for (errno, expected) in [
+            (Errno::INTR, Ok(())),
+            (Errno::AGAIN, Ok(())),
+            (Errno::IO, Err(Errno::IO)),
+            (Errno::NOSPC, Err(Errno::NOSPC)),
+        ] {
             let mut found = [0; 3];
             let vector = Vector::ReadInto(&mut found);
             let mut submission = Submission { offset_bytes: 0, vector, durable: false, attempt: Some(Err(errno)) };

@@ -43,6 +43,24 @@ impl Default for MemoryDirectoryOptions {
 /// can be asked for ([`MemoryDirectory::capture`], [`MemoryDirectory::on_persistence_point`]).
 ///
 /// Deterministic; takes no time; needs no env. A clone is another handle of the same directory.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use varve_media::{CrashVariant, Directory, MemoryDirectory};
+///
+/// let directory = MemoryDirectory::new("ram");
+/// let states = Arc::new(Mutex::new(Vec::new()));
+/// let sink = states.clone();
+/// directory.on_persistence_point(move |point| sink.lock().unwrap().push(point.capture()));
+/// // ... a workload on `directory` ...
+/// for (point, state) in states.lock().unwrap().iter().enumerate() {
+///     for variant in CrashVariant::OF_DIRECTORIES {
+///         let found: MemoryDirectory = state.image(variant, point as u64);
+///         // ... open the store in `found` and check it ...
+///         # found.list().unwrap();
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct MemoryDirectory {
     shared: Arc<Shared>,

@@ -177,6 +177,31 @@ struct Call<'a> {
 
 /// Carries out a plan over any number of devices and directories, which count together. A clone is
 /// another handle of the same injector: keep one to replace the plan and to read the counts.
+///
+/// ```
+/// use std::sync::Arc;
+/// use varve_env::Env;
+/// use varve_media::{
+///     Directory, Fault, FaultDirectory, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, MemoryDirectory,
+/// };
+///
+/// let env = Env::real();
+/// // Once without faults, to count; then with a fault at each call.
+/// let workload = |injector: &FaultInjector| {
+///     let directory = FaultDirectory::new(injector, Arc::new(MemoryDirectory::new("ram")));
+///     directory.sync().and_then(|()| directory.sync())
+/// };
+/// let counting = FaultInjector::new(&env, FaultPlan::default());
+/// workload(&counting).unwrap();
+/// for (operation, calls) in counting.calls() {
+///     for call in 0..calls {
+///         let fault = Fault::new(operation, FaultTrigger::Once(call), FaultEffect::Fail(FaultError::Io));
+///         let injector = FaultInjector::new(&env, FaultPlan::of(fault));
+///         assert!(workload(&injector).is_err());
+///         assert_eq!(injector.injected(), 1);
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct FaultInjector {
     env: Env,
