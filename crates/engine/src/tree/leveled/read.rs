@@ -2,14 +2,16 @@
 
 use super::level_iterator::LevelIterator;
 use super::shared::{ReadState, Shared};
+use super::version::FileMeta;
 use crate::cost;
 use crate::db::ReadOptions;
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, KEY_BYTES_MAX, Sequence};
+use crate::memtable;
 use crate::merge::merge;
-use crate::table::{ReadContext, Readahead, TableIteratorOptions};
+use crate::table::{Found, Lookup, ReadContext, Readahead, TableIteratorOptions};
 use crate::value::Value;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,17 +64,110 @@ pub(super) fn multi_get(
     let state = shared.read_state.load_full();
     let sequence = options.snapshot.map_or_else(|| shared.snapshots.visible(), |snapshot| snapshot.sequence());
     let context = read_context(shared, options);
-    // In key order, so that neighbours share blocks.
+    shared.env.charge(cost::GET * keys.len() as u64);
+    let mut results: Vec<Result<Option<Value>, Error>> = keys.iter().map(|_| Ok(None)).collect();
+    // In key order, so that the keys of one table and of one block stand together.
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(|&position| keys[position]);
-    let mut results: Vec<Result<Option<Value>, Error>> = keys.iter().map(|_| Ok(None)).collect();
+    let mut open: Vec<Sought<'_>> = Vec::with_capacity(keys.len());
     for position in order {
-        results[position] = get_at(shared, &state, keys[position], sequence, &context);
+        let user_key = keys[position];
+        if user_key.len() > KEY_BYTES_MAX {
+            results[position] = Err(Error::KeyTooLong { found_bytes: user_key.len(), limit_bytes: KEY_BYTES_MAX });
+            continue;
+        }
+        let lookup = key::lookup_key(user_key, sequence);
+        match std::iter::once(&state.memtable).chain(&state.immutables).find_map(|table| table.get(&lookup)) {
+            Some(found) => results[position] = Ok(value_in_memory(&found)),
+            None => open.push(Sought { position, user_key, hash: crate::table::key_hash(user_key), lookup }),
+        }
+    }
+    let version = &state.version;
+    for file in &version.levels[0] {
+        let inside = |sought: &Sought<'_>| {
+            file.smallest_user_key() <= sought.user_key && sought.user_key <= file.largest_user_key()
+        };
+        let (asked, rest) = open.into_iter().partition(inside);
+        open = rest;
+        open.extend(ask(shared, file, asked, &ReadContext { io: context.io.at_level(0), ..context }, &mut results));
+        open.sort_by_key(|sought| sought.user_key);
+    }
+    for level in 1..version.levels.len() {
+        let context = ReadContext { io: context.io.at_level(level as u8), ..context };
+        let mut unanswered = Vec::with_capacity(open.len());
+        let mut waiting = open.into_iter().peekable();
+        while let Some(first) = waiting.next() {
+            let table = version.find(level, first.user_key);
+            let Some(file) = version.levels[level].get(table) else {
+                unanswered.push(first);
+                continue;
+            };
+            let mut asked = vec![first];
+            while let Some(next) = waiting.next_if(|next| next.user_key <= file.largest_user_key()) {
+                asked.push(next);
+            }
+            let (inside, outside): (Vec<_>, Vec<_>) =
+                asked.into_iter().partition(|sought| file.smallest_user_key() <= sought.user_key);
+            unanswered.extend(outside);
+            unanswered.extend(ask(shared, file, inside, &context, &mut results));
+        }
+        open = unanswered;
     }
     shared.counters.gets.fetch_add(keys.len() as u64, Ordering::Relaxed);
     let found = results.iter().filter(|result| matches!(result, Ok(Some(_)))).count();
     shared.counters.gets_found.fetch_add(found as u64, Ordering::Relaxed);
     results
+}
+
+/// A key of a `multi_get` that has no answer yet.
+struct Sought<'a> {
+    position: usize,
+    user_key: &'a [u8],
+    hash: u64,
+    lookup: Vec<u8>,
+}
+
+/// Asks one table for many keys at once; returns those it knows nothing of. When the table cannot
+/// be read, all of them end with its error.
+fn ask<'a>(
+    shared: &Shared,
+    file: &FileMeta,
+    asked: Vec<Sought<'a>>,
+    context: &ReadContext,
+    results: &mut [Result<Option<Value>, Error>],
+) -> Vec<Sought<'a>> {
+    if asked.is_empty() {
+        return asked;
+    }
+    let mut lookups: Vec<Lookup<'_>> = asked
+        .iter()
+        .map(|sought| Lookup { internal_key: &sought.lookup, key_hash: sought.hash, found: None })
+        .collect();
+    let outcome = shared.tables.get(file).and_then(|table| table.get_many(&mut lookups, context));
+    let answers: Vec<Option<Found>> = lookups.into_iter().map(|lookup| lookup.found).collect();
+    let mut unanswered = Vec::new();
+    for (sought, answer) in asked.into_iter().zip(answers) {
+        match (answer, &outcome) {
+            (Some(found), _) => results[sought.position] = Ok(value_in_table(found)),
+            (None, Err(error)) => results[sought.position] = Err(error.clone()),
+            (None, Ok(())) => unanswered.push(sought),
+        }
+    }
+    unanswered
+}
+
+fn value_in_memory(found: &memtable::Found<'_>) -> Option<Value> {
+    match found.kind {
+        EntryKind::Put => Some(Value::owned(found.value.to_vec())),
+        EntryKind::Delete => None,
+    }
+}
+
+fn value_in_table(found: Found) -> Option<Value> {
+    match found.kind {
+        EntryKind::Put => Some(Value::pinned(found.value)),
+        EntryKind::Delete => None,
+    }
 }
 
 fn get_at(
@@ -107,10 +202,7 @@ fn look_up(
 ) -> Result<Option<Value>, Error> {
     for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
         if let Some(found) = memtable.get(lookup) {
-            return Ok(match found.kind {
-                EntryKind::Put => Some(Value::owned(found.value.to_vec())),
-                EntryKind::Delete => None,
-            });
+            return Ok(value_in_memory(&found));
         }
     }
     let version = &state.version;
@@ -128,10 +220,7 @@ fn look_up(
         let table = shared.tables.get(file)?;
         let context = ReadContext { io: context.io.at_level(level as u8), ..*context };
         if let Some(found) = table.get(lookup, hash, &context)? {
-            return Ok(match found.kind {
-                EntryKind::Put => Some(Value::pinned(found.value)),
-                EntryKind::Delete => None,
-            });
+            return Ok(value_in_table(found));
         }
     }
     Ok(None)

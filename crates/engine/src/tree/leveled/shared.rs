@@ -151,7 +151,7 @@ impl Shared {
         let rate_limiter = RateLimiter::new(env, options.rate_limit_bytes_per_second);
         let compaction_readahead_bytes = options
             .compaction_readahead_size
-            .unwrap_or({ if media.files.properties().rotational { 2 << 20 } else { 256 << 10 } });
+            .unwrap_or(if media.files.properties().rotational { 2 << 20 } else { 256 << 10 });
         let log_number = manifest.log_number;
         let shared = Shared {
             env: env.clone(),
