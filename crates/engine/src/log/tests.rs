@@ -136,12 +136,11 @@ fn every_truncation_keeps_whole_records_and_reports_the_rest() {
 }
 
 /// A file as a crash leaves it: what was synced, and any mixture of the sectors that were not.
-fn crash(sample: &Sample, written: usize, synced: usize, random: &mut Random) -> Vec<u8> {
-    const SECTOR_BYTES: usize = 64;
+fn crash(sample: &Sample, written: usize, synced: usize, sector_bytes: usize, random: &mut Random) -> Vec<u8> {
     let mut bytes = sample.bytes[..written].to_vec();
     let mut at = synced;
     while at < written {
-        let end = (at / SECTOR_BYTES * SECTOR_BYTES + SECTOR_BYTES).min(written);
+        let end = (at / sector_bytes * sector_bytes + sector_bytes).min(written);
         match random.below(6) {
             0 => bytes[at..end].fill(0),
             1 => bytes[at..end].iter_mut().for_each(|byte| *byte = random.next_u64() as u8),
@@ -166,22 +165,34 @@ fn crash(sample: &Sample, written: usize, synced: usize, random: &mut Random) ->
     bytes
 }
 
+/// Crashes a log at random places; every image must give back a prefix that holds what was synced.
+fn crash_and_read(seed: u64, sample: &Sample, sector_bytes: usize, images: usize) {
+    let mut random = Random::seeded(seed ^ 0xc4a5);
+    for _ in 0..images {
+        let last = random.index(sample.records.len());
+        let written = sample.offsets.get(last + 1).map_or(sample.bytes.len(), |&end| end as usize);
+        let synced = sample.synced[last] as usize;
+        let bytes = crash(sample, written, synced, sector_bytes, &mut random);
+        let (records, tail) = read(&bytes, synced as u64);
+        let tail = tail.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(records == sample.records[..records.len()], "seed {seed}");
+        assert!(tail.valid_bytes >= synced as u64, "seed {seed}");
+        assert!(records.len() <= last + 1, "seed {seed}");
+    }
+}
+
 #[test]
 fn no_crash_loses_synced_records_or_is_taken_for_damage() {
     for seed in 0..300 {
-        let sample = sample(seed, 60, 200, (1, 5));
-        let mut random = Random::seeded(seed ^ 0xc4a5);
-        for _ in 0..20 {
-            let last = random.index(sample.records.len());
-            let written = sample.offsets.get(last + 1).map_or(sample.bytes.len(), |&end| end as usize);
-            let synced = sample.synced[last] as usize;
-            let bytes = crash(&sample, written, synced, &mut random);
-            let (records, tail) = read(&bytes, synced as u64);
-            let tail = tail.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            assert_eq!(records, sample.records[..records.len()], "seed {seed}");
-            assert!(tail.valid_bytes >= synced as u64, "seed {seed}");
-            assert!(records.len() <= last + 1, "seed {seed}");
-        }
+        crash_and_read(seed, &sample(seed, 60, 200, (1, 5)), 64, 20);
+    }
+}
+
+#[test]
+fn no_crash_within_a_long_record_is_taken_for_damage() {
+    for seed in 0..4 {
+        let bytes_max = 3 * frame::PAYLOAD_BYTES_MAX as u64;
+        crash_and_read(seed, &sample(seed, 6, bytes_max, (1, 3)), 4096, 8);
     }
 }
 
