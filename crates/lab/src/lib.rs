@@ -22,4 +22,4 @@ pub mod target;
 pub mod workload;
 
 pub use error::LabError;
-use varve_media as media;
+use varve::media;

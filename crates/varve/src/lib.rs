@@ -57,6 +57,7 @@ pub use registry::{
 pub use spec::{ByteSize, ByteSizeError, Spec, SpecError, SpecErrorKind};
 pub use stack::{Stack, StackBuilder, StackDevice, StackRole};
 pub use varve_engine::Media;
+pub use varve_engine::cost;
 pub use varve_engine::{
     BatchEntry, Compression, Db, DbIterator, Error as EngineError, KEY_BYTES_MAX, LevelStatistics, Options,
     ReadOptions, RepairReport, Snapshot, Statistics, TreeKind, VALUE_BYTES_MAX, Value, WriteBatch, WriteOptions,

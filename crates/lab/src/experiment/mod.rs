@@ -1,11 +1,15 @@
 //! Named experiments. A new one is a new file and one line in [`experiments`].
 
+mod db_bench;
+mod emulated;
+mod load_virtual;
 mod media_demerit;
 mod media_presets;
 mod media_seek;
 mod peers;
 mod scale;
 mod traces;
+mod ycsb;
 
 pub use scale::Scale;
 
@@ -86,8 +90,18 @@ impl Run<'_> {
 
 /// Every experiment, in the order they are listed.
 pub fn experiments() -> &'static [Experiment] {
-    const ALL: &[Experiment] =
-        &[media_presets::EXPERIMENT, media_demerit::EXPERIMENT, media_seek::EXPERIMENT, peers::EXPERIMENT];
+    const ALL: &[Experiment] = &[
+        media_presets::EXPERIMENT,
+        media_demerit::EXPERIMENT,
+        media_seek::EXPERIMENT,
+        load_virtual::EXPERIMENT,
+        ycsb::ON_DISK,
+        ycsb::ON_SSD,
+        db_bench::ON_DISK,
+        db_bench::ON_SSD,
+        db_bench::ON_FILES,
+        peers::EXPERIMENT,
+    ];
     ALL
 }
 

@@ -1,8 +1,10 @@
 //! What is measured: any ordered key-value store, through one narrow interface.
 
 mod memory;
+mod varve;
 
 pub use memory::{MemoryTarget, NullTarget};
+pub use varve::VarveTarget;
 
 use crate::media::Counters;
 use std::collections::BTreeMap;

@@ -1,0 +1,54 @@
+//! Stores on emulated media, for the experiments that load and measure one.
+
+use super::Scale;
+use crate::error::LabError;
+use crate::target::{Target, VarveTarget};
+use std::sync::Arc;
+use varve::env::Env;
+use varve::{Options, Spec};
+
+/// The disk of the experiments: 7200 rpm, 500 GB.
+pub(super) const DISK: &str = "disk:500GB?model=st500dm002";
+
+/// The solid-state drive of the experiments: SATA, 1 TB.
+pub(super) const SSD: &str = "ssd:1TB?model=sata-ssd";
+
+/// Opens a new database on the medium `spec`.
+pub(super) fn open(env: &Env, spec: &str, options: &Options) -> Result<Arc<dyn Target>, LabError> {
+    let parsed: Spec =
+        spec.parse().map_err(|error: varve::SpecError| LabError::invalid("medium", error.to_string()))?;
+    let target = VarveTarget::open(env, &parsed, options.clone()).map_err(|source| LabError::Target {
+        target: spec.to_owned(),
+        operation: "open",
+        source: source.into(),
+    })?;
+    Ok(Arc::new(target))
+}
+
+/// Default options with every size divided, so that a tree over less data has the shape of the full
+/// one. Blocks keep their size, as sectors and pages do.
+pub(super) fn scaled_options(scale: Scale) -> Options {
+    let full = Options::default();
+    let size = |bytes: u64, least: u64| scale.of(bytes).max(least.min(bytes));
+    Options {
+        write_buffer_size: size(full.write_buffer_size as u64, 64 << 10) as usize,
+        max_bytes_for_level_base: size(full.max_bytes_for_level_base, 256 << 10),
+        target_file_size_base: size(full.target_file_size_base, 64 << 10),
+        max_compaction_bytes: size(full.max_compaction_bytes, 1 << 20),
+        soft_pending_compaction_bytes_limit: size(full.soft_pending_compaction_bytes_limit, 1 << 20),
+        hard_pending_compaction_bytes_limit: size(full.hard_pending_compaction_bytes_limit, 4 << 20),
+        block_cache_capacity: size(full.block_cache_capacity as u64, 64 << 10) as usize,
+        ..full
+    }
+}
+
+/// What the medium of a run is: its spec, its constants, and the version of the processor costs.
+pub(super) fn describe(report: &mut crate::report::Report, spec: &str, options: &Options) {
+    report.condition("medium", spec);
+    report.condition("processor cost constants", format!("version {}", varve::cost::VERSION));
+    report.condition("write_buffer_size", options.write_buffer_size);
+    report.condition("max_bytes_for_level_base", options.max_bytes_for_level_base);
+    report.condition("target_file_size_base", options.target_file_size_base);
+    report.condition("block_cache_capacity", options.block_cache_capacity);
+    report.condition("max_background_jobs", options.max_background_jobs);
+}

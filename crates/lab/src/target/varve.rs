@@ -1,0 +1,168 @@
+//! Varve itself.
+
+use super::{Change, Direction, Durability, Session, Target, TargetError, TargetStatistics};
+use std::sync::Arc;
+use varve::env::Env;
+use varve::{Db, Options, ReadOptions, Spec, Varve, WriteBatch, WriteOptions};
+
+/// A Varve database on the medium a spec names.
+pub struct VarveTarget {
+    varve: Arc<Varve>,
+}
+
+impl VarveTarget {
+    /// Opens the database on `spec`, making it when it is not there and the options say so.
+    ///
+    /// # Errors
+    /// What opening says.
+    pub fn open(env: &Env, spec: &Spec, options: Options) -> Result<VarveTarget, varve::Error> {
+        Ok(VarveTarget::of(Varve::builder().env(env).options(options).open(spec)?))
+    }
+
+    /// An open database as a target.
+    pub fn of(varve: Varve) -> VarveTarget {
+        VarveTarget { varve: Arc::new(varve) }
+    }
+
+    /// The database.
+    pub fn varve(&self) -> &Varve {
+        &self.varve
+    }
+}
+
+impl Target for VarveTarget {
+    fn name(&self) -> &str {
+        concat!("varve ", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn session(&self) -> Result<Box<dyn Session>, TargetError> {
+        // Holds the media too, so that a session may outlive the target.
+        Ok(Box::new(VarveSession { db: self.varve.db().clone(), _varve: Arc::clone(&self.varve) }))
+    }
+
+    fn flush(&self) -> Result<(), TargetError> {
+        Ok(self.varve.flush()?)
+    }
+
+    fn wait_idle(&self) -> Result<(), TargetError> {
+        Ok(self.varve.wait_idle()?)
+    }
+
+    fn compact(&self) -> Result<(), TargetError> {
+        Ok(self.varve.compact_range(None, None)?)
+    }
+
+    fn statistics(&self) -> Result<TargetStatistics, TargetError> {
+        let statistics = self.varve.statistics();
+        let counters = &statistics.counters;
+        let devices = self.varve.stack().devices().iter();
+        let mut properties = std::collections::BTreeMap::new();
+        for (name, value) in [
+            ("block cache bytes", statistics.block_cache_bytes),
+            ("block cache insertions", statistics.block_cache_insertions),
+            ("block cache evictions", statistics.block_cache_evictions),
+            ("memtable bytes", statistics.memtable_bytes),
+            ("table memory bytes", statistics.table_memory_bytes),
+            ("open tables", statistics.open_tables as u64),
+            ("pending compaction bytes", statistics.pending_compaction_bytes),
+            ("write groups", counters.write_groups),
+            ("write batches", counters.write_batches),
+            ("log syncs", counters.log_syncs),
+            ("stalls", counters.stalls),
+            ("background errors", counters.background_errors),
+        ] {
+            properties.insert(name.to_owned(), value as f64);
+        }
+        for level in statistics.levels.iter().filter(|level| level.tables > 0) {
+            properties.insert(format!("level {} tables", level.level), level.tables as f64);
+            properties.insert(format!("level {} bytes", level.level), level.bytes as f64);
+        }
+        Ok(TargetStatistics {
+            log_bytes: Some(counters.log_bytes),
+            flush_bytes: Some(counters.flush_written_bytes),
+            compaction_read_bytes: Some(counters.compaction_read_bytes),
+            compaction_written_bytes: Some(counters.compaction_written_bytes),
+            flushes: Some(counters.flushes),
+            compactions: Some(counters.compactions),
+            trivial_moves: Some(counters.trivial_moves),
+            compaction_nanos: Some(counters.compaction_nanos),
+            stall_nanos: Some(counters.stall_nanos),
+            cache_hits: None,
+            cache_misses: None,
+            space_bytes: Some(statistics.levels.iter().map(|level| level.bytes).sum()),
+            devices: devices
+                .map(|device| (device.description().name.clone(), device.device().block.counters()))
+                .collect(),
+            properties,
+        })
+    }
+}
+
+struct VarveSession {
+    // Dropped before what it stands on.
+    db: Db,
+    _varve: Arc<Varve>,
+}
+
+fn write_options(durability: Durability) -> WriteOptions {
+    WriteOptions { sync: durability == Durability::Synced }
+}
+
+impl Session for VarveSession {
+    fn put(&mut self, key: &[u8], value: &[u8], durability: Durability) -> Result<(), TargetError> {
+        Ok(self.db.put_with(key, value, &write_options(durability))?)
+    }
+
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, TargetError> {
+        value.clear();
+        let found = self.db.get_with(key, &ReadOptions::default())?;
+        if let Some(bytes) = &found {
+            value.extend_from_slice(bytes);
+        }
+        Ok(found.is_some())
+    }
+
+    fn delete(&mut self, key: &[u8], durability: Durability) -> Result<(), TargetError> {
+        Ok(self.db.delete_with(key, &write_options(durability))?)
+    }
+
+    fn write(&mut self, changes: &[Change], durability: Durability) -> Result<(), TargetError> {
+        let mut batch = WriteBatch::new();
+        for change in changes {
+            match change {
+                Change::Put { key, value } => batch.put(key, value)?,
+                Change::Delete { key } => batch.delete(key)?,
+            }
+        }
+        Ok(self.db.write(batch, &write_options(durability))?)
+    }
+
+    fn scan(
+        &mut self,
+        start: Option<&[u8]>,
+        direction: Direction,
+        limit: u64,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<u64, TargetError> {
+        let mut walk = self.db.iterator(&ReadOptions::default())?;
+        match (direction, start) {
+            (Direction::Forward, Some(key)) => walk.seek(key),
+            (Direction::Forward, None) => walk.seek_to_first(),
+            (Direction::Reverse, Some(key)) => walk.seek_for_previous(key),
+            (Direction::Reverse, None) => walk.seek_to_last(),
+        }
+        let mut visited = 0;
+        while visited < limit && walk.valid() {
+            visit(walk.key(), walk.value());
+            visited += 1;
+            if visited < limit {
+                match direction {
+                    Direction::Forward => walk.next(),
+                    Direction::Reverse => walk.previous(),
+                }
+            }
+        }
+        walk.status()?;
+        Ok(visited)
+    }
+}
