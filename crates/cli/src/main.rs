@@ -1,2 +1,59 @@
 //! The varve command.
-fn main() {}
+
+mod arguments;
+mod command;
+mod console;
+mod failure;
+mod pairs;
+mod progress;
+mod report;
+mod text;
+
+use arguments::Global;
+use clap::Parser;
+use command::Command;
+use console::Console;
+use failure::{EXIT_CODES, Status};
+use std::process::ExitCode;
+
+/// A key-value store that knows what it is written on.
+///
+/// A database lives on a medium. A path is a directory; disk:10GB, ssd:10GB and the like are
+/// emulated devices, in virtual time; dev:/dev/sdb is a real one. 'varve media list' shows all.
+#[derive(Debug, Parser)]
+#[command(name = "varve", version, after_help = after_help(), disable_help_subcommand = true)]
+struct Arguments {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn after_help() -> String {
+    let examples = "\
+Examples:
+  varve put /tmp/db colour blue                  store a pair; makes the database
+  varve get /tmp/db colour                       print its value
+  varve import-tree /tmp/doc /usr/share/doc      store a tree of files, by path
+  varve scan /tmp/doc --prefix bash/ --keys-only list what was stored
+  varve bench disk:10GB fillrandom readrandom    measure an emulated disk in virtual time";
+    format!("{examples}\n\n{EXIT_CODES}\n\n'varve COMMAND --help' shows examples of each command.")
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut console = Console::new(arguments.global.json, arguments.global.quiet);
+    let outcome = arguments.command.run(&arguments.global, &mut console);
+    // What was printed before a failure is still wanted.
+    let outcome = outcome.and_then(|status| console.flush().map(|()| status)).inspect_err(|_| {
+        let _ = console.flush();
+    });
+    match outcome {
+        Ok(Status::Done) => ExitCode::SUCCESS,
+        Ok(Status::Negative) => ExitCode::from(1),
+        Err(failure) => {
+            failure.report(arguments.global.json);
+            ExitCode::from(failure.code())
+        }
+    }
+}

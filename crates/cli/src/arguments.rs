@@ -1,0 +1,148 @@
+//! Arguments commands share.
+
+use crate::console::Console;
+use crate::failure::Failure;
+use crate::text::Encoding;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use varve::env::Env;
+use varve::{Configuration, Options, ReadOptions, Spec, SpecError, Varve};
+
+/// Options every command has.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Global {
+    /// Print JSON for programs instead of text for people
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print results and errors only
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Read options from this TOML file
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Set one option of the database, as in -o write_buffer_size=128MiB
+    #[arg(short = 'o', long = "option", global = true, value_name = "NAME=VALUE")]
+    options: Vec<String>,
+}
+
+impl Global {
+    /// Options of the database from the file and the command line.
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
+        let mut configuration = match &self.config {
+            None => Configuration::default(),
+            Some(path) => {
+                let text =
+                    std::fs::read_to_string(path).map_err(|error| Failure::io(path.display().to_string(), error))?;
+                Configuration::from_toml(&text)
+                    .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
+            }
+        };
+        for option in &self.options {
+            let Some((name, value)) = option.split_once('=') else {
+                return Err(Failure::usage(format!("-o {option}: expected NAME=VALUE")));
+            };
+            configuration.set(name, value)?;
+        }
+        Ok(configuration.options)
+    }
+}
+
+/// A database by the name of its medium.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Database {
+    /// Medium of the database: a path, or a spec such as disk:10GB?backing=file:/tmp/image
+    /// ('varve media list' shows all kinds)
+    #[arg(value_name = "DB", value_parser = spec_parser())]
+    pub(crate) spec: Spec,
+}
+
+/// What a command does to the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Reads: what is not there is an error.
+    Read,
+    /// Writes: what is not there is made, unless the options say otherwise.
+    Write,
+}
+
+impl Database {
+    pub(crate) fn open(&self, global: &Global, access: Access, console: &Console) -> Result<Varve, Failure> {
+        let mut options = global.options()?;
+        options.create_if_missing &= access == Access::Write;
+        let db = Varve::builder().env(&self.env()).options(options).open(&self.spec)?;
+        if access == Access::Write {
+            for device in db.stack().devices() {
+                let description = device.description();
+                if description.backing == "ram" || description.backing == "none" {
+                    console.warn(format!(
+                        "the bytes of {} are gone when this command ends; backing=file:PATH keeps them",
+                        description.name
+                    ));
+                }
+            }
+        }
+        Ok(db)
+    }
+
+    /// Virtual time on emulated media, the wall clock otherwise.
+    pub(crate) fn env(&self) -> Env {
+        self.spec.suitable_env(0)
+    }
+}
+
+/// Parses specs, and paths of any bytes.
+pub(crate) fn spec_parser() -> impl TypedValueParser<Value = Spec> {
+    OsStringValueParser::new().try_map(|text: OsString| match text.to_str() {
+        Some(text) => text.parse(),
+        None => Ok::<Spec, SpecError>(Spec::of_path(Path::new(&text))),
+    })
+}
+
+/// Decodes a key or value of the command line.
+pub(crate) fn decode_argument(what: &str, argument: &OsString, encoding: Encoding) -> Result<Vec<u8>, Failure> {
+    encoding.decode(argument.as_os_str().as_bytes()).map_err(|reason| Failure::usage(format!("{what}: {reason}")))
+}
+
+/// Bytes of a path.
+pub(crate) fn path_bytes(path: PathBuf) -> Vec<u8> {
+    path.into_os_string().into_vec()
+}
+
+/// Which keys a command is about.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Range {
+    /// Keys that begin with this
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["from", "to"])]
+    prefix: Option<OsString>,
+    /// First key
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// End of the keys, itself not included
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+}
+
+impl Range {
+    /// The range as options of a read, with keys written in `encoding`.
+    pub(crate) fn read_options(&self, encoding: Encoding) -> Result<ReadOptions<'static>, Failure> {
+        let decode = |what: &str, key: &Option<OsString>| {
+            key.as_ref().map(|key| decode_argument(what, key, encoding)).transpose()
+        };
+        let mut options = ReadOptions { fill_cache: false, ..ReadOptions::default() };
+        if let Some(prefix) = decode("--prefix", &self.prefix)? {
+            options = options.with_prefix(&prefix);
+        } else {
+            options.lower_bound = decode("--from", &self.from)?;
+            options.upper_bound = decode("--to", &self.to)?;
+        }
+        Ok(options)
+    }
+
+    /// First key and end, written in `encoding`.
+    pub(crate) fn bounds(&self, encoding: Encoding) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>), Failure> {
+        let options = self.read_options(encoding)?;
+        Ok((options.lower_bound, options.upper_bound))
+    }
+}

@@ -1,0 +1,150 @@
+//! `varve load`
+
+use crate::arguments::{Access, Database, Global};
+use crate::console::Console;
+use crate::failure::{Failure, Status};
+use crate::pairs::Format;
+use crate::text::Encoding;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use varve::{ByteSize, ErrorKind, Varve, WriteBatch, WriteOptions};
+
+/// Skipped lines that are told one by one.
+const TOLD_ERRORS: u64 = 20;
+
+/// Store pairs from lines of text
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  varve load /tmp/db pairs.tsv                     key, tab, value
+  varve load /tmp/db pairs.jsonl                   {\"key\": \"a\", \"value\": \"b\"} on each line
+  zcat pairs.tsv.gz | varve load /tmp/db           from standard input
+  varve load /tmp/db pairs.tsv --encoding hex      keys and values in hexadecimal
+  varve dump /tmp/db | varve load /tmp/copy        an exact copy, whatever the bytes
+
+In text, \\t \\n \\r \\0 \\\\ and \\xHH stand for bytes; --encoding raw takes backslashes as they are.
+In JSON, key_hex and key_base64 (value_hex, value_base64) hold bytes that are no text.
+A line that cannot be read ends the command with its number; what came before is stored.
+--skip-errors goes on without such lines and ends with exit code 1.")]
+pub(crate) struct Load {
+    #[command(flatten)]
+    database: Database,
+    /// The lines; - or nothing is standard input
+    file: Option<PathBuf>,
+    /// How a line is written [default: by the name of the file, else tsv]
+    #[arg(short, long, value_enum)]
+    format: Option<Format>,
+    /// How keys and values are written
+    #[arg(short, long, value_enum, default_value_t = Encoding::Text)]
+    encoding: Encoding,
+    /// Go on after lines that cannot be read
+    #[arg(long)]
+    skip_errors: bool,
+    /// Bytes stored at once
+    #[arg(long, value_name = "SIZE", default_value = "1MiB")]
+    batch: ByteSize,
+    /// Longest line taken; bounds memory
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    line_limit: ByteSize,
+    /// Wait for stable media after every batch instead of at the end
+    #[arg(long)]
+    sync: bool,
+}
+
+impl Load {
+    pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
+        let file = self.file.as_deref().filter(|path| *path != Path::new("-"));
+        let name = file.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
+        let failed = |error| Failure::io(name.clone(), error);
+        let (input, total_bytes): (Box<dyn Read>, _) = match file {
+            None => (Box::new(std::io::stdin().lock()), None),
+            Some(path) => {
+                let file = std::fs::File::open(path).map_err(failed)?;
+                let metadata = file.metadata().map_err(failed)?;
+                (Box::new(file), metadata.is_file().then(|| metadata.len()))
+            }
+        };
+        let format = self.format.unwrap_or_else(|| Format::of_file(file));
+        let mut input = BufReader::with_capacity(1 << 20, input);
+        let db = self.database.open(global, Access::Write, console)?;
+        let mut progress = console.progress().bytes(total_bytes);
+        let (mut lines, mut pairs, mut payload_bytes, mut read_bytes, mut skipped) = (0u64, 0u64, 0u64, 0u64, 0u64);
+        let mut batch = WriteBatch::new();
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let length = input
+                .by_ref()
+                .take(self.line_limit.0.saturating_add(1))
+                .read_until(b'\n', &mut line)
+                .map_err(failed)?;
+            if length == 0 {
+                break;
+            }
+            lines += 1;
+            read_bytes += length as u64;
+            line.pop_if(|last| *last == b'\n');
+            if line.len() as u64 > self.line_limit.0 {
+                self.commit(&db, &mut batch, true)?;
+                let limit = self.line_limit;
+                return Err(Failure::usage(format!("{name}:{lines}: longer than --line-limit, which is {limit}")));
+            }
+            if self.encoding != Encoding::Raw {
+                // A file from elsewhere may end its lines so; escaped text has no bare return.
+                line.pop_if(|last| *last == b'\r');
+            }
+            if line.is_empty() {
+                continue;
+            }
+            let stored = format.read(self.encoding, &line).and_then(|(key, value)| {
+                payload_bytes += (key.len() + value.len()) as u64;
+                batch.put(&key, &value).map_err(|error| {
+                    debug_assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+                    error.to_string()
+                })
+            });
+            match stored {
+                Ok(()) => pairs += 1,
+                Err(reason) if self.skip_errors => {
+                    skipped += 1;
+                    if skipped <= TOLD_ERRORS {
+                        progress.print(&format!("varve: {name}:{lines}: {reason}"));
+                    }
+                }
+                Err(reason) => {
+                    self.commit(&db, &mut batch, true)?;
+                    db.close()?;
+                    let message = format!("{name}:{lines}: {reason} ({pairs} pairs before it are stored)");
+                    return Err(Failure::usage(message));
+                }
+            }
+            if batch.size_bytes() as u64 >= self.batch.0 {
+                self.commit(&db, &mut batch, self.sync)?;
+                progress.set(read_bytes);
+            }
+        }
+        self.commit(&db, &mut batch, true)?;
+        db.close()?;
+        let elapsed = progress.finish();
+        if console.json {
+            console.json(&serde_json::json!({
+                "lines": lines, "pairs": pairs, "bytes": payload_bytes, "skipped": skipped,
+                "seconds": elapsed.as_secs_f64(),
+            }))?;
+        } else {
+            let bytes = crate::report::human_bytes(ByteSize(payload_bytes));
+            console.note(format!("{pairs} pairs, {bytes} of keys and values, in {:.1} s", elapsed.as_secs_f64()));
+            if skipped > TOLD_ERRORS {
+                console.note(format!("{skipped} lines skipped, the first {TOLD_ERRORS} told above"));
+            }
+        }
+        Ok(if skipped > 0 { Status::Negative } else { Status::Done })
+    }
+
+    fn commit(&self, db: &Varve, batch: &mut WriteBatch, sync: bool) -> Result<(), Failure> {
+        if !batch.is_empty() || sync {
+            db.write(std::mem::take(batch), &WriteOptions { sync })?;
+        }
+        Ok(())
+    }
+}

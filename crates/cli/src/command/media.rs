@@ -1,0 +1,42 @@
+//! `varve media`
+
+mod describe;
+mod inspect;
+mod list;
+mod probe;
+
+use crate::arguments::Global;
+use crate::console::Console;
+use crate::failure::{Failure, Status};
+
+/// Show which media there are, what they promise and what they do
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  varve media list                                 kinds of media, their options, models with numbers
+  varve media describe disk:100GB                  what a spec stands for
+  varve media probe nvme:10GB                      measure a device, as fio would
+  varve media inspect /tmp/db                      files of a store, without opening the database")]
+pub(crate) struct Media {
+    #[command(subcommand)]
+    command: MediaCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum MediaCommand {
+    List(list::List),
+    Describe(describe::Describe),
+    Probe(probe::ProbeDevice),
+    Inspect(inspect::Inspect),
+}
+
+impl Media {
+    pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
+        match &self.command {
+            MediaCommand::List(command) => command.run(global, console),
+            MediaCommand::Describe(command) => command.run(global, console),
+            MediaCommand::Probe(command) => command.run(global, console),
+            MediaCommand::Inspect(command) => command.run(global, console),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The commands, one file each.
+
+mod check;
+mod checkpoint;
+mod compact;
+mod delete;
+mod dump;
+mod get;
+mod import_tree;
+mod load;
+mod media;
+mod put;
+mod repair;
+mod scan;
+mod stats;
+
+use crate::arguments::Global;
+use crate::console::Console;
+use crate::failure::{Failure, Status};
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    Put(put::Put),
+    Get(get::Get),
+    Delete(delete::Delete),
+    Scan(scan::Scan),
+    Load(load::Load),
+    Dump(dump::Dump),
+    ImportTree(import_tree::ImportTree),
+    Stats(stats::Stats),
+    Check(check::Check),
+    Repair(repair::Repair),
+    Compact(compact::Compact),
+    Checkpoint(checkpoint::Checkpoint),
+    Media(media::Media),
+}
+
+impl Command {
+    pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
+        match self {
+            Command::Put(command) => command.run(global, console),
+            Command::Get(command) => command.run(global, console),
+            Command::Delete(command) => command.run(global, console),
+            Command::Scan(command) => command.run(global, console),
+            Command::Load(command) => command.run(global, console),
+            Command::Dump(command) => command.run(global, console),
+            Command::ImportTree(command) => command.run(global, console),
+            Command::Stats(command) => command.run(global, console),
+            Command::Check(command) => command.run(global, console),
+            Command::Repair(command) => command.run(global, console),
+            Command::Compact(command) => command.run(global, console),
+            Command::Checkpoint(command) => command.run(global, console),
+            Command::Media(command) => command.run(global, console),
+        }
+    }
+}

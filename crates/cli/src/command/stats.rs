@@ -1,0 +1,92 @@
+//! `varve stats`
+
+use crate::arguments::{Access, Database, Global};
+use crate::console::Console;
+use crate::failure::{Failure, Status};
+use serde_json::json;
+use varve::ByteSize;
+
+/// Show the shape of a database and what its medium counts
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  varve stats /tmp/db
+  varve stats /tmp/db --json
+  varve stats /tmp/db --property varve.estimate-num-keys
+
+Counters begin when the database is opened, so here they tell what opening it took.")]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    database: Database,
+    /// Print this property and nothing else
+    #[arg(long, value_name = "NAME")]
+    property: Option<String>,
+}
+
+impl Stats {
+    pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
+        let db = self.database.open(global, Access::Read, console)?;
+        if let Some(name) = &self.property {
+            let Some(value) = db.property(name) else {
+                return Err(Failure::usage(format!(
+                    "there is no property '{name}'; 'varve.stats' shows what there is"
+                )));
+            };
+            if console.json {
+                console.json(&json!({name: value}))?
+            } else {
+                console.line(value)?
+            }
+            return Ok(Status::Done);
+        }
+        let statistics = db.statistics();
+        let keys = db.property("varve.estimate-num-keys");
+        let space = db.stack().media().files.space().ok();
+        let devices = crate::report::devices(db.stack());
+        if console.json {
+            console.json(&json!({
+                "stack": serde_json::to_value(db.stack().description()).unwrap_or_default(),
+                "estimated_keys": keys.as_deref().and_then(|keys| keys.parse::<u64>().ok()),
+                "space_total_bytes": space.map(|space| space.total_bytes),
+                "space_available_bytes": space.map(|space| space.available_bytes),
+                "statistics": serde_json::to_value(&statistics).unwrap_or_default(),
+                "devices": devices.iter().map(crate::report::DeviceCounters::json).collect::<Vec<_>>(),
+            }))?;
+            db.close()?;
+            return Ok(Status::Done);
+        }
+        console.write(db.stack().description().to_string().as_bytes())?;
+        console.line(format!("about {} keys", keys.as_deref().unwrap_or("?")))?;
+        if let Some(space) = space {
+            let (available, total) = (human(space.available_bytes), human(space.total_bytes));
+            console.line(format!("{available} of {total} available"))?;
+        }
+        console.line("")?;
+        console.line("level  tables       bytes     entries   deletions")?;
+        for level in &statistics.levels {
+            let bytes = human(level.bytes);
+            let (number, tables, entries, deletions) = (level.level, level.tables, level.entries, level.deletions);
+            console.line(format!("{number:>5} {tables:>7} {bytes:>11} {entries:>11} {deletions:>11}"))?;
+        }
+        console.line("")?;
+        let memtables = human(statistics.memtable_bytes);
+        console.line(format!("memtables {memtables}, {} waiting to be flushed", statistics.immutable_memtables))?;
+        let cache = human(statistics.block_cache_bytes);
+        let (filled, dropped) = (statistics.block_cache_insertions, statistics.block_cache_evictions);
+        console.line(format!("block cache {cache}, {filled} blocks put in, {dropped} dropped"))?;
+        let memory = human(statistics.table_memory_bytes);
+        console.line(format!("{} tables open, their indexes and filters {memory}", statistics.open_tables))?;
+        let pending = human(statistics.pending_compaction_bytes);
+        console.line(format!("{pending} to compact, {} jobs running", statistics.running_jobs))?;
+        for device in &devices {
+            console.line("")?;
+            console.write(device.to_string().as_bytes())?;
+        }
+        db.close()?;
+        Ok(Status::Done)
+    }
+}
+
+fn human(bytes: u64) -> String {
+    crate::report::human_bytes(ByteSize(bytes))
+}

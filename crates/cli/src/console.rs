@@ -1,0 +1,62 @@
+//! Standard output and standard error, as people and programs want them.
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
+
+/// Where a command writes. Results go to standard output, all else to standard error.
+pub(crate) struct Console {
+    out: BufWriter<StdoutLock<'static>>,
+    /// Programs read: JSON instead of tables.
+    pub(crate) json: bool,
+    quiet: bool,
+}
+
+impl Console {
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
+        Console { out: BufWriter::with_capacity(64 << 10, std::io::stdout().lock()), json, quiet }
+    }
+
+    /// Standard output is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        std::io::stdout().is_terminal()
+    }
+
+    /// Writes bytes to standard output.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.out.write_all(bytes).map_err(|error| Failure::io("standard output", error))
+    }
+
+    /// Writes a line to standard output.
+    pub(crate) fn line(&mut self, line: impl AsRef<str>) -> Result<(), Failure> {
+        self.write(line.as_ref().as_bytes())?;
+        self.write(b"\n")
+    }
+
+    /// Writes a value to standard output, on one line.
+    pub(crate) fn json(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
+        self.line(value.to_string())
+    }
+
+    /// Everything written so far is out.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|error| Failure::io("standard output", error))
+    }
+
+    /// Tells people something beside the result; not programs.
+    pub(crate) fn note(&self, text: impl AsRef<str>) {
+        if !self.quiet && !self.json {
+            eprintln!("{}", text.as_ref());
+        }
+    }
+
+    /// Warns, whoever listens.
+    pub(crate) fn warn(&self, text: impl AsRef<str>) {
+        eprintln!("varve: warning: {}", text.as_ref());
+    }
+
+    /// A progress display on standard error, for terminals.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress::new(!self.quiet && !self.json && std::io::stderr().is_terminal())
+    }
+}

@@ -1,0 +1,103 @@
+//! Progress with rate and time to go, for what takes longer than a second.
+
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt::Write;
+use std::time::Duration;
+use varve::env::{Env, Instant};
+
+/// A display that appears after a second, and only where somebody looks.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    env: Env,
+    begin: Instant,
+    wanted: bool,
+    shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(wanted: bool) -> Self {
+        let env = Env::real();
+        let begin = env.now();
+        Progress {
+            bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+            env,
+            begin,
+            wanted,
+            shown: false,
+        }
+    }
+
+    /// Whether anything will be shown, so that counting the work ahead pays.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// Counts bytes towards `total`, when it is known.
+    pub(crate) fn bytes(self, total: Option<u64>) -> Self {
+        self.styled(total, "{bytes} of {total_bytes}", "{bytes}", "{binary_bytes_per_sec}")
+    }
+
+    /// Counts things called `unit` towards `total`, when it is known.
+    pub(crate) fn count(self, total: Option<u64>, unit: &str) -> Self {
+        let rate = format!("{{rate}} {unit}/s");
+        self.styled(total, &format!("{{human_pos}} of {{human_len}} {unit}"), &format!("{{human_pos}} {unit}"), &rate)
+    }
+
+    fn styled(self, total: Option<u64>, with_total: &str, without: &str, rate: &str) -> Self {
+        let template = match total {
+            Some(_) => format!("{{wide_bar}} {with_total}, {rate}, {{eta}} to go {{msg}}"),
+            None => format!("{{spinner}} {without}, {rate}, {{elapsed}} {{msg}}"),
+        };
+        let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        self.bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn Write| {
+            let _ = write!(out, "{}", HumanCount(state.per_sec() as u64));
+        }));
+        if let Some(total) = total {
+            self.bar.set_length(total);
+        }
+        self
+    }
+
+    /// Says that `position` of the work is done.
+    pub(crate) fn set(&mut self, position: u64) {
+        self.bar.set_position(position);
+        if self.wanted && !self.shown && self.env.now() - self.begin >= Duration::from_secs(1) {
+            self.shown = true;
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    }
+
+    /// A line above the display.
+    pub(crate) fn print(&self, line: &str) {
+        if self.shown { self.bar.println(line) } else { eprintln!("{line}") }
+    }
+
+    /// Shows that something without steps goes on, until the guard is dropped.
+    pub(crate) fn busy(self, what: &str) -> Busy {
+        if self.wanted {
+            let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
+            self.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            self.bar.set_message(what.to_owned());
+            self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(2));
+            self.bar.enable_steady_tick(Duration::from_millis(500));
+        }
+        Busy { bar: self.bar }
+    }
+
+    /// Removes the display.
+    pub(crate) fn finish(self) -> Duration {
+        self.bar.finish_and_clear();
+        self.env.now() - self.begin
+    }
+}
+
+/// See [`Progress::busy`].
+pub(crate) struct Busy {
+    bar: ProgressBar,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,122 @@
+//! Numbers for people and programs.
+
+use serde_json::{Value, json};
+use std::fmt;
+use varve::media::{Counters, IoClass};
+use varve::{ByteSize, Stack};
+
+/// A size with one decimal: `1.5 GiB`.
+pub(crate) fn human_bytes(size: ByteSize) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if size.0 < 1024 {
+        return format!("{} B", size.0);
+    }
+    let exponent = (size.0.ilog2() / 10) as usize;
+    let tenths = u128::from(size.0) * 10 / (1 << (10 * exponent));
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[exponent - 1])
+}
+
+/// What a device of a stack counted.
+pub(crate) struct DeviceCounters {
+    role: &'static str,
+    name: String,
+    counters: Counters,
+}
+
+/// Counters of every device of `stack`.
+pub(crate) fn devices(stack: &Stack) -> Vec<DeviceCounters> {
+    let of = |device: &varve::StackDevice| DeviceCounters {
+        role: device.role().name(),
+        name: device.description().name.clone(),
+        counters: device.device().block.counters(),
+    };
+    stack.devices().iter().map(of).collect()
+}
+
+impl DeviceCounters {
+    /// As JSON.
+    pub(crate) fn json(&self) -> Value {
+        let counters = &self.counters;
+        let by_class = |bytes: &[u64]| -> Value {
+            IoClass::ALL.iter().zip(bytes).map(|(class, bytes)| (class.name().to_owned(), json!(bytes))).collect()
+        };
+        json!({
+            "role": self.role,
+            "name": self.name,
+            "reads": counters.reads,
+            "writes": counters.writes,
+            "syncs": counters.syncs,
+            "discards": counters.discards,
+            "read_bytes": counters.read_bytes,
+            "written_bytes": counters.written_bytes,
+            "media_read_bytes": counters.media_read_bytes,
+            "media_written_bytes": counters.media_written_bytes,
+            "seeks": counters.seeks,
+            "cache_hits": counters.cache_hits,
+            "errors": counters.errors,
+            "read_bytes_by_class": by_class(&counters.read_bytes_by_class),
+            "written_bytes_by_class": by_class(&counters.written_bytes_by_class),
+            "time_nanos": {
+                "seek": counters.time.seek_nanos,
+                "rotation": counters.time.rotation_nanos,
+                "transfer": counters.time.transfer_nanos,
+                "overhead": counters.time.overhead_nanos,
+                "flush": counters.time.flush_nanos,
+                "idle": counters.time.idle_nanos,
+            },
+        })
+    }
+}
+
+impl fmt::Display for DeviceCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counters = &self.counters;
+        writeln!(f, "{} ({})", self.name, self.role)?;
+        let (read, written) =
+            (human_bytes(ByteSize(counters.read_bytes)), human_bytes(ByteSize(counters.written_bytes)));
+        writeln!(
+            f,
+            "  {} reads, {read}; {} writes, {written}; {} syncs",
+            counters.reads, counters.writes, counters.syncs
+        )?;
+        writeln!(
+            f,
+            "  {} seeks, {} reads from its cache, {} errors",
+            counters.seeks, counters.cache_hits, counters.errors
+        )?;
+        let time = &counters.time;
+        let parts = [
+            ("seek", time.seek_nanos),
+            ("rotation", time.rotation_nanos),
+            ("transfer", time.transfer_nanos),
+            ("overhead", time.overhead_nanos),
+            ("flush", time.flush_nanos),
+            ("idle", time.idle_nanos),
+        ];
+        if parts.iter().any(|(_, nanos)| *nanos > 0) {
+            let shown = parts
+                .map(|(name, nanos)| format!("{name} {}.{:03} s", nanos / 1_000_000_000, nanos / 1_000_000 % 1000));
+            writeln!(f, "  time: {}", shown.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_for_people() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1536, "1.5 KiB"),
+            (1 << 30, "1.0 GiB"),
+            (u64::MAX, "15.9 EiB"),
+        ] {
+            assert_eq!(human_bytes(ByteSize(bytes)), text);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Keys and values as text: escapes, hexadecimal, base64.
+
+use std::fmt::Write;
+
+/// How bytes are written as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Encoding {
+    /// Characters as they are; \t \n \r \0 \\ and \xHH for everything that could be mistaken
+    #[default]
+    Text,
+    /// Bytes as they are, without escapes
+    Raw,
+    /// Two hexadecimal digits per byte
+    Hex,
+    /// Base64 with padding (RFC 4648)
+    Base64,
+}
+
+impl Encoding {
+    /// Appends `bytes` in this encoding.
+    pub(crate) fn encode(self, bytes: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Encoding::Text => escape(bytes, out),
+            Encoding::Raw => out.extend_from_slice(bytes),
+            Encoding::Hex => {
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                for byte in bytes {
+                    out.push(DIGITS[usize::from(byte >> 4)]);
+                    out.push(DIGITS[usize::from(byte & 15)]);
+                }
+            }
+            Encoding::Base64 => encode_base64(bytes, out),
+        }
+    }
+
+    /// Bytes in this encoding as a text; bytes that are no UTF-8 are only possible in [`Encoding::Raw`].
+    pub(crate) fn to_text(self, bytes: &[u8]) -> String {
+        let mut out = Vec::with_capacity(bytes.len());
+        self.encode(bytes, &mut out);
+        String::from_utf8(out).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    }
+
+    /// Undoes [`Encoding::encode`]; a sentence about what is wrong if it cannot be.
+    pub(crate) fn decode(self, text: &[u8]) -> Result<Vec<u8>, String> {
+        match self {
+            Encoding::Text => unescape(text),
+            Encoding::Raw => Ok(text.to_vec()),
+            Encoding::Hex => decode_hex(text),
+            Encoding::Base64 => decode_base64(text),
+        }
+    }
+}
+
+/// Appends `bytes` so that they are safe to print, and [`unescape`] reads them back exactly.
+fn escape(bytes: &[u8], out: &mut Vec<u8>) {
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => out.extend_from_slice(b"\\\\"),
+                '\t' => out.extend_from_slice(b"\\t"),
+                '\n' => out.extend_from_slice(b"\\n"),
+                '\r' => out.extend_from_slice(b"\\r"),
+                '\0' => out.extend_from_slice(b"\\0"),
+                // Controls, and the characters that change the direction of what follows them.
+                _ if character.is_control()
+                    || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+                {
+                    let mut buffer = [0; 4];
+                    character.encode_utf8(&mut buffer).bytes().for_each(|byte| escape_byte(byte, out));
+                }
+                _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        chunk.invalid().iter().for_each(|&byte| escape_byte(byte, out));
+    }
+}
+
+fn escape_byte(byte: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\\x");
+    Encoding::Hex.encode(&[byte], out);
+}
+
+fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'\\' {
+            out.push(*first);
+            continue;
+        }
+        let (byte, length) = match rest {
+            [b'\\', ..] => (b'\\', 1),
+            [b't', ..] => (b'\t', 1),
+            [b'n', ..] => (b'\n', 1),
+            [b'r', ..] => (b'\r', 1),
+            [b'0', ..] => (0, 1),
+            [b'x', high, low, ..] => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, 3),
+                _ => return Err(unknown_escape(rest)),
+            },
+            _ => return Err(unknown_escape(rest)),
+        };
+        out.push(byte);
+        rest = &rest[length..];
+    }
+    Ok(out)
+}
+
+fn unknown_escape(rest: &[u8]) -> String {
+    let shown = rest[..rest.len().min(3)].escape_ascii();
+    format!(
+        "'\\{shown}' is no escape (those are \\t \\n \\r \\0 \\\\ \\xHH); with --encoding raw a backslash is a backslash"
+    )
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+fn decode_hex(text: &[u8]) -> Result<Vec<u8>, String> {
+    if !text.len().is_multiple_of(2) {
+        return Err(format!("hexadecimal text has an even number of digits, found {}", text.len()));
+    }
+    let mut out = Vec::with_capacity(text.len() / 2);
+    for pair in text.chunks_exact(2) {
+        match (digit(pair[0]), digit(pair[1])) {
+            (Some(high), Some(low)) => out.push(high << 4 | low),
+            _ => return Err(format!("'{}' are not two hexadecimal digits", pair.escape_ascii())),
+        }
+    }
+    Ok(out)
+}
+
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn encode_base64(bytes: &[u8], out: &mut Vec<u8>) {
+    for chunk in bytes.chunks(3) {
+        let group = chunk.iter().fold(0u32, |group, &byte| group << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
+        for index in 0..4 {
+            if index <= chunk.len() {
+                out.push(BASE64[(group >> (18 - 6 * index)) as usize & 63]);
+            } else {
+                out.push(b'=');
+            }
+        }
+    }
+}
+
+fn decode_base64(text: &[u8]) -> Result<Vec<u8>, String> {
+    if !text.len().is_multiple_of(4) {
+        return Err(format!("base64 text has a multiple of 4 characters, found {}", text.len()));
+    }
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let groups = text.len() / 4;
+    for (index, group) in text.chunks_exact(4).enumerate() {
+        let padding = group.iter().rev().take_while(|&&byte| byte == b'=').count();
+        if padding > 2 || padding > 0 && index + 1 < groups {
+            return Err("'=' in base64 stands at the end, at most twice".to_owned());
+        }
+        let mut bits = 0u32;
+        for &byte in &group[..4 - padding] {
+            let Some(value) = BASE64.iter().position(|&known| known == byte) else {
+                return Err(format!("'{}' is not a base64 character", byte.escape_ascii()));
+            };
+            bits = bits << 6 | value as u32;
+        }
+        bits <<= 6 * padding;
+        let bytes = [(bits >> 16) as u8, (bits >> 8) as u8, bits as u8];
+        if bytes[3 - padding..].iter().any(|&byte| byte != 0) {
+            return Err("the last base64 character has bits that stand for nothing".to_owned());
+        }
+        out.extend_from_slice(&bytes[..3 - padding]);
+    }
+    Ok(out)
+}
+
+/// Bytes as fields of a JSON object: `name` when they are UTF-8 and `encoding` does not say
+/// otherwise, else `name_hex` or `name_base64`.
+pub(crate) fn json_field(name: &str, bytes: &[u8], encoding: Encoding) -> (String, serde_json::Value) {
+    let (suffix, text) = match (encoding, std::str::from_utf8(bytes)) {
+        (Encoding::Text | Encoding::Raw, Ok(text)) => ("", text.to_owned()),
+        (Encoding::Hex, _) => ("_hex", Encoding::Hex.to_text(bytes)),
+        _ => ("_base64", Encoding::Base64.to_text(bytes)),
+    };
+    let mut field = String::with_capacity(name.len() + suffix.len());
+    // Writing to a string cannot fail.
+    let _ = write!(field, "{name}{suffix}");
+    (field, serde_json::Value::String(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve::env::Random;
+
+    #[test]
+    fn every_encoding_reads_back_any_bytes() {
+        for seed in 0..2000 {
+            let mut random = Random::seeded(seed);
+            let mut bytes = vec![0; random.below(20) as usize];
+            random.fill_bytes(&mut bytes);
+            for encoding in [Encoding::Text, Encoding::Raw, Encoding::Hex, Encoding::Base64] {
+                let mut text = Vec::new();
+                encoding.encode(&bytes, &mut text);
+                assert_eq!(encoding.decode(&text).as_ref(), Ok(&bytes), "seed {seed} {encoding:?}");
+                if encoding != Encoding::Raw {
+                    let text = std::str::from_utf8(&text).unwrap();
+                    assert!(!text.contains(|c: char| c.is_control()), "seed {seed} {encoding:?}: {text:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn golden() {
+        assert_eq!(Encoding::Text.to_text(b"a\tb\\\xff\x1b\xc3\xa9"), "a\\tb\\\\\\xff\\x1b\u{e9}");
+        assert_eq!(Encoding::Hex.to_text(b"\x00\xab"), "00ab");
+        for (bytes, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            assert_eq!(Encoding::Base64.to_text(bytes.as_bytes()), text);
+        }
+    }
+
+    #[test]
+    fn bad_text_is_refused() {
+        for (encoding, text) in [
+            (Encoding::Text, "\\"),
+            (Encoding::Text, "\\q"),
+            (Encoding::Text, "\\x1"),
+            (Encoding::Text, "\\xzz"),
+            (Encoding::Hex, "abc"),
+            (Encoding::Hex, "zz"),
+            (Encoding::Base64, "abc"),
+            (Encoding::Base64, "a==="),
+            (Encoding::Base64, "Zg==Zg=="),
+            (Encoding::Base64, "Zh=="),
+            (Encoding::Base64, "Zm9-"),
+        ] {
+            assert!(encoding.decode(text.as_bytes()).is_err(), "{encoding:?} {text}");
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The built command on temporary directories: what it prints, what it stores, how it ends.
+
+use serde_json::Value;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    /// A database in a directory of its own.
+    fn db(&self) -> String {
+        self.path("db")
+    }
+}
+
+fn run_with(arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || {
+        // A command that refuses its arguments does not read.
+        let _ = stdin.write_all(&input);
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output
+}
+
+/// Runs and expects an exit code; standard output.
+fn expect(code: i32, arguments: &[&str]) -> String {
+    expect_with(code, arguments, b"")
+}
+
+fn expect_with(code: i32, arguments: &[&str], input: &[u8]) -> String {
+    let output = run_with(arguments, input);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "varve {arguments:?}\n{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a failing command says.
+fn failure(code: i32, arguments: &[&str]) -> String {
+    let output = run_with(arguments, b"");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "varve {arguments:?}\n{errors}");
+    assert!(output.stdout.is_empty(), "varve {arguments:?}: {:?}", output.stdout);
+    errors
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = run_with(&[arguments, &["--json"]].concat(), b"");
+    let text = String::from_utf8(output.stdout).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("varve {arguments:?}: {error}: {text}"))
+}
+
+#[test]
+fn put_get_delete_on_a_directory() {
+    let place = Place::new();
+    let db = &place.db();
+    assert_eq!(expect(0, &["put", db, "colour", "blue"]), "");
+    assert_eq!(expect(0, &["get", db, "colour"]), "blue");
+    expect_with(0, &["put", db, "bytes", "-"], b"a\0\xff\n");
+    assert_eq!(run_with(&["get", db, "bytes"], b"").stdout, b"a\0\xff\n");
+    expect(0, &["put", db, "00ff", "0102", "--encoding", "hex"]);
+    assert_eq!(expect(0, &["get", db, "00ff", "-e", "hex"]), "0102\n");
+    std::fs::write(place.path("file"), "contents").unwrap();
+    expect(0, &["put", db, "file", "--file", &place.path("file")]);
+    assert_eq!(expect(0, &["get", db, "file", "colour"]), "file\tcontents\ncolour\tblue\n");
+    assert_eq!(expect(1, &["get", db, "shape", "colour"]), "colour\tblue\n");
+    expect(0, &["delete", db, "colour", "file"]);
+    assert!(failure(1, &["get", db, "colour"]).contains("no key 'colour'"));
+    let found = json(&["get", db, "bytes"]);
+    assert_eq!(found["value_base64"], "YQD/Cg==");
+    assert_eq!(json(&["get", db, "shape"])["found"], false);
+    assert_eq!(json(&["put", db, "k", "v"])["synced"], true);
+    assert_eq!(json(&["delete", db, "k"])["deleted"], 1);
+}
+
+#[test]
+fn an_emulated_disk_on_a_file_keeps_its_contents() {
+    let place = Place::new();
+    let spec = &format!("disk:10GB?backing=file:{}", place.path("image"));
+    assert!(failure(6, &["get", spec, "key"]).contains("there is nothing"));
+    assert!(!std::path::Path::new(&place.path("image")).exists());
+    expect(0, &["put", spec, "key", "value"]);
+    assert_eq!(expect(0, &["get", spec, "key"]), "value");
+    assert_eq!(expect(0, &["check", spec]), "clean\n");
+    let stats = json(&["stats", spec]);
+    assert_eq!(stats["stack"]["devices"][0]["model"], "st500dm002");
+    assert!(stats["devices"][0]["time_nanos"]["transfer"].as_u64().unwrap() > 0);
+    let files = json(&["media", "inspect", spec]);
+    assert!(files["files"].as_array().unwrap().iter().any(|file| file["name"] == "CURRENT"), "{files}");
+    // In memory nothing lasts, and it says so.
+    let output = run_with(&["put", "ram:64MiB", "key", "value"], b"");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("backing=file:PATH keeps them"));
+}
+
+#[test]
+fn scan_prints_ranges_both_ways() {
+    let place = Place::new();
+    let db = &place.db();
+    let pairs: String = (0..50).map(|number| format!("k{number:02}\tv{number}\n")).collect();
+    expect_with(0, &["load", db], pairs.as_bytes());
+    assert_eq!(expect(0, &["scan", db]), pairs);
+    assert_eq!(expect(0, &["scan", db, "--from", "k10", "--to", "k12"]), "k10\tv10\nk11\tv11\n");
+    assert_eq!(expect(0, &["scan", db, "--prefix", "k4", "--keys-only", "-n", "2"]), "k40\nk41\n");
+    assert_eq!(expect(0, &["scan", db, "--reverse", "--limit", "2"]), "k49\tv49\nk48\tv48\n");
+    assert_eq!(expect(0, &["scan", db, "--reverse", "--to", "k03", "-n", "1"]), "k02\tv2\n");
+    assert_eq!(expect(0, &["scan", db, "--count", "--prefix", "k0"]), "10 pairs, 50 bytes of keys and values\n");
+    let lines = expect(0, &["scan", db, "--json", "-n", "3"]);
+    let keys: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["key"].clone()).collect();
+    assert_eq!(keys, ["k00", "k01", "k02"]);
+    assert!(failure(2, &["scan", db, "--prefix", "a", "--from", "b"]).contains("cannot be used with"));
+}
+
+#[test]
+fn dump_and_load_are_inverses_for_any_bytes() {
+    let place = Place::new();
+    let db = &place.db();
+    let mut random = varve::env::Random::seeded(5);
+    let mut hex = String::new();
+    for _ in 0..300 {
+        let mut bytes = |length: u64| {
+            let mut bytes = vec![0; random.below(length) as usize];
+            random.fill_bytes(&mut bytes);
+            bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        };
+        hex.push_str(&format!("{}\t{}\n", bytes(12), bytes(40)));
+    }
+    expect_with(0, &["load", db, "--encoding", "hex"], hex.as_bytes());
+    let reference = expect(0, &["dump", db, "--encoding", "hex"]);
+    assert!(reference.lines().count() > 250);
+    let forms: [&[&str]; 5] =
+        [&[], &["--encoding", "base64"], &["--format", "jsonl"], &["--format", "jsonl", "-e", "hex"], &["-e", "hex"]];
+    for (index, form) in forms.iter().enumerate() {
+        let copy = &place.path(&format!("copy{index}"));
+        let dumped = expect(0, &[&["dump", db], *form].concat());
+        expect_with(0, &[&["load", copy], *form].concat(), dumped.as_bytes());
+        assert_eq!(expect(0, &["dump", copy, "--encoding", "hex"]), reference, "{form:?}");
+    }
+    // By the name of the file.
+    let file = &place.path("pairs.jsonl");
+    expect(0, &["dump", db, file]);
+    expect(0, &["load", &place.path("last"), file]);
+    assert_eq!(expect(0, &["dump", &place.path("last"), "-e", "hex"]), reference);
+    assert!(failure(2, &["dump", db, "--encoding", "raw"]).contains("could not be read back"));
+}
+
+#[test]
+fn load_tells_bad_lines_by_number() {
+    let place = Place::new();
+    let db = &place.db();
+    let input = b"a\t1\nb 2\nc\t3\n\\q\t4\n";
+    let output = run_with(&["load", db], input);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("standard input:2: expected KEY, a tab and VALUE"), "{errors}");
+    assert_eq!(expect(0, &["scan", db]), "a\t1\n");
+    let output = run_with(&["load", db, "--skip-errors"], input);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains(":2: ") && errors.contains(":4: key: '\\q"), "{errors}");
+    assert_eq!(expect(0, &["scan", db]), "a\t1\nc\t3\n");
+    let output = run_with(&["load", db, "--line-limit", "100B"], &[b'x'; 1000]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(failure(3, &["load", db, &place.path("nowhere")]).contains("nowhere"));
+    assert!(String::from_utf8(run_with(&["load", db, "--json"], b"d\t4\n").stdout).unwrap().contains("\"pairs\":1"));
+}
+
+#[test]
+fn import_tree_stores_files_by_path() {
+    let place = Place::new();
+    let db = &place.db();
+    let tree = place.path("tree");
+    std::fs::create_dir_all(format!("{tree}/a/b")).unwrap();
+    std::fs::create_dir_all(format!("{tree}/empty")).unwrap();
+    std::fs::write(format!("{tree}/a/b/deep"), "deep contents").unwrap();
+    std::fs::write(format!("{tree}/a.txt"), "").unwrap();
+    std::os::unix::fs::symlink("a.txt", format!("{tree}/link")).unwrap();
+    let odd =
+        std::path::Path::new(&tree).join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"odd\xff"));
+    std::fs::write(odd, [0xff]).unwrap();
+    let summary = json(&["import-tree", db, &tree]);
+    assert_eq!(summary["files"], 3, "{summary}");
+    assert_eq!(summary["directories"], 4, "{summary}");
+    assert_eq!(summary["links_skipped"], 1, "{summary}");
+    assert_eq!(summary["bytes"], 14, "{summary}");
+    assert_eq!(expect(0, &["scan", db, "--keys-only"]), "a.txt\na/b/deep\nodd\\xff\n");
+    assert_eq!(expect(0, &["get", db, "a/b/deep"]), "deep contents");
+    expect(0, &["import-tree", db, &tree, "--prefix", "again/"]);
+    assert_eq!(expect(0, &["get", db, "again/a/b/deep"]), "deep contents");
+    assert!(failure(3, &["import-tree", db, &place.path("nowhere")]).contains("nowhere"));
+}
+
+#[test]
+fn maintenance_commands() {
+    let place = Place::new();
+    let db = &place.db();
+    let pairs: String = (0..2000).map(|number| format!("k{number:05}\tvalue {number}\n")).collect();
+    expect_with(0, &["load", db], pairs.as_bytes());
+    let compacted = json(&["compact", db]);
+    assert!(compacted["table_bytes_after"].as_u64().unwrap() > 0, "{compacted}");
+    assert_eq!(expect(0, &["check", db]), "clean\n");
+    assert_eq!(json(&["check", db])["clean"], true);
+    let copy = &place.path("copy");
+    expect(0, &["checkpoint", db, copy]);
+    assert_eq!(expect(0, &["scan", copy]), pairs);
+    let device = &format!("ssd:1GB?backing=file:{}", place.path("image"));
+    expect(0, &["checkpoint", db, device]);
+    assert_eq!(expect(0, &["scan", device]), pairs);
+    let stats = json(&["stats", db]);
+    let tables: u64 =
+        stats["statistics"]["levels"].as_array().unwrap().iter().map(|l| l["tables"].as_u64().unwrap()).sum();
+    assert!(tables > 0, "{stats}");
+    assert!(expect(0, &["stats", db]).contains("level  tables"));
+    assert_eq!(expect(0, &["stats", db, "--property", "varve.estimate-num-keys"]), "2000\n");
+    assert!(failure(2, &["stats", db, "--property", "nonsense"]).contains("no property 'nonsense'"));
+}
+
+#[test]
+fn damage_is_found_and_repaired() {
+    let place = Place::new();
+    let db = &place.db();
+    let pairs: String = (0..20_000).map(|number| format!("k{number:05}\tvalue {number}\n")).collect();
+    expect_with(0, &["load", db], pairs.as_bytes());
+    expect(0, &["compact", db]);
+    let table = std::fs::read_dir(db)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| std::fs::metadata(path).unwrap().len() > 100_000)
+        .max_by_key(|path| std::fs::metadata(path).unwrap().len())
+        .unwrap();
+    let mut bytes = std::fs::read(&table).unwrap();
+    bytes[50_000] ^= 1;
+    std::fs::write(&table, bytes).unwrap();
+    let findings = json(&["check", db]);
+    assert_eq!(findings["clean"], false, "{findings}");
+    let printed = expect(1, &["check", db]);
+    assert!(printed.contains("error: "), "{printed}");
+    assert!(failure_code(&["scan", db]) == 4);
+    let repaired = json(&["repair", db]);
+    assert_eq!(repaired["tables_salvaged"], 1, "{repaired}");
+    assert_eq!(expect(0, &["check", db]), "clean\n");
+    let left = expect(0, &["scan", db]);
+    assert!(left.lines().count() > 19_000, "{} of 20000 pairs are left", left.lines().count());
+    assert!(left.lines().all(|line| pairs.contains(&format!("{line}\n"))));
+}
+
+fn failure_code(arguments: &[&str]) -> i32 {
+    run_with(arguments, b"").status.code().unwrap()
+}
+
+#[test]
+fn every_kind_of_failure_has_its_code() {
+    let place = Place::new();
+    let db = &place.db();
+    assert!(failure(6, &["get", db, "key"]).contains("there is nothing"));
+    std::fs::create_dir(db).unwrap();
+    assert!(failure(6, &["get", db, "key"]).contains("no database"));
+    expect(0, &["put", db, "key", "value"]);
+    // Wrong use.
+    assert!(failure(2, &["put", db]).contains("KEY"));
+    assert!(failure(2, &["put", db, "key"]).contains("VALUE"));
+    assert!(failure(2, &["get", "dsk:10GB", "key"]).contains("known: file:, disk:"));
+    assert!(failure(2, &["get", db, "zz", "--encoding", "hex"]).contains("two hexadecimal digits"));
+    assert!(failure(2, &["put", db, "key", "value", "-o", "write_bufer_size=1"]).contains("write_bufer_size"));
+    assert!(failure(2, &["put", db, &"k".repeat(70_000), "value"]).contains("65536"));
+    assert!(failure(2, &["media", "describe", "disk:1GB?model=nonsense"]).contains("^^^"));
+    let error: Value = serde_json::from_str(&failure(2, &["get", db, "zz", "-e", "hex", "--json"])).unwrap();
+    assert_eq!((error["code"].as_u64(), error["kind"].as_str()), (Some(2), Some("invalid_argument")));
+    // Input and output.
+    std::fs::write(place.path("file"), "").unwrap();
+    assert!(!failure(3, &["put", &place.path("file/db"), "key", "value"]).is_empty());
+    // No room: writes fail cleanly.
+    let full = &format!("file:{}?faults=write/no-space@0..", place.path("full"));
+    assert!(failure(7, &["put", full, "key", "value"]).contains("no space"));
+    // Foreign.
+    std::fs::write(place.path("image"), [7; 1 << 20]).unwrap();
+    let foreign = &format!("ram:64MiB?backing=file:{}", place.path("image"));
+    assert_eq!(failure_code(&["put", foreign, "key", "value"]), 6);
+    // Locked: a load that waits for its input holds the database.
+    let mut holder = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["load", db])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = holder.stdin.take().unwrap();
+    let held = (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        failure_code(&["get", db, "key"]) == 5
+    });
+    assert!(held, "the lock was never held");
+    stdin.write_all(b"other\tpair\n").unwrap();
+    drop(stdin);
+    assert!(holder.wait().unwrap().success());
+    assert_eq!(expect(0, &["get", db, "other"]), "pair");
+}
+
+#[test]
+fn options_come_from_files_and_arguments() {
+    let place = Place::new();
+    let db = &place.db();
+    let config = &place.path("varve.toml");
+    std::fs::write(config, "[options]\ncreate_if_missing = false\n").unwrap();
+    assert_eq!(failure_code(&["put", db, "key", "value", "--config", config]), 6);
+    expect(
+        0,
+        &["put", db, "key", "value", "--config", config, "-o", "create_if_missing=true", "-o", "compression=lz4"],
+    );
+    std::fs::write(config, "[options]\nnonsense = 1\n").unwrap();
+    assert!(failure(2, &["get", db, "key", "--config", config]).contains("nonsense"));
+}
+
+#[test]
+fn a_reader_who_leaves_is_no_error() {
+    let place = Place::new();
+    let db = &place.db();
+    let pairs: String = (0..20_000).map(|number| format!("k{number:05}\tvalue {number}\n")).collect();
+    expect_with(0, &["load", db], pairs.as_bytes());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["scan", db])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn media_are_listed_described_and_probed() {
+    let listed = json(&["media", "list"]);
+    let models: Vec<&str> = listed["models"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap()).collect();
+    assert!(models.contains(&"st500dm002") && models.contains(&"zn540"), "{models:?}");
+    let text = expect(0, &["media", "list"]);
+    assert!(text.contains("disk:[SIZE") && text.contains("backing=ram|none|file:PATH"), "{text}");
+    let described = json(&["media", "describe", "disk:1TB?model=st8000as0022,scale=1/64"]);
+    assert_eq!(described["devices"][0]["scale_divisor"], 64);
+    assert!(expect(0, &["media", "describe", "nvme:", "--timing"]).contains("page_read_nanos"));
+    let probed = json(&["media", "probe", "nvme:10GB", "-p", "random-read", "-n", "200"]);
+    let rate = probed["requests_per_second"].as_f64().unwrap();
+    assert!((15_000.0..25_000.0).contains(&rate), "{probed}");
+    assert_eq!(probed["virtual_time"], true);
+    let place = Place::new();
+    let lasting = &format!("ssd:1GB?backing=file:{}", place.path("image"));
+    assert!(failure(2, &["media", "probe", lasting, "-p", "random-write"]).contains("--overwrite"));
+}
+
+#[test]
+fn help_teaches_by_example() {
+    let help = expect(0, &["--help"]);
+    assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
+    for command in [
+        "put",
+        "get",
+        "delete",
+        "scan",
+        "load",
+        "dump",
+        "import-tree",
+        "stats",
+        "check",
+        "repair",
+        "compact",
+        "checkpoint",
+        "media",
+    ] {
+        let help = expect(0, &[command, "--help"]);
+        assert!(help.contains("Examples:\n  varve "), "{command}: {help}");
+        assert!(help.contains(&format!("varve {command} ")), "{command}: {help}");
+    }
+}
