@@ -4,7 +4,7 @@
 //! nanoseconds per entry, the least of five rounds. `part` picks one measurement, for a profiler.
 
 use varve_engine::WriteBatch;
-use varve_engine::measuring::{Table, lookup_key, read_log, write_log, write_log_nowhere};
+use varve_engine::benchmark::memory::{Table, lookup_key, read_log, write_log, write_log_nowhere};
 use varve_env::{Env, Random};
 
 fn main() {

@@ -20,8 +20,6 @@ mod iterator;
 mod key;
 mod log;
 mod manifest;
-#[doc(hidden)]
-pub mod measuring;
 mod media;
 mod memory_file;
 mod memtable;

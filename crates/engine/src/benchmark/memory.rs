@@ -1,4 +1,4 @@
-//! Doors for the micro-benchmarks in `examples/`; not part of the interface.
+//! Memtables and logs.
 
 use crate::key::{self, EntryKind};
 use crate::log::{LogHeader, LogReader, LogWriter, Purpose};
