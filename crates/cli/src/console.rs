@@ -57,6 +57,15 @@ impl Console {
 
     /// A progress display on standard error, for terminals.
     pub(crate) fn progress(&self) -> Progress {
-        Progress::new(!self.quiet && !self.json && std::io::stderr().is_terminal())
+        Progress::new(self.shows_progress())
+    }
+
+    /// The same for the lab, which reports from any thread.
+    pub(crate) fn lab_progress(&self) -> std::sync::Arc<dyn varve_lab::experiment::Progress> {
+        std::sync::Arc::new(crate::progress::LabProgress::new(self.shows_progress()))
+    }
+
+    fn shows_progress(&self) -> bool {
+        !self.quiet && !self.json && std::io::stderr().is_terminal()
     }
 }

@@ -101,3 +101,39 @@ impl Drop for Busy {
         self.bar.finish_and_clear();
     }
 }
+
+/// One [`Progress`] after the other, from any thread.
+pub(crate) struct LabProgress {
+    wanted: bool,
+    current: parking_lot::Mutex<Option<Progress>>,
+}
+
+impl LabProgress {
+    pub(crate) fn new(wanted: bool) -> Self {
+        LabProgress { wanted, current: parking_lot::Mutex::new(None) }
+    }
+}
+
+impl varve_lab::experiment::Progress for LabProgress {
+    fn begin(&self, what: &str, total: Option<u64>) {
+        let progress = Progress::new(self.wanted).count(total, what);
+        if let Some(previous) = self.current.lock().replace(progress) {
+            previous.finish();
+        }
+    }
+
+    fn advance(&self, done: u64) {
+        // Whoever finds it taken leaves the drawing to the other.
+        if let Some(mut current) = self.current.try_lock()
+            && let Some(progress) = current.as_mut()
+        {
+            progress.set(done);
+        }
+    }
+
+    fn end(&self) {
+        if let Some(progress) = self.current.lock().take() {
+            progress.finish();
+        }
+    }
+}

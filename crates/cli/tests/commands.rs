@@ -392,3 +392,31 @@ fn help_teaches_by_example() {
         assert!(help.contains(&format!("varve {command} ")), "{command}: {help}");
     }
 }
+
+#[test]
+fn benchmarks_repeat_in_virtual_time() {
+    let place = Place::new();
+    let bench =
+        ["bench", "disk:1GB", "fillrandom", "readrandom", "-n", "2000", "--verify", "--out", &place.path("out")];
+    let first = json(&bench);
+    let rate = |report: &Value, phase: usize| report["phases"][phase]["operations_per_second"].as_f64().unwrap();
+    assert!(rate(&first, 0) > 0.0 && rate(&first, 1) > 0.0, "{first}");
+    assert_eq!(first["conditions"]["time"], "virtual");
+    let second = json(&bench);
+    assert_eq!(rate(&first, 0), rate(&second, 0));
+    assert_eq!(rate(&first, 1), rate(&second, 1));
+    assert!(std::fs::read_to_string(place.path("out/bench-throughput.svg")).unwrap().contains("<svg"));
+    let text = expect(0, &["bench", &place.db(), "fillseq", "-n", "500", "--value-size", "100"]);
+    assert!(text.contains("fillseq"), "{text}");
+    assert!(failure(2, &["bench", "disk:1GB", "fillfast"]).contains("fillfast"));
+}
+
+#[test]
+fn experiments_are_listed_and_run() {
+    let listed = json(&["lab", "list"]);
+    let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    assert!(ids.contains(&"media/seek"), "{ids:?}");
+    let report = json(&["lab", "run", "media/seek"]);
+    assert_eq!(report["id"], "media/seek");
+    assert!(failure(2, &["lab", "run", "media/none"]).contains("there is media/"));
+}

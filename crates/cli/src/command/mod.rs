@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bench;
 mod check;
 mod checkpoint;
 mod compact;
@@ -7,6 +8,7 @@ mod delete;
 mod dump;
 mod get;
 mod import_tree;
+mod lab;
 mod load;
 mod media;
 mod put;
@@ -28,6 +30,8 @@ pub(crate) enum Command {
     Load(load::Load),
     Dump(dump::Dump),
     ImportTree(import_tree::ImportTree),
+    Bench(bench::BenchCommand),
+    Lab(lab::Lab),
     Stats(stats::Stats),
     Check(check::Check),
     Repair(repair::Repair),
@@ -46,6 +50,8 @@ impl Command {
             Command::Load(command) => command.run(global, console),
             Command::Dump(command) => command.run(global, console),
             Command::ImportTree(command) => command.run(global, console),
+            Command::Bench(command) => command.run(global, console),
+            Command::Lab(command) => command.run(global, console),
             Command::Stats(command) => command.run(global, console),
             Command::Check(command) => command.run(global, console),
             Command::Repair(command) => command.run(global, console),

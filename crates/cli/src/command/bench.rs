@@ -1,0 +1,166 @@
+//! `varve bench`
+
+use crate::arguments::{Global, spec_parser};
+use crate::console::Console;
+use crate::failure::{Failure, Status};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use varve::env::Env;
+use varve::{ByteSize, Spec};
+use varve_lab::bench::{Bench, WorkloadName, phase_plots};
+use varve_lab::report::Report;
+use varve_lab::runner::Finish;
+use varve_lab::target::{Durability, Target, VarveTarget};
+use varve_lab::workload::DbBenchOptions;
+
+/// Measure workloads on a medium: throughput, latencies, amplification, device counters
+#[derive(Debug, clap::Args)]
+#[command(after_help = after_help())]
+pub(crate) struct BenchCommand {
+    /// Medium: a path, or a spec such as disk:10GB ('varve media list' shows all)
+    #[arg(value_name = "DB", value_parser = spec_parser())]
+    spec: Spec,
+    /// What to run, in this order [default: fillrandom readrandom seekrandom]
+    #[arg(value_name = "WORKLOAD")]
+    workloads: Vec<WorkloadName>,
+    /// Pairs
+    #[arg(short = 'n', long, default_value_t = 1_000_000)]
+    num: u64,
+    /// Operations of workloads that read, and of YCSB [default: --num]
+    #[arg(long)]
+    reads: Option<u64>,
+    /// Bytes of a key
+    #[arg(long, default_value_t = 16)]
+    key_size: usize,
+    /// Bytes of a value
+    #[arg(long, value_name = "SIZE", default_value = "1KiB")]
+    value_size: ByteSize,
+    /// Pairs written at once
+    #[arg(long, default_value_t = 1)]
+    batch_size: usize,
+    /// Pairs visited after each seek of seekrandom
+    #[arg(long, default_value_t = 10)]
+    seek_nexts: u64,
+    /// Size of values after compression, as a share
+    #[arg(long, default_value_t = 0.5)]
+    compression_ratio: f64,
+    /// Threads
+    #[arg(short, long, default_value_t = 1)]
+    threads: usize,
+    /// End each workload after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
+    /// Operations per second, all threads together [default: as fast as they can]
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// Operations before measuring
+    #[arg(long, default_value_t = 0)]
+    warmup: u64,
+    /// Wait for stable media after every write
+    #[arg(long)]
+    sync: bool,
+    /// Verify every value read
+    #[arg(long)]
+    verify: bool,
+    /// Do not wait, and do not count, until compactions are done after each workload
+    #[arg(long)]
+    no_wait: bool,
+    /// Everything random follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write JSON, text and SVG plots into this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Wall-clock time, as the devices would take it, instead of virtual time
+    #[arg(long)]
+    real_time: bool,
+}
+
+fn after_help() -> String {
+    let mut text = "\
+Examples:
+  varve bench disk:10GB fillrandom readrandom      an emulated disk, in virtual time
+  varve bench /tmp/bench fillseq overwrite --threads 2
+  varve bench nvme:10GB ycsb-a ycsb-e --num 100000
+  varve bench 'disk:10GB?model=st8000as0022' --json
+  varve bench disk:10GB fillrandom --out results   SVG plots and JSON in results/
+
+On emulated media time is virtual: the same seed gives the same numbers on every machine, and hours
+of disk time pass in minutes. A workload that needs data loads what is missing first. On a path or
+a device the database that is there is used, and what it holds changes.
+
+Workloads:
+"
+    .to_owned();
+    for workload in WorkloadName::all() {
+        text.push_str(&format!("  {:<18} {}\n", workload.to_string(), workload.summary()));
+    }
+    text
+}
+
+impl BenchCommand {
+    pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
+        let workloads = match self.workloads.as_slice() {
+            [] => {
+                ["fillrandom", "readrandom", "seekrandom"].iter().map(|name| name.parse()).collect::<Result<_, _>>()?
+            }
+            chosen => chosen.to_vec(),
+        };
+        let value_size = usize::try_from(self.value_size.0).ok().filter(|size| *size <= varve::VALUE_BYTES_MAX);
+        let Some(value_size) = value_size else {
+            return Err(Failure::usage(format!("--value-size: at most {} bytes", varve::VALUE_BYTES_MAX)));
+        };
+        let duration = self.duration.map(Duration::try_from_secs_f64).transpose();
+        let duration = duration.map_err(|error| Failure::usage(format!("--duration: {error}")))?;
+        let bench = Bench {
+            workloads,
+            options: DbBenchOptions {
+                num: self.num,
+                reads: self.reads,
+                key_size: self.key_size,
+                value_size,
+                batch_size: self.batch_size,
+                seek_nexts: self.seek_nexts,
+                compression_ratio: self.compression_ratio,
+                durability: if self.sync { Durability::Synced } else { Durability::Buffered },
+                seed: self.seed,
+                ..DbBenchOptions::default()
+            },
+            threads: self.threads,
+            duration,
+            operations_per_second: self.rate,
+            warmup_operations: self.warmup,
+            finish: if self.no_wait { Finish::AtOnce } else { Finish::Idle },
+            verify: self.verify,
+            ..Bench::default()
+        };
+        let env = if self.real_time { Env::real() } else { self.spec.suitable_env(self.seed) };
+        let mut report = Report::new("bench", format!("workloads on {}", self.spec), 1, self.seed);
+        bench.describe(&mut report);
+        report.condition("medium", &self.spec);
+        report.condition("time", if env.is_virtual() { "virtual" } else { "wall clock" });
+        let target = VarveTarget::open(&env, &self.spec, global.options()?)?;
+        for device in target.varve().stack().devices() {
+            report.condition(&format!("device {}", device.role().name()), &device.description().summary);
+        }
+        let target: Arc<dyn Target> = Arc::new(target);
+        let progress = console.lab_progress();
+        let phases = bench.run(&env, &target, &progress)?;
+        report.plots = phase_plots(&phases);
+        let scheme = target.name().to_owned();
+        phases.into_iter().for_each(|phase| report.add_phase(&scheme, phase));
+        if console.json {
+            console.write(report.to_json().as_bytes())?;
+        } else {
+            console.write(report.to_text().as_bytes())?;
+        }
+        console.flush()?;
+        if let Some(directory) = &self.out {
+            for path in report.write(directory)? {
+                console.note(format!("wrote {}", path.display()));
+            }
+        }
+        Ok(Status::Done)
+    }
+}
