@@ -8,6 +8,7 @@
 //! The second interface of this room, segments (fixed-size, aligned, sealed one by one), comes
 //! with the tree that needs it and stands beside `file_store`.
 
+#[doc(hidden)]
 pub mod conformance;
 mod error;
 mod extent;

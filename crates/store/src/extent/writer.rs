@@ -171,7 +171,11 @@ impl ExtentWriter {
             self.seal(units);
             let length = units * self.unit_bytes;
             let tail = self.node.framed.then(|| self.node.tail_write.lock());
-            let outcome = self.write_units(length, context);
+            // A failed write may have torn the last unit, which holds what was synced: a second one mends it.
+            let outcome = self.write_units(length, context).or_else(|error| match error.kind() {
+                MediaErrorKind::NoSpace => Err(error),
+                _ => self.write_units(length, context),
+            });
             drop(tail);
             outcome.map_err(|error| {
                 // The medium may hold either version of every unit: nothing more is promised of them.

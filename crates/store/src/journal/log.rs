@@ -1,7 +1,7 @@
 //! The log: commits of the present generation, unit by unit.
 //!
-//! A unit is a physical sector. Every unit of a commit has this header and a part of its payload;
-//! all but the last are full. Little-endian.
+//! A unit is a physical sector. A commit is a run of units; its payload is cut into *parts*, one per
+//! unit, all but the last full, and every part is there twice. Little-endian.
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -12,13 +12,20 @@
 //! | 24 | 8 | sequence: number of the commit in its generation, from 0 |
 //! | 32 | 4 | index of the unit in the commit, from 0 |
 //! | 36 | 4 | units of the commit, at most 1,024 |
-//! | 40 | 4 | bytes of payload in this unit |
-//! | 44 | 4 | zero |
+//! | 40 | 4 | parts of the commit |
+//! | 44 | 2 | bytes of payload in this unit |
+//! | 46 | 2 | 1 when the commit ends with two marks, else 0 |
 //! | 48 | unit - 48 | payload, then zeros |
 //!
-//! The first commit of a generation is at the start of the region, each next one directly behind.
-//! The log ends at the first commit that is not whole. Its missing units are zeros or belong to an
-//! older generation. A unit that is neither is damaged, and so is a log that goes on behind its end.
+//! Of *n* parts, units 0 to *n*-1 hold the parts and *n* to 2*n*-1 hold them again. Marks are the last two
+//! units, without payload, written after everything before them was made durable. What lies between is
+//! padding.
+//!
+//! The first commit of a generation is at the start of the region, each next one directly behind. A
+//! commit is there when every part is, in one place or the other, and a mark if it ends with marks.
+//! The log ends at the first commit that is not there: it was torn by a crash or failed, and never
+//! acknowledged. So one damaged unit changes nothing, whichever it is. When a later commit is found behind
+//! the end, more is damaged than this can bear, and that is an error.
 
 use super::{Superblock, TRANSFER_BYTES, buffer, corruption, read};
 use crate::error::StoreError;
@@ -30,91 +37,85 @@ pub(super) const HEADER_BYTES: usize = 48;
 /// Units one commit may have: bounds what a reader looks at and holds.
 pub(super) const COMMIT_UNITS_MAX: u64 = 1024;
 
-/// Units a payload needs.
-pub(crate) fn commit_units(payload_bytes: usize, unit_bytes: u32) -> u64 {
-    (payload_bytes as u64).div_ceil(u64::from(unit_bytes) - HEADER_BYTES as u64).max(1)
+/// How many units a commit has, and what they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CommitShape {
+    pub(super) parts: u64,
+    pub(super) units: u64,
+    pub(super) marked: bool,
 }
 
-/// Fills `buffer`, whole units of it, with one commit.
-pub(super) fn encode(
-    buffer: &mut [u8],
-    store_id: u64,
-    generation: u64,
-    sequence: u64,
-    unit_bytes: u32,
-    payload: &[u8],
-) {
-    let count = buffer.len() / unit_bytes as usize;
-    let mut rest = payload;
-    for (index, unit) in buffer.chunks_exact_mut(unit_bytes as usize).enumerate() {
-        let (part, tail) = rest.split_at(rest.len().min(unit.len() - HEADER_BYTES));
-        rest = tail;
+/// The shape of a commit of so much payload, padded to `units_min`.
+pub(super) fn shape(payload_bytes: usize, unit_bytes: u32, marked: bool, units_min: u64) -> CommitShape {
+    let parts = (payload_bytes as u64).div_ceil(u64::from(unit_bytes) - HEADER_BYTES as u64).max(1);
+    CommitShape { parts, units: (2 * parts + 2 * u64::from(marked)).max(units_min), marked }
+}
+
+/// Fills `buffer`, the whole units of `shape`, with one commit.
+pub(super) fn encode(buffer: &mut [u8], shape: CommitShape, superblock: &Superblock, sequence: u64, payload: &[u8]) {
+    let unit_bytes = superblock.regions.unit_bytes as usize;
+    let part_bytes = unit_bytes - HEADER_BYTES;
+    for (index, unit) in (0..shape.units).zip(buffer.chunks_exact_mut(unit_bytes)) {
+        let start = (index % shape.parts) as usize * part_bytes;
+        let part = if index < 2 * shape.parts { &payload[start..payload.len().min(start + part_bytes)] } else { &[] };
         unit[4..8].copy_from_slice(&MAGIC);
-        unit[8..16].copy_from_slice(&store_id.to_le_bytes());
-        unit[16..24].copy_from_slice(&generation.to_le_bytes());
+        unit[8..16].copy_from_slice(&superblock.store_id.to_le_bytes());
+        unit[16..24].copy_from_slice(&superblock.generation.to_le_bytes());
         unit[24..32].copy_from_slice(&sequence.to_le_bytes());
         unit[32..36].copy_from_slice(&(index as u32).to_le_bytes());
-        unit[36..40].copy_from_slice(&(count as u32).to_le_bytes());
-        unit[40..44].copy_from_slice(&(part.len() as u32).to_le_bytes());
-        unit[44..48].fill(0);
+        unit[36..40].copy_from_slice(&(shape.units as u32).to_le_bytes());
+        unit[40..44].copy_from_slice(&(shape.parts as u32).to_le_bytes());
+        unit[44..46].copy_from_slice(&(part.len() as u16).to_le_bytes());
+        unit[46..48].copy_from_slice(&u16::from(shape.marked).to_le_bytes());
         unit[HEADER_BYTES..HEADER_BYTES + part.len()].copy_from_slice(part);
         unit[HEADER_BYTES + part.len()..].fill(0);
         let checksum = crc32c::crc32c(&unit[4..]);
         unit[..4].copy_from_slice(&checksum.to_le_bytes());
     }
-    assert!(rest.is_empty(), "the units hold the payload");
 }
 
 /// What a unit is to the generation that is read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unit<'a> {
-    /// Never written, or of an older generation or another store.
-    Old,
+    /// Never written, damaged, of an older generation or of another store.
+    Other,
     Present {
         sequence: u64,
-        index: u32,
-        count: u32,
+        index: u64,
+        shape: CommitShape,
         payload: &'a [u8],
     },
     /// Of a later generation than the superblocks know.
     Newer(u64),
-    Damaged(&'static str),
 }
 
 /// Judges the bytes of one unit; anything may come.
 pub(super) fn classify(unit: &[u8], store_id: u64, generation: u64) -> Unit<'_> {
-    if unit.iter().all(|&byte| byte == 0) {
-        return Unit::Old;
-    }
     let mut reader = Reader::new(unit);
     let mut parse = || {
-        let checksum = reader.u32()?;
-        if checksum != crc32c::crc32c(&unit[4..]) {
-            return Some(Unit::Damaged("a wrong crc32c"));
-        }
-        if reader.array()? != MAGIC {
-            return Some(Unit::Damaged("a wrong magic"));
+        let (checksum, magic) = (reader.u32()?, reader.array()?);
+        if magic != MAGIC || checksum != crc32c::crc32c(&unit[4..]) {
+            return None;
         }
         let (found_store, found_generation) = (reader.u64()?, reader.u64()?);
-        let (sequence, index, count, payload_bytes) = (reader.u64()?, reader.u32()?, reader.u32()?, reader.u32()?);
-        if reader.u32()? != 0 {
-            return Some(Unit::Damaged("something in a reserved field"));
+        let (sequence, index, units) = (reader.u64()?, u64::from(reader.u32()?), u64::from(reader.u32()?));
+        let (parts, payload_bytes, marked) = (u64::from(reader.u32()?), reader.u16()?, reader.u16()?);
+        let payload = reader.bytes(usize::from(payload_bytes))?;
+        let shape = CommitShape { parts, units, marked: marked == 1 };
+        let sound = index < units
+            && units <= COMMIT_UNITS_MAX
+            && parts >= 1
+            && 2 * parts + 2 * u64::from(marked) <= units
+            && marked <= 1;
+        if !sound || found_store != store_id || found_generation < generation {
+            return None;
         }
-        let Some(payload) = reader.bytes(payload_bytes as usize) else {
-            return Some(Unit::Damaged("a payload longer than the unit"));
-        };
-        if index >= count || u64::from(count) > COMMIT_UNITS_MAX {
-            return Some(Unit::Damaged("an index outside the commit"));
+        if found_generation > generation {
+            return Some(Unit::Newer(found_generation));
         }
-        Some(if found_store != store_id || found_generation < generation {
-            Unit::Old
-        } else if found_generation > generation {
-            Unit::Newer(found_generation)
-        } else {
-            Unit::Present { sequence, index, count, payload }
-        })
+        Some(Unit::Present { sequence, index, shape, payload })
     };
-    parse().unwrap_or(Unit::Damaged("fewer bytes than a header"))
+    parse().unwrap_or(Unit::Other)
 }
 
 /// What a log holds.
@@ -130,7 +131,7 @@ pub(super) struct LogReader<'a> {
     label: &'a str,
     superblock: &'a Superblock,
     log_units: u64,
-    /// Piece of the log in memory, and the unit it starts at.
+    /// Piece of the log in memory, and the units it has.
     piece: AlignedBuffer,
     piece_units: std::ops::Range<u64>,
 }
@@ -147,42 +148,35 @@ impl<'a> LogReader<'a> {
         self.superblock.regions.log.offset_bytes + unit * u64::from(self.superblock.regions.unit_bytes)
     }
 
-    /// One unit, or `None` when the medium cannot read it.
-    fn unit(&mut self, number: u64) -> Option<&[u8]> {
+    fn classified(&mut self, number: u64) -> Unit<'_> {
         let unit = self.superblock.regions.unit_bytes as usize;
         if !self.piece_units.contains(&number) {
             let units = (self.log_units - number).min((self.piece.len() / unit) as u64);
             let offset = self.offset(number);
-            let whole = read(self.device, self.label, offset, &mut self.piece[..units as usize * unit]);
-            self.piece_units = number..number + units;
-            if whole.is_err() {
-                // Only the unit that cannot be read is lost.
-                self.piece_units = number..number;
-                read(self.device, self.label, offset, &mut self.piece[..unit]).ok()?;
-                self.piece_units = number..number + 1;
+            let piece = &mut self.piece[..units as usize * unit];
+            if read(self.device, self.label, offset, piece).is_err() {
+                // Only the units that cannot be read are lost.
+                for (index, bytes) in piece.chunks_exact_mut(unit).enumerate() {
+                    if read(self.device, self.label, offset + (index * unit) as u64, bytes).is_err() {
+                        bytes.fill(0);
+                    }
+                }
             }
+            self.piece_units = number..number + units;
         }
         let start = (number - self.piece_units.start) as usize * unit;
-        self.piece.get(start..start + unit)
-    }
-
-    fn classified(&mut self, number: u64) -> Unit<'_> {
-        let (store_id, generation) = (self.superblock.store_id, self.superblock.generation);
-        match self.unit(number) {
-            Some(bytes) => classify(bytes, store_id, generation),
-            None => Unit::Damaged("an unreadable sector"),
-        }
+        classify(&self.piece[start..start + unit], self.superblock.store_id, self.superblock.generation)
     }
 
     fn damaged(&self, unit: u64, expected: impl Into<String>, found: impl Into<String>) -> StoreError {
         corruption(self.label, "metadata log", self.offset(unit), expected, found)
     }
 
-    /// Every whole commit; an error when the log is damaged rather than torn.
+    /// Every commit; an error when the log is damaged rather than torn.
     pub(super) fn read(mut self) -> Result<LogTail, StoreError> {
         let mut commits: Vec<Vec<u8>> = Vec::new();
         let mut position = 0;
-        while let Some((payload, units)) = self.commit(position, commits.len() as u64)? {
+        while let Some((payload, units)) = self.commit(position, commits.len() as u64) {
             commits.push(payload);
             position += units;
         }
@@ -190,40 +184,40 @@ impl<'a> LogReader<'a> {
         Ok(LogTail { commits, position_units: position })
     }
 
-    /// The commit `sequence` that starts at `position`; `None` when the log ends there.
-    fn commit(&mut self, position: u64, sequence: u64) -> Result<Option<(Vec<u8>, u64)>, StoreError> {
-        if position >= self.log_units {
-            return Ok(None);
-        }
+    /// The shape of commit `sequence` at `position`, from the first of its units that can be read.
+    fn shape_at(&mut self, position: u64, sequence: u64) -> Option<CommitShape> {
         let log_units = self.log_units;
-        let (mut payload, units) = match self.classified(position) {
-            Unit::Old => return Ok(None),
-            Unit::Present { sequence: found, index: 0, count, payload }
-                if found == sequence && u64::from(count) <= log_units - position =>
+        let end = log_units.min(position.saturating_add(COMMIT_UNITS_MAX));
+        (position..end).find_map(|number| match self.classified(number) {
+            Unit::Present { sequence: found, index, shape, .. }
+                if found == sequence
+                    && number.checked_sub(index) == Some(position)
+                    && position + shape.units <= log_units =>
             {
-                (payload.to_vec(), u64::from(count))
+                Some(shape)
             }
-            other => {
-                let found = describe(&other);
-                return Err(self.damaged(position, format!("commit {sequence}"), found));
-            }
-        };
-        for number in 1..units {
-            match self.classified(position + number) {
-                Unit::Present { sequence: found, index, count, payload: part }
-                    if found == sequence && u64::from(index) == number && u64::from(count) == units =>
-                {
-                    payload.extend_from_slice(part);
-                }
-                // Torn: it was never acknowledged.
-                Unit::Old => return Ok(None),
-                other => {
-                    let found = describe(&other);
-                    return Err(self.damaged(position + number, format!("unit {number} of commit {sequence}"), found));
+            _ => None,
+        })
+    }
+
+    /// The payload and the units of commit `sequence` at `position`; `None` when it is not there.
+    fn commit(&mut self, position: u64, sequence: u64) -> Option<(Vec<u8>, u64)> {
+        let expected = self.shape_at(position, sequence)?;
+        let mut parts: Vec<Option<Vec<u8>>> = vec![None; expected.parts as usize];
+        let mut mark = !expected.marked;
+        for number in 0..expected.units {
+            if let Unit::Present { sequence: found, index, shape, payload } = self.classified(position + number)
+                && (found, index, shape) == (sequence, number, expected)
+            {
+                if number < 2 * expected.parts {
+                    parts[(number % expected.parts) as usize].get_or_insert_with(|| payload.to_vec());
+                } else if number + 2 >= expected.units {
+                    mark = true;
                 }
             }
         }
-        Ok(Some((payload, units)))
+        let payload: Option<Vec<Vec<u8>>> = parts.into_iter().collect();
+        payload.filter(|_| mark).map(|parts| (parts.concat(), expected.units))
     }
 
     /// Behind the end only units of the torn commit may follow: a later commit there was acknowledged
@@ -233,7 +227,7 @@ impl<'a> LogReader<'a> {
         for number in position..end {
             match self.classified(number) {
                 Unit::Present { sequence: found, .. } if found != sequence => {
-                    let found = format!("nothing, and commit {found} behind it");
+                    let found = format!("too little of it, and commit {found} behind it");
                     return Err(self.damaged(position, format!("commit {sequence}"), found));
                 }
                 Unit::Newer(generation) => {
@@ -244,14 +238,5 @@ impl<'a> LogReader<'a> {
             }
         }
         Ok(())
-    }
-}
-
-fn describe(unit: &Unit<'_>) -> String {
-    match unit {
-        Unit::Old => "an old unit".to_owned(),
-        Unit::Present { sequence, index, count, .. } => format!("unit {index} of {count} of commit {sequence}"),
-        Unit::Newer(generation) => format!("a unit of generation {generation}, newer than the superblocks"),
-        Unit::Damaged(what) => (*what).to_owned(),
     }
 }

@@ -17,8 +17,8 @@
 //!
 //! *The medium's assumption*: a physical sector is written whole or not at all, and a write does not
 //! disturb its neighbours. Superblocks fit one sector of 512 bytes; the units of the log are physical
-//! sectors. Therefore a unit is old, new or damaged; damage is told apart from a torn commit (some
-//! units new, the others old) and is an error.
+//! sectors. Superblocks and log are there twice, so one damaged sector of them costs nothing; a damaged
+//! checkpoint is an error.
 
 mod checkpoint;
 mod log;
@@ -29,7 +29,7 @@ mod tests;
 
 use crate::error::StoreError;
 use crate::file_store::{Finding, Severity};
-use log::{LogReader, LogTail, commit_units};
+use log::{CommitShape, LogReader, LogTail};
 use std::io::IoSlice;
 use superblock::{Slot, Superblock};
 use varve_media::{AlignedBuffer, BlockDeviceExt, Device, IoClass, IoContext, MediaError, Request, Transfer};
@@ -77,9 +77,9 @@ pub(crate) struct JournalRegions {
 pub(crate) enum CommitStyle {
     /// One durable write. What the commit refers to was made durable before.
     Single,
-    /// As a journaling file system does it: everything but the last unit, a sync of the device, and
-    /// the last unit as a durable write. The sync also makes durable what was written before. The
-    /// commit is padded to this many units.
+    /// As a journaling file system does it: everything but the marks, a sync of the device, and the
+    /// marks as a durable write. The sync also makes durable what was written before. The commit is
+    /// padded to this many units.
     Ordered { units_min: u64 },
 }
 
@@ -215,16 +215,16 @@ impl Journal {
 
     /// Whether a commit of this size still goes into the log of this generation.
     pub(crate) fn fits(&self, payload_bytes: usize, style: CommitStyle) -> bool {
-        let units = self.units_of(payload_bytes, style);
+        let units = self.shape_of(payload_bytes, style).units;
         let log_units = self.superblock.regions.log.length_bytes / u64::from(self.superblock.regions.unit_bytes);
         units <= log::COMMIT_UNITS_MAX && self.position_units + units <= log_units
     }
 
-    fn units_of(&self, payload_bytes: usize, style: CommitStyle) -> u64 {
-        let units = commit_units(payload_bytes, self.superblock.regions.unit_bytes);
+    fn shape_of(&self, payload_bytes: usize, style: CommitStyle) -> CommitShape {
+        let unit_bytes = self.superblock.regions.unit_bytes;
         match style {
-            CommitStyle::Single => units,
-            CommitStyle::Ordered { units_min } => units.max(units_min).max(2),
+            CommitStyle::Single => log::shape(payload_bytes, unit_bytes, false, 0),
+            CommitStyle::Ordered { units_min } => log::shape(payload_bytes, unit_bytes, true, units_min),
         }
     }
 
@@ -245,23 +245,22 @@ impl Journal {
     pub(crate) fn commit(&mut self, payload: &[u8], style: CommitStyle) -> Result<(), StoreError> {
         assert!(self.writable && self.fits(payload.len(), style), "a commit goes into a begun generation with room");
         self.latching(|journal| {
-            let unit_bytes = journal.superblock.regions.unit_bytes;
-            let count = journal.units_of(payload.len(), style);
-            let alignment = journal.device.block.capabilities().buffer_alignment_bytes as usize;
-            let mut buffer = AlignedBuffer::new(count as usize * unit_bytes as usize, alignment);
+            let shape = journal.shape_of(payload.len(), style);
+            let unit_bytes = journal.superblock.regions.unit_bytes as usize;
+            let mut bytes = buffer(&journal.device, shape.units as usize * unit_bytes);
             let superblock = &journal.superblock;
-            log::encode(&mut buffer, superblock.store_id, superblock.generation, journal.sequence, unit_bytes, payload);
-            let offset = superblock.regions.log.offset_bytes + journal.position_units * u64::from(unit_bytes);
+            log::encode(&mut bytes, shape, superblock, journal.sequence, payload);
+            let offset = superblock.regions.log.offset_bytes + journal.position_units * unit_bytes as u64;
             match style {
-                CommitStyle::Single => write(&journal.device, &journal.label, offset, &buffer, true)?,
+                CommitStyle::Single => write(&journal.device, &journal.label, offset, &bytes, true)?,
                 CommitStyle::Ordered { .. } => {
-                    let (first, last) = buffer.split_at(buffer.len() - unit_bytes as usize);
+                    let (first, marks) = bytes.split_at(bytes.len() - 2 * unit_bytes);
                     write(&journal.device, &journal.label, offset, first, false)?;
                     sync(&journal.device, &journal.label)?;
-                    write(&journal.device, &journal.label, offset + first.len() as u64, last, true)?;
+                    write(&journal.device, &journal.label, offset + first.len() as u64, marks, true)?;
                 }
             }
-            journal.position_units += count;
+            journal.position_units += shape.units;
             journal.sequence += 1;
             Ok(())
         })
@@ -356,7 +355,11 @@ fn write(device: &Device, label: &str, offset_bytes: u64, data: &[u8], durable: 
         if let Transfer::Write { durable: flag, .. } = &mut request.transfer {
             *flag = durable;
         }
-        device.block.execute(&mut [request], &METADATA).map_err(|error| media_error(label, "metadata", error))?;
+        if device.block.execute(std::slice::from_mut(&mut request), &METADATA).is_err() {
+            // A failed write may have torn what it was to replace; a second one mends that.
+            request.outcome = Ok(());
+            device.block.execute(&mut [request], &METADATA).map_err(|error| media_error(label, "metadata", error))?;
+        }
     }
     Ok(())
 }

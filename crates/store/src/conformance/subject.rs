@@ -1,0 +1,248 @@
+//! What the suites run on.
+
+use crate::error::StoreError;
+use crate::file_store::FileStore;
+use std::sync::Arc;
+use varve_env::Env;
+use varve_media::emulated::Conventional;
+use varve_media::{
+    BlockDeviceExt, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory, DirectoryCrashState, Emulated,
+    FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, IoContext, MemoryDirectory,
+    MemoryDirectoryOptions, RamBacking,
+};
+
+/// A kind of store, with a medium for it.
+pub trait Subject: Send + Sync {
+    /// Name for messages.
+    fn name(&self) -> String;
+
+    /// A fresh medium with an empty store on it.
+    fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError>;
+}
+
+/// What a store lives on, and what can happen to it.
+pub trait Medium: Send {
+    /// Opens the store that is on it.
+    fn open(&self) -> Result<Arc<dyn FileStore>, StoreError>;
+
+    /// Opens it with faults between the store and the medium.
+    fn open_with_faults(&self, injector: &FaultInjector) -> Result<Arc<dyn FileStore>, StoreError>;
+
+    /// Ends the process that has it open and starts the next.
+    fn end_process(&self, store: Arc<dyn FileStore>) -> Result<Arc<dyn FileStore>, StoreError>;
+
+    /// What a power cut can leave of it.
+    fn variants(&self) -> &'static [CrashVariant];
+
+    /// What a power cut could leave of it now.
+    fn capture(&self) -> Box<dyn Image>;
+
+    /// Calls `observer` with what a power cut could leave, at every persistence point from now on.
+    fn observe(&self, observer: Box<dyn FnMut(Box<dyn Image>) + Send>);
+
+    /// Every range of it that holds structures of the store rather than contents of files, as far as
+    /// bits can be flipped in it; empty when there are none or they are not the store's own.
+    fn flip(&self, offset_bytes: u64, bit: u8);
+
+    /// Bytes of it in which bits can be flipped; 0 for none.
+    fn flippable_bytes(&self) -> u64;
+}
+
+/// What a power cut could leave, in all its variants.
+pub trait Image: Send {
+    /// One of them, as a medium of its own.
+    fn medium(&self, env: &Env, variant: CrashVariant, seed: u64) -> Box<dyn Medium>;
+}
+
+/// What of a store ends with the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Everything it holds in memory.
+    Forget,
+    /// Nothing: the store also stands for the kernel below it.
+    Keep,
+}
+
+/// A store on one block device.
+#[derive(Clone, Copy)]
+pub struct DeviceSubject {
+    /// Name for messages.
+    pub name: &'static str,
+    /// Size of the device.
+    pub capacity_bytes: u64,
+    /// Its physical sector; logical ones have 512 bytes.
+    pub physical_sector_bytes: u32,
+    /// What ends with the process.
+    pub ending: Ending,
+    /// Puts an empty store on it.
+    pub format: fn(&Env, &Device) -> Result<(), StoreError>,
+    /// Opens the store that is on it.
+    pub open: fn(&Env, Device) -> Result<Arc<dyn FileStore>, StoreError>,
+}
+
+impl Subject for DeviceSubject {
+    fn name(&self) -> String {
+        format!("{} on sectors of {}", self.name, self.physical_sector_bytes)
+    }
+
+    fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
+        let geometry = Geometry {
+            capacity_bytes: self.capacity_bytes,
+            sector_bytes: 512,
+            physical_sector_bytes: self.physical_sector_bytes,
+        };
+        let timing = Box::<Immediate>::default();
+        let disk = Emulated::new(env, self.name, geometry, Box::new(Conventional), timing, Box::new(RamBacking::new()));
+        let device = Device::of_blocks(Arc::new(disk));
+        (self.format)(env, &device)?;
+        Ok(Box::new(DeviceMedium::new(env, *self, &device)))
+    }
+}
+
+struct DeviceMedium {
+    env: Env,
+    subject: DeviceSubject,
+    crash: CrashDevice,
+}
+
+impl DeviceMedium {
+    fn new(env: &Env, subject: DeviceSubject, device: &Device) -> Self {
+        let crash = CrashDevice::new(env, device).expect("plain blocks");
+        DeviceMedium { env: env.clone(), subject, crash }
+    }
+}
+
+impl Medium for DeviceMedium {
+    fn open(&self) -> Result<Arc<dyn FileStore>, StoreError> {
+        (self.subject.open)(&self.env, self.crash.device())
+    }
+
+    fn open_with_faults(&self, injector: &FaultInjector) -> Result<Arc<dyn FileStore>, StoreError> {
+        (self.subject.open)(&self.env, FaultDevice::device(injector, &self.crash.device()))
+    }
+
+    fn end_process(&self, store: Arc<dyn FileStore>) -> Result<Arc<dyn FileStore>, StoreError> {
+        match self.subject.ending {
+            Ending::Forget => {
+                std::mem::forget(store);
+                self.open()
+            }
+            Ending::Keep => Ok(store),
+        }
+    }
+
+    fn variants(&self) -> &'static [CrashVariant] {
+        &CrashVariant::OF_DEVICES
+    }
+
+    fn capture(&self) -> Box<dyn Image> {
+        Box::new(DeviceImage { subject: self.subject, state: self.crash.capture() })
+    }
+
+    fn observe(&self, mut observer: Box<dyn FnMut(Box<dyn Image>) + Send>) {
+        let subject = self.subject;
+        self.crash
+            .on_persistence_point(move |point| observer(Box::new(DeviceImage { subject, state: point.capture() })));
+    }
+
+    fn flip(&self, offset_bytes: u64, bit: u8) {
+        let context = IoContext::default();
+        let device = self.crash.device();
+        let start = offset_bytes / 512 * 512;
+        let mut sector = [0; 512];
+        device.block.read_at(start, &mut sector, &context).expect("a device of memory");
+        sector[(offset_bytes - start) as usize] ^= 1 << bit;
+        device.block.write_at(start, &sector, &context).expect("a device of memory");
+    }
+
+    fn flippable_bytes(&self) -> u64 {
+        self.subject.capacity_bytes
+    }
+}
+
+struct DeviceImage {
+    subject: DeviceSubject,
+    state: DeviceCrashState,
+}
+
+impl Image for DeviceImage {
+    fn medium(&self, env: &Env, variant: CrashVariant, seed: u64) -> Box<dyn Medium> {
+        Box::new(DeviceMedium::new(env, self.subject, &self.state.image(variant, seed)))
+    }
+}
+
+/// A store on one directory.
+#[derive(Clone, Copy)]
+pub struct DirectorySubject {
+    /// Name for messages.
+    pub name: &'static str,
+    /// How the directory behaves.
+    pub options: MemoryDirectoryOptions,
+    /// Opens the store that is in it; an empty directory is an empty store.
+    pub open: fn(&Env, Arc<dyn Directory>) -> Result<Arc<dyn FileStore>, StoreError>,
+}
+
+impl Subject for DirectorySubject {
+    fn name(&self) -> String {
+        format!("{} with alignment {}", self.name, self.options.direct_alignment_bytes)
+    }
+
+    fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
+        let directory = MemoryDirectory::with_options(self.name, self.options);
+        Ok(Box::new(DirectoryMedium { env: env.clone(), subject: *self, directory }))
+    }
+}
+
+struct DirectoryMedium {
+    env: Env,
+    subject: DirectorySubject,
+    directory: MemoryDirectory,
+}
+
+impl Medium for DirectoryMedium {
+    fn open(&self) -> Result<Arc<dyn FileStore>, StoreError> {
+        (self.subject.open)(&self.env, Arc::new(self.directory.clone()))
+    }
+
+    fn open_with_faults(&self, injector: &FaultInjector) -> Result<Arc<dyn FileStore>, StoreError> {
+        let directory = FaultDirectory::new(injector, Arc::new(self.directory.clone()));
+        (self.subject.open)(&self.env, Arc::new(directory))
+    }
+
+    fn end_process(&self, store: Arc<dyn FileStore>) -> Result<Arc<dyn FileStore>, StoreError> {
+        std::mem::forget(store);
+        self.open()
+    }
+
+    fn variants(&self) -> &'static [CrashVariant] {
+        &CrashVariant::OF_DIRECTORIES
+    }
+
+    fn capture(&self) -> Box<dyn Image> {
+        Box::new(DirectoryImage { subject: self.subject, state: self.directory.capture() })
+    }
+
+    fn observe(&self, mut observer: Box<dyn FnMut(Box<dyn Image>) + Send>) {
+        let subject = self.subject;
+        self.directory
+            .on_persistence_point(move |point| observer(Box::new(DirectoryImage { subject, state: point.capture() })));
+    }
+
+    fn flip(&self, _offset_bytes: u64, _bit: u8) {}
+
+    fn flippable_bytes(&self) -> u64 {
+        0
+    }
+}
+
+struct DirectoryImage {
+    subject: DirectorySubject,
+    state: DirectoryCrashState,
+}
+
+impl Image for DirectoryImage {
+    fn medium(&self, env: &Env, variant: CrashVariant, seed: u64) -> Box<dyn Medium> {
+        let directory = self.state.image(variant, seed);
+        Box::new(DirectoryMedium { env: env.clone(), subject: self.subject, directory })
+    }
+}
