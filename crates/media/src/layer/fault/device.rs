@@ -68,6 +68,42 @@ impl FaultDevice {
         }
     }
 
+    /// Does a batch whose requests `strikes` names by index go wrong.
+    fn perform_all(
+        &self,
+        requests: &mut [Request<'_>],
+        strikes: Vec<(usize, Strike)>,
+        context: &IoContext,
+    ) -> Result<(), MediaError> {
+        let mut rest = requests;
+        let mut done = 0;
+        let mut result = Ok(());
+        for (index, strike) in strikes {
+            let (untouched, from) = rest.split_at_mut(index - done);
+            if !untouched.is_empty() {
+                result = result.and(self.inner.execute(untouched, context));
+            }
+            let (struck, later) = from.split_at_mut(1);
+            struck[0].outcome = self.perform(&mut struck[0], strike, context);
+            result = result.and(struck[0].outcome.clone());
+            rest = later;
+            done = index + 1;
+        }
+        if !rest.is_empty() {
+            result = result.and(self.inner.execute(rest, context));
+        }
+        result
+    }
+
+    /// What was written through does not go with what was not synced.
+    fn keep_durable(&self, requests: &[Request<'_>]) {
+        for request in requests {
+            if let (Transfer::Write { data, durable: true, .. }, Ok(())) = (&request.transfer, &request.outcome) {
+                self.unsynced.lock().keep(request.offset_bytes, &concat(data));
+            }
+        }
+    }
+
     fn perform(&self, request: &mut Request<'_>, strike: Strike, context: &IoContext) -> Result<(), MediaError> {
         let Strike { effect, mut random } = strike;
         let operation = operation_of(request);
@@ -201,25 +237,13 @@ impl BlockDevice for FaultDevice {
         for (index, request) in requests.iter().enumerate() {
             strikes.extend(self.strike(request, context).map(|strike| (index, strike)));
         }
-        if self.injector.drops_unsynced() {
+        let drops_unsynced = self.injector.drops_unsynced();
+        if drops_unsynced {
             self.remember(requests, context);
         }
-        let mut rest = requests;
-        let mut done = 0;
-        let mut result = Ok(());
-        for (index, strike) in strikes {
-            let (untouched, from) = rest.split_at_mut(index - done);
-            if !untouched.is_empty() {
-                result = result.and(self.inner.execute(untouched, context));
-            }
-            let (struck, later) = from.split_at_mut(1);
-            struck[0].outcome = self.perform(&mut struck[0], strike, context);
-            result = result.and(struck[0].outcome.clone());
-            rest = later;
-            done = index + 1;
-        }
-        if !rest.is_empty() {
-            result = result.and(self.inner.execute(rest, context));
+        let result = self.perform_all(requests, strikes, context);
+        if drops_unsynced {
+            self.keep_durable(requests);
         }
         result
     }

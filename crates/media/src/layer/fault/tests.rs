@@ -4,7 +4,7 @@ use crate::directory::{Directory, MemoryDirectory, OpenMode};
 use crate::emulated::Emulated;
 use crate::error::MediaErrorKind;
 use crate::layer::CrashVariant;
-use crate::request::Request;
+use crate::request::{Request, Transfer};
 use std::io::IoSlice;
 
 const WRITE: OpenMode = OpenMode { write: true, create: true, truncate: false, direct: false };
@@ -181,9 +181,16 @@ fn a_failed_sync_can_drop_what_was_not_synced() {
     faulty.block.sync(&log()).unwrap();
     faulty.block.write_at(4096, &[2; 8192], &log()).unwrap();
     faulty.block.discard_at(0, 512, &log()).unwrap();
+    // Written through: on stable media whatever becomes of the others.
+    let through = [IoSlice::new(&[3; 512])];
+    let mut request = Request::write(1024, &through);
+    if let Transfer::Write { durable, .. } = &mut request.transfer {
+        *durable = true;
+    }
+    faulty.block.execute(&mut [request], &log()).unwrap();
     assert!(faulty.block.sync(&log()).is_err());
     faulty.block.sync(&log()).unwrap();
-    assert_eq!(read(&faulty, 0, 8192), [1; 8192]);
+    assert_eq!(read(&faulty, 0, 8192), [[1; 1024].as_slice(), &[3; 512], &[1; 6656]].concat());
     assert_eq!(read(&faulty, 8192, 4096), [0; 4096]);
 
     let memory = MemoryDirectory::new("ram");

@@ -35,6 +35,21 @@ impl Unsynced {
         Ok(())
     }
 
+    /// These bytes are durable: they stay when what is remembered comes back.
+    pub(super) fn keep(&mut self, offset_bytes: u64, data: &[u8]) {
+        let mut at = offset_bytes;
+        let mut rest = data;
+        while !rest.is_empty() {
+            let length = rest.len().min((PAGE_BYTES - at % PAGE_BYTES) as usize);
+            let (head, tail) = rest.split_at(length);
+            if self.before.contains_page(at / PAGE_BYTES) {
+                self.before.write(at, head);
+            }
+            at += length as u64;
+            rest = tail;
+        }
+    }
+
     /// Gives back every remembered page (offset and bytes) and forgets them.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (u64, Vec<u8>)> + use<> {
         let before = std::mem::take(&mut self.before);
