@@ -313,6 +313,7 @@ impl Workload {
         self.model.lock().append(open.handle, length);
         open.writer.append(&content(open.number, open.appended, length), &CONTEXT).map_err(text)?;
         open.appended += length;
+        self.model.lock().appended(open.handle, length);
         if flush { open.writer.flush(&CONTEXT).map_err(text) } else { Ok(()) }
     }
 
@@ -379,6 +380,7 @@ impl Workload {
         let mut writer = self.store.create("CURRENT.new", &options).map_err(text)?;
         self.model.lock().append(handle, 20);
         writer.append(&content(number, 0, 20), &CONTEXT).map_err(text)?;
+        self.model.lock().appended(handle, 20);
         writer.sync(&CONTEXT).map_err(text)?;
         self.model.lock().synced(handle);
         writer.finish(&CONTEXT).map_err(text)?;

@@ -7,9 +7,12 @@
 //!
 //! Not for production: it lies in the library so that stores of other crates can join.
 
+pub mod canary;
 mod concurrency;
 mod contents;
 mod crash;
+mod damage;
+mod faults;
 
 mod model;
 mod names;
@@ -19,6 +22,8 @@ mod subject;
 mod tests;
 
 pub use crash::{CrashReport, CrashSuite};
+pub use damage::{DamageReport, damage};
+pub use faults::{FaultReport, faults};
 
 pub use subject::{DeviceSubject, DirectorySubject, Ending, Image, Medium, Subject};
 

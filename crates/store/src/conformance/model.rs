@@ -17,6 +17,8 @@ struct Version {
     file: Option<usize>,
     /// Made by a removal or a rename away, rather than by a create.
     removal: bool,
+    /// Its operation failed: it may have happened or not.
+    uncertain: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -38,7 +40,10 @@ struct FileModel {
     number: u64,
     created: u64,
     synced: u64,
+    /// Accepted by the writer.
     appended: u64,
+    /// Accepted, or refused by an append that failed half way.
+    attempted: u64,
 }
 
 /// A rename that has not returned.
@@ -64,22 +69,25 @@ pub(super) struct FileHandle(usize);
 
 impl Model {
     fn push(&mut self, name: &str, file: Option<usize>, removal: bool) {
-        let version = Version { step: self.step, file, removal };
-        let none = Version { step: 0, file: None, removal: true };
+        let version = Version { step: self.step, file, removal, uncertain: false };
+        let none = Version { step: 0, file: None, removal: true, uncertain: false };
         let entry = self.names.entry(name.to_owned()).or_insert_with(|| NameModel { versions: vec![none], durable: 0 });
         entry.versions.push(version);
     }
 
     fn settle(&mut self, name: &str) {
         if let Some(entry) = self.names.get_mut(name) {
-            entry.durable = entry.versions.len() - 1;
+            // An operation that failed leaves what was before it possible.
+            let certain = entry.versions.iter().rposition(|version| !version.uncertain);
+            entry.durable = entry.durable.max(certain.unwrap_or(0));
         }
     }
 
     /// Removals before `step` are durable.
     fn settle_removals_before(&mut self, step: u64) {
         for entry in self.names.values_mut() {
-            let settled = entry.versions.iter().rposition(|version| version.removal && version.step < step);
+            let settled =
+                entry.versions.iter().rposition(|version| version.removal && !version.uncertain && version.step < step);
             entry.durable = entry.durable.max(settled.unwrap_or(0));
         }
     }
@@ -87,7 +95,7 @@ impl Model {
     /// A create begins.
     pub(super) fn create(&mut self, name: &str, number: u64) -> FileHandle {
         self.step += 1;
-        self.files.push(FileModel { number, created: self.step, synced: 0, appended: 0 });
+        self.files.push(FileModel { number, created: self.step, synced: 0, appended: 0, attempted: 0 });
         let file = self.files.len() - 1;
         self.push(name, Some(file), false);
         FileHandle(file)
@@ -96,6 +104,12 @@ impl Model {
     /// An append begins.
     pub(super) fn append(&mut self, FileHandle(file): FileHandle, length: u64) {
         self.step += 1;
+        let file = &mut self.files[file];
+        file.attempted = file.attempted.max(file.appended + length);
+    }
+
+    /// It has returned.
+    pub(super) fn appended(&mut self, FileHandle(file): FileHandle, length: u64) {
         self.files[file].appended += length;
     }
 
@@ -118,6 +132,16 @@ impl Model {
     pub(super) fn remove(&mut self, name: &str) {
         self.step += 1;
         self.push(name, None, true);
+    }
+
+    /// The create, removal or rename that last changed these names has failed.
+    pub(super) fn failed(&mut self, names: &[&str]) {
+        self.rename = None;
+        for name in names {
+            if let Some(version) = self.names.get_mut(*name).and_then(|entry| entry.versions.last_mut()) {
+                version.uncertain = true;
+            }
+        }
     }
 
     /// A rename begins.
@@ -165,7 +189,7 @@ impl Model {
             let at = at as u64;
             let expected = content_byte(file.number, at);
             // Behind what is synced: any part of its own data, and zeros.
-            let allowed = (*found == expected && at < file.appended) || (*found == 0 && at >= file.synced);
+            let allowed = (*found == expected && at < file.attempted) || (*found == 0 && at >= file.synced);
             if !allowed {
                 return Err(format!("{label} (byte {at} of {} is {found:#04x}, not {expected:#04x})", data.len()));
             }
@@ -214,6 +238,7 @@ mod tests {
         let mut model = Model::default();
         let file = model.create("a", 1);
         model.append(file, 100);
+        model.appended(file, 100);
         // Not synced: none, any part of it, zeros; but nothing foreign and not more.
         for data in [vec![], content(1, 0, 100), vec![0; 100], [content(1, 0, 40), vec![0; 60]].concat()] {
             assert_eq!(model.check(&found(&[("a", data)])), Ok(()));
@@ -230,6 +255,7 @@ mod tests {
         // A rename in flight is whole or not at all.
         let other = model.create("b", 2);
         model.append(other, 10);
+        model.appended(other, 10);
         model.synced(other);
         model.rename("b", "a");
         let (old, new) = (content(1, 0, 100), content(2, 0, 10));

@@ -40,12 +40,11 @@ pub trait Medium: Send {
     /// Calls `observer` with what a power cut could leave, at every persistence point from now on.
     fn observe(&self, observer: Box<dyn FnMut(Box<dyn Image>) + Send>);
 
-    /// Every range of it that holds structures of the store rather than contents of files, as far as
-    /// bits can be flipped in it; empty when there are none or they are not the store's own.
+    /// Flips one bit, where the store alone decides what is on the medium.
     fn flip(&self, offset_bytes: u64, bit: u8);
 
-    /// Bytes of it in which bits can be flipped; 0 for none.
-    fn flippable_bytes(&self) -> u64;
+    /// Offsets of the bytes that are not zero and in which bits can be flipped.
+    fn stored_bytes(&self) -> Vec<u64>;
 }
 
 /// What a power cut could leave, in all its variants.
@@ -155,8 +154,15 @@ impl Medium for DeviceMedium {
         device.block.write_at(start, &sector, &context).expect("a device of memory");
     }
 
-    fn flippable_bytes(&self) -> u64 {
-        self.subject.capacity_bytes
+    fn stored_bytes(&self) -> Vec<u64> {
+        let device = self.crash.device();
+        let mut data = vec![0; 1 << 20];
+        let mut stored = Vec::new();
+        for offset in (0..self.subject.capacity_bytes).step_by(data.len()) {
+            device.block.read_at(offset, &mut data, &IoContext::default()).expect("a device of memory");
+            stored.extend((offset..).zip(&data).filter(|(_, byte)| **byte != 0).map(|(offset, _)| offset));
+        }
+        stored
     }
 }
 
@@ -230,8 +236,8 @@ impl Medium for DirectoryMedium {
 
     fn flip(&self, _offset_bytes: u64, _bit: u8) {}
 
-    fn flippable_bytes(&self) -> u64 {
-        0
+    fn stored_bytes(&self) -> Vec<u64> {
+        Vec::new()
     }
 }
 

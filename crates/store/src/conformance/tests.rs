@@ -1,9 +1,11 @@
 //! The suites over the stores of this crate. A later store joins by one line in [`subjects`].
 
+use super::canary::{Canary, Defect};
+use super::subject::Image;
 use super::*;
 use crate::extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore};
 use crate::plain::{PlainOptions, PlainStore};
-use varve_media::{Device, Directory, MemoryDirectoryOptions};
+use varve_media::{CrashVariant, Device, Directory, FaultInjector, MemoryDirectoryOptions};
 
 const CAPACITY_BYTES: u64 = 16 << 20;
 
@@ -80,7 +82,7 @@ fn every_store_survives_power_cuts() {
     for subject in subjects() {
         for seed in [1, 2] {
             let env = Env::sim(seed);
-            let suite = CrashSuite { seed, operations: 90, images_of_point: 10, recoveries: 60 };
+            let suite = CrashSuite { seed, operations: 90, images_of_point: 10, recoveries: 30 };
             let report = suite.run(&env, &*subject);
             assert!(report.failures.is_empty(), "{:#?}", report.failures);
             println!(
@@ -93,5 +95,112 @@ fn every_store_survives_power_cuts() {
             );
             assert!(report.points > 50 && report.images >= report.points * 10);
         }
+    }
+}
+
+/// A subject whose stores are spoiled.
+struct Spoiled<S> {
+    inner: S,
+    defect: Defect,
+}
+
+impl<S: Subject> Subject for Spoiled<S> {
+    fn name(&self) -> String {
+        format!("{:?}", self.defect)
+    }
+
+    fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
+        Ok(Box::new(SpoiledMedium { inner: self.inner.medium(env)?, defect: self.defect }))
+    }
+}
+
+struct SpoiledMedium {
+    inner: Box<dyn Medium>,
+    defect: Defect,
+}
+
+impl Medium for SpoiledMedium {
+    fn open(&self) -> Result<Arc<dyn FileStore>, StoreError> {
+        Ok(Arc::new(Canary::new(self.inner.open()?, self.defect)))
+    }
+
+    fn open_with_faults(&self, injector: &FaultInjector) -> Result<Arc<dyn FileStore>, StoreError> {
+        Ok(Arc::new(Canary::new(self.inner.open_with_faults(injector)?, self.defect)))
+    }
+
+    fn end_process(&self, store: Arc<dyn FileStore>) -> Result<Arc<dyn FileStore>, StoreError> {
+        std::mem::forget(store);
+        self.open()
+    }
+
+    fn variants(&self) -> &'static [CrashVariant] {
+        self.inner.variants()
+    }
+
+    fn capture(&self) -> Box<dyn Image> {
+        self.inner.capture()
+    }
+
+    fn observe(&self, observer: Box<dyn FnMut(Box<dyn Image>) + Send>) {
+        self.inner.observe(observer);
+    }
+
+    fn flip(&self, offset_bytes: u64, bit: u8) {
+        self.inner.flip(offset_bytes, bit);
+    }
+
+    fn stored_bytes(&self) -> Vec<u64> {
+        self.inner.stored_bytes()
+    }
+}
+
+fn plain_subject() -> DirectorySubject {
+    let options = MemoryDirectoryOptions { capacity_bytes: Some(CAPACITY_BYTES), direct_alignment_bytes: 1 };
+    DirectorySubject { name: "plain", options, open: plain }
+}
+
+#[test]
+fn the_suites_catch_stores_that_break_the_contract() {
+    for defect in Defect::OF_CONTRACT {
+        let failures = conformance(&Env::sim(1), &Spoiled { inner: plain_subject(), defect });
+        assert!(!failures.is_empty(), "{defect:?} goes unnoticed");
+    }
+    for defect in Defect::OF_DURABILITY {
+        let suite = CrashSuite { seed: 1, operations: 90, images_of_point: 10, recoveries: 0 };
+        let report = suite.run(&Env::sim(1), &Spoiled { inner: plain_subject(), defect });
+        assert!(!report.failures.is_empty(), "{defect:?} goes unnoticed");
+    }
+}
+
+#[test]
+fn every_store_survives_failing_io() {
+    for subject in subjects() {
+        let report = faults(&Env::sim(1), &*subject, 1);
+        println!("{}: {} runs, {} faults", subject.name(), report.runs, report.injected);
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        assert!(report.injected > 100);
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_an_error_or_makes_no_difference() {
+    for subject in subjects() {
+        let report = damage(&Env::sim(1), &*subject, 1);
+        println!("{}: {report:?}", subject.name());
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for subject in subjects() {
+        let run = || {
+            let env = Env::sim(7);
+            let failures = conformance(&env, &*subject);
+            let suite = CrashSuite { seed: 7, operations: 40, images_of_point: 3, recoveries: 3 };
+            let report = suite.run(&env, &*subject);
+            (failures, report, env.event_hash(), env.now())
+        };
+        assert_eq!(run(), run(), "{}", subject.name());
     }
 }

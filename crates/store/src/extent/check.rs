@@ -10,7 +10,7 @@
 //! | `extent-missing` | error | a file is longer than its blocks |
 //! | `space-leak` | error | blocks belong to nothing |
 //! | `free-space-mismatch` | error | the free space counts its blocks wrongly |
-//! | `log-damaged` | error | a unit of a log inside its durable length is damaged |
+//! | `log-damaged` | error | a frame of a log inside its durable length is damaged |
 
 use super::core::Core;
 use super::frame::FrameFormat;
@@ -132,15 +132,15 @@ fn log_findings(
     let context = IoContext::of(IoClass::Check);
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.framed) {
-        let mut unit = crate::journal::buffer(device, frame.unit_bytes);
-        // Only full units: the last one may be rewritten while this looks.
+        let mut bytes = crate::journal::buffer(device, frame.frame_bytes);
+        // Only full frames: the last one may be rewritten while this looks.
         for index in 0..file.size_bytes / frame.payload_bytes() as u64 {
-            let Some((at, _)) = file.extents.locate(index * frame.unit_bytes as u64, block_bytes) else { break };
-            let read = device.block.read_at(at, &mut unit, &context);
-            if read.is_err() || frame.open(&unit, file.file, index).is_none() {
+            let Some((at, _)) = file.extents.locate(index * frame.frame_bytes as u64, block_bytes) else { break };
+            let read = device.block.read_at(at, &mut bytes, &context);
+            if read.is_err() || frame.open(&bytes, file.file, index).is_none() {
                 findings.push(error(
                     "log-damaged",
-                    format!("{label}: unit {index} of log '{}' at offset {at} is damaged", file.name),
+                    format!("{label}: frame {index} of log '{}' at offset {at} is damaged", file.name),
                 ));
             }
         }
@@ -198,7 +198,7 @@ pub(super) fn inspect(device: &Device) -> Vec<Finding> {
         }
     };
     let geometry = found.geometry;
-    let frame = FrameFormat { store_id, unit_bytes: geometry.journal.unit_bytes as usize };
+    let frame = FrameFormat { store_id, frame_bytes: geometry.frame_bytes as usize };
     let files: Vec<CheckedFile> = found
         .files
         .into_iter()

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 0 | 1 | version, 1 |
 //! | 1 | 1 | layout: 0 first fit, 1 next fit, 2 ext4 |
-//! | 2 | 2 | zero |
+//! | 2 | 2 | bytes of a frame: the device's logical sector |
 //! | 4 | 4 | bytes of a block |
 //! | 8 | 8 | blocks of the device |
 //! | 16 | 16 | log zone: first block, blocks |
@@ -140,6 +140,7 @@ impl Ext4Geometry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoreGeometry {
     pub(super) block_bytes: u64,
+    pub(super) frame_bytes: u32,
     pub(super) blocks: u64,
     pub(super) log_zone: Range<u64>,
     pub(super) layout: LayoutGeometry,
@@ -165,9 +166,12 @@ impl StoreGeometry {
     pub(super) fn plan(label: &str, device: &Geometry, layout: ExtentLayout) -> Result<StoreGeometry, StoreError> {
         let unit_bytes = device.physical_sector_bytes.max(device.sector_bytes).max(512);
         let block_bytes = u64::from(unit_bytes).max(4096);
+        let frame_bytes = device.sector_bytes.max(512);
         let refuse = |reason: String| StoreError::InvalidRequest { store: label.to_owned(), reason };
-        if !unit_bytes.is_power_of_two() || unit_bytes > 65536 {
-            return Err(refuse(format!("physical sectors of {unit_bytes} bytes are not supported")));
+        let powers = unit_bytes.is_power_of_two() && frame_bytes.is_power_of_two();
+        if !powers || unit_bytes > 65536 || frame_bytes > 32768 {
+            let reason = format!("sectors of {frame_bytes} bytes, physical ones of {unit_bytes}, are not supported");
+            return Err(refuse(reason));
         }
         let blocks = device.capacity_bytes / block_bytes;
         let capacity = blocks * block_bytes;
@@ -187,7 +191,14 @@ impl StoreGeometry {
             let journal = regions(SUPERBLOCK_RESERVED_BYTES, log, checkpoint);
             let zone_start = journal.checkpoints[1].end_bytes().div_ceil(block_bytes);
             let zone_blocks = (capacity / 32).min(1 << 30) / block_bytes;
-            StoreGeometry { block_bytes, blocks, log_zone: zone_start..zone_start + zone_blocks, layout, journal }
+            StoreGeometry {
+                block_bytes,
+                frame_bytes,
+                blocks,
+                log_zone: zone_start..zone_start + zone_blocks,
+                layout,
+                journal,
+            }
         };
         match layout {
             ExtentLayout::FirstFit => Ok(simple(LayoutGeometry::FirstFit)),
@@ -212,7 +223,7 @@ impl StoreGeometry {
                 let last = end.saturating_sub((log + 2 * checkpoint).div_ceil(block_bytes)).max(first);
                 let journal = regions((blocks / 2).clamp(first, last) * block_bytes, log, checkpoint);
                 let layout = LayoutGeometry::Ext4(geometry);
-                let planned = StoreGeometry { block_bytes, blocks, log_zone: 0..0, layout, journal };
+                let planned = StoreGeometry { block_bytes, frame_bytes, blocks, log_zone: 0..0, layout, journal };
                 planned.free_extents().map(|_| planned).ok_or_else(|| {
                     refuse(format!(
                         "a device of {capacity} bytes has no room for groups of {} bytes",
@@ -232,7 +243,7 @@ impl StoreGeometry {
         let mut writer = Writer::default();
         writer.u8(VERSION);
         writer.u8(code);
-        writer.u16(0);
+        writer.u16(self.frame_bytes as u16);
         writer.u32(self.block_bytes as u32);
         writer.u64(self.blocks);
         writer.u64(self.log_zone.start);
@@ -250,14 +261,14 @@ impl StoreGeometry {
     ) -> Result<StoreGeometry, String> {
         let mut reader = Reader::new(parameters);
         let mut fields = || {
-            let (version, code, reserved) = (reader.u8()?, reader.u8()?, reader.u16()?);
+            let (version, code, frame_bytes) = (reader.u8()?, reader.u8()?, u32::from(reader.u16()?));
             let (block_bytes, blocks) = (u64::from(reader.u32()?), reader.u64()?);
             let (zone_start, zone_blocks) = (reader.u64()?, reader.u64()?);
             let (group_blocks, inode_table_blocks) = (reader.u64()?, reader.u64()?);
             Some((
                 version,
                 code,
-                reserved,
+                frame_bytes,
                 block_bytes,
                 blocks,
                 zone_start,
@@ -266,10 +277,22 @@ impl StoreGeometry {
                 inode_table_blocks,
             ))
         };
-        let (version, code, reserved, block_bytes, blocks, zone_start, zone_blocks, group_blocks, inode_table_blocks) =
-            fields().ok_or_else(|| format!("{} bytes of parameters", parameters.len()))?;
-        if version != VERSION || reader.remaining() != 0 || reserved != 0 {
+        let (
+            version,
+            code,
+            frame_bytes,
+            block_bytes,
+            blocks,
+            zone_start,
+            zone_blocks,
+            group_blocks,
+            inode_table_blocks,
+        ) = fields().ok_or_else(|| format!("{} bytes of parameters", parameters.len()))?;
+        if version != VERSION || reader.remaining() != 0 {
             return Err(format!("parameters of version {version}, {} bytes", parameters.len()));
+        }
+        if !frame_bytes.is_power_of_two() || frame_bytes < 512 || frame_bytes > journal.unit_bytes {
+            return Err(format!("frames of {frame_bytes} bytes"));
         }
         let unit = u64::from(journal.unit_bytes);
         let fits = blocks.checked_mul(block_bytes).is_some_and(|bytes| bytes <= capacity_bytes);
@@ -289,7 +312,7 @@ impl StoreGeometry {
             }
             _ => return Err(format!("layout {code} with groups of {group_blocks} blocks")),
         };
-        let geometry = StoreGeometry { block_bytes, blocks, log_zone, layout, journal: *journal };
+        let geometry = StoreGeometry { block_bytes, frame_bytes, blocks, log_zone, layout, journal: *journal };
         geometry.free_extents().map(|_| geometry).ok_or_else(|| "regions that overlap".to_owned())
     }
 

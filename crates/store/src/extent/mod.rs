@@ -7,7 +7,7 @@
 //!
 //! - *Sync of a file that is not framed*: data, sync of the device, then one durable commit that tells
 //!   its length (and everything changed before). A length never covers what others left on the device.
-//! - *Sync of a log or manifest*, which is [framed](frame): one write of the units that changed and one
+//! - *Sync of a log or manifest*, which is [framed](frame): one write of the sectors that changed and one
 //!   sync of the device. A commit comes first only when blocks or the name are not yet durable.
 //! - *Rename*: the data of the source, as above, and one commit; *remove*: a change that waits for the
 //!   next commit.
@@ -75,7 +75,7 @@ pub(crate) fn decode_anything(bytes: &[u8]) {
     let _ = StoreGeometry::decode(bytes, &journal, 64 << 20);
     let _ = change::decode_commit(bytes);
     let _ = change::decode_checkpoint(bytes);
-    let _ = frame::FrameFormat { store_id: 1, unit_bytes: 512 }.open(bytes, 1, 0);
+    let _ = frame::FrameFormat { store_id: 1, frame_bytes: 512 }.open(bytes, 1, 0);
 }
 
 /// Blocks that follow each other.

@@ -134,31 +134,31 @@ impl ExtentReader {
         self.read_unframed(offset_bytes, &mut data[..on_device], context)
     }
 
-    /// Reads bytes of a framed file: whole units, of which the payloads are taken.
+    /// Reads bytes of a framed file: whole frames, of which the payloads are taken.
     fn read_framed(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<(), StoreError> {
         let frame = &self.core.frame;
-        let (payload, unit) = (frame.payload_bytes() as u64, frame.unit_bytes as u64);
+        let (payload, frame_bytes) = (frame.payload_bytes() as u64, frame.frame_bytes as u64);
         let mut done = 0;
         while done < data.len() {
             let start = offset_bytes + done as u64;
             let first = start / payload;
             let last = (offset_bytes + data.len() as u64 - 1) / payload;
-            let (at, contiguous) = self.locate(first * unit)?;
-            let units = (last - first + 1).min(contiguous / unit).min(BOUNCE_BYTES / unit);
+            let (at, contiguous) = self.locate(first * frame_bytes)?;
+            let frames = (last - first + 1).min(contiguous / frame_bytes).min(BOUNCE_BYTES / frame_bytes);
             let rest = &mut data[done..];
-            done += with_scratch((units * unit) as usize, self.buffer_alignment_bytes, |scratch| {
+            done += with_scratch((frames * frame_bytes) as usize, self.buffer_alignment_bytes, |scratch| {
                 self.core
                     .device
                     .block
                     .read_at(at, scratch, context)
                     .map_err(|error| self.core.media_error(&self.name, error))?;
                 let mut taken = 0;
-                for number in 0..units {
+                for number in 0..frames {
                     let index = first + number;
-                    let bytes = &mut scratch[(number * unit) as usize..((number + 1) * unit) as usize];
+                    let bytes = &mut scratch[(number * frame_bytes) as usize..((number + 1) * frame_bytes) as usize];
                     let skip = ((start + taken as u64) % payload) as usize;
                     let wanted = (rest.len() - taken).min(payload as usize - skip);
-                    let offset = at + number * unit;
+                    let offset = at + number * frame_bytes;
                     self.take_payload(bytes, offset, index, skip, &mut rest[taken..taken + wanted], context)?;
                     taken += wanted;
                 }
@@ -168,10 +168,10 @@ impl ExtentReader {
         Ok(())
     }
 
-    /// Copies a part of the payload of a unit, reading it again when the writer was just rewriting it.
+    /// Copies a part of the payload of a frame, reading it again when the writer was just rewriting it.
     fn take_payload(
         &self,
-        unit: &mut [u8],
+        bytes: &mut [u8],
         device_offset: u64,
         index: u64,
         skip: usize,
@@ -179,27 +179,27 @@ impl ExtentReader {
         context: &IoContext,
     ) -> Result<(), StoreError> {
         let (frame, file) = (&self.core.frame, self.node.file);
-        let copied = |unit: &[u8], data: &mut [u8]| {
-            let opened = frame.open(unit, file, index)?;
+        let copied = |bytes: &[u8], data: &mut [u8]| {
+            let opened = frame.open(bytes, file, index)?;
             data.copy_from_slice(opened.payload.get(skip..skip + data.len())?);
             Some(())
         };
-        if copied(unit, data).is_some() {
+        if copied(bytes, data).is_some() {
             return Ok(());
         }
         let writing = self.node.tail_write.lock();
         self.core
             .device
             .block
-            .read_at(device_offset, unit, context)
+            .read_at(device_offset, bytes, context)
             .map_err(|error| self.core.media_error(&self.name, error))?;
         drop(writing);
-        copied(unit, data).ok_or_else(|| {
+        copied(bytes, data).ok_or_else(|| {
             corruption(
                 &self.core.label,
                 &format!("log '{}'", self.name),
                 device_offset,
-                format!("unit {index} of file {file}"),
+                format!("frame {index} of file {file}"),
                 "something else, or a wrong crc32c",
             )
         })

@@ -117,14 +117,14 @@ fn apply(names: &mut BTreeMap<u64, String>, files: &mut BTreeMap<String, FoundFi
 
 /// Bytes of blocks that a file of this length needs.
 pub(super) fn stored_bytes(frame: &FrameFormat, framed: bool, size_bytes: u64) -> u64 {
-    if framed { frame.units(size_bytes).saturating_mul(frame.unit_bytes as u64) } else { size_bytes }
+    if framed { frame.stored_bytes(size_bytes) } else { size_bytes }
 }
 
 pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     let label = device.block.name().to_owned();
     let (mut journal, recovered) = Journal::recover(&device, &label, KIND)?;
     let Found { geometry, mut files, next_file } = replay(&label, &journal, &recovered)?;
-    let frame = FrameFormat { store_id: journal.store_id(), unit_bytes: geometry.journal.unit_bytes as usize };
+    let frame = FrameFormat { store_id: journal.store_id(), frame_bytes: geometry.frame_bytes as usize };
     let block_bytes = geometry.block_bytes;
 
     // Blocks first: what is read below must belong to one file only.
@@ -223,35 +223,34 @@ fn framed_length(
     found: &FoundFile,
 ) -> Result<u64, StoreError> {
     let payload = frame.payload_bytes() as u64;
-    let unit = frame.unit_bytes as u64;
-    let units = found.extents.blocks() * block_bytes / unit;
-    // A length recorded in the middle of a unit is read again from the start of the unit.
-    let first = found.size_bytes / payload;
+    let frame_bytes = frame.frame_bytes as u64;
+    let frames = found.extents.blocks() * block_bytes / frame_bytes;
+    // A length recorded in the middle of a frame is read again from the start of the frame.
+    let mut index = found.size_bytes / payload;
     let mut size_bytes = found.size_bytes;
     let mut end_found = false;
-    let mut index = first;
-    let mut limit = units;
-    let mut buffer = crate::journal::buffer(device, (units.saturating_sub(first) * unit).min(TRANSFER_BYTES) as usize);
+    let mut limit = frames;
+    let length = (frames.saturating_sub(index) * frame_bytes).min(TRANSFER_BYTES);
+    let mut buffer = crate::journal::buffer(device, length as usize);
     while index < limit {
-        let at = index * unit;
-        let Some((offset, contiguous)) = found.extents.locate(at, block_bytes) else { break };
-        let length = contiguous.min(buffer.len() as u64) / unit * unit;
+        let Some((offset, contiguous)) = found.extents.locate(index * frame_bytes, block_bytes) else { break };
+        let length = contiguous.min(buffer.len() as u64) / frame_bytes * frame_bytes;
         let piece = &mut buffer[..length as usize];
-        read_what_is_readable(device, offset, piece, frame.unit_bytes);
-        for bytes in piece.chunks_exact(frame.unit_bytes) {
+        read_what_is_readable(device, offset, piece, frame.frame_bytes);
+        for bytes in piece.chunks_exact(frame.frame_bytes) {
             match frame.open(bytes, found.file, index) {
                 Some(opened) if !end_found => {
                     size_bytes = size_bytes.max(index * payload + opened.payload.len() as u64);
                     end_found = opened.payload.len() as u64 != payload;
                 }
                 // It was written when more than what is found here was durable.
-                Some(opened) if opened.durable_bytes > size_bytes => {
+                Some(opened) if opened.durable_frames > size_bytes / payload => {
                     return Err(corruption(
                         label,
                         &format!("log '{name}'"),
                         offset,
-                        format!("{} bytes, as a later part of it says", opened.durable_bytes),
-                        format!("{size_bytes}"),
+                        format!("{} frames, as a later one says", opened.durable_frames),
+                        format!("{size_bytes} bytes"),
                     ));
                 }
                 Some(_) => {}
@@ -260,21 +259,21 @@ fn framed_length(
             index += 1;
         }
         if end_found {
-            limit = limit.min((size_bytes / payload).saturating_add(LOOK_AHEAD_BYTES / unit));
+            limit = limit.min((size_bytes / payload).saturating_add(LOOK_AHEAD_BYTES / frame_bytes));
         }
     }
     Ok(size_bytes)
 }
 
-/// Fills `data`; units that cannot be read become zeros, which are no frames.
-fn read_what_is_readable(device: &Device, offset_bytes: u64, data: &mut [u8], unit_bytes: usize) {
+/// Fills `data`; sectors that cannot be read become zeros, which are no frames.
+fn read_what_is_readable(device: &Device, offset_bytes: u64, data: &mut [u8], sector_bytes: usize) {
     let context = IoContext::of(IoClass::Metadata);
     if device.block.read_at(offset_bytes, data, &context).is_ok() {
         return;
     }
-    for (number, unit) in data.chunks_mut(unit_bytes).enumerate() {
-        if device.block.read_at(offset_bytes + (number * unit_bytes) as u64, unit, &context).is_err() {
-            unit.fill(0);
+    for (number, sector) in data.chunks_mut(sector_bytes).enumerate() {
+        if device.block.read_at(offset_bytes + (number * sector_bytes) as u64, sector, &context).is_err() {
+            sector.fill(0);
         }
     }
 }

@@ -13,9 +13,9 @@ use varve_media::{AlignedBuffer, IoContext, MediaError, MediaErrorKind, Request}
 
 /// The writer of one file.
 ///
-/// The buffer is a range of the file as it lies on the device, beginning at a unit (a physical
-/// sector): plain bytes, or framed units whose headers are filled in when they are written. What does
-/// not fill the last unit stays in the buffer after a write, to be written again with what follows.
+/// The buffer is a range of the file as it lies on the device, beginning at a *unit* (a physical
+/// sector): plain bytes, or frames whose headers are filled in when they are written. Whole units are
+/// written; what does not fill the last one stays in the buffer, to be written again with what follows.
 pub(super) struct ExtentWriter {
     core: Arc<Core>,
     node: Arc<Node>,
@@ -27,11 +27,13 @@ pub(super) struct ExtentWriter {
     first_unit: u64,
     /// Bytes of the file in the buffer.
     buffered_bytes: usize,
-    /// Bytes of the file in one unit.
-    payload_bytes: usize,
     unit_bytes: usize,
-    /// What precedes them in it.
+    /// The part of a unit that has a header: a frame, or the unit itself where there are none.
+    frame_bytes: usize,
+    /// Header of it; 0 without frames.
     header_bytes: usize,
+    /// Bytes of the file in one unit.
+    unit_payload_bytes: usize,
     /// Bytes of the file the buffer takes.
     capacity_bytes: usize,
     /// Length for which the file surely has blocks.
@@ -53,10 +55,11 @@ fn buffer_bytes(kind: FileKind) -> usize {
 impl ExtentWriter {
     pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
         let unit_bytes = core.geometry.journal.unit_bytes as usize;
-        let header_bytes = if node.framed { HEADER_BYTES } else { 0 };
-        let payload_bytes = unit_bytes - header_bytes;
+        let (frame_bytes, header_bytes) =
+            if node.framed { (core.frame.frame_bytes, HEADER_BYTES) } else { (unit_bytes, 0) };
+        let unit_payload_bytes = unit_bytes / frame_bytes * (frame_bytes - header_bytes);
         let expected = options.expected_size_bytes.unwrap_or(u64::MAX).clamp(4096, 1 << 30) as usize;
-        let units = buffer_bytes(options.kind).min(expected).div_ceil(payload_bytes).min((1 << 20) / unit_bytes);
+        let units = buffer_bytes(options.kind).min(expected).div_ceil(unit_payload_bytes).min((1 << 20) / unit_bytes);
         ExtentWriter {
             buffer: journal::buffer(&core.device, units * unit_bytes),
             name: name.to_owned(),
@@ -64,10 +67,11 @@ impl ExtentWriter {
             expected_size_bytes: options.expected_size_bytes.unwrap_or(0),
             first_unit: 0,
             buffered_bytes: 0,
-            payload_bytes,
             unit_bytes,
+            frame_bytes,
             header_bytes,
-            capacity_bytes: units * payload_bytes,
+            unit_payload_bytes,
+            capacity_bytes: units * unit_payload_bytes,
             allocated_bytes: 0,
             failure: None,
             finished: false,
@@ -84,7 +88,7 @@ impl ExtentWriter {
     }
 
     fn start_bytes(&self) -> u64 {
-        self.first_unit * self.payload_bytes as u64
+        self.first_unit * self.unit_payload_bytes as u64
     }
 
     /// Puts bytes into the buffer, which has room for them.
@@ -95,11 +99,12 @@ impl ExtentWriter {
             self.buffered_bytes += data.len();
             return;
         }
+        let payload_bytes = self.frame_bytes - self.header_bytes;
         let mut rest = data;
         while !rest.is_empty() {
-            let (unit, within) = (self.buffered_bytes / self.payload_bytes, self.buffered_bytes % self.payload_bytes);
-            let (head, tail) = rest.split_at(rest.len().min(self.payload_bytes - within));
-            let at = unit * self.unit_bytes + self.header_bytes + within;
+            let (frame, within) = (self.buffered_bytes / payload_bytes, self.buffered_bytes % payload_bytes);
+            let (head, tail) = rest.split_at(rest.len().min(payload_bytes - within));
+            let at = frame * self.frame_bytes + self.header_bytes + within;
             self.buffer[at..at + head.len()].copy_from_slice(head);
             self.buffered_bytes += head.len();
             rest = tail;
@@ -124,7 +129,7 @@ impl ExtentWriter {
             }
             // A second piece overwrites what a failure must bring back.
             if saved.is_none() && rest.len() > self.capacity_bytes {
-                let used = before_bytes.div_ceil(self.payload_bytes) * self.unit_bytes;
+                let used = before_bytes.div_ceil(self.unit_payload_bytes) * self.unit_bytes;
                 saved = Some(self.buffer[..used].to_vec());
             }
             if let Err(error) = self.write(context) {
@@ -144,6 +149,10 @@ impl ExtentWriter {
             return Ok(());
         }
         let (frame, framed) = (&self.core.frame, self.node.framed);
+        if framed && size_bytes > frame.size_bytes_max() {
+            let reason = format!("log '{}' cannot grow beyond {} bytes", self.name, frame.size_bytes_max());
+            return Err(StoreError::InvalidRequest { store: self.core.label.clone(), reason });
+        }
         // The imitated file system normalizes requests itself and knows nothing of what is expected.
         // Unannounced growth doubles, so that a file of n bytes has about log n extents.
         let step_bytes: u64 = if self.kind == FileKind::Table { 8 << 20 } else { 1 << 20 };
@@ -157,7 +166,7 @@ impl ExtentWriter {
         let wanted = stored_bytes(frame, framed, wanted);
         self.core.extend(&self.node, &self.name, self.kind, needed, wanted)?;
         let units = self.node.extents.read().blocks() * self.core.geometry.block_bytes / self.unit_bytes as u64;
-        self.allocated_bytes = units * self.payload_bytes as u64;
+        self.allocated_bytes = units * self.unit_payload_bytes as u64;
         Ok(())
     }
 
@@ -166,12 +175,12 @@ impl ExtentWriter {
         self.check()?;
         let size_bytes = self.size_bytes();
         self.allocate(size_bytes)?;
-        let units = self.buffered_bytes.div_ceil(self.payload_bytes);
+        let units = self.buffered_bytes.div_ceil(self.unit_payload_bytes);
         if units > 0 {
-            self.seal(units);
+            self.seal(units * self.unit_bytes);
             let length = units * self.unit_bytes;
             let tail = self.node.framed.then(|| self.node.tail_write.lock());
-            // A failed write may have torn the last unit, which holds what was synced: a second one mends it.
+            // A failed write may have torn what it was to replace; a second one mends that.
             let outcome = self.write_units(length, context).or_else(|error| match error.kind() {
                 MediaErrorKind::NoSpace => Err(error),
                 _ => self.write_units(length, context),
@@ -191,27 +200,34 @@ impl ExtentWriter {
             self.node.cached.write().drop_before(size_bytes);
         }
         self.core.note_unsynced(&self.node);
-        let whole = self.buffered_bytes / self.payload_bytes;
+        let whole = self.buffered_bytes / self.unit_payload_bytes;
         if whole > 0 && whole < units {
             let start = whole * self.unit_bytes;
             self.buffer.copy_within(start..start + self.unit_bytes, 0);
         }
         self.first_unit += whole as u64;
-        self.buffered_bytes -= whole * self.payload_bytes;
+        self.buffered_bytes -= whole * self.unit_payload_bytes;
         Ok(())
     }
 
-    /// Completes the first `units` of the buffer: headers, and zeros behind the last byte.
-    fn seal(&mut self, units: usize) {
+    /// Completes the first `length` bytes of the buffer: headers, and zeros behind the last byte.
+    fn seal(&mut self, length: usize) {
         if self.header_bytes == 0 {
-            self.buffer[self.buffered_bytes..units * self.unit_bytes].fill(0);
+            self.buffer[self.buffered_bytes..length].fill(0);
             return;
         }
         let durable_bytes = self.node.durable_bytes();
-        for number in 0..units {
-            let used = (self.buffered_bytes - number * self.payload_bytes).min(self.payload_bytes);
-            let unit = &mut self.buffer[number * self.unit_bytes..(number + 1) * self.unit_bytes];
-            self.core.frame.seal(unit, self.node.file, self.first_unit + number as u64, used, durable_bytes);
+        let payload_bytes = self.frame_bytes - self.header_bytes;
+        let first_frame = self.first_unit * (self.unit_bytes / self.frame_bytes) as u64;
+        let mut rest = self.buffered_bytes;
+        for (index, frame) in (first_frame..).zip(self.buffer[..length].chunks_exact_mut(self.frame_bytes)) {
+            let used = rest.min(payload_bytes);
+            rest -= used;
+            if used > 0 {
+                self.core.frame.seal(frame, self.node.file, index, used, durable_bytes);
+            } else {
+                frame.fill(0);
+            }
         }
     }
 

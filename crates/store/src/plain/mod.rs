@@ -240,7 +240,7 @@ impl FileStore for PlainStore {
         let escaped = self.shared.escape(name)?;
         let mode = OpenMode { direct: options.direct, ..OpenMode::default() };
         let file = self.shared.directory.open(&escaped, mode).map_err(|error| self.shared.media_error(name, error))?;
-        Ok(Arc::new(PlainReader::new(self.shared.clone(), file, name)))
+        Ok(Arc::new(PlainReader::open(self.shared.clone(), file, name)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {

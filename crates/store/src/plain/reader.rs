@@ -26,9 +26,12 @@ pub(super) struct PlainReader {
 }
 
 impl PlainReader {
-    pub(super) fn new(shared: Arc<Shared>, file: Arc<dyn DirectoryFile>, name: &str) -> Self {
+    /// Asks for the length once, so that a file system that will not tell is an error here rather than
+    /// an empty file later.
+    pub(super) fn open(shared: Arc<Shared>, file: Arc<dyn DirectoryFile>, name: &str) -> Result<Self, StoreError> {
         let alignment_bytes = u64::from(file.alignment_bytes().max(1));
-        PlainReader { shared, file, name: name.to_owned(), alignment_bytes, size_bytes: AtomicU64::new(0) }
+        let size_bytes = file.size_bytes().map_err(|error| shared.media_error(name, error))?;
+        Ok(PlainReader { shared, file, name: name.to_owned(), alignment_bytes, size_bytes: AtomicU64::new(size_bytes) })
     }
 
     #[cold]
