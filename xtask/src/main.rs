@@ -1,5 +1,9 @@
 //! The project's verbs: `cargo xtask VERB`.
 
+mod fuzz;
+mod quickstart;
+mod run;
+mod test;
 mod tidy;
 
 use std::process::ExitCode;
@@ -7,7 +11,12 @@ use std::process::ExitCode;
 /// A verb: its name, what it does, and how.
 type Verb = (&'static str, &'static str, fn(&[String]) -> Result<(), String>);
 
-const VERBS: &[Verb] = &[("tidy", "check what the compiler does not: dependency directions, names, links", tidy::run)];
+const VERBS: &[Verb] = &[
+    ("quickstart", "build, store a real tree, query it, benchmark on an emulated disk", quickstart::run),
+    ("test", "everything that has to hold, fuzzing included", test::run),
+    ("fuzz", "fuzz every decoder: [--seconds N] [TARGET...]", fuzz::run),
+    ("tidy", "check what the compiler does not: dependency directions, names, links", tidy::run),
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -15,7 +24,7 @@ fn main() -> ExitCode {
     let Some((_, _, run)) = VERBS.iter().find(|(name, ..)| *name == verb) else {
         eprintln!("usage: cargo xtask VERB");
         for (name, what, _) in VERBS {
-            eprintln!("  {name:<8} {what}");
+            eprintln!("  {name:<10} {what}");
         }
         return ExitCode::from(2);
     };

@@ -53,6 +53,13 @@ const ALLOWANCES: &[Allowance] = &[
     Allowance { place: "crates/media/src/emulated/backing/file.rs", path: "std::fs", reason: "the sparse file" },
     Allowance { place: "crates/media/src/emulated/backing/file.rs", path: "std::os", reason: "the sparse file" },
     Allowance { place: "crates/media/src/layer/trace/mod.rs", path: "std::fs", reason: "a trace in a file" },
+    Allowance { place: "crates/media/src/hardware/", path: "std::fs", reason: "the machine's devices" },
+    Allowance { place: "crates/media/src/hardware/", path: "std::os", reason: "the machine's devices" },
+    Allowance {
+        place: "crates/media/src/hardware/",
+        path: "std::thread",
+        reason: "the kernel's ring is waited on by turns",
+    },
     Allowance { place: "crates/varve/src/spec/mod.rs", path: "std::os", reason: "paths of any bytes" },
     Allowance { place: "crates/cli/src/", path: "std::fs", reason: "files the user names on the command line" },
     Allowance { place: "crates/cli/src/arguments.rs", path: "std::os", reason: "arguments and paths of any bytes" },

@@ -91,10 +91,10 @@ pub(crate) fn repair(env: &Env, media: Media, options: Options) -> Result<Repair
     let last_sequence = contents.as_ref().map_or(0, |contents| contents.last_sequence);
     let mut salvage = Salvage { shared, report, tables: Vec::new(), last_sequence };
     for number in table_numbers {
-        salvage.table(number)?;
+        salvage.read_table(number)?;
     }
     for number in log_numbers {
-        salvage.log(number)?;
+        salvage.read_log(number)?;
     }
     salvage.finish()
 }
@@ -105,7 +105,7 @@ impl Salvage {
     }
 
     /// Keeps a sound table; rewrites what can be read of another, and sets the original aside.
-    fn table(&mut self, number: u64) -> Result<(), Error> {
+    fn read_table(&mut self, number: u64) -> Result<(), Error> {
         let name = file_name::table(number);
         let table = match self.open(number, &name) {
             Ok(table) => table,
@@ -179,7 +179,7 @@ impl Salvage {
     }
 
     /// Puts what a log holds, up to its end or the first damage, into tables.
-    fn log(&mut self, number: u64) -> Result<(), Error> {
+    fn read_log(&mut self, number: u64) -> Result<(), Error> {
         let name = file_name::log(number);
         let store = self.shared.media.log_store().clone();
         let opened = store

@@ -1,0 +1,5 @@
+//! Superblocks and everything opening a raw device reads.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| varve_store::fuzzing::extent_open(bytes));

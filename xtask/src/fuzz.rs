@@ -1,0 +1,122 @@
+//! `cargo xtask fuzz [--seconds N] [TARGET...]`: coverage-guided fuzzing on a stable compiler.
+//!
+//! Each target is a libFuzzer program. The coverage instrumentation is asked for by compiler flags
+//! that cargo-fuzz uses too; without a sanitizer they work on stable.
+
+use crate::run;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Every target, the ones the release gate names first.
+pub(crate) const TARGETS: &[&str] =
+    &["log", "table", "manifest", "superblock", "spec", "batch", "store_metadata", "configuration"];
+
+/// Targets that run at once.
+const AT_ONCE: usize = 2;
+
+/// Time a target may take beyond what it was given, to stop by itself.
+const GRACE: Duration = Duration::from_secs(60);
+
+const INSTRUMENTATION: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1";
+
+/// See the module.
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    let mut seconds = 60;
+    let mut targets: Vec<&str> = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if argument == "--seconds" {
+            let value = rest.next().ok_or("--seconds takes a number")?;
+            seconds = value.parse().map_err(|error| format!("--seconds {value}: {error}"))?;
+        } else if TARGETS.contains(&argument.as_str()) {
+            targets.push(argument);
+        } else {
+            return Err(format!("no fuzz target '{argument}'; there are: {}", TARGETS.join(", ")));
+        }
+    }
+    if targets.is_empty() {
+        targets = TARGETS.to_vec();
+    }
+    fuzz(&targets, seconds)
+}
+
+/// Whether the fuzzer can be built here: its engine is C++.
+pub(crate) fn can_build() -> bool {
+    run::works("c++", &["--version"]) || run::install(&["g++"])
+}
+
+/// Builds and runs `targets`, each for `seconds`.
+pub(crate) fn fuzz(targets: &[&str], seconds: u64) -> Result<(), String> {
+    let host = host()?;
+    let directory = run::root().join("fuzz");
+    let mut build = run::cargo();
+    build
+        .current_dir(&directory)
+        // With a target named, the flags are for it and not for build scripts.
+        .args(["build", "--release", "--bins", "--target", &host])
+        .env("RUSTFLAGS", INSTRUMENTATION)
+        .env("CARGO_TARGET_DIR", directory.join("target"));
+    run::run("build the fuzz targets", &mut build)?;
+    let programs = directory.join("target").join(&host).join("release");
+    for pair in targets.chunks(AT_ONCE) {
+        let mut running: Vec<(&str, Child)> = Vec::new();
+        for target in pair {
+            let corpus = directory.join("target/corpus").join(target);
+            std::fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
+            let log = directory.join("target").join(format!("{target}.log"));
+            let log = std::fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+            let errors = log.try_clone().map_err(|error| error.to_string())?;
+            eprintln!("== fuzz {target} for {seconds} s");
+            let child = Command::new(programs.join(target))
+                .arg(&corpus)
+                .arg(format!("-max_total_time={seconds}"))
+                .args(["-rss_limit_mb=2048", "-timeout=10", "-max_len=65536", "-print_final_stats=1"])
+                .arg(format!("-artifact_prefix={}/target/{target}-", directory.display()))
+                .stdin(Stdio::null())
+                .stdout(log)
+                .stderr(errors)
+                .spawn()
+                .map_err(|error| format!("{target}: cannot start: {error}"))?;
+            running.push((target, child));
+        }
+        let deadline = Instant::now() + Duration::from_secs(seconds) + GRACE;
+        for (target, mut child) in running {
+            wait(target, &mut child, deadline)?;
+            let log =
+                std::fs::read_to_string(directory.join("target").join(format!("{target}.log"))).unwrap_or_default();
+            let executed = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+            eprintln!("== fuzz {target}: {} inputs, no finding", executed.unwrap_or(" ?").trim());
+        }
+    }
+    Ok(())
+}
+
+fn wait(target: &str, child: &mut Child, deadline: Instant) -> Result<(), String> {
+    loop {
+        match child.try_wait().map_err(|error| format!("{target}: {error}"))? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => {
+                return Err(format!("fuzz {target}: {status}; see fuzz/target/{target}.log and the input beside it"));
+            }
+            None if Instant::now() > deadline => {
+                let _ = child.kill();
+                return Err(format!("fuzz {target}: did not stop in time; see fuzz/target/{target}.log"));
+            }
+            None => std::thread::sleep(Duration::from_millis(200)),
+        }
+    }
+}
+
+/// The triple of this machine.
+fn host() -> Result<String, String> {
+    let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .arg("-vV")
+        .output()
+        .map_err(|error| format!("rustc: {error}"))?;
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .ok_or_else(|| "rustc -vV names no host".to_owned())
+}

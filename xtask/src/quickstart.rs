@@ -1,0 +1,51 @@
+//! `cargo xtask quickstart`: the main job from nothing, on real data, with every command shown.
+
+use crate::run::{self, cargo};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Real trees, the first that exists is stored.
+const TREES: &[&str] = &["/usr/share/doc", "/usr/share", "/etc"];
+
+/// Builds Varve, stores a real tree, queries it, and measures on an emulated disk.
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    if let Some(argument) = arguments.first() {
+        return Err(format!("cargo xtask quickstart takes no argument, found '{argument}'"));
+    }
+    run::run("build", cargo().args(["build", "--release", "--package", "varve-cli"]))?;
+    let root = run::root();
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let varve = target.join("release/varve");
+    let store = target.join("quickstart/docs");
+    if store.exists() {
+        std::fs::remove_dir_all(&store).map_err(|error| format!("{}: {error}", store.display()))?;
+    }
+    std::fs::create_dir_all(&store).map_err(|error| format!("{}: {error}", store.display()))?;
+    let store = store.display().to_string();
+    let tree = TREES.iter().find(|tree| Path::new(tree).is_dir()).ok_or("no tree of files to store")?;
+
+    step(&varve, "store every file below a directory, by its path", &["import-tree", &store, tree])?;
+    step(&varve, "walk the first keys", &["scan", &store, "--keys-only", "--limit", "5"])?;
+    let first = Command::new(&varve)
+        .args(["scan", &store, "--keys-only", "--limit", "1"])
+        .output()
+        .map_err(|error| error.to_string())?;
+    if let Some(key) = String::from_utf8_lossy(&first.stdout).lines().next() {
+        step(&varve, "get one", &["get", &store, key])?;
+    }
+    step(&varve, "what the store is made of", &["stats", &store])?;
+    step(&varve, "verify every byte", &["check", &store])?;
+    step(
+        &varve,
+        "the same store on an emulated 7200 rpm disk, in virtual time",
+        &["bench", "disk:100GB?model=st500dm002", "fillrandom", "readrandom", "--num", "200000"],
+    )
+}
+
+/// Shows a command and runs it.
+fn step(varve: &Path, what: &str, arguments: &[&str]) -> Result<(), String> {
+    eprintln!("\n# {what}\n$ varve {}", arguments.join(" "));
+    let status =
+        Command::new(varve).args(arguments).status().map_err(|error| format!("{}: {error}", varve.display()))?;
+    if status.success() { Ok(()) } else { Err(format!("varve {}: {status}", arguments.join(" "))) }
+}

@@ -1,0 +1,65 @@
+//! Starts other programs, and says what they are.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// The workspace's folder.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// The cargo that runs this.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    // What cargo said about this package is not true for others.
+    for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION", "RUSTFLAGS"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs a command to its end, with its output where ours goes.
+pub(crate) fn run(what: &str, command: &mut Command) -> Result<(), String> {
+    eprintln!("\n== {what}");
+    let start = Instant::now();
+    let status = command.status().map_err(|error| format!("{what}: cannot start: {error}"))?;
+    if !status.success() {
+        return Err(format!("{what}: failed ({status})"));
+    }
+    eprintln!("== {what}: done in {} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+/// Whether a command can be run at all.
+pub(crate) fn works(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Installs Debian packages if this user may; says whether that went well.
+pub(crate) fn install(packages: &[&str]) -> bool {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.starts_with(b"0\n"));
+    if !is_root || !works("apt-get", &["--version"]) {
+        return false;
+    }
+    eprintln!("== installing {}", packages.join(" "));
+    let apt = |arguments: &[&str]| {
+        Command::new("apt-get")
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    let mut install = vec!["install", "-y", "-qq", "--no-install-recommends"];
+    install.extend(packages);
+    apt(&install) || (apt(&["update", "-qq"]) && apt(&install))
+}

@@ -1,0 +1,49 @@
+//! `cargo xtask test`: everything that has to hold, in the order in which it fails fastest.
+
+use crate::run::{self, cargo};
+use crate::{fuzz, tidy};
+
+/// Time each fuzz target gets.
+const FUZZ_SECONDS: u64 = 60;
+
+/// Runs every check; what this machine cannot do is said at the end.
+pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
+    if let Some(argument) = arguments.first() {
+        return Err(format!("cargo xtask test takes no argument, found '{argument}'"));
+    }
+    let mut skipped: Vec<String> = Vec::new();
+    if !run::works("cc", &["--version"]) && !run::install(&["gcc", "libc6-dev"]) {
+        return Err("a C compiler is needed (zstd is C): install gcc and libc6-dev".to_owned());
+    }
+    if run::works("cargo", &["fmt", "--version"]) {
+        run::run("formatting", cargo().args(["fmt", "--all", "--check"]))?;
+    } else {
+        skipped.push("formatting: this toolchain has no rustfmt".to_owned());
+    }
+    eprintln!("\n== tidy");
+    tidy::run(&[])?;
+    if run::works("cargo", &["clippy", "--version"]) {
+        let arguments = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+        run::run("clippy", cargo().args(arguments))?;
+    } else {
+        skipped.push("clippy: this toolchain has none".to_owned());
+    }
+    run::run("tests", cargo().args(["test", "--workspace", "--quiet"]))?;
+    let mut docs = cargo();
+    docs.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
+    run::run("documentation", &mut docs)?;
+    if fuzz::can_build() {
+        fuzz::fuzz(fuzz::TARGETS, FUZZ_SECONDS)?;
+    } else {
+        skipped.push("fuzzing: there is no C++ compiler, and this user may not install g++".to_owned());
+    }
+    if std::env::var_os("VARVE_TEST_BLOCK_DEVICE").is_none() {
+        skipped.push("a real block device: VARVE_TEST_BLOCK_DEVICE names none".to_owned());
+    }
+    skipped.push("the peers (RocksDB, LevelDB, fjall): a bench of its own, see docs/performance.md".to_owned());
+    eprintln!("\n== all passed");
+    for what in &skipped {
+        eprintln!("== skipped: {what}");
+    }
+    Ok(())
+}
