@@ -68,6 +68,8 @@ impl Error {
             Error::Missing { .. } => ErrorKind::NotFound,
             Error::Latched { .. } => ErrorKind::Latched,
             Error::Closed => ErrorKind::Closed,
+            // What the engine asks for was once there: a file that is too short lost something.
+            Error::Store(StoreError::PastEnd { .. }) => ErrorKind::Corruption,
             Error::Store(error) => match error.kind() {
                 StoreErrorKind::NotFound | StoreErrorKind::Corruption => ErrorKind::Corruption,
                 StoreErrorKind::InvalidRequest => ErrorKind::InvalidArgument,

@@ -153,29 +153,41 @@ pub(super) fn is_idle(shared: &Shared, core: &Core) -> bool {
         && !compaction_due
 }
 
+/// A caller's compaction, counted while it waits and runs, however it ends: closing waits for it.
+struct ManualCompaction<'a> {
+    shared: &'a Shared,
+    running: bool,
+}
+
+impl Drop for ManualCompaction<'_> {
+    fn drop(&mut self) {
+        let mut core = self.shared.core.lock();
+        core.running_compactions -= usize::from(self.running);
+        core.manual -= 1;
+        self.shared.work.notify_all();
+        self.shared.done.notify_all();
+    }
+}
+
 /// Runs every compaction of a key range in the calling thread, level by level, with automatic
 /// compactions held off.
 pub(super) fn compact_range(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<(), Error> {
+    shared.core.lock().manual += 1;
+    let mut turn = ManualCompaction { shared, running: false };
     {
         let mut core = shared.core.lock();
-        core.manual += 1;
         while core.running_compactions > 0 && !core.closing {
             shared.done.wait(&mut core);
         }
         if core.closing {
-            core.manual -= 1;
+            drop(core);
             return Err(Error::Closed);
         }
         core.running_compactions += 1;
+        turn.running = true;
     }
     let result = compact_levels(shared, begin, end);
     shared.tables.collect(&shared.garbage);
-    let mut core = shared.core.lock();
-    core.running_compactions -= 1;
-    core.manual -= 1;
-    shared.work.notify_all();
-    shared.done.notify_all();
-    drop(core);
     result
 }
 
@@ -184,6 +196,9 @@ fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>
     let mut level = 0;
     let mut rewrote_into = None;
     while level <= last {
+        if shared.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
         let version = shared.read_state.load().version.clone();
         let Some(plan) = policy::plan_range(&version, level, begin, end, &shared.policy_options) else {
             level += 1;

@@ -175,6 +175,14 @@ impl Tree for LeveledTree {
                 result = Err(Error::Latched { cause: panicked.to_string() });
             }
         }
+        {
+            // A compaction a caller runs goes on with its current table; nothing may be written, and
+            // above all nothing removed, once the lock is gone.
+            let mut core = self.shared.core.lock();
+            while core.manual > 0 {
+                self.shared.done.wait(&mut core);
+            }
+        }
         let sealed = self.write_path.close();
         self.shared.closed.store(true, Ordering::Release);
         self.shared.tables.collect(&self.shared.garbage);

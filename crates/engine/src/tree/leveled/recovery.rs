@@ -69,6 +69,18 @@ pub(super) fn open(
                 found: "none".to_owned(),
             });
         }
+        for &number in &logs {
+            let name = file_name::log(number);
+            if open_log(&media, number)?.next()?.is_some() {
+                return Err(Error::Corruption {
+                    file: file_name::CURRENT.to_owned(),
+                    offset_bytes: 0,
+                    structure: "database".to_owned(),
+                    expected: format!("a file {} beside '{name}', which holds writes", file_name::CURRENT),
+                    found: "none".to_owned(),
+                });
+            }
+        }
         if !options.create_if_missing {
             return Err(Error::Missing { store: media.files.name().to_owned() });
         }
@@ -122,6 +134,7 @@ pub(super) fn open(
         last_sequence,
         unsynced_logs: Vec::new(),
         log_broken: false,
+        flush_owed: false,
         closed: false,
     };
     Ok((shared, writer))
@@ -189,13 +202,8 @@ fn read_manifest(
 fn replay(shared: &Arc<Shared>, logs: &[u64], mut last_sequence: Sequence) -> Result<Sequence, Error> {
     let options = &shared.options;
     let new_memtable = || Arc::new(MemTable::new(0, options.write_buffer_size, 0));
-    let open = |number: u64| -> Result<LogReader, Error> {
-        let name = file_name::log(number);
-        let file = shared.media.log_store().open(&name, &OpenOptions::default())?;
-        LogReader::open(file, &name, Purpose::WriteAhead, number)
-    };
     let mut memtable = new_memtable();
-    let mut readers = logs.iter().map(|&number| (number, open(number))).peekable();
+    let mut readers = logs.iter().map(|&number| (number, open_log(&shared.media, number))).peekable();
     while let Some((number, reader)) = readers.next() {
         let name = file_name::log(number);
         let mut reader = reader?;
@@ -239,6 +247,12 @@ fn replay(shared: &Arc<Shared>, logs: &[u64], mut last_sequence: Sequence) -> Re
     }
     add_to_level0(shared, &memtable, last_sequence)?;
     Ok(last_sequence)
+}
+
+fn open_log(media: &Media, number: u64) -> Result<LogReader, Error> {
+    let name = file_name::log(number);
+    let file = media.log_store().open(&name, &OpenOptions::default())?;
+    LogReader::open(file, &name, Purpose::WriteAhead, number)
 }
 
 fn is_first_record(offset_bytes: u64) -> bool {

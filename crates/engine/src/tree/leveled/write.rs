@@ -30,6 +30,9 @@ pub(super) struct Writer {
     pub(super) unsynced_logs: Vec<(u64, LogWriter)>,
     /// The log's last append failed: its tail is unknown, so it takes no more writes.
     pub(super) log_broken: bool,
+    /// A log that broke was replaced, and what it holds is not yet in a table: until then nothing
+    /// in a newer log may be acknowledged, because recovery would stop at the broken tail.
+    pub(super) flush_owed: bool,
     pub(super) closed: bool,
 }
 
@@ -229,13 +232,11 @@ impl WritePath {
                 }
                 _ => {}
             }
-            if !writer.log_broken
-                && (writer.memtable.is_empty() || writer.memtable.memory_bytes() < shared.options.write_buffer_size)
-            {
-                return Ok(());
-            }
-            if writer.log_broken {
+            if writer.log_broken || writer.flush_owed {
                 return self.replace_broken_log(shared, writer);
+            }
+            if writer.memtable.is_empty() || writer.memtable.memory_bytes() < shared.options.write_buffer_size {
+                return Ok(());
             }
             self.wait_for_flush(shared, shared.options.max_write_buffer_number.max(2) - 1)?;
             self.switch_memtable(shared, writer)?;
@@ -303,11 +304,13 @@ impl WritePath {
     /// After a failed append nothing may follow in that log, and nothing in a newer log may be
     /// acknowledged before what the broken one holds is in a table: recovery stops at its tail.
     fn replace_broken_log(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
-        self.switch_memtable(shared, writer)?;
-        writer.log_broken = true;
-        writer.unsynced_logs.clear();
+        if writer.log_broken {
+            self.switch_memtable(shared, writer)?;
+            writer.unsynced_logs.clear();
+            writer.flush_owed = true;
+        }
         self.wait_for_flush(shared, 1)?;
-        writer.log_broken = false;
+        writer.flush_owed = false;
         Ok(())
     }
 
@@ -335,6 +338,9 @@ impl WritePath {
                 return Err(Error::Closed);
             }
             shared.refuse_if_latched()?;
+            if writer.log_broken || writer.flush_owed {
+                return self.replace_broken_log(shared, &mut writer);
+            }
             if !writer.memtable.is_empty() {
                 self.switch_memtable(shared, &mut writer)?;
             }
@@ -381,9 +387,11 @@ pub(super) fn wait_for_progress(
 /// tell a lost end from one that was never durable.
 fn sync_logs(writer: &mut Writer, shared: &Shared) -> Result<(), Error> {
     let needed = shared.oldest_log.load(Ordering::Relaxed);
-    for (number, old) in std::mem::take(&mut writer.unsynced_logs) {
+    for (number, mut old) in std::mem::take(&mut writer.unsynced_logs) {
         if number >= needed {
-            old.finish()?;
+            old.sync()?;
+            // A seal that does not fit leaves nothing in doubt.
+            let _ = old.finish();
         }
     }
     match writer.log.as_mut() {
@@ -401,7 +409,16 @@ pub(super) fn create_log(shared: &Shared, number: u64, previous: Option<Previous
     };
     let file = shared.media.log_store().create(&file_name::log(number), &options)?;
     let header = LogHeader { purpose: Purpose::WriteAhead, number, salt: shared.random_number(), previous };
-    let log = LogWriter::create(file, &header, shared.log_counters.clone())?;
+    let log = match LogWriter::create(file, &header, shared.log_counters.clone()) {
+        Ok(log) => log,
+        Err(error) => {
+            // Nothing was written to it: tries on a full medium must not pile up files.
+            if shared.media.log_store().remove(&file_name::log(number)).is_err() {
+                shared.garbage.push_log(number);
+            }
+            return Err(error);
+        }
+    };
     shared.live_logs.lock().push(number);
     Ok(log)
 }
