@@ -43,7 +43,7 @@ impl FileBlocks {
 
     /// The block, if it is cached. Counts a hit.
     #[inline]
-    pub(crate) fn get(&self, block: usize) -> Option<Arc<DataBlock>> {
+    pub(crate) fn get(&self, block: usize) -> Option<DataBlock> {
         let found = self.slots[block].get()?;
         found.touch();
         Some(found)
@@ -128,10 +128,15 @@ impl BlockCache {
         &self.shards[(mixed >> 32) as usize & (self.shards.len() - 1)]
     }
 
+    /// There is room for a block of about `bytes` without dropping another.
+    pub(crate) fn has_room(&self, file: &FileBlocks, block: usize, bytes: usize) -> bool {
+        let shard = self.shard_of(file, block).lock();
+        shard.small_bytes + shard.main_bytes + bytes + DataBlock::OVERHEAD_BYTES <= self.shard_capacity
+    }
+
     /// Caches a block that was read. Returns the one to use: this one, or that of a thread that was
     /// faster. It may be used even when there was no room for it.
-    pub(crate) fn insert(&self, file: &Arc<FileBlocks>, block: usize, value: DataBlock) -> Arc<DataBlock> {
-        let value = Arc::new(value);
+    pub(crate) fn insert(&self, file: &Arc<FileBlocks>, block: usize, value: DataBlock) -> DataBlock {
         let bytes = value.memory_bytes();
         if bytes > self.shard_capacity {
             return value;
@@ -165,7 +170,7 @@ impl BlockCache {
         value
     }
 
-    fn hand_over(&self, evicted: Vec<(Arc<FileBlocks>, Arc<DataBlock>)>) {
+    fn hand_over(&self, evicted: Vec<(Arc<FileBlocks>, DataBlock)>) {
         if let Some(sink) = &self.sink {
             for (file, block) in evicted {
                 sink.try_send(EvictedBlock::new(file.name.clone(), block));
@@ -222,12 +227,7 @@ impl Shard {
     }
 
     /// Drops blocks until at most `limit` bytes are left. False when those in use take more.
-    fn make_room(
-        &mut self,
-        limit: usize,
-        small_limit: usize,
-        evicted: &mut Vec<(Arc<FileBlocks>, Arc<DataBlock>)>,
-    ) -> bool {
+    fn make_room(&mut self, limit: usize, small_limit: usize, evicted: &mut Vec<(Arc<FileBlocks>, DataBlock)>) -> bool {
         // Each block can be passed over once per hit that counts, and once because it is in use.
         let mut patience = 5 * (self.small.len() + self.main.len()) + 1;
         while self.small_bytes + self.main_bytes > limit {
@@ -251,7 +251,7 @@ impl Shard {
             let taken = slot.take_if(from_small.then_some(self.clock), |block| {
                 hits = block.frequency();
                 memory = block.memory_bytes();
-                let in_use = Arc::strong_count(block) > 1;
+                let in_use = block.references() > 1;
                 !in_use && hits < if from_small { HITS_TO_STAY } else { 1 }
             });
             match taken {

@@ -8,11 +8,11 @@ use varve_env::channel::{Receiver, Sender, bounded};
 /// A block the cache dropped to make room.
 pub(crate) struct EvictedBlock {
     file: Arc<str>,
-    block: Arc<DataBlock>,
+    block: DataBlock,
 }
 
 impl EvictedBlock {
-    pub(crate) fn new(file: Arc<str>, block: Arc<DataBlock>) -> Self {
+    pub(crate) fn new(file: Arc<str>, block: DataBlock) -> Self {
         EvictedBlock { file, block }
     }
 

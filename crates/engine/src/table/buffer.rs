@@ -37,18 +37,6 @@ impl AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// A copy of `bytes`. For lengths that are in memory already.
-    pub(crate) fn copy_of(bytes: &[u8], alignment: usize) -> Self {
-        let alignment = alignment.max(1).next_power_of_two();
-        match AlignedBuffer::zeroed(bytes.len(), alignment) {
-            Some(mut copy) => {
-                copy.copy_from_slice(bytes);
-                copy
-            }
-            None => handle_alloc_error(Layout::new::<u8>()),
-        }
-    }
-
     /// No bytes.
     pub(crate) fn empty() -> Self {
         AlignedBuffer { start: NonNull::dangling(), length: 0, alignment: 1 }

@@ -21,6 +21,9 @@ use varve_store::{IoContext, WritableFile};
 /// Values from this size on go to the file without a copy in between.
 const DIRECT_VALUE_BYTES: usize = 512;
 
+/// Contents up to this size are compressed; the formats do not take much more at once.
+const COMPRESSED_BYTES_MAX: usize = 1 << 30;
+
 /// An entry this many times larger than a block gets a block of its own, so that its small
 /// neighbours can be read without it.
 const LONE_ENTRY_BLOCKS: u64 = 16;
@@ -196,7 +199,8 @@ impl TableBuilder {
             self.first_key.extend_from_slice(internal_key);
         }
         self.block.add(user_key, trailer, value.len());
-        if value.len() < DIRECT_VALUE_BYTES || self.options.compression != Compression::None {
+        let gathered = self.options.compression != Compression::None && value.len() <= COMPRESSED_BYTES_MAX;
+        if value.len() < DIRECT_VALUE_BYTES || gathered {
             self.pending.extend_from_slice(value);
         } else {
             self.write_value(value)?;
@@ -261,11 +265,11 @@ impl TableBuilder {
         let padding = |length: u64| {
             (length + BLOCK_TRAILER_BYTES as u64).next_multiple_of(align) - (length + BLOCK_TRAILER_BYTES as u64)
         };
-        let compressing = self.options.compression != Compression::None;
         let values_length = self.block.values_length();
+        let written = values_length - self.pending.len() as u64;
+        let compressing = self.options.compression != Compression::None && written == 0;
         // Contents that may be compressed get their padding afterwards.
         let inner_padding = |length| if compressing { 0 } else { padding(length) };
-        let written = values_length - self.pending.len() as u64;
         let entries = self.block.finish(inner_padding, &mut self.pending);
         let mut compression = Compression::None;
         let mut length = written + self.pending.len() as u64;

@@ -47,29 +47,50 @@ impl Compressor {
     }
 }
 
+/// Compressed contents, taken apart.
+pub(crate) struct Compressed<'a> {
+    /// Uncompressed length, within the limit asked for.
+    pub(crate) length: usize,
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Compressed<'a> {
+    /// Takes contents apart. `limit` bounds the uncompressed length before memory is taken.
+    pub(crate) fn decode(contents: &'a [u8], limit: u64) -> Result<Self, Damage> {
+        let mut decoder = Decoder::new(contents);
+        let length = decoder.varint_at_most(limit.min(isize::MAX as u64), "uncompressed length")? as usize;
+        let compressed_length = decoder.varint("compressed length")?;
+        let at = decoder.position();
+        let bytes = decoder.bytes(compressed_length, "compressed bytes")?;
+        Ok(Compressed { length, bytes, at })
+    }
+
+    /// Fills `out`, which has the uncompressed length.
+    pub(crate) fn decompress(&self, compression: Compression, out: &mut [u8]) -> Result<(), Damage> {
+        let result = match compression {
+            Compression::None => Err("no compression".to_owned()),
+            Compression::Lz4 => lz4_flex::block::decompress_into(self.bytes, out).map_err(|error| error.to_string()),
+            Compression::Zstd => zstd::bulk::decompress_to_buffer(self.bytes, out).map_err(|error| error.to_string()),
+        };
+        match result {
+            Ok(found) if found == self.length => Ok(()),
+            Ok(found) => {
+                Err(Decoder::damage(self.at, format!("{} bytes of {compression:?}", self.length), found.to_string()))
+            }
+            Err(error) => Err(Decoder::damage(self.at, format!("{} bytes of {compression:?}", self.length), error)),
+        }
+    }
+}
+
 /// Undoes [`Compressor::compress`]. `limit` bounds the uncompressed length before memory is taken.
 pub(crate) fn decompress(contents: &[u8], compression: Compression, limit: u64) -> Result<AlignedBuffer, Damage> {
-    let mut decoder = Decoder::new(contents);
-    let length = decoder.varint_at_most(limit, "uncompressed length")?;
-    let compressed_length = decoder.varint("compressed length")?;
-    let at = decoder.position();
-    let compressed = decoder.bytes(compressed_length, "compressed bytes")?;
-    let memory = usize::try_from(length).ok().and_then(|length| AlignedBuffer::zeroed(length, 1));
-    let Some(mut out) = memory else {
-        return Err(Decoder::damage(0, "an uncompressed length there is memory for", length.to_string()));
+    let compressed = Compressed::decode(contents, limit)?;
+    let Some(mut out) = AlignedBuffer::zeroed(compressed.length, 1) else {
+        return Err(Decoder::damage(0, "an uncompressed length there is memory for", compressed.length.to_string()));
     };
-    let result = match compression {
-        Compression::None => Err("no compression".to_owned()),
-        Compression::Lz4 => lz4_flex::block::decompress_into(compressed, &mut out).map_err(|error| error.to_string()),
-        Compression::Zstd => {
-            zstd::bulk::decompress_to_buffer(compressed, &mut out[..]).map_err(|error| error.to_string())
-        }
-    };
-    match result {
-        Ok(found) if found == out.len() => Ok(out),
-        Ok(found) => Err(Decoder::damage(at, format!("{length} bytes of {compression:?}"), found.to_string())),
-        Err(error) => Err(Decoder::damage(at, format!("{length} bytes of {compression:?}"), error)),
-    }
+    compressed.decompress(compression, &mut out)?;
+    Ok(out)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! A data block in memory, and values that keep their block alive.
 
 use super::block::Layout;
-use super::buffer::AlignedBuffer;
+use super::block_memory::{Block, BlockBuffer};
 use super::compress;
 use super::format;
-use crate::encoding::Damage;
+use crate::cache::Counted;
+use crate::encoding::{Damage, Decoder};
 use crate::options::Compression;
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -14,22 +15,26 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 /// Hits that count; more of them do not keep a block longer.
 const FREQUENCY_MAX: u8 = 3;
 
-/// Memory a cached block takes besides its bytes: itself, the counters of its `Arc`, its place in the
-/// cache's queue, and what the allocator adds to each of the two allocations.
-const OVERHEAD_BYTES: usize = size_of::<DataBlock>() + 16 + 16 + 2 * 8;
-
-/// A data block, checked and decompressed.
+/// A data block, checked and decompressed. Clones are the same block.
+#[derive(Clone)]
 pub(crate) struct DataBlock {
+    /// The bytes are the contents; when they are not compressed on the medium, the trailer too.
+    block: Block<Description>,
+}
+
+/// Memory for a block that is going to be read.
+pub(crate) type DataBlockBuffer = BlockBuffer<Description>;
+
+/// What is known of a block.
+pub(crate) struct Description {
     layout: Layout,
-    /// Contents; when they are not compressed on the medium, the trailer too.
-    bytes: AlignedBuffer,
-    /// The block as it is on the medium, when that differs and somebody wants it.
-    stored: Option<AlignedBuffer>,
-    offset_bytes: u64,
     /// Hits since the cache last looked, up to [`FREQUENCY_MAX`].
     frequency: AtomicU8,
     /// Which of the cache's queues it is in; changed under the cache's lock.
     in_main_queue: AtomicBool,
+    offset_bytes: u64,
+    /// The block as it is on the medium, when that differs and somebody wants it.
+    stored: Option<Box<[u8]>>,
 }
 
 /// How blocks of one table are read.
@@ -44,85 +49,128 @@ pub(crate) struct BlockContext {
 }
 
 impl DataBlock {
+    /// Memory a cached block takes besides its bytes: what is known of it, its place in the cache's
+    /// queue, and what the allocator adds.
+    pub(crate) const OVERHEAD_BYTES: usize = Block::<Description>::OVERHEAD_BYTES + 16 + 8;
+
     /// Takes a block as it was read from `offset_bytes`.
-    pub(crate) fn decode(stored: AlignedBuffer, offset_bytes: u64, context: &BlockContext) -> Result<Self, Damage> {
+    pub(crate) fn decode(stored: DataBlockBuffer, offset_bytes: u64, context: &BlockContext) -> Result<Self, Damage> {
         if context.verify_checksum {
             format::verify_block(&stored, context.table_id, offset_bytes)?;
         }
         let (contents, compression) = format::split_block(&stored)?;
-        let (layout, bytes, stored) = if compression == Compression::None {
-            (Layout::decode(contents)?, stored, None)
-        } else {
-            let bytes = compress::decompress(contents, compression, context.largest_block_bytes)?;
-            (Layout::decode(&bytes)?, bytes, context.keep_stored.then_some(stored))
-        };
-        Ok(DataBlock {
+        let describe = |layout, stored| Description {
             layout,
-            bytes,
-            stored,
-            offset_bytes,
             frequency: AtomicU8::new(0),
             in_main_queue: AtomicBool::new(false),
-        })
+            offset_bytes,
+            stored,
+        };
+        if compression == Compression::None {
+            let layout = Layout::decode(contents)?;
+            return Ok(DataBlock { block: stored.share(describe(layout, None)) });
+        }
+        let plan = compress::Compressed::decode(contents, context.largest_block_bytes)?;
+        let Some(mut bytes) = DataBlockBuffer::zeroed(plan.length) else {
+            return Err(Decoder::damage(0, "an uncompressed length there is memory for", plan.length.to_string()));
+        };
+        plan.decompress(compression, &mut bytes)?;
+        let layout = Layout::decode(&bytes)?;
+        let stored = context.keep_stored.then(|| stored[..].into());
+        Ok(DataBlock { block: bytes.share(describe(layout, stored)) })
     }
 
     #[inline]
     pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
+        &self.block.value().layout
     }
 
     /// What the layout's accessors take.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.block.bytes()
     }
 
     /// Where it is in the file.
     pub(crate) fn offset_bytes(&self) -> u64 {
-        self.offset_bytes
+        self.block.value().offset_bytes
     }
 
     /// The block as it is on the medium, trailer included. For a compressed block only when it was asked to keep
     /// that.
     pub(crate) fn stored_bytes(&self) -> &[u8] {
-        self.stored.as_deref().unwrap_or(&self.bytes)
+        self.block.value().stored.as_deref().unwrap_or(self.block.bytes())
     }
 
     /// Memory it takes while cached.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.bytes.len() + self.stored.as_ref().map_or(0, |stored| stored.len()) + OVERHEAD_BYTES
+        let stored = self.block.value().stored.as_ref().map_or(0, |stored| stored.len());
+        self.block.bytes().len() + stored + Self::OVERHEAD_BYTES
     }
 
     /// Counts a hit.
     #[inline]
     pub(crate) fn touch(&self) {
-        let frequency = self.frequency.load(Ordering::Relaxed);
+        let hits = &self.block.value().frequency;
+        let frequency = hits.load(Ordering::Relaxed);
         // A lost count does no harm, so no read-modify-write; hot blocks are only read.
         if frequency < FREQUENCY_MAX {
-            self.frequency.store(frequency + 1, Ordering::Relaxed);
+            hits.store(frequency + 1, Ordering::Relaxed);
         }
     }
 
+    /// How many clones there are.
+    pub(crate) fn references(&self) -> usize {
+        self.block.references()
+    }
+
     pub(crate) fn frequency(&self) -> u8 {
-        self.frequency.load(Ordering::Relaxed)
+        self.block.value().frequency.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_frequency(&self, frequency: u8) {
-        self.frequency.store(frequency, Ordering::Relaxed);
+        self.block.value().frequency.store(frequency, Ordering::Relaxed);
     }
 
     pub(crate) fn in_main_queue(&self) -> bool {
-        self.in_main_queue.load(Ordering::Relaxed)
+        self.block.value().in_main_queue.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_in_main_queue(&self, in_main_queue: bool) {
-        self.in_main_queue.store(in_main_queue, Ordering::Relaxed);
+        self.block.value().in_main_queue.store(in_main_queue, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every method passes on to the block's, which count its references.
+unsafe impl Counted for DataBlock {
+    type Target = ();
+
+    #[inline]
+    fn into_raw(self) -> *mut () {
+        self.block.into_raw()
+    }
+
+    #[inline]
+    unsafe fn from_raw(raw: *mut ()) -> Self {
+        // SAFETY: as the caller promises.
+        DataBlock { block: unsafe { Block::from_raw(raw) } }
+    }
+
+    #[inline]
+    unsafe fn retain(raw: *mut ()) {
+        // SAFETY: as the caller promises.
+        unsafe { Block::<Description>::retain(raw) }
+    }
+
+    #[inline]
+    fn prefetch(raw: *mut ()) {
+        Block::<Description>::prefetch(raw);
     }
 }
 
 impl fmt::Debug for DataBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DataBlock({} entries at {})", self.layout.entry_count(), self.offset_bytes)
+        write!(f, "DataBlock({} entries at {})", self.layout().entry_count(), self.offset_bytes())
     }
 }
 
@@ -137,12 +185,12 @@ pub struct PinnedBytes {
 
 #[derive(Clone)]
 enum Pin {
-    Block { block: Arc<DataBlock>, start: usize, end: usize },
+    Block { block: DataBlock, start: usize, end: usize },
     Owned(Arc<[u8]>),
 }
 
 impl PinnedBytes {
-    pub(crate) fn in_block(block: Arc<DataBlock>, range: Range<usize>) -> Self {
+    pub(crate) fn in_block(block: DataBlock, range: Range<usize>) -> Self {
         PinnedBytes { pin: Pin::Block { block, start: range.start, end: range.end } }
     }
 }

@@ -21,6 +21,7 @@
 //! The first block's fence is empty. Blocks lie one after the other from offset 0.
 
 use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, common_prefix, key_prefix};
+use super::prefix_search::PrefixSearch;
 use crate::encoding::{Damage, Decoder, append_varint};
 use crate::key::{self, KEY_BYTES_MAX};
 use std::cmp::Ordering;
@@ -92,11 +93,15 @@ impl IndexBuilder {
 /// The index in memory.
 ///
 /// The fences (but the first, which is before everything) are kept as numbers: the eight bytes after
-/// what they all have in common. Only when a target's eight bytes equal a fence's is more compared.
+/// what they all have in common. Only when a target's eight bytes equal a fence's is more compared, and
+/// not even then when the numbers say everything about the fences.
 pub(crate) struct Index {
     /// What the user keys of all fences but the first begin with.
     common: Box<[u8]>,
-    prefixes: Box<[u64]>,
+    prefixes: PrefixSearch,
+    /// Every fence ends within its eight bytes, with a byte that is not zero, and has no trailer: a target
+    /// with the same eight bytes begins with the fence. `rest_ends` and `rests` are empty then.
+    prefixes_suffice: bool,
     /// Where the rest of each fence after `common` ends in `rests`.
     rest_ends: Box<[u32]>,
     rests: Box<[u8]>,
@@ -198,19 +203,25 @@ impl Index {
             0 => 0,
             count => common_prefix(fence(0), fence(count - 1)),
         };
-        let mut prefixes = Vec::with_capacity(ends.len());
-        let mut rest_ends = Vec::with_capacity(ends.len());
-        let mut rests = Vec::with_capacity(fences.len() - common * ends.len());
-        for position in 0..ends.len() {
-            let rest = &fence(position)[common..];
-            prefixes.push(key_prefix(rest));
-            rests.extend_from_slice(rest);
-            rest_ends.push(rests.len() as u32);
+        let rests_of = || (0..ends.len()).map(|position| &fence(position)[common..]);
+        let prefixes: Vec<u64> = rests_of().map(key_prefix).collect();
+        let prefixes_suffice =
+            trailers.is_empty() && rests_of().all(|rest| rest.len() <= 8 && rest.last().is_some_and(|last| *last != 0));
+        let mut rest_ends = Vec::new();
+        let mut rests = Vec::new();
+        if !prefixes_suffice {
+            rest_ends.reserve_exact(ends.len());
+            rests.reserve_exact(fences.len() - common * ends.len());
+            for rest in rests_of() {
+                rests.extend_from_slice(rest);
+                rest_ends.push(rests.len() as u32);
+            }
         }
         let common = if ends.is_empty() { Box::default() } else { fence(0)[..common].into() };
         Index {
             common,
-            prefixes: prefixes.into(),
+            prefixes: PrefixSearch::new(&prefixes),
+            prefixes_suffice,
             rest_ends: rest_ends.into(),
             rests: rests.into(),
             trailers: trailers.into(),
@@ -249,8 +260,8 @@ impl Index {
             _ => return if user_key < &self.common[..] { 0 } else { self.prefixes.len() },
         };
         let prefix = key_prefix(rest);
-        let count = self.prefixes.partition_point(|fence| *fence <= prefix);
-        if count == 0 || self.prefixes[count - 1] < prefix {
+        let count = self.prefixes.count_at_most(prefix);
+        if self.prefixes_suffice || count == 0 || self.prefixes.get(count - 1) < prefix {
             return count;
         }
         self.find_among_equals(rest, trailer, prefix, count)
@@ -258,8 +269,11 @@ impl Index {
 
     #[inline(never)]
     fn find_among_equals(&self, rest: &[u8], trailer: u64, prefix: u64, end: usize) -> usize {
-        let mut low = self.prefixes[..end].partition_point(|fence| *fence < prefix);
-        let mut high = end;
+        if !self.fence_is_after(end - 1, rest, trailer) {
+            return end;
+        }
+        let mut low = prefix.checked_sub(1).map_or(0, |smaller| self.prefixes.count_at_most(smaller));
+        let mut high = end - 1;
         while low < high {
             let middle = low + (high - low) / 2;
             if self.fence_is_after(middle, rest, trailer) {
@@ -285,7 +299,7 @@ impl Index {
 
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.common)
-            + size_of_val(&*self.prefixes)
+            + self.prefixes.memory_bytes()
             + size_of_val(&*self.rest_ends)
             + size_of_val(&*self.rests)
             + size_of_val(&*self.trailers)

@@ -3,7 +3,7 @@
 use super::block::Layout;
 use super::buffer::AlignedBuffer;
 use super::compress;
-use super::data_block::DataBlock;
+use super::data_block::{DataBlock, DataBlockBuffer};
 use super::format::{self, BlockHandle};
 use super::reader::{ReadContext, Table};
 use crate::cost;
@@ -22,8 +22,8 @@ const FIRST_WINDOW_BYTES: usize = 16 << 10;
 /// Blocks read one by one before a walk is taken to be long.
 const BLOCKS_BEFORE_READAHEAD: u32 = 2;
 
-/// A walk stops filling the cache when it has put in this share of its capacity: what it reads next
-/// would only push out what it has just read.
+/// A walk that reads ahead stops filling a full cache when it has put in this share of its capacity: what it
+/// reads next would only push out what it has just read.
 const CACHE_SHARE: usize = 16;
 
 /// How a walk reads ahead.
@@ -49,7 +49,7 @@ pub(crate) struct TableIteratorOptions {
 /// Where the bytes of the current block are.
 enum Source {
     Nowhere,
-    Cached(Arc<DataBlock>),
+    Cached(DataBlock),
     /// Within the window.
     Window(Range<usize>),
     /// Decompressed from the window.
@@ -82,13 +82,15 @@ pub(crate) struct TableIterator {
     /// Blocks in a row, in one direction, that had to be read.
     misses: u32,
     next_window_bytes: usize,
+    /// The next seek continues a walk over several tables.
+    goes_on: bool,
     cache_budget_bytes: usize,
     error: Option<Error>,
 }
 
 impl TableIterator {
     pub(crate) fn new(table: Arc<Table>, options: TableIteratorOptions) -> Self {
-        let cache_budget_bytes = if options.fill_cache { table.cache.capacity() / CACHE_SHARE } else { 0 };
+        let cache_budget_bytes = table.cache.capacity() / CACHE_SHARE;
         TableIterator {
             table,
             options,
@@ -104,15 +106,17 @@ impl TableIterator {
             window_range: 0..0,
             misses: 0,
             next_window_bytes: FIRST_WINDOW_BYTES,
+            goes_on: false,
             cache_budget_bytes,
             error: None,
         }
     }
 
-    /// Goes on with another table, as the next one of a level: keeps memory and the pace of reading ahead.
-    /// Stands nowhere afterwards.
+    /// Goes on with another table, as the next one of a level: keeps memory, and through the next seek the
+    /// pace of reading ahead. Stands nowhere afterwards.
     pub(crate) fn set_table(&mut self, table: Arc<Table>) {
         self.table = table;
+        self.goes_on = true;
         self.valid = false;
         self.error = None;
         self.layout = None;
@@ -215,8 +219,7 @@ impl TableIterator {
             Readahead::Growing { .. } => 0,
         };
         if handle.length_bytes >= window_bytes as u64 {
-            let fill_cache =
-                self.options.fill_cache && self.options.readahead != Readahead::Fixed { bytes: window_bytes };
+            let fill_cache = self.options.fill_cache && self.grows();
             let found = self.table.load_block(block, &self.context(fill_cache))?;
             let layout = *found.layout();
             return Ok((Source::Cached(found), layout));
@@ -230,6 +233,15 @@ impl TableIterator {
                 "data block",
             )),
         }
+    }
+
+    fn grows(&self) -> bool {
+        matches!(self.options.readahead, Readahead::Growing { .. })
+    }
+
+    /// A block read ahead may go to the cache: this walk has not put in its share yet, or there is room anyway.
+    fn may_fill(&self, block: usize, length: usize) -> bool {
+        self.cache_budget_bytes >= length || self.table.cache_has_room(block, length)
     }
 
     fn context(&self, fill_cache: bool) -> ReadContext {
@@ -291,12 +303,12 @@ impl TableIterator {
         range: Range<usize>,
     ) -> Result<(Source, Layout), Error> {
         let length = range.len();
-        if self.cache_budget_bytes >= length && matches!(self.options.readahead, Readahead::Growing { .. }) {
-            self.cache_budget_bytes -= length;
+        if self.options.fill_cache && self.grows() && self.may_fill(block, length) {
+            self.cache_budget_bytes = self.cache_budget_bytes.saturating_sub(length);
             let found = match self.table.cached_block(block) {
                 Some(found) => found,
                 None => {
-                    let bytes = AlignedBuffer::copy_of(&self.window[range], self.table.read_alignment_bytes);
+                    let bytes = DataBlockBuffer::copy_of(&self.window[range]);
                     self.table.keep_block(block, bytes, &self.context(true))?
                 }
             };
@@ -330,8 +342,10 @@ impl TableIterator {
     fn begin_seek(&mut self) {
         self.error = None;
         self.valid = false;
-        self.misses = 0;
-        self.next_window_bytes = FIRST_WINDOW_BYTES;
+        if !std::mem::take(&mut self.goes_on) {
+            self.misses = 0;
+            self.next_window_bytes = FIRST_WINDOW_BYTES;
+        }
     }
 
     /// To the first entry of the next block, if there is one.

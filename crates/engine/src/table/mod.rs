@@ -5,6 +5,7 @@
 
 mod block;
 mod block_builder;
+mod block_memory;
 mod buffer;
 mod builder;
 mod compress;
@@ -13,6 +14,7 @@ mod filter;
 mod format;
 mod index;
 mod iterator;
+mod prefix_search;
 mod properties;
 mod reader;
 mod verify;

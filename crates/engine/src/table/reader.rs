@@ -2,7 +2,7 @@
 
 use super::block::Position;
 use super::buffer::AlignedBuffer;
-use super::data_block::{BlockContext, DataBlock, PinnedBytes};
+use super::data_block::{BlockContext, DataBlock, DataBlockBuffer, PinnedBytes};
 use super::filter::{Filter, LINE_BYTES};
 use super::format::{self, BlockHandle, FOOTER_BYTES, Footer};
 use super::index::Index;
@@ -209,7 +209,7 @@ impl Table {
     }
 
     #[inline]
-    fn find_in_block(&self, block: Arc<DataBlock>, user_key: &[u8], trailer: u64) -> Result<Option<Found>, Error> {
+    fn find_in_block(&self, block: DataBlock, user_key: &[u8], trailer: u64) -> Result<Option<Found>, Error> {
         self.env.charge(cost::BLOCK_SEARCH);
         let layout = block.layout();
         let Position { entry, same_user_key, .. } = layout.search(block.bytes(), user_key, trailer);
@@ -277,8 +277,13 @@ impl Table {
 
     /// The block from the cache, if it is there.
     #[inline]
-    pub(super) fn cached_block(&self, number: usize) -> Option<Arc<DataBlock>> {
+    pub(super) fn cached_block(&self, number: usize) -> Option<DataBlock> {
         self.blocks.get(number)
+    }
+
+    /// The cache could take a block of about this length without dropping another.
+    pub(super) fn cache_has_room(&self, number: usize, length_bytes: usize) -> bool {
+        self.cache.has_room(&self.blocks, number, length_bytes)
     }
 
     pub(super) fn block_context(&self, verify_checksum: bool) -> BlockContext {
@@ -290,57 +295,93 @@ impl Table {
         }
     }
 
-    fn block_buffer(&self, handle: &BlockHandle) -> Result<AlignedBuffer, Error> {
+    fn no_memory(&self, handle: &BlockHandle) -> Error {
+        Decoder::damage(0, "a length there is memory for", format!("{} bytes", handle.length_bytes)).in_file(
+            &self.name,
+            handle.offset_bytes,
+            "data block",
+        )
+    }
+
+    fn block_buffer(&self, handle: &BlockHandle) -> Result<DataBlockBuffer, Error> {
+        let length = usize::try_from(handle.length_bytes).ok();
+        length.and_then(DataBlockBuffer::zeroed).ok_or_else(|| self.no_memory(handle))
+    }
+
+    /// Where reads of a block go first when they have to be aligned: cached blocks are not, because
+    /// aligned allocations leave gaps.
+    fn aligned_buffer(&self, handle: &BlockHandle) -> Result<Option<AlignedBuffer>, Error> {
         let alignment = self.read_alignment_bytes as u64;
-        let aligned = handle.offset_bytes % alignment == 0 && handle.length_bytes % alignment == 0;
-        buffer(handle.length_bytes, if aligned { alignment as usize } else { 1 })
-            .map_err(|damage| damage.in_file(&self.name, handle.offset_bytes, "data block"))
+        if alignment == 1 || handle.offset_bytes % alignment != 0 || handle.length_bytes % alignment != 0 {
+            return Ok(None);
+        }
+        let length = usize::try_from(handle.length_bytes).ok();
+        let buffer = length.and_then(|length| AlignedBuffer::zeroed(length, self.read_alignment_bytes));
+        buffer.map(Some).ok_or_else(|| self.no_memory(handle))
     }
 
     /// Reads a block: one device read.
     #[cold]
     #[inline(never)]
-    pub(super) fn load_block(&self, number: usize, context: &ReadContext) -> Result<Arc<DataBlock>, Error> {
+    pub(super) fn load_block(&self, number: usize, context: &ReadContext) -> Result<DataBlock, Error> {
         let handle = self.index.handle(number);
-        let mut bytes = self.block_buffer(&handle)?;
         self.env.charge(cost::REQUEST);
-        self.file.read_at(handle.offset_bytes, &mut bytes, &context.io)?;
+        let bytes = match self.aligned_buffer(&handle)? {
+            Some(mut aligned) => {
+                self.file.read_at(handle.offset_bytes, &mut aligned, &context.io)?;
+                DataBlockBuffer::copy_of(&aligned)
+            }
+            None => {
+                let mut bytes = self.block_buffer(&handle)?;
+                self.file.read_at(handle.offset_bytes, &mut bytes, &context.io)?;
+                bytes
+            }
+        };
         self.keep_block(number, bytes, context)
     }
 
     /// Reads blocks, all in flight at once.
-    fn load_blocks(&self, numbers: &[usize], context: &ReadContext) -> Result<Vec<Arc<DataBlock>>, Error> {
+    fn load_blocks(&self, numbers: &[usize], context: &ReadContext) -> Result<Vec<DataBlock>, Error> {
         let mut buffers = Vec::with_capacity(numbers.len());
         for number in numbers {
-            buffers.push(self.block_buffer(&self.index.handle(*number))?);
+            let handle = self.index.handle(*number);
+            let aligned = self.aligned_buffer(&handle)?;
+            let bytes = if aligned.is_some() { None } else { Some(self.block_buffer(&handle)?) };
+            buffers.push((handle, aligned, bytes));
         }
-        let mut ranges: Vec<ReadRange<'_>> = numbers
-            .iter()
-            .zip(&mut buffers)
-            .map(|(number, data)| ReadRange {
-                offset_bytes: self.index.handle(*number).offset_bytes,
-                data,
-                outcome: Ok(()),
-            })
-            .collect();
+        let mut ranges = Vec::with_capacity(numbers.len());
+        for (handle, aligned, bytes) in &mut buffers {
+            let data: Option<&mut [u8]> = match (aligned, bytes) {
+                (Some(aligned), _) => Some(aligned),
+                (None, bytes) => bytes.as_deref_mut(),
+            };
+            if let Some(data) = data {
+                ranges.push(ReadRange { offset_bytes: handle.offset_bytes, data, outcome: Ok(()) });
+            }
+        }
         self.env.charge(cost::REQUEST * numbers.len() as u64);
         self.file.read_many(&mut ranges, &context.io)?;
         drop(ranges);
-        numbers.iter().zip(buffers).map(|(number, bytes)| self.keep_block(*number, bytes, context)).collect()
+        let blocks = numbers.iter().zip(buffers).map(|(number, (_, aligned, bytes))| {
+            let bytes = aligned.map(|aligned| DataBlockBuffer::copy_of(&aligned)).or(bytes);
+            let bytes = bytes.unwrap_or_else(|| DataBlockBuffer::copy_of(&[]));
+            self.keep_block(*number, bytes, context)
+        });
+        blocks.collect()
     }
 
     /// Checks a block that was read and caches it.
     pub(super) fn keep_block(
         &self,
         number: usize,
-        bytes: AlignedBuffer,
+        bytes: DataBlockBuffer,
         context: &ReadContext,
-    ) -> Result<Arc<DataBlock>, Error> {
+    ) -> Result<DataBlock, Error> {
         let offset_bytes = self.index.handle(number).offset_bytes;
         let block = DataBlock::decode(bytes, offset_bytes, &self.block_context(context.verify_checksums))
             .map_err(|damage| damage.in_file(&self.name, offset_bytes, "data block"))?;
         self.charge_block(block.stored_bytes().len() as u64, block.bytes().len() as u64, context.verify_checksums);
-        Ok(if context.fill_cache { self.cache.insert(&self.blocks, number, block) } else { Arc::new(block) })
+        Ok(if context.fill_cache { self.cache.insert(&self.blocks, number, block) } else { block })
     }
 
     /// Charges what taking a block into use costs.
