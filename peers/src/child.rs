@@ -1,14 +1,22 @@
 //! One run of one benchmark on one store, in a process of its own.
 
 use crate::engine::{Budget, Engine};
+use crate::floor;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
-use varve_env::Env;
+use varve::env::Env;
 use varve_lab::LabError;
 use varve_lab::runner::{Finish, Group, Phase, PhaseResult, run_phase};
 use varve_lab::target::Target;
 use varve_lab::workload::{DbBench, DbBenchKind, DbBenchOptions};
+
+/// Appends of a floor.
+const FLOOR_APPENDS: u32 = 200;
+
+/// Direct reads of a floor, and the most bytes of the file they are from.
+const FLOOR_READS: u32 = 2000;
+const FLOOR_FILE_BYTES: u64 = 256 << 20;
 
 /// What a child is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -18,7 +26,10 @@ pub(crate) struct Order {
     pub(crate) kind: String,
     pub(crate) directory: PathBuf,
     pub(crate) num: u64,
+    /// Operations of a reading benchmark or of fillsync.
     pub(crate) operations: u64,
+    /// Operations of a writing benchmark; unset is one to each key.
+    pub(crate) write_operations: Option<u64>,
     pub(crate) value_size: usize,
     pub(crate) seek_nexts: u64,
     pub(crate) threads: usize,
@@ -37,6 +48,9 @@ pub(crate) struct Answer {
     pub(crate) open_nanos: u64,
     /// Processor time of the whole process, loading and warming included.
     pub(crate) process_cpu_nanos: u64,
+    /// Median time of what the file system itself takes for the same, measured before and after: an
+    /// append with `fdatasync`, a direct read. Absent where the benchmark does neither.
+    pub(crate) floor_nanos: Option<u64>,
 }
 
 /// Does what the order says.
@@ -68,7 +82,11 @@ pub(crate) fn run(order: &Order) -> Result<Answer, LabError> {
     let verify = order.verify.then(|| workload.values());
     let writer = (kind == DbBenchKind::ReadWhileWriting)
         .then(|| Group { background: true, ..Group::new(Arc::new(workload.writer()), 1, u64::MAX) });
-    let operations = if kind.is_full_scan() { u64::MAX } else { options.operations(kind) };
+    let operations = match order.write_operations {
+        _ if kind.is_full_scan() => u64::MAX,
+        Some(operations) if kind.writes() => operations,
+        _ => options.operations(kind),
+    };
     let leading = Group { verify, ..Group::new(Arc::new(workload), order.threads, operations) };
     let live_bytes = match kind {
         // Each key is there with probability 1 - 1/e.
@@ -82,9 +100,25 @@ pub(crate) fn run(order: &Order) -> Result<Answer, LabError> {
         groups: std::iter::once(leading.clone()).chain(writer).collect(),
         ..Phase::new(order.name.clone(), leading)
     };
+    let floor_before = floor_nanos(order, kind)?;
     let phase = run_phase(&env, &target, &phase)?;
+    let floor_after = floor_nanos(order, kind)?;
     drop(target);
-    Ok(Answer { phase, open_nanos, process_cpu_nanos: env.process_cpu_nanos().unwrap_or(0) })
+    let floor_nanos = floor_before.zip(floor_after).map(|(before, after)| before.midpoint(after));
+    Ok(Answer { phase, open_nanos, process_cpu_nanos: env.process_cpu_nanos().unwrap_or(0), floor_nanos })
+}
+
+/// The floor under the benchmark, beside the store's directory on the same file system.
+fn floor_nanos(order: &Order, kind: DbBenchKind) -> Result<Option<u64>, LabError> {
+    let path = order.directory.with_extension("floor");
+    if kind == DbBenchKind::FillSync {
+        floor::durable_append_nanos(&path, FLOOR_APPENDS).map(Some)
+    } else if order.direct_reads {
+        let data = order.num.saturating_mul(order.value_size as u64);
+        floor::direct_read_nanos(&path, data.min(FLOOR_FILE_BYTES), FLOOR_READS, order.seed)
+    } else {
+        Ok(None)
+    }
 }
 
 /// Reads everything, then some at random: what the caches can hold is in them.

@@ -3,7 +3,6 @@
 use crate::benchmark::{Benchmark, CacheSize, Start};
 use crate::child::{Answer, Order};
 use crate::engine::Engine;
-use crate::floor::{self, Floors};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -50,33 +49,27 @@ struct Run {
     discarded: u32,
 }
 
-type Key = (usize, &'static str, String);
+/// Value size, benchmark, and the store's place in the list.
+type Key = (usize, &'static str, usize);
 
 /// Runs everything and reports. Calls `say` with a line now and then.
 pub(crate) fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Report, LabError> {
-    let mut report = Report::new("peers/db_bench", "Varve beside other stores, one process a run", "1", settings.seed);
+    let title = "Varve beside other stores, one process a run";
+    let mut report = Report::new("peers/db_bench", title, "1", settings.seed);
     describe(settings, &mut report);
-    let mut engines = settings.engines.clone();
-    engines.retain(|engine| match engine.missing() {
-        None => true,
-        Some(reason) => {
-            report.notes.push(format!("{engine} skipped: {reason}"));
-            false
-        }
-    });
+    let engines = available(settings, &mut report);
     if engines.is_empty() {
         report.skipped = Some("no store could be run".to_owned());
         return Ok(report);
     }
+    make_directory(settings)?;
     let mut runs: BTreeMap<Key, Vec<Run>> = BTreeMap::new();
-    let mut floors = Vec::new();
     for repetition in 0..settings.repetitions {
         let seed = settings.seed.wrapping_add(u64::from(repetition));
         for &value_size in &settings.value_sizes {
-            floors.push(floor::measure(&settings.directory, settings.data_bytes.min(256 << 20), 200, 2000, seed)?);
             for engine in &engines {
                 if settings.benchmarks.iter().any(|benchmark| benchmark.start == Start::Loaded) {
-                    load(settings, *engine, value_size, seed, say)?;
+                    load(settings, *engine, num(settings, value_size), value_size, seed, say)?;
                 }
             }
             for &benchmark in &settings.benchmarks {
@@ -95,8 +88,8 @@ pub(crate) fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Repo
                         run.answer.phase.cpu_nanos_per_operation.unwrap_or(0.0) / 1e3,
                         if run.disturbance > settings.disturbance_limit { " (disturbed)" } else { "" },
                     ));
-                    let key = (value_size, benchmark.name, run.answer.phase.target.clone());
-                    runs.entry(key).or_default().push(run);
+                    let place = engines.iter().position(|other| *other == engine).unwrap_or(0);
+                    runs.entry((value_size, benchmark.name, place)).or_default().push(run);
                 }
             }
             for engine in &engines {
@@ -104,11 +97,43 @@ pub(crate) fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Repo
             }
         }
     }
-    summarise(settings, &runs, &floors, &mut report);
+    remove_directories(settings)?;
+    summarise(settings, &runs, &mut report);
     Ok(report)
 }
 
-fn describe(settings: &Settings, report: &mut Report) {
+/// The stores that can be run here; the others are noted.
+pub(crate) fn available(settings: &Settings, report: &mut Report) -> Vec<Engine> {
+    let mut engines = settings.engines.clone();
+    engines.retain(|engine| match engine.missing() {
+        None => true,
+        Some(reason) => {
+            report.notes.push(format!("{engine} skipped: {reason}"));
+            false
+        }
+    });
+    engines
+}
+
+/// Makes the directory of the runs.
+pub(crate) fn make_directory(settings: &Settings) -> Result<(), LabError> {
+    let directory = &settings.directory;
+    std::fs::create_dir_all(directory).map_err(|error| LabError::file(directory.display().to_string(), error))
+}
+
+/// Removes the stores, and the directory when nothing else is in it.
+pub(crate) fn remove_directories(settings: &Settings) -> Result<(), LabError> {
+    for engine in Engine::ALL {
+        for start in [Start::Empty, Start::Loaded] {
+            host::remove_directory(&store_directory(settings, engine, start))?;
+        }
+    }
+    // Fails when it is not empty, which is as it should be.
+    let _ = std::fs::remove_dir(&settings.directory);
+    Ok(())
+}
+
+pub(crate) fn describe(settings: &Settings, report: &mut Report) {
     report.condition("machine", host::description());
     report.condition("directory", settings.directory.display());
     report.condition("data at each value size", format_bytes(settings.data_bytes));
@@ -138,7 +163,7 @@ fn num(settings: &Settings, value_size: usize) -> u64 {
     (settings.data_bytes / (KEY_BYTES + value_size as u64)).max(1)
 }
 
-fn order(settings: &Settings, engine: Engine, benchmark: Benchmark, value_size: usize, seed: u64) -> Order {
+pub(crate) fn order(settings: &Settings, engine: Engine, benchmark: Benchmark, value_size: usize, seed: u64) -> Order {
     let cache_bytes = match benchmark.cache {
         CacheSize::Small => SMALL_CACHE_BYTES,
         CacheSize::Everything => settings.data_bytes * 2,
@@ -154,6 +179,7 @@ fn order(settings: &Settings, engine: Engine, benchmark: Benchmark, value_size: 
         directory: store_directory(settings, engine, benchmark.start),
         num: num(settings, value_size),
         operations,
+        write_operations: None,
         value_size,
         seek_nexts: benchmark.seek_nexts,
         threads: settings.threads,
@@ -166,9 +192,10 @@ fn order(settings: &Settings, engine: Engine, benchmark: Benchmark, value_size: 
 }
 
 /// Loads every key once, in random order, into an empty store. Not measured.
-fn load(
+pub(crate) fn load(
     settings: &Settings,
     engine: Engine,
+    num: u64,
     value_size: usize,
     seed: u64,
     say: &mut dyn FnMut(&str),
@@ -182,7 +209,7 @@ fn load(
         cache: CacheSize::Small,
         ..Benchmark::ALL[0]
     };
-    call(&order(settings, engine, benchmark, value_size, seed)).map(|_| ())
+    call(&Order { num, ..order(settings, engine, benchmark, value_size, seed) }).map(|_| ())
 }
 
 /// Runs a benchmark until a run was not disturbed, at most `attempts` times.
@@ -199,7 +226,7 @@ fn undisturbed(
         if benchmark.start == Start::Empty {
             host::remove_directory(&store_directory(settings, engine, Start::Empty))?;
         } else if attempt > 0 && benchmark.changes_loaded() {
-            load(settings, engine, value_size, seed, say)?;
+            load(settings, engine, num(settings, value_size), value_size, seed, say)?;
         }
         let before = host::machine_time();
         let answer = call(&order(settings, engine, benchmark, value_size, seed))?;
@@ -275,60 +302,40 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 
-fn summarise(settings: &Settings, runs: &BTreeMap<Key, Vec<Run>>, floors: &[Floors], report: &mut Report) {
-    let floor = |take: fn(&Floors) -> Option<u64>| {
-        let times: Vec<f64> = floors.iter().filter_map(|floors| Some(take(floors)? as f64 / 1e3)).collect();
-        times
-    };
-    let append = Row::of_repetitions(
-        "raw",
-        "append 1 KiB + fdatasync p50",
-        "us",
-        &floor(|floors| Some(floors.durable_append_nanos)),
-    );
-    let read = Row::of_repetitions("raw", "4 KiB direct read p50", "us", &floor(|floors| floors.direct_read_nanos));
-    let mut disturbed = 0;
-    let mut discarded = 0;
+fn summarise(settings: &Settings, runs: &BTreeMap<Key, Vec<Run>>, report: &mut Report) {
     for &value_size in &settings.value_sizes {
         for benchmark in &settings.benchmarks {
-            for (metric, unit, take) in METRICS {
-                for (key, runs) in runs.iter().filter(|(key, _)| key.0 == value_size && key.1 == benchmark.name) {
+            let mut add = |metric: &str, unit: &str, take: &dyn Fn(&Answer) -> Option<f64>| {
+                for (_, runs) in runs.iter().filter(|(key, _)| key.0 == value_size && key.1 == benchmark.name) {
                     let measured: Vec<f64> = good(settings, runs).filter_map(|run| take(&run.answer)).collect();
-                    if measured.is_empty() {
-                        continue;
+                    if let Some(run) = runs.first().filter(|_| !measured.is_empty()) {
+                        let metric = format!("{benchmark} {value_size} B: {metric}");
+                        report.rows.push(Row::of_repetitions(&run.answer.phase.target, metric, unit, &measured));
                     }
-                    let metric = format!("{benchmark} {value_size} B: {metric}");
-                    report.rows.push(Row::of_repetitions(&key.2, metric, unit, &measured));
                 }
-            }
-            let floor = match benchmark.name {
-                "fillsync" => append.ours,
-                "readrandom-direct" => read.ours,
-                _ => None,
             };
-            for (key, runs) in runs.iter().filter(|(key, _)| key.0 == value_size && key.1 == benchmark.name) {
-                let p50 = |run: &Run| Some(run.answer.phase.main_latency()?.p50_nanos as f64 / 1e3 / floor?);
-                let ratios: Vec<f64> = good(settings, runs).filter_map(p50).collect();
-                if !ratios.is_empty() {
-                    let metric = format!("{benchmark} {value_size} B: p50 by the raw floor");
-                    report.rows.push(Row::of_repetitions(&key.2, metric, "1", &ratios));
-                }
+            for (metric, unit, take) in METRICS {
+                add(metric, unit, &take);
             }
+            add("raw floor p50", "us", &|answer| Some(answer.floor_nanos? as f64 / 1e3));
+            add("p50 by the raw floor", "1", &|answer| {
+                Some(
+                    answer.phase.main_latency()?.p50_nanos as f64
+                        / answer.floor_nanos.filter(|&nanos| nanos > 0)? as f64,
+                )
+            });
         }
     }
-    for (key, runs) in runs {
-        for run in runs {
-            disturbed += u32::from(run.disturbance > settings.disturbance_limit);
-            discarded += run.discarded;
-            let mut phase = run.answer.phase.clone();
-            // A timeline of each run of each repetition would be most of the file.
-            phase.groups.iter_mut().for_each(|group| group.timeline.clear());
-            phase.target.clone_from(&key.2);
-            report.phases.push(phase);
-        }
+    let mut disturbed = 0;
+    let mut discarded = 0;
+    for run in runs.values().flatten() {
+        disturbed += u32::from(run.disturbance > settings.disturbance_limit);
+        discarded += run.discarded;
+        let mut phase = run.answer.phase.clone();
+        // A timeline of each run of each repetition would be most of the file.
+        phase.groups.iter_mut().for_each(|group| group.timeline.clear());
+        report.phases.push(phase);
     }
-    report.rows.push(append);
-    report.rows.push(read);
     report.notes.push(format!("{discarded} disturbed runs were discarded and run again"));
     if disturbed > 0 {
         report.notes.push(format!(

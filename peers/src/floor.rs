@@ -3,7 +3,7 @@
 use rustix::fs::{Mode, OFlags, fdatasync, open};
 use rustix::io::{pread, pwrite};
 use std::path::Path;
-use varve_env::{Env, Random};
+use varve::env::{Env, Random};
 use varve_lab::LabError;
 
 /// Bytes of an append.
@@ -12,31 +12,21 @@ const APPEND_BYTES: usize = 1024;
 /// Bytes of a direct read, and its alignment.
 const READ_BYTES: usize = 4096;
 
-/// Median times, in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Floors {
-    /// Appending 1 KiB and waiting for `fdatasync`.
-    pub(crate) durable_append_nanos: u64,
-    /// Reading 4 KiB at random past the page cache; absent where the file system refuses that.
-    pub(crate) direct_read_nanos: Option<u64>,
+/// Median time of appending 1 KiB to a new file at `path` and waiting for `fdatasync`, in nanoseconds.
+pub(crate) fn durable_append_nanos(path: &Path, appends: u32) -> Result<u64, LabError> {
+    at(path, durable_appends(path, appends))
 }
 
-/// Measures the floors in `directory`, with a file of `file_bytes` for the reads.
-pub(crate) fn measure(
-    directory: &Path,
-    file_bytes: u64,
-    appends: u32,
-    reads: u32,
-    seed: u64,
-) -> Result<Floors, LabError> {
-    std::fs::create_dir_all(directory).map_err(|error| LabError::file(directory.display().to_string(), error))?;
-    let path = directory.join("floor");
-    let failed = |error: rustix::io::Errno| LabError::file(path.display().to_string(), error);
-    let result = durable_appends(&path, appends).and_then(|durable_append_nanos| {
-        Ok(Floors { durable_append_nanos, direct_read_nanos: direct_reads(&path, file_bytes, reads, seed)? })
-    });
-    let _ = std::fs::remove_file(&path);
-    result.map_err(failed)
+/// Median time of reading 4 KiB at random from a new file of `file_bytes` at `path`, past the page
+/// cache, in nanoseconds. `None` where the file system refuses that.
+pub(crate) fn direct_read_nanos(path: &Path, file_bytes: u64, reads: u32, seed: u64) -> Result<Option<u64>, LabError> {
+    at(path, direct_reads(path, file_bytes, reads, seed))
+}
+
+/// Removes the file and names it in the error.
+fn at<T>(path: &Path, result: Result<T, rustix::io::Errno>) -> Result<T, LabError> {
+    let _ = std::fs::remove_file(path);
+    result.map_err(|error| LabError::file(path.display().to_string(), error))
 }
 
 fn durable_appends(path: &Path, appends: u32) -> Result<u64, rustix::io::Errno> {
@@ -98,10 +88,11 @@ mod tests {
 
     #[test]
     fn floors_are_measured_and_leave_nothing_behind() {
-        let directory = std::env::temp_dir().join(format!("varve-floor-{}", std::process::id()));
-        let floors = measure(&directory, 1 << 20, 5, 20, 1).unwrap();
-        assert!(floors.durable_append_nanos > 0);
-        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
-        std::fs::remove_dir(&directory).unwrap();
+        let path = std::env::temp_dir().join(format!("varve-floor-{}", std::process::id()));
+        assert!(durable_append_nanos(&path, 5).unwrap() > 0);
+        let read = direct_read_nanos(&path, 1 << 20, 20, 1).unwrap();
+        assert!(read.is_none_or(|nanos| nanos > 0));
+        assert!(!path.exists());
+        assert!(durable_append_nanos(Path::new("/no such directory/floor"), 1).is_err());
     }
 }

@@ -9,6 +9,7 @@ mod child;
 mod comparison;
 mod engine;
 mod floor;
+mod instructions;
 mod quiet;
 
 use benchmark::Benchmark;
@@ -35,6 +36,16 @@ enum Verb {
     ///
     /// Example: `cargo peers bench --data 256MiB --value-sizes 1024 --repetitions 5 --out results`
     Bench(Bench),
+    /// Count instructions per operation with valgrind's callgrind (slow: use little data).
+    ///
+    /// Example: `cargo peers instructions --data 16MiB --value-sizes 1024 --operations 20000`
+    Instructions {
+        #[command(flatten)]
+        bench: Bench,
+        /// Operations counted; as many more are run before.
+        #[arg(long, default_value_t = 20_000)]
+        operations: u64,
+    },
     /// Measure only the floors: append and fdatasync, direct 4 KiB reads.
     Floors(Floors),
     /// One run of one benchmark; what `bench` starts.
@@ -50,7 +61,7 @@ struct Bench {
     /// Directory on the file system to be measured; made when missing.
     #[arg(long, default_value = "varve-peers-data")]
     directory: PathBuf,
-    /// Stores, by comma.
+    /// Stores, by comma; `null` does nothing and shows what the harness costs.
     #[arg(long, value_delimiter = ',', default_values_t = Engine::ALL)]
     engines: Vec<Engine>,
     /// Benchmarks, by comma.
@@ -96,8 +107,8 @@ struct Bench {
 
 #[derive(Args)]
 struct Floors {
-    /// Directory on the file system to be measured; made when missing.
-    #[arg(long, default_value = "varve-peers-data")]
+    /// Directory on the file system to be measured.
+    #[arg(long, default_value = ".")]
     directory: PathBuf,
 }
 
@@ -135,46 +146,57 @@ fn run(verb: Verb) -> Result<(), LabError> {
             Ok(())
         }
         Verb::Floors(floors) => {
-            let floors = floor::measure(&floors.directory, 256 << 20, 500, 5000, 1)?;
-            println!("append 1 KiB + fdatasync, p50: {}", format_nanos(floors.durable_append_nanos));
-            let read = floors.direct_read_nanos.map_or("refused here".to_owned(), format_nanos);
-            println!("4 KiB direct read, p50: {read}");
+            let path = floors.directory.join("varve-floor");
+            println!("append 1 KiB + fdatasync, p50: {}", format_nanos(floor::durable_append_nanos(&path, 500)?));
+            let read = floor::direct_read_nanos(&path, 256 << 20, 5000, 1)?;
+            println!("4 KiB direct read, p50: {}", read.map_or("refused here".to_owned(), format_nanos));
             Ok(())
         }
-        Verb::Bench(bench) => compare(bench),
+        Verb::Bench(bench) => {
+            let report = comparison::run(&bench.settings(), &mut |line| eprintln!("{line}"))?;
+            bench.print(&report)
+        }
+        Verb::Instructions { bench, operations } => {
+            let report = instructions::run(&bench.settings(), operations.max(1), &mut |line| eprintln!("{line}"))?;
+            bench.print(&report)
+        }
     }
 }
 
-fn compare(bench: Bench) -> Result<(), LabError> {
-    let (json, out) = (bench.json, bench.out);
-    let settings = Settings {
-        directory: bench.directory,
-        engines: bench.engines,
-        benchmarks: bench.benchmarks,
-        value_sizes: bench.value_sizes,
-        data_bytes: bench.data,
-        reads: bench.reads,
-        sync_writes: bench.sync_writes,
-        threads: bench.threads.max(1),
-        repetitions: bench.repetitions.max(1),
-        attempts: bench.attempts.max(1),
-        disturbance_limit: bench.disturbance_limit,
-        verify: bench.verify,
-        seed: bench.seed,
-    };
-    let report = comparison::run(&settings, &mut |line| eprintln!("{line}"))?;
-    if json {
-        print!("{}", report.to_json());
-    } else {
-        // Every single run is in the JSON; people get the medians.
-        print!("{}", Report { phases: Vec::new(), ..report.clone() }.to_text());
-    }
-    if let Some(directory) = out {
-        for path in report.write(&directory)? {
-            eprintln!("wrote {}", path.display());
+impl Bench {
+    fn settings(&self) -> Settings {
+        Settings {
+            directory: self.directory.clone(),
+            engines: self.engines.clone(),
+            benchmarks: self.benchmarks.clone(),
+            value_sizes: self.value_sizes.clone(),
+            data_bytes: self.data,
+            reads: self.reads,
+            sync_writes: self.sync_writes,
+            threads: self.threads.max(1),
+            repetitions: self.repetitions.max(1),
+            attempts: self.attempts.max(1),
+            disturbance_limit: self.disturbance_limit,
+            verify: self.verify,
+            seed: self.seed,
         }
     }
-    Ok(())
+
+    /// Prints a report as asked, and writes it where asked.
+    fn print(&self, report: &Report) -> Result<(), LabError> {
+        if self.json {
+            print!("{}", report.to_json());
+        } else {
+            // Every single run is in the JSON; people get the medians.
+            print!("{}", Report { phases: Vec::new(), ..report.clone() }.to_text());
+        }
+        if let Some(directory) = &self.out {
+            for path in report.write(directory)? {
+                eprintln!("wrote {}", path.display());
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

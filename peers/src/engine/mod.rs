@@ -4,12 +4,15 @@ mod fjall;
 mod leveldb;
 mod leveldb_library;
 mod rocksdb;
+mod varve;
 
+use crate::quiet::Rested;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
-use varve_lab::target::{Target, TargetError};
+use varve::env::Env;
+use varve_lab::target::{NullTarget, Target, TargetError};
 
 /// Memtable size of every store.
 pub(crate) const WRITE_BUFFER_BYTES: usize = 64 << 20;
@@ -29,25 +32,31 @@ pub(crate) const BLOCK_BYTES: usize = 4096;
 /// A store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
+    Varve,
     RocksDb,
     LevelDb,
     Fjall,
+    /// Does nothing: what it costs is the harness.
+    Null,
 }
 
 impl Engine {
-    pub(crate) const ALL: [Engine; 3] = [Engine::RocksDb, Engine::LevelDb, Engine::Fjall];
+    /// The stores that are compared unless others are asked for.
+    pub(crate) const ALL: [Engine; 4] = [Engine::Varve, Engine::RocksDb, Engine::LevelDb, Engine::Fjall];
 
     /// Whether it can read tables past the page cache.
     pub(crate) fn reads_directly(self) -> bool {
-        matches!(self, Engine::RocksDb)
+        matches!(self, Engine::Varve | Engine::RocksDb)
     }
 
     /// Opens the store in `directory`, creating it when it is not there.
     pub(crate) fn open(self, directory: &Path, budget: Budget) -> Result<Arc<dyn Target>, TargetError> {
         Ok(match self {
-            Engine::RocksDb => Arc::new(rocksdb::RocksDbTarget::open(directory, budget)?),
-            Engine::LevelDb => Arc::new(leveldb::LevelDbTarget::open(directory, budget)?),
-            Engine::Fjall => Arc::new(fjall::FjallTarget::open(directory, budget)?),
+            Engine::Varve => Rested::shared(varve::open(directory, budget)?),
+            Engine::RocksDb => Rested::shared(rocksdb::RocksDbTarget::open(directory, budget)?),
+            Engine::LevelDb => Rested::shared(leveldb::LevelDbTarget::open(directory, budget)?),
+            Engine::Fjall => Rested::shared(fjall::FjallTarget::open(directory, budget)?),
+            Engine::Null => Rested::shared(NullTarget::new(&Env::real())),
         })
     }
 
@@ -63,9 +72,11 @@ impl Engine {
 impl fmt::Display for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Engine::Varve => "varve",
             Engine::RocksDb => "rocksdb",
             Engine::LevelDb => "leveldb",
             Engine::Fjall => "fjall",
+            Engine::Null => "null",
         })
     }
 }
@@ -74,10 +85,11 @@ impl FromStr for Engine {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Engine, String> {
-        Engine::ALL.into_iter().find(|engine| engine.to_string() == text).ok_or_else(|| {
-            let names: Vec<String> = Engine::ALL.iter().map(ToString::to_string).collect();
-            format!("'{text}' is none of {}", names.join(", "))
-        })
+        let mut known = Engine::ALL.into_iter().chain([Engine::Null]);
+        let names: Vec<String> = known.clone().map(|engine| engine.to_string()).collect();
+        known
+            .find(|engine| engine.to_string() == text)
+            .ok_or_else(|| format!("'{text}' is none of {}", names.join(", ")))
     }
 }
 

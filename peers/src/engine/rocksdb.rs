@@ -1,7 +1,6 @@
 //! RocksDB through the crate that bundles it.
 
 use super::{BACKGROUND_THREADS, BLOCK_BYTES, Budget, FILTER_BITS, WRITE_BUFFER_BYTES, WRITE_BUFFERS};
-use crate::quiet;
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, Options, ReadOptions, WaitForCompactOptions, WriteBatch,
     WriteOptions,
@@ -52,7 +51,6 @@ impl Target for RocksDbTarget {
 
     fn wait_idle(&self) -> Result<(), TargetError> {
         self.db.wait_for_compact(&WaitForCompactOptions::default())?;
-        quiet::wait();
         Ok(())
     }
 
