@@ -45,11 +45,6 @@ pub(crate) fn manifest(number: u64) -> String {
     FileName::Manifest(number).format()
 }
 
-/// Name of options file `number`.
-pub(crate) fn options(number: u64) -> String {
-    FileName::Options(number).format()
-}
-
 /// Name of temporary file `number`.
 pub(crate) fn temporary(number: u64) -> String {
     FileName::Temporary(number).format()

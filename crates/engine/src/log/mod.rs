@@ -56,7 +56,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use varve_store::{IoClass, IoContext};
 
-pub(crate) use reader::{LogReader, Record, Tail, TailReason};
+pub(crate) use reader::LogReader;
 pub(crate) use writer::LogWriter;
 
 /// Bytes of a log's header.

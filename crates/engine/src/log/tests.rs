@@ -1,5 +1,6 @@
 //! What a log promises, after crashes and after damage.
 
+use super::reader::{Record, Tail, TailReason};
 use super::*;
 use crate::error::ErrorKind;
 use crate::memory_file::MemoryFile;

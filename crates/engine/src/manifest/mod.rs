@@ -99,16 +99,6 @@ impl Manifest {
         self.size_bytes() > limit_bytes.max(self.snapshot_bytes.saturating_mul(2))
     }
 
-    /// Closes the manifest for good.
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        self.log.finish().map(|_| ())
-    }
-
-    /// There is a manifest that holds.
-    pub(crate) fn exists(store: &dyn FileStore) -> Result<bool, Error> {
-        Ok(Current::read(store)?.is_some())
-    }
-
     /// Number and contents of the manifest that holds. An error when there is none, when it is
     /// damaged, or when it is of another tree than `tree`.
     pub(crate) fn recover(store: &dyn FileStore, tree: &str) -> Result<(u64, Contents), Error> {

@@ -5,4 +5,4 @@ mod key_filter;
 mod skip_list;
 mod table;
 
-pub(crate) use table::{Found, MemTable, MemTableIterator};
+pub(crate) use table::{Found, MemTable};
