@@ -7,11 +7,11 @@ mod rocksdb;
 mod varve;
 
 use crate::quiet::Rested;
+use ::varve::env::Env;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
-use varve::env::Env;
 use varve_lab::target::{NullTarget, Target, TargetError};
 
 /// Memtable size of every store.
