@@ -87,6 +87,11 @@ pub struct Options {
     pub block_cache_shard_bits: Option<u32>,
     /// Tables kept open.
     pub max_open_files: usize,
+    /// Bytes of unsynced writes the log may hold back in the process before it hands them to the
+    /// store; 0 hands over every write. What is held back is lost when the process is killed, and
+    /// never when it ends by closing the database. Unset picks 0 where handing over is a copy (a
+    /// directory), and 1 MiB where it is a request to a device (SMRDB, section 4.1).
+    pub log_buffer_size: Option<usize>,
     /// Bytes compactions read ahead; unset picks 2 MiB on rotational media, 256 KiB elsewhere.
     pub compaction_readahead_size: Option<usize>,
     /// Read tables past the operating system's cache.
@@ -135,6 +140,7 @@ impl Default for Options {
             block_cache_capacity: 32 << 20,
             block_cache_shard_bits: None,
             max_open_files: 1000,
+            log_buffer_size: None,
             compaction_readahead_size: None,
             use_direct_reads: false,
             use_direct_io_for_flush_and_compaction: false,
@@ -224,6 +230,7 @@ impl Options {
         most("block_cache_shard_bits", u64::from(self.block_cache_shard_bits.unwrap_or(0)), 16)?;
         least("max_open_files", self.max_open_files as u64, 1)?;
         most("compaction_readahead_size", self.compaction_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
+        most("log_buffer_size", self.log_buffer_size.unwrap_or(0) as u64, 1 << 30)?;
         least("delayed_write_rate", self.delayed_write_rate, 1)?;
         least("max_manifest_file_size", self.max_manifest_file_size, 1)?;
         Ok(())

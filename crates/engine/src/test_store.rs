@@ -31,6 +31,7 @@ impl MemoryStore {
             preferred_table_bytes: None,
             table_bytes_max: u64::MAX,
             wants_evictions: false,
+            flush_is_device_request: false,
             location: Location::Private,
         };
         MemoryStore { properties, state: Arc::default() }

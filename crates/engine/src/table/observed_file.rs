@@ -183,6 +183,7 @@ impl SlowStore {
                 preferred_table_bytes: None,
                 table_bytes_max: u64::MAX,
                 wants_evictions: false,
+                flush_is_device_request: false,
                 location: Location::Private,
             },
         }

@@ -183,6 +183,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
         preferred_table_bytes: None,
         table_bytes_max: free_blocks * block_bytes,
         wants_evictions: false,
+        flush_is_device_request: true,
         location: Location::Private,
     };
     Ok(Core {

@@ -133,6 +133,7 @@ pub(super) fn open(
         memtable,
         last_sequence,
         unsynced_logs: Vec::new(),
+        flushed_bytes: 0,
         log_broken: false,
         flush_owed: false,
         closed: false,

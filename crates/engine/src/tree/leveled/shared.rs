@@ -86,6 +86,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) rate_limiter: RateLimiter,
     pub(super) compaction_readahead_bytes: usize,
+    /// Bytes the log may hold back between syncs.
+    pub(super) log_buffer_bytes: u64,
     pub(super) log_counters: Arc<LogCounters>,
     salts: parking_lot::Mutex<Random>,
     pub(super) closed: AtomicBool,
@@ -152,6 +154,9 @@ impl Shared {
         let compaction_readahead_bytes = options
             .compaction_readahead_size
             .unwrap_or(if media.files.properties().rotational { 2 << 20 } else { 256 << 10 });
+        let flush_is_device_request = media.log_store().properties().flush_is_device_request;
+        let log_buffer_bytes =
+            options.log_buffer_size.unwrap_or(if flush_is_device_request { 1 << 20 } else { 0 }) as u64;
         let log_number = manifest.log_number;
         let shared = Shared {
             env: env.clone(),
@@ -193,6 +198,7 @@ impl Shared {
             counters: Counters::default(),
             rate_limiter,
             compaction_readahead_bytes,
+            log_buffer_bytes,
             log_counters: Arc::new(LogCounters::default()),
             salts: parking_lot::Mutex::new(env.random("log salts")),
             closed: AtomicBool::new(false),

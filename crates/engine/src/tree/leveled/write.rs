@@ -28,6 +28,8 @@ pub(super) struct Writer {
     /// Older logs with writes that were never synced: a sync must sync them first, so that what
     /// is durable is always a prefix of history.
     pub(super) unsynced_logs: Vec<(u64, LogWriter)>,
+    /// Bytes of the log handed to the store.
+    pub(super) flushed_bytes: u64,
     /// The log's last append failed: its tail is unknown, so it takes no more writes.
     pub(super) log_broken: bool,
     /// A log that broke was replaced, and what it holds is not yet in a table: until then nothing
@@ -167,7 +169,7 @@ impl WritePath {
             .charge(cost::WRITE_GROUP + count * cost::WRITE_ENTRY + cost::of_bytes(cost::WRITE_KIB, bytes as u64));
         if count > 0 {
             let header = batch::record_header(first_sequence, count);
-            let appended = self.append(writer, &header, first, others);
+            let appended = self.append(shared, writer, &header, first, others);
             if let Err(error) = appended {
                 writer.log_broken = true;
                 return Err(error);
@@ -197,6 +199,7 @@ impl WritePath {
 
     fn append(
         &self,
+        shared: &Shared,
         writer: &mut Writer,
         header: &[u8],
         first: &WriteBatch,
@@ -212,7 +215,11 @@ impl WritePath {
             parts.extend(others.iter().map(WriteBatch::encoded_entries));
             log.append(&parts)?;
         }
-        log.flush()
+        if log.size_bytes() - writer.flushed_bytes > shared.log_buffer_bytes {
+            log.flush()?;
+            writer.flushed_bytes = log.size_bytes();
+        }
+        Ok(())
     }
 
     /// Waits until the active memtable can take `bytes` more, switching it when it is full.
@@ -280,6 +287,13 @@ impl WritePath {
 
     /// The active memtable becomes immutable; a new log and memtable take its place.
     pub(super) fn switch_memtable(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
+        if !writer.log_broken
+            && let Some(log) = writer.log.as_mut()
+            && let Err(error) = log.flush()
+        {
+            writer.log_broken = true;
+            return Err(error);
+        }
         let number = shared.new_file_number();
         let previous =
             writer.log.as_ref().map(|log| PreviousLog { number: writer.log_number, synced_bytes: log.synced_bytes() });
@@ -293,6 +307,7 @@ impl WritePath {
             writer.unsynced_logs.push((writer.log_number, old_log));
         }
         writer.log_number = number;
+        writer.flushed_bytes = 0;
         writer.log_broken = false;
         let mut core = shared.core.lock();
         core.immutables.push_back(Immutable { memtable: old, next_log_number: number });
