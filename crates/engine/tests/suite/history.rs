@@ -139,6 +139,8 @@ impl History {
 pub(crate) fn small_options() -> Options {
     Options {
         write_buffer_size: 4 << 10,
+        // So that what was acknowledged outlives the process on every store.
+        log_buffer_size: Some(0),
         max_write_buffer_number: 3,
         level0_file_num_compaction_trigger: 2,
         num_levels: 4,

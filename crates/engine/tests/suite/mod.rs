@@ -37,6 +37,7 @@ pub fn option_set(seed: u64) -> Options {
         },
         block_cache_capacity: pick(&mut random, &[0, 4 << 10, 1 << 20]) as usize,
         max_open_files: pick(&mut random, &[2, 8, 1000]) as usize,
+        log_buffer_size: random.chance(1, 2).then_some(1 << 10),
         compaction_readahead_size: random.chance(1, 2).then_some(4 << 10),
         use_direct_reads: random.chance(1, 3),
         use_direct_io_for_flush_and_compaction: random.chance(1, 3),
