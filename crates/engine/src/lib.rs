@@ -42,5 +42,4 @@ pub use media::Media;
 pub use options::{Compression, Options, TreeKind};
 pub use snapshot::Snapshot;
 pub use statistics::{CounterValues, LevelStatistics, Statistics};
-pub use table::PinnedBytes;
 pub use value::Value;

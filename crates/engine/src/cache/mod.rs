@@ -8,7 +8,7 @@ mod table_cache;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use block_cache::{BlockCache, BlockCacheStatistics, FileBlocks};
+pub(crate) use block_cache::{BlockCache, FileBlocks};
 pub(crate) use eviction::{EvictedBlock, EvictionQueue, EvictionSink};
 pub(crate) use slot::Counted;
 pub(crate) use table_cache::{TableCache, TableHandle, TableRef};

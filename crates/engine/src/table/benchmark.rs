@@ -236,7 +236,7 @@ impl Bench {
             let Some(first) = tables.first() else { return Ok(()) };
             let mut walk = first.iterator(options);
             for table in tables {
-                walk.set_table(table.clone());
+                walk.continue_in(table.clone());
                 if backwards {
                     walk.seek_to_last()
                 } else {

@@ -26,7 +26,7 @@ fn place<T>(length: usize) -> Option<(Layout, usize)> {
 }
 
 /// Bytes that will be a block: written first, described later.
-pub(super) struct BlockBuffer<T> {
+pub(crate) struct BlockBuffer<T> {
     start: NonNull<u8>,
     length: usize,
     /// Where the header will be.
@@ -42,7 +42,7 @@ unsafe impl<T> Sync for BlockBuffer<T> {}
 impl<T> BlockBuffer<T> {
     /// Zeros. `None` when there is no memory for so many, so that a length read from a medium cannot
     /// end the process.
-    pub(super) fn zeroed(length: usize) -> Option<Self> {
+    pub(crate) fn zeroed(length: usize) -> Option<Self> {
         let (layout, header_at) = place::<T>(length)?;
         // SAFETY: the size is not zero, since a header is in it.
         match NonNull::new(unsafe { alloc_zeroed(layout) }) {
@@ -54,7 +54,7 @@ impl<T> BlockBuffer<T> {
     }
 
     /// A copy of bytes that are in memory already.
-    pub(super) fn copy_of(bytes: &[u8]) -> Self {
+    pub(crate) fn copy_of(bytes: &[u8]) -> Self {
         match Self::zeroed(bytes.len()) {
             Some(mut buffer) => {
                 buffer.copy_from_slice(bytes);
@@ -65,7 +65,7 @@ impl<T> BlockBuffer<T> {
     }
 
     /// The block. Its bytes do not change any more.
-    pub(super) fn share(self, value: T) -> Block<T> {
+    pub(crate) fn share(self, value: T) -> Block<T> {
         let (start, length, header_at) = (self.start, self.length, self.header_at);
         std::mem::forget(self);
         // SAFETY: `place` has put the header there, aligned and within the allocation.
@@ -101,7 +101,7 @@ impl<T> DerefMut for BlockBuffer<T> {
 }
 
 /// A shared block: bytes and what is known of them. Clones are the same block, like those of an `Arc`.
-pub(super) struct Block<T> {
+pub(crate) struct Block<T> {
     header: NonNull<Header<T>>,
 }
 
@@ -112,7 +112,7 @@ unsafe impl<T: Send + Sync> Sync for Block<T> {}
 
 impl<T> Block<T> {
     /// Memory an allocation takes besides its bytes.
-    pub(super) const OVERHEAD_BYTES: usize = size_of::<Header<T>>() + align_of::<Header<T>>();
+    pub(crate) const OVERHEAD_BYTES: usize = size_of::<Header<T>>() + align_of::<Header<T>>();
 
     #[inline(always)]
     fn header(&self) -> &Header<T> {
@@ -122,13 +122,13 @@ impl<T> Block<T> {
 
     /// What is known of the bytes.
     #[inline(always)]
-    pub(super) fn value(&self) -> &T {
+    pub(crate) fn value(&self) -> &T {
         &self.header().value
     }
 
     /// The bytes.
     #[inline(always)]
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         let length = self.header().length;
         // SAFETY: the bytes end where the header's padding begins, `length` bytes from the start of
         // the allocation they share with it, and are never written once shared.
@@ -145,13 +145,13 @@ impl<T> Block<T> {
 
     /// How many clones there are.
     #[inline]
-    pub(super) fn references(&self) -> usize {
+    pub(crate) fn references(&self) -> usize {
         self.header().references.load(Ordering::Acquire)
     }
 
     /// Gives the reference away as a pointer.
     #[inline]
-    pub(super) fn into_raw(self) -> *mut () {
+    pub(crate) fn into_raw(self) -> *mut () {
         let raw = self.header.as_ptr().cast();
         std::mem::forget(self);
         raw
@@ -163,7 +163,7 @@ impl<T> Block<T> {
     /// `raw` came from [`Block::into_raw`] of the same type, and stands for a reference nobody else
     /// takes back.
     #[inline]
-    pub(super) unsafe fn from_raw(raw: *mut ()) -> Self {
+    pub(crate) unsafe fn from_raw(raw: *mut ()) -> Self {
         // SAFETY: it came from a `NonNull`.
         Block { header: unsafe { NonNull::new_unchecked(raw.cast()) } }
     }
@@ -173,7 +173,7 @@ impl<T> Block<T> {
     /// # Safety
     /// `raw` came from [`Block::into_raw`] of the same type, and that reference is still there.
     #[inline]
-    pub(super) unsafe fn retain(raw: *mut ()) {
+    pub(crate) unsafe fn retain(raw: *mut ()) {
         // SAFETY: the header is there while a reference is. The count cannot overflow: references
         // are in memory, each in a place of its own.
         unsafe { &*raw.cast::<Header<T>>() }.references.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +181,7 @@ impl<T> Block<T> {
 
     /// Asks the processor for the lines a lookup begins with. `raw` may be stale: nothing is read.
     #[inline(always)]
-    pub(super) fn prefetch(raw: *mut ()) {
+    pub(crate) fn prefetch(raw: *mut ()) {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -66,17 +66,6 @@ pub(crate) struct TableSummary {
     pub(crate) properties: TableProperties,
 }
 
-/// A data block that was written. Key lengths as internal keys.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BlockInfo<'a> {
-    pub(crate) first: &'a [u8],
-    pub(crate) last: &'a [u8],
-    pub(crate) handle: BlockHandle,
-}
-
-/// Called for each data block as it is written, in order.
-pub(crate) type BlockObserver = Box<dyn FnMut(BlockInfo<'_>) + Send>;
-
 /// Writes a table. After an error it is of no use but to be abandoned.
 pub(crate) struct TableBuilder {
     file: Box<dyn WritableFile>,
@@ -95,10 +84,7 @@ pub(crate) struct TableBuilder {
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
     properties: TableProperties,
-    /// First and last internal key of the block.
-    first_key: Vec<u8>,
     last_key: Vec<u8>,
-    observer: Option<BlockObserver>,
     failed: bool,
 }
 
@@ -135,25 +121,20 @@ impl TableBuilder {
                 oldest_sequence: u64::MAX,
                 ..TableProperties::default()
             },
-            first_key: Vec::new(),
             last_key: Vec::new(),
-            observer: None,
             failed: false,
             options,
         }
     }
 
-    /// Calls `observer` for each data block from now on.
-    pub(crate) fn observe_blocks(&mut self, observer: BlockObserver) {
-        self.observer = Some(observer);
-    }
-
     /// Entries added.
+    #[inline]
     pub(crate) fn entries(&self) -> u64 {
         self.properties.entries
     }
 
-    /// About how large the table would be if it were finished now.
+    /// About how large the table would be if it were finished now. Cheap enough to ask for every entry.
+    #[inline]
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let open_block = if self.block.is_empty() { 0 } else { self.block.bytes_estimate() };
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::bytes);
@@ -191,12 +172,8 @@ impl TableBuilder {
         } else {
             self.properties.smallest.extend_from_slice(internal_key);
         }
-        if self.block.is_empty() {
-            if self.index.blocks() > 0 {
-                self.index.begin_block(&self.last_key, internal_key);
-            }
-            self.first_key.clear();
-            self.first_key.extend_from_slice(internal_key);
+        if self.block.is_empty() && self.index.blocks() > 0 {
+            self.index.begin_block(&self.last_key, internal_key);
         }
         self.block.add(user_key, trailer, value.len());
         let gathered = self.options.compression != Compression::None && value.len() <= COMPRESSED_BYTES_MAX;
@@ -301,10 +278,8 @@ impl TableBuilder {
         let handle = BlockHandle { offset_bytes: self.offset, length_bytes: length + BLOCK_TRAILER_BYTES as u64 };
         self.index.end_block(handle.length_bytes);
         self.offset += handle.length_bytes;
+        // Whoever wants to follow a table block by block (shipping it while it is built) hooks in here.
         self.charge(entries as u64, plain_length, compressing);
-        if let Some(observer) = &mut self.observer {
-            observer(BlockInfo { first: &self.first_key, last: &self.last_key, handle });
-        }
         Ok(())
     }
 

@@ -9,7 +9,6 @@ use crate::encoding::{Damage, Decoder};
 use crate::options::Compression;
 use std::fmt;
 use std::ops::{Deref, Range};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// Hits that count; more of them do not keep a block longer.
@@ -176,35 +175,17 @@ impl fmt::Debug for DataBlock {
 
 /// A value that was found, without a copy: holds the block it lies in. Cheap to clone.
 ///
-/// Keeping many of them keeps many blocks in memory beyond the cache's capacity; copy what is kept for
-/// long.
+/// Keeping many of them keeps many blocks in memory beyond the cache's capacity.
 #[derive(Clone)]
-pub struct PinnedBytes {
-    pin: Pin,
-}
-
-#[derive(Clone)]
-enum Pin {
-    Block { block: DataBlock, start: usize, end: usize },
-    Owned(Arc<[u8]>),
+pub(crate) struct PinnedBytes {
+    block: DataBlock,
+    start: usize,
+    end: usize,
 }
 
 impl PinnedBytes {
     pub(crate) fn in_block(block: DataBlock, range: Range<usize>) -> Self {
-        PinnedBytes { pin: Pin::Block { block, start: range.start, end: range.end } }
-    }
-}
-
-impl From<&[u8]> for PinnedBytes {
-    /// Copies the bytes.
-    fn from(bytes: &[u8]) -> Self {
-        PinnedBytes { pin: Pin::Owned(bytes.into()) }
-    }
-}
-
-impl From<Vec<u8>> for PinnedBytes {
-    fn from(bytes: Vec<u8>) -> Self {
-        PinnedBytes { pin: Pin::Owned(bytes.into()) }
+        PinnedBytes { block, start: range.start, end: range.end }
     }
 }
 
@@ -212,22 +193,7 @@ impl Deref for PinnedBytes {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        match &self.pin {
-            Pin::Block { block, start, end } => &block.bytes()[*start..*end],
-            Pin::Owned(bytes) => bytes,
-        }
-    }
-}
-
-impl AsRef<[u8]> for PinnedBytes {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl PartialEq<[u8]> for PinnedBytes {
-    fn eq(&self, other: &[u8]) -> bool {
-        **self == *other
+        &self.block.bytes()[self.start..self.end]
     }
 }
 

@@ -83,13 +83,14 @@ impl FilterBuilder {
     }
 
     /// Bytes the filter will have.
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.lines() as usize * LINE_BYTES + TAIL_BYTES
     }
 
     fn lines(&self) -> u32 {
-        let bits = self.hashes.len() as u128 * u128::from(self.bits_per_key);
-        let lines = bits.div_ceil(8 * LINE_BYTES as u128).max(1);
+        let bits = (self.hashes.len() as u64).saturating_mul(u64::from(self.bits_per_key));
+        let lines = bits.div_ceil(8 * LINE_BYTES as u64).max(1);
         u32::try_from(lines).unwrap_or(u32::MAX)
     }
 

@@ -112,11 +112,10 @@ impl TableIterator {
         }
     }
 
-    /// Goes on with another table, as the next one of a level: keeps memory, and through the next seek the
-    /// pace of reading ahead. Stands nowhere afterwards.
+    /// Walks another table from now on, keeping its memory. Stands nowhere afterwards.
     pub(crate) fn set_table(&mut self, table: Arc<Table>) {
         self.table = table;
-        self.goes_on = true;
+        self.goes_on = false;
         self.valid = false;
         self.error = None;
         self.layout = None;
@@ -124,8 +123,11 @@ impl TableIterator {
         self.window_range = 0..0;
     }
 
-    pub(crate) fn table(&self) -> &Arc<Table> {
-        &self.table
+    /// Goes on in the neighbouring table of a level: as [`TableIterator::set_table`], and the next seek
+    /// keeps the pace of reading ahead.
+    pub(crate) fn continue_in(&mut self, table: Arc<Table>) {
+        self.set_table(table);
+        self.goes_on = true;
     }
 
     /// To the first entry of a block.

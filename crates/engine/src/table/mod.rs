@@ -27,9 +27,10 @@ pub(crate) mod observed_file;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use builder::{BlockInfo, BlockObserver, TableBuildOptions, TableBuilder, TableSummary};
-pub(crate) use data_block::DataBlock;
-pub use data_block::PinnedBytes;
+#[cfg(test)]
+pub(crate) use builder::TableSummary;
+pub(crate) use builder::{TableBuildOptions, TableBuilder};
+pub(crate) use data_block::{DataBlock, PinnedBytes};
 pub(crate) use filter::key_hash;
 pub(crate) use iterator::{Readahead, TableIterator, TableIteratorOptions};
 pub(crate) use properties::TableProperties;

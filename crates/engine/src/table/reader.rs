@@ -48,6 +48,7 @@ pub(crate) struct ReadContext {
 /// The newest visible version of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
+    #[cfg_attr(not(test), allow(dead_code, reason = "for callers that weigh versions from several places"))]
     pub(crate) sequence: Sequence,
     pub(crate) kind: EntryKind,
     /// Empty for a deletion.
@@ -76,7 +77,6 @@ pub(crate) struct Table {
     pub(super) name: Arc<str>,
     pub(super) properties: TableProperties,
     pub(super) table_id: u64,
-    file_number: u64,
     pub(super) size_bytes: u64,
     pub(super) read_alignment_bytes: usize,
     memory_bytes: usize,
@@ -162,7 +162,6 @@ impl Table {
             name,
             properties,
             table_id,
-            file_number,
             size_bytes,
             read_alignment_bytes: options.read_alignment_bytes.max(1),
             memory_bytes,
@@ -395,6 +394,7 @@ impl Table {
     }
 
     /// About how many bytes of the file lie before the key: the begin of its block.
+    #[cfg_attr(not(test), allow(dead_code, reason = "for the sizes of ranges"))]
     pub(crate) fn approximate_offset_of(&self, internal_key: &[u8]) -> u64 {
         if key::compare(internal_key, &self.properties.largest) == std::cmp::Ordering::Greater {
             return self.index.data_end();
@@ -412,10 +412,6 @@ impl Table {
         &self.properties
     }
 
-    pub(crate) fn file_number(&self) -> u64 {
-        self.file_number
-    }
-
     /// Name of the file.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -427,6 +423,7 @@ impl Table {
     }
 
     /// Memory it takes while open, without cached blocks.
+    #[cfg_attr(not(test), allow(dead_code, reason = "the sum over all tables is what statistics print"))]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }

@@ -289,7 +289,6 @@ fn a_walk_goes_on_with_another_table() {
     assert!(!walk.valid());
     walk.seek_to_first();
     assert_eq!((walk.key(), walk.value()), (two[0].0.as_slice(), two[0].1.as_slice()));
-    assert_eq!(walk.table().name(), second.name());
 }
 
 /// Everything a table answers, or the first error.
@@ -554,7 +553,7 @@ fn a_walk_over_several_tables_keeps_its_pace() {
     let mut walk = tables[0].1.iterator(walk_options(Readahead::Growing { max_bytes: 128 << 10 }));
     for (number, (file, table)) in tables.iter().enumerate() {
         let reads = file.reads();
-        walk.set_table(table.clone());
+        walk.continue_in(table.clone());
         walk.seek_to_first();
         while walk.valid() {
             walk.next();
@@ -562,10 +561,14 @@ fn a_walk_over_several_tables_keeps_its_pace() {
         let reads = file.reads() - reads;
         assert!(if number == 0 { reads > 4 } else { reads <= 2 }, "table {number}: {reads} reads");
     }
-    // A seek of its own starts over.
+    // Seeks of their own start over.
     let reads = tables[3].0.read_bytes();
     walk.seek_to_first();
     assert!(tables[3].0.read_bytes() - reads < 1000);
+    let reads = tables[2].0.read_bytes();
+    walk.set_table(tables[2].1.clone());
+    walk.seek_to_first();
+    assert!(tables[2].0.read_bytes() - reads < 1000);
 }
 
 #[test]
@@ -698,26 +701,17 @@ fn memory_is_counted_while_tables_are_open() {
 }
 
 #[test]
-fn estimates_are_close_and_blocks_are_observed() {
+fn estimates_are_close() {
     let entries = random_entries(&mut Random::seeded(13), 400);
     let file = ObservedFile::default();
     let mut builder =
-        TableBuilder::new(Box::new(file.clone()), "observed", &build_options(), IoContext::default(), Env::real());
-    let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let sink = seen.clone();
-    builder.observe_blocks(Box::new(move |info| {
-        sink.lock().push((info.first.to_vec(), info.last.to_vec(), info.handle));
-    }));
+        TableBuilder::new(Box::new(file), "estimated", &build_options(), IoContext::default(), Env::real());
     for (internal, value) in &entries {
         builder.add(internal, value).expect("in order");
     }
     let estimate = builder.estimated_bytes();
     let summary = builder.finish().expect("memory");
     assert!(summary.size_bytes.abs_diff(estimate) < summary.size_bytes / 10, "{estimate} for {}", summary.size_bytes);
-    let seen = seen.lock();
-    assert_eq!(seen.len() as u64, summary.properties.data_blocks);
-    assert_eq!((&seen[0].0, &seen[seen.len() - 1].1), (&entries[0].0, &entries[399].0));
-    assert!(seen.windows(2).all(|pair| pair[0].2.end() == Some(pair[1].2.offset_bytes)));
 }
 
 #[test]
@@ -752,8 +746,6 @@ fn a_pinned_value_outlives_cache_and_table() {
     drop(table);
     drop(file);
     assert_eq!(&*found.value, value.as_slice());
-    assert_eq!(found.value, **value);
-    assert_eq!(&*PinnedBytes::from(value.clone()), &*PinnedBytes::from(value.as_slice()));
 }
 
 #[test]

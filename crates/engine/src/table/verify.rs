@@ -3,7 +3,6 @@
 use super::filter::key_hash;
 use super::iterator::{Readahead, TableIteratorOptions};
 use super::reader::Table;
-use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
 use std::cmp::Ordering;
@@ -151,9 +150,4 @@ impl Verifier<'_> {
             self.find("table-properties", message);
         }
     }
-}
-
-/// What went wrong when a table could not even be opened.
-pub(crate) fn finding_of(error: &Error) -> Finding {
-    Finding { severity: Severity::Error, code: "table-open", message: error.to_string() }
 }
