@@ -16,25 +16,36 @@ pub(super) struct LevelIterator {
     options: TableIteratorOptions,
     position: usize,
     current: Option<TableIterator>,
+    /// A walk that left its table, for its memory.
+    spare: Option<TableIterator>,
     error: Option<Error>,
 }
 
 impl LevelIterator {
     pub(super) fn new(files: Vec<Arc<FileMeta>>, tables: Arc<Tables>, options: TableIteratorOptions) -> Self {
-        LevelIterator { files, tables, options, position: 0, current: None, error: None }
+        LevelIterator { files, tables, options, position: 0, current: None, spare: None, error: None }
     }
 
-    /// Enters the table at `position`; leaves the walk without a table past the ends.
-    fn enter(&mut self, position: usize) -> Option<&mut TableIterator> {
+    /// Enters the table at `position`; leaves the walk without a table past the ends. `goes_on` when the
+    /// walk comes from the table beside it: it keeps its pace of reading ahead then.
+    fn enter(&mut self, position: usize, goes_on: bool) -> Option<&mut TableIterator> {
         if self.current.is_some() && self.position == position {
             return self.current.as_mut();
         }
-        self.current = None;
+        self.spare = self.current.take().or(self.spare.take());
         self.position = position;
         let file = self.files.get(position)?;
-        match self.tables.get(file) {
-            Ok(table) => self.current = Some(table.iterator(self.options)),
-            Err(error) => self.error = Some(error),
+        match (self.tables.get(file), self.spare.take()) {
+            (Ok(table), Some(mut walk)) => {
+                if goes_on {
+                    walk.continue_in(table.clone());
+                } else {
+                    walk.set_table(table.clone());
+                }
+                self.current = Some(walk);
+            }
+            (Ok(table), None) => self.current = Some(table.iterator(self.options)),
+            (Err(error), _) => self.error = Some(error),
         }
         self.current.as_mut()
     }
@@ -49,7 +60,7 @@ impl LevelIterator {
             if current.valid() || !self.keep_going() {
                 return;
             }
-            match self.enter(self.position + 1) {
+            match self.enter(self.position + 1, true) {
                 Some(table) => table.seek_to_first(),
                 None => return,
             }
@@ -65,7 +76,7 @@ impl LevelIterator {
                 self.current = None;
                 return;
             };
-            match self.enter(before) {
+            match self.enter(before, true) {
                 Some(table) => table.seek_to_last(),
                 None => return,
             }
@@ -91,7 +102,7 @@ impl InternalIterator for LevelIterator {
 
     fn seek_to_first(&mut self) {
         self.error = None;
-        if let Some(table) = self.enter(0) {
+        if let Some(table) = self.enter(0, false) {
             table.seek_to_first();
         }
         self.forward_past_ends();
@@ -100,7 +111,7 @@ impl InternalIterator for LevelIterator {
     fn seek_to_last(&mut self) {
         self.error = None;
         let Some(last) = self.files.len().checked_sub(1) else { return };
-        if let Some(table) = self.enter(last) {
+        if let Some(table) = self.enter(last, false) {
             table.seek_to_last();
         }
         self.backward_past_ends();
@@ -109,7 +120,7 @@ impl InternalIterator for LevelIterator {
     fn seek(&mut self, internal_key: &[u8]) {
         self.error = None;
         let position = self.find(internal_key);
-        if let Some(table) = self.enter(position) {
+        if let Some(table) = self.enter(position, false) {
             table.seek(internal_key);
         }
         self.forward_past_ends();
@@ -121,7 +132,7 @@ impl InternalIterator for LevelIterator {
         if position == self.files.len() {
             return self.seek_to_last();
         }
-        if let Some(table) = self.enter(position) {
+        if let Some(table) = self.enter(position, false) {
             table.seek_for_previous(internal_key);
         }
         self.backward_past_ends();
