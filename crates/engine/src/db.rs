@@ -224,6 +224,12 @@ impl Db {
         self.tree().property(name)
     }
 
+    /// About how many bytes of tables hold keys of `[begin, end)`, to within a block per table.
+    /// What is still in memtables is not counted.
+    pub fn approximate_bytes(&self, begin: &[u8], end: &[u8]) -> Result<u64, Error> {
+        self.tree().approximate_bytes(begin, end)
+    }
+
     /// Reads and verifies every table and the store below. Cost: reads everything.
     pub fn check(&self) -> Result<Vec<Finding>, Error> {
         self.tree().check()

@@ -35,6 +35,8 @@ counters! {
     log_bytes,
     /// Syncs of logs.
     log_syncs,
+    /// Bytes of torn log tails, never acknowledged as durable, that opening dropped.
+    recovery_dropped_bytes,
     /// Tables flushed from memtables.
     flushes,
     /// Bytes of tables flushed.

@@ -61,7 +61,7 @@ impl Load {
             Some(path) => {
                 let file = std::fs::File::open(path).map_err(failed)?;
                 let metadata = file.metadata().map_err(failed)?;
-                (Box::new(file), metadata.is_file().then(|| metadata.len()))
+                (Box::new(file), metadata.is_file().then_some(metadata.len()))
             }
         };
         let format = self.format.unwrap_or_else(|| Format::of_file(file));

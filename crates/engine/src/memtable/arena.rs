@@ -21,6 +21,7 @@ pub(crate) struct Arena {
     /// Bytes of chunks made for one large piece each.
     large_bytes: AtomicUsize,
     /// Every chunk; held while one is added.
+    #[allow(clippy::vec_box, reason = "a chunk's address must not change")]
     chunks: Mutex<Vec<Box<Chunk>>>,
 }
 
@@ -29,6 +30,7 @@ pub(crate) struct Arena {
 pub(crate) struct ChunkPool {
     chunk_bytes: usize,
     chunks_max: usize,
+    #[allow(clippy::vec_box, reason = "a chunk's address must not change")]
     chunks: Mutex<Vec<Box<Chunk>>>,
 }
 
@@ -124,10 +126,10 @@ impl Arena {
     pub(crate) fn take(&self, bytes: usize) -> NonNull<u8> {
         // SAFETY: chunks are freed only when the arena is dropped; null becomes None.
         let current = unsafe { self.current.load(Ordering::Acquire).as_ref() };
-        if let Some(chunk) = current {
-            if let Some(piece) = chunk.take(bytes) {
-                return piece;
-            }
+        if let Some(chunk) = current
+            && let Some(piece) = chunk.take(bytes)
+        {
+            return piece;
         }
         self.take_from_new_chunk(bytes)
     }

@@ -34,6 +34,7 @@ pub(crate) struct Found<'a> {
 pub(crate) struct MemTable {
     list: SkipList,
     filter: KeyFilter,
+    #[cfg_attr(not(test), allow(dead_code, reason = "tells memtables apart in tests and debuggers"))]
     log_number: u64,
     capacity_bytes: usize,
     pool: Arc<ChunkPool>,
@@ -164,6 +165,7 @@ impl MemTable {
     }
 
     /// Entries that are deletes.
+    #[cfg(test)]
     pub(crate) fn deletions(&self) -> u64 {
         self.deletions.load(Ordering::Relaxed)
     }
@@ -173,6 +175,7 @@ impl MemTable {
     }
 
     /// Smallest sequence number, if there are entries.
+    #[cfg(test)]
     pub(crate) fn first_sequence(&self) -> Option<Sequence> {
         Some(self.first_sequence.load(Ordering::Relaxed)).filter(|_| !self.is_empty())
     }
@@ -183,6 +186,7 @@ impl MemTable {
     }
 
     /// The log whose entries these are.
+    #[cfg(test)]
     pub(crate) fn log_number(&self) -> u64 {
         self.log_number
     }

@@ -46,13 +46,12 @@ pub(crate) struct TableBuildOptions {
 impl TableBuildOptions {
     /// The options of a database for a table of `level`.
     pub(crate) fn new(options: &Options, level: usize, table_id: u64) -> Self {
-        let by_level = &options.compression_per_level;
         TableBuildOptions {
             block_size: options.block_size,
             block_restart_interval: options.block_restart_interval,
             block_align: options.block_align,
             bloom_bits_per_key: options.bloom_bits_per_key,
-            compression: by_level.get(level).or(by_level.last()).copied().unwrap_or(options.compression),
+            compression: options.compression_of_level(level),
             table_id,
         }
     }

@@ -103,7 +103,7 @@ impl ObservedFile {
         if alignment > 0 {
             let end = offset_bytes + data.len() as u64;
             assert_eq!(offset_bytes % alignment, 0, "offset {offset_bytes}");
-            assert!(end % alignment == 0 || end == bytes.len() as u64, "end {end}");
+            assert!(end.is_multiple_of(alignment) || end == bytes.len() as u64, "end {end}");
             assert_eq!(data.as_ptr().align_offset(alignment as usize), 0, "buffer");
         }
         data.copy_from_slice(found);

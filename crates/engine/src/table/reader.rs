@@ -311,7 +311,8 @@ impl Table {
     /// aligned allocations leave gaps.
     fn aligned_buffer(&self, handle: &BlockHandle) -> Result<Option<AlignedBuffer>, Error> {
         let alignment = self.read_alignment_bytes as u64;
-        if alignment == 1 || handle.offset_bytes % alignment != 0 || handle.length_bytes % alignment != 0 {
+        let aligned = handle.offset_bytes.is_multiple_of(alignment) && handle.length_bytes.is_multiple_of(alignment);
+        if alignment == 1 || !aligned {
             return Ok(None);
         }
         let length = usize::try_from(handle.length_bytes).ok();
@@ -394,7 +395,6 @@ impl Table {
     }
 
     /// About how many bytes of the file lie before the key: the begin of its block.
-    #[cfg_attr(not(test), allow(dead_code, reason = "for the sizes of ranges"))]
     pub(crate) fn approximate_offset_of(&self, internal_key: &[u8]) -> u64 {
         if key::compare(internal_key, &self.properties.largest) == std::cmp::Ordering::Greater {
             return self.index.data_end();
@@ -424,6 +424,7 @@ impl Table {
 
     /// Memory it takes while open, without cached blocks.
     #[cfg_attr(not(test), allow(dead_code, reason = "the sum over all tables is what statistics print"))]
+    #[cfg(test)]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }

@@ -38,6 +38,8 @@ pub(crate) trait Tree: Send + Sync {
     fn statistics(&self) -> Statistics;
     /// A property by name; `None` when it has no such property.
     fn property(&self, name: &str) -> Option<String>;
+    /// About how many bytes of tables hold keys of `[begin, end)`.
+    fn approximate_bytes(&self, begin: &[u8], end: &[u8]) -> Result<u64, Error>;
     /// Reads and verifies everything.
     fn check(&self) -> Result<Vec<Finding>, Error>;
     /// Stops background work and releases the lock. What was written stays in the log.

@@ -5,10 +5,10 @@ use varve_engine::{Compression, Db, DbIterator, Options, ReadOptions, Snapshot, 
 use varve_env::Random;
 
 /// The state a database should have.
-pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Options small enough that a few hundred writes flush and compact many times, different by seed.
-pub fn option_set(seed: u64) -> Options {
+pub(crate) fn option_set(seed: u64) -> Options {
     let mut random = Random::named(seed, "options");
     let pick = |random: &mut Random, choices: &[u64]| choices[random.index(choices.len())];
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
@@ -49,7 +49,7 @@ pub fn option_set(seed: u64) -> Options {
 }
 
 /// A key out of `universe`, of a shape that exercises shared prefixes, empty keys and lengths.
-pub fn key(random: &mut Random, universe: u64) -> Vec<u8> {
+pub(crate) fn key(random: &mut Random, universe: u64) -> Vec<u8> {
     let number = random.below(universe);
     match number % 7 {
         0 => format!("user{number:012}").into_bytes(),
@@ -63,7 +63,7 @@ pub fn key(random: &mut Random, universe: u64) -> Vec<u8> {
 }
 
 /// A value; mostly short, sometimes empty, sometimes larger than a block.
-pub fn value(random: &mut Random) -> Vec<u8> {
+pub(crate) fn value(random: &mut Random) -> Vec<u8> {
     let length = match random.below(20) {
         0 => 0,
         1 => 3000 + random.below(6000),
@@ -80,7 +80,7 @@ pub fn value(random: &mut Random) -> Vec<u8> {
 }
 
 /// One of the ways to write, applied to the database and to the model.
-pub fn write(db: &Db, model: &mut Model, random: &mut Random, universe: u64) {
+pub(crate) fn write(db: &Db, model: &mut Model, random: &mut Random, universe: u64) {
     let options = WriteOptions { sync: random.chance(1, 8) };
     match random.below(6) {
         0 => {
@@ -112,7 +112,7 @@ pub fn write(db: &Db, model: &mut Model, random: &mut Random, universe: u64) {
 }
 
 /// Compares random reads of every kind with the model.
-pub fn compare_reads(
+pub(crate) fn compare_reads(
     db: &Db,
     model: &Model,
     snapshot: Option<&Snapshot>,
@@ -195,7 +195,7 @@ fn expect_at(walk: &DbIterator, expected: Option<(&Vec<u8>, &Vec<u8>)>, note: &s
 }
 
 /// The whole database equals the model, walked forward and backward.
-pub fn compare_all(db: &Db, model: &Model, note: &str) {
+pub(crate) fn compare_all(db: &Db, model: &Model, note: &str) {
     let mut walk = db.iterator(&ReadOptions::default()).expect("iterator");
     walk.seek_to_first();
     for (key, value) in model {

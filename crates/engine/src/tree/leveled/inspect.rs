@@ -4,6 +4,7 @@ use super::output::hinted;
 use super::shared::Shared;
 use crate::error::Error;
 use crate::file_name;
+use crate::key;
 use crate::statistics::{LevelStatistics, Statistics};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -56,6 +57,26 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
         snapshots: shared.snapshots.len(),
         running_jobs,
     }
+}
+
+/// See [`crate::Db::approximate_bytes`].
+pub(super) fn approximate_bytes(shared: &Shared, begin: &[u8], end: &[u8]) -> Result<u64, Error> {
+    let version = shared.read_state.load().version.clone();
+    let at = |user_key: &[u8]| key::lookup_key(user_key, key::SEQUENCE_MAX);
+    let (begin_key, end_key) = (at(begin), at(end));
+    let mut bytes = 0;
+    for (_, file) in version.files() {
+        if file.largest_user_key() < begin || file.smallest_user_key() >= end {
+            continue;
+        }
+        if file.smallest_user_key() >= begin && file.largest_user_key() < end {
+            bytes += file.size_bytes;
+            continue;
+        }
+        let table = shared.tables.get(file)?;
+        bytes += table.approximate_offset_of(&end_key).saturating_sub(table.approximate_offset_of(&begin_key));
+    }
+    Ok(bytes)
 }
 
 /// See [`crate::Db::property`].

@@ -153,6 +153,11 @@ impl Tree for LeveledTree {
         inspect::property(&self.shared, name)
     }
 
+    fn approximate_bytes(&self, begin: &[u8], end: &[u8]) -> Result<u64, Error> {
+        self.shared.refuse_if_closed()?;
+        inspect::approximate_bytes(&self.shared, begin, end)
+    }
+
     fn check(&self) -> Result<Vec<Finding>, Error> {
         inspect::check(&self.shared)
     }

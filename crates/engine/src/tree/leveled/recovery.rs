@@ -245,6 +245,8 @@ fn replay(shared: &Arc<Shared>, logs: &[u64], mut last_sequence: Sequence) -> Re
                 memtable = new_memtable();
             }
         }
+        let dropped_bytes = reader.tail().map_or(0, |tail| tail.dropped_bytes);
+        shared.counters.recovery_dropped_bytes.fetch_add(dropped_bytes, Ordering::Relaxed);
     }
     add_to_level0(shared, &memtable, last_sequence)?;
     Ok(last_sequence)

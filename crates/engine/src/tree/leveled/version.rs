@@ -132,7 +132,7 @@ impl Version {
 
     /// Orders the tables of each level and builds the search arrays.
     pub(crate) fn new(mut levels: Vec<Vec<Arc<FileMeta>>>) -> Self {
-        levels[0].sort_by(|a, b| (b.newest_sequence, b.number).cmp(&(a.newest_sequence, a.number)));
+        levels[0].sort_by_key(|file| std::cmp::Reverse((file.newest_sequence, file.number)));
         for level in levels.iter_mut().skip(1) {
             level.sort_by(|a, b| key::compare(&a.smallest, &b.smallest));
             debug_assert!(level.windows(2).all(|pair| pair[0].largest_user_key() < pair[1].smallest_user_key()));
@@ -176,10 +176,6 @@ impl Version {
 
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         self.bytes[level]
-    }
-
-    pub(crate) fn total_bytes(&self) -> u64 {
-        self.bytes.iter().sum()
     }
 
     pub(crate) fn files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {

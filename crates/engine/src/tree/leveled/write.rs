@@ -175,12 +175,10 @@ impl WritePath {
                 return Err(error);
             }
         }
-        if sync {
-            if let Err(error) = sync_logs(writer, shared) {
-                // Whether the batch is durable is unknown: a later write must not build on it.
-                shared.latch(&error);
-                return Err(error);
-            }
+        if sync && let Err(error) = sync_logs(writer, shared) {
+            // Whether the batch is durable is unknown: a later write must not build on it.
+            shared.latch(&error);
+            return Err(error);
         }
         let mut sequence = first_sequence;
         for batch in std::iter::once(first).chain(others) {
