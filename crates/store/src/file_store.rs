@@ -125,16 +125,20 @@ pub trait StoreLock: Send + Sync {}
 
 /// Files over a medium. Thread-safe; every call may be made from any thread.
 ///
-/// Names are arbitrary: 1 to 255 bytes of UTF-8 without NUL. Contract (conformance and crash
-/// suites check it on every store):
+/// Names are arbitrary: 1 to 255 bytes of UTF-8 without NUL. (In `plain`, `/` and `%` count three
+/// bytes each; a longer name is refused.) Contract (conformance and crash suites check it on every
+/// store):
 /// - *Create* replaces a file of the same name at once for readers who open later; until the new
 ///   file's first sync a crash leaves the old one, the new one with any part of its data, or none.
+///   *Any part* here and below: bytes behind what was synced are those appended there, zeros, or
+///   missing; never bytes of another file. A file may be longer than was synced, by zeros too.
 /// - *Sync* of a file makes its contents, its length, its name and its place durable.
 /// - *Rename* replaces the target atomically and is durable when it returns: a crash during it
 ///   leaves both names as they were, or as they shall be.
 /// - *Remove* is atomic; it is durable after `sync_names`, a `rename`, or the sync of any file
 ///   created later. Space is not reused before the removal is durable. Open readers go on reading.
-/// - A failed sync latches the file: later syncs of it fail too.
+/// - A failed sync latches the file: later syncs of it fail too. Where one sync serves several files,
+///   it latches them all, up to the whole store; reads go on.
 pub trait FileStore: Send + Sync {
     /// Label for messages: the spec or the path.
     fn name(&self) -> &str;
@@ -187,8 +191,9 @@ pub trait WritableFile: Send {
     /// Adds bytes at the end. They may stay in a buffer of the process until `flush`.
     fn append(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError>;
 
-    /// Hands everything appended to the medium: readers see it, and it survives the end of the
-    /// process (not of the machine).
+    /// Hands everything appended to the medium: readers see it. Of a [`FileKind::Log`] or
+    /// [`FileKind::Manifest`] it also survives the end of the process (not of the machine). Files of
+    /// other kinds survive it once synced: on a raw device their length is metadata, which costs a sync.
     fn flush(&mut self, context: &IoContext) -> Result<(), StoreError>;
 
     /// Flushes and makes everything durable (see the contract of [`FileStore`]).

@@ -23,3 +23,25 @@ pub fn extent_open(bytes: &[u8]) {
     let _ = crate::ExtentStore::inspect(&device);
     let _ = crate::ExtentStore::open(&env, device);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_env::Random;
+
+    #[test]
+    fn entries_take_anything() {
+        let mut random = Random::seeded(3);
+        let mut bytes = vec![0; 5000];
+        for step in 0..300 {
+            random.fill_bytes(&mut bytes);
+            let length = random.index(bytes.len());
+            decoders(&bytes[..length]);
+            if step % 30 == 0 {
+                extent_open(&bytes[..length]);
+            }
+        }
+        decoders(&[]);
+        extent_open(&[]);
+    }
+}

@@ -223,3 +223,40 @@ pub(super) fn inspect(device: &Device) -> Vec<Finding> {
     findings.extend(map_findings(label, &frame, geometry.block_bytes, &all, &files, &free, &[]));
     findings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: FrameFormat = FrameFormat { store_id: 1, frame_bytes: 512 };
+    const ALL: [Extent; 2] = [Extent { start: 10, blocks: 30 }, Extent { start: 50, blocks: 50 }];
+
+    fn file(name: &str, size_bytes: u64, extents: &[(u64, u64)]) -> CheckedFile {
+        let extents: Vec<Extent> = extents.iter().map(|&(start, blocks)| Extent { start, blocks }).collect();
+        CheckedFile { name: name.to_owned(), file: 1, framed: false, size_bytes, extents: ExtentMap::of(&extents) }
+    }
+
+    fn codes(files: &[CheckedFile], free: &[(u64, u64)], waiting: &[(u64, u64)]) -> Vec<&'static str> {
+        let mut space = FreeSpace::default();
+        for &(start, blocks) in free {
+            assert!(space.release(Extent { start, blocks }));
+        }
+        let waiting: Vec<Extent> = waiting.iter().map(|&(start, blocks)| Extent { start, blocks }).collect();
+        let findings = map_findings("disk", &FRAME, 4096, &ALL, files, &space, &waiting);
+        findings.iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn planted_damage_is_found_and_named() {
+        let sound = || file("a", 40_000, &[(10, 5), (50, 5)]);
+        let rest = [(15, 25), (55, 45)];
+        assert_eq!(codes(&[sound()], &rest, &[]), [""; 0]);
+        assert_eq!(codes(&[sound()], &[(15, 25), (55, 40)], &[(95, 5)]), [""; 0]);
+        assert_eq!(codes(&[sound()], &[(15, 25), (56, 44)], &[]), ["space-leak"]);
+        assert_eq!(codes(&[sound(), file("b", 1, &[(12, 1)])], &rest, &[]), ["extent-overlap"]);
+        assert_eq!(codes(&[sound()], &[(14, 26), (55, 45)], &[])[0], "extent-overlap");
+        assert_eq!(codes(&[sound(), file("b", 1, &[(45, 1)])], &rest, &[]), ["extent-out-of-range"]);
+        assert_eq!(codes(&[sound(), file("b", 1, &[(38, 14)])], &rest, &[])[0], "extent-out-of-range");
+        assert_eq!(codes(&[file("a", 41_000, &[(10, 5), (50, 5)])], &rest, &[]), ["extent-missing"]);
+    }
+}

@@ -1,1 +1,229 @@
+//! Torn or damaged, stale or present: what a journal believes.
 
+use super::*;
+use std::sync::Arc;
+use varve_env::Env;
+use varve_media::Emulated;
+
+const KIND: StoreKind = StoreKind(*b"test\0\0\0\0");
+const UNIT: u64 = 4096;
+const LOG_UNITS: u64 = 16;
+const REGIONS: JournalRegions = JournalRegions {
+    log: Region { offset_bytes: 128 << 10, length_bytes: LOG_UNITS * UNIT },
+    checkpoints: [
+        Region { offset_bytes: 256 << 10, length_bytes: 64 << 10 },
+        Region { offset_bytes: 320 << 10, length_bytes: 64 << 10 },
+    ],
+    unit_bytes: UNIT as u32,
+};
+
+fn formatted(env: &Env) -> Device {
+    let device = Device::of_blocks(Arc::new(Emulated::immediate(env, "disk", 1 << 20)));
+    Journal::format(&device, "disk", KIND, 0xabcd, &REGIONS, b"parameters", b"state 0").unwrap();
+    device
+}
+
+fn opened(device: &Device) -> Journal {
+    let (mut journal, _) = Journal::recover(device, "disk", KIND).unwrap();
+    journal.begin(None).unwrap();
+    journal
+}
+
+fn commits(device: &Device) -> Result<Vec<String>, StoreError> {
+    let (_, recovered) = Journal::recover(device, "disk", KIND)?;
+    assert_eq!(recovered.parameters, b"parameters");
+    Ok(recovered.commits.iter().map(|commit| String::from_utf8_lossy(commit).into_owned()).collect())
+}
+
+fn unit_offset(unit: u64) -> u64 {
+    REGIONS.log.offset_bytes + unit * UNIT
+}
+
+fn read_at(device: &Device, offset: u64, length: usize) -> Vec<u8> {
+    let mut data = vec![0; length];
+    read(device, "disk", offset, &mut data).unwrap();
+    data
+}
+
+fn flip(device: &Device, offset: u64) {
+    let start = offset / 512 * 512;
+    let mut sector = read_at(device, start, 512);
+    sector[(offset - start) as usize] ^= 0x10;
+    write(device, "disk", start, &sector, false).unwrap();
+}
+
+fn expect_corruption<T>(result: Result<T, StoreError>, structure: &str, offset: u64) {
+    match result {
+        Err(StoreError::Corruption { structure: found, offset_bytes, .. }) => {
+            assert_eq!((found.as_str(), offset_bytes), (structure, offset));
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("{structure} at {offset} was believed"),
+    }
+}
+
+#[test]
+fn commits_come_back_in_order_and_a_checkpoint_begins_a_new_log() {
+    let env = Env::sim(1);
+    let device = formatted(&env);
+    let mut journal = opened(&device);
+    let long = "x".repeat(9000);
+    for payload in ["one", "two", &long] {
+        journal.commit(payload.as_bytes(), CommitStyle::Single).unwrap();
+    }
+    assert_eq!(commits(&device).unwrap(), ["one", "two", &long]);
+    // 2 + 2 + 6 units of 16 are used.
+    assert!(journal.fits(2 * 4048, CommitStyle::Single));
+    assert!(!journal.fits(3 * 4048 + 1, CommitStyle::Single));
+    journal.begin(Some(b"state 1")).unwrap();
+    assert_eq!(commits(&device).unwrap(), [""; 0]);
+    journal.commit(b"four", CommitStyle::Ordered { units_min: 5 }).unwrap();
+    let (again, recovered) = Journal::recover(&device, "disk", KIND).unwrap();
+    assert_eq!((recovered.checkpoint, recovered.commits), (b"state 1".to_vec(), vec![b"four".to_vec()]));
+    assert_eq!((again.position_units, again.generation()), (5, journal.generation()));
+    assert_eq!(journal.check_medium(), []);
+}
+
+#[test]
+fn any_one_damaged_unit_of_the_log_changes_nothing() {
+    let env = Env::sim(1);
+    let device = formatted(&env);
+    let mut journal = opened(&device);
+    let long = "y".repeat(9000);
+    journal.commit(long.as_bytes(), CommitStyle::Single).unwrap();
+    journal.commit(b"marked", CommitStyle::Ordered { units_min: 0 }).unwrap();
+    journal.commit(b"last", CommitStyle::Single).unwrap();
+    for unit in 0..12 {
+        for byte in [0, 5, 20, 33, 41, 44, 46, 60, 4095] {
+            flip(&device, unit_offset(unit) + byte);
+            assert_eq!(commits(&device).unwrap(), [&long, "marked", "last"], "unit {unit} byte {byte}");
+            flip(&device, unit_offset(unit) + byte);
+        }
+    }
+    // Both copies of a part, and commits behind: that is not a torn tail.
+    flip(&device, unit_offset(1));
+    flip(&device, unit_offset(4));
+    expect_corruption(commits(&device), "metadata log", unit_offset(0));
+}
+
+#[test]
+fn a_torn_commit_is_the_end_and_what_is_behind_it_is_not_replayed() {
+    let env = Env::sim(1);
+    let device = formatted(&env);
+    // An older generation leaves its units in the log.
+    let mut journal = opened(&device);
+    for number in 0..8 {
+        journal.commit(format!("old {number}").as_bytes(), CommitStyle::Single).unwrap();
+    }
+    journal.begin(Some(b"state 1")).unwrap();
+    journal.commit(b"kept", CommitStyle::Single).unwrap();
+    let torn = "z".repeat(9000);
+    let before: Vec<u8> = read_at(&device, unit_offset(2), 6 * UNIT as usize);
+    journal.commit(torn.as_bytes(), CommitStyle::Single).unwrap();
+    let after: Vec<u8> = read_at(&device, unit_offset(2), 6 * UNIT as usize);
+    for kept in 0..64u32 {
+        for unit in 0..6 {
+            let range = unit * UNIT as usize..(unit + 1) * UNIT as usize;
+            let bytes = if kept >> unit & 1 == 1 { &after[range] } else { &before[range] };
+            write(&device, "disk", unit_offset(2 + unit as u64), bytes, false).unwrap();
+        }
+        let whole = (kept | kept >> 3) & 7 == 7;
+        let expected = if whole { vec!["kept", &torn] } else { vec!["kept"] };
+        assert_eq!(commits(&device).unwrap(), expected, "units {kept:#08b}");
+    }
+    // Without its marks an ordered commit is torn, though all of its payload is there.
+    let mut journal = opened_with_state(&device, b"state 2");
+    journal.commit(b"ordered", CommitStyle::Ordered { units_min: 0 }).unwrap();
+    assert_eq!(commits(&device).unwrap(), ["ordered"]);
+    write(&device, "disk", unit_offset(2), &before[..2 * UNIT as usize], false).unwrap();
+    assert_eq!(commits(&device).unwrap(), [""; 0]);
+}
+
+fn opened_with_state(device: &Device, state: &[u8]) -> Journal {
+    let (mut journal, _) = Journal::recover(device, "disk", KIND).unwrap();
+    journal.begin(Some(state)).unwrap();
+    journal
+}
+
+#[test]
+fn one_superblock_is_enough_and_none_is_an_error() {
+    let env = Env::sim(1);
+    let device = formatted(&env);
+    let mut journal = opened(&device);
+    journal.commit(b"one", CommitStyle::Single).unwrap();
+    for slot in SUPERBLOCK_OFFSETS {
+        for byte in [0, 9, 13, 17, 30, 35, 60, 101, 130, 511] {
+            flip(&device, slot + byte);
+            let (_, recovered) = Journal::recover(&device, "disk", KIND).unwrap();
+            assert_eq!(recovered.commits, [b"one"]);
+            let codes: Vec<_> = recovered.findings.iter().map(|finding| finding.code).collect();
+            assert_eq!(codes, ["superblock-damaged"], "byte {byte}");
+            flip(&device, slot + byte);
+        }
+    }
+    for slot in SUPERBLOCK_OFFSETS {
+        flip(&device, slot + 40);
+    }
+    expect_corruption(commits(&device), "superblock", 0);
+    assert!(Journal::probe(&device, "disk", KIND).is_err());
+    // Opening and beginning mends a single one.
+    flip(&device, 40);
+    let journal = opened_with_state(&device, b"state 1");
+    assert_eq!(journal.check_medium(), []);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_an_error_that_says_where() {
+    let env = Env::sim(1);
+    let device = formatted(&env);
+    for byte in [0, 6, 10, 20, 30] {
+        flip(&device, REGIONS.checkpoints[0].offset_bytes + byte);
+        expect_corruption(commits(&device), "checkpoint", REGIONS.checkpoints[0].offset_bytes);
+        flip(&device, REGIONS.checkpoints[0].offset_bytes + byte);
+    }
+    flip(&device, REGIONS.checkpoints[0].offset_bytes + 66);
+    expect_corruption(commits(&device), "checkpoint", REGIONS.checkpoints[0].offset_bytes + 64);
+}
+
+#[test]
+fn another_kind_of_store_is_foreign() {
+    let env = Env::sim(1);
+    let device = formatted(&env);
+    let error = Journal::recover(&device, "disk", StoreKind(*b"other\0\0\0")).err().unwrap();
+    assert!(matches!(&error, StoreError::Foreign { found, .. } if found == "'test'"), "{error}");
+}
+
+#[test]
+fn a_state_that_does_not_fit_its_area_is_refused_and_latches() {
+    let env = Env::sim(1);
+    let device = formatted(&env);
+    let mut journal = opened(&device);
+    let large = vec![7; journal.state_bytes_max() as usize + 1];
+    assert!(matches!(journal.begin(Some(&large)), Err(StoreError::NoSpace { .. })));
+    assert!(matches!(journal.commit(b"more", CommitStyle::Single), Err(StoreError::Latched { .. })));
+    let mut journal = opened(&device);
+    journal.begin(Some(&large[..large.len() - 1])).unwrap();
+    assert_eq!(Journal::recover(&device, "disk", KIND).unwrap().1.checkpoint.len(), large.len() - 1);
+}
+
+#[test]
+fn the_bytes_of_version_1_do_not_change() {
+    let env = Env::sim(1);
+    let device = formatted(&env);
+    let mut journal = opened(&device);
+    journal.commit(b"golden", CommitStyle::Ordered { units_min: 0 }).unwrap();
+    let checksum = |offset, length| crc32c::crc32c(&read_at(&device, offset, length));
+    // A difference means that stores of others cannot be read any more.
+    let found = [
+        checksum(0, 4096),
+        checksum(SUPERBLOCK_OFFSETS[1], 4096),
+        checksum(REGIONS.log.offset_bytes, 4 * UNIT as usize),
+        checksum(REGIONS.checkpoints[0].offset_bytes, 4096),
+    ];
+    assert_eq!(found.map(|checksum| format!("{checksum:08x}")), ["dc15644c", "dc15644c", "8d177128", "2e6a8a99"]);
+    let superblock = read_at(&device, 0, 512);
+    assert_eq!(superblock[..12], *b"VARVE\0SB\x01\0\0\0");
+    assert_eq!(superblock[16..40], *b"test\0\0\0\0\xcd\xab\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");
+    assert_eq!(read_at(&device, unit_offset(0), 512)[4..8], *b"VLOG");
+    assert_eq!(read_at(&device, unit_offset(0), 512)[48..54], *b"golden");
+}

@@ -1,1 +1,222 @@
+//! What only this store promises: calls of the directory, latching, sharing, left-overs.
 
+use super::*;
+use crate::conformance::content;
+use crate::error::StoreErrorKind;
+use varve_media::{
+    Fault, FaultDirectory, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, MemoryDirectory,
+    MemoryDirectoryOptions, Operation, OsDirectory,
+};
+
+const CONTEXT: IoContext = IoContext {
+    class: varve_media::IoClass::Log,
+    cause: varve_media::IoCause::Direct,
+    level: None,
+    job: None,
+    deadline: None,
+};
+
+/// A store whose calls are counted and can fail.
+fn counted(env: &Env) -> (PlainStore, FaultInjector) {
+    let injector = FaultInjector::new(env, FaultPlan::default());
+    let directory = FaultDirectory::new(&injector, Arc::new(MemoryDirectory::new("ram")));
+    (PlainStore::open(env, Arc::new(directory), PlainOptions::default()), injector)
+}
+
+/// Writes, syncs and directory syncs made meanwhile.
+fn calls(injector: &FaultInjector, work: impl FnOnce()) -> [u64; 3] {
+    let of = |operation| injector.calls().get(&operation).copied().unwrap_or(0);
+    let operations = [Operation::Write, Operation::Sync, Operation::SyncDirectory];
+    let before = operations.map(of);
+    work();
+    let after = operations.map(of);
+    std::array::from_fn(|index| after[index] - before[index])
+}
+
+fn log_options() -> CreateOptions {
+    CreateOptions { kind: FileKind::Log, ..CreateOptions::default() }
+}
+
+#[test]
+fn a_flush_is_one_write_and_only_the_first_sync_syncs_the_directory() {
+    let env = Env::sim(1);
+    let (store, injector) = counted(&env);
+    let mut log = store.create("log", &log_options()).unwrap();
+    let mut append = |count: u64, sync: bool| {
+        calls(&injector, || {
+            for number in 0..count {
+                log.append(&content(1, number, 100), &CONTEXT).unwrap();
+            }
+            if sync { log.sync(&CONTEXT) } else { log.flush(&CONTEXT) }.unwrap();
+        })
+    };
+    assert_eq!(append(50, false), [1, 0, 0]);
+    assert_eq!(append(0, false), [0, 0, 0]);
+    assert_eq!(append(0, true), [0, 1, 1]);
+    assert_eq!(append(3, true), [1, 1, 0]);
+    assert_eq!(append(0, true), [0, 0, 0]);
+}
+
+#[test]
+fn one_directory_sync_serves_all_files_created_before_it() {
+    let env = Env::sim(1);
+    let (store, injector) = counted(&env);
+    let mut first = store.create("first", &log_options()).unwrap();
+    let mut second = store.create("second", &log_options()).unwrap();
+    assert_eq!(calls(&injector, || first.sync(&CONTEXT).unwrap()), [0, 1, 1]);
+    assert_eq!(calls(&injector, || second.sync(&CONTEXT).unwrap()), [0, 1, 0]);
+    assert_eq!(calls(&injector, || store.sync_names().unwrap()), [0, 0, 0]);
+    // A rename syncs what the file has not synced, and the directory.
+    second.append(b"more", &CONTEXT).unwrap();
+    second.finish(&CONTEXT).unwrap();
+    assert_eq!(calls(&injector, || store.rename("second", "third").unwrap()), [0, 1, 1]);
+    assert_eq!(calls(&injector, || store.rename("third", "fourth").unwrap()), [0, 0, 1]);
+}
+
+#[test]
+fn a_large_append_is_written_without_a_copy_and_a_table_in_pieces_of_the_buffer() {
+    let env = Env::sim(1);
+    let (store, injector) = counted(&env);
+    let mut table = store.create("table", &CreateOptions { kind: FileKind::Table, ..Default::default() }).unwrap();
+    let large = content(1, 0, 1 << 20);
+    assert_eq!(calls(&injector, || table.append(&large, &CONTEXT).unwrap()), [1, 0, 0]);
+    let counts = calls(&injector, || {
+        for _ in 0..1024 {
+            table.append(&large[..1024], &CONTEXT).unwrap();
+        }
+        table.flush(&CONTEXT).unwrap();
+    });
+    assert_eq!(counts, [4, 0, 0]);
+}
+
+fn fail_once(operation: Operation, effect: FaultEffect) -> FaultPlan {
+    FaultPlan::of(Fault::new(operation, FaultTrigger::Once(0), effect))
+}
+
+#[test]
+fn a_failed_sync_latches_the_file_and_a_failed_directory_sync_the_names() {
+    let env = Env::sim(1);
+    let (store, injector) = counted(&env);
+    let mut log = store.create("log", &log_options()).unwrap();
+    let mut other = store.create("other", &log_options()).unwrap();
+    log.append(b"lost", &CONTEXT).unwrap();
+    injector.set_plan(fail_once(Operation::Sync, FaultEffect::Fail(FaultError::Io)));
+    assert_eq!(log.sync(&CONTEXT).unwrap_err().kind(), StoreErrorKind::Io);
+    assert_eq!(log.sync(&CONTEXT).unwrap_err().kind(), StoreErrorKind::Latched);
+    log.append(b"more", &CONTEXT).unwrap();
+    assert_eq!(log.sync(&CONTEXT).unwrap_err().kind(), StoreErrorKind::Latched);
+    assert_eq!(store.rename("log", "new").unwrap_err().kind(), StoreErrorKind::Latched);
+    // Others go on.
+    other.sync(&CONTEXT).unwrap();
+
+    injector.set_plan(fail_once(Operation::SyncDirectory, FaultEffect::Fail(FaultError::Io)));
+    store.remove("other").unwrap();
+    assert_eq!(store.sync_names().unwrap_err().kind(), StoreErrorKind::Io);
+    assert_eq!(store.sync_names().unwrap_err().kind(), StoreErrorKind::Latched);
+    assert_eq!(store.create("a", &log_options()).err().unwrap().kind(), StoreErrorKind::Latched);
+    assert_eq!(store.remove("log").unwrap_err().kind(), StoreErrorKind::Latched);
+}
+
+#[test]
+fn a_full_directory_refuses_and_goes_on_when_there_is_room() {
+    let env = Env::sim(1);
+    let options = MemoryDirectoryOptions { capacity_bytes: Some(1 << 20), direct_alignment_bytes: 1 };
+    let store = PlainStore::open(&env, Arc::new(MemoryDirectory::with_options("ram", options)), Default::default());
+    let mut filler = store.create("filler", &CreateOptions::default()).unwrap();
+    filler.append(&content(1, 0, 900_000), &CONTEXT).unwrap();
+    filler.finish(&CONTEXT).unwrap();
+    let mut table = store.create("table", &CreateOptions::default()).unwrap();
+    table.append(&content(2, 0, 5000), &CONTEXT).unwrap();
+    for _ in 0..3 {
+        let error = table.append(&content(2, 5000, 500_000), &CONTEXT).unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::NoSpace);
+        assert_eq!(table.size_bytes(), 5000);
+    }
+    store.remove("filler").unwrap();
+    table.append(&content(2, 5000, 500_000), &CONTEXT).unwrap();
+    table.sync(&CONTEXT).unwrap();
+    table.finish(&CONTEXT).unwrap();
+    let reader = store.open("table", &OpenOptions::default()).unwrap();
+    let mut data = vec![0; 505_000];
+    reader.read_at(0, &mut data, &CONTEXT).unwrap();
+    assert!(data == content(2, 0, 505_000));
+}
+
+#[test]
+fn a_failed_create_leaves_the_old_file() {
+    let env = Env::sim(1);
+    for call in 0..4 {
+        for operation in [Operation::Open, Operation::Rename] {
+            let (store, injector) = counted(&env);
+            let mut old = store.create("a", &log_options()).unwrap();
+            old.append(b"old", &CONTEXT).unwrap();
+            old.finish(&CONTEXT).unwrap();
+            let fault = Fault::new(operation, FaultTrigger::Once(call), FaultEffect::Fail(FaultError::Io));
+            injector.set_plan(FaultPlan::of(fault));
+            let outcome = store.create("a", &log_options());
+            injector.set_plan(FaultPlan::default());
+            let size = store.open("a", &OpenOptions::default()).unwrap().size_bytes();
+            assert_eq!(size, if outcome.is_ok() { 0 } else { 3 }, "{operation:?} {call}");
+        }
+    }
+}
+
+#[test]
+fn left_overs_are_hidden_reported_and_removed_by_the_next_lock() {
+    let env = Env::sim(1);
+    let directory = MemoryDirectory::new("ram");
+    let create = OpenMode { write: true, create: true, ..OpenMode::default() };
+    directory.open("%new-3", create).unwrap();
+    directory.open("100%", create).unwrap();
+    let store = PlainStore::open(&env, Arc::new(directory.clone()), PlainOptions::default());
+    assert_eq!(store.list().unwrap(), []);
+    let codes: Vec<_> = store.check().unwrap().iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, ["temporary-left-over", "foreign-file"]);
+    let _lock = store.lock("LOCK").unwrap();
+    let names: Vec<_> = directory.list().unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, ["100%", "LOCK"]);
+}
+
+#[test]
+fn on_a_real_file_system_files_are_shared_by_link_and_reservations_given_back() {
+    let env = Env::real();
+    let place = tempfile::tempdir().unwrap();
+    let open = |name: &str| {
+        let directory = OsDirectory::create(place.path().join(name)).unwrap();
+        PlainStore::open(&env, Arc::new(directory), PlainOptions::default())
+    };
+    let (store, backup) = (open("store"), open("backup"));
+    for direct in [false, true] {
+        let name = format!("a/{direct}");
+        let options = CreateOptions {
+            kind: FileKind::Table,
+            direct,
+            expected_size_bytes: Some(8 << 20),
+            ..CreateOptions::default()
+        };
+        let mut table = store.create(&name, &options).unwrap();
+        for number in 0..100u64 {
+            table.append(&content(1, number * 5001, 5001), &CONTEXT).unwrap();
+            if number % 30 == 0 {
+                table.sync(&CONTEXT).unwrap();
+            }
+        }
+        table.sync(&CONTEXT).unwrap();
+        table.finish(&CONTEXT).unwrap();
+        assert!(store.share(&name, &backup.properties().location, &name).unwrap());
+        store.remove(&name).unwrap();
+        let reader = backup.open(&name, &OpenOptions { direct }).unwrap();
+        assert_eq!(reader.size_bytes(), 500_100);
+        let mut data = vec![0; 500_100];
+        reader.read_at(0, &mut data, &CONTEXT).unwrap();
+        assert!(data == content(1, 0, 500_100));
+        let mut data = vec![0; 777];
+        reader.read_at(4099, &mut data, &CONTEXT).unwrap();
+        assert!(data == content(1, 4099, 777));
+    }
+    let lock = store.lock("LOCK").unwrap();
+    assert_eq!(open("store").lock("LOCK").err().unwrap().kind(), StoreErrorKind::Locked);
+    drop(lock);
+    open("store").lock("LOCK").unwrap();
+    assert!(store.space().unwrap().available_bytes > 0);
+}
