@@ -2,13 +2,14 @@
 
 use crate::error::StoreError;
 use crate::file_store::FileStore;
+use std::ops::Range;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::emulated::Conventional;
+use varve_media::emulated::{Conventional, Rules};
 use varve_media::{
-    BlockDeviceExt, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory, DirectoryCrashState, Emulated,
-    FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, IoContext, MemoryDirectory,
-    MemoryDirectoryOptions, RamBacking,
+    BlockDeviceExt, Capabilities, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory, DirectoryCrashState,
+    Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, IoContext, MediaError, MemoryDirectory,
+    MemoryDirectoryOptions, Operation, RamBacking, Request, Transfer,
 };
 
 /// A kind of store, with a medium for it.
@@ -43,7 +44,7 @@ pub trait Medium: Send {
     /// Flips one bit, where the store alone decides what is on the medium.
     fn flip(&self, offset_bytes: u64, bit: u8);
 
-    /// Offsets of the bytes that are not zero and in which bits can be flipped.
+    /// Offsets of the bytes that the store has written, are not zero, and in which bits can be flipped.
     fn stored_bytes(&self) -> Vec<u64>;
 }
 
@@ -71,6 +72,8 @@ pub struct DeviceSubject {
     pub capacity_bytes: u64,
     /// Its physical sector; logical ones have 512 bytes.
     pub physical_sector_bytes: u32,
+    /// It gives space back, and was empty. If not, it was full of something else.
+    pub discards: bool,
     /// What ends with the process.
     pub ending: Ending,
     /// Puts an empty store on it.
@@ -81,7 +84,8 @@ pub struct DeviceSubject {
 
 impl Subject for DeviceSubject {
     fn name(&self) -> String {
-        format!("{} on sectors of {}", self.name, self.physical_sector_bytes)
+        let discards = if self.discards { "" } else { " without discard" };
+        format!("{} on sectors of {}{discards}", self.name, self.physical_sector_bytes)
     }
 
     fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
@@ -90,11 +94,48 @@ impl Subject for DeviceSubject {
             sector_bytes: 512,
             physical_sector_bytes: self.physical_sector_bytes,
         };
-        let timing = Box::<Immediate>::default();
-        let disk = Emulated::new(env, self.name, geometry, Box::new(Conventional), timing, Box::new(RamBacking::new()));
-        let device = Device::of_blocks(Arc::new(disk));
+        let rules: Box<dyn Rules> = if self.discards { Box::new(Conventional) } else { Box::new(WithoutDiscard) };
+        let (timing, backing) = (Box::<Immediate>::default(), Box::new(RamBacking::new()));
+        let device = Device::of_blocks(Arc::new(Emulated::new(env, self.name, geometry, rules, timing, backing)));
+        if !self.discards {
+            let garbage = vec![GARBAGE; GARBAGE_BYTES.min(self.capacity_bytes) as usize];
+            device.block.write_at(0, &garbage, &IoContext::default()).expect("a device of memory");
+        }
         (self.format)(env, &device)?;
         Ok(Box::new(DeviceMedium::new(env, *self, &device)))
+    }
+}
+
+/// What is on a device that was not empty.
+const GARBAGE: u8 = 0xee;
+/// How far it reaches: where metadata and the first files go. The rest costs time and tells nothing.
+const GARBAGE_BYTES: u64 = 2 << 20;
+
+/// A conventional device that keeps what is written until it is overwritten.
+struct WithoutDiscard;
+
+impl Rules for WithoutDiscard {
+    fn describe(&self, capabilities: &mut Capabilities) {
+        Conventional.describe(capabilities);
+        capabilities.discard = false;
+    }
+
+    fn admit(&mut self, device: &str, request: &Request<'_>) -> Result<(), MediaError> {
+        if matches!(request.transfer, Transfer::Discard { .. }) {
+            return Err(MediaError::Rule {
+                device: device.to_owned(),
+                operation: Operation::Discard,
+                offset_bytes: request.offset_bytes,
+                rule: "this device does not discard".to_owned(),
+            });
+        }
+        Conventional.admit(device, request)
+    }
+
+    fn destroyed_by_write(&mut self, _written: Range<u64>, _destroyed: &mut Vec<Range<u64>>) {}
+
+    fn complete(&mut self, device: &str, request: &mut Request<'_>) -> Result<(), MediaError> {
+        Conventional.complete(device, request)
     }
 }
 
@@ -160,7 +201,9 @@ impl Medium for DeviceMedium {
         let mut stored = Vec::new();
         for offset in (0..self.subject.capacity_bytes).step_by(data.len()) {
             device.block.read_at(offset, &mut data, &IoContext::default()).expect("a device of memory");
-            stored.extend((offset..).zip(&data).filter(|(_, byte)| **byte != 0).map(|(offset, _)| offset));
+            stored.extend(
+                (offset..).zip(&data).filter(|(_, byte)| ![0, GARBAGE].contains(*byte)).map(|(offset, _)| offset),
+            );
         }
         stored
     }

@@ -159,7 +159,7 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
             name,
             file: node.file,
             framed: node.framed,
-            size_bytes: node.durable_bytes(),
+            size_bytes: node.known_bytes(),
             extents: node.extents.read().clone(),
         };
         let files: Vec<CheckedFile> = state.names.iter().map(|(name, node)| file(name.clone(), node)).collect();

@@ -12,8 +12,8 @@ use crate::journal::{self, CommitStyle, Journal};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex};
 use varve_media::{Device, IoClass, IoContext, MediaError, Request};
 
@@ -42,7 +42,7 @@ pub(super) struct Core {
     pub(super) durable_change: AtomicU64,
     pub(super) last_commit_nanos: AtomicU64,
     /// Why nothing is acknowledged any more.
-    pub(super) latched: ShortMutex<Option<String>>,
+    pub(super) latched: OnceLock<String>,
     pub(super) locks: ShortMutex<BTreeSet<String>>,
 }
 
@@ -56,7 +56,7 @@ impl Core {
 
     /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        match &*self.latched.lock() {
+        match self.latched.get() {
             Some(cause) => Err(StoreError::Latched { store: self.label.clone(), cause: cause.clone() }),
             None => Ok(()),
         }
@@ -64,7 +64,7 @@ impl Core {
 
     /// Passes an error on and refuses everything from now on.
     fn latch(&self, error: StoreError) -> StoreError {
-        self.latched.lock().get_or_insert_with(|| error.to_string());
+        self.latched.get_or_init(|| error.to_string());
         error
     }
 
@@ -273,7 +273,10 @@ impl Core {
         if node.is_unsynced() {
             self.sync_unframed(node, context)?;
         }
-        self.commit(node.needed_change())
+        let recorded = node.recorded_bytes();
+        self.commit(node.needed_change())?;
+        node.set_durable_bytes(recorded);
+        Ok(())
     }
 
     /// Makes the data of every unframed file durable, then tells the metadata their lengths. The order

@@ -15,7 +15,8 @@
 //!   reader is gone; they are discarded first where the device can.
 //!
 //! Changes are durable in the order in which they were made. After a failed sync or a failed commit the
-//! store acknowledges nothing more until it is opened again; reads go on.
+//! store acknowledges nothing more until it is opened again; reads of what was durable go on, reads of
+//! what was not are refused, because the device may have dropped it.
 //!
 //! In the [`ExtentLayout::Ext4`] layout no file is framed; flushed data stays in memory until it is
 //! synced or fills a buffer, as in the page cache of a kernel that the store then stands for, and a sync

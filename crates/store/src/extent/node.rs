@@ -19,8 +19,10 @@ pub(super) struct Node {
     flushed_bytes: AtomicU64,
     /// Length that is on the device, durable or not.
     written_bytes: AtomicU64,
-    /// Length that is durable on the device; for files that are not framed also in the metadata.
+    /// Length that is durable on the device.
     durable_bytes: AtomicU64,
+    /// Length in the metadata of a file that is not framed, committed or waiting for a commit.
+    recorded_bytes: AtomicU64,
     /// Has no name any more: the metadata hears nothing more about it. Set under the state's lock.
     removed: AtomicBool,
     /// Change that the durable metadata must include for the file to be found whole.
@@ -59,6 +61,7 @@ impl Node {
             flushed_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             durable_bytes: AtomicU64::new(0),
+            recorded_bytes: AtomicU64::new(0),
             removed: AtomicBool::new(false),
             needed_change: AtomicU64::new(0),
             tail_write: Mutex::new(env, "extent file tail", ()),
@@ -69,7 +72,8 @@ impl Node {
     /// A file as it was found when the store was opened.
     pub(super) fn found(env: &Env, file: u64, framed: bool, inode: u64, extents: ExtentMap, size_bytes: u64) -> Node {
         let node = Node { extents: RwLock::new(extents), ..Node::new(env, file, framed, inode) };
-        for size in [&node.flushed_bytes, &node.written_bytes, &node.durable_bytes] {
+        let sizes = [&node.flushed_bytes, &node.written_bytes, &node.durable_bytes, &node.recorded_bytes];
+        for size in sizes {
             size.store(size_bytes, Ordering::Relaxed);
         }
         node
@@ -100,9 +104,22 @@ impl Node {
         self.durable_bytes.fetch_max(size_bytes, Ordering::AcqRel);
     }
 
-    /// Something of the file is on the device and perhaps not durable.
+    pub(super) fn recorded_bytes(&self) -> u64 {
+        self.recorded_bytes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_recorded_bytes(&self, size_bytes: u64) {
+        self.recorded_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+    }
+
+    /// The length the next checkpoint tells.
+    pub(super) fn known_bytes(&self) -> u64 {
+        if self.framed { self.durable_bytes() } else { self.recorded_bytes() }
+    }
+
+    /// Something of the file is on the device that the metadata or a sync must still cover.
     pub(super) fn is_unsynced(&self) -> bool {
-        self.written_bytes() > self.durable_bytes()
+        self.written_bytes() > self.known_bytes()
     }
 
     pub(super) fn is_removed(&self) -> bool {

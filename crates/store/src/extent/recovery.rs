@@ -20,8 +20,8 @@ use crate::file_store::{Location, StoreProperties};
 use crate::journal::{Journal, Recovered, corruption};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex};
 use varve_media::{BlockDeviceExt, Device, IoClass, IoContext};
 
@@ -202,7 +202,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
         ),
         durable_change: AtomicU64::new(0),
         last_commit_nanos: AtomicU64::new(env.now().as_nanos()),
-        latched: ShortMutex::new(None),
+        latched: OnceLock::new(),
         locks: ShortMutex::new(BTreeSet::new()),
         geometry,
         device,

@@ -119,7 +119,7 @@ impl State {
             .map(|(name, node)| FileRecord {
                 file: node.file,
                 framed: node.framed,
-                size_bytes: node.durable_bytes(),
+                size_bytes: node.known_bytes(),
                 name: name.clone(),
                 extents: node.extents.read().extents().collect(),
             })
@@ -246,10 +246,10 @@ impl State {
 
     /// Makes `size_bytes` of a file its length: they are durable, or will be before the next commit is.
     pub(super) fn resize(&mut self, node: &Node, size_bytes: u64) {
-        if size_bytes <= node.durable_bytes() {
+        if size_bytes <= node.recorded_bytes() {
             return;
         }
-        node.set_durable_bytes(size_bytes);
+        node.set_recorded_bytes(size_bytes);
         if node.is_removed() {
             return;
         }

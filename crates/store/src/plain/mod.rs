@@ -25,6 +25,7 @@ use crate::file_store::{
 };
 use crate::hint::Hint;
 use crate::name;
+use parking_lot::Mutex as ShortMutex;
 use reader::PlainReader;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,8 +69,10 @@ struct Shared {
     name_changes: AtomicU64,
     /// How many of them are durable.
     durable_name_changes: AtomicU64,
-    /// Held across the sync of the directory, so that one serves all who wait. The cause of a failure.
-    directory_sync: Mutex<Option<String>>,
+    /// Held across the sync of the directory, so that one serves all who wait.
+    directory_sync: Mutex<()>,
+    /// Why no name is changed any more.
+    latched: ShortMutex<Option<String>>,
     temporary_names: AtomicU64,
 }
 
@@ -128,7 +131,8 @@ impl PlainStore {
                 unsynced: Mutex::new(env, "plain store names", BTreeMap::new()),
                 name_changes: AtomicU64::new(0),
                 durable_name_changes: AtomicU64::new(0),
-                directory_sync: Mutex::new(env, "plain store directory sync", None),
+                directory_sync: Mutex::new(env, "plain store directory sync", ()),
+                latched: ShortMutex::new(None),
                 temporary_names: AtomicU64::new(0),
             }),
         }
@@ -155,7 +159,7 @@ impl Shared {
 
     /// Refuses changes of names after a failed directory sync.
     fn check_names(&self) -> Result<(), StoreError> {
-        match &*self.directory_sync.lock() {
+        match &*self.latched.lock() {
             Some(cause) => Err(latched(self.name(), cause)),
             None => Ok(()),
         }
@@ -166,16 +170,14 @@ impl Shared {
         if self.durable_name_changes.load(Ordering::Acquire) >= change {
             return Ok(());
         }
-        let mut cause = self.directory_sync.lock();
-        if let Some(cause) = &*cause {
-            return Err(latched(self.name(), cause));
-        }
+        let _syncing = self.directory_sync.lock();
+        self.check_names()?;
         if self.durable_name_changes.load(Ordering::Acquire) >= change {
             return Ok(());
         }
         let made = self.name_changes.load(Ordering::Acquire);
         self.directory.sync().map_err(|error| {
-            *cause = Some(error.to_string());
+            *self.latched.lock() = Some(error.to_string());
             self.media_error("", error)
         })?;
         self.durable_name_changes.store(made, Ordering::Release);
