@@ -1,5 +1,6 @@
 //! A copy of the database as it is now, sharing tables where both stores can.
 
+use super::recovery::NO_LOG;
 use super::shared::{Shared, snapshot_edit};
 use crate::error::Error;
 use crate::file_name;
@@ -33,7 +34,7 @@ pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error
         }
     }
     target.sync_names()?;
-    let edit = snapshot_edit(&version, 0, highest + 2, last_sequence, shared.options.num_levels);
+    let edit = snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, shared.options.num_levels);
     Manifest::create(target, highest + 1, super::TREE_NAME, &edit, shared.random_number())?;
     Ok(())
 }

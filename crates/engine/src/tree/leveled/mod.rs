@@ -188,7 +188,7 @@ impl Tree for LeveledTree {
                 self.shared.done.wait(&mut core);
             }
         }
-        let sealed = self.write_path.close();
+        let sealed = self.write_path.close(&self.shared);
         self.shared.closed.store(true, Ordering::Release);
         self.shared.tables.collect(&self.shared.garbage);
         self.locks.lock().clear();

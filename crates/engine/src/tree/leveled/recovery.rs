@@ -20,8 +20,13 @@ use std::sync::atomic::Ordering;
 use varve_env::Env;
 use varve_store::{FileEntry, OpenOptions};
 
+/// Instead of the number of the oldest log needed: the tables hold everything.
+pub(super) const NO_LOG: u64 = 0;
+
 /// What the manifest said.
 struct Recovered {
+    /// Its number; none of a new database.
+    manifest_number: u64,
     version: Version,
     log_number: u64,
     next_file_number: u64,
@@ -87,13 +92,23 @@ pub(super) fn open(
         let highest = file_names.iter().chain(&log_names).filter_map(FileName::number).max().unwrap_or(0);
         logs.clear();
         Recovered {
+            manifest_number: 0,
             version: Version::empty(options.num_levels),
-            log_number: 0,
+            log_number: NO_LOG,
             next_file_number: highest + 1,
             last_sequence: 0,
         }
     };
     logs.retain(|&number| number >= recovered.log_number);
+    if recovered.log_number != NO_LOG && logs.first() != Some(&recovered.log_number) {
+        return Err(Error::Corruption {
+            file: file_name::log(recovered.log_number),
+            offset_bytes: 0,
+            structure: "write-ahead log".to_owned(),
+            expected: format!("the oldest log that {} needs", file_name::manifest(recovered.manifest_number)),
+            found: "no such file".to_owned(),
+        });
+    }
     let highest_log = logs.last().copied().unwrap_or(0);
     let mut next_file_number = recovered.next_file_number.max(highest_log + 1);
     // Files of a crashed run may carry numbers the manifest never learned of.
@@ -117,7 +132,7 @@ pub(super) fn open(
         next_file_number,
         recovered.last_sequence,
     ));
-    let last_sequence = replay(&shared, &logs, recovered.last_sequence)?;
+    let last_sequence = replay(&shared, &logs, recovered.log_number, recovered.last_sequence)?;
     shared.snapshots.publish(last_sequence);
 
     let log_number = shared.new_file_number();
@@ -188,6 +203,7 @@ fn read_manifest(
         found: format!("tables {first} and {second}"),
     })?;
     Ok(Recovered {
+        manifest_number: number,
         version,
         log_number: state.log_number,
         next_file_number: state.next_file_number,
@@ -200,7 +216,7 @@ fn read_manifest(
 /// Logs are a chain: each continues where the one before ended, and the first where the tables
 /// end. A log whose unsynced tail was lost ends the chain: what later logs hold was never synced
 /// either (a sync syncs older logs first) and must not be seen without what came before it.
-fn replay(shared: &Arc<Shared>, logs: &[u64], mut last_sequence: Sequence) -> Result<Sequence, Error> {
+fn replay(shared: &Arc<Shared>, logs: &[u64], oldest: u64, mut last_sequence: Sequence) -> Result<Sequence, Error> {
     let options = &shared.options;
     let new_memtable = || Arc::new(MemTable::new(0, options.write_buffer_size, 0));
     let mut memtable = new_memtable();
@@ -208,6 +224,10 @@ fn replay(shared: &Arc<Shared>, logs: &[u64], mut last_sequence: Sequence) -> Re
     while let Some((number, reader)) = readers.next() {
         let name = file_name::log(number);
         let mut reader = reader?;
+        if number == oldest {
+            // Its header was durable before the manifest named it.
+            reader.expect_synced(crate::log::HEADER_BYTES as u64);
+        }
         if let Some((_, Ok(next))) = readers.peek()
             && let Some(previous) = next.header().and_then(|header| header.previous)
             && previous.number == number

@@ -12,6 +12,7 @@ use super::recovery::remove_strays;
 use super::shared::{Change, ManifestState, Shared};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
+use super::write::create_log;
 use crate::batch::BatchRecord;
 use crate::cache::BlockCache;
 use crate::db::RepairReport;
@@ -85,8 +86,9 @@ pub(crate) fn repair(env: &Env, media: Media, options: Options) -> Result<Repair
     let tables = Tables::new(env, &media, &options, blocks);
     let memtable = Arc::new(MemTable::new(0, options.write_buffer_size, 0));
     let version = Version::empty(options.num_levels);
-    // No log is needed once the fresh manifest holds.
-    let state = ManifestState { manifest: None, log_number: highest + 1, last_sequence: 0 };
+    // No older log is needed once the fresh manifest holds.
+    let log_number = highest + 1;
+    let state = ManifestState { manifest: None, log_number, last_sequence: 0 };
     let shared = Arc::new(Shared::new(env, media, options, tables, garbage, memtable, version, state, highest + 2, 0));
     let last_sequence = contents.as_ref().map_or(0, |contents| contents.last_sequence);
     let mut salvage = Salvage { shared, report, tables: Vec::new(), last_sequence };
@@ -255,7 +257,10 @@ impl Salvage {
         let shared = &self.shared;
         shared.snapshots.publish(self.last_sequence);
         let last = shared.options.num_levels - 1;
-        let log_start = Some((shared.manifest.lock().log_number, self.last_sequence));
+        let log_number = shared.manifest.lock().log_number;
+        let log_start = Some((log_number, self.last_sequence));
+        // The manifest will name it, so it is there first.
+        create_log(shared, log_number, None)?;
         if self.tables.is_empty() {
             shared.install(Change { log_start, ..Change::default() })?;
         } else {

@@ -7,7 +7,7 @@ use crate::cost;
 use crate::error::Error;
 use crate::file_name;
 use crate::key::{SEQUENCE_MAX, Sequence};
-use crate::log::{LogHeader, LogWriter, PreviousLog, Purpose};
+use crate::log::{HEADER_BYTES, LogHeader, LogWriter, PreviousLog, Purpose};
 use crate::memtable::MemTable;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -329,7 +329,7 @@ impl WritePath {
 
     /// Ends writing: the log is complete and says so, which lets the next open tell damage from
     /// the end.
-    pub(super) fn close(&self) -> Result<(), Error> {
+    pub(super) fn close(&self, shared: &Shared) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         writer.closed = true;
         let older = std::mem::take(&mut writer.unsynced_logs);
@@ -340,7 +340,15 @@ impl WritePath {
         for (_, old) in older {
             old.finish()?;
         }
-        log.finish().map(|_| ())
+        let wrote = log.size_bytes() > HEADER_BYTES as u64;
+        let synced_bytes = log.finish()?;
+        if wrote {
+            // The header of an empty successor says how long this log is, so that one that was cut short
+            // is not taken for one whose end was never written. Only that is lost when it fails.
+            let previous = PreviousLog { number: writer.log_number, synced_bytes };
+            let _ = create_log(shared, shared.new_file_number(), Some(previous));
+        }
+        Ok(())
     }
 
     /// Everything written so far into tables.
