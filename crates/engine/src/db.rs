@@ -3,6 +3,7 @@
 use crate::batch::WriteBatch;
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
+use crate::key::VALUE_BYTES_MAX;
 use crate::media::Media;
 use crate::options::{Options, TreeKind};
 use crate::snapshot::Snapshot;
@@ -144,7 +145,9 @@ impl Db {
 
     /// Sets the value of a key.
     pub fn put_with(&self, key: &[u8], value: &[u8], options: &WriteOptions) -> Result<(), Error> {
-        let mut batch = WriteBatch::with_capacity(key.len() + value.len() + 16);
+        // What `put` is about to refuse needs no room.
+        let room = if value.len() > VALUE_BYTES_MAX { 0 } else { key.len() + value.len() + 16 };
+        let mut batch = WriteBatch::with_capacity(room);
         batch.put(key, value)?;
         self.tree().write(batch, options)
     }
