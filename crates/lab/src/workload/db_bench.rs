@@ -120,7 +120,8 @@ impl FromStr for DbBenchKind {
 pub struct DbBenchOptions {
     /// Keys (`num`).
     pub num: u64,
-    /// Operations of the reading benchmarks over all threads; unset is `num` (`reads`).
+    /// Operations of the reading benchmarks over all threads; unset is `num` (`reads`). Full scans read
+    /// everything whatever it is.
     pub reads: Option<u64>,
     /// Writes of fillsync over all threads; unset is a hundredth of `num`, at least 1.
     pub sync_writes: Option<u64>,
@@ -353,7 +354,7 @@ impl OperationStream for DbBenchStream {
                 operation.count_pairs = true;
                 operation.direction =
                     if self.kind == DbBenchKind::ReadSeq { Direction::Forward } else { Direction::Reverse };
-                operation.limit = self.options.reads.unwrap_or(u64::MAX);
+                operation.limit = u64::MAX;
             }
         }
         true
