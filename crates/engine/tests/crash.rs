@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use varve_engine::{Db, Error, WriteOptions};
+use varve_engine::{Db, Error, Options, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
 
@@ -36,13 +36,13 @@ fn open(env: &Env, image: &Image) -> Result<Db, Error> {
 }
 
 /// Runs the workload under `faults` and returns what a power cut at each point could leave.
-fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Vec<Point> {
+fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan, options: &Options) -> Vec<Point> {
     let env = simulation(seed, true);
     let recorder = Arc::new(Recorder::default());
     let image = Image::fresh(&env, kind).observed(&env, &recorder);
     let injector = FaultInjector::new(&env, faults);
     let open = |env: &Env, image: &Image| -> Result<Db, Error> {
-        Db::open(env, image.media_under(env, Some(&injector))?, small_options())
+        Db::open(env, image.media_under(env, Some(&injector))?, options.clone())
     };
     let mut db = open(&env, &image).expect("open");
     let (mut flushes, mut compactions) = (0, 0);
@@ -146,9 +146,9 @@ fn in_parallel(count: usize, work: impl Fn(usize) + Send + Sync + 'static) {
     }
 }
 
-fn crash_at_every_point(kind: Kind, seed: u64, history: History, faults: FaultPlan) {
+fn crash_at_every_point(kind: Kind, seed: u64, history: History, faults: FaultPlan, options: &Options) {
     let history = Arc::new(history);
-    let points = Arc::new(record(kind, seed, &history, faults));
+    let points = Arc::new(record(kind, seed, &history, faults, options));
     let images = Arc::new(AtomicUsize::new(0));
     let (count, counted) = (points.len(), images.clone());
     in_parallel(count, move |number| {
@@ -176,7 +176,7 @@ fn crash_at_every_point(kind: Kind, seed: u64, history: History, faults: FaultPl
 /// recovery after each.
 fn crash_during_recovery(kind: Kind, seed: u64, batches: usize, states: usize) {
     let history = Arc::new(History::new(seed, batches, UNIVERSE));
-    let points = Arc::new(record(kind, seed, &history, slow_flushes()));
+    let points = Arc::new(record(kind, seed, &history, slow_flushes(), &small_options()));
     let counts: Arc<[AtomicUsize; 3]> = Arc::default();
     let counted = counts.clone();
     in_parallel(states, move |number| {
@@ -233,27 +233,35 @@ fn hurried(seed: u64, batches: usize) -> History {
 
 #[test]
 fn plain_survives_a_crash_at_every_point() {
-    crash_at_every_point(Kind::Plain, 1, History::new(1, 160, UNIVERSE), FaultPlan::default());
+    crash_at_every_point(Kind::Plain, 1, History::new(1, 160, UNIVERSE), FaultPlan::default(), &small_options());
 }
 
 #[test]
 fn extent_survives_a_crash_at_every_point() {
-    crash_at_every_point(Kind::Extent, 2, History::new(2, 160, UNIVERSE), FaultPlan::default());
+    crash_at_every_point(Kind::Extent, 2, History::new(2, 160, UNIVERSE), FaultPlan::default(), &small_options());
 }
 
 #[test]
 fn ext4_layout_survives_a_crash_at_every_point() {
-    crash_at_every_point(Kind::ExtentExt4, 3, History::new(3, 100, UNIVERSE), FaultPlan::default());
+    crash_at_every_point(Kind::ExtentExt4, 3, History::new(3, 100, UNIVERSE), FaultPlan::default(), &small_options());
 }
 
 #[test]
 fn plain_survives_a_crash_while_logs_pile_up() {
-    crash_at_every_point(Kind::Plain, 6, hurried(6, 160), slow_flushes());
+    crash_at_every_point(Kind::Plain, 6, hurried(6, 160), slow_flushes(), &small_options());
 }
 
 #[test]
 fn extent_survives_a_crash_while_logs_pile_up() {
-    crash_at_every_point(Kind::Extent, 7, hurried(7, 160), slow_flushes());
+    crash_at_every_point(Kind::Extent, 7, hurried(7, 160), slow_flushes(), &small_options());
+}
+
+/// Unsynced writes wait in the process until they are many, or one is synced.
+#[test]
+fn a_log_that_is_held_back_loses_nothing_that_was_synced() {
+    let options = Options { log_buffer_size: Some(2 << 10), ..small_options() };
+    crash_at_every_point(Kind::Plain, 9, hurried(9, 160), slow_flushes(), &options);
+    crash_at_every_point(Kind::Extent, 10, hurried(10, 160), slow_flushes(), &options);
 }
 
 #[test]
@@ -277,7 +285,7 @@ fn a_medium_that_loses_syncs_is_noticed() {
     ] {
         let history = History::new(8, 80, UNIVERSE);
         let fault = Fault { class, ..lose(operation) };
-        let points = record(Kind::Plain, 8, &history, FaultPlan::of(fault));
+        let points = record(Kind::Plain, 8, &history, FaultPlan::of(fault), &small_options());
         let wrong = points.iter().any(|point| {
             Kind::Plain.variants().iter().any(|&variant| {
                 let image = point.state.image(variant, 8);
