@@ -416,6 +416,10 @@ impl DirectoryFile for MemoryFile {
         if inner.state.file(self.file).is_some_and(|file| file.present.size_bytes != size_bytes) {
             let change = Change::Content(self.file, ContentChange::Truncate { size_bytes });
             self.shared.change(inner, PointFacts(Operation::Truncate, &self.name, size_bytes, 0), change);
+        } else {
+            // As ftruncate: what is reserved beyond the length goes even when the length stays.
+            Arc::make_mut(&mut inner.state)
+                .update_file(self.file, |file| file.reserved_bytes = file.reserved_bytes.min(size_bytes));
         }
         Ok(())
     }
