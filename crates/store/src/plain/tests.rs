@@ -143,6 +143,27 @@ fn a_full_directory_refuses_and_goes_on_when_there_is_room() {
 }
 
 #[test]
+fn a_finished_file_holds_no_more_room_than_it_needs() {
+    let env = Env::sim(1);
+    let options = MemoryDirectoryOptions { capacity_bytes: Some(1 << 20), direct_alignment_bytes: 1 };
+    let store = PlainStore::open(&env, Arc::new(MemoryDirectory::with_options("ram", options)), Default::default());
+    let expecting = CreateOptions { expected_size_bytes: Some(500_000), ..CreateOptions::default() };
+    for finish in [true, false] {
+        let mut file = store.create(&format!("{finish}"), &expecting).unwrap();
+        file.append(&content(1, 0, 4096), &CONTEXT).unwrap();
+        let before = store.space().unwrap().available_bytes;
+        file.flush(&CONTEXT).unwrap();
+        assert!(before - store.space().unwrap().available_bytes >= 500_000, "nothing was reserved");
+        if finish {
+            file.finish(&CONTEXT).unwrap()
+        } else {
+            drop(file)
+        }
+        assert_eq!(before - store.space().unwrap().available_bytes, 4096);
+    }
+}
+
+#[test]
 fn a_failed_create_leaves_the_old_file() {
     let env = Env::sim(1);
     for call in 0..4 {
