@@ -237,7 +237,7 @@ mod tests {
                 let (slots, alive) = (&slots, alive.clone());
                 scope.spawn(move || {
                     let mut random = varve_env::Random::seeded(thread);
-                    for round in 0..20_000 {
+                    for round in 0..if cfg!(miri) { 200 } else { 20_000 } {
                         let slot = &slots[random.index(4)];
                         match random.below(4) {
                             0 => {
