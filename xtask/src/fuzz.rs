@@ -3,13 +3,22 @@
 //! Each target is a libFuzzer program. The coverage instrumentation is asked for by compiler flags
 //! that cargo-fuzz uses too; without a sanitizer they work on stable.
 
+mod seed;
+
 use crate::run;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Every target, the ones the release gate names first.
 pub(crate) const TARGETS: &[&str] =
     &["log", "table", "manifest", "superblock", "spec", "batch", "store_metadata", "configuration"];
+
+/// Fails by design once the fuzzer has found one word, which takes guidance.
+const CANARY: &str = "canary";
+
+/// What the canary says.
+const CANARY_WORDS: &str = "the canary sings";
 
 /// Targets that run at once.
 const AT_ONCE: usize = 2;
@@ -60,25 +69,16 @@ pub(crate) fn fuzz(targets: &[&str], seconds: u64) -> Result<(), String> {
         .env("CARGO_TARGET_DIR", directory.join("target"));
     run::run("build the fuzz targets", &mut build)?;
     let programs = directory.join("target").join(&host).join("release");
+    let seeds = seed::Seeds::make(&directory.join("target").join("seeds"))?;
+    check_canary(&directory, &programs)?;
     for pair in targets.chunks(AT_ONCE) {
         let mut running: Vec<(&str, Child)> = Vec::new();
         for target in pair {
             let corpus = directory.join("target/corpus").join(target);
             std::fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
-            let log = directory.join("target").join(format!("{target}.log"));
-            let log = std::fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
-            let errors = log.try_clone().map_err(|error| error.to_string())?;
+            seeds.add_to(&corpus, target)?;
             eprintln!("== fuzz {target} for {seconds} s");
-            let child = Command::new(programs.join(target))
-                .arg(&corpus)
-                .arg(format!("-max_total_time={seconds}"))
-                .args(["-rss_limit_mb=2048", "-timeout=10", "-max_len=65536", "-print_final_stats=1"])
-                .arg(format!("-artifact_prefix={}/target/{target}-", directory.display()))
-                .stdin(Stdio::null())
-                .stdout(log)
-                .stderr(errors)
-                .spawn()
-                .map_err(|error| format!("{target}: cannot start: {error}"))?;
+            let child = start(&directory, &programs, target, &corpus, seconds)?;
             running.push((target, child));
         }
         let deadline = Instant::now() + Duration::from_secs(seconds) + GRACE;
@@ -90,6 +90,39 @@ pub(crate) fn fuzz(targets: &[&str], seconds: u64) -> Result<(), String> {
             eprintln!("== fuzz {target}: {} inputs, no finding", executed.unwrap_or(" ?").trim());
         }
     }
+    Ok(())
+}
+
+/// Starts a target on what it found earlier; what it says goes to `fuzz/target/TARGET.log`.
+fn start(directory: &Path, programs: &Path, target: &str, corpus: &Path, seconds: u64) -> Result<Child, String> {
+    let log = directory.join("target").join(format!("{target}.log"));
+    let log = std::fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
+    let errors = log.try_clone().map_err(|error| error.to_string())?;
+    Command::new(programs.join(target))
+        .arg(corpus)
+        .arg(format!("-max_total_time={seconds}"))
+        .args(["-rss_limit_mb=2048", "-timeout=10", "-max_len=65536", "-print_final_stats=1"])
+        .arg(format!("-artifact_prefix={}/target/{target}-", directory.display()))
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        .spawn()
+        .map_err(|error| format!("{target}: cannot start: {error}"))
+}
+
+/// Lets the canary run from nothing, and expects that it fails: then the fuzzer is guided by what the
+/// inputs cover, and failures are seen.
+fn check_canary(directory: &Path, programs: &Path) -> Result<(), String> {
+    let corpus = directory.join("target/corpus").join(CANARY);
+    let _ = std::fs::remove_dir_all(&corpus);
+    std::fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
+    let mut child = start(directory, programs, CANARY, &corpus, GRACE.as_secs())?;
+    let status = child.wait().map_err(|error| format!("{CANARY}: {error}"))?;
+    let log = std::fs::read(directory.join("target").join(format!("{CANARY}.log"))).unwrap_or_default();
+    if status.success() || !String::from_utf8_lossy(&log).contains(CANARY_WORDS) {
+        return Err(format!("fuzz {CANARY}: it did not fail as it should ({status}); the fuzzer finds nothing here"));
+    }
+    eprintln!("== fuzz {CANARY}: failed, as it should");
     Ok(())
 }
 

@@ -22,24 +22,31 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     }
     std::fs::create_dir_all(&store).map_err(|error| format!("{}: {error}", store.display()))?;
     let store = store.display().to_string();
+    let plots = target.join("quickstart/bench").display().to_string();
     let tree = TREES.iter().find(|tree| Path::new(tree).is_dir()).ok_or("no tree of files to store")?;
 
     step(&varve, "store every file below a directory, by its path", &["import-tree", &store, tree])?;
     step(&varve, "walk the first keys", &["scan", &store, "--keys-only", "--limit", "5"])?;
-    let first = Command::new(&varve)
-        .args(["scan", &store, "--keys-only", "--limit", "1"])
-        .output()
-        .map_err(|error| error.to_string())?;
-    if let Some(key) = String::from_utf8_lossy(&first.stdout).lines().next() {
-        step(&varve, "get one", &["get", &store, key])?;
+    step(&varve, "count the pairs", &["scan", &store, "--count"])?;
+    if let Some(key) = text_key(&varve, &store) {
+        step(&varve, "get one", &["get", &store, &key])?;
     }
     step(&varve, "what the store is made of", &["stats", &store])?;
     step(&varve, "verify every byte", &["check", &store])?;
     step(
         &varve,
         "the same store on an emulated 7200 rpm disk, in virtual time",
-        &["bench", "disk:100GB?model=st500dm002", "fillrandom", "readrandom", "--num", "200000"],
+        &["bench", "disk:100GB?model=st500dm002", "fillrandom", "readrandom", "--num", "200000", "--out", &plots],
     )
+}
+
+/// A key with a short text under it.
+fn text_key(varve: &Path, store: &str) -> Option<String> {
+    let output = Command::new(varve).args(["scan", store, "--json", "--limit", "2000"]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let is_short = |pair: &serde_json::Value| pair["value"].as_str().is_some_and(|v| (100..1500).contains(&v.len()));
+    let mut pairs = text.lines().filter_map(|line| serde_json::from_str(line).ok()).filter(is_short);
+    pairs.find_map(|pair| pair["key"].as_str().map(str::to_owned))
 }
 
 /// Shows a command and runs it.

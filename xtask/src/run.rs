@@ -63,3 +63,9 @@ pub(crate) fn install(packages: &[&str]) -> bool {
     install.extend(packages);
     apt(&install) || (apt(&["update", "-qq"]) && apt(&install))
 }
+
+/// Whether a subcommand of cargo is there, or rustup can add the component that has it.
+pub(crate) fn has_component(subcommand: &str, component: &str) -> bool {
+    let has = || works("cargo", &[subcommand, "--version"]);
+    has() || works("rustup", &["component", "add", component]) && has()
+}

@@ -15,14 +15,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if !run::works("cc", &["--version"]) && !run::install(&["gcc", "libc6-dev"]) {
         return Err("a C compiler is needed (zstd is C): install gcc and libc6-dev".to_owned());
     }
-    if run::works("cargo", &["fmt", "--version"]) {
+    if run::has_component("fmt", "rustfmt") {
         run::run("formatting", cargo().args(["fmt", "--all", "--check"]))?;
     } else {
         skipped.push("formatting: this toolchain has no rustfmt".to_owned());
     }
     eprintln!("\n== tidy");
     tidy::run(&[])?;
-    if run::works("cargo", &["clippy", "--version"]) {
+    if run::has_component("clippy", "clippy") {
         let arguments = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         run::run("clippy", cargo().args(arguments))?;
     } else {

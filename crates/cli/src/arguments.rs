@@ -139,10 +139,4 @@ impl Range {
         }
         Ok(options)
     }
-
-    /// First key and end, written in `encoding`.
-    pub(crate) fn bounds(&self, encoding: Encoding) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>), Failure> {
-        let options = self.read_options(encoding)?;
-        Ok((options.lower_bound, options.upper_bound))
-    }
 }

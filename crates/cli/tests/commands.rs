@@ -371,6 +371,7 @@ fn media_are_listed_described_and_probed() {
 #[test]
 fn help_teaches_by_example() {
     let help = expect(0, &["--help"]);
+    assert_eq!(expect(0, &["help"]), help);
     assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
     for command in [
         "put",

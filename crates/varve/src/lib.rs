@@ -65,3 +65,8 @@ pub use varve_engine::{
 pub use varve_env as env;
 pub use varve_media as media;
 pub use varve_store::{FileEntry, FileStore, Finding, Location, Severity, StoreProperties};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

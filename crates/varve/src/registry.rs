@@ -44,6 +44,9 @@ pub(crate) struct MediumKind {
     pub(crate) build: fn(&Construction<'_>, &Part) -> Result<Base, Error>,
 }
 
+/// How a file store is opened on a medium.
+type OpenFileStore = fn(&Construction<'_>, &Base, &Part) -> Result<Arc<dyn FileStore>, Error>;
+
 /// A file store: how files are laid out on media.
 pub(crate) struct FileStoreKind {
     pub(crate) name: &'static str,
@@ -54,7 +57,7 @@ pub(crate) struct FileStoreKind {
     /// Whether it can stand on this, judged by properties alone.
     pub(crate) accepts: fn(&Base) -> bool,
     /// Opens it, making it first where that is allowed and needed.
-    pub(crate) open: fn(&Construction<'_>, &Base, &Part) -> Result<Arc<dyn FileStore>, Error>,
+    pub(crate) open: OpenFileStore,
 }
 
 /// A layer: wraps a medium when its option is there.

@@ -27,12 +27,12 @@ pub(crate) struct Compact {
 
 impl Compact {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
-        let (from, to) = self.range.bounds(self.encoding)?;
+        let range = self.range.read_options(self.encoding)?;
         let db = self.database.open(global, Access::Read, console)?;
         let table_bytes = |db: &varve::Varve| db.statistics().levels.iter().map(|level| level.bytes).sum::<u64>();
         let busy = console.progress().busy("compacting");
         let outcome = db.flush().map(|()| table_bytes(&db)).and_then(|before| {
-            db.compact_range(from.as_deref(), to.as_deref())?;
+            db.compact_range(range.lower_bound.as_deref(), range.upper_bound.as_deref())?;
             db.wait_idle()?;
             Ok((before, table_bytes(&db)))
         });

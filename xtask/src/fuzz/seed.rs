@@ -1,0 +1,85 @@
+//! First inputs: files of a small database, which random bytes would never get past the checksums of.
+
+use crate::run::{self, cargo};
+use std::path::{Path, PathBuf};
+
+/// Longest input a target takes, as it is told.
+const INPUT_BYTES_MAX: usize = 65_536;
+
+const SPECS: &[&str] = &[
+    "file:/var/lib/varve",
+    "disk:100GB?model=ST500DM002,backing=file:/tmp/x.img,scale=1/64",
+    "disk:10GB?logs=(nvme:1GB?model=zn540),layout=ext4",
+    "zns:21GiB+smr:1TiB?band=80MiB",
+    "raid6:8+2?pi=1,disk=hdd",
+    "idler:(smr:8TiB?band=80MiB)",
+    "ram:1.5GiB?faults=write/no-space@3..;sync/dropping-io@1in100,trace=/tmp/%41",
+];
+
+const CONFIGURATIONS: &[&str] = &[
+    "[media]\nspec = \"file:/var/lib/varve\"\n[options]\nwrite_buffer_size = \"64MiB\"\n",
+    "[options]\ncompression_per_level = [\"none\", \"lz4\"]\nblock_align = 4096\n",
+];
+
+/// A database in a directory and its copy on a device.
+pub(super) struct Seeds {
+    files: PathBuf,
+    image: PathBuf,
+}
+
+impl Seeds {
+    /// Makes the database anew in `place`, with the command itself.
+    pub(super) fn make(place: &Path) -> Result<Seeds, String> {
+        let _ = std::fs::remove_dir_all(place);
+        std::fs::create_dir_all(place).map_err(|error| format!("{}: {error}", place.display()))?;
+        let (files, image) = (place.join("files"), place.join("image"));
+        let files_name = files.display().to_string();
+        let device = format!("ram:16MiB?backing=file:{}", image.display());
+        let commands: [&[&str]; 4] = [
+            &["import-tree", &files_name, "fuzz/targets"],
+            &["compact", &files_name, "-o", "compression=lz4"],
+            &["put", &files_name, "key", "value"],
+            &["checkpoint", &files_name, &device],
+        ];
+        for command in commands {
+            let mut varve = cargo();
+            varve.args(["run", "--quiet", "--package", "varve-cli", "--", "--quiet"]).args(command);
+            run::run(&format!("first inputs: varve {}", command.join(" ")), &mut varve)?;
+        }
+        Ok(Seeds { files, image })
+    }
+
+    /// Puts the first inputs of `target` into its corpus.
+    pub(super) fn add_to(&self, corpus: &Path, target: &str) -> Result<(), String> {
+        let write = |name: &str, bytes: &[u8]| {
+            let path = corpus.join(format!("seed-{name}"));
+            std::fs::write(&path, &bytes[..bytes.len().min(INPUT_BYTES_MAX)])
+                .map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let read = |path: &Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+        let texts = match target {
+            "spec" => SPECS,
+            "configuration" => CONFIGURATIONS,
+            _ => &[],
+        };
+        texts.iter().enumerate().try_for_each(|(index, text)| write(&index.to_string(), text.as_bytes()))?;
+        let part = match target {
+            "log" => ".log",
+            "table" => ".sst",
+            "manifest" => "MANIFEST",
+            "superblock" | "store_metadata" => return write("image", &read(&self.image)?),
+            _ => return Ok(()),
+        };
+        let entries = std::fs::read_dir(&self.files).map_err(|error| format!("{}: {error}", self.files.display()))?;
+        let mut found = false;
+        for entry in entries {
+            let path = entry.map_err(|error| format!("{}: {error}", self.files.display()))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.contains(part) {
+                write(&name, &read(&path)?)?;
+                found = true;
+            }
+        }
+        if found { Ok(()) } else { Err(format!("{} holds no first input of {target}", self.files.display())) }
+    }
+}
