@@ -126,6 +126,12 @@ impl Layout {
             let found = format!("{entry_count} records of {record_bytes} bytes, {keys_length} bytes of keys");
             return Err(Decoder::damage(tail + 8, format!("records and keys within {tail} bytes"), found));
         };
+        // Entries differ in their trailers, which are then in the records, or in their user keys, of
+        // which all but the first have a byte of their own. So the bytes there are bound the entries.
+        if record_bytes == 0 && entry_count as usize > keys_length + 1 {
+            let expected = format!("at most {} entries with {keys_length} bytes of keys", keys_length + 1);
+            return Err(Decoder::damage(tail + 8, expected, entry_count.to_string()));
+        }
         let layout = Layout {
             entry_count,
             restart_interval,

@@ -89,3 +89,21 @@ pub(crate) fn parts(bytes: &[u8]) {
         let _ = compress::decompress(bytes, compression, 1 << 20);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// Found by fuzzing: 51 bytes whose tail promised 1.7e8 entries of no bytes each, all of which
+    /// were checked.
+    #[test]
+    fn a_block_cannot_claim_more_entries_than_its_bytes_can_tell_apart() {
+        let mut block = vec![0; 51];
+        block[15] = 0x2a;
+        block[22] = 0xff;
+        block[24..26].copy_from_slice(&[0x02, 0x0f]);
+        block[28] = 0x03;
+        block[30] = 0x0a;
+        block[47] = 0x08;
+        assert!(super::Layout::decode(&block).is_err());
+        super::walk_block(&block);
+    }
+}
