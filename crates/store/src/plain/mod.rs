@@ -85,7 +85,13 @@ struct WrittenFile {
     created_change: u64,
     /// Held across syncs; the cause of a failed one.
     sync: Mutex<Option<String>>,
+    /// Length that readers see, while the file is kept longer than what was written to it;
+    /// [`AS_LONG_AS_THE_FILE`] otherwise.
+    visible_bytes: AtomicU64,
 }
+
+/// Readers see all of the file.
+const AS_LONG_AS_THE_FILE: u64 = u64::MAX;
 
 impl WrittenFile {
     /// Makes what was written durable. Once it failed it fails for ever.
@@ -105,6 +111,11 @@ impl WrittenFile {
 
     fn is_dirty(&self) -> bool {
         self.dirty.load(Ordering::Acquire)
+    }
+
+    /// The part of `size_bytes` in the file that was written.
+    fn visible(&self, size_bytes: u64) -> u64 {
+        size_bytes.min(self.visible_bytes.load(Ordering::Acquire))
     }
 }
 
@@ -233,6 +244,7 @@ impl FileStore for PlainStore {
             dirty: AtomicBool::new(true),
             created_change: shared.count_name_change(),
             sync: Mutex::new(&shared.env, "plain store file sync", None),
+            visible_bytes: AtomicU64::new(AS_LONG_AS_THE_FILE),
         });
         unsynced.insert(name.to_owned(), written.clone());
         drop(unsynced);
@@ -242,8 +254,11 @@ impl FileStore for PlainStore {
     fn open(&self, name: &str, options: &OpenOptions) -> Result<Arc<dyn ReadableFile>, StoreError> {
         let escaped = self.shared.escape(name)?;
         let mode = OpenMode { direct: options.direct, ..OpenMode::default() };
+        let unsynced = self.shared.unsynced.lock();
         let file = self.shared.directory.open(&escaped, mode).map_err(|error| self.shared.media_error(name, error))?;
-        Ok(Arc::new(PlainReader::open(self.shared.clone(), file, name)?))
+        let written = unsynced.get(name).cloned();
+        drop(unsynced);
+        Ok(Arc::new(PlainReader::open(self.shared.clone(), file, written, name)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
@@ -284,11 +299,17 @@ impl FileStore for PlainStore {
     }
 
     fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
+        let unsynced = self.shared.unsynced.lock();
         let entries = self.shared.directory.list().map_err(|error| self.shared.media_error("", error))?;
         let mut files: Vec<FileEntry> = entries
             .into_iter()
-            .filter_map(|entry| Some(FileEntry { name: names::unescape(&entry.name)?, size_bytes: entry.size_bytes }))
+            .filter_map(|entry| {
+                let name = names::unescape(&entry.name)?;
+                let size_bytes = unsynced.get(&name).map_or(entry.size_bytes, |file| file.visible(entry.size_bytes));
+                Some(FileEntry { name, size_bytes })
+            })
             .collect();
+        drop(unsynced);
         files.sort();
         Ok(files)
     }

@@ -1,6 +1,6 @@
 //! Reading a file of a directory.
 
-use super::Shared;
+use super::{Shared, WrittenFile};
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use std::cell::Cell;
@@ -19,6 +19,8 @@ thread_local! {
 pub(super) struct PlainReader {
     shared: Arc<Shared>,
     file: Arc<dyn DirectoryFile>,
+    /// The writer's side, of a file that may still be written.
+    written: Option<Arc<WrittenFile>>,
     name: String,
     alignment_bytes: u64,
     /// The last length the file system told, for when it does not answer.
@@ -28,10 +30,16 @@ pub(super) struct PlainReader {
 impl PlainReader {
     /// Asks for the length once, so that a file system that will not tell is an error here rather than
     /// an empty file later.
-    pub(super) fn open(shared: Arc<Shared>, file: Arc<dyn DirectoryFile>, name: &str) -> Result<Self, StoreError> {
+    pub(super) fn open(
+        shared: Arc<Shared>,
+        file: Arc<dyn DirectoryFile>,
+        written: Option<Arc<WrittenFile>>,
+        name: &str,
+    ) -> Result<Self, StoreError> {
         let alignment_bytes = u64::from(file.alignment_bytes().max(1));
         let size_bytes = file.size_bytes().map_err(|error| shared.media_error(name, error))?;
-        Ok(PlainReader { shared, file, name: name.to_owned(), alignment_bytes, size_bytes: AtomicU64::new(size_bytes) })
+        let size_bytes = AtomicU64::new(size_bytes);
+        Ok(PlainReader { shared, file, written, name: name.to_owned(), alignment_bytes, size_bytes })
     }
 
     #[cold]
@@ -90,17 +98,21 @@ impl PlainReader {
 
 impl ReadableFile for PlainReader {
     fn size_bytes(&self) -> u64 {
-        match self.file.size_bytes() {
+        let size_bytes = match self.file.size_bytes() {
             Ok(size_bytes) => {
                 self.size_bytes.store(size_bytes, Ordering::Relaxed);
                 size_bytes
             }
             Err(_) => self.size_bytes.load(Ordering::Relaxed),
-        }
+        };
+        self.written.as_ref().map_or(size_bytes, |written| written.visible(size_bytes))
     }
 
     fn read_at(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<(), StoreError> {
-        if offset_bytes.checked_add(data.len() as u64).is_none() {
+        let Some(end) = offset_bytes.checked_add(data.len() as u64) else {
+            return Err(self.past_end(offset_bytes, data.len()));
+        };
+        if self.written.as_ref().is_some_and(|written| written.visible(u64::MAX) < end) {
             return Err(self.past_end(offset_bytes, data.len()));
         }
         if self.alignment_bytes > 1 && !self.is_aligned(offset_bytes, data) {

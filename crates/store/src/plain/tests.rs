@@ -163,6 +163,50 @@ fn a_finished_file_holds_no_more_room_than_it_needs() {
     }
 }
 
+/// A log is longer in the directory than what was written to it, and nobody can tell by its readers.
+#[test]
+fn a_log_is_kept_longer_than_its_contents_for_nobody_to_see() {
+    let env = Env::sim(1);
+    for alignment_bytes in [1, 512] {
+        let options = MemoryDirectoryOptions { capacity_bytes: None, direct_alignment_bytes: alignment_bytes };
+        let directory = MemoryDirectory::with_options("ram", options);
+        let store = PlainStore::open(&env, Arc::new(directory.clone()), PlainOptions::default());
+        let options = CreateOptions {
+            kind: FileKind::Log,
+            expected_size_bytes: Some(500_000),
+            direct: alignment_bytes > 1,
+            ..CreateOptions::default()
+        };
+        let mut log = store.create("log", &options).unwrap();
+        let before = store.open("log", &OpenOptions::default()).unwrap();
+        let mut written = 0;
+        for round in 0..20u64 {
+            let length = 1000 + round;
+            log.append(&content(1, written, length), &CONTEXT).unwrap();
+            written += length;
+            log.sync(&CONTEXT).unwrap();
+            assert_eq!(directory.list().unwrap()[0].size_bytes, 500_000, "it grows with every sync");
+            assert_eq!(store.list().unwrap()[0].size_bytes, written);
+            for reader in [before.clone(), store.open("log", &OpenOptions::default()).unwrap()] {
+                assert_eq!(reader.size_bytes(), written);
+                let mut data = vec![0; written as usize];
+                reader.read_at(0, &mut data, &CONTEXT).unwrap();
+                assert!(data == content(1, 0, written));
+                let past = reader.read_at(written, &mut [0], &CONTEXT).unwrap_err();
+                assert!(matches!(past, StoreError::PastEnd { .. }), "{past}");
+            }
+        }
+        // More than was expected is only more.
+        log.append(&content(1, written, 600_000), &CONTEXT).unwrap();
+        written += 600_000;
+        log.flush(&CONTEXT).unwrap();
+        assert_eq!(before.size_bytes(), written);
+        log.finish(&CONTEXT).unwrap();
+        assert_eq!(directory.list().unwrap()[0].size_bytes, written);
+        assert_eq!(before.size_bytes(), written);
+    }
+}
+
 #[test]
 fn a_failed_create_leaves_the_old_file() {
     let env = Env::sim(1);

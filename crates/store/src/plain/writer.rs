@@ -1,6 +1,6 @@
 //! Writing a file of a directory.
 
-use super::{Shared, WrittenFile, buffer_bytes, latched};
+use super::{AS_LONG_AS_THE_FILE, Shared, WrittenFile, buffer_bytes, latched};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use std::io::IoSlice;
@@ -30,6 +30,11 @@ pub(super) struct PlainWriter {
     alignment_bytes: usize,
     /// Length up to which room was reserved.
     allocated_bytes: u64,
+    /// Length the file was given ahead of what is written to it; 0 when it was given none.
+    ///
+    /// A log is kept longer than its contents: a sync that need not make a new length durable is one
+    /// request to the medium instead of the file system's own log.
+    extended_bytes: u64,
     /// The file may be longer on the medium than it should be, or hold a reservation.
     trim: bool,
     names_durable: bool,
@@ -56,6 +61,7 @@ impl PlainWriter {
             flushed_bytes: 0,
             alignment_bytes,
             allocated_bytes: 0,
+            extended_bytes: 0,
             trim: false,
             names_durable: false,
             failure: None,
@@ -82,6 +88,27 @@ impl PlainWriter {
         match self.written.file.allocate(target) {
             Ok(()) => self.allocated_bytes = target,
             Err(_) => self.expected_size_bytes = None,
+        }
+        if self.kind == FileKind::Log && self.allocated_bytes == target {
+            self.show(self.flushed_bytes);
+            match self.written.file.truncate(target) {
+                Ok(()) => self.extended_bytes = target,
+                // What is there stays as long as it was.
+                Err(_) => self.expected_size_bytes = None,
+            }
+        }
+    }
+
+    /// Sets the length that readers see.
+    fn show(&self, visible_bytes: u64) {
+        self.written.visible_bytes.store(visible_bytes, Ordering::Release);
+    }
+
+    /// What is written up to here, readers may see.
+    fn set_flushed(&mut self, flushed_bytes: u64) {
+        self.flushed_bytes = flushed_bytes;
+        if self.written.visible_bytes.load(Ordering::Relaxed) != AS_LONG_AS_THE_FILE {
+            self.show(flushed_bytes);
         }
     }
 
@@ -111,7 +138,7 @@ impl PlainWriter {
             self.write(self.buffered_bytes, data, context)?;
             self.buffer_offset_bytes += (self.buffered_bytes + data.len()) as u64;
             self.buffered_bytes = 0;
-            self.flushed_bytes = self.buffer_offset_bytes;
+            self.set_flushed(self.buffer_offset_bytes);
             return Ok(());
         }
         let (before_offset, before_bytes) = (self.buffer_offset_bytes, self.buffered_bytes);
@@ -156,7 +183,7 @@ impl PlainWriter {
             }
             self.buffer_offset_bytes = size_bytes;
             self.buffered_bytes = 0;
-            self.flushed_bytes = size_bytes;
+            self.set_flushed(size_bytes);
             return Ok(());
         }
         let padded = self.buffered_bytes.next_multiple_of(self.alignment_bytes);
@@ -164,14 +191,15 @@ impl PlainWriter {
         if padded > 0 {
             self.write(padded, &[], context)?;
         }
-        if padded != self.buffered_bytes {
+        let padded_end = self.buffer_offset_bytes + padded as u64;
+        if padded != self.buffered_bytes && padded_end > self.extended_bytes {
             self.written.file.truncate(size_bytes).map_err(|error| self.shared.media_error(&self.name, error))?;
         }
         let whole = self.buffered_bytes / self.alignment_bytes * self.alignment_bytes;
         self.buffer.copy_within(whole..self.buffered_bytes, 0);
         self.buffer_offset_bytes += whole as u64;
         self.buffered_bytes -= whole;
-        self.flushed_bytes = size_bytes;
+        self.set_flushed(size_bytes);
         Ok(())
     }
 
@@ -182,6 +210,8 @@ impl PlainWriter {
                 .file
                 .truncate(self.flushed_bytes.max(self.buffer_offset_bytes))
                 .map_err(|error| self.shared.media_error(&self.name, error))?;
+            self.extended_bytes = 0;
+            self.show(AS_LONG_AS_THE_FILE);
         }
         Ok(())
     }
