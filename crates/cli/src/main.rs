@@ -13,7 +13,7 @@ use arguments::Global;
 use clap::Parser;
 use command::Command;
 use console::Console;
-use failure::{EXIT_CODES, Status};
+use failure::{EXIT_CODES, Failure, Status};
 use std::process::ExitCode;
 
 /// A key-value store that knows what it is written on.
@@ -41,7 +41,16 @@ Examples:
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") => {
+            let message = error.to_string();
+            Failure::usage(message.trim_start_matches("error: ").trim_end()).report(true);
+            return ExitCode::from(2);
+        }
+        // Help and version too; ends the process.
+        Err(error) => error.exit(),
+    };
     let mut console = Console::new(arguments.global.json, arguments.global.quiet);
     let outcome = arguments.command.run(&arguments.global, &mut console);
     // What was printed before a failure is still wanted.

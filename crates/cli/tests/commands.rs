@@ -209,6 +209,10 @@ fn import_tree_stores_files_by_path() {
     expect(0, &["import-tree", db, &tree, "--prefix", "again/"]);
     assert_eq!(expect(0, &["get", db, "again/a/b/deep"]), "deep contents");
     assert!(failure(3, &["import-tree", db, &place.path("nowhere")]).contains("nowhere"));
+    // A database within the tree is not stored in itself.
+    let inside = &format!("{tree}/db");
+    assert_eq!(json(&["import-tree", inside, &tree])["files"], 3);
+    assert_eq!(json(&["import-tree", inside, &tree])["files"], 3);
 }
 
 #[test]
@@ -285,6 +289,8 @@ fn every_kind_of_failure_has_its_code() {
     assert!(failure(2, &["put", db, "key", "value", "-o", "write_bufer_size=1"]).contains("write_bufer_size"));
     assert!(failure(2, &["put", db, &"k".repeat(70_000), "value"]).contains("65536"));
     assert!(failure(2, &["media", "describe", "disk:1GB?model=nonsense"]).contains("^^^"));
+    let wrong: Value = serde_json::from_str(&failure(2, &["put", db, "--json"])).unwrap();
+    assert!(wrong["error"].as_str().unwrap().contains("<KEY>"), "{wrong}");
     let error: Value = serde_json::from_str(&failure(2, &["get", db, "zz", "-e", "hex", "--json"])).unwrap();
     assert_eq!((error["code"].as_u64(), error["kind"].as_str()), (Some(2), Some("invalid_argument")));
     // Input and output.
@@ -293,10 +299,16 @@ fn every_kind_of_failure_has_its_code() {
     // No room: writes fail cleanly.
     let full = &format!("file:{}?faults=write/no-space@0..", place.path("full"));
     assert!(failure(7, &["put", full, "key", "value"]).contains("no space"));
-    // Foreign.
+    // Foreign, until it may be lost.
     std::fs::write(place.path("image"), [7; 1 << 20]).unwrap();
-    let foreign = &format!("ram:64MiB?backing=file:{}", place.path("image"));
+    let foreign = &format!("dev:{}?size=64MiB", place.path("image"));
     assert_eq!(failure_code(&["put", foreign, "key", "value"]), 6);
+    assert_eq!(failure_code(&["media", "format", foreign]), 6);
+    expect(0, &["media", "format", foreign, "--overwrite"]);
+    expect(0, &["put", foreign, "key", "value"]);
+    assert_eq!(expect(0, &["get", foreign, "key"]), "value");
+    assert!(failure(2, &["media", "format", foreign]).contains("--overwrite loses it"));
+    assert!(failure(2, &["media", "format", db, "--overwrite"]).contains("not a directory"));
     // Locked: a load that waits for its input holds the database.
     let mut holder = Command::new(env!("CARGO_BIN_EXE_varve"))
         .args(["load", db])
@@ -410,6 +422,8 @@ fn benchmarks_repeat_in_virtual_time() {
     let text = expect(0, &["bench", &place.db(), "fillseq", "-n", "500", "--value-size", "100"]);
     assert!(text.contains("fillseq"), "{text}");
     assert!(failure(2, &["bench", "disk:1GB", "fillfast"]).contains("fillfast"));
+    assert!(failure(2, &["bench", &place.db(), "fillseq", "-n", "500"]).contains("--use-existing"));
+    expect(0, &["bench", &place.db(), "readrandom", "-n", "500", "--value-size", "100", "--use-existing"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use varve::env::Env;
-use varve::{ByteSize, Spec};
+use varve::{ByteSize, ReadOptions, Spec};
 use varve_lab::bench::{Bench, WorkloadName, phase_plots};
 use varve_lab::report::Report;
 use varve_lab::runner::Finish;
@@ -72,6 +72,9 @@ pub(crate) struct BenchCommand {
     /// Write JSON, text and SVG plots into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Run on a database that holds something; what it holds changes
+    #[arg(long)]
+    use_existing: bool,
     /// Wall-clock time, as the devices would take it, instead of virtual time
     #[arg(long)]
     real_time: bool,
@@ -87,8 +90,8 @@ Examples:
   varve bench disk:10GB fillrandom --out results   SVG plots and JSON in results/
 
 On emulated media time is virtual: the same seed gives the same numbers on every machine, and hours
-of disk time pass in minutes. A workload that needs data loads what is missing first. On a path or
-a device the database that is there is used, and what it holds changes.
+of disk time pass in minutes. A workload that needs data loads what is missing first. A database
+that already holds something is refused, because workloads change it; --use-existing allows that.
 
 Workloads:
 "
@@ -141,6 +144,15 @@ impl BenchCommand {
         report.condition("medium", &self.spec);
         report.condition("time", if env.is_virtual() { "virtual" } else { "wall clock" });
         let target = VarveTarget::open(&env, &self.spec, global.options()?)?;
+        if !self.use_existing {
+            let mut walk = target.varve().iterator(&ReadOptions::default())?;
+            walk.seek_to_first();
+            walk.status()?;
+            if walk.valid() {
+                let spec = &self.spec;
+                return Err(Failure::usage(format!("{spec} holds data; --use-existing lets the workloads change it")));
+            }
+        }
         for device in target.varve().stack().devices() {
             report.condition(&format!("device {}", device.role().name()), &device.description().summary);
         }

@@ -8,7 +8,7 @@ use crate::text::Encoding;
 use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use varve::{ByteSize, KEY_BYTES_MAX, VALUE_BYTES_MAX, Varve, WriteBatch, WriteOptions};
+use varve::{ByteSize, KEY_BYTES_MAX, Location, VALUE_BYTES_MAX, Varve, WriteBatch, WriteOptions};
 
 /// Bytes stored at once.
 const BATCH_BYTES: usize = 1 << 20;
@@ -66,7 +66,7 @@ impl ImportTree {
         let mut total_bytes = None;
         if progress.is_wanted() {
             let mut bytes = 0;
-            walk(&self.directory, &mut |found| {
+            walk(&self.directory, None, &mut |found| {
                 if let Found::File { size_bytes, .. } = found {
                     bytes += size_bytes;
                 }
@@ -76,6 +76,12 @@ impl ImportTree {
         }
         progress = progress.bytes(total_bytes);
         let db = self.database.open(global, Access::Write, console)?;
+        // The database may lie within the tree, and must not be stored in itself.
+        let media = db.stack().media();
+        let own = match &media.files.properties().location {
+            Location::Directory(path) => std::fs::canonicalize(path).ok(),
+            _ => None,
+        };
         let mut import = Import {
             db: &db,
             prefix,
@@ -84,7 +90,7 @@ impl ImportTree {
             progress,
             summary: Summary::default(),
         };
-        walk(&self.directory, &mut |found| import.take(found))?;
+        walk(&self.directory, own, &mut |found| import.take(found))?;
         import.commit(true)?;
         let Import { summary, progress, .. } = import;
         db.close()?;
@@ -180,8 +186,12 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Visits everything below `root` in the order of the paths' parts.
-fn walk(root: &Path, visit: &mut dyn FnMut(Found) -> Result<(), Failure>) -> Result<(), Failure> {
+/// Visits everything below `root`, but nothing below `left_out`, in the order of the paths' parts.
+fn walk(
+    root: &Path,
+    left_out: Option<PathBuf>,
+    visit: &mut dyn FnMut(Found) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut waiting = vec![root.to_path_buf()];
     while let Some(path) = waiting.pop() {
         let metadata = if path == root { std::fs::metadata(&path) } else { std::fs::symlink_metadata(&path) };
@@ -194,6 +204,9 @@ fn walk(root: &Path, visit: &mut dyn FnMut(Found) -> Result<(), Failure>) -> Res
         };
         let kind = metadata.file_type();
         if kind.is_dir() {
+            if left_out.is_some() && std::fs::canonicalize(&path).ok() == left_out {
+                continue;
+            }
             let entries = std::fs::read_dir(&path).and_then(|entries| {
                 entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()
             });

@@ -1,6 +1,7 @@
 //! `varve media`
 
 mod describe;
+mod format;
 mod inspect;
 mod list;
 mod probe;
@@ -16,7 +17,8 @@ Examples:
   varve media list                                 kinds of media, their options, models with numbers
   varve media describe disk:100GB                  what a spec stands for
   varve media probe nvme:10GB                      measure a device, as fio would
-  varve media inspect /tmp/db                      files of a store, without opening the database")]
+  varve media inspect /tmp/db                      files of a store, without opening the database
+  varve media format dev:/dev/sdb --overwrite      lay out a store on a device that holds something")]
 pub(crate) struct Media {
     #[command(subcommand)]
     command: MediaCommand,
@@ -28,6 +30,7 @@ enum MediaCommand {
     Describe(describe::Describe),
     Probe(probe::ProbeDevice),
     Inspect(inspect::Inspect),
+    Format(format::FormatDevice),
 }
 
 impl Media {
@@ -37,6 +40,7 @@ impl Media {
             MediaCommand::Describe(command) => command.run(global, console),
             MediaCommand::Probe(command) => command.run(global, console),
             MediaCommand::Inspect(command) => command.run(global, console),
+            MediaCommand::Format(command) => command.run(global, console),
         }
     }
 }
