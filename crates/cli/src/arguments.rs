@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use varve::env::Env;
-use varve::{Configuration, Options, ReadOptions, Spec, SpecError, Varve};
+use varve::{Configuration, Options, ReadOptions, Spec, SpecError, Stack, Varve};
 
 /// Options every command has.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,6 +28,20 @@ pub(crate) struct Global {
 }
 
 impl Global {
+    /// Refuses options of the database where `command` would not heed them.
+    pub(crate) fn without_options(&self, command: &str) -> Result<(), Failure> {
+        match (self.options.first(), &self.config) {
+            (None, None) => Ok(()),
+            (Some(option), _) => {
+                Err(Failure::usage(format!("{command} takes no options of a database, found -o {option}")))
+            }
+            (None, Some(path)) => {
+                let path = path.display();
+                Err(Failure::usage(format!("{command} takes no options of a database, found --config {path}")))
+            }
+        }
+    }
+
     /// Options of the database from the file and the command line.
     pub(crate) fn options(&self) -> Result<Options, Failure> {
         let mut configuration = match &self.config {
@@ -73,15 +87,7 @@ impl Database {
         options.create_if_missing &= access == Access::Write;
         let db = Varve::builder().env(&self.env()).options(options).open(&self.spec)?;
         if access == Access::Write {
-            for device in db.stack().devices() {
-                let description = device.description();
-                if description.backing == "ram" || description.backing == "none" {
-                    console.warn(format!(
-                        "the bytes of {} are gone when this command ends; backing=file:PATH keeps them",
-                        description.name
-                    ));
-                }
-            }
+            warn_of_lost_bytes(db.stack(), console);
         }
         Ok(db)
     }
@@ -89,6 +95,19 @@ impl Database {
     /// Virtual time on emulated media, the wall clock otherwise.
     pub(crate) fn env(&self) -> Env {
         self.spec.suitable_env(0)
+    }
+}
+
+/// Warns of devices that forget what is written to them.
+pub(crate) fn warn_of_lost_bytes(stack: &Stack, console: &Console) {
+    for device in stack.devices() {
+        let description = device.description();
+        if description.backing == "ram" || description.backing == "none" {
+            console.warn(format!(
+                "the bytes of {} are gone when this command ends; backing=file:PATH keeps them",
+                description.name
+            ));
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use varve::{Error, ErrorKind};
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  no such key; check found damage; some of the input was skipped
+  1  no such key; check found damage; some of the input, or an experiment, was skipped
   2  the command line, a spec, an option or the input is wrong
   3  input or output failed
   4  corruption: what was read is not what was written
@@ -32,6 +32,8 @@ pub(crate) enum Failure {
     Store(Error),
     /// The lab said no.
     Lab(varve_lab::LabError),
+    /// Of several experiments these failed, and were told; the kind is that of the first.
+    Experiments { failed: String, kind: ErrorKind },
     /// What the user asked for, or gave as input, is wrong.
     Usage(String),
     /// A file, or a standard stream, could not be read or written.
@@ -52,10 +54,11 @@ impl Failure {
         }
     }
 
-    fn kind(&self) -> ErrorKind {
+    pub(crate) fn kind(&self) -> ErrorKind {
         match self {
             Failure::Store(error) => error.kind(),
             Failure::Lab(error) => lab_kind(error),
+            Failure::Experiments { kind, .. } => *kind,
             Failure::Usage(_) => ErrorKind::InvalidArgument,
             Failure::Io { error, .. } if error.kind() == std::io::ErrorKind::StorageFull => ErrorKind::NoSpace,
             Failure::Io { .. } | Failure::BrokenPipe => ErrorKind::Io,
@@ -125,6 +128,7 @@ impl fmt::Display for Failure {
         match self {
             Failure::Store(error) => error.fmt(f),
             Failure::Lab(error) => error.fmt(f),
+            Failure::Experiments { failed, .. } => write!(f, "failed: {failed}"),
             Failure::Usage(message) => f.write_str(message),
             Failure::Io { what, error } => write!(f, "{what}: {error}"),
             Failure::BrokenPipe => f.write_str("the reader of the output is gone"),

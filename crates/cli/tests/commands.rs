@@ -209,10 +209,20 @@ fn import_tree_stores_files_by_path() {
     expect(0, &["import-tree", db, &tree, "--prefix", "again/"]);
     assert_eq!(expect(0, &["get", db, "again/a/b/deep"]), "deep contents");
     assert!(failure(3, &["import-tree", db, &place.path("nowhere")]).contains("nowhere"));
-    // A database within the tree is not stored in itself.
+    // A database within the tree is not stored in itself, however the two are named.
     let inside = &format!("{tree}/db");
     assert_eq!(json(&["import-tree", inside, &tree])["files"], 3);
     assert_eq!(json(&["import-tree", inside, &tree])["files"], 3);
+    let link = &place.path("link to the tree");
+    std::os::unix::fs::symlink(&tree, link).unwrap();
+    assert_eq!(json(&["import-tree", inside, link])["files"], 3);
+    assert_eq!(json(&["import-tree", &format!("{link}/a/../db"), &tree])["files"], 3);
+    assert!(failure(2, &["import-tree", inside, &format!("{link}/db")]).contains("the database itself"));
+    std::fs::remove_dir_all(inside).unwrap();
+    let image = &format!("disk:1GB?backing=file:{link}/image");
+    for _ in 0..2 {
+        assert_eq!(json(&["import-tree", image, &tree])["files"], 3);
+    }
 }
 
 #[test]
@@ -307,8 +317,13 @@ fn every_kind_of_failure_has_its_code() {
     expect(0, &["media", "format", foreign, "--overwrite"]);
     expect(0, &["put", foreign, "key", "value"]);
     assert_eq!(expect(0, &["get", foreign, "key"]), "value");
-    assert!(failure(2, &["media", "format", foreign]).contains("--overwrite loses it"));
+    assert!(failure(2, &["media", "format", foreign]).contains("--overwrite lays it out anew"));
     assert!(failure(2, &["media", "format", db, "--overwrite"]).contains("not a directory"));
+    // A store that is empty is a store too: its layout does not change unasked.
+    let blank = &format!("dev:{}?size=64MiB", place.path("blank"));
+    assert!(failure(6, &["media", "format", &format!("dev:{}", place.path("blank"))]).contains("?size=SIZE"));
+    expect(0, &["media", "format", blank]);
+    assert!(failure(2, &["media", "format", &format!("{blank},layout=next-fit")]).contains("with 0 files"));
     // Locked: a load that waits for its input holds the database.
     let mut holder = Command::new(env!("CARGO_BIN_EXE_varve"))
         .args(["load", db])
@@ -371,6 +386,14 @@ fn media_are_listed_described_and_probed() {
     let described = json(&["media", "describe", "disk:1TB?model=st8000as0022,scale=1/64"]);
     assert_eq!(described["devices"][0]["scale_divisor"], 64);
     assert!(expect(0, &["media", "describe", "nvme:", "--timing"]).contains("page_read_nanos"));
+    // A device is described before it is there, and describing makes nothing.
+    let later = Place::new();
+    let traced = format!("disk:10GB?backing=file:{},trace={}", later.path("image"), later.path("trace"));
+    assert!(expect(0, &["media", "describe", &traced]).contains("capacity 10.00 GB"));
+    assert_eq!(std::fs::read_dir(later.directory.path()).unwrap().count(), 0);
+    assert!(failure(2, &["media", "describe", &later.db()]).contains("media inspect"));
+    assert!(failure(6, &["media", "describe", &format!("dev:{}", later.path("device"))]).contains("?size=SIZE"));
+    assert!(failure(2, &["media", "list", "-o", "compression=lz4"]).contains("takes no options"));
     let probed = json(&["media", "probe", "nvme:10GB", "-p", "random-read", "-n", "200"]);
     let rate = probed["requests_per_second"].as_f64().unwrap();
     assert!((15_000.0..25_000.0).contains(&rate), "{probed}");
@@ -393,6 +416,8 @@ fn help_teaches_by_example() {
         "load",
         "dump",
         "import-tree",
+        "bench",
+        "lab",
         "stats",
         "check",
         "repair",
@@ -431,7 +456,30 @@ fn experiments_are_listed_and_run() {
     let listed = json(&["lab", "list"]);
     let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert!(ids.contains(&"media/seek"), "{ids:?}");
+    assert_eq!(json(&["lab", "list", "media/*"]).as_array().unwrap().len(), 3);
+    assert!(expect(0, &["lab", "list", "media/demerit"]).contains("Needs --traces DIR"));
+    // What is skipped is told, is no success, and keeps nothing else from running.
+    let output = run_with(&["lab", "run", "media/seek", "load/virtual", "--scale", "1/4096"], b"");
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("skipped: media/seek (") && errors.contains("--allow-skipped"), "{errors}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("skipped: give --traces DIR") && text.contains("virtual throughput"), "{text}");
     let report = json(&["lab", "run", "media/seek"]);
     assert_eq!(report["id"], "media/seek");
+    assert!(report["skipped"].as_str().unwrap().contains("--traces"), "{report}");
+    expect(0, &["lab", "run", "media/seek", "--allow-skipped"]);
+    // Likewise what fails, with the code of the failure.
+    let place = Place::new();
+    std::fs::write(place.path("disksim_G4_LBA_64bit_4T.seeks"), "nonsense\n").unwrap();
+    let traces = &place.path("");
+    let output = run_with(&["lab", "run", "media/seek", "--traces", traces], b"");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("line 1"));
+    let output = run_with(&["lab", "run", "media/seek", "load/virtual", "--traces", traces, "--scale", "1/4096"], b"");
+    assert_eq!(output.status.code(), Some(3));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("media/seek failed: ") && errors.ends_with("varve: failed: media/seek\n"), "{errors}");
     assert!(failure(2, &["lab", "run", "media/none"]).contains("there is media/"));
+    assert!(failure(2, &["lab", "run", "media/seek", "-o", "compression=lz4"]).contains("takes no options"));
 }

@@ -136,6 +136,12 @@ pub fn is_file(path: &Path) -> bool {
     path.is_file()
 }
 
+/// The place of a file called `name` in the directory of the running program, when the system says
+/// where that is.
+pub fn beside_this_program(name: &str) -> Option<PathBuf> {
+    Some(std::env::current_exe().ok()?.with_file_name(name))
+}
+
 /// Removes a directory and everything in it; no error when it is not there.
 ///
 /// # Errors

@@ -81,6 +81,21 @@ pub struct StackDescription {
     pub devices: Vec<DeviceDescription>,
 }
 
+/// A capacity in the units of data sheets, and exactly when that rounds.
+fn capacity(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        1_000_000_000_000.. => (1_000_000_000_000, "TB"),
+        1_000_000_000.. => (1_000_000_000, "GB"),
+        _ => return ByteSize(bytes).to_string(),
+    };
+    let hundredths = (bytes / (unit / 200)).div_ceil(2);
+    let (whole, fraction) = (hundredths / 100, hundredths % 100);
+    match (fraction, bytes.is_multiple_of(unit)) {
+        (0, true) => format!("{whole} {name}"),
+        _ => format!("{whole}.{fraction:02} {name} ({bytes} B)"),
+    }
+}
+
 impl fmt::Display for DeviceDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.name, self.summary)?;
@@ -88,7 +103,7 @@ impl fmt::Display for DeviceDescription {
         writeln!(
             f,
             "  capacity {}, sectors {} B ({} B physical), queue depth {}, {rotational}",
-            ByteSize(self.capacity_bytes),
+            capacity(self.capacity_bytes),
             self.sector_bytes,
             self.physical_sector_bytes,
             self.queue_depth
@@ -117,5 +132,24 @@ impl fmt::Display for StackDescription {
             writeln!(f, "logs in {logs}")?;
         }
         self.devices.iter().try_for_each(|device| device.fmt(f))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacities_as_data_sheets_have_them() {
+        for (bytes, text) in [
+            (4096, "4KiB"),
+            (1 << 26, "64MiB"),
+            (500_000_000_000, "500 GB"),
+            (9_999_998_976, "10.00 GB (9999998976 B)"),
+            (1 << 40, "1.10 TB (1099511627776 B)"),
+            (u64::MAX, "18446744.07 TB (18446744073709551615 B)"),
+        ] {
+            assert_eq!(capacity(bytes), text);
+        }
     }
 }

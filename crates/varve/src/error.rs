@@ -21,8 +21,8 @@ pub enum Error {
     #[error(transparent)]
     Media(#[from] MediaError),
     /// There is no medium at that place, and making one was not asked for.
-    #[error("{name}: there is nothing; create a database there first (a write does it)")]
-    Missing { name: String },
+    #[error("{name}: there is nothing; {advice}")]
+    Missing { name: String, advice: &'static str },
     /// The medium holds something else.
     #[error("{name}: {found}; {advice}")]
     Foreign { name: String, found: String, advice: String },
@@ -35,6 +35,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// [`Error::Missing`] where a write would make what is not there.
+    pub(crate) fn missing(name: impl Into<String>) -> Error {
+        Error::Missing { name: name.into(), advice: "create a database there first (a write does it)" }
+    }
+
     /// The class of this error, for callers that decide what to do next.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -222,6 +222,27 @@ pub(crate) fn file_path_of(spec: &Spec) -> Option<std::path::PathBuf> {
     }
 }
 
+/// Adds every path of the machine that `spec` names to `paths`.
+pub(crate) fn add_paths(spec: &Spec, paths: &mut Vec<std::path::PathBuf>) {
+    let mut add = |form: ValueForm, value: Option<&Value>| match (form, value) {
+        (ValueForm::Path, Some(value)) => paths.extend(path_of(value)),
+        (ValueForm::ChoiceOrFile(_), Some(Value::Spec(spec))) => paths.extend(file_path_of(spec)),
+        (ValueForm::Spec, Some(Value::Spec(spec))) => add_paths(spec, paths),
+        (ValueForm::Spec, Some(value)) => paths.extend(path_of(value)),
+        _ => (),
+    };
+    for part in spec.parts() {
+        let Some(kind) = medium(part.kind()) else { continue };
+        add(kind.description.argument.value, part.argument());
+        for option in part.options() {
+            let mut known = kind.description.options.iter().chain(common_options().map(|(_, option)| option));
+            if let Some(description) = known.find(|known| known.name == option.name()) {
+                add(description.value, option.value());
+            }
+        }
+    }
+}
+
 /// The kind called `name`.
 pub(crate) fn medium(name: &str) -> Option<&'static MediumKind> {
     MEDIA.iter().find(|kind| kind.description.name == name)

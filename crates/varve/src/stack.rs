@@ -47,6 +47,9 @@ pub(crate) struct Construction<'a> {
     pub(crate) create: bool,
     /// Make the store anew, whatever the device holds.
     pub(crate) format: bool,
+    /// The devices are only wanted for what they say of themselves: image files are not opened, traces
+    /// not begun.
+    pub(crate) describe: bool,
     /// Layers the stack hands out.
     pub(crate) handles: RefCell<Handles>,
 }
@@ -123,15 +126,34 @@ impl StackBuilder {
             Base::Devices(devices) => {
                 Ok(devices.into_iter().map(|built| StackDevice::new(StackRole::Files, built)).collect())
             }
-            Base::Directory(_) => {
-                Err(spec.error(SpecErrorKind::Combination, "a medium with devices, not a directory").into())
-            }
+            Base::Directory(_) => Err(not_devices(spec)),
+        }
+    }
+
+    /// What the devices `spec` names say of themselves. Makes and writes nothing: the image
+    /// file of an emulated device is not opened, and need not be there.
+    ///
+    /// # Errors
+    /// As [`StackBuilder::devices`]; [`Error::Missing`] when real hardware is not there.
+    pub fn describe(&self, spec: &Spec) -> Result<Vec<DeviceDescription>, Error> {
+        let construction = Construction { create: false, format: false, describe: true, ..self.construction() };
+        match build_base(&construction, spec)? {
+            Base::Devices(devices) => Ok(devices.into_iter().map(|built| built.description).collect()),
+            Base::Directory(_) => Err(not_devices(spec)),
         }
     }
 
     fn construction(&self) -> Construction<'_> {
-        Construction { env: &self.env, create: self.create, format: self.format, handles: RefCell::default() }
+        let (create, format) = (self.create, self.format);
+        Construction { env: &self.env, create, format, describe: false, handles: RefCell::default() }
     }
+}
+
+/// What is expected where a directory is not enough.
+pub(crate) const DEVICES_EXPECTED: &str = "a medium with devices, not a directory (whose files 'media inspect' lists)";
+
+fn not_devices(spec: &Spec) -> Error {
+    spec.error(SpecErrorKind::Combination, DEVICES_EXPECTED).into()
 }
 
 /// Builds every part of `spec` with its layers and puts them side by side.

@@ -19,7 +19,7 @@ fn a_directory_is_made_only_when_that_is_wanted() {
     let env = Env::real();
     let builder = StackBuilder::new(&env);
     let error = builder.clone().create(false).build(&spec(&place)).unwrap_err();
-    assert!(matches!(&error, Error::Missing { name } if *name == place), "{error}");
+    assert!(matches!(&error, Error::Missing { name, .. } if *name == place), "{error}");
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(!directory.path().join("a").exists());
     let stack = builder.build(&spec(&place)).unwrap();
@@ -172,4 +172,18 @@ fn emulated_media_get_virtual_time() {
     assert!(!spec("/a").is_emulated());
     assert!(!spec("ram:1GiB?logs=/a").is_emulated());
     assert!(spec("ram:1GiB?logs=ram:1GiB").suitable_env(3).is_virtual());
+}
+
+#[test]
+fn a_spec_tells_its_paths() {
+    let paths = |spec: &str| -> Vec<String> {
+        let paths = spec.parse::<varve::Spec>().unwrap().paths();
+        paths.iter().map(|path| path.display().to_string()).collect()
+    };
+    assert_eq!(paths("/a/plain/path"), ["/a/plain/path"]);
+    assert_eq!(paths("disk:10GB"), [""; 0]);
+    assert_eq!(paths("disk:10GB?backing=file:/i,trace=/t"), ["/i", "/t"]);
+    assert_eq!(paths("file:/d?logs=(disk:1GB?backing=file:/l)"), ["/d", "/l"]);
+    assert_eq!(paths("file:/d?logs=/l"), ["/d", "/l"]);
+    assert_eq!(paths("dev:/dev/sdb?size=1GiB"), ["/dev/sdb"]);
 }

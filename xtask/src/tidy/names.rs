@@ -64,6 +64,11 @@ const ALLOWANCES: &[Allowance] = &[
     Allowance { place: "crates/cli/src/", path: "std::fs", reason: "files the user names on the command line" },
     Allowance { place: "crates/cli/src/arguments.rs", path: "std::os", reason: "arguments and paths of any bytes" },
     Allowance {
+        place: "crates/cli/src/command/import_tree.rs",
+        path: "std::os",
+        reason: "whether two files are the same",
+    },
+    Allowance {
         place: "crates/lab/src/host.rs",
         path: "std::fs",
         reason: "what the machine says of its load, and the files of reports and traces, which users name",

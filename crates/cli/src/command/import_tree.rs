@@ -7,8 +7,9 @@ use crate::progress::Progress;
 use crate::text::Encoding;
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use varve::{ByteSize, KEY_BYTES_MAX, Location, VALUE_BYTES_MAX, Varve, WriteBatch, WriteOptions};
+use varve::{ByteSize, KEY_BYTES_MAX, VALUE_BYTES_MAX, Varve, WriteBatch, WriteOptions};
 
 /// Bytes stored at once.
 const BATCH_BYTES: usize = 1 << 20;
@@ -25,7 +26,7 @@ Examples:
 The key is the path below the directory, byte for byte, with '/' between its parts; the value is
 what the file holds. Symbolic links, sockets, pipes and devices are counted and left out. Files
 that cannot be read, or are larger than a value can be (4 GiB - 1), are told and left out, and the
-exit code is then 1.")]
+exit code is then 1. A database that lies within the tree is not stored in itself.")]
 pub(crate) struct ImportTree {
     #[command(flatten)]
     database: Database,
@@ -62,11 +63,20 @@ impl ImportTree {
         // What the user named is followed, even if it is a link; a file is refused.
         std::fs::read_dir(&self.directory).map_err(named)?;
         let prefix = decode_argument("--prefix", &self.prefix, Encoding::Raw)?;
+        let places = self.database.spec.paths();
+        if Own::of(&places).has(&std::fs::metadata(&self.directory).map_err(named)?) {
+            let directory = self.directory.display();
+            return Err(Failure::usage(format!(
+                "{directory} is the place of the database itself; name a directory with files to store"
+            )));
+        }
+        let db = self.database.open(global, Access::Write, console)?;
+        let own = Own::of(&places);
         let mut progress = console.progress();
         let mut total_bytes = None;
         if progress.is_wanted() {
             let mut bytes = 0;
-            walk(&self.directory, None, &mut |found| {
+            walk(&self.directory, &own, &mut |found| {
                 if let Found::File { size_bytes, .. } = found {
                     bytes += size_bytes;
                 }
@@ -75,13 +85,6 @@ impl ImportTree {
             total_bytes = Some(bytes);
         }
         progress = progress.bytes(total_bytes);
-        let db = self.database.open(global, Access::Write, console)?;
-        // The database may lie within the tree, and must not be stored in itself.
-        let media = db.stack().media();
-        let own = match &media.files.properties().location {
-            Location::Directory(path) => std::fs::canonicalize(path).ok(),
-            _ => None,
-        };
         let mut import = Import {
             db: &db,
             prefix,
@@ -90,7 +93,7 @@ impl ImportTree {
             progress,
             summary: Summary::default(),
         };
-        walk(&self.directory, own, &mut |found| import.take(found))?;
+        walk(&self.directory, &own, &mut |found| import.take(found))?;
         import.commit(true)?;
         let Import { summary, progress, .. } = import;
         db.close()?;
@@ -186,12 +189,23 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(value)
 }
 
-/// Visits everything below `root`, but nothing below `left_out`, in the order of the paths' parts.
-fn walk(
-    root: &Path,
-    left_out: Option<PathBuf>,
-    visit: &mut dyn FnMut(Found) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+/// The directories and files a database stands on, however they are reached.
+struct Own(Vec<(u64, u64)>);
+
+impl Own {
+    fn of(paths: &[PathBuf]) -> Own {
+        // What is not there cannot be met on the way.
+        let metadata = paths.iter().filter_map(|path| std::fs::metadata(path).ok());
+        Own(metadata.map(|metadata| (metadata.dev(), metadata.ino())).collect())
+    }
+
+    fn has(&self, metadata: &std::fs::Metadata) -> bool {
+        self.0.contains(&(metadata.dev(), metadata.ino()))
+    }
+}
+
+/// Visits everything below `root` in the order of the paths' parts, except what is the database's own.
+fn walk(root: &Path, own: &Own, visit: &mut dyn FnMut(Found) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut waiting = vec![root.to_path_buf()];
     while let Some(path) = waiting.pop() {
         let metadata = if path == root { std::fs::metadata(&path) } else { std::fs::symlink_metadata(&path) };
@@ -203,10 +217,10 @@ fn walk(
             }
         };
         let kind = metadata.file_type();
+        if own.has(&metadata) {
+            continue;
+        }
         if kind.is_dir() {
-            if left_out.is_some() && std::fs::canonicalize(&path).ok() == left_out {
-                continue;
-            }
             let entries = std::fs::read_dir(&path).and_then(|entries| {
                 entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()
             });

@@ -35,12 +35,13 @@ enum MediaCommand {
 
 impl Media {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
+        global.without_options("media")?;
         match &self.command {
-            MediaCommand::List(command) => command.run(global, console),
-            MediaCommand::Describe(command) => command.run(global, console),
-            MediaCommand::Probe(command) => command.run(global, console),
-            MediaCommand::Inspect(command) => command.run(global, console),
-            MediaCommand::Format(command) => command.run(global, console),
+            MediaCommand::List(command) => command.run(console),
+            MediaCommand::Describe(command) => command.run(console),
+            MediaCommand::Probe(command) => command.run(console),
+            MediaCommand::Inspect(command) => command.run(console),
+            MediaCommand::Format(command) => command.run(console),
         }
     }
 }

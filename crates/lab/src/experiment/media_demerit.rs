@@ -45,7 +45,10 @@ const SUBJECTS: [Subject; 2] = [
 fn run(run: &Run<'_>) -> Result<Report, LabError> {
     let mut report = run.report();
     let Some(directory) = &run.settings.traces else {
-        report.skipped = Some("no --traces DIR was given".to_owned());
+        let [cheetah, atlas] = [SUBJECTS[0].files[0], SUBJECTS[1].files[0]];
+        report.skipped = Some(format!(
+            "give --traces DIR, a directory with {cheetah} and {atlas} of DiskSim's distribution, plain or .zst"
+        ));
         return Ok(report);
     };
     for subject in &SUBJECTS {
@@ -77,7 +80,12 @@ fn run(run: &Run<'_>) -> Result<Report, LabError> {
         report.condition(&format!("requests of {}", subject.scheme), demerit.requests);
     }
     if report.rows.is_empty() {
-        report.skipped = Some(format!("no validation trace in {}", directory.display()));
+        report.skipped = Some(format!(
+            "neither {} nor {} (or .zst) is in {}",
+            SUBJECTS[0].files[0],
+            SUBJECTS[1].files[0],
+            directory.display()
+        ));
     }
     Ok(report)
 }

@@ -22,7 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "seek curve of the 4 TB disk model against the measured curve",
     description: "Compares the model's seek times with those measured on a 10-surface, 7200 rpm, 4 TB drive: mean over \
                   random pairs of cylinders, root mean square and largest distance at the measured points. Needs \
-                  --traces DIR with disksim_G4_LBA_64bit_4T.seeks; the mean is computed without it too.",
+                  --traces DIR with disksim_G4_LBA_64bit_4T.seeks, plain or .zst. Scale changes nothing.",
     default_scale: Scale::FULL,
     run,
 };
@@ -40,8 +40,10 @@ fn run(run: &Run<'_>) -> Result<Report, LabError> {
     };
     let Some((name, text)) = text else {
         report.skipped = Some(match &run.settings.traces {
-            Some(directory) => format!("{} is not in {}", FILES[0], directory.display()),
-            None => "no --traces DIR was given".to_owned(),
+            Some(directory) => format!("{} (or .zst) is not in {}", FILES[0], directory.display()),
+            None => {
+                format!("give --traces DIR, a directory with {} of DiskSim's distribution, plain or .zst", FILES[0])
+            }
         });
         return Ok(report);
     };

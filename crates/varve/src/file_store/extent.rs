@@ -55,7 +55,7 @@ fn open(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Arc
     let options = ExtentFormatOptions { layout: layout(part)?, overwrite: construction.format };
     if construction.format || !ExtentStore::probe(device)? {
         if !construction.create && !construction.format {
-            return Err(Error::Missing { name: device.block.name().to_owned() });
+            return Err(Error::missing(device.block.name()));
         }
         ExtentStore::format(construction.env, device, &options)?;
     }

@@ -18,7 +18,7 @@ pub(crate) const TRACE: LayerKind = LayerKind {
 };
 
 fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base, Error> {
-    let Some(path) = part.path("trace")? else { return Ok(base) };
+    let Some(path) = part.path("trace")?.filter(|_| !construction.describe) else { return Ok(base) };
     let trace: Arc<FileTrace> = Arc::new(
         TextTrace::create(&path)
             .map_err(|error| MediaError::io(&path.display().to_string(), Operation::Open, 0, error))?,

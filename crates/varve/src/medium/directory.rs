@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::registry::{ArgumentDescription, KindDescription, MediumKind, ValueForm};
 use crate::spec::{Part, SpecErrorKind};
-use crate::stack::{Base, Construction};
+use crate::stack::{Base, Construction, DEVICES_EXPECTED};
 use std::sync::Arc;
 use varve_media::{MediaErrorKind, OsDirectory};
 
@@ -27,11 +27,14 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
     let Some(path) = part.argument_path() else {
         return Err(part.argument_error(SpecErrorKind::Missing, "a path").into());
     };
+    if construction.describe {
+        return Err(part.kind_error(SpecErrorKind::Combination, DEVICES_EXPECTED).into());
+    }
     let opened = if construction.create { OsDirectory::create(&path) } else { OsDirectory::open(&path) };
     match opened {
         Ok(directory) => Ok(Base::Directory(Arc::new(directory))),
         Err(error) if !construction.create && error.kind() == MediaErrorKind::NotFound => {
-            Err(Error::Missing { name: path.display().to_string() })
+            Err(Error::missing(path.display().to_string()))
         }
         Err(error) => Err(error.into()),
     }

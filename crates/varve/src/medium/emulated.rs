@@ -123,6 +123,7 @@ pub(super) fn backing(
     capacity_bytes: u64,
 ) -> Result<Box<dyn Backing>, Error> {
     match part.option("backing").and_then(|option| option.value()) {
+        _ if construction.describe => Ok(Box::new(NoBacking)),
         Some(Value::Text(text)) if text == b"none" => Ok(Box::new(NoBacking)),
         Some(Value::Spec(spec)) => {
             let Some(path) = file_path_of(spec) else {
@@ -133,7 +134,7 @@ pub(super) fn backing(
                 false => FileBacking::open_existing(&path, capacity_bytes),
             };
             match opened {
-                Err(MediaError::NotFound { name, .. }) if !construction.create => Err(Error::Missing { name }),
+                Err(MediaError::NotFound { name, .. }) if !construction.create => Err(Error::missing(name)),
                 opened => Ok(Box::new(opened?)),
             }
         }

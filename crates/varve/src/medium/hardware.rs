@@ -6,7 +6,7 @@ use crate::registry::{ArgumentDescription, KindDescription, MediumKind, OptionDe
 use crate::spec::{Part, SpecErrorKind};
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::sync::Arc;
-use varve_media::{Device, FileDevice, FileDeviceOptions, IoEngine, MediaError, MediaErrorKind};
+use varve_media::{Device, FileDevice, FileDeviceOptions, IoEngine, MediaErrorKind};
 
 pub(crate) const DEV: MediumKind = MediumKind {
     description: KindDescription {
@@ -69,7 +69,14 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
         queue_depth,
         ..defaults
     };
-    let device = FileDevice::open(&path, &options).map_err(|error| missing(error, &path.display().to_string()))?;
+    let device = FileDevice::open(&path, &options).map_err(|error| match error.kind() {
+        MediaErrorKind::NotFound if options.capacity_bytes.is_none() => {
+            let name = path.display().to_string();
+            Error::Missing { name, advice: "name a device that is there, or add ?size=SIZE to make a file" }
+        }
+        MediaErrorKind::NotFound => Error::missing(path.display().to_string()),
+        _ => error.into(),
+    })?;
     let engine = match device.engine() {
         IoEngine::Uring => "io_uring",
         _ => "pread and pwrite",
@@ -81,11 +88,4 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
         ..DeviceDescription::of(&device)
     };
     Ok(Base::Devices(vec![BuiltDevice { device: Device::of_blocks(Arc::new(device)), description }]))
-}
-
-fn missing(error: MediaError, name: &str) -> Error {
-    match error.kind() {
-        MediaErrorKind::NotFound => Error::Missing { name: format!("{name} (add ?size=SIZE to make a file)") },
-        _ => error.into(),
-    }
 }

@@ -98,6 +98,13 @@ impl Spec {
         Spec { parts: vec![part], source }
     }
 
+    /// Every path of the machine the spec names: directories, devices, image files, traces.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let mut paths = Vec::new();
+        registry::add_paths(self, &mut paths);
+        paths
+    }
+
     /// What the grammar alone says, kinds and options unchecked.
     pub(crate) fn parse_unchecked(text: &str) -> Result<Self, SpecError> {
         grammar::parse(text)

@@ -1,15 +1,15 @@
 //! `varve media format`
 
-use crate::arguments::{Global, spec_parser};
+use crate::arguments::spec_parser;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
-use varve::{Spec, StackBuilder};
+use varve::{ErrorKind, Spec, StackBuilder};
 
 /// Lay out an empty file store on a device
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  varve media format dev:/srv/varve.img?size=10GiB
+  varve media format 'dev:/srv/varve.img?size=10GiB'
   varve media format 'dev:/dev/sdb?layout=next-fit' --overwrite
   varve media format 'disk:10GB?backing=file:/tmp/disk.img,layout=ext4'
 
@@ -25,24 +25,33 @@ pub(crate) struct FormatDevice {
 }
 
 impl FormatDevice {
-    pub(crate) fn run(&self, _global: &Global, console: &mut Console) -> Result<Status, Failure> {
+    pub(crate) fn run(&self, console: &mut Console) -> Result<Status, Failure> {
         let env = self.spec.suitable_env(0);
         let builder = StackBuilder::new(&env);
-        // A directory has no devices, and is refused here.
-        drop(builder.devices(&self.spec)?);
-        let stack = builder.format(self.overwrite).build(&self.spec)?;
-        let media = stack.media();
-        let stores = [Some(&media.files), media.logs.as_ref()];
-        for store in stores.into_iter().flatten() {
-            let files = store.list().map_err(varve::Error::from)?.len();
-            if files > 0 {
-                let name = store.name();
-                return Err(Failure::usage(format!("{name} holds a store with {files} files; --overwrite loses it")));
+        match builder.describe(&self.spec) {
+            // A file that is used as a device is made.
+            Err(error) if error.kind() == ErrorKind::NotFound => (),
+            // A directory, which has no devices, is refused here.
+            described => drop(described?),
+        }
+        if !self.overwrite {
+            match builder.clone().create(false).build(&self.spec) {
+                Err(error) if error.kind() == ErrorKind::NotFound => (),
+                Err(error) => return Err(error.into()),
+                Ok(stack) => {
+                    let files = stack.media().files.list().map_err(varve::Error::from)?.len();
+                    return Err(Failure::usage(format!(
+                        "{} holds a store with {files} files already; --overwrite lays it out anew and loses them",
+                        self.spec
+                    )));
+                }
             }
         }
+        let stack = builder.format(self.overwrite).build(&self.spec)?;
+        crate::arguments::warn_of_lost_bytes(&stack, console);
         if console.json {
             let stack = serde_json::to_value(stack.description()).unwrap_or_default();
-            console.json(&serde_json::json!({"formatted": true, "stack": stack}))?;
+            console.json(&serde_json::json!({"formatted": true, "overwritten": self.overwrite, "stack": stack}))?;
         } else {
             console.note(format!("{}: an empty store", self.spec));
         }

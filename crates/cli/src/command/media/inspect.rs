@@ -1,6 +1,6 @@
 //! `varve media inspect`
 
-use crate::arguments::{Global, spec_parser};
+use crate::arguments::spec_parser;
 use crate::command::check::severity_name;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
@@ -23,7 +23,7 @@ pub(crate) struct Inspect {
 }
 
 impl Inspect {
-    pub(crate) fn run(&self, _global: &Global, console: &mut Console) -> Result<Status, Failure> {
+    pub(crate) fn run(&self, console: &mut Console) -> Result<Status, Failure> {
         let env = self.spec.suitable_env(0);
         let stack = StackBuilder::new(&env).create(false).build(&self.spec)?;
         let media = stack.media();

@@ -1,6 +1,5 @@
 //! `varve media list`
 
-use crate::arguments::Global;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use serde_json::{Value, json};
@@ -19,7 +18,7 @@ A value may be a spec itself, in parentheses when it has options: logs=(nvme:10G
 pub(crate) struct List {}
 
 impl List {
-    pub(crate) fn run(&self, _global: &Global, console: &mut Console) -> Result<Status, Failure> {
+    pub(crate) fn run(&self, console: &mut Console) -> Result<Status, Failure> {
         let mut presets = Preset::all();
         presets.sort_by(|a, b| a.name().cmp(b.name()));
         if console.json {

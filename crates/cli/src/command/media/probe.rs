@@ -1,6 +1,6 @@
 //! `varve media probe`
 
-use crate::arguments::{Global, spec_parser};
+use crate::arguments::spec_parser;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use serde_json::json;
@@ -86,7 +86,7 @@ impl PatternName {
 }
 
 impl ProbeDevice {
-    pub(crate) fn run(&self, _global: &Global, console: &mut Console) -> Result<Status, Failure> {
+    pub(crate) fn run(&self, console: &mut Console) -> Result<Status, Failure> {
         let env = self.spec.suitable_env(self.seed);
         let devices = StackBuilder::new(&env).devices(&self.spec)?;
         for device in &devices {
