@@ -40,7 +40,8 @@ const ROOMS: &[Room] = &[
 ];
 
 /// Packages that reach the operating system directly.
-const SYSTEM_PACKAGES: &[&str] = &["io-uring", "libc", "mio", "nix", "rustix", "socket2", "syscalls", "tokio"];
+const SYSTEM_PACKAGES: &[&str] =
+    &["io-uring", "libc", "memmap2", "mio", "nix", "rustix", "socket2", "syscalls", "tokio"];
 
 const RULES: &str = "xtask/src/tidy/dependencies.rs";
 

@@ -5,9 +5,14 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use varve_env::Pages;
 
 /// Every chunk starts on a multiple of this.
 const CHUNK_ALIGNMENT: usize = 64;
+
+/// Chunks from this size on are pages of their own: they come and go with memtables, and in a heap
+/// the blocks cached meanwhile would keep their places from being given back.
+const PAGES_BYTES_MIN: usize = 64 << 10;
 
 /// Chunks that pieces are cut from. Pieces may be taken from any thread at once; they live, at
 /// their address, until the arena is dropped.
@@ -53,7 +58,7 @@ impl ChunkPool {
 
     fn give_back(&self, chunk: Box<Chunk>) {
         let mut chunks = self.chunks.lock();
-        if chunk.layout.size() == self.chunk_bytes && chunks.len() < self.chunks_max {
+        if chunk.bytes == self.chunk_bytes && chunks.len() < self.chunks_max {
             chunks.push(chunk);
         }
     }
@@ -61,11 +66,21 @@ impl ChunkPool {
 
 struct Chunk {
     data: NonNull<u8>,
-    layout: Layout,
+    memory: ChunkMemory,
+    bytes: usize,
     /// Bytes taken from this chunk.
     used: AtomicUsize,
     /// Bytes of the shared chunks before this one.
     bytes_before: usize,
+}
+
+/// What a chunk's memory is freed as.
+enum ChunkMemory {
+    Heap(Layout),
+    /// Kept for its drop.
+    Pages {
+        _pages: Pages,
+    },
 }
 
 // SAFETY: a chunk owns its memory like a Box does, and hands it out by pointer only.
@@ -75,6 +90,13 @@ unsafe impl Sync for Chunk {}
 
 impl Chunk {
     fn new(bytes: usize, used: usize, bytes_before: usize) -> Box<Chunk> {
+        let (used, bytes_before) = (AtomicUsize::new(used), bytes_before);
+        if bytes >= PAGES_BYTES_MIN {
+            let mut pages = Pages::new(bytes);
+            // Pages begin at a multiple of far more than a chunk's alignment.
+            let Some(data) = NonNull::new(pages.as_mut_ptr()) else { handle_alloc_error(Layout::new::<u8>()) };
+            return Box::new(Chunk { data, memory: ChunkMemory::Pages { _pages: pages }, bytes, used, bytes_before });
+        }
         let Ok(layout) = Layout::from_size_align(bytes.max(1), CHUNK_ALIGNMENT) else {
             // Larger than the address space; no caller can hold such a value.
             panic!("arena piece of {bytes} bytes");
@@ -82,7 +104,7 @@ impl Chunk {
         // SAFETY: the layout is not of size zero.
         let data = unsafe { alloc(layout) };
         let Some(data) = NonNull::new(data) else { handle_alloc_error(layout) };
-        Box::new(Chunk { data, layout, used: AtomicUsize::new(used), bytes_before })
+        Box::new(Chunk { data, memory: ChunkMemory::Heap(layout), bytes: layout.size(), used, bytes_before })
     }
 
     /// Takes `bytes` if they are left.
@@ -90,7 +112,7 @@ impl Chunk {
     fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
         let mut used = self.used.load(Ordering::Relaxed);
         loop {
-            if bytes > self.layout.size() - used {
+            if bytes > self.bytes - used {
                 return None;
             }
             match self.used.compare_exchange_weak(used, used + bytes, Ordering::Relaxed, Ordering::Relaxed) {
@@ -104,8 +126,10 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout and freed once.
-        unsafe { dealloc(self.data.as_ptr(), self.layout) }
+        if let ChunkMemory::Heap(layout) = self.memory {
+            // SAFETY: allocated with this layout and freed once.
+            unsafe { dealloc(self.data.as_ptr(), layout) }
+        }
     }
 }
 
@@ -152,7 +176,7 @@ impl Arena {
             if let Some(piece) = chunk.take(bytes) {
                 return piece;
             }
-            bytes_before = chunk.bytes_before + chunk.layout.size();
+            bytes_before = chunk.bytes_before + chunk.bytes;
         }
         let chunk = self.pool.take(bytes, bytes_before);
         let piece = chunk.data;
@@ -174,7 +198,7 @@ impl Arena {
 
     /// Bytes of all chunks.
     pub(crate) fn reserved_bytes(&self) -> usize {
-        self.chunks.lock().iter().map(|chunk| chunk.layout.size()).sum()
+        self.chunks.lock().iter().map(|chunk| chunk.bytes).sum()
     }
 }
 

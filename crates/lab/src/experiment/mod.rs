@@ -6,6 +6,7 @@ mod load_virtual;
 mod media_demerit;
 mod media_presets;
 mod media_seek;
+mod memory_file;
 mod peers;
 mod scale;
 mod traces;
@@ -95,6 +96,8 @@ pub fn experiments() -> &'static [Experiment] {
         media_demerit::EXPERIMENT,
         media_seek::EXPERIMENT,
         load_virtual::EXPERIMENT,
+        memory_file::LARGE_BUFFERS,
+        memory_file::LARGE_CACHE,
         ycsb::ON_DISK,
         ycsb::ON_SSD,
         db_bench::ON_DISK,
