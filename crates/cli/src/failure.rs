@@ -104,6 +104,10 @@ fn lab_kind(error: &varve_lab::LabError) -> ErrorKind {
     match error {
         LabError::Invalid { .. } | LabError::UnknownExperiment { .. } => ErrorKind::InvalidArgument,
         LabError::WrongValue { .. } => ErrorKind::Corruption,
+        LabError::Target { source, .. } => {
+            let engine = || source.downcast_ref::<varve::EngineError>().map(varve::EngineError::kind);
+            source.downcast_ref::<Error>().map(Error::kind).or_else(engine).unwrap_or(ErrorKind::Io)
+        }
         _ => ErrorKind::Io,
     }
 }
@@ -126,6 +130,9 @@ fn kind_name(kind: ErrorKind) -> &'static str {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Failure::Store(Error::Engine(varve::EngineError::Missing { store })) => {
+                write!(f, "{store}: there is no database; put, load or import-tree make one")
+            }
             Failure::Store(error) => error.fmt(f),
             Failure::Lab(error) => error.fmt(f),
             Failure::Experiments { failed, .. } => write!(f, "failed: {failed}"),

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 /// A database lives on a medium. A path is a directory; disk:10GB, ssd:10GB and the like are
 /// emulated devices, in virtual time; dev:/dev/sdb is a real one. 'varve media list' shows all.
 #[derive(Debug, Parser)]
-#[command(name = "varve", version, after_help = after_help())]
+#[command(name = "varve", version, verbatim_doc_comment, after_help = after_help())]
 struct Arguments {
     #[command(flatten)]
     global: Global,

@@ -303,12 +303,22 @@ fn every_kind_of_failure_has_its_code() {
     assert!(wrong["error"].as_str().unwrap().contains("<KEY>"), "{wrong}");
     let error: Value = serde_json::from_str(&failure(2, &["get", db, "zz", "-e", "hex", "--json"])).unwrap();
     assert_eq!((error["code"].as_u64(), error["kind"].as_str()), (Some(2), Some("invalid_argument")));
+    assert!(failure(2, &["get", db, "key", "-o", "block_size=large"]).contains("a size such as 64MiB"));
+    assert!(failure(2, &["get", db, "key", "-o", "use_direct_reads=2"]).contains("true or false"));
     // Input and output.
-    std::fs::write(place.path("file"), "").unwrap();
-    assert!(!failure(3, &["put", &place.path("file/db"), "key", "value"]).is_empty());
+    assert!(!failure(3, &["put", db, "key", "--file", &place.path("nowhere")]).is_empty());
+    std::fs::write(place.path("file"), "contents").unwrap();
+    assert!(failure(6, &["get", &place.path("file"), "key"]).contains("not a directory; name a directory; dev:"));
+    assert!(failure(6, &["put", &place.path("file/db"), "key", "value"]).contains("not a directory"));
+    // A file of another program is not changed by looking at it, nor by a write that is refused.
+    let other = &format!("disk:1GB?backing=file:{}", place.path("file"));
+    assert!(failure(6, &["get", other, "key"]).contains("something else"));
+    assert_eq!(failure_code(&["put", other, "key", "value"]), 6);
+    assert_eq!(std::fs::read(place.path("file")).unwrap(), b"contents");
     // No room: writes fail cleanly.
     let full = &format!("file:{}?faults=write/no-space@0..", place.path("full"));
     assert!(failure(7, &["put", full, "key", "value"]).contains("no space"));
+    assert!(failure(7, &["bench", "disk:10MB", "fillseq", "-n", "20000"]).contains("no space"));
     // Foreign, until it may be lost.
     std::fs::write(place.path("image"), [7; 1 << 20]).unwrap();
     let foreign = &format!("dev:{}?size=64MiB", place.path("image"));
@@ -447,6 +457,10 @@ fn benchmarks_repeat_in_virtual_time() {
     let text = expect(0, &["bench", &place.db(), "fillseq", "-n", "500", "--value-size", "100"]);
     assert!(text.contains("fillseq"), "{text}");
     assert!(failure(2, &["bench", "disk:1GB", "fillfast"]).contains("fillfast"));
+    assert!(failure(2, &["bench", "disk:1GB", "--threads", "0"]).contains("at least 1"));
+    // Reads that find nothing are not passed off as fast ones.
+    let text = expect(0, &["bench", "disk:1GB", "fillsync", "readrandom", "-n", "2000"]);
+    assert!(text.contains("note: readrandom: ") && text.contains(" of 2000 reads found a value"), "{text}");
     assert!(failure(2, &["bench", &place.db(), "fillseq", "-n", "500"]).contains("--use-existing"));
     expect(0, &["bench", &place.db(), "readrandom", "-n", "500", "--value-size", "100", "--use-existing"]);
 }

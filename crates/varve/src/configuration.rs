@@ -75,9 +75,18 @@ impl Configuration {
         let parsed = format!("value = {value}").parse::<toml::Table>().ok().and_then(|mut table| table.remove("value"));
         table.insert(name.to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned())));
         spell_out_sizes(&mut table);
-        self.options = Options::deserialize(table).map_err(|error| refuse(error.message().to_owned()))?;
+        self.options = Options::deserialize(table).map_err(|error| refuse(in_words(error.message())))?;
         Ok(())
     }
+}
+
+/// A message of the deserializer without names of types of the language.
+fn in_words(message: &str) -> String {
+    let number = ["usize", "u64", "u32", "i32", "u8"].iter().find_map(|name| {
+        let found = message.strip_suffix(name)?.strip_suffix(", expected ")?;
+        Some(format!("{found}, expected a whole number or a size such as 64MiB"))
+    });
+    number.unwrap_or_else(|| message.replace(", expected a boolean", ", expected true or false"))
 }
 
 /// Replaces texts that are sizes by their numbers; how many there were.

@@ -10,7 +10,7 @@ use varve::env::Env;
 use varve::{ByteSize, ReadOptions, Spec};
 use varve_lab::bench::{Bench, WorkloadName, phase_plots};
 use varve_lab::report::Report;
-use varve_lab::runner::Finish;
+use varve_lab::runner::{Finish, PhaseResult};
 use varve_lab::target::{Durability, Target, VarveTarget};
 use varve_lab::workload::DbBenchOptions;
 
@@ -90,8 +90,9 @@ Examples:
   varve bench disk:10GB fillrandom --out results   SVG plots and JSON in results/
 
 On emulated media time is virtual: the same seed gives the same numbers on every machine, and hours
-of disk time pass in minutes. A workload that needs data loads what is missing first. A database
-that already holds something is refused, because workloads change it; --use-existing allows that.
+of disk time pass in minutes. A workload that needs data loads it first if the database holds
+none of its keys. A database that already holds something is refused, because workloads change it;
+--use-existing allows that.
 
 Workloads:
 "
@@ -100,6 +101,15 @@ Workloads:
         text.push_str(&format!("  {:<18} {}\n", workload.to_string(), workload.summary()));
     }
     text
+}
+
+/// What has to be known of a phase whose reads found less than half of their keys.
+fn hardly_found(phase: &PhaseResult) -> Option<String> {
+    let read = phase.kind("read")?;
+    let wanted = phase.name != "readmissing" && read.found.saturating_mul(2) < read.operations;
+    wanted.then(|| {
+        format!("{}: {} of {} reads found a value; the others cost less", phase.name, read.found, read.operations)
+    })
 }
 
 impl BenchCommand {
@@ -161,6 +171,7 @@ impl BenchCommand {
         let phases = bench.run(&env, &target, &progress)?;
         report.plots = phase_plots(&phases);
         let scheme = target.name().to_owned();
+        report.notes.extend(phases.iter().filter_map(hardly_found));
         phases.into_iter().for_each(|phase| report.add_phase(&scheme, phase));
         if console.json {
             console.write(report.to_json().as_bytes())?;

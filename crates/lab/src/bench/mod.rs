@@ -71,6 +71,9 @@ impl Bench {
         target: &Arc<dyn Target>,
         progress: &Arc<dyn Progress>,
     ) -> Result<Vec<PhaseResult>, LabError> {
+        if self.threads == 0 {
+            return Err(LabError::invalid("threads", "0; at least 1"));
+        }
         let mut phases = Vec::new();
         for &workload in &self.workloads {
             if let Some(load) = self.missing_load(target, workload)? {
@@ -150,7 +153,7 @@ impl Bench {
             operations_per_second: self.operations_per_second,
             warmup_operations: self.warmup_operations,
             verify: self.verify.then_some(values),
-            ..Group::new(made, self.threads.max(1), if counts { operations } else { u64::MAX })
+            ..Group::new(made, self.threads, if counts { operations } else { u64::MAX })
         };
         let mut phase = Phase { finish: self.finish, ..Phase::new(workload.to_string(), leading) };
         if workload == WorkloadName::DbBench(DbBenchKind::ReadWhileWriting) {

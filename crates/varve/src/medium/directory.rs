@@ -5,7 +5,7 @@ use crate::registry::{ArgumentDescription, KindDescription, MediumKind, ValueFor
 use crate::spec::{Part, SpecErrorKind};
 use crate::stack::{Base, Construction, DEVICES_EXPECTED};
 use std::sync::Arc;
-use varve_media::{MediaErrorKind, OsDirectory};
+use varve_media::{MediaError, MediaErrorKind, OsDirectory};
 
 pub(crate) const FILE: MediumKind = MediumKind {
     description: KindDescription {
@@ -35,6 +35,10 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
         Ok(directory) => Ok(Base::Directory(Arc::new(directory))),
         Err(error) if !construction.create && error.kind() == MediaErrorKind::NotFound => {
             Err(Error::missing(path.display().to_string()))
+        }
+        Err(MediaError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
+            let advice = format!("name a directory; dev:{} uses a file or a disk as a device", path.display());
+            Err(Error::Foreign { name: path.display().to_string(), found: "not a directory".to_owned(), advice })
         }
         Err(error) => Err(error.into()),
     }

@@ -16,8 +16,9 @@ pub struct FileBacking {
 }
 
 impl FileBacking {
-    /// Opens or creates the file at `path` and makes it at least `capacity_bytes` long. An existing
-    /// file keeps its bytes: a device on it continues where it was left.
+    /// Opens or creates the file at `path`; a new or empty one becomes `capacity_bytes` long. Any other
+    /// keeps its bytes and its length until something is written beyond it: a device on it continues
+    /// where it was left, and a file of another program is not changed by looking at it.
     ///
     /// # Errors
     /// [`MediaError::Locked`] when it is open elsewhere; what the operating system says when it opens or
@@ -43,7 +44,7 @@ impl FileBacking {
             Err(rustix::io::Errno::AGAIN) => return Err(MediaError::Locked { device: name(), name: name() }),
             result => result.map_err(|errno| failed(errno.into()))?,
         }
-        if file.metadata().map_err(failed)?.len() < capacity_bytes {
+        if create && file.metadata().map_err(failed)?.len() == 0 {
             file.set_len(capacity_bytes).map_err(failed)?;
         }
         Ok(FileBacking { file })
@@ -52,7 +53,20 @@ impl FileBacking {
 
 impl Backing for FileBacking {
     fn read_at(&self, offset_bytes: u64, data: &mut [u8]) -> Result<()> {
-        self.file.read_exact_at(data, offset_bytes)
+        let mut done = 0;
+        while done < data.len() {
+            match self.file.read_at(&mut data[done..], offset_bytes + done as u64) {
+                // Beyond the end nothing was ever written.
+                Ok(0) => {
+                    data[done..].fill(0);
+                    break;
+                }
+                Ok(length) => done += length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn write_at(&self, offset_bytes: u64, data: &[u8]) -> Result<()> {
@@ -110,5 +124,26 @@ mod tests {
         file.read_at(512 << 20, &mut data).unwrap();
         assert!(data[..4096] == [0; 4096] && data[4096..] == [7; 4096]);
         assert!(file.stored_bytes() < 1 << 20);
+    }
+
+    #[test]
+    fn a_shorter_file_reads_as_zeros_beyond_its_end_and_keeps_its_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk");
+        std::fs::write(&path, [7; 6000]).unwrap();
+        for create in [false, true] {
+            let file = FileBacking::open_as(&path, 1 << 20, create).unwrap();
+            let mut data = [1; 8192];
+            file.read_at(4096, &mut data).unwrap();
+            assert!(data[..1904] == [7; 1904] && data[1904..] == [0; 6288]);
+            file.read_at(1 << 19, &mut data).unwrap();
+            assert!(data == [0; 8192]);
+            assert_eq!(std::fs::metadata(&path).unwrap().len(), 6000);
+        }
+        let file = FileBacking::open(&path, 1 << 20).unwrap();
+        file.write_at(1 << 19, &[9; 512]).unwrap();
+        let mut data = [1; 1024];
+        file.read_at((1 << 19) - 512, &mut data).unwrap();
+        assert!(data[..512] == [0; 512] && data[512..] == [9; 512]);
     }
 }
