@@ -3,11 +3,12 @@
 use super::compaction;
 use super::flush;
 use super::policy::{self, CompactionPlan};
-use super::shared::{Core, Shared};
+use super::shared::{Core, Shared, panic_message};
 use super::version::Version;
 use crate::cache::EvictedBlock;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -48,7 +49,13 @@ pub(super) fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
             };
             let shared = shared.clone();
             let name = if role == Role::Compactions { format!("compaction {position}") } else { "flush".to_owned() };
-            shared.env.clone().spawn(&name, move || work(&shared, role))
+            shared.env.clone().spawn(&name.clone(), move || {
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(&shared, role))) {
+                    shared.halt(format!("background worker '{name}' panicked: {}", panic_message(&*payload)));
+                    // Closing tells of it too.
+                    resume_unwind(payload);
+                }
+            })
         })
         .collect()
 }
@@ -58,7 +65,7 @@ fn work(shared: &Arc<Shared>, role: Role) {
     let mut retries_seen = 0;
     let mut core = shared.core.lock();
     loop {
-        if core.closing {
+        if core.closing || core.halted.is_some() {
             return;
         }
         let retry = std::mem::replace(&mut retries_seen, core.retries) != core.retries;
@@ -176,12 +183,13 @@ pub(super) fn compact_range(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Opt
     let mut turn = ManualCompaction { shared, running: false };
     {
         let mut core = shared.core.lock();
-        while core.running_compactions > 0 && !core.closing {
+        while core.running_compactions > 0 && !core.closing && core.halted.is_none() {
             shared.done.wait(&mut core);
         }
-        if core.closing {
+        if core.closing || core.halted.is_some() {
+            let halted = core.halted.clone();
             drop(core);
-            return Err(Error::Closed);
+            return Err(halted.unwrap_or(Error::Closed));
         }
         core.running_compactions += 1;
         turn.running = true;

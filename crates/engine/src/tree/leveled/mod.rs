@@ -128,7 +128,13 @@ impl Tree for LeveledTree {
 
     fn wait_idle(&self) -> Result<(), Error> {
         let mut core = self.shared.core.lock();
-        while !background::is_idle(&self.shared, &core) {
+        loop {
+            if let Some(error) = &core.halted {
+                return Err(error.clone());
+            }
+            if background::is_idle(&self.shared, &core) {
+                return Ok(());
+            }
             if core.closing {
                 return Err(Error::Closed);
             }
@@ -137,7 +143,6 @@ impl Tree for LeveledTree {
             }
             self.shared.done.wait(&mut core);
         }
-        Ok(())
     }
 
     fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error> {

@@ -18,6 +18,7 @@ use crate::options::Options;
 use crate::snapshot::SnapshotList;
 use crate::statistics::Counters;
 use arc_swap::ArcSwap;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -61,6 +62,8 @@ pub(super) struct Core {
     /// Counts requests not to wait out the delay after a failure.
     pub(super) retries: u64,
     pub(super) closing: bool,
+    /// A worker panicked: no job begins any more, and whoever waits for one is told this.
+    pub(super) halted: Option<Error>,
 }
 
 pub(super) struct Shared {
@@ -191,6 +194,7 @@ impl Shared {
                     compaction_attempts: 0,
                     retries: 0,
                     closing: false,
+                    halted: None,
                 },
             ),
             work: Condvar::new(env, "background work"),
@@ -225,6 +229,16 @@ impl Shared {
         if latched.is_none() {
             *latched = Some(cause.to_string());
         }
+    }
+
+    /// After a panic that left nobody knows what half done: refuses writes and begins no job from now
+    /// on, and tells all who wait.
+    pub(super) fn halt(&self, cause: String) {
+        self.latched.lock().get_or_insert_with(|| cause.clone());
+        let mut core = self.core.lock();
+        core.halted.get_or_insert(Error::Latched { cause });
+        self.work.notify_all();
+        self.done.notify_all();
     }
 
     pub(super) fn refuse_if_latched(&self) -> Result<(), Error> {
@@ -337,6 +351,15 @@ impl Shared {
 
     pub(super) fn refuse_if_closed(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+}
+
+/// What a thread that panicked said.
+pub(super) fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text,
+        _ => "a panic without a message",
     }
 }
 

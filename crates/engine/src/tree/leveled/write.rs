@@ -1,7 +1,7 @@
 //! The write path: writers queue up, one of them leads and commits for all who wait.
 
 use super::policy::Stall;
-use super::shared::{Core, Immutable, Shared};
+use super::shared::{Core, Immutable, Shared, panic_message};
 use crate::batch::{self, WriteBatch};
 use crate::cost;
 use crate::error::Error;
@@ -10,6 +10,7 @@ use crate::key::{SEQUENCE_MAX, Sequence};
 use crate::log::{HEADER_BYTES, LogHeader, LogWriter, PreviousLog, Purpose};
 use crate::memtable::MemTable;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -122,9 +123,17 @@ impl WritePath {
         }
         drop(turn);
 
-        let result = {
+        let committed = catch_unwind(AssertUnwindSafe(|| {
             let mut writer = self.writer.lock();
             self.commit(shared, &mut writer, &batch, &batches, bytes, sync)
+        }));
+        let (result, panicked) = match committed {
+            Ok(result) => (result, None),
+            Err(payload) => {
+                let cause = format!("a write panicked: {}", panic_message(&*payload));
+                shared.halt(cause.clone());
+                (Err(Error::Latched { cause }), Some(payload))
+            }
         };
 
         let mut turn = self.turn.lock();
@@ -138,6 +147,10 @@ impl WritePath {
                 next.turn.notify_one();
             }
             None => turn.led = false,
+        }
+        drop(turn);
+        if let Some(payload) = panicked {
+            resume_unwind(payload);
         }
         result
     }
@@ -393,6 +406,9 @@ pub(super) fn wait_for_progress(
         }
         if core.closing {
             return Err(Error::Closed);
+        }
+        if let Some(error) = &core.halted {
+            return Err(error.clone());
         }
         let (done, failure) = attempts(core);
         if let Some(error) = failure

@@ -1,0 +1,306 @@
+//! A store that panics in a worker, or in a writer that leads others: nobody waits forever, writes
+//! are refused with the reason, reads go on, and the next open finds everything acknowledged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+use varve_engine::{Db, Error, ErrorKind, Media, Options, WriteOptions};
+use varve_env::channel::{self, RecvError};
+use varve_env::{Env, SimOptions};
+use varve_media::{Counters, MemoryDirectory, Space};
+use varve_store::{
+    CreateOptions, FileEntry, FileStore, Finding, Hint, IoClass, IoContext, Location, OpenOptions, PlainOptions,
+    PlainStore, ReadableFile, StoreError, StoreLock, StoreProperties, WritableFile,
+};
+
+/// What the panic says.
+const MESSAGE: &str = "the store broke down";
+
+/// A wait that takes this long hangs.
+const HANG: Duration = Duration::from_secs(120);
+
+/// A store whose files panic at an append of one class, once it is told to.
+struct PanickingStore {
+    inner: PlainStore,
+    fuse: Arc<Fuse>,
+}
+
+/// Appends of a class until one panics; below zero none does.
+struct Fuse {
+    class: IoClass,
+    left: AtomicI64,
+    /// Time before the panic, in which others begin to wait.
+    delay: Duration,
+    env: Env,
+}
+
+impl Fuse {
+    fn light(&self, left: i64) {
+        self.left.store(left, Ordering::SeqCst);
+    }
+
+    fn burn(&self, context: &IoContext) {
+        if context.class == self.class
+            && self.left.load(Ordering::SeqCst) >= 0
+            && self.left.fetch_sub(1, Ordering::SeqCst) == 0
+        {
+            self.env.sleep(self.delay);
+            panic!("{MESSAGE}");
+        }
+    }
+}
+
+struct PanickingFile {
+    inner: Box<dyn WritableFile>,
+    fuse: Arc<Fuse>,
+}
+
+impl WritableFile for PanickingFile {
+    fn append(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
+        self.fuse.burn(context);
+        self.inner.append(data, context)
+    }
+
+    fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.inner.flush(context)
+    }
+
+    fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.inner.sync(context)
+    }
+
+    fn set_level(&mut self, level: u8) {
+        self.inner.set_level(level);
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes()
+    }
+
+    fn finish(self: Box<Self>, context: &IoContext) -> Result<(), StoreError> {
+        self.inner.finish(context)
+    }
+}
+
+impl FileStore for PanickingStore {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn properties(&self) -> &StoreProperties {
+        self.inner.properties()
+    }
+
+    fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
+        let inner = self.inner.create(name, options)?;
+        Ok(Box::new(PanickingFile { inner, fuse: self.fuse.clone() }))
+    }
+
+    fn open(&self, name: &str, options: &OpenOptions) -> Result<Arc<dyn ReadableFile>, StoreError> {
+        self.inner.open(name, options)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        self.inner.remove(name)
+    }
+
+    fn sync_names(&self) -> Result<(), StoreError> {
+        self.inner.sync_names()
+    }
+
+    fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
+        self.inner.list()
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
+        self.inner.lock(name)
+    }
+
+    fn share(&self, name: &str, target: &Location, target_name: &str) -> Result<bool, StoreError> {
+        self.inner.share(name, target, target_name)
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        self.inner.space()
+    }
+
+    fn hint(&self, hint: &Hint<'_>) {
+        self.inner.hint(hint);
+    }
+
+    fn counters(&self) -> Vec<(String, Counters)> {
+        self.inner.counters()
+    }
+
+    fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        self.inner.check()
+    }
+}
+
+fn options(workers: usize) -> Options {
+    Options {
+        write_buffer_size: 4 << 10,
+        max_write_buffer_number: 2,
+        level0_file_num_compaction_trigger: 2,
+        level0_slowdown_writes_trigger: 3,
+        level0_stop_writes_trigger: 4,
+        max_bytes_for_level_base: 8 << 10,
+        max_background_jobs: workers,
+        ..Options::default()
+    }
+}
+
+/// A database on a store that will panic, its fuse, and what it stands on.
+fn database(env: &Env, class: IoClass, workers: usize) -> (Db, Arc<Fuse>, Arc<MemoryDirectory>) {
+    let directory = Arc::new(MemoryDirectory::new("panicking"));
+    let delay = Duration::from_millis(20);
+    let fuse = Arc::new(Fuse { class, left: AtomicI64::new(-1), delay, env: env.clone() });
+    let inner = PlainStore::open(env, directory.clone(), PlainOptions::default());
+    let store = PanickingStore { inner, fuse: fuse.clone() };
+    let db = Db::open(env, Media::of_files(Arc::new(store)), options(workers)).expect("open");
+    (db, fuse, directory)
+}
+
+/// The result of `work`, done in a thread that must end.
+fn ends<T: Send + 'static>(env: &Env, what: &'static str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = channel::bounded(env, "result", 1);
+    let thread = env.spawn(what, move || {
+        let _ = sender.send(work());
+    });
+    match receiver.recv_until(env.now() + HANG) {
+        Ok(value) => {
+            thread.join().unwrap_or_else(|panic| panic.resume());
+            value
+        }
+        Err(RecvError::Timeout) => panic!("{what} hangs"),
+        Err(_) => thread.join().map_or_else(|panic| panic.resume(), |()| panic!("{what} said nothing")),
+    }
+}
+
+fn expect_latched(note: &str, what: &str, error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Latched, "{note}, {what}: {error}");
+    assert!(error.to_string().contains(MESSAGE), "{note}, {what}: {error}");
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key{number:05}").into_bytes()
+}
+
+/// Writes until it is refused; how many writes were acknowledged, and why no more.
+fn write_until_refused(db: &Db) -> (u32, Error) {
+    for number in 0..100_000u32 {
+        // Every key twice, so that compactions have work.
+        if let Err(error) = db.put(&key(number % 500), &[number as u8; 100]) {
+            return (number, error);
+        }
+    }
+    panic!("writes go on as if nothing had happened");
+}
+
+fn a_worker_panics(env: &Env, class: IoClass, workers: usize) {
+    let note = format!("{class:?} with {workers} workers, simulated {}", env.is_virtual());
+    let (db, fuse, directory) = database(env, class, workers);
+    fuse.light(3);
+    let writer = db.clone();
+    let (written, error) = ends(env, "writing", move || write_until_refused(&writer));
+    expect_latched(&note, "write", &error);
+    for (what, call) in [
+        ("wait_idle", (|db: &Db| db.wait_idle()) as fn(&Db) -> Result<(), Error>),
+        ("flush", |db| db.flush()),
+        ("compact_range", |db| db.compact_range(None, None)),
+        ("put", |db| db.put_with(b"late", b"", &WriteOptions { sync: true })),
+    ] {
+        let db = db.clone();
+        let error = ends(env, what, move || call(&db)).expect_err(what);
+        expect_latched(&note, what, &error);
+    }
+    let newest =
+        |number: u32| (0..written).rev().find(|written| written % 500 == number).map(|last| vec![last as u8; 100]);
+    for number in 0..500 {
+        assert_eq!(db.get(&key(number)).expect("get"), newest(number), "{note}: {number}");
+    }
+    let closing = db.clone();
+    let error = ends(env, "close", move || closing.close()).expect_err("close tells of the panic");
+    expect_latched(&note, "close", &error);
+    drop(db);
+    let store = PlainStore::open(env, directory, PlainOptions::default());
+    let db = Db::open(env, Media::of_files(Arc::new(store)), options(workers)).expect("open");
+    for number in 0..500 {
+        assert_eq!(db.get(&key(number)).expect("get"), newest(number), "{note}: {number} after reopening");
+    }
+    assert_eq!(db.get(b"late").expect("get"), None);
+    assert_eq!(db.check().expect("check"), []);
+    db.put(b"late", b"now").expect("put");
+    db.wait_idle().expect("idle");
+    db.close().expect("close");
+}
+
+#[test]
+fn a_worker_that_panics_latches_the_database_and_nobody_waits_for_it() {
+    for seed in 0..4 {
+        for class in [IoClass::Flush, IoClass::Compaction] {
+            for workers in [1, 2, 4] {
+                a_worker_panics(&simulation(seed), class, workers);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_worker_that_panics_latches_the_database_in_real_time_too() {
+    for class in [IoClass::Flush, IoClass::Compaction] {
+        for workers in [1, 2] {
+            a_worker_panics(&Env::real(), class, workers);
+        }
+    }
+}
+
+fn simulation(seed: u64) -> Env {
+    Env::sim_with(SimOptions {
+        seed,
+        perturb: true,
+        time_limit: Some(Duration::from_secs(3600)),
+        ..SimOptions::default()
+    })
+}
+
+/// Those who wait behind a writer are told when it panics.
+fn a_writer_panics(env: &Env) {
+    let (db, fuse, directory) = database(env, IoClass::Log, 2);
+    db.put_with(b"before", b"1", &WriteOptions { sync: true }).expect("put");
+    fuse.light(0);
+    let writers: Vec<_> = (0..4u32)
+        .map(|number| {
+            let db = db.clone();
+            env.spawn("writer", move || db.put(&key(number), b"2"))
+        })
+        .collect();
+    let outcomes =
+        ends(env, "waiting writers", move || writers.into_iter().map(|writer| writer.join()).collect::<Vec<_>>());
+    let panicked = outcomes.iter().filter(|outcome| outcome.is_err()).count();
+    assert_eq!(panicked, 1, "{outcomes:?}");
+    for error in outcomes.iter().flatten().map(|outcome| outcome.as_ref().expect_err("a write behind a panic")) {
+        expect_latched("a writer", "put", error);
+    }
+    assert_eq!(db.get(b"before").expect("get").as_deref(), Some(&b"1"[..]));
+    let closing = db.clone();
+    let _ = ends(env, "close", move || closing.close());
+    drop(db);
+    let store = PlainStore::open(env, directory, PlainOptions::default());
+    let db = Db::open(env, Media::of_files(Arc::new(store)), options(2)).expect("open");
+    assert_eq!(db.get(b"before").expect("get").as_deref(), Some(&b"1"[..]));
+    assert_eq!(db.check().expect("check"), []);
+    db.close().expect("close");
+}
+
+#[test]
+fn writers_behind_one_that_panics_are_told() {
+    for seed in 0..8 {
+        a_writer_panics(&simulation(seed));
+    }
+    a_writer_panics(&Env::real());
+}
