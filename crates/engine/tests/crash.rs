@@ -2,30 +2,40 @@
 //! persistence point of the recoveries after them.
 //!
 //! After each: what was acknowledged as durable is there, the state is that after some number of
-//! whole batches, in order, and `check` finds nothing.
+//! whole batches, in order, and `check` finds nothing. How many points, images and recoveries that
+//! must be is asserted, so that a change of the workload cannot quietly test less.
 
 #[path = "suite/history.rs"]
 mod history;
 #[path = "suite/medium.rs"]
+#[allow(dead_code)]
 mod medium;
+#[path = "suite/parallel.rs"]
+mod parallel;
 
 use history::{History, Step, small_options};
-use medium::{Image, Kind, Point, Recorder};
+use medium::{CrashState, Image, Kind, Point, Recorder};
+use parallel::in_parallel;
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use varve_engine::{Db, Error, Options, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
-use varve_media::{Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
+use varve_media::{CrashVariant, Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
 
 const UNIVERSE: u64 = 64;
 
+/// Images of every point, at least: the variants, those that differ by seed once more where they are few.
+const IMAGES_PER_POINT_MIN: usize = 8;
+
+/// Crashed states from which recoveries are crashed, at least.
+const CRASHED_STATES_MIN: usize = 200;
+
 /// Virtual time no run here needs: a run that takes it hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
-
-/// Threads that verify images.
-const THREADS: usize = 2;
 
 fn simulation(seed: u64, perturb: bool) -> Env {
     Env::sim_with(SimOptions { seed, perturb, time_limit: Some(TIME_LIMIT), ..SimOptions::default() })
@@ -39,12 +49,13 @@ fn open(env: &Env, image: &Image) -> Result<Db, Error> {
 fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan, options: &Options) -> Vec<Point> {
     let env = simulation(seed, true);
     let recorder = Arc::new(Recorder::default());
-    let image = Image::fresh(&env, kind).observed(&env, &recorder);
+    let observation = Image::fresh(&env, kind).observed(&env, &recorder);
+    let image = &observation.image;
     let injector = FaultInjector::new(&env, faults);
     let open = |env: &Env, image: &Image| -> Result<Db, Error> {
         Db::open(env, image.media_under(env, Some(&injector))?, options.clone())
     };
-    let mut db = open(&env, &image).expect("open");
+    let mut db = open(&env, image).expect("open");
     let (mut flushes, mut compactions) = (0, 0);
     let mut written = 0;
     for step in history.steps.iter().copied().chain([Step::Reopen { close: true }]) {
@@ -75,7 +86,7 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan, options: 
                     db.close().expect("close");
                 }
                 drop(db);
-                db = open(&env, &image).expect("reopen");
+                db = open(&env, image).expect("reopen");
                 recorder.synced.store(written, Ordering::SeqCst);
                 history.compare(&db, written).expect("state after reopening");
             }
@@ -84,30 +95,39 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan, options: 
     db.close().expect("close");
     drop(db);
     assert!(flushes >= 8 && compactions >= 4, "{flushes} flushes and {compactions} compactions are too few");
-    std::mem::take(&mut recorder.points.lock())
+    let points = std::mem::take(&mut *recorder.points.lock());
+    assert_eq!(points.len() as u64, observation.points(), "points of {kind:?} that nobody recorded");
+    points
 }
 
-/// Opens an image and verifies it; the points of that recovery when `recorder` is given.
-fn recover(
-    image: &Image,
-    seed: u64,
-    history: &History,
-    allowed: RangeInclusive<usize>,
-    recorder: Option<&Arc<Recorder>>,
-) -> Result<usize, String> {
-    let env = simulation(seed, seed.is_multiple_of(4));
-    let observed = recorder.map(|recorder| image.observed(&env, recorder));
-    let image = observed.as_ref().unwrap_or(image);
-    let db = open(&env, image).map_err(|error| format!("open failed: {error}"))?;
-    let points = recorder.map(|recorder| recorder.points.lock().len());
-    let count = history.verify(&db, allowed)?;
+/// A power cut can come before every operation that persists something.
+fn assert_all_operations(kind: Kind, points: &[Point]) {
+    use Operation::{Open, Remove, Rename, Sync, SyncDirectory, Write};
+    // On a device renames and deletes are writes and syncs too.
+    let operations: &[Operation] =
+        if kind.is_plain() { &[Open, Write, Sync, Rename, Remove, SyncDirectory] } else { &[Write, Sync] };
+    for &operation in operations {
+        let count = points.iter().filter(|point| point.operation == operation).count();
+        assert!(count >= 3, "{count} points before a {operation} of {kind:?} are too few");
+    }
+}
+
+/// The database is in an allowed state, and whole; the number of batches it has seen.
+fn examine(db: &Db, history: &History, allowed: RangeInclusive<usize>) -> Result<usize, String> {
+    let count = history.verify(db, allowed)?;
     let findings = db.check().map_err(|error| format!("check failed: {error}"))?;
     if !findings.is_empty() {
         return Err(format!("check found {findings:?}"));
     }
-    if let (Some(recorder), Some(points)) = (recorder, points) {
-        recorder.points.lock().truncate(points);
-    } else if seed.is_multiple_of(5) {
+    Ok(count)
+}
+
+/// Opens an image and verifies it.
+fn recover(image: &Image, seed: u64, history: &History, allowed: RangeInclusive<usize>) -> Result<usize, String> {
+    let env = simulation(seed, seed.is_multiple_of(4));
+    let db = open(&env, image).map_err(|error| format!("open failed: {error}"))?;
+    let count = examine(&db, history, allowed)?;
+    if seed.is_multiple_of(5) {
         // Life goes on: what is written now is there after another opening.
         db.put_with(b"after", b"the crash", &WriteOptions { sync: true })
             .map_err(|error| format!("a write after recovery failed: {error}"))?;
@@ -123,43 +143,65 @@ fn recover(
     Ok(count)
 }
 
-/// Calls `work` for each number below `count`, on several threads.
-fn in_parallel(count: usize, work: impl Fn(usize) + Send + Sync + 'static) {
-    let env = Env::real();
-    let (work, next) = (Arc::new(work), Arc::new(AtomicUsize::new(0)));
-    let threads: Vec<_> = (0..THREADS)
-        .map(|_| {
-            let (work, next) = (work.clone(), next.clone());
-            env.spawn("verifier", move || {
-                loop {
-                    let number = next.fetch_add(1, Ordering::SeqCst);
-                    if number >= count {
-                        return;
-                    }
-                    work(number);
-                }
-            })
-        })
-        .collect();
-    for thread in threads {
-        thread.join().unwrap_or_else(|panic| panic.resume());
-    }
+/// A recovery, seen from its media.
+struct Recovery {
+    /// Batches it found.
+    count: usize,
+    /// Every persistence point of it.
+    points: Vec<Point>,
+    /// What a power cut right after it could leave.
+    end: CrashState,
 }
 
-fn crash_at_every_point(kind: Kind, seed: u64, history: History, faults: FaultPlan, options: &Options) {
+/// As [`recover`], with every point of the opening recorded.
+fn recover_observed(
+    image: &Image,
+    seed: u64,
+    history: &History,
+    allowed: RangeInclusive<usize>,
+) -> Result<Recovery, String> {
+    let env = simulation(seed, seed.is_multiple_of(4));
+    let recorder = Arc::new(Recorder::default());
+    let observation = image.observed(&env, &recorder);
+    let db = open(&env, &observation.image).map_err(|error| format!("open failed: {error}"))?;
+    let opened = recorder.points.lock().len();
+    let end = observation.capture();
+    // Workers may have begun meanwhile.
+    let passed = observation.points() as usize;
+    let mut points = std::mem::take(&mut *recorder.points.lock());
+    // A recovery writes a manifest and a log, whatever it finds.
+    if opened < 4 || !(opened..=points.len()).contains(&passed) {
+        return Err(format!("{opened} to {} of {passed} points of a recovery were recorded", points.len()));
+    }
+    points.truncate(opened);
+    let count = examine(&db, history, allowed)?;
+    Ok(Recovery { count, points, end })
+}
+
+/// Crashes a workload at every point, in every variant; how many points and images that were.
+fn crash_at_every_point(
+    kind: Kind,
+    seed: u64,
+    history: History,
+    faults: FaultPlan,
+    options: &Options,
+) -> (usize, usize) {
     let history = Arc::new(history);
     let points = Arc::new(record(kind, seed, &history, faults, options));
+    assert_all_operations(kind, &points);
+    // Variants that differ by seed come twice where there are fewer than eight, or several media.
+    let repeats = move |variant: CrashVariant| if variant.is_random() && kind != Kind::Plain { 2 } else { 1 };
+    let per_point: usize = kind.variants().iter().map(|&variant| repeats(variant)).sum();
+    assert!(per_point >= IMAGES_PER_POINT_MIN, "{per_point} images of a point are too few");
     let images = Arc::new(AtomicUsize::new(0));
     let (count, counted) = (points.len(), images.clone());
     in_parallel(count, move |number| {
         let point = &points[number];
         for (position, &variant) in kind.variants().iter().enumerate() {
-            // Variants that differ by seed come twice where there are fewer than eight.
-            let repeats = if variant.is_random() && kind != Kind::Plain { 2 } else { 1 };
-            for repeat in 0..repeats {
+            for repeat in 0..repeats(variant) {
                 let image_seed = seed ^ (number * 64 + position * 2 + repeat) as u64;
                 let image = point.state.image(variant, image_seed);
-                if let Err(what) = recover(&image, image_seed, &history, point.synced..=point.begun, None) {
+                if let Err(what) = recover(&image, image_seed, &history, point.synced..=point.begun) {
                     panic!(
                         "{kind:?} seed {seed} point {number} ({}) {variant:?} image seed {image_seed}: {what}",
                         point.note
@@ -169,53 +211,64 @@ fn crash_at_every_point(kind: Kind, seed: u64, history: History, faults: FaultPl
             }
         }
     });
-    println!("{kind:?} seed {seed}: {count} points, {} images", images.load(Ordering::Relaxed));
+    let images = images.load(Ordering::Relaxed);
+    println!("{kind:?} seed {seed}: {count} points, {images} images");
+    assert_eq!(images, count * per_point, "images that nobody looked at");
+    (count, images)
 }
 
-/// Crashes during recoveries from seeded crashed states, at every point, and once more during the
-/// recovery after each.
+/// Crashes during recoveries from seeded crashed states, at every point of each, and in each of
+/// those recoveries once more, at a seeded point.
 fn crash_during_recovery(kind: Kind, seed: u64, batches: usize, states: usize) {
     let history = Arc::new(History::new(seed, batches, UNIVERSE));
     let points = Arc::new(record(kind, seed, &history, slow_flushes(), &small_options()));
+    assert_all_operations(kind, &points);
+    let crashed: Arc<Mutex<BTreeSet<(usize, CrashVariant, u64)>>> = Arc::default();
     let counts: Arc<[AtomicUsize; 3]> = Arc::default();
-    let counted = counts.clone();
+    let (counted, seen) = (counts.clone(), crashed.clone());
     in_parallel(states, move |number| {
         let mut random = Random::named(seed, &format!("crashed state {number}"));
-        let point = &points[random.index(points.len())];
-        let allowed = point.synced..=point.begun;
         let variants = kind.variants();
-        let (variant, image_seed) = (variants[random.index(variants.len())], random.next_u64());
+        let (position, variant, image_seed) = loop {
+            let (position, variant) = (random.index(points.len()), variants[random.index(variants.len())]);
+            let image_seed = random.next_u64();
+            // The seed makes no other state of a variant that is not random.
+            if seen.lock().insert((position, variant, if variant.is_random() { image_seed } else { 0 })) {
+                break (position, variant, image_seed);
+            }
+        };
+        let point = &points[position];
+        let allowed = point.synced..=point.begun;
         let state = format!("{kind:?} seed {seed} state {number} ({}, {variant:?}, {image_seed})", point.note);
         let image = point.state.image(variant, image_seed);
-        let first = Arc::new(Recorder::default());
-        let _ = recover(&image, image_seed, &history, allowed.clone(), Some(&first))
+        let first = recover_observed(&image, image_seed, &history, allowed.clone())
             .unwrap_or_else(|what| panic!("{state}: {what}"));
-        let first = std::mem::take(&mut *first.points.lock());
-        for (at, during) in first.iter().enumerate() {
+        counted[0].fetch_add(first.points.len(), Ordering::Relaxed);
+        // What a recovery found stays.
+        let (variant, image_seed) = (variants[random.index(variants.len())], random.next_u64());
+        let _ = recover(&first.end.image(variant, image_seed), image_seed, &history, first.count..=first.count)
+            .unwrap_or_else(|what| panic!("{state}, after the recovery ({variant:?}, {image_seed}): {what}"));
+        for (at, during) in first.points.iter().enumerate() {
             let (variant, image_seed) = (variants[random.index(variants.len())], random.next_u64());
             let state = format!("{state}, again at point {at} ({}, {variant:?}, {image_seed})", during.note);
             let image = during.state.image(variant, image_seed);
-            let second = Arc::new(Recorder::default());
-            let _ = recover(&image, image_seed, &history, allowed.clone(), Some(&second))
+            let second = recover_observed(&image, image_seed, &history, allowed.clone())
                 .unwrap_or_else(|what| panic!("{state}: {what}"));
-            counted[0].fetch_add(1, Ordering::Relaxed);
-            let second = std::mem::take(&mut *second.points.lock());
-            if second.is_empty() {
-                continue;
-            }
-            let during = &second[random.index(second.len())];
+            counted[1].fetch_add(1, Ordering::Relaxed);
+            let during = &second.points[random.index(second.points.len())];
             let (variant, image_seed) = (variants[random.index(variants.len())], random.next_u64());
             let image = during.state.image(variant, image_seed);
-            let _ = recover(&image, image_seed, &history, allowed.clone(), None).unwrap_or_else(|what| {
+            let _ = recover(&image, image_seed, &history, allowed.clone()).unwrap_or_else(|what| {
                 panic!("{state}, once more ({}, {variant:?}, {image_seed}): {what}", during.note)
             });
-            counted[1].fetch_add(1, Ordering::Relaxed);
+            counted[2].fetch_add(1, Ordering::Relaxed);
         }
     });
-    let [once, twice, _] = &*counts;
-    let (once, twice) = (once.load(Ordering::Relaxed), twice.load(Ordering::Relaxed));
+    let [during, once, twice] = [0, 1, 2].map(|place: usize| counts[place].load(Ordering::Relaxed));
     println!("{kind:?} seed {seed}: {states} crashed states, {once} crashes of recoveries, {twice} of second ones");
-    assert!(once > 4 * states && twice > 4 * states, "{once} and {twice} crashes during recoveries are too few");
+    assert!(crashed.lock().len() == states, "{} of {states} crashed states differ", crashed.lock().len());
+    assert!(once == during && twice == during, "of {during} points of recoveries {once} and {twice} were crashed");
+    assert!(during > 4 * states, "{during} points of {states} recoveries are too few");
 }
 
 /// Flushes so slow that several memtables wait and their logs pile up.
@@ -233,12 +286,34 @@ fn hurried(seed: u64, batches: usize) -> History {
 
 #[test]
 fn plain_survives_a_crash_at_every_point() {
-    crash_at_every_point(Kind::Plain, 1, History::new(1, 160, UNIVERSE), FaultPlan::default(), &small_options());
+    let history = History::new(1, 160, UNIVERSE);
+    let (points, images) = crash_at_every_point(Kind::Plain, 1, history, FaultPlan::default(), &small_options());
+    assert!(points >= 1500 && images >= 15_000, "{points} points and {images} images are too few");
 }
 
 #[test]
 fn extent_survives_a_crash_at_every_point() {
-    crash_at_every_point(Kind::Extent, 2, History::new(2, 160, UNIVERSE), FaultPlan::default(), &small_options());
+    let history = History::new(2, 160, UNIVERSE);
+    let (points, images) = crash_at_every_point(Kind::Extent, 2, history, FaultPlan::default(), &small_options());
+    assert!(points >= 1000 && images >= 12_000, "{points} points and {images} images are too few");
+}
+
+#[test]
+fn next_fit_placement_survives_a_crash_at_every_point() {
+    let history = History::new(11, 70, UNIVERSE);
+    crash_at_every_point(Kind::ExtentNextFit, 11, history, FaultPlan::default(), &small_options());
+}
+
+#[test]
+fn logs_in_another_directory_survive_a_crash_at_every_point() {
+    let history = History::new(12, 80, UNIVERSE);
+    crash_at_every_point(Kind::PlainLogsApart, 12, history, FaultPlan::default(), &small_options());
+}
+
+#[test]
+fn logs_on_another_device_survive_a_crash_at_every_point() {
+    let history = History::new(13, 70, UNIVERSE);
+    crash_at_every_point(Kind::ExtentLogsApart, 13, history, FaultPlan::default(), &small_options());
 }
 
 #[test]
@@ -266,12 +341,17 @@ fn a_log_that_is_held_back_loses_nothing_that_was_synced() {
 
 #[test]
 fn plain_survives_crashes_during_recovery() {
-    crash_during_recovery(Kind::Plain, 4, 120, 200);
+    crash_during_recovery(Kind::Plain, 4, 120, CRASHED_STATES_MIN);
 }
 
 #[test]
 fn extent_survives_crashes_during_recovery() {
-    crash_during_recovery(Kind::Extent, 5, 120, 200);
+    crash_during_recovery(Kind::Extent, 5, 120, CRASHED_STATES_MIN);
+}
+
+#[test]
+fn logs_in_another_directory_survive_crashes_during_recovery() {
+    crash_during_recovery(Kind::PlainLogsApart, 14, 80, 40);
 }
 
 /// What the suite would say of a database that does not sync: here the medium lies to it.
@@ -289,7 +369,7 @@ fn a_medium_that_loses_syncs_is_noticed() {
         let wrong = points.iter().any(|point| {
             Kind::Plain.variants().iter().any(|&variant| {
                 let image = point.state.image(variant, 8);
-                recover(&image, 1, &history, point.synced..=point.begun, None).is_err()
+                recover(&image, 1, &history, point.synced..=point.begun).is_err()
             })
         });
         assert!(wrong, "{operation} of {class:?} is not needed");

@@ -1,4 +1,5 @@
-//! Media that are crashed: a directory below `plain`, a device below `extent`.
+//! Media that are crashed: a directory below `plain`, a device below `extent`, or two of them, the
+//! second for the logs.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -6,34 +7,48 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use varve_engine::Media;
 use varve_env::Env;
 use varve_media::{
-    CrashDevice, CrashVariant, Device, DeviceCrashState, Directory, DirectoryCrashState, Emulated, FaultDevice,
-    FaultDirectory, FaultInjector, MemoryDirectory,
+    BlockDevice, Capabilities, Counters, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory,
+    DirectoryCrashState, Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, IoContext, MediaError,
+    MemoryDirectory, Operation, PersistencePoint, Request,
 };
-use varve_store::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore, PlainOptions, PlainStore, StoreError};
+use varve_store::{
+    Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore, FileStore, PlainOptions, PlainStore, StoreError,
+};
 
 /// Room of the emulated device.
 pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
+
+/// Room of a device whose tables follow each other: so little that they go around it.
+const SMALL_DEVICE_BYTES: u64 = 2 << 20;
 
 /// A store and what it stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
     Extent,
+    ExtentNextFit,
     ExtentExt4,
+    /// Logs in a directory of their own.
+    PlainLogsApart,
+    /// Logs on a device of their own.
+    ExtentLogsApart,
 }
 
 impl Kind {
+    /// Made of directories.
+    pub(crate) fn is_plain(self) -> bool {
+        matches!(self, Kind::Plain | Kind::PlainLogsApart)
+    }
+
     /// The variants that make a difference.
     pub(crate) fn variants(self) -> &'static [CrashVariant] {
-        match self {
-            Kind::Plain => &CrashVariant::OF_DIRECTORIES,
-            _ => &CrashVariant::OF_DEVICES,
-        }
+        if self.is_plain() { &CrashVariant::OF_DIRECTORIES } else { &CrashVariant::OF_DEVICES }
     }
 
     pub(crate) fn layout(self) -> ExtentLayout {
         match self {
             Kind::ExtentExt4 => ExtentLayout::Ext4(Ext4Options { group_bytes: 8 << 20, journal_bytes: Some(1 << 20) }),
+            Kind::ExtentNextFit => ExtentLayout::NextFit,
             _ => ExtentLayout::FirstFit,
         }
     }
@@ -44,13 +59,24 @@ impl Kind {
 pub(crate) enum CrashState {
     Directory(DirectoryCrashState),
     Device(DeviceCrashState),
+    /// Media that lose power together.
+    Several(Vec<CrashState>),
 }
 
 impl CrashState {
+    /// What one power cut left. Of several media an odd seed lets each meet a fate of its own.
     pub(crate) fn image(&self, variant: CrashVariant, seed: u64) -> Image {
         match self {
             CrashState::Directory(state) => Image::Directory(state.image(variant, seed)),
             CrashState::Device(state) => Image::Device(state.image(variant, seed)),
+            CrashState::Several(states) => {
+                let own = |index: u64| match index {
+                    0 => variant,
+                    _ if seed.is_multiple_of(2) => variant,
+                    _ => CrashVariant::OF_DEVICES[((seed / 2 + index) % 7) as usize],
+                };
+                Image::Several((0..).zip(states).map(|(index, state)| state.image(own(index), seed + index)).collect())
+            }
         }
     }
 }
@@ -59,6 +85,8 @@ impl CrashState {
 pub(crate) struct Point {
     pub(crate) state: CrashState,
     /// What was about to happen.
+    pub(crate) operation: Operation,
+    /// The same, for people.
     pub(crate) note: String,
     /// Batches acknowledged as durable then.
     pub(crate) synced: usize,
@@ -75,10 +103,110 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    fn record(&self, state: CrashState, note: String) {
+    fn record(&self, state: CrashState, operation: Operation, note: String) {
         let synced = self.synced.load(Ordering::SeqCst);
         let begun = self.begun.load(Ordering::SeqCst);
-        self.points.lock().push(Point { state, note, synced, begun });
+        self.points.lock().push(Point { state, operation, note, synced, begun });
+    }
+}
+
+/// A medium that tells its persistence points.
+#[derive(Clone)]
+enum Watched {
+    Directory(MemoryDirectory),
+    Device(CrashDevice),
+}
+
+impl Watched {
+    fn capture(&self) -> CrashState {
+        match self {
+            Watched::Directory(directory) => CrashState::Directory(directory.capture()),
+            Watched::Device(device) => CrashState::Device(device.capture()),
+        }
+    }
+
+    fn persistence_points(&self) -> u64 {
+        match self {
+            Watched::Directory(directory) => directory.persistence_points(),
+            Watched::Device(device) => device.persistence_points(),
+        }
+    }
+
+    fn watch(&self, mut seen: impl FnMut(CrashState, Operation, String) + Send + 'static) {
+        fn note<S>(point: &PersistencePoint<'_, S>) -> String {
+            format!("{point:?}")
+        }
+        match self {
+            Watched::Directory(directory) => directory.on_persistence_point(move |point| {
+                seen(CrashState::Directory(point.capture()), point.operation, note(point));
+            }),
+            Watched::Device(device) => device.on_persistence_point(move |point| {
+                seen(CrashState::Device(point.capture()), point.operation, note(point));
+            }),
+        }
+    }
+}
+
+/// Media whose persistence points are being recorded, until this is dropped.
+pub(crate) struct Observation {
+    /// The media to work on.
+    pub(crate) image: Image,
+    watched: Vec<Watched>,
+    passed_before: u64,
+}
+
+impl Observation {
+    /// The crash state of all media now.
+    pub(crate) fn capture(&self) -> CrashState {
+        let mut states: Vec<CrashState> = self.watched.iter().map(Watched::capture).collect();
+        if states.len() == 1 { states.remove(0) } else { CrashState::Several(states) }
+    }
+
+    /// Persistence points passed since the observation began, as the media themselves counted them.
+    pub(crate) fn points(&self) -> u64 {
+        self.watched.iter().map(Watched::persistence_points).sum::<u64>() - self.passed_before
+    }
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        // Observers of several media hold each other.
+        self.watched.iter().for_each(|watched| watched.watch(|_, _, _| {}));
+    }
+}
+
+/// Lets one request at a time through to any of several devices, so that a joint crash state can be
+/// had at each.
+struct OneAtATime {
+    turn: Arc<varve_env::Mutex<()>>,
+    inner: Arc<dyn BlockDevice>,
+}
+
+impl BlockDevice for OneAtATime {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let _turn = self.turn.lock();
+        self.inner.execute(requests, context)
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        let _turn = self.turn.lock();
+        self.inner.sync(context)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
     }
 }
 
@@ -87,39 +215,93 @@ impl Recorder {
 pub(crate) enum Image {
     Directory(MemoryDirectory),
     Device(Device),
+    /// Files on the first, logs on the second.
+    Several(Vec<Image>),
 }
 
 impl Image {
     /// An empty medium; a device is formatted.
     pub(crate) fn fresh(env: &Env, kind: Kind) -> Image {
-        if kind == Kind::Plain {
-            return Image::Directory(MemoryDirectory::new("crashed"));
+        match kind {
+            Kind::PlainLogsApart => Image::Several(vec![Image::directory("crashed"), Image::directory("crashed logs")]),
+            Kind::ExtentLogsApart => Image::Several(vec![
+                Image::device(env, "crashed", kind.layout()),
+                Image::device(env, "crashed logs", kind.layout()),
+            ]),
+            Kind::Plain => Image::directory("crashed"),
+            _ => Image::device(env, "crashed", kind.layout()),
         }
+    }
+
+    /// An empty directory.
+    pub(crate) fn directory(label: &str) -> Image {
+        Image::Directory(MemoryDirectory::new(label))
+    }
+
+    fn device(env: &Env, label: &str, layout: ExtentLayout) -> Image {
+        let room = if layout == ExtentLayout::NextFit { SMALL_DEVICE_BYTES } else { DEVICE_BYTES };
         // Of the real world, where it takes no time: images read it from other simulations.
-        let emulated = Emulated::immediate(&Env::real(), "crashed", DEVICE_BYTES);
+        let emulated = Emulated::immediate(&Env::real(), label, room);
         let device = Device::of_blocks(Arc::new(emulated));
-        let options = ExtentFormatOptions { layout: kind.layout(), ..ExtentFormatOptions::default() };
+        let options = ExtentFormatOptions { layout, ..ExtentFormatOptions::default() };
         ExtentStore::format(env, &device, &options).expect("format");
         Image::Device(device)
     }
 
-    /// The medium with every persistence point from now on going to `recorder`.
-    pub(crate) fn observed(&self, env: &Env, recorder: &Arc<Recorder>) -> Image {
-        let recorder = recorder.clone();
+    /// The medium with every persistence point from now on going to `recorder`. Several media are
+    /// captured together at each point of any of them.
+    pub(crate) fn observed(&self, env: &Env, recorder: &Arc<Recorder>) -> Observation {
+        let parts: &[Image] = if let Image::Several(parts) = self { parts } else { std::slice::from_ref(self) };
+        let together = parts.len() > 1;
+        let turn = together.then(|| Arc::new(varve_env::Mutex::new(env, "devices that crash together", ())));
+        let (mut images, mut watched) = (Vec::new(), Vec::new());
+        for part in parts {
+            match part {
+                Image::Directory(directory) => {
+                    watched.push(Watched::Directory(directory.clone()));
+                    images.push(part.clone());
+                }
+                Image::Device(device) => {
+                    let crash = CrashDevice::new(env, device).expect("crash layer");
+                    let mut device = crash.device();
+                    if let Some(turn) = &turn {
+                        device.block = Arc::new(OneAtATime { turn: turn.clone(), inner: device.block });
+                    }
+                    watched.push(Watched::Device(crash));
+                    images.push(Image::Device(device));
+                }
+                Image::Several(_) => panic!("media of media"),
+            }
+        }
+        for (place, one) in watched.iter().enumerate() {
+            let (all, recorder) = (watched.clone(), recorder.clone());
+            // Alone, it must not hold itself.
+            let others = if together { all } else { Vec::new() };
+            one.watch(move |state, operation, note| {
+                let joint = |(other, watched): (usize, &Watched)| match other == place {
+                    true => state.clone(),
+                    false => watched.capture(),
+                };
+                let (state, note) = match others.is_empty() {
+                    true => (state.clone(), note),
+                    false => (
+                        CrashState::Several(others.iter().enumerate().map(joint).collect()),
+                        format!("medium {place} {note}"),
+                    ),
+                };
+                recorder.record(state, operation, note);
+            });
+        }
+        let passed_before = watched.iter().map(Watched::persistence_points).sum();
+        let image = if images.len() == 1 { images.remove(0) } else { Image::Several(images) };
+        Observation { image, watched, passed_before }
+    }
+
+    /// One of several media.
+    pub(crate) fn part(&self, place: usize) -> &Image {
         match self {
-            Image::Directory(directory) => {
-                directory.on_persistence_point(move |point| {
-                    recorder.record(CrashState::Directory(point.capture()), format!("{point:?}"));
-                });
-                self.clone()
-            }
-            Image::Device(device) => {
-                let crash = CrashDevice::new(env, device).expect("crash layer");
-                crash.on_persistence_point(move |point| {
-                    recorder.record(CrashState::Device(point.capture()), format!("{point:?}"));
-                });
-                Image::Device(crash.device())
-            }
+            Image::Several(parts) => &parts[place],
+            one => one,
         }
     }
 
@@ -131,17 +313,28 @@ impl Image {
     /// Opens the store on it, with the faults of an injector between.
     pub(crate) fn media_under(&self, env: &Env, injector: Option<&FaultInjector>) -> Result<Media, StoreError> {
         Ok(match self {
+            Image::Several(parts) => {
+                Media { files: parts[0].store(env, injector)?, logs: Some(parts[1].store(env, injector)?) }
+            }
+            one => Media::of_files(one.store(env, injector)?),
+        })
+    }
+
+    /// The store on one medium.
+    pub(crate) fn store(&self, env: &Env, injector: Option<&FaultInjector>) -> Result<Arc<dyn FileStore>, StoreError> {
+        Ok(match self {
             Image::Directory(directory) => {
                 let mut medium: Arc<dyn Directory> = Arc::new(directory.clone());
                 if let Some(injector) = injector {
                     medium = Arc::new(FaultDirectory::new(injector, medium));
                 }
-                Media::of_files(Arc::new(PlainStore::open(env, medium, PlainOptions::default())))
+                Arc::new(PlainStore::open(env, medium, PlainOptions::default()))
             }
             Image::Device(device) => {
                 let device = injector.map_or_else(|| device.clone(), |injector| FaultDevice::device(injector, device));
-                Media::of_files(Arc::new(ExtentStore::open(env, device)?))
+                Arc::new(ExtentStore::open(env, device)?)
             }
+            Image::Several(_) => panic!("one store of several media"),
         })
     }
 }

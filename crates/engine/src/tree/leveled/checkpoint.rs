@@ -30,7 +30,8 @@ pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error
         highest = highest.max(file.number);
         last_sequence = last_sequence.max(file.newest_sequence);
         if !shared.media.files.share(&name, &target.properties().location, &name)? {
-            copy(&*shared.media.files, target, &name, level, &context)?;
+            let options = CreateOptions { kind: FileKind::Table, level: Some(level as u8), ..CreateOptions::default() };
+            copy(&*shared.media.files, &name, target, &name, options, &context)?;
         }
     }
     target.sync_names()?;
@@ -39,16 +40,18 @@ pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error
     Ok(())
 }
 
-fn copy(from: &dyn FileStore, to: &dyn FileStore, name: &str, level: usize, context: &IoContext) -> Result<(), Error> {
+/// Copies a file, durably.
+pub(super) fn copy(
+    from: &dyn FileStore,
+    name: &str,
+    to: &dyn FileStore,
+    copy_name: &str,
+    options: CreateOptions,
+    context: &IoContext,
+) -> Result<(), Error> {
     let source = from.open(name, &OpenOptions::default())?;
     let size = source.size_bytes();
-    let options = CreateOptions {
-        kind: FileKind::Table,
-        level: Some(level as u8),
-        expected_size_bytes: Some(size),
-        ..CreateOptions::default()
-    };
-    let mut copy = to.create(name, &options)?;
+    let mut copy = to.create(copy_name, &CreateOptions { expected_size_bytes: Some(size), ..options })?;
     let mut buffer = vec![0; COPY_BYTES.min(size as usize)];
     let mut offset = 0;
     while offset < size {

@@ -2,9 +2,11 @@
 //!
 //! Everything readable (tables block by block, logs record by record) is merged by key and sequence
 //! number into fresh tables of the last level under a fresh manifest, so nothing depends on what was
-//! lost. Damaged files are kept beside, renamed. What was overwritten or deleted by lost data may
+//! lost. Until that manifest holds, nothing of what was there changes: a repair that was cut short is
+//! run again and finds the same. Damaged files are kept beside, renamed. What was overwritten or deleted by lost data may
 //! come back in its older state: repair cannot know it.
 
+use super::checkpoint;
 use super::compaction;
 use super::output::table_meta;
 use super::policy::{CompactionPlan, Reason};
@@ -38,6 +40,8 @@ struct Salvage {
     report: RepairReport,
     tables: Vec<Arc<FileMeta>>,
     last_sequence: Sequence,
+    /// Damaged files and where they are.
+    damaged: Vec<(Arc<dyn FileStore>, String)>,
 }
 
 /// See [`crate::repair`].
@@ -91,7 +95,7 @@ pub(crate) fn repair(env: &Env, media: Media, options: Options) -> Result<Repair
     let state = ManifestState { manifest: None, log_number, last_sequence: 0 };
     let shared = Arc::new(Shared::new(env, media, options, tables, garbage, memtable, version, state, highest + 2, 0));
     let last_sequence = contents.as_ref().map_or(0, |contents| contents.last_sequence);
-    let mut salvage = Salvage { shared, report, tables: Vec::new(), last_sequence };
+    let mut salvage = Salvage { shared, report, tables: Vec::new(), last_sequence, damaged: Vec::new() };
     for number in table_numbers {
         salvage.read_table(number)?;
     }
@@ -114,7 +118,8 @@ impl Salvage {
             Err(error) => {
                 self.report.tables_lost += 1;
                 self.find("table-lost", error.to_string());
-                return self.set_aside(&name);
+                self.set_aside(name);
+                return Ok(());
             }
         };
         let damage = table.verify(IoContext::of(IoClass::Check));
@@ -130,8 +135,8 @@ impl Salvage {
             let table = self.open(fresh, &file_name::table(fresh))?;
             self.take(&table, fresh);
         }
-        drop(table);
-        self.set_aside(&name)
+        self.set_aside(name);
+        Ok(())
     }
 
     fn open(&self, number: u64, name: &str) -> Result<Arc<Table>, Error> {
@@ -192,7 +197,8 @@ impl Salvage {
             Ok(reader) => reader,
             Err(error) => {
                 self.find("log-lost", error.to_string());
-                return self.set_aside_log(&name);
+                self.damaged.push((store, name));
+                return Ok(());
             }
         };
         self.report.logs_read += 1;
@@ -214,7 +220,7 @@ impl Salvage {
             };
             if let Some(error) = failure {
                 self.find("log-damaged", error.to_string());
-                self.set_aside_log(&name)?;
+                self.damaged.push((store, name));
                 break;
             }
             if memtable.memory_bytes() >= capacity {
@@ -234,27 +240,40 @@ impl Salvage {
         Ok(())
     }
 
-    fn set_aside(&mut self, name: &str) -> Result<(), Error> {
-        let kept = format!("damaged-{name}");
-        match self.shared.media.files.rename(name, &kept) {
-            Ok(()) => self.report.set_aside.push(kept),
-            Err(error) => self.find("not-set-aside", error.to_string()),
-        }
-        Ok(())
+    fn set_aside(&mut self, name: String) {
+        self.damaged.push((self.shared.media.files.clone(), name));
     }
 
-    fn set_aside_log(&mut self, name: &str) -> Result<(), Error> {
-        let kept = format!("damaged-{name}");
-        match self.shared.media.log_store().rename(name, &kept) {
-            Ok(()) => self.report.set_aside.push(kept),
-            Err(error) => self.find("not-set-aside", error.to_string()),
+    /// Copies damaged files to where they are kept; those that cannot be copied stay in the list.
+    /// The originals go with the strays, once the fresh manifest holds.
+    fn copy_damaged(&mut self) {
+        let options = CreateOptions { kind: FileKind::Other, ..CreateOptions::default() };
+        let context = IoContext::of(IoClass::Maintenance);
+        let kept = &mut self.report.set_aside;
+        self.damaged.retain(|(store, name)| {
+            let copy_name = format!("damaged-{name}");
+            let copied = checkpoint::copy(&**store, name, &**store, &copy_name, options, &context).is_ok();
+            kept.extend(copied.then_some(copy_name));
+            !copied
+        });
+    }
+
+    /// Renames the damaged files that could not be copied.
+    fn rename_damaged(&mut self) {
+        for (store, name) in std::mem::take(&mut self.damaged) {
+            let kept = format!("damaged-{name}");
+            match store.rename(&name, &kept) {
+                Ok(()) => self.report.set_aside.push(kept),
+                Err(error) => self.find("not-set-aside", error.to_string()),
+            }
         }
-        Ok(())
     }
 
     /// Merges everything into the last level under a fresh manifest.
     fn finish(mut self) -> Result<RepairReport, Error> {
-        let shared = &self.shared;
+        self.copy_damaged();
+        let shared = self.shared.clone();
+        let shared = &shared;
         shared.snapshots.publish(self.last_sequence);
         let last = shared.options.num_levels - 1;
         let log_number = shared.manifest.lock().log_number;
@@ -282,6 +301,7 @@ impl Salvage {
             };
             compaction::compact(shared, &version, &plan)?;
         }
+        self.rename_damaged();
         remove_strays(shared);
         let version = shared.read_state.load().version.clone();
         self.report.tables = version.levels[last].len() as u64;
