@@ -1,0 +1,264 @@
+//! Silent faults: the medium flips bits, reads or writes elsewhere, or does not write, and says
+//! nothing. Each call of a workload meets each of them, once.
+//!
+//! The database then answers right or reports an error; never a wrong value, never a panic. Opened
+//! again on a medium that works, it is right, or it is refused, or reads report errors and `check`
+//! names findings.
+//!
+//! *The exception*: a journal of the store that is read from a place where there is none looks like one
+//! that ends there. The last batches may then be gone: the state is an older one, whole. How many such
+//! cases there are is asserted, and that nothing else leads to them. A write that was lost is found even at
+//! the end of a log, because a closed log is sealed and the next one says how long it is.
+
+#[path = "suite/history.rs"]
+#[allow(dead_code)]
+mod history;
+#[path = "suite/medium.rs"]
+#[allow(dead_code)]
+mod medium;
+#[path = "suite/outcome.rs"]
+#[allow(dead_code)]
+mod outcome;
+#[path = "suite/parallel.rs"]
+mod parallel;
+
+use history::{History, Step, small_options};
+use medium::{Image, Kind};
+use outcome::{MayLose, UNIVERSE, run, walk_all};
+use parallel::in_parallel;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use varve_engine::{Db, Error, ErrorKind};
+use varve_env::{Env, SimOptions};
+use varve_media::{Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
+
+const SEED: u64 = 51;
+
+fn simulation() -> Env {
+    let time_limit = Some(Duration::from_secs(24 * 3600));
+    Env::sim_with(SimOptions { seed: SEED, time_limit, ..SimOptions::default() })
+}
+
+/// How a fault was met, the worst of it last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Met {
+    /// Every answer was right and `check` found nothing.
+    Harmless,
+    /// Some call of the workload failed; afterwards all was right.
+    FailedOnce,
+    /// Answers were right and `check` found something.
+    FoundByCheck,
+    /// Reads report errors and `check` finds something.
+    Damaged,
+    /// Opening is refused.
+    Refused,
+    /// An older state, whole, and nothing is said.
+    RolledBack,
+}
+
+fn typed(error: &Error) -> Result<(), String> {
+    match error.kind() {
+        ErrorKind::Corruption | ErrorKind::Foreign => Ok(()),
+        kind => Err(format!("an error of kind {kind:?}: {error}")),
+    }
+}
+
+/// The workload under one fault, and what is there afterwards.
+fn run_with_fault(
+    kind: Kind,
+    history: &History,
+    fault: Fault,
+    fault_seed: u64,
+    may_lose: MayLose,
+) -> Result<Met, String> {
+    let env = simulation();
+    let image = Image::fresh(&env, kind);
+    let injector = FaultInjector::new(&env, FaultPlan { seed: fault_seed, faults: vec![fault] });
+    let mut outcome = run(&env, &image, &injector, history, may_lose)?;
+    let mut met = if outcome.errors.is_empty() { Met::Harmless } else { Met::FailedOnce };
+    if outcome.rolled_back > 0 {
+        met = Met::RolledBack;
+    }
+    let media = match image.media(&env) {
+        Ok(media) => media,
+        Err(error) => return typed(&error.into()).map(|()| Met::Refused.max(met)),
+    };
+    let db = match Db::open(&env, media, small_options()) {
+        Ok(db) => db,
+        Err(error) => return typed(&error).map(|()| Met::Refused.max(met)),
+    };
+    let (found, error) = walk_all(&db);
+    let mut damaged = false;
+    if let Some(error) = error {
+        typed(&error)?;
+        damaged = true;
+    } else if !outcome.allows(&found, false) {
+        let count = |state: &history::State| {
+            state.get(history::COUNT_KEY).map(|count| String::from_utf8_lossy(count).into_owned())
+        };
+        if !outcome.rolls_back(&found) {
+            return Err(format!(
+                "wrong afterwards: batch {:?} instead of {:?}, synced {:?}, check says {:?}",
+                count(&found),
+                count(outcome.last()),
+                count(&outcome.acknowledged[outcome.synced]),
+                db.check()
+            ));
+        }
+        met = Met::RolledBack;
+    }
+    // Gets take another way than walks. What a failed walk did not show is held against all that could be.
+    for number in 0..UNIVERSE {
+        let key = format!("key{number:03}").into_bytes();
+        match db.get(&key) {
+            Err(error) => {
+                typed(&error)?;
+                damaged = true;
+            }
+            Ok(value) if !damaged => {
+                if value.as_ref() != found.get(&key) {
+                    return Err(format!("get of key{number:03} differs from the walk"));
+                }
+            }
+            Ok(value) => {
+                let mut states =
+                    outcome.acknowledged.iter().rev().take(if may_lose == MayLose::Last { usize::MAX } else { 1 });
+                let mut failed = outcome.failed.iter();
+                let known = |state: &history::State| state.get(&key) == value.as_ref();
+                if !states.any(known) && !failed.any(known) {
+                    return Err(format!("get of key{number:03} is wrong beside damage"));
+                }
+            }
+        }
+    }
+    let clean = match db.check() {
+        Ok(findings) => findings.is_empty(),
+        Err(error) => {
+            typed(&error)?;
+            false
+        }
+    };
+    match (damaged, clean) {
+        (true, true) => Err("reads report damage and check is clean".to_owned()),
+        (true, false) => Ok(met.max(Met::Damaged)),
+        (false, false) => Ok(met.max(Met::FoundByCheck)),
+        (false, true) => Ok(met),
+    }
+}
+
+/// What can silently go wrong with a call.
+fn effects(operation: Operation) -> &'static [FaultEffect] {
+    use FaultEffect::{FlipBits, Lose, Misdirect};
+    match operation {
+        Operation::Read => &[FlipBits(1), FlipBits(5), Misdirect],
+        Operation::Write => &[FlipBits(1), FlipBits(5), Misdirect, Lose],
+        Operation::Discard => &[Misdirect, Lose],
+        Operation::Rename | Operation::Remove | Operation::Truncate | Operation::SyncDirectory | Operation::Sync => {
+            &[Lose]
+        }
+        _ => &[],
+    }
+}
+
+/// Every call of every class, with every effect.
+fn faults(kind: Kind, history: &History) -> Vec<Fault> {
+    // A stall of no time counts the calls it strikes.
+    let counted = |operation: Operation, class: Option<IoClass>| {
+        let env = simulation();
+        let stall = Fault::new(operation, FaultTrigger::From(0), FaultEffect::Stall(Duration::ZERO));
+        let injector = FaultInjector::new(&env, FaultPlan::of(Fault { class, ..stall }));
+        let outcome =
+            run(&env, &Image::fresh(&env, kind), &injector, history, MayLose::Nothing).expect("no fault, no error");
+        assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
+        injector.injected()
+    };
+    let mut faults = Vec::new();
+    for operation in [Operation::Read, Operation::Write, Operation::Discard] {
+        for class in IoClass::ALL {
+            for index in 0..counted(operation, Some(class)) {
+                for effect in effects(operation) {
+                    let fault = Fault::new(operation, FaultTrigger::Once(index), effect.clone());
+                    faults.push(fault.on_class(class));
+                }
+            }
+        }
+    }
+    for operation in
+        [Operation::Rename, Operation::Remove, Operation::Truncate, Operation::SyncDirectory, Operation::Sync]
+    {
+        for index in 0..counted(operation, None) {
+            for effect in effects(operation) {
+                faults.push(Fault::new(operation, FaultTrigger::Once(index), effect.clone()));
+            }
+        }
+    }
+    faults
+}
+
+/// A misdirected read may take the end of the store's journal with it.
+fn may_lose(fault: &Fault) -> MayLose {
+    match (fault.operation, fault.class, &fault.effect) {
+        (Operation::Read, Some(IoClass::Metadata), FaultEffect::Misdirect) => MayLose::Last,
+        _ => MayLose::Nothing,
+    }
+}
+
+fn every_call_lies(kind: Kind, history: History) {
+    let history = Arc::new(history);
+    let faults = Arc::new(faults(kind, &history));
+    let said: Arc<Mutex<Vec<(usize, Result<Met, String>)>>> = Arc::default();
+    let (count, faults_here, said_here) = (faults.len(), faults.clone(), said.clone());
+    in_parallel(count, move |number| {
+        let fault = &faults_here[number];
+        let met = run_with_fault(kind, &history, fault.clone(), number as u64, may_lose(fault));
+        said_here.lock().push((number, met));
+    });
+    let mut said = std::mem::take(&mut *said.lock());
+    said.sort_by_key(|(number, _)| *number);
+    let mut met: BTreeMap<(String, Met), usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (number, outcome) in said {
+        let Fault { operation, class, trigger, effect, .. } = &faults[number];
+        match outcome {
+            Ok(how) => *met.entry((format!("{effect:?} at a {operation}"), how)).or_default() += 1,
+            Err(what) => wrong.push(format!("{operation} of {class:?} {trigger:?} {effect:?}: {what}")),
+        }
+    }
+    for ((what, how), count) in &met {
+        println!("{kind:?}: {what}: {count} {how:?}");
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} of {count} silent faults on {kind:?}:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(40)].join("\n")
+    );
+    let of = |how: Met| met.iter().filter(|((_, met), _)| *met == how).map(|(_, count)| count).sum::<usize>();
+    // Faults that nothing notices would show nothing.
+    assert!(count >= 1000, "{count} silent faults are too few");
+    assert!(of(Met::FailedOnce) + of(Met::Damaged) + of(Met::Refused) >= count / 10, "{met:?}");
+    assert!(of(Met::RolledBack) <= 4, "{} of {count} lost the end of a journal: {met:?}", of(Met::RolledBack));
+}
+
+/// The first history that opens again, flushes and compacts several times.
+fn history(batches: usize) -> History {
+    let rich = |history: &History| {
+        let count = |wanted: fn(&Step) -> bool| history.steps.iter().filter(|step| wanted(step)).count();
+        count(|step| matches!(step, Step::Reopen { .. })) >= 4
+            && count(|step| *step == Step::Flush) >= 2
+            && count(|step| *step == Step::CompactAll) >= 1
+    };
+    (SEED..).map(|seed| History::new(seed, batches, UNIVERSE)).find(rich).expect("a history")
+}
+
+#[test]
+fn silent_faults_of_a_directory_give_an_error_or_the_right_answer() {
+    every_call_lies(Kind::Plain, history(48));
+}
+
+#[test]
+fn silent_faults_of_a_device_give_an_error_or_the_right_answer() {
+    every_call_lies(Kind::ExtentNextFit, history(40));
+}
