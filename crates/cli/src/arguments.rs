@@ -144,6 +144,12 @@ pub(crate) struct Range {
 }
 
 impl Range {
+    /// About how many pairs a walk over the range visits, where that can be told without one.
+    pub(crate) fn expected_pairs(&self, db: &Varve) -> Option<u64> {
+        let is_all = self.prefix.is_none() && self.from.is_none() && self.to.is_none();
+        db.property("varve.estimate-num-keys").filter(|_| is_all)?.parse().ok()
+    }
+
     /// The range as options of a read, with keys written in `encoding`.
     pub(crate) fn read_options(&self, encoding: Encoding) -> Result<ReadOptions<'static>, Failure> {
         let decode = |what: &str, key: &Option<OsString>| {

@@ -76,6 +76,15 @@ fn parse_process_io(text: &str) -> Option<ProcessIo> {
     })
 }
 
+/// Bytes this process read by system calls, from caches too; `None` where the system does not say.
+pub fn read_call_bytes() -> Option<u64> {
+    parse_read_calls(&fs::read_to_string("/proc/self/io").ok()?)
+}
+
+fn parse_read_calls(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("rchar:")?.trim().parse().ok())
+}
+
 /// Processor time of the machine; `None` where the system does not say.
 pub fn machine_time() -> Option<MachineTime> {
     parse_machine_time(&fs::read_to_string("/proc/stat").ok()?)
@@ -129,6 +138,11 @@ pub fn read_file(path: &Path) -> Result<Option<Vec<u8>>, LabError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(LabError::file(path.display().to_string(), error)),
     }
+}
+
+/// Whether there is anything at `path`.
+pub fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 /// Whether there is a file at `path`.
@@ -189,6 +203,7 @@ mod tests {
         assert_eq!(parse_memory("Name: x"), None);
         let io = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\ncancelled_write_bytes: 7\n";
         assert_eq!(parse_process_io(io), Some(ProcessIo { read_bytes: 5, written_bytes: 6, cancelled_bytes: 7 }));
+        assert_eq!((parse_read_calls(io), parse_read_calls("wchar: 2\n")), (Some(1), None));
         let stat = "cpu  10 1 5 100 7 2 3 9 4 0\ncpu0 1 2 3\n";
         assert_eq!(parse_machine_time(stat), Some(MachineTime { busy_ticks: 21, stolen_ticks: 9, total_ticks: 137 }));
         assert_eq!(parse_machine_time("intr 1"), None);

@@ -3,6 +3,7 @@
 use crate::arguments::{Access, Database, Global};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
+use crate::progress::bytes_read;
 use serde_json::json;
 use varve::Severity;
 
@@ -33,7 +34,9 @@ pub(crate) fn severity_name(severity: Severity) -> &'static str {
 impl Check {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
         let db = self.database.open(global, Access::Read, console)?;
-        let busy = console.progress().busy("checking");
+        let table_bytes = db.statistics().levels.iter().map(|level| level.bytes).sum();
+        let progress = console.progress().bytes(Some(table_bytes)).named("checking");
+        let busy = progress.watch(bytes_read(db.stack(), db.env()));
         let findings = db.check();
         drop(busy);
         let findings = findings?;

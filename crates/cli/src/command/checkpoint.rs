@@ -3,6 +3,7 @@
 use crate::arguments::{Access, Database, Global, spec_parser};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
+use crate::progress::bytes_read;
 use varve::Spec;
 
 /// Write a database equal to this one, as of now
@@ -25,7 +26,9 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
         let db = self.database.open(global, Access::Read, console)?;
-        let busy = console.progress().busy("writing the checkpoint");
+        let table_bytes = db.statistics().levels.iter().map(|level| level.bytes).sum();
+        let progress = console.progress().bytes(Some(table_bytes)).named("copying");
+        let busy = progress.watch(bytes_read(db.stack(), db.env()));
         let outcome = db.checkpoint_to(&self.target);
         drop(busy);
         outcome?;

@@ -3,6 +3,7 @@
 use crate::arguments::{Access, Database, Global, Range};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
+use crate::progress::bytes_read;
 use crate::text::Encoding;
 
 /// Merge tables until each key is there once
@@ -30,12 +31,17 @@ impl Compact {
         let range = self.range.read_options(self.encoding)?;
         let db = self.database.open(global, Access::Read, console)?;
         let table_bytes = |db: &varve::Varve| db.statistics().levels.iter().map(|level| level.bytes).sum::<u64>();
-        let busy = console.progress().busy("compacting");
-        let outcome = db.flush().map(|()| table_bytes(&db)).and_then(|before| {
-            db.compact_range(range.lower_bound.as_deref(), range.upper_bound.as_deref())?;
-            db.wait_idle()?;
-            Ok((before, table_bytes(&db)))
-        });
+        let flushing = console.progress().busy("flushing");
+        let flushed = db.flush();
+        drop(flushing);
+        flushed?;
+        let before = table_bytes(&db);
+        let progress = console.progress().bytes(range_is_all(&range).then(|| bytes_to_read(&db))).named("compacting");
+        let busy = progress.watch(bytes_read(db.stack(), db.env()));
+        let outcome = db
+            .compact_range(range.lower_bound.as_deref(), range.upper_bound.as_deref())
+            .and_then(|()| db.wait_idle())
+            .map(|()| (before, table_bytes(&db)));
         drop(busy);
         let (before, after) = outcome?;
         db.close()?;
@@ -47,4 +53,19 @@ impl Compact {
         }
         Ok(Status::Done)
     }
+}
+
+fn range_is_all(range: &varve::ReadOptions<'_>) -> bool {
+    range.lower_bound.is_none() && range.upper_bound.is_none()
+}
+
+/// About how much is read when each level is merged into the next, down to the last that holds
+/// something; tables that only change their level are not read, which shortens it.
+fn bytes_to_read(db: &varve::Varve) -> u64 {
+    let levels: Vec<u64> = db.statistics().levels.iter().map(|level| level.bytes).collect();
+    let held = |at: &usize| levels[*at] > 0;
+    let first = (0..levels.len()).find(held).unwrap_or(0);
+    let last = (0..levels.len()).rfind(held).unwrap_or(0);
+    let down_to = |level: usize| levels[..=level].iter().sum::<u64>();
+    (first + 1..=last.max(first + 1)).filter(|level| *level < levels.len()).map(down_to).sum()
 }

@@ -53,7 +53,7 @@ impl Dump {
                 Some(BufWriter::with_capacity(1 << 20, file))
             }
         };
-        let mut progress = console.progress().count(None, "pairs");
+        let mut progress = console.progress().count(self.range.expected_pairs(&db), "pairs");
         let mut pairs = 0u64;
         let mut line = Vec::new();
         let mut walk = db.iterator(&options)?;

@@ -4,6 +4,7 @@ use crate::arguments::{Database, Global};
 use crate::command::check::severity_name;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
+use crate::progress::process_bytes_read;
 use serde_json::json;
 
 /// Make a damaged database usable again with what can be read of it
@@ -24,7 +25,8 @@ pub(crate) struct Repair {
 impl Repair {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
         let options = global.options()?;
-        let busy = console.progress().busy("repairing");
+        // How much is there is only known afterwards.
+        let busy = console.progress().bytes(None).named("repairing").watch(process_bytes_read);
         let report = varve::repair(&self.database.env(), &self.database.spec, options);
         drop(busy);
         let report = report?;

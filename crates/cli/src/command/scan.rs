@@ -44,7 +44,7 @@ impl Scan {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
         let options = self.range.read_options(self.encoding)?;
         let db = self.database.open(global, Access::Read, console)?;
-        let mut progress = self.count.then(|| console.progress().count(None, "pairs"));
+        let mut progress = self.count.then(|| console.progress().count(self.range.expected_pairs(&db), "pairs"));
         let mut walk = db.iterator(&options)?;
         if self.reverse {
             walk.seek_to_last()

@@ -254,10 +254,15 @@ pub fn phase_plots(phases: &[PhaseResult]) -> Vec<Plot> {
         y: Axis::logarithmic("latency (us)"),
         figure: Figure::Bars(Bars { groups, series: series.into() }),
     });
-    for phase in phases {
+    for (index, phase) in phases.iter().enumerate() {
         let Some(group) = phase.groups.iter().find(|group| group.timeline.len() > 1) else { continue };
-        let stem: String =
+        let mut stem: String =
             phase.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect();
+        // A workload that ran before must not lose its plots.
+        let earlier = phases[..index].iter().filter(|other| other.name == phase.name).count();
+        if earlier > 0 {
+            stem.push_str(&format!("-{}", earlier + 1));
+        }
         let over_time =
             |name: &str, title: String, y: Axis, take: &dyn Fn(&crate::runner::TimelinePoint) -> f64| Plot {
                 name: format!("{stem}-{name}"),
@@ -343,6 +348,16 @@ mod tests {
             let phases = run(&bench(&[&name.to_string()]));
             assert!(phases.last().unwrap().operations > 0, "{name}");
         }
+    }
+
+    #[test]
+    fn every_phase_keeps_its_plots() {
+        let mut bench = bench(&["readrandom", "overwrite", "readrandom"]);
+        bench.options.reads = Some(20_000);
+        let plots = phase_plots(&run(&bench));
+        let names: std::collections::BTreeSet<&str> = plots.iter().map(|plot| plot.name.as_str()).collect();
+        assert_eq!(names.len(), plots.len(), "{names:?}");
+        assert!(names.contains("readrandom-timeline") && names.contains("readrandom-2-timeline"), "{names:?}");
     }
 
     #[test]

@@ -117,10 +117,13 @@ fn on_files(run: &Run<'_>) -> Result<Report, LabError> {
     let options = emulated::scaled_options(run.scale);
     let directory = PathBuf::from(DIRECTORY);
     let spec = format!("file:{DIRECTORY}");
+    if host::exists(&directory) {
+        let reason = "is there already; remove it, or run this in another directory";
+        return Err(LabError::file(DIRECTORY, reason));
+    }
     let env = Env::real();
     let mut phases = Vec::new();
     for kinds in STORES {
-        host::remove_directory(&directory)?;
         let target = emulated::open(&env, &spec, &options)?;
         let result = bench(run, kinds).run(&env, &target, &run.settings.progress);
         drop(target);

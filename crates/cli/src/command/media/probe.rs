@@ -98,7 +98,16 @@ impl ProbeDevice {
             }
             for pattern in patterns {
                 let probe = self.probe(pattern, device)?;
-                let busy = console.progress().busy(pattern.name());
+                let progress = console.progress().count(Some(probe.requests), "requests").named(pattern.name());
+                let block = device.device().block.clone();
+                // The clock of an emulated device in virtual time would notice being asked.
+                let busy = match env.is_virtual() {
+                    true => progress.busy(pattern.name()),
+                    false => progress.watch(move || {
+                        let counters = block.counters();
+                        counters.reads + counters.writes
+                    }),
+                };
                 let result = probe.run(&env, &device.device().block).map_err(varve::Error::from);
                 drop(busy);
                 let result = result?;
