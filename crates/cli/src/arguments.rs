@@ -10,20 +10,23 @@ use std::path::{Path, PathBuf};
 use varve::env::Env;
 use varve::{Configuration, Options, ReadOptions, Spec, SpecError, Stack, Varve};
 
+/// Heading of the options every command has, apart from its own.
+const COMMON: &str = "Common options";
+
 /// Options every command has.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Global {
     /// Print JSON for programs instead of text for people
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     pub(crate) json: bool,
     /// Print results and errors only
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = COMMON)]
     pub(crate) quiet: bool,
-    /// Read options from this TOML file
-    #[arg(long, global = true, value_name = "FILE")]
+    /// Read options of the database from this TOML file, section [options]
+    #[arg(long, global = true, value_name = "FILE", help_heading = COMMON)]
     config: Option<PathBuf>,
     /// Set one option of the database, as in -o write_buffer_size=128MiB
-    #[arg(short = 'o', long = "option", global = true, value_name = "NAME=VALUE")]
+    #[arg(short = 'o', long = "option", global = true, value_name = "NAME=VALUE", help_heading = COMMON)]
     options: Vec<String>,
 }
 

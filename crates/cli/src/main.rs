@@ -37,7 +37,12 @@ Examples:
   varve import-tree /tmp/doc /usr/share/doc      store a tree of files, by path
   varve scan /tmp/doc --prefix bash/ --keys-only list what was stored
   varve bench disk:10GB fillrandom readrandom    measure an emulated disk in virtual time";
-    format!("{examples}\n\n{EXIT_CODES}\n\n'varve COMMAND --help' shows examples of each command.")
+    let options = "\
+Options of the database have the names RocksDB users know; a wrong name lists them all. In a file:
+  [options]
+  write_buffer_size = \"128MiB\"
+  compression = \"lz4\"";
+    format!("{examples}\n\n{options}\n\n{EXIT_CODES}\n\n'varve COMMAND --help' shows examples of each command.")
 }
 
 fn main() -> ExitCode {

@@ -42,12 +42,9 @@ impl Progress {
 
     /// Counts things called `unit` towards `total`, when it is known.
     pub(crate) fn count(self, total: Option<u64>, unit: &str) -> Self {
-        self.styled(
-            total,
-            &format!("{{human_pos}} of {{human_len}} {unit}"),
-            &format!("{{human_pos}} {unit}"),
-            "{rate}/s",
-        )
+        let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+        let (with_total, without) = (format!("{{human_pos}} of {{human_len}}{unit}"), format!("{{human_pos}}{unit}"));
+        self.styled(total, &with_total, &without, "{rate}/s")
     }
 
     /// Says what is going on before the numbers.

@@ -297,6 +297,7 @@ fn every_kind_of_failure_has_its_code() {
     assert!(failure(2, &["get", "dsk:10GB", "key"]).contains("known: file:, disk:"));
     assert!(failure(2, &["get", db, "zz", "--encoding", "hex"]).contains("two hexadecimal digits"));
     assert!(failure(2, &["put", db, "key", "value", "-o", "write_bufer_size=1"]).contains("write_bufer_size"));
+    assert!(failure(2, &["get", db, "key", "-o", "x=1"]).contains("no such option; known: tree, create_if_missing, "));
     assert!(failure(2, &["put", db, &"k".repeat(70_000), "value"]).contains("65536"));
     assert!(failure(2, &["media", "describe", "disk:1GB?model=nonsense"]).contains("^^^"));
     let wrong: Value = serde_json::from_str(&failure(2, &["put", db, "--json"])).unwrap();

@@ -82,6 +82,11 @@ impl Configuration {
 
 /// A message of the deserializer without names of types of the language.
 fn in_words(message: &str) -> String {
+    if let Some((_, known)) =
+        message.split_once("unknown field ").and_then(|(_, rest)| rest.split_once(", expected one of "))
+    {
+        return format!("there is no such option; known: {}", known.replace('`', ""));
+    }
     let number = ["usize", "u64", "u32", "i32", "u8"].iter().find_map(|name| {
         let found = message.strip_suffix(name)?.strip_suffix(", expected ")?;
         Some(format!("{found}, expected a whole number or a size such as 64MiB"))

@@ -10,6 +10,7 @@ use crate::report::{Axis, Bars, Figure, Lines, Plot, Report};
 use crate::runner::{Finish, Group, Phase, PhaseResult, run_phase};
 use crate::target::{Direction, Target};
 use crate::workload::{DbBench, DbBenchKind, DbBenchOptions, Workload, Ycsb, YcsbMix, YcsbOptions};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_env::Env;
@@ -81,6 +82,7 @@ impl Bench {
             }
             phases.push(self.run_one(env, target, workload, progress)?);
         }
+        name_apart(&mut phases);
         Ok(phases)
     }
 
@@ -224,6 +226,19 @@ fn is_alike(a: &[u8], b: &[u8]) -> bool {
     a.iter().zip(b).all(|(a, b)| a == b || (a.is_ascii_digit() && b.is_ascii_digit()))
 }
 
+/// Numbers phases of one name from the second on (`readseq`, `readseq-2`), so that neither their rows
+/// nor their plots are mistaken for each other's.
+pub fn name_apart(phases: &mut [PhaseResult]) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for phase in phases {
+        let times = seen.entry(phase.name.clone()).or_default();
+        *times += 1;
+        if *times > 1 {
+            phase.name.push_str(&format!("-{times}"));
+        }
+    }
+}
+
 /// The usual plots of phases: throughput and latency by phase, throughput and p99 over time.
 pub fn phase_plots(phases: &[PhaseResult]) -> Vec<Plot> {
     let mut plots = Vec::new();
@@ -254,15 +269,10 @@ pub fn phase_plots(phases: &[PhaseResult]) -> Vec<Plot> {
         y: Axis::logarithmic("latency (us)"),
         figure: Figure::Bars(Bars { groups, series: series.into() }),
     });
-    for (index, phase) in phases.iter().enumerate() {
+    for phase in phases {
         let Some(group) = phase.groups.iter().find(|group| group.timeline.len() > 1) else { continue };
-        let mut stem: String =
+        let stem: String =
             phase.name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect();
-        // A workload that ran before must not lose its plots.
-        let earlier = phases[..index].iter().filter(|other| other.name == phase.name).count();
-        if earlier > 0 {
-            stem.push_str(&format!("-{}", earlier + 1));
-        }
         let over_time =
             |name: &str, title: String, y: Axis, take: &dyn Fn(&crate::runner::TimelinePoint) -> f64| Plot {
                 name: format!("{stem}-{name}"),
@@ -354,7 +364,9 @@ mod tests {
     fn every_phase_keeps_its_plots() {
         let mut bench = bench(&["readrandom", "overwrite", "readrandom"]);
         bench.options.reads = Some(20_000);
-        let plots = phase_plots(&run(&bench));
+        let phases = run(&bench);
+        assert_eq!(phases.last().unwrap().name, "readrandom-2");
+        let plots = phase_plots(&phases);
         let names: std::collections::BTreeSet<&str> = plots.iter().map(|plot| plot.name.as_str()).collect();
         assert_eq!(names.len(), plots.len(), "{names:?}");
         assert!(names.contains("readrandom-timeline") && names.contains("readrandom-2-timeline"), "{names:?}");

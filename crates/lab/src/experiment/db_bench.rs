@@ -1,7 +1,7 @@
 //! `db_bench/*`: the db_bench set on emulated media and on this machine's file system.
 
 use super::{Experiment, Run, Scale, emulated, simulate};
-use crate::bench::{Bench, WorkloadName, phase_plots};
+use crate::bench::{Bench, WorkloadName, name_apart, phase_plots};
 use crate::error::LabError;
 use crate::host;
 use crate::report::Report;
@@ -88,7 +88,8 @@ fn bench(run: &Run<'_>, kinds: &[DbBenchKind]) -> Bench {
     }
 }
 
-fn report(run: &Run<'_>, spec: &str, options: &varve::Options, phases: Vec<PhaseResult>) -> Report {
+fn report(run: &Run<'_>, spec: &str, options: &varve::Options, mut phases: Vec<PhaseResult>) -> Report {
+    name_apart(&mut phases);
     let mut report = run.report();
     emulated::describe(&mut report, spec, options);
     bench(run, &[]).describe(&mut report);
@@ -145,7 +146,8 @@ mod tests {
             let experiment = select(&[id.to_owned()]).unwrap()[0];
             let settings = Settings { scale: Some(Scale::one_in(8000)), verify: true, ..Settings::default() };
             let report = run(experiment, &settings).unwrap();
-            assert_eq!(report.phases.len(), 12);
+            let names: std::collections::BTreeSet<_> = report.phases.iter().map(|phase| &phase.name).collect();
+            assert_eq!(names.len(), 12);
             assert!(report.phases.iter().all(|phase| phase.operations > 0 && phase.is_virtual));
             let missing = report.phases.iter().find(|phase| phase.name == "readmissing").unwrap();
             assert_eq!(missing.kind("read").unwrap().found, 0);

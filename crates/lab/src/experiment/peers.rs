@@ -54,7 +54,10 @@ fn run(run: &Run<'_>) -> Result<Report, LabError> {
     run.settings.progress.begin("comparing stores", None);
     let printed = host::run_program(program, &arguments)?;
     run.settings.progress.end();
-    let mut report = Report::from_json(&String::from_utf8_lossy(&printed))?;
+    let mut report = Report::from_json(&String::from_utf8_lossy(&printed)).map_err(|error| LabError::Program {
+        program: program.display().to_string(),
+        reason: format!("what it printed is no report ({error})"),
+    })?;
     report.scale = run.scale.to_string();
     Ok(report)
 }

@@ -14,7 +14,7 @@ Examples:
   varve media probe disk:100GB                     all patterns, in virtual time
   varve media probe 'nvme:?model=zn540' -p random-read --depth 32
   varve media probe dev:/dev/sdb -p sequential-read -p random-read
-  varve media probe dev:/tmp/image?size=1GiB --overwrite
+  varve media probe 'dev:/tmp/image?size=1GiB' --overwrite
 
 On media whose bytes last, patterns that write are left out unless --overwrite allows them: they
 destroy what is there.")]
