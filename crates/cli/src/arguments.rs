@@ -22,7 +22,7 @@ pub(crate) struct Global {
     /// Print results and errors only
     #[arg(short, long, global = true, help_heading = COMMON)]
     pub(crate) quiet: bool,
-    /// Read options of the database from this TOML file, section [options]
+    /// Read options of the database from this TOML file
     #[arg(long, global = true, value_name = "FILE", help_heading = COMMON)]
     config: Option<PathBuf>,
     /// Set one option of the database, as in -o write_buffer_size=128MiB

@@ -277,6 +277,11 @@ fn damage_is_found_and_repaired() {
     let left = expect(0, &["scan", db]);
     assert!(left.lines().count() > 19_000, "{} of 20000 pairs are left", left.lines().count());
     assert!(left.lines().all(|line| pairs.contains(&format!("{line}\n"))));
+    // What cannot even be opened is told apart from what can be checked.
+    std::fs::write(std::path::Path::new(db).join("CURRENT"), [0; 20]).unwrap();
+    assert!(failure(4, &["check", db]).contains("too damaged to be opened"));
+    expect(1, &["repair", db]);
+    assert_eq!(expect(0, &["scan", db]), left);
 }
 
 fn failure_code(arguments: &[&str]) -> i32 {
@@ -403,6 +408,10 @@ fn media_are_listed_described_and_probed() {
     assert!(expect(0, &["media", "describe", &traced]).contains("capacity 10.00 GB"));
     assert_eq!(std::fs::read_dir(later.directory.path()).unwrap().count(), 0);
     assert!(failure(2, &["media", "describe", &later.db()]).contains("media inspect"));
+    let described = json(&["media", "describe", "disk:1GB?logs=nvme:2GB"]);
+    let models: Vec<&Value> = described["devices"].as_array().unwrap().iter().map(|device| &device["model"]).collect();
+    assert_eq!(models, ["st500dm002", "nvme-ssd"]);
+    assert_eq!(json(&["media", "describe", "disk:1GB?logs=/nowhere"])["devices"].as_array().unwrap().len(), 1);
     assert!(failure(6, &["media", "describe", &format!("dev:{}", later.path("device"))]).contains("?size=SIZE"));
     assert!(failure(2, &["media", "list", "-o", "compression=lz4"]).contains("takes no options"));
     let probed = json(&["media", "probe", "nvme:10GB", "-p", "random-read", "-n", "200"]);

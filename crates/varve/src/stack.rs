@@ -130,17 +130,27 @@ impl StackBuilder {
         }
     }
 
-    /// What the devices `spec` names say of themselves. Makes and writes nothing: the image
+    /// What the devices `spec` names, those of logs last, say of themselves. Makes and writes nothing: the image
     /// file of an emulated device is not opened, and need not be there.
     ///
     /// # Errors
     /// As [`StackBuilder::devices`]; [`Error::Missing`] when real hardware is not there.
     pub fn describe(&self, spec: &Spec) -> Result<Vec<DeviceDescription>, Error> {
         let construction = Construction { create: false, format: false, describe: true, ..self.construction() };
-        match build_base(&construction, spec)? {
-            Base::Devices(devices) => Ok(devices.into_iter().map(|built| built.description).collect()),
-            Base::Directory(_) => Err(not_devices(spec)),
+        let mut devices = match build_base(&construction, spec)? {
+            Base::Devices(devices) => devices,
+            Base::Directory(_) => return Err(not_devices(spec)),
+        };
+        for part in spec.parts() {
+            let Some(logs) = part.spec("logs")? else { continue };
+            match build_base(&construction, &logs) {
+                Ok(Base::Devices(of_logs)) => devices.extend(of_logs),
+                // Logs in a directory have no device.
+                Ok(Base::Directory(_)) | Err(Error::Spec(_)) => (),
+                Err(error) => return Err(error),
+            }
         }
+        Ok(devices.into_iter().map(|built| built.description).collect())
     }
 
     fn construction(&self) -> Construction<'_> {

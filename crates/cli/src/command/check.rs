@@ -5,7 +5,7 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::progress::bytes_read;
 use serde_json::json;
-use varve::Severity;
+use varve::{ErrorKind, Severity};
 
 /// Read and verify everything
 #[derive(Debug, clap::Args)]
@@ -33,7 +33,11 @@ pub(crate) fn severity_name(severity: Severity) -> &'static str {
 
 impl Check {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
-        let db = self.database.open(global, Access::Read, console)?;
+        let db = self.database.open(global, Access::Read, console).inspect_err(|failure| {
+            if failure.kind() == ErrorKind::Corruption {
+                console.note("too damaged to be opened and checked; 'varve repair' salvages what it can");
+            }
+        })?;
         let table_bytes = db.statistics().levels.iter().map(|level| level.bytes).sum();
         let progress = console.progress().bytes(Some(table_bytes)).named("checking");
         let busy = progress.watch(bytes_read(db.stack(), db.env()));
