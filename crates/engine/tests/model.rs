@@ -1,22 +1,22 @@
 //! Random histories against a BTreeMap, over many option sets, with reopening, snapshots and
 //! walks. Virtual time: a failure's seed replays it.
 
+#[path = "suite/medium.rs"]
+#[allow(dead_code)]
+mod medium;
 mod suite;
 
-use std::sync::Arc;
+use medium::{Image, Kind};
 use suite::Model;
-use varve_engine::{Db, Media, Options, Snapshot};
+use varve_engine::{Db, Options, Snapshot};
 use varve_env::{Env, Random, SimOptions};
-use varve_media::MemoryDirectory;
-use varve_store::{PlainOptions, PlainStore};
 
 const OPTION_SETS: u64 = 60;
 const OPERATIONS_PER_SET: u64 = 3500;
 const UNIVERSE: u64 = 400;
 
-fn media(env: &Env, directory: &Arc<MemoryDirectory>) -> Media {
-    Media::of_files(Arc::new(PlainStore::open(env, directory.clone(), PlainOptions::default())))
-}
+/// Room of the devices: so little that tables go around it.
+const DEVICE_BYTES: u64 = 4 << 20;
 
 /// What a run did, to know that it did something.
 struct Ran {
@@ -24,18 +24,20 @@ struct Ran {
     flushes: u64,
     compactions: u64,
     moves: u64,
+    table_bytes_written: u64,
 }
 
-fn run(seed: u64, options: Options, operations: u64) -> Ran {
+fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     let env = Env::sim_with(SimOptions { seed, perturb: seed % 2 == 1, ..SimOptions::default() });
-    let directory = Arc::new(MemoryDirectory::new("model"));
+    let image = Image::fresh_of(&env, kind, DEVICE_BYTES);
+    let open = || Db::open(&env, image.media(&env).expect("media"), options.clone());
     let mut random = Random::named(seed, "history");
     let mut model = Model::new();
-    let mut db = Db::open(&env, media(&env, &directory), options.clone()).expect("open");
+    let mut db = open().expect("open");
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
     let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
     for operation in 0..operations {
-        let note = format!("seed {seed} operation {operation}");
+        let note = format!("{kind:?} seed {seed} operation {operation}");
         match random.below(1000) {
             0..550 => suite::write(&db, &mut model, &mut random, UNIVERSE),
             550..940 => suite::compare_reads(&db, &model, None, &mut random, UNIVERSE, &note),
@@ -74,7 +76,7 @@ fn run(seed: u64, options: Options, operations: u64) -> Ran {
                     db.close().expect("close");
                 }
                 drop(db);
-                db = Db::open(&env, media(&env, &directory), options.clone()).expect("reopen");
+                db = open().expect("reopen");
                 suite::compare_all(&db, &model, &note);
             }
         }
@@ -88,14 +90,15 @@ fn run(seed: u64, options: Options, operations: u64) -> Ran {
     compactions += counters.compactions;
     moves += counters.trivial_moves;
     db.close().expect("close");
-    Ran { event_hash: env.event_hash(), flushes, compactions, moves }
+    let table_bytes_written = image.table_bytes_written();
+    Ran { event_hash: env.event_hash(), flushes, compactions, moves, table_bytes_written }
 }
 
 #[test]
 fn histories_agree_with_a_map_over_many_option_sets() {
     let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
     for seed in 0..OPTION_SETS {
-        let ran = run(seed, suite::option_set(seed), OPERATIONS_PER_SET);
+        let ran = run(seed, Kind::Plain, suite::option_set(seed), OPERATIONS_PER_SET);
         flushes += ran.flushes;
         compactions += ran.compactions;
         moves += ran.moves;
@@ -108,9 +111,28 @@ fn histories_agree_with_a_map_over_many_option_sets() {
 }
 
 #[test]
+fn histories_agree_with_a_map_on_every_store() {
+    let kinds = [Kind::Extent, Kind::ExtentNextFit, Kind::ExtentExt4, Kind::PlainLogsApart, Kind::ExtentLogsApart];
+    for (place, kind) in (0u64..).zip(kinds) {
+        let (mut flushes, mut compactions, mut around) = (0, 0, 0);
+        for seed in 100 + 4 * place..104 + 4 * place {
+            let ran = run(seed, kind, suite::option_set(seed), 2500);
+            flushes += ran.flushes;
+            compactions += ran.compactions;
+            around += usize::from(ran.table_bytes_written > DEVICE_BYTES);
+        }
+        assert!(kind.is_plain() || around >= 2, "{kind:?}: tables went around {around} devices of 4");
+        println!("{kind:?}: {flushes} flushes, {compactions} compactions");
+        assert!(flushes > 100 && compactions > 40, "{kind:?}: {flushes} {compactions}");
+    }
+}
+
+#[test]
 fn the_same_seed_repeats_to_the_event() {
     for seed in [3, 8] {
-        let first = run(seed, suite::option_set(seed), 800).event_hash;
-        assert_eq!(first, run(seed, suite::option_set(seed), 800).event_hash, "seed {seed}");
+        for kind in [Kind::Plain, Kind::ExtentLogsApart] {
+            let first = run(seed, kind, suite::option_set(seed), 800).event_hash;
+            assert_eq!(first, run(seed, kind, suite::option_set(seed), 800).event_hash, "{kind:?} seed {seed}");
+        }
     }
 }

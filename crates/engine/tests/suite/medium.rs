@@ -8,18 +8,22 @@ use varve_engine::Media;
 use varve_env::Env;
 use varve_media::{
     BlockDevice, Capabilities, Counters, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory,
-    DirectoryCrashState, Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, IoContext, MediaError,
-    MemoryDirectory, Operation, PersistencePoint, Request,
+    DirectoryCrashState, Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, IoClass, IoContext,
+    MediaError, MemoryDirectory, Operation, PersistencePoint, Request,
 };
 use varve_store::{
-    Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore, FileStore, PlainOptions, PlainStore, StoreError,
+    CreateOptions, Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore, FileStore, PlainOptions, PlainStore,
+    StoreError,
 };
 
 /// Room of the emulated device.
 pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
 
-/// Room of a device whose tables follow each other: so little that they go around it.
-const SMALL_DEVICE_BYTES: u64 = 2 << 20;
+/// Room of a device whose tables follow each other.
+const SMALL_DEVICE_BYTES: u64 = 1 << 20;
+
+/// What is free of it: so little that tables go around it.
+pub(crate) const SMALL_DEVICE_FREE_BYTES: u64 = 224 << 10;
 
 /// A store and what it stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,14 +226,40 @@ pub(crate) enum Image {
 impl Image {
     /// An empty medium; a device is formatted.
     pub(crate) fn fresh(env: &Env, kind: Kind) -> Image {
+        if kind != Kind::ExtentNextFit {
+            return Image::fresh_of(env, kind, DEVICE_BYTES);
+        }
+        let image = Image::fresh_of(env, kind, SMALL_DEVICE_BYTES);
+        let store = image.store(env, None).expect("store");
+        let ballast_bytes = store.space().expect("space").available_bytes - SMALL_DEVICE_FREE_BYTES;
+        let mut ballast = store.create("ballast", &CreateOptions::default()).expect("ballast");
+        let context = IoContext::default();
+        ballast.append(&vec![1; ballast_bytes as usize], &context).expect("ballast");
+        ballast.sync(&context).expect("ballast");
+        ballast.finish(&context).expect("ballast");
+        image
+    }
+
+    /// The same, of devices with this much room.
+    pub(crate) fn fresh_of(env: &Env, kind: Kind, room_bytes: u64) -> Image {
+        let device = |label: &str| Image::device(env, label, kind.layout(), room_bytes);
         match kind {
             Kind::PlainLogsApart => Image::Several(vec![Image::directory("crashed"), Image::directory("crashed logs")]),
-            Kind::ExtentLogsApart => Image::Several(vec![
-                Image::device(env, "crashed", kind.layout()),
-                Image::device(env, "crashed logs", kind.layout()),
-            ]),
+            Kind::ExtentLogsApart => Image::Several(vec![device("crashed"), device("crashed logs")]),
             Kind::Plain => Image::directory("crashed"),
-            _ => Image::device(env, "crashed", kind.layout()),
+            _ => device("crashed"),
+        }
+    }
+
+    /// Bytes of tables written so far; 0 where nobody counts.
+    pub(crate) fn table_bytes_written(&self) -> u64 {
+        match self {
+            Image::Directory(_) => 0,
+            Image::Device(device) => {
+                let written = device.block.counters().written_bytes_by_class;
+                written[IoClass::Flush.index()] + written[IoClass::Compaction.index()]
+            }
+            Image::Several(parts) => parts.iter().map(Image::table_bytes_written).sum(),
         }
     }
 
@@ -238,10 +268,9 @@ impl Image {
         Image::Directory(MemoryDirectory::new(label))
     }
 
-    fn device(env: &Env, label: &str, layout: ExtentLayout) -> Image {
-        let room = if layout == ExtentLayout::NextFit { SMALL_DEVICE_BYTES } else { DEVICE_BYTES };
+    fn device(env: &Env, label: &str, layout: ExtentLayout, room_bytes: u64) -> Image {
         // Of the real world, where it takes no time: images read it from other simulations.
-        let emulated = Emulated::immediate(&Env::real(), label, room);
+        let emulated = Emulated::immediate(&Env::real(), label, room_bytes);
         let device = Device::of_blocks(Arc::new(emulated));
         let options = ExtentFormatOptions { layout, ..ExtentFormatOptions::default() };
         ExtentStore::format(env, &device, &options).expect("format");
