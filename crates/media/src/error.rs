@@ -19,6 +19,7 @@ pub enum Operation {
     Truncate,
     Lock,
     Zone,
+    Track,
 }
 
 impl std::fmt::Display for Operation {
@@ -36,6 +37,7 @@ impl std::fmt::Display for Operation {
             Operation::Truncate => "truncate",
             Operation::Lock => "lock",
             Operation::Zone => "zone command",
+            Operation::Track => "track command",
         })
     }
 }

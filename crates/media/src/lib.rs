@@ -20,6 +20,7 @@ mod hardware;
 mod layer;
 pub mod presets;
 pub mod probe;
+mod ranges;
 mod request;
 mod sparse;
 mod tracks;
@@ -36,7 +37,7 @@ pub use directory::{
     Directory, DirectoryCrashState, DirectoryEntry, DirectoryFile, DirectoryLock, MemoryDirectory,
     MemoryDirectoryOptions, OpenMode, OsDirectory, Space,
 };
-pub use emulated::{Backing, Emulated, FileBacking, Immediate, NoBacking, Pacing, RamBacking};
+pub use emulated::{Backing, Emulated, FileBacking, Immediate, Interlaced, NoBacking, Pacing, RamBacking, RuledDevice};
 pub use error::{MediaError, MediaErrorKind, Operation};
 pub use hardware::{FileDevice, FileDeviceOptions, IoEngine};
 pub use layer::{
@@ -45,5 +46,5 @@ pub use layer::{
     TraceDirectory, TraceRecord, TraceSink,
 };
 pub use request::{ProtectionFormat, Request, Transfer};
-pub use tracks::{TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
+pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
 pub use zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};

@@ -1,6 +1,6 @@
 //! One request of a batch.
 
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, Geometry};
 use crate::error::{MediaError, Operation};
 use std::io::{IoSlice, IoSliceMut};
 
@@ -74,29 +74,49 @@ impl<'a> Request<'a> {
             Transfer::Discard { length_bytes } => *length_bytes,
         }
     }
+
+    /// The operation an error names.
+    pub(crate) fn operation(&self) -> Operation {
+        match self.transfer {
+            Transfer::Read { .. } => Operation::Read,
+            Transfer::Write { .. } => Operation::Write,
+            Transfer::Discard { .. } => Operation::Discard,
+        }
+    }
 }
 
 /// Refuses what no device of these sizes and capabilities could do.
 pub(crate) fn check_request(device: &dyn BlockDevice, request: &Request<'_>) -> Result<(), MediaError> {
-    let (operation, protection) = match &request.transfer {
-        Transfer::Read { protection, .. } => (Operation::Read, protection.is_some()),
-        Transfer::Write { protection, .. } => (Operation::Write, protection.is_some()),
-        Transfer::Discard { .. } => (Operation::Discard, false),
+    check_range(device.name(), device.geometry(), request)?;
+    let carries_protection = match &request.transfer {
+        Transfer::Read { protection, .. } => protection.is_some(),
+        Transfer::Write { protection, .. } => protection.is_some(),
+        Transfer::Discard { .. } => false,
     };
+    if carries_protection && device.capabilities().protection.is_none() {
+        return Err(MediaError::Rule {
+            device: device.name().to_owned(),
+            operation: request.operation(),
+            offset_bytes: request.offset_bytes,
+            rule: "the device keeps no protection information".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Refuses what is outside a device called `name` of these sizes, or not aligned to its sectors.
+pub(crate) fn check_range(name: &str, geometry: &Geometry, request: &Request<'_>) -> Result<(), MediaError> {
+    let device = || name.to_owned();
+    let operation = request.operation();
     let offset_bytes = request.offset_bytes;
     let length_bytes = request.length_bytes();
-    let capacity_bytes = device.geometry().capacity_bytes;
-    let required_bytes = u64::from(device.geometry().sector_bytes);
-    let name = || device.name().to_owned();
+    let capacity_bytes = geometry.capacity_bytes;
+    let required_bytes = u64::from(geometry.sector_bytes);
     if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
-        return Err(MediaError::OutOfRange { device: name(), operation, offset_bytes, length_bytes, capacity_bytes });
+        return Err(MediaError::OutOfRange { device: device(), operation, offset_bytes, length_bytes, capacity_bytes });
     }
     if !offset_bytes.is_multiple_of(required_bytes) || !length_bytes.is_multiple_of(required_bytes) {
-        return Err(MediaError::Misaligned { device: name(), operation, offset_bytes, length_bytes, required_bytes });
-    }
-    if protection && device.capabilities().protection.is_none() {
-        let rule = "the device keeps no protection information".to_owned();
-        return Err(MediaError::Rule { device: name(), operation, offset_bytes, rule });
+        return Err(MediaError::Misaligned { device: device(), operation, offset_bytes, length_bytes, required_bytes });
     }
     Ok(())
 }

@@ -1,13 +1,16 @@
 //! Emulated devices: rules, timing and backing, composed.
 
 mod backing;
+mod enforcement;
 mod queue;
+mod ruled;
 mod rules;
 mod timing;
 
 pub use backing::{Backing, FileBacking, NoBacking, RamBacking};
 pub use queue::Pacing;
-pub use rules::{Conventional, Rules};
+pub use ruled::RuledDevice;
+pub use rules::{Conventional, Interlaced, Rules};
 pub use timing::{
     CommandOverhead, Disk, DiskCacheParameters, DiskParameters, Immediate, LayoutZone, MechanismParameters,
     MediaCounters, Scheduling, SeekCurve, Ssd, SsdParameters, SurfaceOrder, Task, Timing, Work,
@@ -16,10 +19,10 @@ pub use timing::{
 use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Geometry, NominalPerformance};
 use crate::error::{MediaError, Operation};
-use crate::request::{Request, Transfer};
-use parking_lot::{Mutex, RwLock};
+use crate::request::{Request, Transfer, check_range};
+use enforcement::Enforcement;
+use parking_lot::Mutex;
 use queue::Queue;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use varve_env::Env;
 
@@ -28,15 +31,15 @@ use varve_env::Env;
 ///
 /// In a simulated env requests take virtual time; in a real one they take real time or none, as
 /// [`Pacing`] says. What the rules destroy is lost: reading it is [`MediaError::Unreadable`] until
-/// it is written or discarded again. In a simulation every method must be called by an actor.
+/// it is written or discarded again; of the requests of one batch those that destroy others' data are
+/// done last, the order that loses most. In a simulation every method must be called by an actor.
 pub struct Emulated {
     name: String,
     geometry: Geometry,
     capabilities: Capabilities,
     queue: Queue,
-    rules: Mutex<Box<dyn Rules>>,
+    enforcement: Enforcement,
     backing: Box<dyn Backing>,
-    unreadable: RwLock<RangeSet>,
     counters: Mutex<Counters>,
 }
 
@@ -82,9 +85,8 @@ impl Emulated {
             geometry,
             capabilities,
             queue: Queue::new(env.clone(), pacing, timing),
-            rules: Mutex::new(rules),
+            enforcement: Enforcement::new(rules),
             backing,
-            unreadable: RwLock::default(),
             counters: Mutex::default(),
         }
     }
@@ -108,7 +110,7 @@ impl Emulated {
     pub fn damage(&self, range: Range<u64>) {
         let sector = u64::from(self.geometry.sector_bytes);
         let end = range.end.min(self.geometry.capacity_bytes).next_multiple_of(sector);
-        self.unreadable.write().insert(range.start / sector * sector..end);
+        self.enforcement.damage(range.start / sector * sector..end);
     }
 
     /// Bytes of memory or disk the device's data occupies now.
@@ -116,101 +118,40 @@ impl Emulated {
         self.backing.stored_bytes()
     }
 
-    /// Refuses what no device could do, before anything changes.
+    /// Refuses what no device could do and what the rules forbid, before anything changes.
     fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
-        let device = || self.name.clone();
-        let operation = operation_of(&request.transfer);
-        let offset_bytes = request.offset_bytes;
-        let length_bytes = request.length_bytes();
-        let capacity_bytes = self.geometry.capacity_bytes;
-        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
-            return Err(MediaError::OutOfRange {
-                device: device(),
-                operation,
-                offset_bytes,
-                length_bytes,
-                capacity_bytes,
-            });
-        }
-        let required_bytes = u64::from(self.geometry.sector_bytes);
-        if !offset_bytes.is_multiple_of(required_bytes) || !length_bytes.is_multiple_of(required_bytes) {
-            return Err(MediaError::Misaligned {
-                device: device(),
-                operation,
-                offset_bytes,
-                length_bytes,
-                required_bytes,
-            });
-        }
-        self.rules.lock().admit(&self.name, request)
+        check_range(&self.name, &self.geometry, request)?;
+        self.enforcement.admit(&self.name, request)
     }
 
     /// Moves the bytes of a request whose time has passed.
     fn transfer(&self, request: &mut Request<'_>) -> Result<(), MediaError> {
         let start = request.offset_bytes;
-        let range = start..start + request.length_bytes();
         let failed = |operation, offset, source| MediaError::io(&self.name, operation, offset, source);
-        match &mut request.transfer {
+        let moved = match &mut request.transfer {
             Transfer::Read { data, .. } => {
-                if let Some(offset_bytes) = self.unreadable.read().first_within(&range) {
-                    return Err(MediaError::Unreadable { device: self.name.clone(), offset_bytes });
-                }
+                let length_bytes = data.iter().map(|slice| slice.len() as u64).sum::<u64>();
+                self.enforcement.check_readable(&self.name, start..start + length_bytes)?;
                 let mut at = start;
-                for slice in data.iter_mut() {
+                data.iter_mut().try_for_each(|slice| {
                     self.backing.read_at(at, slice).map_err(|error| failed(Operation::Read, at, error))?;
                     at += slice.len() as u64;
-                }
+                    Ok(())
+                })
             }
             Transfer::Write { data, .. } => {
-                let mut destroyed = Vec::new();
-                self.rules.lock().destroyed_by_write(range.clone(), &mut destroyed);
-                if !destroyed.is_empty() {
-                    let mut unreadable = self.unreadable.write();
-                    for range in destroyed {
-                        unreadable.insert(range);
-                    }
-                }
                 let mut at = start;
-                for slice in data.iter() {
+                data.iter().try_for_each(|slice| {
                     self.backing.write_at(at, slice).map_err(|error| failed(Operation::Write, at, error))?;
                     at += slice.len() as u64;
-                }
-                self.make_readable(range);
+                    Ok(())
+                })
             }
             Transfer::Discard { length_bytes } => {
-                self.backing.discard(start, *length_bytes).map_err(|error| failed(Operation::Discard, start, error))?;
-                self.make_readable(range);
+                self.backing.discard(start, *length_bytes).map_err(|error| failed(Operation::Discard, start, error))
             }
-        }
-        self.rules.lock().complete(&self.name, request)
-    }
-
-    fn make_readable(&self, range: Range<u64>) {
-        if !self.unreadable.read().is_empty() {
-            self.unreadable.write().remove(range);
-        }
-    }
-
-    fn count(&self, request: &Request<'_>, context: &IoContext) {
-        let length = request.length_bytes();
-        let mut counters = self.counters.lock();
-        if request.outcome.is_err() {
-            counters.errors += 1;
-            return;
-        }
-        match request.transfer {
-            Transfer::Read { .. } => {
-                counters.reads += 1;
-                counters.read_bytes += length;
-                counters.read_bytes_by_class[context.class.index()] += length;
-            }
-            Transfer::Write { .. } => {
-                counters.writes += 1;
-                counters.written_bytes += length;
-                counters.written_bytes_by_class[context.class.index()] += length;
-            }
-            Transfer::Discard { .. } => counters.discards += 1,
-        }
+        };
+        self.enforcement.settle(&self.name, request, moved)
     }
 }
 
@@ -242,12 +183,17 @@ impl BlockDevice for Emulated {
                 (work, request.offset_bytes, request.length_bytes())
             }));
         }
-        let mut result = Ok(());
-        for request in requests.iter_mut() {
-            if request.outcome.is_ok() {
-                request.outcome = self.transfer(request);
+        for last in [false, true] {
+            for request in requests.iter_mut() {
+                if request.outcome.is_ok() && self.enforcement.comes_last(request) == last {
+                    request.outcome = self.transfer(request);
+                }
             }
-            self.count(request, context);
+        }
+        let mut counters = self.counters.lock();
+        let mut result = Ok(());
+        for request in requests.iter() {
+            counters.count_request(request, context);
             if result.is_ok() {
                 result = request.outcome.clone();
             }
@@ -276,68 +222,6 @@ impl BlockDevice for Emulated {
             time: media.time,
             ..self.counters.lock().clone()
         }
-    }
-}
-
-fn operation_of(transfer: &Transfer<'_>) -> Operation {
-    match transfer {
-        Transfer::Read { .. } => Operation::Read,
-        Transfer::Write { .. } => Operation::Write,
-        Transfer::Discard { .. } => Operation::Discard,
-    }
-}
-
-/// Byte ranges that do not touch, by their start.
-#[derive(Debug, Default)]
-struct RangeSet {
-    ranges: BTreeMap<u64, u64>,
-}
-
-impl RangeSet {
-    fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
-    fn insert(&mut self, range: Range<u64>) {
-        if range.is_empty() {
-            return;
-        }
-        let (mut start, mut end) = (range.start, range.end);
-        while let Some((&at, &until)) = self.ranges.range(..=end).next_back()
-            && until >= start
-        {
-            start = start.min(at);
-            end = end.max(until);
-            self.ranges.remove(&at);
-        }
-        self.ranges.insert(start, end);
-    }
-
-    fn remove(&mut self, range: Range<u64>) {
-        while let Some((&at, &until)) = self.ranges.range(..range.end).next_back()
-            && until > range.start
-            && !range.is_empty()
-        {
-            self.ranges.remove(&at);
-            if at < range.start {
-                self.ranges.insert(at, range.start);
-            }
-            if until > range.end {
-                self.ranges.insert(range.end, until);
-            }
-        }
-    }
-
-    /// The first byte of `range` that is in the set.
-    fn first_within(&self, range: &Range<u64>) -> Option<u64> {
-        if range.is_empty() {
-            return None;
-        }
-        let before = self.ranges.range(..=range.start).next_back();
-        if before.is_some_and(|(_, &until)| until > range.start) {
-            return Some(range.start);
-        }
-        self.ranges.range(range.start..range.end).next().map(|(&at, _)| at)
     }
 }
 

@@ -17,9 +17,9 @@ mod zn540;
 
 pub use traced::{atlas_10k_as_traced, cheetah_9lp_as_traced};
 
-use crate::device::{Geometry, NominalPerformance};
+use crate::device::{Device, Geometry, NominalPerformance};
 use crate::emulated::{
-    Backing, Conventional, Disk, DiskParameters, Emulated, Pacing, SeekCurve, Ssd, SsdParameters, Timing,
+    Backing, Conventional, Disk, DiskParameters, Emulated, Interlaced, Pacing, SeekCurve, Ssd, SsdParameters, Timing,
 };
 use std::sync::Arc;
 use varve_env::Env;
@@ -203,6 +203,24 @@ impl Preset {
         let timing = self.parameters.timing();
         Emulated::with_pacing(env, name, self.geometry(), Box::new(Conventional), timing, backing, pacing)
             .with_nominal(self.nominal)
+    }
+
+    /// The device with interlaced tracks, cut to whole ones, which lie one after the other in
+    /// address order on the mechanism of the model (as in the emulation of KVIMR, section 4.1).
+    pub fn build_interlaced(
+        &self,
+        env: &Env,
+        name: &str,
+        rules: Interlaced,
+        backing: Box<dyn Backing>,
+        pacing: Pacing,
+    ) -> Device {
+        let control = rules.control(name);
+        let geometry = rules.cut(&self.geometry());
+        let timing = self.parameters.timing();
+        let block = Emulated::with_pacing(env, name, geometry, Box::new(rules), timing, backing, pacing)
+            .with_nominal(self.nominal);
+        Device { tracks: Some(control), ..Device::of_blocks(Arc::new(block)) }
     }
 }
 

@@ -132,7 +132,13 @@ impl Rules for WithoutDiscard {
         Conventional.admit(device, request)
     }
 
-    fn destroyed_by_write(&mut self, _written: Range<u64>, _destroyed: &mut Vec<Range<u64>>) {}
+    fn may_destroy(&self, _written: Range<u64>) -> bool {
+        false
+    }
+
+    fn written(&mut self, _written: Range<u64>, _destroyed: &mut Vec<Range<u64>>) {}
+
+    fn discarded(&mut self, _discarded: Range<u64>) {}
 
     fn complete(&mut self, device: &str, request: &mut Request<'_>) -> Result<(), MediaError> {
         Conventional.complete(device, request)

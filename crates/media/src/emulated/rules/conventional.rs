@@ -32,7 +32,13 @@ impl Rules for Conventional {
         })
     }
 
-    fn destroyed_by_write(&mut self, _written: Range<u64>, _destroyed: &mut Vec<Range<u64>>) {}
+    fn may_destroy(&self, _written: Range<u64>) -> bool {
+        false
+    }
+
+    fn written(&mut self, _written: Range<u64>, _destroyed: &mut Vec<Range<u64>>) {}
+
+    fn discarded(&mut self, _discarded: Range<u64>) {}
 
     fn complete(&mut self, _device: &str, _request: &mut Request<'_>) -> Result<(), MediaError> {
         Ok(())

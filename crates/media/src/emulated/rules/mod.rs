@@ -1,20 +1,24 @@
 //! What may be written where, and what a write destroys.
 
 mod conventional;
+mod interlaced;
 
 pub use conventional::Conventional;
+pub use interlaced::Interlaced;
 
 use crate::device::Capabilities;
 use crate::error::MediaError;
 use crate::request::Request;
 use std::ops::Range;
 
-/// The laws of one kind of medium. [`crate::Emulated`] enforces them on the data.
+/// The laws of one kind of medium. [`crate::Emulated`] enforces them on its own data,
+/// [`crate::RuledDevice`] on the data of another device.
 ///
 /// Called in this order, with the device's state locked: `admit` when a request is submitted, in
-/// batch order; then, when its time has passed, `destroyed_by_write` (for writes), the bytes are
-/// moved, and `complete`. A request that `admit` refused changes nothing. Rules with commands of
-/// their own (zones, tracks) share their state with the facet that carries the commands.
+/// batch order; then, when its time has passed and its bytes have been moved, `written` or
+/// `discarded`, and `complete`. A request that `admit` refused changes nothing. Of the requests of one
+/// batch, which have no order, those that may destroy others' data are done last. Rules with commands
+/// of their own (zones, tracks) share their state with the facet that carries the commands.
 pub trait Rules: Send {
     /// Adds to `capabilities` what these rules make of the device.
     fn describe(&self, capabilities: &mut Capabilities);
@@ -23,8 +27,15 @@ pub trait Rules: Send {
     /// `device` is the name for messages.
     fn admit(&mut self, device: &str, request: &Request<'_>) -> Result<(), MediaError>;
 
-    /// Pushes the ranges that writing `written` makes unreadable, `written` itself excluded.
-    fn destroyed_by_write(&mut self, written: Range<u64>, destroyed: &mut Vec<Range<u64>>);
+    /// Whether writing `written` may make other data unreadable.
+    fn may_destroy(&self, written: Range<u64>) -> bool;
+
+    /// Follows a write of `written`, done in ascending order, perhaps in part when it failed. Pushes
+    /// the ranges that are unreadable now; of `written` itself only what a later sector destroyed.
+    fn written(&mut self, written: Range<u64>, destroyed: &mut Vec<Range<u64>>);
+
+    /// Follows a discard.
+    fn discarded(&mut self, discarded: Range<u64>);
 
     /// Follows a request whose bytes have been moved: keeps or fills its protection information.
     fn complete(&mut self, device: &str, request: &mut Request<'_>) -> Result<(), MediaError>;
