@@ -132,6 +132,8 @@ impl WritePath {
             Err(payload) => {
                 let cause = format!("a write panicked: {}", panic_message(&*payload));
                 shared.halt(cause.clone());
+                // What the log holds is unknown: it must not get a seal that says it is whole.
+                self.writer.lock().log_broken = true;
                 (Err(Error::Latched { cause }), Some(payload))
             }
         };
