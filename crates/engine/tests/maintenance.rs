@@ -13,7 +13,7 @@ mod medium;
 mod parallel;
 
 use history::{History, State, small_options};
-use medium::{Image, Kind, Recorder};
+use medium::{CrashState, Image, Kind, Recorder};
 use parallel::in_parallel;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use varve_engine::{Db, Error, ErrorKind, Options, ReadOptions, RepairReport, repair};
 use varve_env::{Env, SimOptions};
-use varve_media::{CrashVariant, Directory, DirectoryCrashState, IoContext, MemoryDirectory, OpenMode};
+use varve_media::{CrashVariant, Directory, IoContext, MemoryDirectory, OpenMode, Operation};
 
 const UNIVERSE: u64 = 64;
 
@@ -154,13 +154,13 @@ fn a_checkpoint_survives_a_crash_at_every_point_or_does_not_open() {
 }
 
 /// A database of several levels with writes in its log, as a crash left it or closed.
-fn sample(seed: u64, close: bool) -> (DirectoryCrashState, History) {
+fn sample(seed: u64, kind: Kind, close: bool) -> (CrashState, History) {
     let env = simulation(seed, false);
-    let directory = MemoryDirectory::new("repaired");
+    let observation = Image::fresh(&env, kind).observed(&env, &Arc::default());
     let history = History::new(seed, 70, UNIVERSE);
     // Flushes and compactions only when the steps say so, and a log that holds many writes.
     let options = Options { disable_auto_compactions: true, write_buffer_size: 256 << 10, ..small_options() };
-    let db = open(&env, &Image::Directory(directory.clone()), options).expect("open");
+    let db = open(&env, &observation.image, options).expect("open");
     for number in 1..=history.batches.len() {
         history.write(&db, number, number % 6 == 0).expect("write");
         match number {
@@ -172,17 +172,37 @@ fn sample(seed: u64, close: bool) -> (DirectoryCrashState, History) {
     if close {
         db.close().expect("close");
     }
-    (directory.capture(), history)
+    (observation.capture(), history)
 }
 
-fn copy(state: &DirectoryCrashState) -> MemoryDirectory {
+fn copy(state: &CrashState) -> Image {
     state.image(CrashVariant::KeepAll, 0)
 }
 
-/// Flips all bits of one byte, counted from the end when negative.
-fn flip(directory: &MemoryDirectory, name: &str, place: i64) {
-    let mode = OpenMode { write: true, ..OpenMode::default() };
-    let file = directory.open(name, mode).expect("open");
+/// The directories of an image.
+fn directories(image: &Image) -> Vec<&MemoryDirectory> {
+    match image {
+        Image::Directory(directory) => vec![directory],
+        Image::Several(parts) => parts.iter().flat_map(directories).collect(),
+        Image::Device(_) => panic!("a directory"),
+    }
+}
+
+/// Every file with its size; `LOCK` may be there twice.
+fn sizes(image: &Image) -> BTreeMap<String, u64> {
+    let entries = directories(image).into_iter().flat_map(|directory| directory.list().expect("list"));
+    entries.map(|entry| (entry.name, entry.size_bytes)).collect()
+}
+
+/// Flips all bits of one byte, counted from the end when negative; without a place, removes the file.
+fn damage(image: &Image, name: &str, place: Option<i64>) {
+    let holds = |directory: &&MemoryDirectory| directory.list().expect("list").iter().any(|entry| entry.name == name);
+    let directory = directories(image).into_iter().find(holds).expect("a file of this name");
+    let Some(place) = place else {
+        directory.remove(name).expect("remove");
+        return directory.sync().expect("sync");
+    };
+    let file = directory.open(name, OpenMode { write: true, ..OpenMode::default() }).expect("open");
     let size = file.size_bytes().expect("size") as i64;
     let offset = if place < 0 { size + place } else { place } as u64;
     let mut byte = [0];
@@ -214,16 +234,14 @@ fn repaired(env: &Env, image: &Image) -> Result<(State, RepairReport, BTreeMap<S
         return Err(format!("check after repair found {findings:?}"));
     }
     db.close().map_err(|error| error.to_string())?;
-    let Image::Directory(directory) = image else { return Err("no directory".to_owned()) };
-    let kept = directory.list().expect("list").into_iter().filter(|entry| entry.name.starts_with("damaged-"));
-    Ok((found, report, kept.map(|entry| (entry.name, entry.size_bytes)).collect()))
+    let kept = sizes(image).into_iter().filter(|(name, _)| name.starts_with("damaged-"));
+    Ok((found, report, kept.collect()))
 }
 
 /// Cuts a repair of `damaged` short at every point and repairs what is left.
-fn crash_during_repair(what: &str, seed: u64, damaged: DirectoryCrashState, newest: &State) -> (usize, usize) {
+fn crash_during_repair(what: &str, seed: u64, damaged: &CrashState, newest: &State) -> (usize, usize) {
     let env = simulation(seed, false);
-    let (expected, report, kept) =
-        repaired(&env, &Image::Directory(copy(&damaged))).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let (expected, report, kept) = repaired(&env, &copy(damaged)).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert_eq!(kept.keys().cloned().collect::<Vec<_>>(), {
         let mut names = report.set_aside.clone();
         names.sort();
@@ -232,7 +250,7 @@ fn crash_during_repair(what: &str, seed: u64, damaged: DirectoryCrashState, newe
     let lost = newest.iter().filter(|(key, value)| expected.get(*key) != Some(value)).count();
     assert!(lost < newest.len() && !expected.is_empty(), "{what}: {lost} of {} keys lost", newest.len());
     let recorder = Arc::new(Recorder::default());
-    let observation = Image::Directory(copy(&damaged)).observed(&env, &recorder);
+    let observation = copy(damaged).observed(&env, &recorder);
     let media = observation.image.media(&env).expect("media");
     let _ = repair(&env, media, small_options()).expect("repair");
     let mut points = std::mem::take(&mut *recorder.points.lock());
@@ -240,10 +258,10 @@ fn crash_during_repair(what: &str, seed: u64, damaged: DirectoryCrashState, newe
     // The power may also go right after it.
     let end = medium::Point {
         state: observation.capture(),
+        operation: Operation::Sync,
         note: "the end".to_owned(),
         synced: 0,
         begun: 0,
-        ..points.remove(0)
     };
     points.push(end);
     drop(observation);
@@ -278,12 +296,10 @@ fn crash_during_repair(what: &str, seed: u64, damaged: DirectoryCrashState, newe
 #[test]
 fn a_repair_cut_short_at_every_point_is_run_again_and_finds_the_same() {
     let mut all = 0;
-    for (seed, close) in [(41, true), (42, false)] {
-        let (state, history) = sample(seed, close);
+    for (seed, kind, close) in [(41, Kind::Plain, true), (42, Kind::Plain, false), (43, Kind::PlainLogsApart, true)] {
+        let (state, history) = sample(seed, kind, close);
         let newest = history.states.last().expect("a state");
-        let sound = copy(&state);
-        let sizes: BTreeMap<String, u64> =
-            sound.list().expect("list").into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
+        let sizes = sizes(&copy(&state));
         let named = |part: &str| -> Vec<String> { sizes.keys().filter(|name| name.contains(part)).cloned().collect() };
         let tables = named(".sst");
         let manifest = named("MANIFEST").pop().expect("a manifest");
@@ -304,20 +320,14 @@ fn a_repair_cut_short_at_every_point_is_run_again_and_finds_the_same() {
             "no pointer, a damaged log and a damaged table".to_owned(),
             vec![("CURRENT".to_owned(), None), (log, Some(500)), (tables[0].clone(), Some(30))],
         ));
-        if !close {
+        if (kind, close) != (Kind::Plain, true) {
             cases.retain(|(what, _)| what.contains("log"));
         }
         for (what, damages) in cases {
-            let directory = copy(&state);
-            for (name, place) in &damages {
-                match place {
-                    Some(place) => flip(&directory, name, *place),
-                    None => directory.remove(name).expect("remove"),
-                }
-            }
-            directory.sync().expect("sync");
-            let what = format!("seed {seed}: {what}");
-            let (points, lost) = crash_during_repair(&what, seed, directory.capture(), newest);
+            let observation = copy(&state).observed(&simulation(seed, false), &Arc::default());
+            damages.iter().for_each(|(name, place)| damage(&observation.image, name, *place));
+            let what = format!("{kind:?} seed {seed}: {what}");
+            let (points, lost) = crash_during_repair(&what, seed, &observation.capture(), newest);
             assert!(points >= 10, "{what}: {points} points of a repair are too few");
             assert!(lost == 0 || !damages.is_empty(), "{what}: a repair of a sound database lost {lost} keys");
             all += points;
