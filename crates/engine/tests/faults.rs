@@ -176,7 +176,7 @@ fn full_and_back(env: &Env, files: Arc<dyn FileStore>, ballast_bytes: usize) {
     let media = varve_engine::Media::of_files(files.clone());
     let db = Db::open(env, media.clone(), small_options()).expect("open");
     let mut model = State::new();
-    let put = |model: &mut State, number: u32, sync: bool| {
+    let put = |db: &Db, model: &mut State, number: u32, sync: bool| {
         let (key, value) = (format!("k{number:06}").into_bytes(), vec![number as u8; 500]);
         let result = db.put_with(&key, &value, &WriteOptions { sync });
         if result.is_ok() {
@@ -188,7 +188,7 @@ fn full_and_back(env: &Env, files: Arc<dyn FileStore>, ballast_bytes: usize) {
     let error = loop {
         number += 1;
         assert!(number < 20_000, "the medium never becomes full");
-        if let Err(error) = put(&mut model, number, number % 3 == 0) {
+        if let Err(error) = put(&db, &mut model, number, number % 3 == 0) {
             break error;
         }
     };
@@ -197,7 +197,7 @@ fn full_and_back(env: &Env, files: Arc<dyn FileStore>, ballast_bytes: usize) {
     let (before, mut taken) = (listed(), 0);
     for _ in 0..50 {
         number += 1;
-        match put(&mut model, number, number % 3 == 0) {
+        match put(&db, &mut model, number, number % 3 == 0) {
             Ok(()) => taken += 1,
             Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}"),
         }
@@ -206,11 +206,29 @@ fn full_and_back(env: &Env, files: Arc<dyn FileStore>, ballast_bytes: usize) {
     assert!(listed() < before + 10, "{before} files became {}: tries on a full medium pile up", listed());
     let (found, error) = walk_all(&db);
     assert!(error.is_none() && found == model, "reads while full: {error:?}");
+    db.close().expect("close");
+    drop(db);
+
+    // Nothing at all is left, and the logs hold what is in no table: it opens, twice, and is read.
+    let mut filler = files.create("filler", &CreateOptions::default()).expect("filler");
+    while filler.append(&[1; 512], &context).and_then(|()| filler.sync(&context)).is_ok() {}
+    drop(filler);
+    for _ in 0..2 {
+        let db = Db::open(env, media.clone(), small_options()).expect("open while full");
+        let (found, error) = walk_all(&db);
+        assert!(error.is_none() && found == model, "reads of what was opened while full: {error:?}");
+        let error = db.put(b"k", b"v").expect_err("a write while full");
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+        db.wait_idle().expect("idle");
+        db.close().expect("close");
+    }
+    let db = Db::open(env, media.clone(), small_options()).expect("open while full");
+    files.remove("filler").expect("remove");
     files.remove("ballast").expect("remove");
     files.sync_names().expect("sync_names");
     for _ in 0..100 {
         number += 1;
-        put(&mut model, number, number % 3 == 0).expect("a write after room came back");
+        put(&db, &mut model, number, number % 3 == 0).expect("a write after room came back");
     }
     db.flush().expect("flush");
     db.wait_idle().expect("idle");

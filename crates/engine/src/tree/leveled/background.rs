@@ -91,7 +91,7 @@ fn work(shared: &Arc<Shared>, role: Role) {
 }
 
 fn next_job(shared: &Shared, core: &mut MutexGuard<'_, Core>, role: Role) -> Option<Job> {
-    if role != Role::Compactions && !core.flush_running && !core.immutables.is_empty() {
+    if role != Role::Compactions && !core.flush_running && !core.flush_held && !core.immutables.is_empty() {
         core.flush_running = true;
         return Some(Job::Flush {
             memtables: core.immutables.iter().map(|immutable| immutable.memtable.clone()).collect(),
@@ -153,7 +153,7 @@ pub(super) fn is_idle(shared: &Shared, core: &Core) -> bool {
         let version = shared.read_state.load().version.clone();
         policy::pick(&version, &core.busy, &shared.policy_options).is_some()
     };
-    core.immutables.is_empty()
+    (core.immutables.is_empty() || core.flush_held)
         && !core.flush_running
         && core.running_compactions == 0
         && core.manual == 0

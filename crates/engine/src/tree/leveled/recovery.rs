@@ -1,16 +1,16 @@
 //! Opening: from the manifest and the logs back to the state before the last close or crash.
 
 use super::flush;
-use super::shared::{Change, ManifestState, Shared};
+use super::shared::{Change, Immutable, ManifestState, Shared};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
 use super::write::{Writer, create_log};
 use crate::batch::BatchRecord;
 use crate::cache::BlockCache;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
 use crate::key::Sequence;
-use crate::log::{LogReader, Purpose};
+use crate::log::{LogReader, LogWriter, Purpose};
 use crate::manifest::Manifest;
 use crate::media::Media;
 use crate::memtable::MemTable;
@@ -127,33 +127,107 @@ pub(super) fn open(
         tables,
         garbage,
         memtable.clone(),
-        recovered.version,
+        recovered.version.clone(),
         state,
         next_file_number,
         recovered.last_sequence,
     ));
-    let last_sequence = replay(&shared, &logs, recovered.log_number, recovered.last_sequence)?;
-    shared.snapshots.publish(last_sequence);
-
-    let log_number = shared.new_file_number();
-    let log = create_log(&shared, log_number, None)?;
-    // Until here nothing the old state needs was touched. This writes a new manifest that says the
-    // old logs are in tables, and switches to it.
-    shared.install(Change { log_start: Some((log_number, last_sequence)), ..Change::default() })?;
-    shared.oldest_log.store(log_number, Ordering::Relaxed);
-    remove_strays(&shared);
+    let recovered_version = recovered.version;
+    let replayed = Replay { logs: &logs, oldest: recovered.log_number, last_sequence: recovered.last_sequence };
+    let room = if exists { has_room(&shared, &logs) } else { true };
+    let begun = if room { begin(&shared, &replayed) } else { Ok(None) };
+    let begun = match begun {
+        Err(error) if error.kind() == ErrorKind::NoSpace && exists => None,
+        other => other?,
+    };
+    let (log, last_sequence) = match begun {
+        Some((log_number, log, last_sequence)) => {
+            // Until here nothing the old state needs was touched. This writes a new manifest that says
+            // the old logs are in tables, and switches to it.
+            shared.install(Change { log_start: Some((log_number, last_sequence)), ..Change::default() })?;
+            shared.oldest_log.store(log_number, Ordering::Relaxed);
+            let manifest = shared.manifest.lock().manifest.as_ref().map(Manifest::number);
+            remove_strays(&shared, manifest);
+            (Some((log_number, log)), last_sequence)
+        }
+        None => (None, hold(&shared, &replayed, Arc::new(recovered_version), recovered.manifest_number)?),
+    };
     let writer = Writer {
-        log: Some(log),
-        log_number,
+        log_number: log.as_ref().map_or(0, |(number, _)| *number),
+        // Without a log the next write makes one first, as after one that broke.
+        log_broken: log.is_none(),
+        log: log.map(|(_, log)| log),
         memtable,
         last_sequence,
         unsynced_logs: Vec::new(),
         flushed_bytes: 0,
-        log_broken: false,
         flush_owed: false,
         closed: false,
     };
     Ok((shared, writer))
+}
+
+/// Logs to be replayed.
+struct Replay<'a> {
+    /// Their numbers, ascending.
+    logs: &'a [u64],
+    /// The oldest the manifest needs.
+    oldest: u64,
+    /// Newest sequence number that is in a table.
+    last_sequence: Sequence,
+}
+
+/// Room that a manifest and the header of a log may take.
+const SMALL_FILES_BYTES: u64 = 256 << 10;
+
+/// Whether what the logs hold, a new log and a new manifest surely fit. What cannot be told counts as
+/// room: then it is tried.
+fn has_room(shared: &Shared, logs: &[u64]) -> bool {
+    let size = |number: &u64| {
+        let file = shared.media.log_store().open(&file_name::log(*number), &OpenOptions::default());
+        file.map_or(0, |file| file.size_bytes())
+    };
+    let needed_bytes = logs.iter().map(size).sum::<u64>().saturating_add(SMALL_FILES_BYTES);
+    shared.media.files.space().map_or(true, |space| space.available_bytes >= needed_bytes)
+}
+
+/// The logs into tables, and a new log.
+fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Option<(u64, LogWriter, Sequence)>, Error> {
+    let last_sequence =
+        replay(shared, replayed, &mut |memtable, last_sequence| add_to_level0(shared, &memtable, last_sequence))?;
+    shared.snapshots.publish(last_sequence);
+    let log_number = shared.new_file_number();
+    let log = create_log(shared, log_number, None)?;
+    Ok(Some((log_number, log, last_sequence)))
+}
+
+/// On a medium without room for tables: what the logs hold stays in memory and in the logs, and is
+/// flushed when a log could be made, which the first write tries. Until then everything can be read.
+fn hold(
+    shared: &Arc<Shared>,
+    replayed: &Replay<'_>,
+    version: Arc<Version>,
+    manifest_number: u64,
+) -> Result<Sequence, Error> {
+    // Tables of an attempt that found no room go; the manifest never knew them.
+    {
+        let core = shared.core.lock();
+        shared.publish(&core, None, Some(version));
+    }
+    remove_strays(shared, Some(manifest_number));
+    *shared.live_logs.lock() = replayed.logs.to_vec();
+    let last_sequence = replay(shared, replayed, &mut |memtable, _| {
+        if !memtable.is_empty() {
+            let mut core = shared.core.lock();
+            core.flush_held = true;
+            // Set when there is a log to go on with.
+            core.immutables.push_back(Immutable { memtable, next_log_number: replayed.oldest });
+            shared.publish(&core, None, None);
+        }
+        Ok(())
+    })?;
+    shared.snapshots.publish(last_sequence);
+    Ok(last_sequence)
 }
 
 /// Reads CURRENT and the manifest it names, and compares what they say with the files there.
@@ -211,12 +285,19 @@ fn read_manifest(
     })
 }
 
-/// Puts what the logs hold into tables of level 0; returns the newest sequence number.
+/// Reads the logs back; returns the newest sequence number.
 ///
 /// Logs are a chain: each continues where the one before ended, and the first where the tables
 /// end. A log whose unsynced tail was lost ends the chain: what later logs hold was never synced
 /// either (a sync syncs older logs first) and must not be seen without what came before it.
-fn replay(shared: &Arc<Shared>, logs: &[u64], oldest: u64, mut last_sequence: Sequence) -> Result<Sequence, Error> {
+///
+/// Every full memtable, and the last one, goes to `sink`.
+fn replay(
+    shared: &Arc<Shared>,
+    replayed: &Replay<'_>,
+    sink: &mut dyn FnMut(Arc<MemTable>, Sequence) -> Result<(), Error>,
+) -> Result<Sequence, Error> {
+    let Replay { logs, oldest, mut last_sequence } = *replayed;
     let options = &shared.options;
     let new_memtable = || Arc::new(MemTable::new(0, options.write_buffer_size, 0));
     let mut memtable = new_memtable();
@@ -255,20 +336,19 @@ fn replay(shared: &Arc<Shared>, logs: &[u64], oldest: u64, mut last_sequence: Se
                         return Err(gap);
                     }
                 }
-                add_to_level0(shared, &memtable, last_sequence)?;
+                sink(memtable, last_sequence)?;
                 return Ok(last_sequence);
             }
             memtable.apply(batch.iter(), batch.first_sequence);
             last_sequence = batch.last_sequence();
             if memtable.memory_bytes() >= options.write_buffer_size {
-                add_to_level0(shared, &memtable, last_sequence)?;
-                memtable = new_memtable();
+                sink(std::mem::replace(&mut memtable, new_memtable()), last_sequence)?;
             }
         }
         let dropped_bytes = reader.tail().map_or(0, |tail| tail.dropped_bytes);
         shared.counters.recovery_dropped_bytes.fetch_add(dropped_bytes, Ordering::Relaxed);
     }
-    add_to_level0(shared, &memtable, last_sequence)?;
+    sink(memtable, last_sequence)?;
     Ok(last_sequence)
 }
 
@@ -304,13 +384,11 @@ fn add_to_level0(shared: &Arc<Shared>, memtable: &Arc<MemTable>, last_sequence: 
 
 /// Removes files nothing refers to: tables of unfinished jobs, old logs and manifests, temporaries.
 /// One that cannot be removed now is tried again at the next open.
-pub(super) fn remove_strays(shared: &Arc<Shared>) {
+/// `manifest` is the one that CURRENT names.
+pub(super) fn remove_strays(shared: &Arc<Shared>, manifest: Option<u64>) {
     let version = shared.read_state.load().version.clone();
     let live: std::collections::BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
-    let (manifest, log) = {
-        let manifest = shared.manifest.lock();
-        (manifest.manifest.as_ref().map(Manifest::number), manifest.log_number)
-    };
+    let log = shared.manifest.lock().log_number;
     let stray = |name: &FileName| match name {
         FileName::Table(number) => !live.contains(number),
         FileName::Log(number) => *number < log,

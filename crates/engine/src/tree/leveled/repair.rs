@@ -302,7 +302,8 @@ impl Salvage {
             compaction::compact(shared, &version, &plan)?;
         }
         self.rename_damaged();
-        remove_strays(shared);
+        let manifest = shared.manifest.lock().manifest.as_ref().map(Manifest::number);
+        remove_strays(shared, manifest);
         let version = shared.read_state.load().version.clone();
         self.report.tables = version.levels[last].len() as u64;
         self.report.entries = version.levels[last].iter().map(|file| file.entries).sum();

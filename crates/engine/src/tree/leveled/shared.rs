@@ -47,6 +47,8 @@ pub(super) struct Core {
     /// Oldest first.
     pub(super) immutables: VecDeque<Immutable>,
     pub(super) flush_running: bool,
+    /// Recovery found no room: its memtables wait for a log to go on with.
+    pub(super) flush_held: bool,
     /// What running compactions touch.
     pub(super) busy: Busy,
     pub(super) running_compactions: usize,
@@ -185,6 +187,7 @@ impl Shared {
                 Core {
                     immutables: VecDeque::new(),
                     flush_running: false,
+                    flush_held: false,
                     busy: Busy::default(),
                     running_compactions: 0,
                     manual: 0,

@@ -324,6 +324,7 @@ impl WritePath {
         writer.log_broken = false;
         let mut core = shared.core.lock();
         core.immutables.push_back(Immutable { memtable: old, next_log_number: number });
+        core.flush_held = false;
         shared.publish(&core, Some(memtable), None);
         shared.work.notify_all();
         Ok(())
