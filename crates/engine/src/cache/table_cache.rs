@@ -13,7 +13,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Condvar, Env, Mutex};
-use varve_store::{FileStore, IoContext, Location, OpenOptions};
+use varve_store::{FileStore, IoContext, OpenOptions};
 
 /// Of sixteen tables that may be open, this many may be pinned; the rest is left for taking turns.
 const PINNED_SIXTEENTHS: usize = 14;
@@ -102,7 +102,6 @@ impl TableCache {
         let options = TableReadOptions {
             env: env.clone(),
             read_alignment_bytes: alignment.max(1),
-            cached_below: !direct && matches!(store.properties().location, Location::Directory(_)),
             io,
             memory: Arc::new(AtomicUsize::new(0)),
         };

@@ -152,7 +152,6 @@ impl Bench {
         let options = TableReadOptions {
             env: self.env.clone(),
             read_alignment_bytes: 1,
-            cached_below: true,
             io: IoContext::default(),
             memory: Arc::new(AtomicUsize::new(0)),
         };

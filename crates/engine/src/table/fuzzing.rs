@@ -26,7 +26,6 @@ pub(crate) fn table(bytes: &[u8]) {
     let options = TableReadOptions {
         env: Env::real(),
         read_alignment_bytes: 1,
-        cached_below: false,
         io: IoContext::default(),
         memory: Arc::new(AtomicUsize::new(0)),
     };

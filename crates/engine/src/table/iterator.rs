@@ -22,9 +22,9 @@ const FIRST_WINDOW_BYTES: usize = 16 << 10;
 /// Blocks read one by one before a walk is taken to be long.
 const BLOCKS_BEFORE_READAHEAD: u32 = 2;
 
-/// A walk that reads ahead stops filling the cache when it has put in this share of its capacity: what it
-/// reads next would push out what it has just read, and taking memory into use costs more than reading
-/// again what the operating system keeps.
+/// A walk that reads ahead stops filling a full cache when it has put in this share of its capacity: what it
+/// reads next would only push out what it has just read. While there is room it goes on filling: the first
+/// walk pays for the memory, and everything after it finds the blocks.
 const CACHE_SHARE: usize = 16;
 
 /// How a walk reads ahead.
@@ -242,9 +242,9 @@ impl TableIterator {
         matches!(self.options.readahead, Readahead::Growing { .. })
     }
 
-    /// A block read ahead may go to the cache: this walk has not put in its share yet, or it costs nobody anything.
+    /// A block read ahead may go to the cache: this walk has not put in its share yet, or there is room anyway.
     fn may_fill(&self, block: usize, length: usize) -> bool {
-        self.cache_budget_bytes >= length || self.table.cache_is_free(block, length)
+        self.cache_budget_bytes >= length || self.table.cache_has_room(block, length)
     }
 
     fn context(&self, fill_cache: bool) -> ReadContext {

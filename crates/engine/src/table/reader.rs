@@ -30,8 +30,6 @@ pub(crate) struct TableReadOptions {
     pub(crate) env: Env,
     /// Alignment reads should have; 1 when any will do. The store says so.
     pub(crate) read_alignment_bytes: usize,
-    /// The operating system keeps what was read, so reading it again is cheap.
-    pub(crate) cached_below: bool,
     /// Label of what opening reads.
     pub(crate) io: IoContext,
     /// Sum of [`Table::memory_bytes`] of all tables opened with these options and still open.
@@ -81,7 +79,6 @@ pub(crate) struct Table {
     pub(super) table_id: u64,
     pub(super) size_bytes: u64,
     pub(super) read_alignment_bytes: usize,
-    cached_below: bool,
     memory_bytes: usize,
     memory: Arc<AtomicUsize>,
 }
@@ -167,7 +164,6 @@ impl Table {
             table_id,
             size_bytes,
             read_alignment_bytes: options.read_alignment_bytes.max(1),
-            cached_below: options.cached_below,
             memory_bytes,
             memory: options.memory.clone(),
         }))
@@ -284,10 +280,9 @@ impl Table {
         self.blocks.get(number)
     }
 
-    /// A walk should put this block of about this length into the cache though it has put in its share:
-    /// nothing is dropped for it, and nobody below keeps it.
-    pub(super) fn cache_is_free(&self, number: usize, length_bytes: usize) -> bool {
-        !self.cached_below && self.cache.has_room(&self.blocks, number, length_bytes)
+    /// The cache could take a block of about this length without dropping another.
+    pub(super) fn cache_has_room(&self, number: usize, length_bytes: usize) -> bool {
+        self.cache.has_room(&self.blocks, number, length_bytes)
     }
 
     pub(super) fn block_context(&self, verify_checksum: bool) -> BlockContext {

@@ -48,7 +48,6 @@ fn read_options(alignment: usize) -> TableReadOptions {
     TableReadOptions {
         env: Env::real(),
         read_alignment_bytes: alignment,
-        cached_below: false,
         io: IoContext::default(),
         memory: Arc::new(AtomicUsize::new(0)),
     }
@@ -536,17 +535,6 @@ fn a_long_walk_reads_ahead_and_stops_filling_the_cache() {
         }
         assert!(if round == 0 { file.reads() - reads < 12 } else { file.reads() == reads });
     }
-    // Where the operating system keeps it, only the share is.
-    let cache = super::tests::cache(2 << 20);
-    let options = TableReadOptions { cached_below: true, ..read_options(1) };
-    let size = ReadableFile::size_bytes(&file);
-    let table = Table::open(Arc::new(file), "kept below", 1, size, &options, cache.clone()).expect("sound");
-    let mut walk = table.iterator(walk_options(Readahead::Growing { max_bytes: 256 << 10 }));
-    walk.seek_to_first();
-    while walk.valid() {
-        walk.next();
-    }
-    assert!(cache.statistics().usage_bytes < (2 << 20) / 8);
 }
 
 #[test]
