@@ -3,7 +3,7 @@
 use crate::spec::ByteSize;
 use serde::Serialize;
 use std::fmt;
-use varve_media::BlockDevice;
+use varve_media::{Device, TrackTier};
 
 /// One device of a stack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,16 +39,75 @@ pub struct DeviceDescription {
     pub scale_divisor: u64,
     /// Constants of the timing model, one to a line; empty when there is none.
     pub timing: String,
+    /// Interlaced tracks, if it has them.
+    pub tracks: Option<TracksDescription>,
+}
+
+/// The interlaced tracks of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TracksDescription {
+    /// Tracks of both tiers.
+    pub tracks: u32,
+    /// Bottom tracks: writing one destroys the same span of its neighbours.
+    pub bottom_tracks: u32,
+    /// Bytes of a bottom track.
+    pub bottom_track_bytes: u64,
+    /// Bytes of all bottom tracks.
+    pub bottom_bytes: u64,
+    /// Top tracks: freely updatable.
+    pub top_tracks: u32,
+    /// Bytes of a top track.
+    pub top_track_bytes: u64,
+    /// Bytes of all top tracks.
+    pub top_bytes: u64,
+    /// Writes that would destroy live data are refused.
+    pub strict: bool,
+}
+
+impl TracksDescription {
+    fn of(device: &Device) -> Option<Self> {
+        let tracks = device.block.capabilities().tracks.as_ref()?;
+        Some(TracksDescription {
+            tracks: tracks.track_count,
+            bottom_tracks: tracks.tracks_of(TrackTier::Bottom),
+            bottom_track_bytes: tracks.bottom_track_bytes,
+            bottom_bytes: tracks.tier_bytes(TrackTier::Bottom),
+            top_tracks: tracks.tracks_of(TrackTier::Top),
+            top_track_bytes: tracks.top_track_bytes,
+            top_bytes: tracks.tier_bytes(TrackTier::Top),
+            strict: device.tracks.as_ref().is_some_and(|control| control.is_strict()),
+        })
+    }
+}
+
+impl fmt::Display for TracksDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |bytes| ByteSize(bytes).to_string();
+        writeln!(
+            f,
+            "  {} interlaced tracks: {} bottom of {} ({}), {} top of {} ({})",
+            self.tracks,
+            self.bottom_tracks,
+            size(self.bottom_track_bytes),
+            capacity(self.bottom_bytes),
+            self.top_tracks,
+            size(self.top_track_bytes),
+            capacity(self.top_bytes)
+        )?;
+        let fate = if self.strict { "refused" } else { "counted" };
+        writeln!(f, "  a write to a bottom track destroys the same span of the tops beside it; of live data: {fate}")
+    }
 }
 
 impl DeviceDescription {
     /// What a device says of itself; real hardware unless changed.
-    pub(crate) fn of(device: &dyn BlockDevice) -> Self {
-        let geometry = device.geometry();
-        let capabilities = device.capabilities();
+    pub(crate) fn of(device: &Device) -> Self {
+        let geometry = device.block.geometry();
+        let capabilities = device.block.capabilities();
         let nominal = capabilities.nominal;
         DeviceDescription {
-            name: device.name().to_owned(),
+            name: device.block.name().to_owned(),
             model: String::new(),
             summary: String::new(),
             capacity_bytes: geometry.capacity_bytes,
@@ -63,6 +122,7 @@ impl DeviceDescription {
             time: "real".to_owned(),
             scale_divisor: 1,
             timing: String::new(),
+            tracks: TracksDescription::of(device),
         }
     }
 }
@@ -116,6 +176,9 @@ impl fmt::Display for DeviceDescription {
             let megabytes = |rate: u64| format!("{}.{} MB/s", rate / 1_000_000, rate / 100_000 % 10);
             let (read, write) = (megabytes(read), megabytes(write));
             writeln!(f, "  promises {read} sequential read, {write} write, {random} random 4 KiB reads/s")?;
+        }
+        if let Some(tracks) = &self.tracks {
+            tracks.fmt(f)?;
         }
         write!(f, "  bytes in {}, {} time", self.backing, self.time)?;
         if self.scale_divisor != 1 {

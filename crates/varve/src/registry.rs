@@ -11,7 +11,7 @@ use varve_store::FileStore;
 
 /// Every kind of medium.
 pub(crate) static MEDIA: &[MediumKind] =
-    &[medium::FILE, medium::DISK, medium::SSD, medium::NVME, medium::RAM, medium::DEV];
+    &[medium::FILE, medium::DISK, medium::IMR, medium::SSD, medium::NVME, medium::RAM, medium::DEV];
 
 /// Every file store. The first that accepts a medium is its default.
 pub(crate) static FILE_STORES: &[FileStoreKind] = &[file_store::PLAIN, file_store::EXTENT];
@@ -38,7 +38,7 @@ static COMMON_OPTIONS: &[OptionDescription] = &[
 /// A kind of medium: the word before the colon of a spec.
 pub(crate) struct MediumKind {
     pub(crate) description: KindDescription,
-    /// Its time can be virtual.
+    /// Its time can be virtual, unless its bytes are on real hardware.
     pub(crate) is_emulated: bool,
     /// Makes the medium. The part has passed [`check`].
     pub(crate) build: fn(&Construction<'_>, &Part) -> Result<Base, Error>,
@@ -124,8 +124,12 @@ pub enum ValueForm {
     Path,
     /// One of these words.
     Choice(&'static [&'static str]),
+    /// `5/4`, or the same as a number: `1.25`.
+    Ratio,
     /// One of these words, or a file: `file:PATH`.
     ChoiceOrFile(&'static [&'static str]),
+    /// One of these words, a file, or real hardware: `dev:PATH` with its options.
+    ChoiceOrFileOrDevice(&'static [&'static str]),
     /// Name of a file store.
     FileStore,
     /// A medium.
@@ -143,7 +147,9 @@ impl ValueForm {
             ValueForm::Text => "a text in UTF-8".to_owned(),
             ValueForm::Path => "a path".to_owned(),
             ValueForm::Choice(_) => "one of the known words".to_owned(),
+            ValueForm::Ratio => "a ratio from 1/8 to 8, such as 5/4 or 1.25".to_owned(),
             ValueForm::ChoiceOrFile(_) => "one of the known words or file:PATH".to_owned(),
+            ValueForm::ChoiceOrFileOrDevice(_) => "one of the known words, file:PATH or dev:PATH".to_owned(),
             ValueForm::FileStore => "a file store".to_owned(),
             ValueForm::Spec => "a medium".to_owned(),
         }
@@ -152,7 +158,9 @@ impl ValueForm {
     /// Words that are accepted, when it is a matter of words.
     pub fn words(self) -> Vec<&'static str> {
         match self {
-            ValueForm::Choice(words) | ValueForm::ChoiceOrFile(words) => words.to_vec(),
+            ValueForm::Choice(words) | ValueForm::ChoiceOrFile(words) | ValueForm::ChoiceOrFileOrDevice(words) => {
+                words.to_vec()
+            }
             ValueForm::FileStore => FILE_STORES.iter().map(|store| store.name).collect(),
             _ => Vec::new(),
         }
@@ -168,7 +176,9 @@ impl ValueForm {
             ValueForm::Text => "TEXT".to_owned(),
             ValueForm::Path => "PATH".to_owned(),
             ValueForm::Choice(_) | ValueForm::FileStore => self.words().join("|"),
+            ValueForm::Ratio => "N/M".to_owned(),
             ValueForm::ChoiceOrFile(words) => format!("{}|file:PATH", words.join("|")),
+            ValueForm::ChoiceOrFileOrDevice(words) => format!("{}|file:PATH|dev:PATH", words.join("|")),
             ValueForm::Spec => "SPEC".to_owned(),
         }
     }
@@ -183,12 +193,20 @@ impl ValueForm {
             ValueForm::Size => size_of(value).is_some(),
             ValueForm::Number(least) => text.and_then(whole_number).is_some_and(|number| number >= least),
             ValueForm::Scale => text.and_then(scale_divisor).is_some(),
+            ValueForm::Ratio => text.and_then(ratio).is_some(),
             ValueForm::Text => text.is_some(),
             ValueForm::Path => path_of(value).is_some(),
             ValueForm::Choice(_) | ValueForm::FileStore => text.is_some_and(|text| self.words().contains(&text)),
             ValueForm::ChoiceOrFile(words) => match value {
                 Value::Text(_) => text.is_some_and(|text| words.contains(&text)),
                 Value::Spec(spec) => file_path_of(spec).is_some(),
+            },
+            ValueForm::ChoiceOrFileOrDevice(words) => match value {
+                Value::Text(_) => text.is_some_and(|text| words.contains(&text)),
+                Value::Spec(spec) => {
+                    check(spec)?;
+                    file_path_of(spec).is_some() || hardware_of(spec).is_some()
+                }
             },
             ValueForm::Spec => match value {
                 Value::Text(_) => path_of(value).is_some(),
@@ -214,6 +232,42 @@ pub(crate) fn scale_divisor(text: &str) -> Option<u64> {
     }
 }
 
+/// A ratio from 1/8 to 8 as a fraction, from `N/M` or from a number with at most six digits after the
+/// point.
+pub(crate) fn ratio(text: &str) -> Option<(u64, u64)> {
+    let few = |digits: &str| whole_number(digits).filter(|_| (1..=6).contains(&digits.len()));
+    let (numerator, denominator) = match (text.split_once('/'), text.split_once('.')) {
+        (Some((numerator, denominator)), _) => (few(numerator)?, few(denominator)?),
+        (None, Some((whole, fraction))) => {
+            let denominator = 10_u64.pow(fraction.len().min(6) as u32);
+            (few(whole)? * denominator + few(fraction)?, denominator)
+        }
+        (None, None) => (few(text)?, 1),
+    };
+    let sensible = denominator > 0 && numerator * 8 >= denominator && numerator <= denominator * 8;
+    sensible.then_some((numerator, denominator))
+}
+
+/// The one part of a spec that is `dev:PATH` with options of its own kind and no more.
+pub(crate) fn hardware_of(spec: &Spec) -> Option<&Part> {
+    let own = &medium::DEV.description;
+    match spec.parts() {
+        [part] if part.kind() == own.name => {
+            let known = |name: &str| own.options.iter().any(|option| option.name == name);
+            part.options().iter().all(|option| known(option.name())).then_some(part)
+        }
+        _ => None,
+    }
+}
+
+/// The real hardware a part has its bytes on although its kind is emulated.
+pub(crate) fn hardware_backing(part: &Part) -> Option<&Part> {
+    match part.option("backing").and_then(SpecOption::value) {
+        Some(Value::Spec(spec)) => hardware_of(spec),
+        _ => None,
+    }
+}
+
 /// The path of a spec that is `file:PATH` and no more.
 pub(crate) fn file_path_of(spec: &Spec) -> Option<std::path::PathBuf> {
     match spec.parts() {
@@ -227,7 +281,7 @@ pub(crate) fn add_paths(spec: &Spec, paths: &mut Vec<std::path::PathBuf>) {
     let mut add = |form: ValueForm, value: Option<&Value>| match (form, value) {
         (ValueForm::Path, Some(value)) => paths.extend(path_of(value)),
         (ValueForm::ChoiceOrFile(_), Some(Value::Spec(spec))) => paths.extend(file_path_of(spec)),
-        (ValueForm::Spec, Some(Value::Spec(spec))) => add_paths(spec, paths),
+        (ValueForm::Spec | ValueForm::ChoiceOrFileOrDevice(_), Some(Value::Spec(spec))) => add_paths(spec, paths),
         (ValueForm::Spec, Some(value)) => paths.extend(path_of(value)),
         _ => (),
     };
@@ -316,6 +370,30 @@ fn check_option(part: &Part, kind: &KindDescription, option: &SpecOption) -> Res
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn ratios() {
+        for (text, expected) in [
+            ("1", Some((1, 1))),
+            ("5/4", Some((5, 4))),
+            ("1.25", Some((125, 100))),
+            ("0.125", Some((125, 1000))),
+            ("8/1", Some((8, 1))),
+            ("8.1", None),
+            ("1/9", None),
+            ("0", None),
+            ("1/0", None),
+            ("", None),
+            (".5", None),
+            ("1.", None),
+            ("-1", None),
+            ("1.0000001", None),
+            ("1/1.5", None),
+            ("10000000/10000000", None),
+        ] {
+            assert_eq!(ratio(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn names_are_unique_and_examples_parse() {

@@ -34,7 +34,9 @@ impl Base {
             Base::Devices(devices) => {
                 let names: Vec<&str> = devices.iter().map(|built| built.description.name.as_str()).collect();
                 let plural = if names.len() == 1 { "" } else { "s" };
-                format!("{} device{plural} ({})", names.len(), names.join(", "))
+                let interlaced = devices.iter().any(|built| built.device.block.capabilities().tracks.is_some());
+                let tracks = if interlaced { " with interlaced tracks" } else { "" };
+                format!("{} device{plural}{tracks} ({})", names.len(), names.join(", "))
             }
         }
     }
@@ -374,6 +376,7 @@ impl Spec {
     pub fn is_emulated(&self) -> bool {
         self.parts().iter().all(|part| {
             registry::medium(part.kind()).is_some_and(|kind| kind.is_emulated)
+                && registry::hardware_backing(part).is_none()
                 && !matches!(part.spec("logs"), Ok(Some(logs)) if !logs.is_emulated())
         })
     }

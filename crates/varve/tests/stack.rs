@@ -187,3 +187,81 @@ fn a_spec_tells_its_paths() {
     assert_eq!(paths("file:/d?logs=/l"), ["/d", "/l"]);
     assert_eq!(paths("dev:/dev/sdb?size=1GiB"), ["/dev/sdb"]);
 }
+
+#[test]
+fn interlaced_disks_by_spec() {
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    let describe = |text: &str| builder.describe(&spec(text)).unwrap().remove(0);
+    let plain = describe("imr:100GB");
+    let tracks = plain.tracks.as_ref().unwrap();
+    assert_eq!((tracks.tracks, tracks.bottom_tracks, tracks.top_tracks), (47_683, 23_842, 23_841));
+    assert_eq!((tracks.top_track_bytes, tracks.bottom_track_bytes, tracks.strict), (2 << 20, 2 << 20, false));
+    assert_eq!((plain.model.as_str(), plain.capacity_bytes), ("st500dm002", 47_683 * (2 << 20)));
+    let text = plain.to_string();
+    assert!(text.contains("47683 interlaced tracks: 23842 bottom of 2MiB (50.00 GB"), "{text}");
+    let tracks = describe("imr:8GiB?scale=1/64,ratio=1.25,strict").tracks.unwrap();
+    assert_eq!((tracks.top_track_bytes, tracks.bottom_track_bytes, tracks.strict), (32 << 10, 40 << 10, true));
+    for (text, complaint) in [
+        ("imr:1MB", "a capacity of one bottom track of 2MiB"),
+        ("imr:1GB?track=512", "tracks of at least one physical sector of 4096 bytes"),
+        ("imr:1GB?model=nvme-ssd", "a model for imr:"),
+    ] {
+        let error = builder.devices(&spec(text)).err().unwrap().to_string();
+        assert!(error.contains(complaint), "{text}: {error}");
+    }
+    for text in ["imr:1GB?ratio=9", "imr:1GB?ratio=a", "imr:1GB?backing=disk:1GB", "imr:1GB?backing=(dev:/x?trace=/y)"]
+    {
+        assert!(text.parse::<Spec>().is_err(), "{text}");
+    }
+    // No store knows tracks yet, and none mistakes them for a plain disk.
+    for (text, complaint) in [
+        ("imr:1GB", "media that a file store can stand on, not 1 device with interlaced tracks (imr:1GB)"),
+        ("imr:1GB?store=extent", "'extent' needs one conventional device"),
+        ("imr:1GB?store=plain", "'plain' needs one directory"),
+        ("ram:1GB?logs=imr:1GB", "not 1 device with interlaced tracks (imr:1GB)"),
+    ] {
+        let error = builder.build(&spec(text)).unwrap_err().to_string();
+        assert!(error.contains(complaint), "{text}: {error}");
+    }
+    assert_eq!(builder.build(&spec("imr:1GB")).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn interlaced_disks_on_files_and_real_devices() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = IoContext::default();
+    let image = format!("imr:16MiB?track=1MiB,strict,backing=file:{}", path(&directory, "image"));
+    let real = format!("imr:15MiB?track=1MiB,strict,backing=(dev:{}?size=16MiB)", path(&directory, "disk"));
+    assert!(spec(&image).is_emulated() && !spec(&real).is_emulated());
+    assert_eq!(spec(&real).paths(), [directory.path().join("disk")]);
+    for (text, env, used_at_first) in [(&image, Env::sim(1), false), (&real, Env::real(), true)] {
+        let builder = StackBuilder::new(&env);
+        for round in 0..2 {
+            let devices = builder.devices(&spec(text)).unwrap();
+            let device = devices[0].device();
+            let tracks = device.tracks.as_ref().unwrap();
+            assert!(device.block.capabilities().tracks.is_some() && tracks.is_strict());
+            assert_eq!(device.block.geometry().capacity_bytes % (1 << 20), 0);
+            // What was there before may be somebody's, until the host says otherwise.
+            let refused = device.block.write_at(0, &[1; 4096], &context).is_err();
+            assert_eq!(refused, round > 0 || used_at_first, "{text} round {round}");
+            tracks.mark_free(varve::media::TrackId(1)).unwrap();
+            device.block.write_at(0, &[1; 4096], &context).unwrap();
+            device.block.write_at(1 << 20, &[round; 8192], &context).unwrap();
+            tracks.mark_free(varve::media::TrackId(1)).unwrap();
+            device.block.write_at(4096, &[2; 4096], &context).unwrap();
+            let mut data = [9; 4096];
+            device.block.read_at(1 << 20, &mut data, &context).unwrap();
+            assert_eq!(data, [round; 4096]);
+            assert!(device.block.read_at((1 << 20) + 4096, &mut data, &context).is_err());
+            device.block.sync(&context).unwrap();
+        }
+    }
+    let paced = format!("imr:1MiB?pace,backing=(dev:{})", path(&directory, "disk"));
+    let error = StackBuilder::new(&Env::real()).devices(&spec(&paced)).err().unwrap().to_string();
+    assert!(error.contains("no option 'pace' with a real device"), "{error}");
+    let large = format!("imr:1GiB?backing=(dev:{})", path(&directory, "disk"));
+    let error = StackBuilder::new(&Env::real()).devices(&spec(&large)).err().unwrap().to_string();
+    assert!(error.contains("at most the 16MiB of the device"), "{error}");
+}

@@ -6,7 +6,7 @@ use crate::registry::{OptionDescription, ValueForm, file_path_of, scale_divisor}
 use crate::spec::{Part, SpecErrorKind, Value};
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::sync::Arc;
-use varve_media::emulated::{Backing, Emulated, FileBacking, NoBacking, Pacing, RamBacking};
+use varve_media::emulated::{Backing, FileBacking, NoBacking, Pacing, RamBacking};
 use varve_media::presets::Preset;
 use varve_media::{Capabilities, Device, MediaError};
 
@@ -59,6 +59,14 @@ pub(super) struct Model<'a> {
     pub(super) timing: String,
 }
 
+impl<'a> Model<'a> {
+    /// The model of a preset whose sizes were divided by `scale_divisor`.
+    pub(super) fn of_preset(preset: &'a Preset, scale_divisor: u64) -> Self {
+        let timing = format!("{:#?}", preset.parameters());
+        Model { name: preset.name(), summary: preset.description(), scale_divisor, timing }
+    }
+}
+
 /// The capacity the argument asks for, at least `sector_bytes`.
 pub(super) fn capacity_bytes(part: &Part, sector_bytes: u64) -> Result<Option<u64>, Error> {
     match part.argument_size_bytes() {
@@ -78,6 +86,19 @@ pub(super) fn build_preset(
     default: &str,
     suits: fn(&Capabilities) -> bool,
 ) -> Result<Base, Error> {
+    let (preset, scale_divisor) = scaled_preset(part, default, suits)?;
+    let (backing, _) = backing(construction, part, preset.geometry().capacity_bytes)?;
+    let device = preset.build(construction.env, &part.to_string(), backing, pacing(part));
+    let device = Device::of_blocks(Arc::new(device));
+    Ok(built(construction, part, device, Model::of_preset(&preset, scale_divisor)))
+}
+
+/// The preset the part asks for, resized and scaled, and what its sizes were divided by.
+pub(super) fn scaled_preset(
+    part: &Part,
+    default: &str,
+    suits: fn(&Capabilities) -> bool,
+) -> Result<(Preset, u64), Error> {
     let wanted = part.text("model")?.unwrap_or(default).to_ascii_lowercase();
     let suitable = |preset: &Preset| suits(&preset_capabilities(preset));
     let Some(preset) = Preset::find(&wanted).filter(suitable) else {
@@ -92,11 +113,7 @@ pub(super) fn build_preset(
         Some(capacity_bytes) => scaled.with_capacity(capacity_bytes / scale_divisor),
         None => scaled,
     };
-    let backing = backing(construction, part, scaled.geometry().capacity_bytes)?;
-    let device = scaled.build(construction.env, &part.to_string(), backing, pacing(part));
-    let timing = format!("{:#?}", scaled.parameters());
-    let model = Model { name: scaled.name(), summary: scaled.description(), scale_divisor, timing };
-    Ok(built(construction, part, device, model))
+    Ok((scaled, scale_divisor))
 }
 
 /// What a device of this preset can do.
@@ -116,15 +133,15 @@ pub(crate) fn preset_capabilities(preset: &Preset) -> Capabilities {
     capabilities
 }
 
-/// The backing the options ask for.
+/// The backing the options ask for, and whether it holds what an earlier device wrote.
 pub(super) fn backing(
     construction: &Construction<'_>,
     part: &Part,
     capacity_bytes: u64,
-) -> Result<Box<dyn Backing>, Error> {
+) -> Result<(Box<dyn Backing>, bool), Error> {
     match part.option("backing").and_then(|option| option.value()) {
-        _ if construction.describe => Ok(Box::new(NoBacking)),
-        Some(Value::Text(text)) if text == b"none" => Ok(Box::new(NoBacking)),
+        _ if construction.describe => Ok((Box::new(NoBacking), false)),
+        Some(Value::Text(text)) if text == b"none" => Ok((Box::new(NoBacking), false)),
         Some(Value::Spec(spec)) => {
             let Some(path) = file_path_of(spec) else {
                 return Err(part.value_error("backing", "file:PATH").into());
@@ -135,10 +152,14 @@ pub(super) fn backing(
             };
             match opened {
                 Err(MediaError::NotFound { name, .. }) if !construction.create => Err(Error::missing(name)),
-                opened => Ok(Box::new(opened?)),
+                opened => {
+                    let file = opened?;
+                    let used = !file.is_new();
+                    Ok((Box::new(file), used))
+                }
             }
         }
-        _ => Ok(Box::new(RamBacking::new())),
+        _ => Ok((Box::new(RamBacking::new()), false)),
     }
 }
 
@@ -148,7 +169,7 @@ pub(super) fn pacing(part: &Part) -> Pacing {
 }
 
 /// The device with its description.
-pub(super) fn built(construction: &Construction<'_>, part: &Part, device: Emulated, model: Model<'_>) -> Base {
+pub(super) fn built(construction: &Construction<'_>, part: &Part, device: Device, model: Model<'_>) -> Base {
     let backing = match part.option("backing").and_then(|option| option.value()) {
         Some(Value::Spec(spec)) => spec.to_string(),
         Some(Value::Text(text)) => String::from_utf8_lossy(text).into_owned(),
@@ -169,5 +190,5 @@ pub(super) fn built(construction: &Construction<'_>, part: &Part, device: Emulat
         timing: model.timing,
         ..DeviceDescription::of(&device)
     };
-    Base::Devices(vec![BuiltDevice { device: Device::of_blocks(Arc::new(device)), description }])
+    Base::Devices(vec![BuiltDevice { device, description }])
 }

@@ -46,6 +46,11 @@ pub(crate) const DEV: MediumKind = MediumKind {
 };
 
 fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
+    Ok(Base::Devices(vec![open(construction, part)?]))
+}
+
+/// The one device of a part of this kind.
+pub(super) fn open(construction: &Construction<'_>, part: &Part) -> Result<BuiltDevice, Error> {
     let Some(path) = part.argument_path() else {
         return Err(part.argument_error(SpecErrorKind::Missing, "a path").into());
     };
@@ -81,11 +86,12 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
         IoEngine::Uring => "io_uring",
         _ => "pread and pwrite",
     };
+    let device = Device::of_blocks(Arc::new(device));
     let description = DeviceDescription {
         name: part.to_string(),
         model: path.display().to_string(),
         summary: format!("hardware through {engine}"),
         ..DeviceDescription::of(&device)
     };
-    Ok(Base::Devices(vec![BuiltDevice { device: Device::of_blocks(Arc::new(device)), description }]))
+    Ok(BuiltDevice { device, description })
 }

@@ -5,8 +5,9 @@ use crate::error::Error;
 use crate::registry::{ArgumentDescription, KindDescription, MediumKind, ValueForm};
 use crate::spec::Part;
 use crate::stack::{Base, Construction};
-use varve_media::Geometry;
+use std::sync::Arc;
 use varve_media::emulated::{Conventional, Emulated, Immediate};
+use varve_media::{Device, Geometry};
 
 const CAPACITY_BYTES: u64 = 1 << 30;
 
@@ -28,7 +29,7 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
     let capacity_bytes =
         emulated::capacity_bytes(part, sector_bytes)?.unwrap_or(CAPACITY_BYTES) / sector_bytes * sector_bytes;
     let geometry = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: PHYSICAL_SECTOR_BYTES };
-    let backing = emulated::backing(construction, part, capacity_bytes)?;
+    let (backing, _) = emulated::backing(construction, part, capacity_bytes)?;
     let device = Emulated::with_pacing(
         construction.env,
         &part.to_string(),
@@ -40,5 +41,5 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
     );
     let model =
         emulated::Model { name: "ram", summary: "memory without delays", scale_divisor: 1, timing: String::new() };
-    Ok(emulated::built(construction, part, device, model))
+    Ok(emulated::built(construction, part, Device::of_blocks(Arc::new(device)), model))
 }

@@ -13,6 +13,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct FileBacking {
     file: File,
+    is_new: bool,
 }
 
 impl FileBacking {
@@ -44,10 +45,16 @@ impl FileBacking {
             Err(rustix::io::Errno::AGAIN) => return Err(MediaError::Locked { device: name(), name: name() }),
             result => result.map_err(|errno| failed(errno.into()))?,
         }
-        if create && file.metadata().map_err(failed)?.len() == 0 {
+        let is_new = file.metadata().map_err(failed)?.len() == 0;
+        if create && is_new {
             file.set_len(capacity_bytes).map_err(failed)?;
         }
-        Ok(FileBacking { file })
+        Ok(FileBacking { file, is_new })
+    }
+
+    /// Whether the file was not there, or empty, before it was opened.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 }
 
@@ -113,6 +120,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk");
         let file = FileBacking::open(&path, 1 << 30).unwrap();
+        assert!(file.is_new());
         file.write_at(512 << 20, &[7; 8192]).unwrap();
         file.discard(512 << 20, 4096).unwrap();
         assert!(matches!(FileBacking::open(&path, 1 << 30), Err(MediaError::Locked { .. })));
@@ -120,6 +128,7 @@ mod tests {
         let other = directory.path().join("other");
         assert!(matches!(FileBacking::open_existing(&other, 1 << 30), Err(MediaError::NotFound { .. })));
         let file = FileBacking::open_existing(&path, 1 << 30).unwrap();
+        assert!(!file.is_new());
         let mut data = [1; 8192];
         file.read_at(512 << 20, &mut data).unwrap();
         assert!(data[..4096] == [0; 4096] && data[4096..] == [7; 4096]);
