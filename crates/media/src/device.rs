@@ -138,6 +138,9 @@ impl Counters {
 ///   of them, in any order.
 /// - *Failure*: a failed write leaves each of its sectors old, new or unreadable. After a failed
 ///   `sync` nothing is known about writes since the last good one; callers stop trusting them.
+/// - *Tracks*: on a device with interlaced tracks a write also makes unreadable what
+///   [`TrackGeometry::destroyed_by_write`] says, when it completes and as far as it arrives: what a
+///   failed write or a power cut tore destroyed what it covered.
 /// - *Zero*: sectors never written, or discarded, read as zeros.
 /// - Never panics on a request: out of range or misaligned is an error that changes nothing.
 pub trait BlockDevice: Send + Sync {

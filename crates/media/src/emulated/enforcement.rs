@@ -1,7 +1,7 @@
 //! Rules enforced on data, whoever holds the data.
 
 use super::rules::Rules;
-use crate::error::MediaError;
+use crate::error::{MediaError, MediaErrorKind};
 use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer};
 use parking_lot::{Mutex, RwLock};
@@ -48,13 +48,17 @@ impl Enforcement {
         matches!(request.transfer, Transfer::Write { .. }) && self.rules.lock().may_destroy(range_of(request))
     }
 
-    /// Follows a request that was admitted and whose bytes have been `moved`, or not; gives its outcome.
+    /// Follows a request that was admitted and whose bytes have been `moved`, or perhaps not all; gives
+    /// its outcome. One that was refused after all changed nothing.
     pub(super) fn settle(
         &self,
         device: &str,
         request: &mut Request<'_>,
         moved: Result<(), MediaError>,
     ) -> Result<(), MediaError> {
+        if moved.as_ref().is_err_and(|error| error.kind() == MediaErrorKind::InvalidRequest) {
+            return moved;
+        }
         let range = range_of(request);
         let mut rules = self.rules.lock();
         match request.transfer {

@@ -1,8 +1,10 @@
 //! Content that is not durable yet, and what a power cut leaves of it.
 
 use super::fate::{Fate, FateChooser};
+use super::tracks::TrackContent;
 use crate::sparse::SparseBytes;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A change of the content of a file or device.
@@ -19,6 +21,13 @@ pub(crate) enum ContentChange {
     },
     Truncate {
         size_bytes: u64,
+    },
+    /// What a failed request on a device with tracks left, found by looking: it destroys nothing more.
+    Found {
+        offset_bytes: u64,
+        data: Arc<[u8]>,
+        /// Parts that cannot be read.
+        unreadable: Arc<[Range<u64>]>,
     },
 }
 
@@ -37,17 +46,33 @@ pub(crate) struct Pending {
 pub(crate) struct Content {
     pub(crate) bytes: SparseBytes,
     pub(crate) size_bytes: u64,
+    /// What writes destroyed, on a device with tracks.
+    pub(crate) tracks: Option<TrackContent>,
 }
 
 impl Content {
     pub(crate) fn write(&mut self, offset_bytes: u64, data: &[u8]) {
         self.bytes.write(offset_bytes, data);
-        self.size_bytes = self.size_bytes.max(offset_bytes + data.len() as u64);
+        let end = offset_bytes + data.len() as u64;
+        self.size_bytes = self.size_bytes.max(end);
+        if let Some(tracks) = &mut self.tracks {
+            tracks.written(offset_bytes..end);
+        }
+    }
+
+    fn find(&mut self, offset_bytes: u64, data: &[u8], unreadable: &[Range<u64>]) {
+        self.bytes.write(offset_bytes, data);
+        if let Some(tracks) = &mut self.tracks {
+            tracks.found(offset_bytes..offset_bytes + data.len() as u64, unreadable);
+        }
     }
 
     pub(crate) fn clear(&mut self, offset_bytes: u64, length_bytes: u64) {
         self.bytes.clear(offset_bytes, length_bytes);
         self.size_bytes = self.size_bytes.max(offset_bytes + length_bytes);
+        if let Some(tracks) = &mut self.tracks {
+            tracks.discarded(offset_bytes..offset_bytes + length_bytes);
+        }
     }
 
     pub(crate) fn truncate(&mut self, size_bytes: u64) {
@@ -62,6 +87,7 @@ impl Content {
             ContentChange::Write { offset_bytes, data } => self.write(*offset_bytes, data),
             ContentChange::Clear { offset_bytes, length_bytes } => self.clear(*offset_bytes, *length_bytes),
             ContentChange::Truncate { size_bytes } => self.truncate(*size_bytes),
+            ContentChange::Found { offset_bytes, data, unreadable } => self.find(*offset_bytes, data, unreadable),
         }
     }
 }
@@ -71,6 +97,7 @@ impl Content {
 enum Piece<'a> {
     Write(u64, &'a [u8]),
     Clear(u64, u64),
+    Found(u64, &'a [u8], &'a [Range<u64>]),
 }
 
 impl Piece<'_> {
@@ -78,6 +105,7 @@ impl Piece<'_> {
         match self {
             Piece::Write(offset_bytes, data) => content.write(offset_bytes, data),
             Piece::Clear(offset_bytes, length_bytes) => content.clear(offset_bytes, length_bytes),
+            Piece::Found(offset_bytes, data, unreadable) => content.find(offset_bytes, data, unreadable),
         }
     }
 }
@@ -85,7 +113,9 @@ impl Piece<'_> {
 /// Content after the changes that arrived, sector by sector.
 ///
 /// A sector on the medium is always some version it had: one that kept a later write has the
-/// earlier writes to the same sector too, even where those were chosen to be lost.
+/// earlier writes to the same sector too, even where those were chosen to be lost. `changes` are in
+/// the order in which they reach the medium; on a device with tracks, each sector that arrives destroys
+/// what it overlaps at that moment.
 pub(crate) fn surviving_content(
     durable: &Content,
     changes: &[&Pending],
@@ -106,7 +136,9 @@ pub(crate) fn surviving_content(
                 }
                 continue;
             }
-            ContentChange::Write { offset_bytes, data } => (*offset_bytes, offset_bytes + data.len() as u64),
+            ContentChange::Write { offset_bytes, data } | ContentChange::Found { offset_bytes, data, .. } => {
+                (*offset_bytes, offset_bytes + data.len() as u64)
+            }
             ContentChange::Clear { offset_bytes, length_bytes } => (*offset_bytes, offset_bytes + length_bytes),
         };
         if fate == Fate::Kept && lost.is_empty() {
@@ -120,6 +152,9 @@ pub(crate) fn surviving_content(
             let piece = match &pending.change {
                 ContentChange::Write { data, .. } => {
                     Piece::Write(at, &data[(at - start) as usize..(piece_end - start) as usize])
+                }
+                ContentChange::Found { data, unreadable, .. } => {
+                    Piece::Found(at, &data[(at - start) as usize..(piece_end - start) as usize], unreadable)
                 }
                 _ => Piece::Clear(at, piece_end - at),
             };

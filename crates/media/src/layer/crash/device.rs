@@ -1,13 +1,16 @@
 //! Power cuts of block devices.
 
 use super::content::{Content, ContentChange, Pending, surviving_content};
-use super::image::ImageDevice;
+use super::image::{ImageContent, ImageDevice, Original};
+use super::tracks::{TrackContent, TrackRules, arrival_order};
 use super::{CrashVariant, FateChooser, History, PersistenceObserver, PersistencePoint};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
-use crate::error::{MediaError, Operation};
+use crate::error::{MediaError, MediaErrorKind, Operation};
+use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer, check_request};
-use crate::sparse::{PAGE_BYTES, SparseBytes};
+use crate::sparse::PAGE_BYTES;
+use crate::tracks::TrackControl;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -22,8 +25,9 @@ const SAVE_BYTES_MAX: u64 = 1 << 20;
 ///
 /// Requests pass through unchanged. Of everything not yet synced the layer keeps the bytes, in
 /// every version since the last sync, and from that makes crash images. Before the first write to a
-/// page it reads the page's old content, once, also before a discard; nothing else is added to the
-/// device's work. Writes that overlap in flight are done one after the other.
+/// page it reads the page's old content, once, also before a discard, and before a write to a bottom
+/// track that of the pages it destroys; nothing else is added to the device's work. Writes that overlap
+/// in flight, or destroy the same, are done one after the other.
 ///
 /// A clone is another handle of the same layer. Hand [`CrashDevice::device`] to what is tested.
 #[derive(Clone)]
@@ -33,8 +37,10 @@ pub struct CrashDevice {
 
 struct Shared {
     inner: Arc<dyn BlockDevice>,
-    /// Pages as they were before this layer's first write to them; never change once there.
-    original: Arc<parking_lot::Mutex<SparseBytes>>,
+    control: Option<Arc<dyn TrackControl>>,
+    tracks: Option<Arc<TrackRules>>,
+    /// Pages as they were before this layer first changed them; never change once there.
+    original: Arc<parking_lot::Mutex<Original>>,
     state: Mutex<State>,
     /// Some request in flight ended.
     landed: Condvar,
@@ -43,8 +49,8 @@ struct Shared {
 struct State {
     crash: Arc<CrashContent>,
     next_sequence: u64,
-    /// Requests in flight: sequence number to the range (in whole pages) nobody else may write.
-    in_flight: BTreeMap<u64, Range<u64>>,
+    /// Requests in flight: sequence number to the ranges (in whole pages) nobody else may change.
+    in_flight: BTreeMap<u64, Vec<Range<u64>>>,
     points: u64,
     observer: Option<PersistenceObserver<DeviceCrashState>>,
 }
@@ -60,7 +66,8 @@ struct CrashContent {
 #[derive(Clone)]
 pub struct DeviceCrashState {
     base: Arc<dyn BlockDevice>,
-    original: Arc<parking_lot::Mutex<SparseBytes>>,
+    tracks: Option<Arc<TrackRules>>,
+    original: Arc<parking_lot::Mutex<Original>>,
     crash: Arc<CrashContent>,
 }
 
@@ -70,18 +77,31 @@ impl DeviceCrashState {
     /// A write that failed counts like one not synced. The same variant and seed give the same
     /// bytes.
     ///
-    /// Cost: proportional to the changes not yet durable.
+    /// The image of a device with tracks has the same tracks and is as strict; everything on them
+    /// that can be read counts as live until it is marked free.
+    ///
+    /// Cost: proportional to the changes not yet durable; with tracks, for variants that change the
+    /// order, to the square of their number (a comparison each).
     pub fn image(&self, variant: CrashVariant, seed: u64) -> Device {
         let sector_bytes = u64::from(self.base.geometry().physical_sector_bytes.max(1));
-        let pending = self.crash.pending.values();
+        let mut pending = self.crash.pending.values();
         let mut chooser = FateChooser::new(variant, seed, [], pending.iter().copied());
+        if self.tracks.is_some() {
+            pending = arrival_order(&pending, variant, seed, sector_bytes);
+        }
         let content = surviving_content(&self.crash.durable, &pending, sector_bytes, &mut chooser);
-        Device::of_blocks(Arc::new(ImageDevice {
+        let unreadable = content.tracks.as_ref().map(|tracks| tracks.unreadable().clone()).unwrap_or_default();
+        let rules = self.tracks.as_ref().map(|tracks| tracks.of_image(&unreadable));
+        let image: Arc<dyn BlockDevice> = Arc::new(ImageDevice {
             base: self.base.clone(),
             original: self.original.clone(),
-            content: RwLock::new(content.bytes),
+            content: RwLock::new(ImageContent { bytes: content.bytes, unreadable }),
             counters: parking_lot::Mutex::default(),
-        }))
+        });
+        match rules {
+            Some(rules) => rules.over(&image),
+            None => Device::of_blocks(image),
+        }
     }
 }
 
@@ -89,30 +109,32 @@ impl CrashDevice {
     /// A layer over `inner`, whose content now counts as durable and which nobody else may change.
     ///
     /// # Errors
-    /// [`MediaError::Rule`] for a device with zones, tracks, byte addressing or protection
-    /// information: an image would lack them.
+    /// [`MediaError::Rule`] for a device with zones, byte addressing or protection information: an
+    /// image would lack them.
     pub fn new(env: &Env, inner: &Device) -> Result<Self, MediaError> {
         let capabilities = inner.block.capabilities();
         if inner.zones.is_some()
-            || inner.tracks.is_some()
             || inner.bytes.is_some()
             || capabilities.zones.is_some()
-            || capabilities.tracks.is_some()
             || capabilities.protection.is_some()
         {
             return Err(MediaError::Rule {
                 device: inner.block.name().to_owned(),
                 operation: Operation::Open,
                 offset_bytes: 0,
-                rule: "crash images are made of plain blocks only, without zones, tracks, bytes or protection"
-                    .to_owned(),
+                rule: "crash images are made of blocks and tracks only, without zones, bytes or protection".to_owned(),
             });
         }
-        let state =
-            State { crash: Arc::default(), next_sequence: 0, in_flight: BTreeMap::new(), points: 0, observer: None };
+        let is_strict = inner.tracks.as_ref().is_some_and(|control| control.is_strict());
+        let tracks = TrackRules::of(&*inner.block, is_strict);
+        let durable = Content { tracks: tracks.clone().map(TrackContent::new), ..Content::default() };
+        let crash = Arc::new(CrashContent { durable, pending: History::default() });
+        let state = State { crash, next_sequence: 0, in_flight: BTreeMap::new(), points: 0, observer: None };
         Ok(CrashDevice {
             shared: Arc::new(Shared {
                 inner: inner.block.clone(),
+                control: inner.tracks.clone(),
+                tracks,
                 original: Arc::default(),
                 state: Mutex::new(env, "crash layer", state),
                 landed: Condvar::new(env, "crash layer landed"),
@@ -122,7 +144,7 @@ impl CrashDevice {
 
     /// This layer as a device.
     pub fn device(&self) -> Device {
-        Device::of_blocks(Arc::new(self.clone()))
+        Device { tracks: self.shared.control.clone(), ..Device::of_blocks(Arc::new(self.clone())) }
     }
 
     /// The crash state now. Requests in flight may have arrived in part.
@@ -145,7 +167,12 @@ impl CrashDevice {
 
 impl Shared {
     fn crash_state(&self, crash: &Arc<CrashContent>) -> DeviceCrashState {
-        DeviceCrashState { base: self.inner.clone(), original: self.original.clone(), crash: crash.clone() }
+        DeviceCrashState {
+            base: self.inner.clone(),
+            tracks: self.tracks.clone(),
+            original: self.original.clone(),
+            crash: crash.clone(),
+        }
     }
 
     /// The change a request makes, if it makes one and is no nonsense.
@@ -163,19 +190,40 @@ impl Shared {
         }
     }
 
-    /// Waits until nothing in flight touches the pages of `ranges`, and reserves them.
-    fn reserve(&self, ranges: &[Range<u64>]) -> Vec<u64> {
+    /// Parts of other tracks that a change destroys.
+    fn destroyed_by(&self, change: &ContentChange) -> Vec<Range<u64>> {
+        match (&self.tracks, change) {
+            (Some(tracks), ContentChange::Write { offset_bytes, data }) => {
+                tracks.destroyed_by(*offset_bytes..offset_bytes + data.len() as u64).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Pages that a request changes, those it destroys included, as ranges that do not overlap.
+    fn touched_by(&self, request: &Request<'_>, change: &ContentChange) -> Vec<Range<u64>> {
+        let own = pages_of(request.offset_bytes..request.offset_bytes + request.length_bytes());
+        let mut touched = RangeSet::default();
+        touched.insert(own);
+        self.destroyed_by(change).into_iter().for_each(|span| touched.insert(pages_of(span)));
+        touched.within(0..u64::MAX).collect()
+    }
+
+    /// Waits until nothing in flight touches the pages of any request (its ranges), and reserves them.
+    fn reserve(&self, touched: &[Vec<Range<u64>>]) -> Vec<u64> {
         let mut state = self.state.lock();
-        while state.in_flight.values().any(|held| ranges.iter().any(|range| overlap(held, range))) {
+        let taken =
+            |held: &Vec<Range<u64>>| held.iter().any(|held| touched.iter().flatten().any(|range| overlap(held, range)));
+        while state.in_flight.values().any(taken) {
             self.landed.wait(&mut state);
         }
-        let reserve_one = |range: &Range<u64>| {
+        let reserve_one = |ranges: &Vec<Range<u64>>| {
             let sequence = state.next_sequence;
             state.next_sequence += 1;
-            state.in_flight.insert(sequence, range.clone());
+            state.in_flight.insert(sequence, ranges.clone());
             sequence
         };
-        ranges.iter().map(reserve_one).collect()
+        touched.iter().map(reserve_one).collect()
     }
 
     /// Reads what is in the pages of `range`, if this is the first time they are about to change.
@@ -183,7 +231,7 @@ impl Shared {
         let capacity_bytes = self.inner.geometry().capacity_bytes;
         let mut at = range.start;
         while at < range.end {
-            let missing = |page: u64| !self.original.lock().contains_page(page);
+            let missing = |page: u64| !self.original.lock().bytes.contains_page(page);
             if !missing(at / PAGE_BYTES) {
                 at += PAGE_BYTES;
                 continue;
@@ -193,30 +241,52 @@ impl Shared {
                 end += PAGE_BYTES;
             }
             let mut bytes = vec![0; (end.min(capacity_bytes) - at) as usize];
-            self.read_whatever(at, &mut bytes, context);
+            let unreadable = self.read_whatever(at, &mut bytes, context);
             let mut original = self.original.lock();
+            unreadable.into_iter().for_each(|part| original.unreadable.insert(part));
             for (page, bytes) in (at / PAGE_BYTES..).zip(bytes.chunks(PAGE_BYTES as usize)) {
                 if bytes.iter().all(|&byte| byte == 0) {
-                    original.clear(page * PAGE_BYTES, bytes.len() as u64);
+                    original.bytes.clear(page * PAGE_BYTES, bytes.len() as u64);
                 } else {
-                    original.write(page * PAGE_BYTES, bytes);
+                    original.bytes.write(page * PAGE_BYTES, bytes);
                 }
             }
             at = end;
         }
     }
 
-    /// Reads what can be read; a sector that cannot is taken as zeros.
-    fn read_whatever(&self, offset_bytes: u64, bytes: &mut [u8], context: &IoContext) {
+    /// Reads what can be read; a sector that cannot is taken as zeros and named.
+    fn read_whatever(&self, offset_bytes: u64, bytes: &mut [u8], context: &IoContext) -> Vec<Range<u64>> {
+        let mut unreadable = Vec::new();
         if self.inner.read_at(offset_bytes, bytes, context).is_ok() {
-            return;
+            return unreadable;
         }
         let sector = self.inner.geometry().sector_bytes as usize;
         for (index, bytes) in bytes.chunks_mut(sector).enumerate() {
-            if self.inner.read_at(offset_bytes + (index * sector) as u64, bytes, context).is_err() {
+            let at = offset_bytes + (index * sector) as u64;
+            if self.inner.read_at(at, bytes, context).is_err() {
                 bytes.fill(0);
+                unreadable.push(at..at + bytes.len() as u64);
             }
         }
+        unreadable
+    }
+
+    /// Takes over into the durable content what pages were before they change for the first time.
+    fn keep_original(&self, durable: &mut Content, range: Range<u64>) {
+        let original = self.original.lock();
+        if let Some(tracks) = &mut durable.tracks {
+            for part in original.unreadable.within(range.clone()) {
+                for page in part.start / PAGE_BYTES..part.end.div_ceil(PAGE_BYTES) {
+                    if !durable.bytes.contains_page(page) {
+                        let of_page = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
+                        let part = part.start.max(of_page.start)..part.end.min(of_page.end);
+                        tracks.found(part.clone(), &[part]);
+                    }
+                }
+            }
+        }
+        durable.bytes.copy_absent(&original.bytes, range.start / PAGE_BYTES..range.end / PAGE_BYTES);
     }
 
     /// Does the requests `changing` (index and change of each), which do not overlap, and all that only read.
@@ -226,9 +296,10 @@ impl Shared {
         changing: Vec<(usize, ContentChange)>,
         context: &IoContext,
     ) -> Result<(), MediaError> {
-        let ranges: Vec<Range<u64>> = changing.iter().map(|(index, _)| page_range(&requests[*index])).collect();
-        let sequences = self.reserve(&ranges);
-        for range in &ranges {
+        let touched: Vec<Vec<Range<u64>>> =
+            changing.iter().map(|(index, change)| self.touched_by(&requests[*index], change)).collect();
+        let sequences = self.reserve(&touched);
+        for range in touched.iter().flatten() {
             self.save_original(range, context);
         }
         {
@@ -239,42 +310,75 @@ impl Shared {
                     ContentChange::Write { .. } => Operation::Write,
                     _ => Operation::Discard,
                 };
+                let (offset_bytes, length_bytes) = (request.offset_bytes, request.length_bytes());
                 let crash = Arc::make_mut(&mut state.crash);
-                let range = page_range(request);
-                let pages = range.start / PAGE_BYTES..range.end / PAGE_BYTES;
-                crash.durable.bytes.copy_absent(&self.original.lock(), pages);
+                self.keep_original(&mut crash.durable, pages_of(offset_bytes..offset_bytes + length_bytes));
                 crash.pending.push(Pending { sequence: *sequence, certain: false, change: change.clone() });
-                self.pass_point(state, operation, request.offset_bytes, request.length_bytes());
+                self.pass_point(state, operation, offset_bytes, length_bytes);
             }
         }
         let result = self.inner.execute(requests, context);
         // What a failed request left is known only by looking.
-        let mut found = Vec::new();
+        let mut landed = Vec::new();
         for ((index, change), sequence) in changing.into_iter().zip(sequences) {
             let request = &requests[index];
             let durable = !self.inner.capabilities().volatile_cache
                 || matches!(request.transfer, Transfer::Write { durable: true, .. });
-            match request.outcome {
-                Ok(()) => found.push((sequence, durable.then_some((change, true)))),
+            let own = request.offset_bytes..request.offset_bytes + request.length_bytes();
+            landed.push(match &request.outcome {
+                Ok(()) if durable => Landed { sequence, stays: true, later: vec![(change, true)] },
+                Ok(()) => Landed { sequence, stays: true, later: Vec::new() },
+                // Refused: nothing changed.
+                Err(error) if error.kind() == MediaErrorKind::InvalidRequest => {
+                    Landed { sequence, stays: false, later: Vec::new() }
+                }
+                Err(_) if self.tracks.is_some() => {
+                    let ranges = std::iter::once(own).chain(self.destroyed_by(&change));
+                    let later = ranges.map(|range| (self.look(range, context), false)).collect();
+                    Landed { sequence, stays: false, later }
+                }
                 Err(_) => {
                     let mut bytes = vec![0; request.length_bytes() as usize];
                     self.read_whatever(request.offset_bytes, &mut bytes, context);
                     let change = ContentChange::Write { offset_bytes: request.offset_bytes, data: bytes.into() };
-                    found.push((sequence, Some((change, false))));
+                    Landed { sequence, stays: true, later: vec![(change, false)] }
                 }
-            }
+            });
         }
         let state = &mut *self.state.lock();
-        for (in_flight, later) in found {
-            state.in_flight.remove(&in_flight);
-            if let Some((change, certain)) = later {
+        for Landed { sequence, stays, later } in landed {
+            state.in_flight.remove(&sequence);
+            if !stays {
+                let crash = Arc::make_mut(&mut state.crash);
+                let mut kept = History::default();
+                for pending in std::mem::take(&mut crash.pending).values() {
+                    if pending.sequence != sequence {
+                        kept.push(pending.clone());
+                    }
+                }
+                crash.pending = kept;
+            }
+            for (change, certain) in later {
                 let sequence = state.next_sequence;
                 state.next_sequence += 1;
-                Arc::make_mut(&mut state.crash).pending.push(Pending { sequence, certain, change });
+                let crash = Arc::make_mut(&mut state.crash);
+                if let ContentChange::Found { offset_bytes, data, .. } = &change {
+                    // The request did not write there, so its pages need not be known yet.
+                    let range = *offset_bytes..offset_bytes + data.len() as u64;
+                    self.keep_original(&mut crash.durable, pages_of(range));
+                }
+                crash.pending.push(Pending { sequence, certain, change });
             }
         }
         self.landed.notify_all();
         result
+    }
+
+    /// What is in a range now.
+    fn look(&self, range: Range<u64>, context: &IoContext) -> ContentChange {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let unreadable = self.read_whatever(range.start, &mut bytes, context).into();
+        ContentChange::Found { offset_bytes: range.start, data: bytes.into(), unreadable }
     }
 
     fn pass_point(&self, state: &mut State, operation: Operation, offset_bytes: u64, length_bytes: u64) {
@@ -296,10 +400,18 @@ fn joined(slices: &[IoSlice<'_>]) -> Vec<u8> {
     joined
 }
 
-/// The range of a request, in whole pages.
-fn page_range(request: &Request<'_>) -> Range<u64> {
-    let end = request.offset_bytes + request.length_bytes();
-    request.offset_bytes / PAGE_BYTES * PAGE_BYTES..end.next_multiple_of(PAGE_BYTES)
+/// What became of a change when its request ended.
+struct Landed {
+    sequence: u64,
+    /// It may have reached the medium.
+    stays: bool,
+    /// Further changes, and whether they are certain.
+    later: Vec<(ContentChange, bool)>,
+}
+
+/// A range in whole pages.
+fn pages_of(range: Range<u64>) -> Range<u64> {
+    range.start / PAGE_BYTES * PAGE_BYTES..range.end.next_multiple_of(PAGE_BYTES)
 }
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
@@ -328,7 +440,8 @@ impl BlockDevice for CrashDevice {
         if changing.is_empty() {
             return self.shared.inner.execute(requests, context);
         }
-        let mut ranges: Vec<Range<u64>> = changing.iter().map(|(index, _)| page_range(&requests[*index])).collect();
+        let mut ranges: Vec<Range<u64>> =
+            changing.iter().flat_map(|(index, change)| self.shared.touched_by(&requests[*index], change)).collect();
         ranges.sort_by_key(|range| range.start);
         if ranges.windows(2).all(|pair| !overlap(&pair[0], &pair[1])) {
             return self.shared.execute_tracked(requests, changing, context);

@@ -2,18 +2,34 @@
 
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Geometry};
-use crate::error::MediaError;
+use crate::error::{MediaError, MediaErrorKind};
+use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer, check_request};
 use crate::sparse::{PAGE_BYTES, SparseBytes};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 
+/// Pages of a device as they were before a crash layer first changed them.
+#[derive(Default)]
+pub(super) struct Original {
+    pub(super) bytes: SparseBytes,
+    /// Parts of them that could not be read even then.
+    pub(super) unreadable: RangeSet,
+}
+
+/// What differs from the device below.
+pub(super) struct ImageContent {
+    pub(super) bytes: SparseBytes,
+    /// Unreadable whatever page it is in.
+    pub(super) unreadable: RangeSet,
+}
+
 /// Content over a device that is only read: pages of `content` first, then the content the device
 /// had before anything changed it, then the device itself.
 pub(super) struct ImageDevice {
     pub(super) base: Arc<dyn BlockDevice>,
-    pub(super) original: Arc<Mutex<SparseBytes>>,
-    pub(super) content: RwLock<SparseBytes>,
+    pub(super) original: Arc<Mutex<Original>>,
+    pub(super) content: RwLock<ImageContent>,
     pub(super) counters: Mutex<Counters>,
 }
 
@@ -31,19 +47,70 @@ impl ImageDevice {
             let page = at / PAGE_BYTES;
             let found = {
                 let content = self.content.read();
-                let found = content.contains_page(page);
+                self.check_readable(&content.unreadable, at, count)?;
+                let found = content.bytes.contains_page(page);
                 if found {
-                    content.read(at, target);
+                    content.bytes.read(at, target);
                 }
                 found
             };
-            if !found && !read_page(&self.original.lock(), at, target) {
-                self.read_base(at, target, context)?;
+            if !found && !self.read_original(at, target)? {
+                let from_base = self.read_base(at, target, context);
                 // The base may have changed under the read; then the original content is known by now.
-                read_page(&self.original.lock(), at, target);
+                if !self.read_original(at, target)? {
+                    from_base?;
+                }
             }
             at += count as u64;
             rest = later;
+        }
+        Ok(())
+    }
+
+    fn check_readable(&self, unreadable: &RangeSet, offset_bytes: u64, length: usize) -> Result<(), MediaError> {
+        match unreadable.first_within(&(offset_bytes..offset_bytes + length as u64)) {
+            Some(offset_bytes) => Err(MediaError::Unreadable { device: self.name().to_owned(), offset_bytes }),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads a part of a page from before it changed, if it did.
+    fn read_original(&self, offset_bytes: u64, data: &mut [u8]) -> Result<bool, MediaError> {
+        let original = self.original.lock();
+        if !original.bytes.contains_page(offset_bytes / PAGE_BYTES) {
+            return Ok(false);
+        }
+        self.check_readable(&original.unreadable, offset_bytes, data.len())?;
+        original.bytes.read(offset_bytes, data);
+        Ok(true)
+    }
+
+    /// Takes a page over into `content`, which is about to change a part of it.
+    fn take_over(&self, page: u64, context: &IoContext) -> Result<(), MediaError> {
+        let start = page * PAGE_BYTES;
+        let length = PAGE_BYTES.min(self.geometry().capacity_bytes - start) as usize;
+        let mut bytes = vec![0; length];
+        let mut unreadable = Vec::new();
+        let sector = self.geometry().sector_bytes as usize;
+        match self.read(start, &mut bytes, context) {
+            Err(error) if error.kind() == MediaErrorKind::Unreadable => {
+                for (index, bytes) in bytes.chunks_mut(sector).enumerate() {
+                    let at = start + (index * sector) as u64;
+                    match self.read(at, bytes, context) {
+                        Err(error) if error.kind() == MediaErrorKind::Unreadable => {
+                            bytes.fill(0);
+                            unreadable.push(at..at + bytes.len() as u64);
+                        }
+                        outcome => outcome?,
+                    }
+                }
+            }
+            outcome => outcome?,
+        }
+        let mut content = self.content.write();
+        if !content.bytes.contains_page(page) {
+            content.bytes.write(start, &bytes);
+            unreadable.into_iter().for_each(|part| content.unreadable.insert(part));
         }
         Ok(())
     }
@@ -73,39 +140,25 @@ impl ImageDevice {
                 // Pages only partly changed need the rest of their bytes first.
                 for edge in [at, at + length_bytes] {
                     let page = edge / PAGE_BYTES;
-                    if !edge.is_multiple_of(PAGE_BYTES) && !self.content.read().contains_page(page) {
-                        let start = page * PAGE_BYTES;
-                        let capacity_bytes = self.base.geometry().capacity_bytes;
-                        let mut bytes = vec![0; PAGE_BYTES.min(capacity_bytes - start) as usize];
-                        self.read(start, &mut bytes, context)?;
-                        let mut content = self.content.write();
-                        if !content.contains_page(page) {
-                            content.write(start, &bytes);
-                        }
+                    if !edge.is_multiple_of(PAGE_BYTES) && !self.content.read().bytes.contains_page(page) {
+                        self.take_over(page, context)?;
                     }
                 }
                 let mut content = self.content.write();
+                content.unreadable.remove(at..at + length_bytes);
                 match &request.transfer {
                     Transfer::Write { data, .. } => {
                         for slice in data.iter() {
-                            content.write(at, slice);
+                            content.bytes.write(at, slice);
                             at += slice.len() as u64;
                         }
                     }
-                    _ => content.clear(at, length_bytes),
+                    _ => content.bytes.clear(at, length_bytes),
                 }
             }
         }
         Ok(())
     }
-}
-
-fn read_page(bytes: &SparseBytes, offset_bytes: u64, data: &mut [u8]) -> bool {
-    let found = bytes.contains_page(offset_bytes / PAGE_BYTES);
-    if found {
-        bytes.read(offset_bytes, data);
-    }
-    found
 }
 
 impl BlockDevice for ImageDevice {

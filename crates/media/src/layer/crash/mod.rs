@@ -11,6 +11,7 @@ mod device;
 mod fate;
 mod history;
 mod image;
+mod tracks;
 
 pub(crate) use content::{Content, ContentChange, Pending, surviving_content};
 pub(crate) use fate::FateChooser;
@@ -22,9 +23,13 @@ use crate::error::Operation;
 
 /// How a crash image treats what was not yet durable when the power went.
 ///
-/// Whatever the variant, what was synced is there, and no image has anything the contracts of
-/// [`crate::BlockDevice`] and [`crate::Directory`] rule out. The random variants give another image
-/// for every seed.
+/// On a device with interlaced tracks what arrived did so in some order, and each sector of a bottom track
+/// destroyed what it overlaps when it arrived: the order is that of submission, and for `KeepSuffix`,
+/// `DropRandom` and `TearRandom` any that a device could have chosen.
+///
+/// Whatever the variant, what was synced is there, unless an unsynced write to a bottom track destroyed
+/// it, and no image has anything the contracts of [`crate::BlockDevice`] and [`crate::Directory`] rule
+/// out. The random variants give another image for every seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum CrashVariant {

@@ -22,6 +22,10 @@ use std::sync::Arc;
 /// both are admitted, and what that destroys is counted. Strict rules also refuse one write that runs
 /// from a top track into the next bottom track at a place where it would destroy its own beginning.
 ///
+/// What is live and what is unreadable is known to the device in memory only. Opened again over a file
+/// or a disk that lasts, everything can be read, the stale bytes of what was destroyed too, and counts
+/// as live ([`Interlaced::with_everything_live`]) until the host marks free what it does not need.
+///
 /// Memory: about 40 bytes for each separate live range, so for a host that writes whole tracks at
 /// most that for each top track; never more than 40 bytes for every second sector of the top tracks.
 pub struct Interlaced {
@@ -58,6 +62,12 @@ impl Interlaced {
         let mut state = self.state.lock();
         tops.for_each(|track| state.live.insert(geometry.range(track)));
         drop(state);
+        self
+    }
+
+    /// The same rules with nothing in `range` live.
+    pub(crate) fn without_live(self, range: Range<u64>) -> Self {
+        self.state.lock().live.remove(range);
         self
     }
 
