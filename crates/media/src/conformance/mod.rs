@@ -6,8 +6,10 @@
 
 mod block_device;
 mod directory;
+mod subject;
 #[cfg(test)]
 mod tests;
+mod tracks;
 
 pub use block_device::{BlockDeviceCheck, check_block_device};
 pub use directory::check_directory;

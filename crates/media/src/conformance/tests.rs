@@ -13,6 +13,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_env::Env;
 
+mod tracks;
+
 fn ram(env: &Env) -> Device {
     Device::of_blocks(Arc::new(Emulated::immediate(env, "ram", 8 << 20)))
 }
