@@ -40,6 +40,9 @@ pub(crate) struct Order {
     pub(crate) seed: u64,
 }
 
+/// Bytes of a key.
+const KEY_BYTES: usize = 16;
+
 /// What it answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
@@ -49,7 +52,7 @@ pub(crate) struct Answer {
     /// Processor time of the whole process, loading and warming included.
     pub(crate) process_cpu_nanos: u64,
     /// Median time of what the file system itself takes for the same, measured before and after: an
-    /// append with `fdatasync`, a direct read. Absent where the benchmark does neither.
+    /// append of a pair's bytes with `fdatasync`, a direct read. Absent where the benchmark does neither.
     pub(crate) floor_nanos: Option<u64>,
 }
 
@@ -112,7 +115,7 @@ pub(crate) fn run(order: &Order) -> Result<Answer, LabError> {
 fn floor_nanos(order: &Order, kind: DbBenchKind) -> Result<Option<u64>, LabError> {
     let path = order.directory.with_extension("floor");
     if kind == DbBenchKind::FillSync {
-        floor::durable_append_nanos(&path, FLOOR_APPENDS).map(Some)
+        floor::durable_append_nanos(&path, FLOOR_APPENDS, KEY_BYTES + order.value_size).map(Some)
     } else if order.direct_reads {
         let data = order.num.saturating_mul(order.value_size as u64);
         floor::direct_read_nanos(&path, data.min(FLOOR_FILE_BYTES), FLOOR_READS, order.seed)

@@ -6,15 +6,12 @@ use std::path::Path;
 use varve::env::{Env, Random};
 use varve_lab::LabError;
 
-/// Bytes of an append.
-const APPEND_BYTES: usize = 1024;
-
 /// Bytes of a direct read, and its alignment.
 const READ_BYTES: usize = 4096;
 
-/// Median time of appending 1 KiB to a new file at `path` and waiting for `fdatasync`, in nanoseconds.
-pub(crate) fn durable_append_nanos(path: &Path, appends: u32) -> Result<u64, LabError> {
-    at(path, durable_appends(path, appends))
+/// Median time of appending `bytes` to a new file at `path` and waiting for `fdatasync`, in nanoseconds.
+pub(crate) fn durable_append_nanos(path: &Path, appends: u32, bytes: usize) -> Result<u64, LabError> {
+    at(path, durable_appends(path, appends, bytes))
 }
 
 /// Median time of reading 4 KiB at random from a new file of `file_bytes` at `path`, past the page
@@ -29,14 +26,14 @@ fn at<T>(path: &Path, result: Result<T, rustix::io::Errno>) -> Result<T, LabErro
     result.map_err(|error| LabError::file(path.display().to_string(), error))
 }
 
-fn durable_appends(path: &Path, appends: u32) -> Result<u64, rustix::io::Errno> {
+fn durable_appends(path: &Path, appends: u32, bytes: usize) -> Result<u64, rustix::io::Errno> {
     let env = Env::real();
     let file = open(path, OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY, Mode::RUSR | Mode::WUSR)?;
-    let data = [7u8; APPEND_BYTES];
+    let data = vec![7u8; bytes];
     let mut times = Vec::new();
     for append in 0..appends.max(1) {
         let begin = env.now();
-        pwrite(&file, &data, u64::from(append) * APPEND_BYTES as u64)?;
+        pwrite(&file, &data, u64::from(append) * bytes as u64)?;
         fdatasync(&file)?;
         times.push((env.now() - begin).as_nanos() as u64);
     }
@@ -89,10 +86,10 @@ mod tests {
     #[test]
     fn floors_are_measured_and_leave_nothing_behind() {
         let path = std::env::temp_dir().join(format!("varve-floor-{}", std::process::id()));
-        assert!(durable_append_nanos(&path, 5).unwrap() > 0);
+        assert!(durable_append_nanos(&path, 5, 1024).unwrap() > 0);
         let read = direct_read_nanos(&path, 1 << 20, 20, 1).unwrap();
         assert!(read.is_none_or(|nanos| nanos > 0));
         assert!(!path.exists());
-        assert!(durable_append_nanos(Path::new("/no such directory/floor"), 1).is_err());
+        assert!(durable_append_nanos(Path::new("/no such directory/floor"), 1, 1024).is_err());
     }
 }

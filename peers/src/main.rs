@@ -147,7 +147,7 @@ fn run(verb: Verb) -> Result<(), LabError> {
         }
         Verb::Floors(floors) => {
             let path = floors.directory.join("varve-floor");
-            println!("append 1 KiB + fdatasync, p50: {}", format_nanos(floor::durable_append_nanos(&path, 500)?));
+            println!("append 1 KiB + fdatasync, p50: {}", format_nanos(floor::durable_append_nanos(&path, 500, 1024)?));
             let read = floor::direct_read_nanos(&path, 256 << 20, 5000, 1)?;
             println!("4 KiB direct read, p50: {}", read.map_or("refused here".to_owned(), format_nanos));
             Ok(())

@@ -5,7 +5,8 @@
 //! that the lines a lookup will want are known from the one pointer a slot holds, and can be fetched
 //! together. A block read from a medium takes one allocation instead of two.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use super::slab;
+use std::alloc::{Layout, handle_alloc_error};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -45,7 +46,7 @@ impl<T> BlockBuffer<T> {
     pub(crate) fn zeroed(length: usize) -> Option<Self> {
         let (layout, header_at) = place::<T>(length)?;
         // SAFETY: the size is not zero, since a header is in it.
-        match NonNull::new(unsafe { alloc_zeroed(layout) }) {
+        match unsafe { slab::allocate_zeroed(layout) } {
             Some(start) => Some(BlockBuffer { start, length, header_at, becomes: PhantomData }),
             // A small request fails only when nothing goes on anyway.
             None if length < 1 << 20 => handle_alloc_error(layout),
@@ -80,7 +81,7 @@ impl<T> Drop for BlockBuffer<T> {
     fn drop(&mut self) {
         if let Some((layout, _)) = place::<T>(self.length) {
             // SAFETY: allocated in `zeroed` with this layout; `share` forgets the buffer it takes.
-            unsafe { dealloc(self.start.as_ptr(), layout) }
+            unsafe { slab::free(self.start, layout) }
         }
     }
 }
@@ -141,6 +142,11 @@ impl<T> Block<T> {
         // SAFETY: `place` has put the header so many bytes behind the start of the allocation: bytes
         // have alignment 1, so `extend` pads them just up to the header's alignment.
         unsafe { self.header.cast::<u8>().sub(header_at) }
+    }
+
+    /// Memory the block takes, with what its allocation leaves unused.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        place::<T>(self.header().length).map_or(0, |(layout, _)| slab::memory_bytes(layout))
     }
 
     /// How many clones there are.
@@ -225,7 +231,7 @@ impl<T> Block<T> {
         unsafe { std::ptr::drop_in_place(self.header.as_ptr()) };
         if let Some((layout, _)) = place::<T>(length) {
             // SAFETY: allocated in `BlockBuffer::zeroed` with this layout.
-            unsafe { dealloc(start.as_ptr(), layout) }
+            unsafe { slab::free(start, layout) }
         }
     }
 }

@@ -48,9 +48,12 @@ pub(crate) struct BlockContext {
 }
 
 impl DataBlock {
-    /// Memory a cached block takes besides its bytes: what is known of it, its place in the cache's
-    /// queue, and what the allocator adds.
-    pub(crate) const OVERHEAD_BYTES: usize = Block::<Description>::OVERHEAD_BYTES + 16 + 8;
+    /// Memory of a block's place in the cache's queue.
+    const QUEUE_BYTES: usize = 16;
+
+    /// About what a cached block takes besides its bytes: what is known of it and its place in the
+    /// cache's queue.
+    pub(crate) const OVERHEAD_BYTES: usize = Block::<Description>::OVERHEAD_BYTES + Self::QUEUE_BYTES;
 
     /// Takes a block as it was read from `offset_bytes`.
     pub(crate) fn decode(stored: DataBlockBuffer, offset_bytes: u64, context: &BlockContext) -> Result<Self, Damage> {
@@ -104,7 +107,7 @@ impl DataBlock {
     /// Memory it takes while cached.
     pub(crate) fn memory_bytes(&self) -> usize {
         let stored = self.block.value().stored.as_ref().map_or(0, |stored| stored.len());
-        self.block.bytes().len() + stored + Self::OVERHEAD_BYTES
+        self.block.memory_bytes() + stored + Self::QUEUE_BYTES
     }
 
     /// Counts a hit.

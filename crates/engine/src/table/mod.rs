@@ -17,6 +17,7 @@ mod iterator;
 mod prefix_search;
 mod properties;
 mod reader;
+mod slab;
 mod verify;
 
 pub(crate) mod benchmark;
