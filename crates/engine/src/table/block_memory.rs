@@ -41,12 +41,12 @@ unsafe impl<T> Send for BlockBuffer<T> {}
 unsafe impl<T> Sync for BlockBuffer<T> {}
 
 impl<T> BlockBuffer<T> {
-    /// Zeros. `None` when there is no memory for so many, so that a length read from a medium cannot
-    /// end the process.
-    pub(crate) fn zeroed(length: usize) -> Option<Self> {
+    /// Bytes of no particular value, to be written. `None` when there is no memory for so many, so that a
+    /// length read from a medium cannot end the process.
+    pub(crate) fn new(length: usize) -> Option<Self> {
         let (layout, header_at) = place::<T>(length)?;
         // SAFETY: the size is not zero, since a header is in it.
-        match unsafe { slab::allocate_zeroed(layout) } {
+        match unsafe { slab::allocate(layout) } {
             Some(start) => Some(BlockBuffer { start, length, header_at, becomes: PhantomData }),
             // A small request fails only when nothing goes on anyway.
             None if length < 1 << 20 => handle_alloc_error(layout),
@@ -56,7 +56,7 @@ impl<T> BlockBuffer<T> {
 
     /// A copy of bytes that are in memory already.
     pub(crate) fn copy_of(bytes: &[u8]) -> Self {
-        match Self::zeroed(bytes.len()) {
+        match Self::new(bytes.len()) {
             Some(mut buffer) => {
                 buffer.copy_from_slice(bytes);
                 buffer
@@ -80,7 +80,8 @@ impl<T> BlockBuffer<T> {
 impl<T> Drop for BlockBuffer<T> {
     fn drop(&mut self) {
         if let Some((layout, _)) = place::<T>(self.length) {
-            // SAFETY: allocated in `zeroed` with this layout; `share` forgets the buffer it takes.
+            // SAFETY: allocated in `new` with this layout, and nothing but bytes was written to it; `share`
+            // forgets the buffer it takes.
             unsafe { slab::free(self.start, layout) }
         }
     }
@@ -228,9 +229,13 @@ impl<T> Block<T> {
         let length = self.header().length;
         let start = self.start(length);
         // SAFETY: this was the last reference.
-        unsafe { std::ptr::drop_in_place(self.header.as_ptr()) };
+        unsafe {
+            std::ptr::drop_in_place(self.header.as_ptr());
+            // Its padding is not initialised, and its memory will be somebody's bytes.
+            self.header.cast::<u8>().write_bytes(0, size_of::<Header<T>>());
+        }
         if let Some((layout, _)) = place::<T>(length) {
-            // SAFETY: allocated in `BlockBuffer::zeroed` with this layout.
+            // SAFETY: allocated in `BlockBuffer::new` with this layout.
             unsafe { slab::free(start, layout) }
         }
     }
@@ -245,8 +250,7 @@ mod tests {
     fn bytes_and_value_live_until_the_last_reference_goes() {
         for length in [0, 1, 7, 8, 9, 63, 64, 4096, 4101, 100_000] {
             let witness = Arc::new(());
-            let mut buffer = BlockBuffer::<(Arc<()>, u64)>::zeroed(length).expect("small");
-            assert!(buffer.iter().all(|byte| *byte == 0));
+            let mut buffer = BlockBuffer::<(Arc<()>, u64)>::new(length).expect("small");
             buffer.fill(7);
             let block = buffer.share((witness.clone(), 42));
             assert_eq!((block.bytes().len(), block.value().1, block.references()), (length, 42, 1));
@@ -270,8 +274,8 @@ mod tests {
 
     #[test]
     fn an_impossible_length_is_refused() {
-        assert!(BlockBuffer::<u64>::zeroed(usize::MAX).is_none());
-        assert!(BlockBuffer::<u64>::zeroed(isize::MAX as usize - 4).is_none());
+        assert!(BlockBuffer::<u64>::new(usize::MAX).is_none());
+        assert!(BlockBuffer::<u64>::new(isize::MAX as usize - 4).is_none());
     }
 
     #[test]

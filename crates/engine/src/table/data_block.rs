@@ -73,7 +73,7 @@ impl DataBlock {
             return Ok(DataBlock { block: stored.share(describe(layout, None)) });
         }
         let plan = compress::Compressed::decode(contents, context.largest_block_bytes)?;
-        let Some(mut bytes) = DataBlockBuffer::zeroed(plan.length) else {
+        let Some(mut bytes) = DataBlockBuffer::new(plan.length) else {
             return Err(Decoder::damage(0, "an uncompressed length there is memory for", plan.length.to_string()));
         };
         plan.decompress(compression, &mut bytes)?;

@@ -304,7 +304,7 @@ impl Table {
 
     fn block_buffer(&self, handle: &BlockHandle) -> Result<DataBlockBuffer, Error> {
         let length = usize::try_from(handle.length_bytes).ok();
-        length.and_then(DataBlockBuffer::zeroed).ok_or_else(|| self.no_memory(handle))
+        length.and_then(DataBlockBuffer::new).ok_or_else(|| self.no_memory(handle))
     }
 
     /// Where reads of a block go first when they have to be aligned: cached blocks are not, because

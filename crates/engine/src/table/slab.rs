@@ -107,36 +107,33 @@ pub(super) fn memory_bytes(layout: Layout) -> usize {
     class_for(layout).map_or(layout.size(), slot_bytes)
 }
 
-/// A piece of zeros, to be freed by [`free`]. `None` when there is no memory.
+/// A piece to be freed by [`free`]. Its bytes are initialised, and of no particular value: zeros, or
+/// what a piece before it left. `None` when there is no memory.
 ///
 /// # Safety
 /// The layout's size is not zero.
-pub(super) unsafe fn allocate_zeroed(layout: Layout) -> Option<NonNull<u8>> {
+pub(super) unsafe fn allocate(layout: Layout) -> Option<NonNull<u8>> {
     let Some(class) = class_for(layout) else {
         // SAFETY: the caller promises a size.
         return NonNull::new(unsafe { alloc_zeroed(layout) });
     };
-    let (slot, used_before) = SLABS[class].lock().take(class);
+    let slot = SLABS[class].lock().take(class);
     // SAFETY: the slot is that of nobody else, and holds the header and the layout's size behind it,
     // both aligned: slabs are pages, and slots are multiples of the header's size.
     unsafe {
         slot.start.cast::<usize>().write(slot.slab);
-        let piece = slot.start.add(HEADER_BYTES);
-        // Pages come zeroed.
-        if used_before {
-            piece.write_bytes(0, layout.size());
-        }
-        Some(piece)
+        Some(slot.start.add(HEADER_BYTES))
     }
 }
 
 /// Gives a piece back.
 ///
 /// # Safety
-/// It came from [`allocate_zeroed`] with this layout, and nobody uses it any more.
+/// It came from [`allocate`] with this layout, nobody uses it any more, and every byte of it is
+/// initialised: who has it next may read them.
 pub(super) unsafe fn free(piece: NonNull<u8>, layout: Layout) {
     let Some(class) = class_for(layout) else {
-        // SAFETY: then `allocate_zeroed` took it there, with this layout.
+        // SAFETY: then `allocate` took it there, with this layout.
         return unsafe { dealloc(piece.as_ptr(), layout) };
     };
     // SAFETY: the header lies before every piece of a slab.
@@ -157,8 +154,8 @@ struct Slot {
 }
 
 impl Class {
-    /// A free slot, and whether it has held something before.
-    fn take(&mut self, class: usize) -> (Slot, bool) {
+    /// A free slot.
+    fn take(&mut self, class: usize) -> Slot {
         let address = match self.partial.first() {
             Some(&address) => address,
             None => self.add_slab(class),
@@ -168,20 +165,17 @@ impl Class {
             self.empty -= 1;
         }
         slab.used += 1;
-        let (number, used_before) = match slab.free.pop() {
-            Some(number) => (number, true),
-            None => {
-                slab.fresh += 1;
-                (slab.fresh - 1, false)
-            }
-        };
+        let number = slab.free.pop().unwrap_or_else(|| {
+            slab.fresh += 1;
+            slab.fresh - 1
+        });
         if slab.used == slots(class) {
             self.partial.remove(&address);
         }
         let offset = number as usize * slot_bytes(class);
         // SAFETY: the slab has this many slots, so this is inside its pages.
         let start = unsafe { slab.start.add(offset) };
-        (Slot { start, slab: address }, used_before)
+        Slot { start, slab: address }
     }
 
     fn add_slab(&mut self, class: usize) -> usize {
@@ -230,10 +224,9 @@ mod tests {
         }
     }
 
-    /// Pieces of all sizes, from several threads, freed by others: zeroed, apart, and what was written
-    /// stays.
+    /// Pieces of all sizes, from several threads, freed by others: apart, and what was written stays.
     #[test]
-    fn pieces_are_zeroed_apart_and_keep_what_is_written() {
+    fn pieces_are_apart_and_keep_what_is_written() {
         struct Piece(NonNull<u8>, Layout, u8);
         // SAFETY: a piece is memory of its own.
         unsafe impl Send for Piece {}
@@ -259,14 +252,12 @@ mod tests {
                         };
                         let layout = Layout::from_size_align(size as usize, 8).expect("layout");
                         // SAFETY: not of size zero.
-                        let piece = unsafe { allocate_zeroed(layout) }.expect("memory");
+                        let piece = unsafe { allocate(layout) }.expect("memory");
                         let fill = (round + thread * 7) as u8;
                         assert!(piece.addr().get().is_multiple_of(8));
                         // SAFETY: the piece is of this size and nobody else's.
                         unsafe {
-                            let bytes = std::slice::from_raw_parts_mut(piece.as_ptr(), layout.size());
-                            assert!(bytes.iter().all(|&byte| byte == 0));
-                            bytes.fill(fill);
+                            std::slice::from_raw_parts_mut(piece.as_ptr(), layout.size()).fill(fill);
                         }
                         let mut shelf = shelf.lock();
                         shelf.push(Piece(piece, layout, fill));
@@ -292,8 +283,7 @@ mod tests {
         let slots = slots(class) as usize;
         let mut taken: Vec<(usize, usize)> = (0..3 * slots)
             .map(|_| {
-                let (slot, used_before) = slabs.take(class);
-                assert!(!used_before);
+                let slot = slabs.take(class);
                 (slot.slab, slot.start.addr().get() - slot.slab)
             })
             .collect();
@@ -303,8 +293,7 @@ mod tests {
         for index in [0, slots, 2 * slots] {
             assert!(slabs.give_back(class, taken[index].0, taken[index].1).is_none());
         }
-        let (slot, used_before) = slabs.take(class);
-        assert_eq!((slot.slab, used_before), (taken[0].0, true));
+        assert_eq!(slabs.take(class).slab, taken[0].0);
         let gone: usize = taken[1..slots]
             .iter()
             .chain(&taken[slots + 1..2 * slots])
