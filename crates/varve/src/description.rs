@@ -86,7 +86,7 @@ impl fmt::Display for TracksDescription {
         let size = |bytes| ByteSize(bytes).to_string();
         writeln!(
             f,
-            "  {} interlaced tracks: {} bottom of {} ({}), {} top of {} ({})",
+            "  {} interlaced tracks: {} bottom of {}, together {}; {} top of {}, together {}",
             self.tracks,
             self.bottom_tracks,
             size(self.bottom_track_bytes),

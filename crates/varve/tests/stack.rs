@@ -199,7 +199,7 @@ fn interlaced_disks_by_spec() {
     assert_eq!((tracks.top_track_bytes, tracks.bottom_track_bytes, tracks.strict), (2 << 20, 2 << 20, false));
     assert_eq!((plain.model.as_str(), plain.capacity_bytes), ("st500dm002", 47_683 * (2 << 20)));
     let text = plain.to_string();
-    assert!(text.contains("47683 interlaced tracks: 23842 bottom of 2MiB (50.00 GB"), "{text}");
+    assert!(text.contains("47683 interlaced tracks: 23842 bottom of 2MiB, together 50.00 GB"), "{text}");
     let tracks = describe("imr:8GiB?scale=1/64,ratio=1.25,strict").tracks.unwrap();
     assert_eq!((tracks.top_track_bytes, tracks.bottom_track_bytes, tracks.strict), (32 << 10, 40 << 10, true));
     for (text, complaint) in [

@@ -75,7 +75,7 @@ fn interlaced_tracks_on_a_file_device() {
         let place = tempfile::tempdir().unwrap();
         let made = RefCell::new(0);
         let options =
-            FileDeviceOptions { engine, capacity_bytes: Some(8 << 20), create: true, ..FileDeviceOptions::default() };
+            FileDeviceOptions { engine, capacity_bytes: Some(2 << 20), create: true, ..FileDeviceOptions::default() };
         if let Err(error) = FileDevice::open(place.path().join("probe"), &options) {
             assert_eq!(engine, IoEngine::Uring, "{error}");
             eprintln!("io_uring not tested: {error}");
@@ -84,12 +84,12 @@ fn interlaced_tracks_on_a_file_device() {
         let make = |_: &Env| {
             let number = made.replace_with(|made| *made + 1);
             let device = FileDevice::open(place.path().join(number.to_string()), &options).unwrap();
-            let tracks = TrackGeometry::fit((8 << 20) - 4096, 1 << 20, 768 << 10).unwrap();
+            let tracks = TrackGeometry::fit((2 << 20) - 4096, 128 << 10, 96 << 10).unwrap();
             let physical = device.geometry().physical_sector_bytes;
             let inner: Arc<dyn BlockDevice> = Arc::new(device);
             Interlaced::new(&tracks, physical, strict).over(&inner)
         };
-        check_block_device(&make, &BlockDeviceCheck { steps: 40, ..Default::default() }).unwrap();
+        check_block_device(&make, &BlockDeviceCheck { steps: 20, ..Default::default() }).unwrap();
     }
 }
 

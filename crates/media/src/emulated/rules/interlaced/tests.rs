@@ -234,3 +234,23 @@ fn writing_bottoms_only_takes_the_time_of_the_disk() {
     assert!(bottoms.0 > on_and_on.0 + 300_000_000, "{skipping:?} beside {writing_on:?}");
     assert!(bottoms.0 < 2 * on_and_on.0 + 200_000_000, "{skipping:?} beside {writing_on:?}");
 }
+
+/// A probe writes everywhere, so it reads what it destroyed; that takes the disk as long as reading.
+#[test]
+fn an_interlaced_disk_can_be_probed_and_is_as_fast_as_the_disk() {
+    use crate::probe::{Characterization, CharacterizationOptions};
+    let preset = Preset::find("st500dm002").unwrap().with_capacity(64 << 20);
+    let options = CharacterizationOptions { sequential_bytes: 16 << 20, random_requests: 200, ..Default::default() };
+    let measure = |interlaced: bool| {
+        let env = Env::sim(1);
+        let backing = Box::new(crate::NoBacking);
+        let block: Arc<dyn BlockDevice> = if interlaced {
+            let rules = Interlaced::new(&TrackGeometry::fit(64 << 20, 2 << 20, 2 << 20).unwrap(), 4096, false);
+            preset.build_interlaced(&env, "imr", rules, backing, Pacing::Sleep).block
+        } else {
+            Arc::new(preset.build(&env, "disk", backing, Pacing::Sleep))
+        };
+        Characterization::measure(&env, &block, &options).unwrap()
+    };
+    assert_eq!(measure(true), measure(false));
+}

@@ -97,6 +97,35 @@ fn a_top_rewritten_after_but_arrived_before_is_destroyed() {
     assert_eq!(outcomes(&layer), BTreeSet::from([(Some(4), Some(5))]));
 }
 
+/// A write of two sectors that arrives whole or not at all tells whether it came before or after the
+/// bottom write under one of them, whichever was submitted first.
+#[test]
+fn unsynced_writes_arrive_in_either_order() {
+    for bottom_first in [false, true] {
+        let env = Env::real();
+        let layer = CrashDevice::new(&env, &interlaced(&env, false)).unwrap();
+        let device = layer.device();
+        if bottom_first {
+            write(&device, BOTTOM, 1, 2);
+        }
+        write(&device, TOP, 2, 3);
+        if !bottom_first {
+            write(&device, BOTTOM, 1, 2);
+        }
+        let newest = if bottom_first { Some(3) } else { None };
+        for variant in [CrashVariant::KeepAll, CrashVariant::DropRandom] {
+            let both = (0..100).filter_map(|seed| {
+                let image = layer.capture().image(variant, seed);
+                let arrived = read(&image, BOTTOM) == Some(2) && read(&image, TOP + 1) == Some(3);
+                arrived.then(|| read(&image, TOP))
+            });
+            let found: BTreeSet<Option<u8>> = both.collect();
+            let expected = if variant == CrashVariant::KeepAll { vec![newest] } else { vec![None, Some(3)] };
+            assert_eq!(found, BTreeSet::from_iter(expected), "{variant:?}, bottom first {bottom_first}");
+        }
+    }
+}
+
 #[test]
 fn a_torn_bottom_write_destroyed_what_it_covered() {
     let env = Env::real();
