@@ -2,4 +2,7 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| varve_store::fuzzing::extent_open(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    varve_store::fuzzing::extent_open(bytes);
+    varve_store::fuzzing::imr_open(bytes);
+});

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{BlockDeviceExt, Device, Emulated, IoContext};
+use varve_media::{BlockDevice, BlockDeviceExt, Device, Emulated, Interlaced, IoContext, TrackGeometry, TrackId};
 
 /// Every decoder of a structure on a medium.
 pub fn decoders(bytes: &[u8]) {
     crate::journal::decode_anything(bytes);
     crate::extent::decode_anything(bytes);
+    crate::imr::decode_anything(bytes);
 }
 
 /// Opens an extent store on a device that begins with `bytes`, and inspects it.
@@ -22,6 +23,25 @@ pub fn extent_open(bytes: &[u8]) {
     let device = Device::of_blocks(emulated);
     let _ = crate::ExtentStore::inspect(&device);
     let _ = crate::ExtentStore::open(&env, device);
+}
+
+/// Opens a store on an interlaced disk whose top tracks begin with `bytes`, and inspects it.
+pub fn imr_open(bytes: &[u8]) {
+    const TRACK_BYTES: u64 = 64 << 10;
+    let env = Env::real();
+    let tracks = TrackGeometry { track_count: 64, top_track_bytes: TRACK_BYTES, bottom_track_bytes: TRACK_BYTES };
+    let emulated: Arc<dyn BlockDevice> = Arc::new(Emulated::immediate(&env, "fuzz", tracks.capacity_bytes()));
+    let device = Interlaced::new(&tracks, 4096, true).over(&emulated);
+    for (number, piece) in (0..32).zip(bytes.chunks(TRACK_BYTES as usize)) {
+        let mut piece = piece.to_vec();
+        piece.resize(piece.len().next_multiple_of(512), 0);
+        let at = tracks.start_bytes(TrackId(2 * number + 1));
+        if device.block.write_at(at, &piece, &IoContext::default()).is_err() {
+            return;
+        }
+    }
+    let _ = crate::ImrStore::inspect(&device);
+    let _ = crate::ImrStore::open(&env, device, &crate::ImrOpenOptions::default());
 }
 
 #[cfg(test)]
@@ -39,9 +59,11 @@ mod tests {
             decoders(&bytes[..length]);
             if step % 30 == 0 {
                 extent_open(&bytes[..length]);
+                imr_open(&bytes[..length]);
             }
         }
         decoders(&[]);
         extent_open(&[]);
+        imr_open(&[]);
     }
 }

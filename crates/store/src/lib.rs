@@ -16,6 +16,7 @@ mod file_store;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hint;
+mod imr;
 mod journal;
 mod name;
 mod plain;
@@ -28,5 +29,6 @@ pub use file_store::{
     StoreLock, StoreProperties, WritableFile,
 };
 pub use hint::{Hint, HintedFile};
+pub use imr::{AllocationName, ImrFormatOptions, ImrOpenOptions, ImrStatistics, ImrStore, RewriteName};
 pub use plain::{PlainOptions, PlainStore};
 pub use varve_media::{IoCause, IoClass, IoContext, JobId, Space};

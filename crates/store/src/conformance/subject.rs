@@ -8,8 +8,8 @@ use varve_env::Env;
 use varve_media::emulated::{Conventional, Rules};
 use varve_media::{
     BlockDeviceExt, Capabilities, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory, DirectoryCrashState,
-    Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, IoContext, MediaError, MemoryDirectory,
-    MemoryDirectoryOptions, Operation, RamBacking, Request, Transfer,
+    Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, Interlaced, IoContext, MediaError,
+    MemoryDirectory, MemoryDirectoryOptions, Operation, RamBacking, Request, TrackGeometry, Transfer,
 };
 
 /// A kind of store, with a medium for it.
@@ -72,6 +72,8 @@ pub struct DeviceSubject {
     pub capacity_bytes: u64,
     /// Its physical sector; logical ones have 512 bytes.
     pub physical_sector_bytes: u32,
+    /// Bytes of its tracks, if they are interlaced; then writes that would destroy live data are refused.
+    pub track_bytes: Option<u64>,
     /// It gives space back, and was empty. If not, it was full of something else.
     pub discards: bool,
     /// What ends with the process.
@@ -94,9 +96,21 @@ impl Subject for DeviceSubject {
             sector_bytes: 512,
             physical_sector_bytes: self.physical_sector_bytes,
         };
-        let rules: Box<dyn Rules> = if self.discards { Box::new(Conventional) } else { Box::new(WithoutDiscard) };
         let (timing, backing) = (Box::<Immediate>::default(), Box::new(RamBacking::new()));
-        let device = Device::of_blocks(Arc::new(Emulated::new(env, self.name, geometry, rules, timing, backing)));
+        let tracks = self.track_bytes.and_then(|bytes| TrackGeometry::fit(self.capacity_bytes, bytes, bytes));
+        let device = match tracks {
+            Some(tracks) => {
+                let rules = Interlaced::new(&tracks, self.physical_sector_bytes, true);
+                let (control, geometry) = (rules.control(self.name), rules.cut(&geometry));
+                let block = Emulated::new(env, self.name, geometry, Box::new(rules), timing, backing);
+                Device { tracks: Some(control), ..Device::of_blocks(Arc::new(block)) }
+            }
+            None => {
+                let rules: Box<dyn Rules> =
+                    if self.discards { Box::new(Conventional) } else { Box::new(WithoutDiscard) };
+                Device::of_blocks(Arc::new(Emulated::new(env, self.name, geometry, rules, timing, backing)))
+            }
+        };
         if !self.discards {
             let garbage = vec![GARBAGE; GARBAGE_BYTES.min(self.capacity_bytes) as usize];
             device.block.write_at(0, &garbage, &IoContext::default()).expect("a device of memory");
@@ -153,7 +167,7 @@ struct DeviceMedium {
 
 impl DeviceMedium {
     fn new(env: &Env, subject: DeviceSubject, device: &Device) -> Self {
-        let crash = CrashDevice::new(env, device).expect("plain blocks");
+        let crash = CrashDevice::new(env, device).expect("blocks and tracks");
         DeviceMedium { env: env.clone(), subject, crash }
     }
 }

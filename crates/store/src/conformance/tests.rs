@@ -4,6 +4,7 @@ use super::canary::{Canary, Defect};
 use super::subject::Image;
 use super::*;
 use crate::extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore};
+use crate::imr::{AllocationName, ImrFormatOptions, ImrOpenOptions, ImrStore, RewriteName};
 use crate::plain::{PlainOptions, PlainStore};
 use varve_media::{
     CrashVariant, Device, Directory, FaultDevice, FaultInjector, FileDevice, FileDeviceOptions, MemoryDirectoryOptions,
@@ -38,12 +39,13 @@ fn subjects() -> Vec<Box<dyn Subject>> {
         name,
         capacity_bytes: CAPACITY_BYTES,
         physical_sector_bytes,
+        track_bytes: None,
         discards,
         ending,
         format,
         open: extent,
     };
-    vec![
+    let mut subjects: Vec<Box<dyn Subject>> = vec![
         Box::new(directory("plain", 1)),
         Box::new(directory("plain", 512)),
         Box::new(device("extent", 512, true, Ending::Forget, |env, device| {
@@ -57,6 +59,58 @@ fn subjects() -> Vec<Box<dyn Subject>> {
         })),
         Box::new(device("ext4", 512, false, Ending::Keep, format_ext4)),
         Box::new(device("ext4", 4096, true, Ending::Keep, format_ext4)),
+    ];
+    // Those that differ most; all of them have tests of their own below.
+    subjects.extend(
+        imr_subjects()
+            .into_iter()
+            .filter(|subject| ["imr 3phase naive", "imr kvimr-m"].iter().any(|name| subject.name().starts_with(name))),
+    );
+    subjects
+}
+
+/// The store of interlaced disks: every policy, both rewrites.
+fn imr_subjects() -> Vec<Box<dyn Subject>> {
+    fn format(env: &Env, device: &Device, allocation: AllocationName, rewrite: RewriteName) -> Result<(), StoreError> {
+        let options = ImrFormatOptions {
+            allocation,
+            rewrite,
+            table_bytes_max: Some(128 << 10),
+            small_files_bytes: Some(6 << 20),
+            overwrite: true,
+            ..ImrFormatOptions::default()
+        };
+        ImrStore::format(env, device, &options)
+    }
+    fn open(env: &Env, device: Device) -> Result<Arc<dyn FileStore>, StoreError> {
+        Ok(Arc::new(ImrStore::open(env, device, &ImrOpenOptions::default())?))
+    }
+    type Format = fn(&Env, &Device) -> Result<(), StoreError>;
+    let subject = |name, physical_sector_bytes, format: Format| {
+        Box::new(DeviceSubject {
+            name,
+            capacity_bytes: 28 << 20,
+            physical_sector_bytes,
+            track_bytes: Some(8 << 10),
+            discards: true,
+            ending: Ending::Forget,
+            format,
+            open,
+        }) as Box<dyn Subject>
+    };
+    use AllocationName::{CompactionAware, Region, Sequential, ThreePhase, Zigzag};
+    use RewriteName::{Merged, Naive};
+    vec![
+        subject("imr seq naive", 512, |env, device| format(env, device, Sequential, Naive)),
+        subject("imr seq merged", 4096, |env, device| format(env, device, Sequential, Merged)),
+        subject("imr 3phase naive", 4096, |env, device| format(env, device, ThreePhase, Naive)),
+        subject("imr 3phase merged", 512, |env, device| format(env, device, ThreePhase, Merged)),
+        subject("imr zigzag naive", 512, |env, device| format(env, device, Zigzag, Naive)),
+        subject("imr zigzag merged", 4096, |env, device| format(env, device, Zigzag, Merged)),
+        subject("imr region naive", 4096, |env, device| format(env, device, Region, Naive)),
+        subject("imr region merged", 512, |env, device| format(env, device, Region, Merged)),
+        subject("imr kvimr-n", 4096, |env, device| format(env, device, CompactionAware, Naive)),
+        subject("imr kvimr-m", 512, |env, device| format(env, device, CompactionAware, Merged)),
     ]
 }
 
@@ -147,6 +201,24 @@ impl Medium for FileMedium {
 fn the_extent_store_keeps_the_contract_on_a_real_file() {
     let failures = conformance(&Env::real(), &OnFile);
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[test]
+fn every_policy_on_interlaced_tracks_keeps_the_contract() {
+    for subject in imr_subjects() {
+        let failures = conformance(&Env::sim(1), &*subject);
+        assert!(failures.is_empty(), "{:#?}", failures);
+    }
+}
+
+#[test]
+fn every_policy_on_interlaced_tracks_survives_power_cuts() {
+    for (seed, subject) in (1..).zip(imr_subjects()) {
+        let suite = CrashSuite { seed, operations: 60, images_of_point: 7, recoveries: 5 };
+        let report = suite.run(&Env::sim(seed), &*subject);
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        assert!(report.points > 50 && report.images >= report.points * 7);
+    }
 }
 
 #[test]
@@ -247,10 +319,15 @@ fn the_suites_catch_stores_that_break_the_contract() {
 #[test]
 fn every_store_survives_failing_io() {
     for subject in subjects() {
-        // Every call of the two that differ most; of the others every third.
+        // Every call of the two that differ most; of the others some.
         let thorough =
             ["plain with alignment 1", "extent on sectors of 4096 without discard"].contains(&subject.name().as_str());
-        let report = faults(&Env::sim(1), &*subject, if thorough { 1 } else { 3 });
+        let stride = match (thorough, subject.name().starts_with("imr")) {
+            (true, _) => 1,
+            (_, true) => 7,
+            _ => 3,
+        };
+        let report = faults(&Env::sim(1), &*subject, stride);
         println!("{}: {} runs, {} faults", subject.name(), report.runs, report.injected);
         assert!(report.failures.is_empty(), "{:#?}", report.failures);
         assert!(report.injected > 100);

@@ -1,0 +1,202 @@
+//! Which tracks a table gets.
+//!
+//! A policy is a pure function from the state of the tracks and what is known about the table to
+//! tracks in file order. It changes nothing. A new policy is one new file and one line in
+//! [`AllocationName::policy`].
+//!
+//! Whatever the policy: every track it gives is free, usable and not locked, together they hold the table, and it
+//! refuses only when the free tracks together do not. Every policy is defined for an unknown level.
+
+mod compaction_aware;
+mod region;
+mod sequential;
+mod three_phase;
+
+#[cfg(test)]
+mod tests;
+
+use super::bitmap::TrackBitmap;
+use compaction_aware::CompactionAware;
+use region::Region;
+use sequential::Sequential;
+use std::ops::Range;
+use three_phase::ThreePhase;
+use varve_media::{TrackGeometry, TrackId, TrackTier};
+
+/// What a policy may look at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrackView<'a> {
+    pub(crate) geometry: &'a TrackGeometry,
+    /// The tracks that tables may have, by number: those in front are the store's own.
+    pub(crate) usable: &'a Range<u32>,
+    /// Tracks whose data counts: of a file, or of a removed one whose removal is not durable.
+    pub(crate) valid: &'a TrackBitmap,
+    /// Tracks that must not be given now, whether or not they are valid.
+    pub(crate) locked: &'a TrackBitmap,
+    /// Where the last allocation ended.
+    pub(crate) cursor: Cursor,
+}
+
+/// Where allocations go on. All 0 when the store was just opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    /// Track behind the last one given, whatever its tier.
+    pub(crate) track: u32,
+    /// Track behind the last bottom given.
+    pub(crate) bottom: u32,
+    /// Track behind the last top given.
+    pub(crate) top: u32,
+}
+
+impl Cursor {
+    /// The cursor once `track` was given.
+    fn behind(mut self, geometry: &TrackGeometry, track: TrackId) -> Cursor {
+        let next = track.0 + 1;
+        self.track = next;
+        match geometry.tier(track) {
+            TrackTier::Bottom => self.bottom = next,
+            TrackTier::Top => self.top = next,
+        }
+        self
+    }
+}
+
+/// What is asked of a policy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrackRequest {
+    /// Bytes of the table, at least 1.
+    pub(crate) size_bytes: u64,
+    /// Level the table is for, when it is known.
+    pub(crate) level: Option<u8>,
+    /// Largest level that has a table, this one included; when any is known.
+    pub(crate) largest_level: Option<u8>,
+}
+
+impl TrackRequest {
+    /// The table is one of the largest level. Of unknown level it is not: it may be short-lived.
+    fn is_of_largest_level(&self) -> bool {
+        self.level.is_some() && self.level >= self.largest_level
+    }
+}
+
+/// What a policy answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TrackPlacement {
+    /// Tracks in file order.
+    pub(crate) tracks: Vec<TrackId>,
+    /// The cursor from now on.
+    pub(crate) cursor: Cursor,
+}
+
+/// How tracks are chosen.
+pub(crate) trait AllocationPolicy: Send + Sync {
+    /// Places a table; `None` only when the free tracks together do not hold it.
+    fn place(&self, view: &TrackView<'_>, request: &TrackRequest) -> Option<TrackPlacement>;
+}
+
+/// The policies by name, as options and reports say them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AllocationName {
+    /// One track after the other (Seq in the paper).
+    Sequential,
+    /// Bottoms, every other top, the other tops (3Phase in the paper).
+    ThreePhase,
+    /// The same with the second phase from the inner edge outwards.
+    Zigzag,
+    /// Fixed regions of consecutive tracks, each for one table.
+    Region,
+    /// The largest level to bottoms, all others to tops, each relaxed-sequentially (KVIMR in the paper).
+    #[default]
+    CompactionAware,
+}
+
+impl AllocationName {
+    /// The policy itself. `table_bytes_max` is the largest table there will be.
+    pub(crate) fn policy(self, geometry: &TrackGeometry, table_bytes_max: u64) -> Box<dyn AllocationPolicy> {
+        match self {
+            AllocationName::Sequential => Box::new(Sequential),
+            AllocationName::ThreePhase => Box::new(ThreePhase { zigzag: false }),
+            AllocationName::Zigzag => Box::new(ThreePhase { zigzag: true }),
+            AllocationName::Region => Box::new(Region::new(geometry, table_bytes_max)),
+            AllocationName::CompactionAware => Box::new(CompactionAware),
+        }
+    }
+}
+
+impl TrackView<'_> {
+    fn is_free(&self, track: TrackId) -> bool {
+        self.usable.contains(&track.0) && !self.valid.contains(track) && !self.locked.contains(track)
+    }
+
+    /// Writing this track destroys data that counts: the track is a bottom one with a valid top beside it.
+    pub(crate) fn costs_rewrite(&self, track: TrackId) -> bool {
+        self.geometry.tier(track) == TrackTier::Bottom
+            && self.geometry.neighbours(track).any(|neighbour| self.valid.contains(neighbour))
+    }
+
+    /// Usable tracks of a tier that are free, from `from` on and around.
+    fn free_from(&self, tier: TrackTier, from: u32) -> impl Iterator<Item = TrackId> + '_ {
+        self.around(from).filter(move |&track| self.geometry.tier(track) == tier && self.is_free(track))
+    }
+
+    /// Every usable track once, from `from` on and around.
+    fn around(&self, from: u32) -> impl Iterator<Item = TrackId> + use<> {
+        let usable = self.usable.clone();
+        let from = if usable.contains(&from) { from } else { usable.start };
+        (from..usable.end).chain(usable.start..from).map(TrackId)
+    }
+}
+
+/// Tracks chosen so far for a table.
+struct Choice<'a> {
+    view: &'a TrackView<'a>,
+    missing_bytes: u64,
+    tracks: Vec<TrackId>,
+    cursor: Cursor,
+    /// The tracks again, to ask whether one is among them.
+    chosen: TrackBitmap,
+}
+
+impl<'a> Choice<'a> {
+    fn new(view: &'a TrackView<'a>, request: &TrackRequest) -> Choice<'a> {
+        Choice {
+            view,
+            missing_bytes: request.size_bytes.max(1),
+            tracks: Vec::new(),
+            cursor: view.cursor,
+            chosen: TrackBitmap::new(view.geometry.track_count),
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.missing_bytes == 0
+    }
+
+    fn contains(&self, track: TrackId) -> bool {
+        self.chosen.contains(track)
+    }
+
+    fn take(&mut self, track: TrackId) {
+        self.tracks.push(track);
+        self.chosen.insert(track);
+        self.cursor = self.cursor.behind(self.view.geometry, track);
+        self.missing_bytes = self.missing_bytes.saturating_sub(self.view.geometry.length_bytes(track));
+    }
+
+    /// Takes free tracks in this order until the table fits or there are no more.
+    fn take_from(&mut self, tracks: impl Iterator<Item = TrackId>) {
+        for track in tracks {
+            if self.is_complete() {
+                return;
+            }
+            if self.view.is_free(track) && !self.contains(track) {
+                self.take(track);
+            }
+        }
+    }
+
+    fn finish(self) -> Option<TrackPlacement> {
+        self.is_complete().then_some(TrackPlacement { tracks: self.tracks, cursor: self.cursor })
+    }
+}

@@ -1,0 +1,156 @@
+//! What every policy keeps, and what each is for.
+
+use super::*;
+use varve_env::Random;
+
+const ALL: [AllocationName; 5] = [
+    AllocationName::Sequential,
+    AllocationName::ThreePhase,
+    AllocationName::Zigzag,
+    AllocationName::Region,
+    AllocationName::CompactionAware,
+];
+
+const TRACK_BYTES: u64 = 1 << 20;
+
+fn geometry(track_count: u32, bottom_track_bytes: u64) -> TrackGeometry {
+    TrackGeometry { track_count, top_track_bytes: TRACK_BYTES, bottom_track_bytes }
+}
+
+fn bitmap(track_count: u32, tracks: impl IntoIterator<Item = u32>) -> TrackBitmap {
+    let mut bitmap = TrackBitmap::new(track_count);
+    for track in tracks {
+        bitmap.insert(TrackId(track));
+    }
+    bitmap
+}
+
+/// The numbers of the tracks that `name` gives.
+fn placed(name: AllocationName, view: &TrackView<'_>, request: &TrackRequest) -> Vec<u32> {
+    let placement = name.policy(view.geometry, 8 * TRACK_BYTES).place(view, request).unwrap();
+    placement.tracks.iter().map(|track| track.0).collect()
+}
+
+fn request(tracks: u64, level: Option<u8>, largest_level: Option<u8>) -> TrackRequest {
+    TrackRequest { size_bytes: tracks * TRACK_BYTES, level, largest_level }
+}
+
+#[test]
+fn every_policy_gives_free_tracks_that_hold_the_table_and_refuses_only_without_them() {
+    for name in ALL {
+        for seed in 0..300 {
+            let mut random = Random::seeded(seed);
+            let track_count = 8 + random.below(60) as u32;
+            let geometry = geometry(track_count, TRACK_BYTES + random.below(3) * TRACK_BYTES / 4);
+            let usable = random.below(5) as u32..track_count - random.below(3) as u32;
+            let policy = name.policy(&geometry, 8 * TRACK_BYTES);
+            let mut valid = TrackBitmap::new(track_count);
+            let mut tables: Vec<Vec<TrackId>> = Vec::new();
+            let mut cursor = Cursor::default();
+            for step in 0..200 {
+                if random.chance(2, 5) && !tables.is_empty() {
+                    for track in tables.swap_remove(random.index(tables.len())) {
+                        assert!(valid.remove(track));
+                    }
+                    continue;
+                }
+                let level = random.chance(4, 5).then(|| random.below(4) as u8);
+                let largest_level = random.chance(4, 5).then(|| random.below(4) as u8);
+                let locked = bitmap(track_count, (0..track_count).filter(|_| random.chance(1, 20)));
+                let request = TrackRequest { size_bytes: 1 + random.below(8 * TRACK_BYTES), level, largest_level };
+                let view = TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor };
+                let free: u64 = usable
+                    .clone()
+                    .map(TrackId)
+                    .filter(|&track| !valid.contains(track) && !locked.contains(track))
+                    .map(|track| geometry.length_bytes(track))
+                    .sum();
+                let what = format!("{name:?}, seed {seed}, step {step}");
+                let placement = policy.place(&view, &request);
+                assert_eq!(placement.is_some(), free >= request.size_bytes, "{what}");
+                let Some(placement) = placement else { continue };
+                let bytes: u64 = placement.tracks.iter().map(|&track| geometry.length_bytes(track)).sum();
+                let last = placement.tracks.last().map_or(0, |&track| geometry.length_bytes(track));
+                assert!(bytes >= request.size_bytes && bytes - last < request.size_bytes, "{what}");
+                for &track in &placement.tracks {
+                    assert!(usable.contains(&track.0) && !locked.contains(track), "{what}");
+                    assert!(valid.insert(track), "{what}: track {track} given twice");
+                }
+                cursor = placement.cursor;
+                tables.push(placement.tracks);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_orders_are_those_of_the_paper() {
+    let geometry = geometry(16, TRACK_BYTES);
+    let (usable, valid, locked) = (0..16, TrackBitmap::new(16), TrackBitmap::new(16));
+    let view =
+        TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor: Cursor::default() };
+    let whole = request(16, None, None);
+    assert_eq!(placed(AllocationName::Sequential, &view, &whole), (0..16).collect::<Vec<_>>());
+    let bottoms = [0, 2, 4, 6, 8, 10, 12, 14];
+    let three_phase = [&bottoms[..], &[1, 5, 9, 13], &[3, 7, 11, 15]].concat();
+    assert_eq!(placed(AllocationName::ThreePhase, &view, &whole), three_phase);
+    let zigzag = [&bottoms[..], &[13, 9, 5, 1], &[3, 7, 11, 15]].concat();
+    assert_eq!(placed(AllocationName::Zigzag, &view, &whole), zigzag);
+    let region = request(5, None, None);
+    assert_eq!(placed(AllocationName::Region, &view, &region), [0, 2, 4, 6, 1]);
+}
+
+#[test]
+fn the_largest_level_gets_bottoms_and_the_others_tops() {
+    let geometry = geometry(16, TRACK_BYTES);
+    let (usable, valid, locked) = (0..16, TrackBitmap::new(16), TrackBitmap::new(16));
+    let view =
+        TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor: Cursor::default() };
+    let name = AllocationName::CompactionAware;
+    assert_eq!(placed(name, &view, &request(3, Some(3), Some(3))), [0, 2, 4]);
+    for other in [request(3, Some(2), Some(3)), request(3, None, Some(3)), request(3, None, None)] {
+        assert_eq!(placed(name, &view, &other), [1, 3, 5]);
+    }
+    // A table of a new largest level.
+    assert_eq!(placed(name, &view, &request(2, Some(4), Some(3))), [0, 2]);
+    // Each tier goes on where it stopped.
+    let cursor = Cursor { track: 0, bottom: 11, top: 6 };
+    let view = TrackView { cursor, ..view };
+    assert_eq!(placed(name, &view, &request(4, Some(1), Some(1))), [12, 14, 0, 2]);
+    assert_eq!(placed(name, &view, &request(2, Some(0), Some(1))), [7, 9]);
+}
+
+#[test]
+fn rewrites_are_avoided_while_they_can_be_and_near_when_they_cannot() {
+    let geometry = geometry(16, TRACK_BYTES);
+    let (usable, locked) = (0..16, TrackBitmap::new(16));
+    let name = AllocationName::CompactionAware;
+    // Tops 1 and 7 are in use: bottoms 0, 2, 6 and 8 would cost a rewrite.
+    let valid = bitmap(16, [1, 7]);
+    let view =
+        TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor: Cursor::default() };
+    assert_eq!(placed(name, &view, &request(4, Some(3), Some(3))), [4, 10, 12, 14]);
+    let six = placed(name, &view, &request(6, Some(3), Some(3)));
+    assert_eq!(six, [4, 10, 12, 14, 8, 6], "the nearest to the last track follow");
+    // Every bottom costs one: the nearest to the last position.
+    let valid = bitmap(16, [1, 3, 5, 7, 9, 11, 13, 15]);
+    let cursor = Cursor { bottom: 9, ..Cursor::default() };
+    let view = TrackView { valid: &valid, locked: &locked, cursor, ..view };
+    assert_eq!(placed(name, &view, &request(2, Some(3), Some(3))), [10, 12]);
+    // Tops are full: a smaller level takes bottoms rather than nothing.
+    assert_eq!(placed(name, &view, &request(8, Some(0), Some(3))).len(), 8);
+}
+
+#[test]
+fn a_region_is_for_one_table_until_there_is_none_left() {
+    let geometry = geometry(16, TRACK_BYTES);
+    let (usable, locked) = (0..16, TrackBitmap::new(16));
+    let valid = bitmap(16, [0]);
+    let view =
+        TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor: Cursor::default() };
+    // Regions of 8 tracks: the first is not free.
+    assert_eq!(placed(AllocationName::Region, &view, &request(1, None, None)), [8]);
+    let valid = bitmap(16, [0, 8]);
+    let view = TrackView { valid: &valid, ..view };
+    assert_eq!(placed(AllocationName::Region, &view, &request(2, None, None)), [2, 4]);
+}

@@ -1,0 +1,164 @@
+//! Verifying the store's structures against each other and the medium.
+//!
+//! | code | severity | meaning |
+//! |---|---|---|
+//! | `superblock-damaged` | warning | one of the two superblocks; the next open writes it again |
+//! | `rewrite-interrupted` | warning | tops wait in the backup region; the next open restores them |
+//! | `metadata-unreadable` | fatal | the store could not be opened from what is on the medium now |
+//! | `metadata-lost` | fatal | the medium lacks commits that were acknowledged |
+//! | `tracks-differ` | error | the disk says other things of its tracks than their sizes say |
+//! | `track-overlap` | error | two files, or a removed one and a file, have the same track, or a track is not for tables |
+//! | `track-bitmap-mismatch` | error | a track of a file counts as free, or one of none as valid |
+//! | `table-unreadable` | error | sectors under a table cannot be read |
+//! | `data-destroyed` | error | the disk says that writes destroyed live data since it was opened |
+//!
+//! What the store of small files finds has its own codes (see `extent`).
+
+use super::core::Core;
+use super::map::TrackMap;
+use super::reader::TrackRead;
+use super::recovery::{Found, check_tracks, described_otherwise, each_copy, intents, maps_of, replay};
+use super::view::Disk;
+use super::{KIND, small_files_of, tops_of, tracks_of};
+use crate::error::StoreError;
+use crate::extent::ExtentStore;
+use crate::file_store::{FileStore, Finding, Severity};
+use crate::journal::Journal;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, TrackId};
+
+/// Largest piece read of a table.
+const TRANSFER_BYTES: u64 = 1 << 20;
+
+fn error(code: &'static str, message: String) -> Finding {
+    Finding { severity: Severity::Error, code, message }
+}
+
+/// Checks an open store.
+pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
+    let label = &core.label;
+    // No commit between the look at the medium and the look at memory.
+    let journal = core.committer.lock();
+    let mut findings = journal.check_medium();
+    let nodes = {
+        let state = core.state.lock();
+        let nodes: Vec<_> = state.names.iter().map(|(name, node)| (name.clone(), node.clone())).collect();
+        let mut owners: BTreeMap<TrackId, String> = BTreeMap::new();
+        let named = nodes.iter().map(|(name, node)| (name.clone(), node.map().tracks().to_vec()));
+        let usable = core.geometry.usable();
+        for (name, tracks) in named.chain(state.condemned_tracks()) {
+            for track in tracks {
+                if !usable.contains(&track.0) {
+                    let message = format!("{label}: track {track} of '{name}' is not for tables");
+                    findings.push(error("track-overlap", message));
+                }
+                if let Some(other) = owners.insert(track, name.clone()) {
+                    let message = format!("{label}: '{name}' and '{other}' both have track {track}");
+                    findings.push(error("track-overlap", message));
+                }
+            }
+        }
+        for track in (0..core.geometry.tracks.track_count).map(TrackId) {
+            let (has, counts) = (owners.contains_key(&track), state.valid.contains(track));
+            if has != counts || counts != state.owners.contains_key(&track) {
+                let owner = owners.get(&track).map_or("nobody", |owner| owner.as_str());
+                let counted = if counts { "valid" } else { "free" };
+                let message = format!("{label}: track {track} counts as {counted} and belongs to '{owner}'");
+                findings.push(error("track-bitmap-mismatch", message));
+            }
+        }
+        nodes
+    };
+    drop(journal);
+    findings.extend(described_otherwise(&*core.control, &core.geometry).map(|message| error("tracks-differ", message)));
+    let destroyed = core.control.destroyed();
+    if destroyed.bytes > 0 {
+        let message = format!("{label}: {} bytes were destroyed in {} writes", destroyed.bytes, destroyed.writes);
+        findings.push(error("data-destroyed", message));
+    }
+    for (name, node) in nodes.iter().filter(|(_, node)| !node.is_small) {
+        findings.extend(table_findings(core, name, &node.map()));
+    }
+    findings.extend(core.small.check()?);
+    Ok(findings)
+}
+
+/// Reads all of a table.
+fn table_findings(core: &Core, name: &str, map: &Arc<TrackMap>) -> Vec<Finding> {
+    let context = IoContext::of(IoClass::Check);
+    let mut findings = Vec::new();
+    let mut bytes = core.disk.buffer(TRANSFER_BYTES.min(map.size_bytes()) as usize);
+    let mut at = 0;
+    while at < map.size_bytes() {
+        let length = (map.size_bytes() - at).min(TRANSFER_BYTES) as usize;
+        let mut reads = [TrackRead { offset_bytes: at, data: &mut bytes[..length], outcome: Ok(()) }];
+        core.read_tracks(name, map, &mut reads, &context);
+        let [read] = reads;
+        if let Err(found) = read.outcome {
+            findings.push(error("table-unreadable", found.to_string()));
+        }
+        at += length as u64;
+    }
+    findings
+}
+
+/// Checks what is on a disk without opening the store.
+pub(super) fn inspect(device: &Device) -> Vec<Finding> {
+    let label = device.block.name().to_owned();
+    let disk = Disk::new(device.block.clone());
+    let read = || {
+        let (control, device_tracks) = tracks_of(&label, device)?;
+        let tops = tops_of(&disk, &device_tracks);
+        let (journal, recovered) = Journal::recover(&tops, &label, KIND)?;
+        let found = replay(&label, &journal, &recovered)?;
+        check_tracks(&label, &found.geometry, &device_tracks)?;
+        Ok((control, tops, journal.store_id(), found, recovered.findings))
+    };
+    let (control, tops, store_id, found, mut findings) = match read() {
+        Ok(read) => read,
+        Err::<_, StoreError>(error) => {
+            let message = error.to_string();
+            return vec![Finding { severity: Severity::Fatal, code: "metadata-unreadable", message }];
+        }
+    };
+    let Found { geometry, files, done, .. } = found;
+    findings.extend(described_otherwise(&*control, &geometry).map(|message| error("tracks-differ", message)));
+    let (maps, owners) = match maps_of(&geometry, &files) {
+        Ok(maps) => maps,
+        Err(found) => {
+            findings.push(error("track-overlap", format!("{label}: {found}")));
+            return findings;
+        }
+    };
+    let mut waiting: BTreeSet<TrackId> = BTreeSet::new();
+    let copies = intents(&disk, &tops, &geometry, store_id, &done).and_then(|intents| {
+        each_copy(&disk, &geometry, &owners, &intents, |top, _| {
+            waiting.insert(top.track);
+            Ok(())
+        })
+    });
+    if let Err(failure) = copies {
+        let message = format!("{label}: backup region: {failure}");
+        findings.push(Finding { severity: Severity::Fatal, code: "metadata-unreadable", message });
+    }
+    if !waiting.is_empty() {
+        let message = format!("{label}: {} tracks wait in the backup region; open the store", waiting.len());
+        findings.push(Finding { severity: Severity::Warning, code: "rewrite-interrupted", message });
+    }
+    let context = IoContext::of(IoClass::Check);
+    let unit = u64::from(geometry.journal.unit_bytes);
+    for (name, found) in files.iter().filter(|(_, found)| !found.is_small) {
+        for (track, used) in maps.get(&found.file).into_iter().flat_map(TrackMap::used) {
+            if waiting.contains(&track) {
+                continue;
+            }
+            let mut bytes = disk.buffer(used.next_multiple_of(unit) as usize);
+            if let Err(failure) = disk.block.read_at(geometry.tracks.start_bytes(track), &mut bytes, &context) {
+                findings.push(error("table-unreadable", format!("{label}: '{name}', track {track}: {failure}")));
+            }
+        }
+    }
+    findings.extend(ExtentStore::inspect(&small_files_of(&disk, &geometry)));
+    findings
+}

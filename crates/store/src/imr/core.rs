@@ -1,0 +1,200 @@
+//! What the store, its writers and its readers share: commits, and what follows from them.
+
+use super::ImrStatistics;
+use super::allocation::AllocationPolicy;
+use super::geometry::StoreGeometry;
+use super::node::{Node, small_name};
+use super::relocation::Relocations;
+use super::rewrite::RewriteName;
+use super::state::State;
+use super::view::Disk;
+use crate::error::StoreError;
+use crate::extent::ExtentStore;
+use crate::file_store::{FileStore, StoreProperties};
+use crate::journal::{self, CommitStyle, Journal};
+use parking_lot::Mutex as ShortMutex;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use varve_env::{Condvar, Env, Mutex};
+use varve_media::{Device, IoContext, MediaError, TrackControl, TrackId, TrackTier};
+
+pub(super) struct Core {
+    pub(super) env: Env,
+    pub(super) label: String,
+    pub(super) properties: StoreProperties,
+    pub(super) geometry: StoreGeometry,
+    pub(super) store_id: u64,
+    pub(super) disk: Arc<Disk>,
+    pub(super) control: Arc<dyn TrackControl>,
+    /// All tops as one device: where intents are written.
+    pub(super) tops: Device,
+    /// Everything that is not a table.
+    pub(super) small: ExtentStore,
+    pub(super) policy: Box<dyn AllocationPolicy>,
+    pub(super) rewrite: RewriteName,
+    pub(super) state: Mutex<State>,
+    /// A persist ended, or nothing will any more.
+    pub(super) released: Condvar,
+    /// Held across the I/O of a commit, so that one serves all who wait for it.
+    pub(super) committer: Mutex<Journal>,
+    /// Changes that are durable.
+    pub(super) durable_change: AtomicU64,
+    pub(super) relocations: ShortMutex<Relocations>,
+    /// Why nothing is acknowledged any more.
+    pub(super) latched: OnceLock<String>,
+    pub(super) locks: ShortMutex<BTreeSet<String>>,
+    pub(super) statistics: ShortMutex<ImrStatistics>,
+}
+
+impl Core {
+    pub(super) fn media_error(&self, name: &str, source: MediaError) -> StoreError {
+        journal::media_error(&self.label, name, source)
+    }
+
+    fn refusal(&self, cause: &str) -> StoreError {
+        StoreError::Latched { store: self.label.clone(), cause: cause.to_owned() }
+    }
+
+    /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match (self.latched.get(), self.disk.failure()) {
+            (Some(cause), _) => Err(self.refusal(cause)),
+            (None, Some(error)) => Err(self.refusal(&error.to_string())),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// The same, and for what a file has failed.
+    pub(super) fn check_node(&self, node: &Node) -> Result<(), StoreError> {
+        self.check()?;
+        node.failure().map_or(Ok(()), |cause| Err(self.refusal(cause)))
+    }
+
+    /// Passes an error on and refuses everything from now on.
+    pub(super) fn latch(&self, error: StoreError) -> StoreError {
+        self.latched.get_or_init(|| error.to_string());
+        // Whoever waits for tracks waits in vain. The lock makes sure that it waits already or will see.
+        drop(self.state.lock());
+        self.released.notify_all();
+        error
+    }
+
+    /// Makes every write that has completed durable.
+    pub(super) fn sync_disk(&self, context: &IoContext) -> Result<(), StoreError> {
+        self.check()?;
+        self.disk.sync(context).map_err(|error| self.latch(self.media_error("sync", error)))
+    }
+
+    /// Makes the first `change` changes of the S2TMap durable.
+    pub(super) fn commit(&self, change: u64) -> Result<(), StoreError> {
+        if self.durable_change.load(Ordering::Acquire) >= change {
+            return Ok(());
+        }
+        let mut journal = self.committer.lock();
+        if self.durable_change.load(Ordering::Acquire) >= change {
+            return Ok(());
+        }
+        self.commit_pending(&mut journal)
+    }
+
+    /// Commits and frees whatever can be freed now.
+    pub(super) fn commit_all(&self) -> Result<(), StoreError> {
+        self.commit_pending(&mut self.committer.lock())
+    }
+
+    /// Makes every change so far durable, and free what that makes free.
+    fn commit_pending(&self, journal: &mut Journal) -> Result<(), StoreError> {
+        self.check()?;
+        let mut batch = self.state.lock().take_batch();
+        let outcome = if batch.payload.is_empty() {
+            Ok(())
+        } else if journal.fits(batch.payload.len(), CommitStyle::Single) {
+            journal.commit(&batch.payload, CommitStyle::Single)
+        } else {
+            batch = self.state.lock().take_checkpoint();
+            journal.begin(Some(&batch.payload))
+        };
+        outcome.map_err(|error| self.latch(error))?;
+        self.durable_change.store(batch.change, Ordering::Release);
+        self.reclaim(batch.change);
+        Ok(())
+    }
+
+    fn reclaim(&self, durable_change: u64) {
+        let small_files = {
+            let mut state = self.state.lock();
+            let reclaimed = state.reclaim(durable_change);
+            // Before anybody else can be given the track. What a persist is about to restore is marked when
+            // it ends.
+            for track in reclaimed.tracks {
+                if !state.locks.is_exclusive(track) {
+                    self.mark_free(track);
+                }
+            }
+            reclaimed.small_files
+        };
+        for file in small_files {
+            // One that stays is removed by the next open: no name leads to it.
+            let _ = self.small.remove(&small_name(file));
+        }
+    }
+
+    /// Tells the device that a track holds nothing that counts.
+    pub(super) fn mark_free(&self, track: TrackId) {
+        if self.geometry.tracks.tier(track) == TrackTier::Top {
+            // It fails only for tracks that are not there.
+            let _ = self.control.mark_free(track);
+        }
+    }
+
+    /// Makes a file durable: contents, length, name.
+    pub(super) fn sync_node(&self, node: &Arc<Node>, name: &str, context: &IoContext) -> Result<(), StoreError> {
+        if !node.is_small {
+            return self.persist(node, name, context);
+        }
+        self.check()?;
+        let small = small_name(node.file);
+        let size_bytes = self.small_size(node);
+        // Syncs the file without its writer.
+        self.small.rename(&small, &small).map_err(|error| named(error, name))?;
+        node.set_durable_bytes(size_bytes);
+        self.commit(node.needed_change())
+    }
+
+    fn small_size(&self, node: &Node) -> u64 {
+        let reader = self.small.open(&small_name(node.file), &crate::file_store::OpenOptions::default());
+        reader.map_or(0, |reader| reader.size_bytes())
+    }
+
+    /// What a clean end makes durable: everything that was flushed.
+    pub(super) fn close(&self) -> Result<(), StoreError> {
+        self.check()?;
+        let unsynced: Vec<(String, Arc<Node>)> = {
+            let state = self.state.lock();
+            let is_unsynced = |node: &Node| node.flushed_bytes() > node.map().size_bytes();
+            let names = state.names.iter().filter(|(_, node)| is_unsynced(node));
+            names.map(|(name, node)| (name.clone(), node.clone())).collect()
+        };
+        for (name, node) in unsynced {
+            self.persist(&node, &name, &IoContext::default())?;
+        }
+        self.commit_all()
+    }
+}
+
+/// An error of the store of small files under the name its file has here.
+pub(super) fn named(error: StoreError, to: &str) -> StoreError {
+    let to = to.to_owned();
+    match error {
+        StoreError::NotFound { store, .. } => StoreError::NotFound { store, name: to },
+        StoreError::PastEnd { store, offset_bytes, length_bytes, size_bytes, .. } => {
+            StoreError::PastEnd { store, name: to, offset_bytes, length_bytes, size_bytes }
+        }
+        StoreError::NoSpace { store, requested_bytes, available_bytes, .. } => {
+            StoreError::NoSpace { store, name: to, requested_bytes, available_bytes }
+        }
+        StoreError::Media { store, source, .. } => StoreError::Media { store, name: to, source },
+        other => other,
+    }
+}

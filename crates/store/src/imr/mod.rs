@@ -1,0 +1,412 @@
+//! Tables on interlaced disks (Liang et al., "KVIMR: Key-Value Store Aware Data Management Middleware
+//! for Interlaced Magnetic Recording Based Hard Disk Drive", ATC 2021).
+//!
+//! A table goes to whole tracks, chosen by an [allocation policy](allocation); a track holds data of one
+//! table. Writing a bottom track destroys what its neighbouring tops hold, so tops that count are saved
+//! first and restored afterwards, in the [steps](rewrite) of the paper. Everything that is not a table
+//! lies in a store of [`extent`](crate::extent) on reserved top tracks, which may be written freely.
+//!
+//! The parts have the paper's names. The *S2TMap* maps every name to a file and a table to its tracks; it
+//! is held in memory whole and kept on reserved tops by a [journal](crate::journal), and it names the
+//! small files too, so that a rename is one commit whatever is renamed. The *track bitmap* follows from
+//! it. The *write buffer* holds a table until it is synced. [Reading](reader), [writing](writer), [syncing](persist) and
+//! unlinking are its handlers.
+//!
+//! What is done in which order:
+//!
+//! - *Sync of a table*: its tracks are written, with the syncs of the rewrite and no other; then one
+//!   durable commit of the S2TMap says where it is.
+//! - *Sync of another file*: that of the `extent` store; a commit of the S2TMap only when the name is not
+//!   yet durable.
+//! - *Rename*: the source is synced, then one commit; *remove*: a change that waits for the next commit.
+//!   The tracks of a removed table stay valid until that commit is durable and its last reader is gone.
+//! - *A power cut during a rewrite*: the backup region holds an [intent](intent) and the copies, durable
+//!   before the first bottom was written; the next open [replays](recovery) it.
+//!
+//! After a failed sync of the disk or a failed commit the store acknowledges nothing more until it is
+//! opened again; reads of what was durable go on.
+//!
+//! *The medium's assumption*: a physical sector is written whole or not at all, and a write disturbs
+//! nothing but the same span of the tops beside a bottom.
+
+mod allocation;
+mod bitmap;
+mod change;
+mod check;
+mod core;
+mod geometry;
+mod intent;
+mod map;
+mod node;
+mod persist;
+mod reader;
+mod recovery;
+mod relocation;
+mod rewrite;
+mod state;
+mod view;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use allocation::AllocationName;
+pub use rewrite::RewriteName;
+
+use self::core::{Core, named};
+use crate::error::StoreError;
+use crate::extent::{ExtentFormatOptions, ExtentLayout, ExtentStore};
+use crate::file_store::{
+    CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadableFile, StoreLock,
+    StoreProperties, WritableFile,
+};
+use crate::hint::{Hint, HintedFile};
+use crate::journal::{Journal, JournalRegions, Region, StoreKind};
+use crate::name;
+use change::{Checkpoint, encode_checkpoint};
+use geometry::StoreGeometry;
+use node::{Node, small_name};
+use reader::{SmallReader, TableReader};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_env::Env;
+use varve_media::{Counters, Device, IoContext, Space, TrackControl, TrackGeometry, TrackId, TrackTier};
+use view::{Disk, TopTracks};
+use writer::{SmallWriter, TableWriter};
+
+const KIND: StoreKind = StoreKind(*b"imr\0\0\0\0\0");
+
+/// Runs every decoder of this store on bytes that may be anything.
+pub(crate) fn decode_anything(bytes: &[u8]) {
+    let region = |offset_bytes, length_bytes| Region { offset_bytes, length_bytes };
+    let journal = JournalRegions {
+        log: region(128 << 10, 128 << 10),
+        checkpoints: [region(256 << 10, 64 << 10), region(320 << 10, 64 << 10)],
+        unit_bytes: 512,
+    };
+    let _ = StoreGeometry::decode(bytes, &journal);
+    let _ = change::decode_commit(bytes);
+    let _ = change::decode_checkpoint(bytes);
+    let _ = intent::Intent::decode(bytes);
+}
+
+/// How an interlaced disk becomes an [`ImrStore`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImrFormatOptions {
+    /// Which tracks a table gets, unless the open says otherwise.
+    pub allocation: AllocationName,
+    /// How tops are saved, unless the open says otherwise.
+    pub rewrite: RewriteName,
+    /// Largest table for which all tops are saved at once; larger ones take more syncs. `None`: a 256th
+    /// of the disk, at most 96 MiB. The backup region takes twice this for each of `persists_max`.
+    pub table_bytes_max: Option<u64>,
+    /// Tables whose tops can be saved at the same time; others wait.
+    pub persists_max: u8,
+    /// Room for all files that are not tables. `None`: a 32nd of the disk, from 4 MiB to 2 GiB.
+    pub small_files_bytes: Option<u64>,
+    /// Format although the disk holds something: a store, or anything else.
+    pub overwrite: bool,
+}
+
+impl Default for ImrFormatOptions {
+    fn default() -> Self {
+        ImrFormatOptions {
+            allocation: AllocationName::default(),
+            rewrite: RewriteName::default(),
+            table_bytes_max: None,
+            persists_max: 2,
+            small_files_bytes: None,
+            overwrite: false,
+        }
+    }
+}
+
+/// What an open may change; `None` is what the disk was formatted with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImrOpenOptions {
+    /// Which tracks a table gets.
+    pub allocation: Option<AllocationName>,
+    /// How tops are saved.
+    pub rewrite: Option<RewriteName>,
+}
+
+/// What a store did since it was opened. Monotonic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImrStatistics {
+    /// Tops restored after a bottom beside them was written.
+    pub rewrites: u64,
+    /// Syncs of the disk made to persist tables; commits of the S2TMap are not among them.
+    pub syncs: u64,
+    /// Tables persisted.
+    pub tables: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Time persisting took, waiting for tracks excluded.
+    pub persist_nanos: u64,
+    /// Part of it spent on saving and restoring tops, syncs included.
+    pub rewrite_nanos: u64,
+    /// Tops restored when the store was opened, after a power cut.
+    pub restored_at_open: u64,
+}
+
+/// A [`FileStore`] on an interlaced disk. See the module for the order of its steps.
+///
+/// One open at a time: nothing stops a second process from opening the same disk, unless the device
+/// itself refuses. Memory: tables that are being written, whole, and about 100 bytes for each track in use.
+pub struct ImrStore {
+    core: Arc<Core>,
+}
+
+/// The track commands and sizes of a device. Refuses media that have none.
+fn tracks_of(label: &str, device: &Device) -> Result<(Arc<dyn TrackControl>, TrackGeometry), StoreError> {
+    let refuse = |reason: &str| StoreError::InvalidRequest { store: label.to_owned(), reason: reason.to_owned() };
+    let capabilities = device.block.capabilities();
+    if capabilities.zones.is_some() {
+        return Err(refuse("a device with zones needs a store that writes at their write pointers"));
+    }
+    match (&device.tracks, &capabilities.tracks) {
+        (Some(control), Some(tracks)) if tracks.capacity_bytes() <= device.block.geometry().capacity_bytes => {
+            Ok((control.clone(), tracks.clone()))
+        }
+        (Some(_), Some(_)) => Err(refuse("the device has more tracks than bytes")),
+        _ => Err(refuse("this store needs a disk with interlaced tracks; 'extent' takes others")),
+    }
+}
+
+/// All tops of a disk as one device: the journal lies at its start.
+fn tops_of(disk: &Arc<Disk>, tracks: &TrackGeometry) -> Device {
+    TopTracks::device(disk, tracks, 0..tracks.tier_bytes(TrackTier::Top))
+}
+
+/// The device of the store of small files.
+fn small_files_of(disk: &Arc<Disk>, geometry: &StoreGeometry) -> Device {
+    let region = geometry.small_files;
+    TopTracks::device(disk, &geometry.tracks, region.offset_bytes..region.end_bytes())
+}
+
+impl ImrStore {
+    /// Makes an empty store on an interlaced disk. Everything on it is lost.
+    ///
+    /// Errors: a device without tracks, or too small; one that holds something, without `overwrite`.
+    pub fn format(env: &Env, device: &Device, options: &ImrFormatOptions) -> Result<(), StoreError> {
+        let label = device.block.name();
+        let (_, tracks) = tracks_of(label, device)?;
+        let disk = Disk::new(device.block.clone());
+        let tops = tops_of(&disk, &tracks);
+        if !options.overwrite && Journal::probe(&tops, label, KIND)? {
+            let reason = "the device holds a store; format with overwrite to lose it".to_owned();
+            return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
+        }
+        let geometry = StoreGeometry::plan(label, device.block.geometry(), &tracks, options)?;
+        // Two formats in one simulation draw at different times.
+        let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));
+        let store_id = random.next_u64();
+        let small = ExtentFormatOptions { layout: ExtentLayout::FirstFit, overwrite: true };
+        ExtentStore::format(env, &small_files_of(&disk, &geometry), &small)?;
+        let done = vec![0; usize::from(geometry.places)];
+        let empty = encode_checkpoint(&Checkpoint { next_file: 1, done, files: Vec::new() });
+        Journal::format(&tops, label, KIND, store_id, &geometry.journal, &geometry.encode(), &empty)
+    }
+
+    /// Whether a store of this kind is on the device: `Ok(false)` when its superblocks are zeros, an error when
+    /// something else is there or the store is damaged.
+    pub fn probe(device: &Device) -> Result<bool, StoreError> {
+        let label = device.block.name();
+        let (_, tracks) = tracks_of(label, device)?;
+        Journal::probe(&tops_of(&Disk::new(device.block.clone()), &tracks), label, KIND)
+    }
+
+    /// Opens the store on a disk, after a clean end or a crash; finishes rewrites that a crash interrupted.
+    ///
+    /// Errors: [`StoreError::Foreign`] when there is none, another version's, or one for other tracks,
+    /// [`StoreError::Corruption`] when its metadata is damaged; both name offset, expected, found and what
+    /// to do.
+    pub fn open(env: &Env, device: Device, options: &ImrOpenOptions) -> Result<ImrStore, StoreError> {
+        recovery::open(env, device, options).map(|core| ImrStore { core: Arc::new(core) })
+    }
+
+    /// What [`check`](FileStore::check) would say about a device whose store cannot be opened, or is not open.
+    pub fn inspect(device: &Device) -> Vec<Finding> {
+        check::inspect(device)
+    }
+
+    /// What it did since it was opened.
+    pub fn statistics(&self) -> ImrStatistics {
+        *self.core.statistics.lock()
+    }
+
+    fn note_level(&self, file: &HintedFile) {
+        if file.level.is_some()
+            && let Some(node) = self.core.state.lock().names.get(&file.name)
+        {
+            node.set_level(file.level);
+        }
+    }
+}
+
+impl Core {
+    fn check_name(&self, name: &str) -> Result<(), StoreError> {
+        name::check(name).map_err(|reason| name::invalid(&self.label, name, reason))
+    }
+
+    fn not_found(&self, name: &str) -> StoreError {
+        StoreError::NotFound { store: self.label.clone(), name: name.to_owned() }
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Node>, StoreError> {
+        self.check_name(name)?;
+        self.state.lock().names.get(name).cloned().ok_or_else(|| self.not_found(name))
+    }
+
+    /// A node for a new file, without a name.
+    fn new_node(&self, name: &str, is_small: bool) -> Result<Arc<Node>, StoreError> {
+        let mut state = self.state.lock();
+        if !state.has_room(Some(name), 0) {
+            let (store, name) = (self.label.clone(), name.to_owned());
+            return Err(StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 });
+        }
+        Ok(Arc::new(Node::new(&self.env, state.number(), is_small)))
+    }
+}
+
+impl FileStore for ImrStore {
+    fn name(&self) -> &str {
+        &self.core.label
+    }
+
+    fn properties(&self) -> &StoreProperties {
+        &self.core.properties
+    }
+
+    fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
+        let core = &self.core;
+        core.check_name(name)?;
+        core.check()?;
+        let node = core.new_node(name, options.kind != FileKind::Table)?;
+        node.set_level(options.level);
+        if !node.is_small {
+            core.state.lock().create(name, &node);
+            return Ok(Box::new(TableWriter::new(core.clone(), node, name, options)));
+        }
+        let writer = core.small.create(&small_name(node.file), options).map_err(|error| named(error, name))?;
+        core.state.lock().create(name, &node);
+        let keeps_name = matches!(options.kind, FileKind::Log | FileKind::Manifest);
+        Ok(Box::new(SmallWriter::new(core.clone(), node, name, writer, keeps_name)))
+    }
+
+    fn open(&self, name: &str, options: &OpenOptions) -> Result<Arc<dyn ReadableFile>, StoreError> {
+        let core = &self.core;
+        core.check_name(name)?;
+        // A small file that loses its name may be gone before it is opened; then another has the name, or none.
+        loop {
+            let node = core.find(name)?;
+            if !node.is_small {
+                return Ok(Arc::new(TableReader::new(core.clone(), node, name)));
+            }
+            match core.small.open(&small_name(node.file), options) {
+                Ok(inner) => return Ok(Arc::new(SmallReader::new(core.clone(), node, name, inner))),
+                Err(_) if node.is_removed() => {}
+                Err(error) => return Err(named(error, name)),
+            }
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let core = &self.core;
+        core.check_name(to)?;
+        let node = core.find(from)?;
+        core.sync_node(&node, from, &IoContext::default())?;
+        drop(node);
+        let change = core.state.lock().rename(from, to).ok_or_else(|| core.not_found(from))?;
+        core.commit(change)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let core = &self.core;
+        core.check_name(name)?;
+        core.check()?;
+        if core.state.lock().remove(name) { Ok(()) } else { Err(core.not_found(name)) }
+    }
+
+    fn sync_names(&self) -> Result<(), StoreError> {
+        self.core.check()?;
+        // A name without its small file would not be found again.
+        self.core.small.sync_names()?;
+        self.core.commit_all()
+    }
+
+    fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
+        let sizes: BTreeMap<String, u64> =
+            self.core.small.list()?.into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
+        let state = self.core.state.lock();
+        let entry = |(name, node): (&String, &Arc<Node>)| {
+            let size_bytes = match node.is_small {
+                true => sizes.get(&small_name(node.file)).copied().unwrap_or(0),
+                false => node.flushed_bytes(),
+            };
+            FileEntry { name: name.clone(), size_bytes }
+        };
+        Ok(state.names.iter().map(entry).collect())
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
+        self.core.check_name(name)?;
+        if !self.core.locks.lock().insert(name.to_owned()) {
+            return Err(StoreError::Locked { store: self.core.label.clone(), name: name.to_owned() });
+        }
+        Ok(Box::new(ImrLock { core: self.core.clone(), name: name.to_owned() }))
+    }
+
+    fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {
+        self.core.check_name(target_name)?;
+        self.core.find(name).map(|_| false)
+    }
+
+    /// Of tables: small files have room of their own.
+    fn space(&self) -> Result<Space, StoreError> {
+        let core = &self.core;
+        let length = |track: TrackId| core.geometry.tracks.length_bytes(track);
+        let state = core.state.lock();
+        let free = core.geometry.usable().map(TrackId).filter(|&track| !state.valid.contains(track));
+        let available_bytes = free.chain(state.reclaimable()).map(length).sum();
+        Ok(Space { total_bytes: core.geometry.usable_bytes(), available_bytes })
+    }
+
+    fn hint(&self, hint: &Hint<'_>) {
+        match hint {
+            Hint::FlushEnd { outputs, .. } | Hint::CompactionEnd { outputs, .. } => {
+                outputs.iter().for_each(|file| self.note_level(file));
+            }
+            Hint::CompactionOutput { output: file, .. } | Hint::LevelChanged { file } => self.note_level(file),
+            Hint::FlushBegin { .. } | Hint::CompactionBegin { .. } | Hint::CacheEvicted { .. } => {}
+        }
+    }
+
+    fn counters(&self) -> Vec<(String, Counters)> {
+        vec![(self.core.disk.block.name().to_owned(), self.core.disk.block.counters())]
+    }
+
+    fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        check::check(&self.core)
+    }
+}
+
+impl Drop for ImrStore {
+    fn drop(&mut self) {
+        // Nobody is left to tell; what was synced is safe without it.
+        let _ = self.core.close();
+    }
+}
+
+struct ImrLock {
+    core: Arc<Core>,
+    name: String,
+}
+
+impl StoreLock for ImrLock {}
+
+impl Drop for ImrLock {
+    fn drop(&mut self) {
+        self.core.locks.lock().remove(&self.name);
+    }
+}

@@ -1,0 +1,147 @@
+//! What the store holds of one file while it is open.
+
+use super::map::TrackMap;
+use crate::error::StoreError;
+use parking_lot::RwLock as ShortRwLock;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use varve_env::{Env, Mutex, RwLock};
+
+const LEVEL_UNKNOWN: u16 = u16::MAX;
+
+/// Bytes of a table that are not on tracks: the write buffer.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    /// Offset in the file of the first byte. A track that was persisted before it was full begins here.
+    pub(super) offset_bytes: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Buffer {
+    pub(super) fn end_bytes(&self) -> u64 {
+        self.offset_bytes + self.bytes.len() as u64
+    }
+
+    /// Bytes `offset..offset + length` of the file, if they are here.
+    pub(super) fn get(&self, offset_bytes: u64, length: usize) -> Option<&[u8]> {
+        let start = usize::try_from(offset_bytes.checked_sub(self.offset_bytes)?).ok()?;
+        self.bytes.get(start..start.checked_add(length)?)
+    }
+}
+
+/// One file. Shared by the table of names, by its writer and by its readers.
+pub(super) struct Node {
+    /// Number of the file, never used for another one.
+    pub(super) file: u64,
+    /// Lies in the store of small files, under its number; the rest of this is then empty.
+    pub(super) is_small: bool,
+    level: AtomicU16,
+    /// Has no name any more: the S2TMap hears nothing more about it. Set under the state's lock.
+    removed: AtomicBool,
+    /// Change that the durable S2TMap must include for the file to be found.
+    needed_change: AtomicU64,
+    /// Length of a small file that was synced through this store.
+    durable_bytes: AtomicU64,
+    /// A sync failed.
+    failure: OnceLock<String>,
+    /// What is on tracks. Changed under the state's lock.
+    map: ShortRwLock<Arc<TrackMap>>,
+    /// Length of a table that readers see.
+    flushed_bytes: AtomicU64,
+    pub(super) buffer: RwLock<Buffer>,
+    /// Held by whoever brings the buffer to tracks.
+    pub(super) persisting: Mutex<()>,
+}
+
+impl Node {
+    pub(super) fn new(env: &Env, file: u64, is_small: bool) -> Node {
+        Node {
+            file,
+            is_small,
+            level: AtomicU16::new(LEVEL_UNKNOWN),
+            removed: AtomicBool::new(false),
+            needed_change: AtomicU64::new(0),
+            durable_bytes: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            map: ShortRwLock::default(),
+            flushed_bytes: AtomicU64::new(0),
+            buffer: RwLock::new(env, "imr write buffer", Buffer::default()),
+            persisting: Mutex::new(env, "imr persisting", ()),
+        }
+    }
+
+    /// A file as it was found when the store was opened. `durable_bytes` is its length.
+    pub(super) fn found(env: &Env, file: u64, is_small: bool, map: TrackMap, durable_bytes: u64) -> Node {
+        let node = Node::new(env, file, is_small);
+        node.flushed_bytes.store(map.size_bytes(), Ordering::Relaxed);
+        node.durable_bytes.store(durable_bytes, Ordering::Relaxed);
+        *node.map.write() = Arc::new(map);
+        node
+    }
+
+    pub(super) fn map(&self) -> Arc<TrackMap> {
+        self.map.read().clone()
+    }
+
+    /// Gives back the map there was.
+    pub(super) fn replace_map(&self, map: TrackMap) -> Arc<TrackMap> {
+        std::mem::replace(&mut *self.map.write(), Arc::new(map))
+    }
+
+    pub(super) fn level(&self) -> Option<u8> {
+        u8::try_from(self.level.load(Ordering::Relaxed)).ok()
+    }
+
+    pub(super) fn set_level(&self, level: Option<u8>) {
+        if let Some(level) = level {
+            self.level.store(u16::from(level), Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn flushed_bytes(&self) -> u64 {
+        self.flushed_bytes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_flushed_bytes(&self, size_bytes: u64) {
+        self.flushed_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+    }
+
+    pub(super) fn durable_bytes(&self) -> u64 {
+        self.durable_bytes.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_durable_bytes(&self, size_bytes: u64) {
+        self.durable_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_removed(&self) {
+        self.removed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn needed_change(&self) -> u64 {
+        self.needed_change.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_needed_change(&self, change: u64) {
+        self.needed_change.fetch_max(change, Ordering::AcqRel);
+    }
+
+    /// Refuses further syncs.
+    pub(super) fn fail(&self, cause: &StoreError) {
+        self.failure.get_or_init(|| cause.to_string());
+    }
+
+    pub(super) fn failure(&self) -> Option<&String> {
+        self.failure.get()
+    }
+}
+
+/// Name of a small file in the store of small files.
+pub(super) fn small_name(file: u64) -> String {
+    format!("{file:016x}")
+}

@@ -1,0 +1,367 @@
+//! The S2TMap in memory, the state of every track, and the changes no commit has taken yet.
+
+use super::allocation::Cursor;
+use super::bitmap::TrackBitmap;
+use super::change::{
+    Change, Checkpoint, FileRecord, TRACK_BYTES, empty_bytes, encode_change, encode_checkpoint, record_bytes,
+};
+use super::map::TrackMap;
+use super::node::Node;
+use crate::wire::Writer;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_media::TrackId;
+
+/// Whose data a valid track holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) file: u64,
+    /// Bytes of the track that count, from its beginning.
+    pub(super) used_bytes: u64,
+}
+
+/// Who must have let go of tracks before they are free.
+enum Holder {
+    /// Readers and the writer of a removed file; all its tracks.
+    File(Arc<Node>),
+    /// Readers of an older version of a file's map; the one track the new version lacks.
+    Map(Arc<TrackMap>, TrackId),
+}
+
+struct Condemned {
+    /// The change that removed it must be durable first.
+    change: u64,
+    holder: Holder,
+}
+
+/// What persists that run have locked.
+#[derive(Clone, Debug)]
+pub(super) struct TrackLocks {
+    /// Written, or saved and restored: nobody else may do anything to them or endanger them.
+    exclusive: TrackBitmap,
+    /// Tops beside bottoms that are written: nobody else may write them. By how many.
+    endangered: BTreeMap<TrackId, u32>,
+}
+
+impl TrackLocks {
+    fn new(track_count: u32) -> TrackLocks {
+        TrackLocks { exclusive: TrackBitmap::new(track_count), endangered: BTreeMap::new() }
+    }
+
+    /// Locks all of these, or none and says so.
+    pub(super) fn try_lock(&mut self, exclusive: &[TrackId], endangered: &[TrackId]) -> bool {
+        let taken = |track: &TrackId| self.exclusive.contains(*track);
+        let conflict = exclusive.iter().any(|track| taken(track) || self.endangered.contains_key(track))
+            || endangered.iter().any(taken);
+        if conflict {
+            return false;
+        }
+        for &track in exclusive {
+            self.exclusive.insert(track);
+        }
+        for &track in endangered {
+            *self.endangered.entry(track).or_insert(0) += 1;
+        }
+        true
+    }
+
+    pub(super) fn unlock(&mut self, exclusive: &[TrackId], endangered: &[TrackId]) {
+        for &track in exclusive {
+            self.exclusive.remove(track);
+        }
+        for track in endangered {
+            if let Some(count) = self.endangered.get_mut(track) {
+                *count -= 1;
+                if *count == 0 {
+                    self.endangered.remove(track);
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_exclusive(&self, track: TrackId) -> bool {
+        self.exclusive.contains(track)
+    }
+
+    fn add_to(&self, bitmap: &mut TrackBitmap) {
+        self.exclusive.iter().chain(self.endangered.keys().copied()).for_each(|track| {
+            bitmap.insert(track);
+        });
+    }
+}
+
+/// Kept under one lock that is never held across I/O.
+pub(super) struct State {
+    pub(super) names: BTreeMap<String, Arc<Node>>,
+    condemned: Vec<Condemned>,
+    pending: Writer,
+    /// Number of the last change made.
+    change: u64,
+    next_file: u64,
+    checkpoint_bytes: u64,
+    checkpoint_bytes_max: u64,
+    /// Per place of the backup region: intents up to this sequence do not count any more.
+    done: Vec<u64>,
+    next_sequence: u64,
+    pub(super) free_places: Vec<usize>,
+    pub(super) owners: BTreeMap<TrackId, Owner>,
+    /// The keys of `owners`.
+    pub(super) valid: TrackBitmap,
+    pub(super) cursor: Cursor,
+    pub(super) locks: TrackLocks,
+    /// Bottoms beside a top that cannot be read, and so not be saved; by that top.
+    avoided: BTreeMap<TrackId, Vec<TrackId>>,
+    /// Persists that run.
+    pub(super) running: u32,
+    track_count: u32,
+}
+
+/// Changes taken by a commit.
+pub(super) struct Batch {
+    pub(super) payload: Vec<u8>,
+    /// Number of the last of them.
+    pub(super) change: u64,
+}
+
+/// What became free when a commit was durable.
+#[derive(Default)]
+pub(super) struct Reclaimed {
+    pub(super) tracks: Vec<TrackId>,
+    /// Numbers of small files.
+    pub(super) small_files: Vec<u64>,
+}
+
+/// What a state begins with.
+pub(super) struct Beginning {
+    pub(super) names: BTreeMap<String, Arc<Node>>,
+    pub(super) next_file: u64,
+    pub(super) done: Vec<u64>,
+    pub(super) next_sequence: u64,
+    pub(super) track_count: u32,
+    pub(super) checkpoint_bytes_max: u64,
+}
+
+impl State {
+    pub(super) fn new(beginning: Beginning) -> State {
+        let Beginning { names, next_file, done, next_sequence, track_count, checkpoint_bytes_max } = beginning;
+        let mut state = State {
+            names,
+            condemned: Vec::new(),
+            pending: Writer::default(),
+            change: 0,
+            next_file,
+            checkpoint_bytes: empty_bytes(done.len()),
+            checkpoint_bytes_max,
+            free_places: (0..done.len()).rev().collect(),
+            done,
+            next_sequence,
+            owners: BTreeMap::new(),
+            valid: TrackBitmap::new(track_count),
+            cursor: Cursor::default(),
+            locks: TrackLocks::new(track_count),
+            avoided: BTreeMap::new(),
+            running: 0,
+            track_count,
+        };
+        for (name, node) in state.names.clone() {
+            let map = node.map();
+            state.checkpoint_bytes += record_bytes(name.len(), map.tracks().len());
+            state.own(node.file, &map);
+        }
+        state
+    }
+
+    fn own(&mut self, file: u64, map: &TrackMap) {
+        for (track, used_bytes) in map.used() {
+            self.owners.insert(track, Owner { file, used_bytes });
+            self.valid.insert(track);
+        }
+    }
+
+    /// Number of the last change made.
+    pub(super) fn change(&self) -> u64 {
+        self.change
+    }
+
+    fn record(&mut self, change: &Change) -> u64 {
+        encode_change(&mut self.pending, change);
+        self.change += 1;
+        self.change
+    }
+
+    /// Takes everything that waits for a commit.
+    pub(super) fn take_batch(&mut self) -> Batch {
+        Batch { payload: std::mem::take(&mut self.pending).into_vec(), change: self.change }
+    }
+
+    /// The whole S2TMap as a checkpoint, in place of what waits for a commit.
+    pub(super) fn take_checkpoint(&mut self) -> Batch {
+        let record = |(name, node): (&String, &Arc<Node>)| {
+            let map = node.map();
+            FileRecord {
+                file: node.file,
+                is_small: node.is_small,
+                size_bytes: map.size_bytes(),
+                name: name.clone(),
+                tracks: map.tracks().to_vec(),
+            }
+        };
+        let files = self.names.iter().map(record).collect();
+        let checkpoint = Checkpoint { next_file: self.next_file, done: self.done.clone(), files };
+        Batch { payload: encode_checkpoint(&checkpoint), ..self.take_batch() }
+    }
+
+    /// A number for a new file.
+    pub(super) fn number(&mut self) -> u64 {
+        self.next_file += 1;
+        self.next_file - 1
+    }
+
+    /// Whether the checkpoint has room for another file of this name, or for more tracks.
+    pub(super) fn has_room(&self, new_name: Option<&str>, tracks: usize) -> bool {
+        let file = new_name.map_or(0, |name| record_bytes(name.len(), 0));
+        self.checkpoint_bytes + file + (tracks * TRACK_BYTES) as u64 <= self.checkpoint_bytes_max
+    }
+
+    /// Gives a new file its name, in place of an older file.
+    pub(super) fn create(&mut self, name: &str, node: &Arc<Node>) {
+        let create = Change::Create { file: node.file, is_small: node.is_small, name: name.to_owned() };
+        let change = self.record(&create);
+        node.set_needed_change(change);
+        self.checkpoint_bytes += record_bytes(name.len(), 0);
+        if let Some(replaced) = self.names.insert(name.to_owned(), node.clone()) {
+            self.condemn(name, replaced, change);
+        }
+    }
+
+    /// A file lost its name by a change.
+    fn condemn(&mut self, name: &str, node: Arc<Node>, change: u64) {
+        self.checkpoint_bytes -= record_bytes(name.len(), node.map().tracks().len());
+        node.set_removed();
+        self.condemned.push(Condemned { change, holder: Holder::File(node) });
+    }
+
+    /// False when there is no such file.
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        let Some(node) = self.names.remove(name) else { return false };
+        let change = self.record(&Change::Remove { name: name.to_owned() });
+        self.condemn(name, node, change);
+        true
+    }
+
+    /// The change to wait for; `None` when there is no such file.
+    pub(super) fn rename(&mut self, from: &str, to: &str) -> Option<u64> {
+        if from == to {
+            return self.names.contains_key(from).then_some(self.change);
+        }
+        let node = self.names.remove(from)?;
+        let change = self.record(&Change::Rename { from: from.to_owned(), to: to.to_owned() });
+        self.checkpoint_bytes = self.checkpoint_bytes + to.len() as u64 - from.len() as u64;
+        if let Some(replaced) = self.names.insert(to.to_owned(), node) {
+            self.condemn(to, replaced, change);
+        }
+        Some(change)
+    }
+
+    /// The largest level that has a table, `level` among them.
+    pub(super) fn largest_level(&self, level: Option<u8>) -> Option<u8> {
+        self.names.values().filter(|node| node.flushed_bytes() > 0).filter_map(|node| node.level()).max().max(level)
+    }
+
+    /// A sequence for an intent.
+    pub(super) fn sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence - 1
+    }
+
+    /// Intents of `place` up to `sequence` do not count any more once this is durable.
+    pub(super) fn note_done(&mut self, place: usize, sequence: u64) {
+        if let Some(done) = self.done.get_mut(place) {
+            *done = sequence;
+            self.record(&Change::Done { place: place as u8, sequence });
+        }
+    }
+
+    /// A file got further tracks, behind the first `kept` it had, and they are durable.
+    pub(super) fn extend(&mut self, node: &Node, map: TrackMap, kept: usize) {
+        self.own(node.file, &map);
+        let (tracks, size_bytes) = (map.tracks().to_vec(), map.size_bytes());
+        let old = node.replace_map(map);
+        let lost: Vec<TrackId> = old.tracks().iter().skip(kept).copied().collect();
+        let mut change = self.change;
+        if !node.is_removed() {
+            self.checkpoint_bytes += (tracks.len() * TRACK_BYTES) as u64;
+            self.checkpoint_bytes -= (old.tracks().len() * TRACK_BYTES) as u64;
+            let tracks = tracks.get(kept..).unwrap_or_default().to_vec();
+            change = self.record(&Change::Tracks { file: node.file, kept: kept as u32, tracks, size_bytes });
+            node.set_needed_change(change);
+        }
+        for track in lost {
+            self.condemned.push(Condemned { change, holder: Holder::Map(old.clone(), track) });
+        }
+    }
+
+    /// A top cannot be saved: the bottoms beside it are not given to tables while it is valid.
+    pub(super) fn avoid(&mut self, top: TrackId, bottoms: Vec<TrackId>) {
+        self.avoided.insert(top, bottoms);
+    }
+
+    /// Tracks that must not be given to a table now.
+    pub(super) fn locked(&self) -> TrackBitmap {
+        let mut locked = TrackBitmap::new(self.track_count);
+        self.locks.add_to(&mut locked);
+        self.avoided.values().flatten().for_each(|&track| {
+            locked.insert(track);
+        });
+        locked
+    }
+
+    /// Frees what was removed by the first `durable_change` changes and nobody holds.
+    pub(super) fn reclaim(&mut self, durable_change: u64) -> Reclaimed {
+        let mut reclaimed = Reclaimed::default();
+        let mut kept: Vec<Condemned> = Vec::new();
+        let mut waiting = std::mem::take(&mut self.condemned);
+        while let Some(condemned) = waiting.pop() {
+            let held = match &condemned.holder {
+                Holder::File(node) => Arc::strong_count(node) > 1 && !node.is_small,
+                Holder::Map(map, _) => Arc::strong_count(map) > 1,
+            };
+            if held || condemned.change > durable_change {
+                kept.push(condemned);
+                continue;
+            }
+            match condemned.holder {
+                Holder::File(node) if node.is_small => reclaimed.small_files.push(node.file),
+                Holder::File(node) => reclaimed.tracks.extend_from_slice(node.map().tracks()),
+                Holder::Map(_, track) => reclaimed.tracks.push(track),
+            }
+        }
+        kept.reverse();
+        self.condemned = kept;
+        for track in &reclaimed.tracks {
+            self.owners.remove(track);
+            self.valid.remove(*track);
+            self.avoided.remove(track);
+        }
+        reclaimed
+    }
+
+    /// Tracks that are or will be free once what was removed is durable and nobody holds it.
+    pub(super) fn reclaimable(&self) -> Vec<TrackId> {
+        let of = |condemned: &Condemned| match &condemned.holder {
+            Holder::File(node) if Arc::strong_count(node) == 1 => node.map().tracks().to_vec(),
+            Holder::File(_) => Vec::new(),
+            Holder::Map(_, track) => vec![*track],
+        };
+        self.condemned.iter().flat_map(of).collect()
+    }
+
+    /// Every removed file that still has tracks, for the check.
+    pub(super) fn condemned_tracks(&self) -> Vec<(String, Vec<TrackId>)> {
+        let of = |condemned: &Condemned| match &condemned.holder {
+            Holder::File(node) => (format!("removed file {}", node.file), node.map().tracks().to_vec()),
+            Holder::Map(_, track) => (format!("replaced track {track}"), vec![*track]),
+        };
+        self.condemned.iter().map(of).collect()
+    }
+}

@@ -1,0 +1,277 @@
+//! Parts of a disk as devices of their own.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use varve_media::{
+    AlignedBuffer, BlockDevice, Capabilities, Counters, Device, Geometry, IoContext, MediaError, Operation, Request,
+    TrackGeometry, TrackId, Transfer,
+};
+
+/// A disk that several users write to and sync. After a sync has failed for one of them, it may have
+/// dropped what the others wrote: from then on it fails for all.
+pub(super) struct Disk {
+    pub(super) block: Arc<dyn BlockDevice>,
+    failure: OnceLock<MediaError>,
+}
+
+impl Disk {
+    pub(super) fn new(block: Arc<dyn BlockDevice>) -> Arc<Disk> {
+        Arc::new(Disk { block, failure: OnceLock::new() })
+    }
+
+    /// The sync that failed.
+    pub(super) fn failure(&self) -> Option<&MediaError> {
+        self.failure.get()
+    }
+
+    fn check(&self) -> Result<(), MediaError> {
+        self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    pub(super) fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        self.check()?;
+        self.block.sync(context).map_err(|error| self.failure.get_or_init(|| error).clone())?;
+        // One that failed meanwhile may have dropped what this one was for.
+        self.check()
+    }
+
+    pub(super) fn buffer(&self, length_bytes: usize) -> AlignedBuffer {
+        AlignedBuffer::new(length_bytes, self.block.capabilities().buffer_alignment_bytes as usize)
+    }
+}
+
+/// The top tracks of a disk one after the other, or a part of that, as one conventional device: they
+/// are freely updatable. A request within one track goes through as it is; one that crosses tracks is
+/// done in pieces.
+pub(super) struct TopTracks {
+    disk: Arc<Disk>,
+    tracks: TrackGeometry,
+    /// Bytes of all tops together that this is.
+    range: Range<u64>,
+    geometry: Geometry,
+    capabilities: Capabilities,
+}
+
+impl TopTracks {
+    /// Bytes `range` of the tops; whole sectors, and no more than there are.
+    pub(super) fn device(disk: &Arc<Disk>, tracks: &TrackGeometry, range: Range<u64>) -> Device {
+        let geometry = Geometry { capacity_bytes: range.end - range.start, ..disk.block.geometry().clone() };
+        let capabilities = Capabilities { tracks: None, protection: None, ..disk.block.capabilities().clone() };
+        let (disk, tracks) = (disk.clone(), tracks.clone());
+        Device::of_blocks(Arc::new(TopTracks { disk, tracks, range, geometry, capabilities }))
+    }
+
+    /// Where a byte is on the disk, and how many follow it there.
+    fn locate(&self, offset_bytes: u64) -> (u64, u64) {
+        let at = self.range.start + offset_bytes;
+        let (top, within) = (at / self.tracks.top_track_bytes, at % self.tracks.top_track_bytes);
+        (self.tracks.start_bytes(top_track(top)) + within, self.tracks.top_track_bytes - within)
+    }
+
+    fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
+        let (offset_bytes, length_bytes) = (request.offset_bytes, request.length_bytes());
+        let operation = match request.transfer {
+            Transfer::Read { .. } => Operation::Read,
+            Transfer::Write { .. } => Operation::Write,
+            Transfer::Discard { .. } => Operation::Discard,
+        };
+        let (device, capacity_bytes) = (self.name().to_owned(), self.geometry.capacity_bytes);
+        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
+            return Err(MediaError::OutOfRange { device, operation, offset_bytes, length_bytes, capacity_bytes });
+        }
+        let required_bytes = u64::from(self.geometry.sector_bytes);
+        if !offset_bytes.is_multiple_of(required_bytes) || !length_bytes.is_multiple_of(required_bytes) {
+            return Err(MediaError::Misaligned { device, operation, offset_bytes, length_bytes, required_bytes });
+        }
+        let carries_protection = match &request.transfer {
+            Transfer::Read { protection, .. } => protection.is_some(),
+            Transfer::Write { protection, .. } => protection.is_some(),
+            Transfer::Discard { .. } => false,
+        };
+        if carries_protection {
+            let rule = "protection information is not kept here".to_owned();
+            return Err(MediaError::Rule { device, operation, offset_bytes, rule });
+        }
+        Ok(())
+    }
+
+    fn is_whole(&self, request: &Request<'_>) -> bool {
+        self.check(request).is_ok() && request.length_bytes() <= self.locate(request.offset_bytes).1
+    }
+
+    fn execute_in_pieces(&self, request: &mut Request<'_>, context: &IoContext) -> Result<(), MediaError> {
+        self.check(request)?;
+        let length = request.length_bytes();
+        let mut pieces: Vec<(u64, usize)> = Vec::new();
+        let mut done = 0;
+        while done < length {
+            let (at, contiguous) = self.locate(request.offset_bytes + done);
+            let piece = contiguous.min(length - done);
+            pieces.push((at, piece as usize));
+            done += piece;
+        }
+        match &mut request.transfer {
+            Transfer::Read { data, .. } => {
+                let mut whole = self.disk.buffer(length as usize);
+                let mut rest = &mut whole[..];
+                let mut slices: Vec<[IoSliceMut<'_>; 1]> = Vec::new();
+                for &(_, piece) in &pieces {
+                    let (head, tail) = rest.split_at_mut(piece);
+                    slices.push([IoSliceMut::new(head)]);
+                    rest = tail;
+                }
+                let mut requests: Vec<Request<'_>> =
+                    pieces.iter().zip(&mut slices).map(|(&(at, _), slices)| Request::read(at, slices)).collect();
+                self.disk.block.execute(&mut requests, context)?;
+                let mut rest = &whole[..];
+                for slice in data.iter_mut() {
+                    let (head, tail) = rest.split_at(slice.len());
+                    slice.copy_from_slice(head);
+                    rest = tail;
+                }
+                Ok(())
+            }
+            Transfer::Write { data, durable, .. } => {
+                let mut whole = self.disk.buffer(length as usize);
+                let mut at = 0;
+                for slice in data.iter() {
+                    whole[at..at + slice.len()].copy_from_slice(slice);
+                    at += slice.len();
+                }
+                let mut rest = &whole[..];
+                let mut slices: Vec<[IoSlice<'_>; 1]> = Vec::new();
+                for &(_, piece) in &pieces {
+                    let (head, tail) = rest.split_at(piece);
+                    slices.push([IoSlice::new(head)]);
+                    rest = tail;
+                }
+                let mut requests: Vec<Request<'_>> =
+                    pieces.iter().zip(&slices).map(|(&(at, _), slices)| Request::write(at, slices)).collect();
+                for request in &mut requests {
+                    if let Transfer::Write { durable: flag, .. } = &mut request.transfer {
+                        *flag = *durable;
+                    }
+                }
+                self.disk.block.execute(&mut requests, context)
+            }
+            Transfer::Discard { .. } => {
+                let mut requests: Vec<Request<'_>> =
+                    pieces.iter().map(|&(at, piece)| Request::discard(at, piece as u64)).collect();
+                self.disk.block.execute(&mut requests, context)
+            }
+        }
+    }
+}
+
+/// The top track of this number among the tops.
+pub(super) fn top_track(number: u64) -> TrackId {
+    TrackId(u32::try_from(number).unwrap_or(u32::MAX).saturating_mul(2).saturating_add(1))
+}
+
+impl BlockDevice for TopTracks {
+    fn name(&self) -> &str {
+        self.disk.block.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let mut result = Ok(());
+        for run in requests.chunk_by_mut(|one, next| self.is_whole(one) == self.is_whole(next)) {
+            if run.first().is_some_and(|request| self.is_whole(request)) {
+                let offsets: Vec<u64> = run.iter().map(|request| request.offset_bytes).collect();
+                run.iter_mut().for_each(|request| request.offset_bytes = self.locate(request.offset_bytes).0);
+                let outcome = self.disk.block.execute(run, context);
+                run.iter_mut().zip(offsets).for_each(|(request, offset)| request.offset_bytes = offset);
+                result = result.and(outcome);
+            } else {
+                for request in run {
+                    request.outcome = self.execute_in_pieces(request, context);
+                    result = result.and(request.outcome.clone());
+                }
+            }
+        }
+        result
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        self.disk.sync(context)
+    }
+
+    fn counters(&self) -> Counters {
+        self.disk.block.counters()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_env::{Env, Random};
+    use varve_media::{BlockDeviceExt, Emulated};
+
+    /// What is written to the tops as one device lies on the tops and on nothing else.
+    #[test]
+    fn tops_follow_each_other_and_bottoms_are_left_alone() {
+        let env = Env::real();
+        let tracks = TrackGeometry { track_count: 21, top_track_bytes: 8192, bottom_track_bytes: 12_288 };
+        let block = Arc::new(Emulated::immediate(&env, "disk", tracks.capacity_bytes()));
+        let disk = Disk::new(block.clone());
+        let (start, length) = (8192 + 4096, 8 * 8192 - 512);
+        let device = TopTracks::device(&disk, &tracks, start..start + length as u64);
+        let context = IoContext::default();
+        let mut model = vec![0u8; length];
+        let mut random = Random::seeded(5);
+        for step in 0..400 {
+            let at = random.index(length / 512) * 512;
+            let size = (random.index(40) * 512).min(length - at);
+            if random.chance(1, 10) {
+                model[at..at + size].fill(0);
+                device.block.discard_at(at as u64, size as u64, &context).unwrap();
+            } else if random.chance(1, 2) {
+                random.fill_bytes(&mut model[at..at + size]);
+                device.block.write_at(at as u64, &model[at..at + size], &context).unwrap();
+            }
+            let mut data = vec![1; size];
+            device.block.read_at(at as u64, &mut data, &context).unwrap();
+            assert_eq!(data, model[at..at + size], "step {step}");
+        }
+        let mut at = start;
+        for (number, byte) in model.iter().enumerate().step_by(512) {
+            let track = top_track(at / 8192);
+            let mut sector = [0; 512];
+            block.read_at(tracks.start_bytes(track) + at % 8192, &mut sector, &context).unwrap();
+            assert_eq!(sector, model[number..number + 512], "sector {number}, first byte {byte}");
+            at += 512;
+        }
+        for bottom in (0..21).step_by(2) {
+            let mut data = vec![1; 12_288];
+            block.read_at(tracks.start_bytes(TrackId(bottom)), &mut data, &context).unwrap();
+            assert!(data.iter().all(|&byte| byte == 0), "bottom {bottom} was written");
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_and_changes_nothing() {
+        let env = Env::real();
+        let tracks = TrackGeometry { track_count: 9, top_track_bytes: 8192, bottom_track_bytes: 8192 };
+        let disk = Disk::new(Arc::new(Emulated::immediate(&env, "disk", tracks.capacity_bytes())));
+        let device = TopTracks::device(&disk, &tracks, 0..4 * 8192);
+        let context = IoContext::default();
+        let write = |at, length| device.block.write_at(at, &vec![7; length], &context);
+        assert!(matches!(write(3 * 8192, 8704), Err(MediaError::OutOfRange { .. })));
+        assert!(matches!(write(u64::MAX - 511, 1024), Err(MediaError::OutOfRange { .. })));
+        assert!(matches!(write(8192 - 512, 1000), Err(MediaError::Misaligned { .. })));
+        assert!(matches!(write(100, 16_384), Err(MediaError::Misaligned { .. })));
+        assert!(write(4 * 8192, 0).is_ok());
+        let mut data = vec![1; 4 * 8192];
+        device.block.read_at(0, &mut data, &context).unwrap();
+        assert!(data.iter().all(|&byte| byte == 0));
+    }
+}
