@@ -260,6 +260,29 @@ fn a_full_device_fails_cleanly_and_goes_on_when_space_is_back() {
     full_and_back(&env, Arc::new(store), 1536 << 10);
 }
 
+/// Logs that are in tables give their room back although nobody ever syncs.
+#[test]
+fn writing_without_syncs_takes_no_more_room_than_what_is_there() {
+    let env = simulation(24);
+    let options = MemoryDirectoryOptions { capacity_bytes: Some(3 << 20), ..MemoryDirectoryOptions::default() };
+    let directory = Arc::new(MemoryDirectory::with_options("small", options));
+    let plain = varve_store::PlainStore::open(&env, directory, varve_store::PlainOptions::default());
+    let emulated = varve_media::Emulated::immediate(&env, "small", 8 << 20);
+    let device = varve_media::Device::of_blocks(Arc::new(emulated));
+    varve_store::ExtentStore::format(&env, &device, &varve_store::ExtentFormatOptions::default()).expect("format");
+    let extent = varve_store::ExtentStore::open(&env, device).expect("open");
+    let stores: [Arc<dyn FileStore>; 2] = [Arc::new(plain), Arc::new(extent)];
+    for files in stores {
+        let name = files.name().to_owned();
+        let db = Db::open(&env, varve_engine::Media::of_files(files), small_options()).expect("open");
+        for number in 0..5_000u32 {
+            let key = (number % 200).to_le_bytes();
+            db.put(&key, &[number as u8; 500]).unwrap_or_else(|error| panic!("{name}, write {number}: {error}"));
+        }
+        db.close().expect("close");
+    }
+}
+
 #[test]
 fn after_a_failed_log_sync_writes_are_refused_until_reopened() {
     for kind in [Kind::Plain, Kind::Extent] {

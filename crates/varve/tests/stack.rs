@@ -214,17 +214,65 @@ fn interlaced_disks_by_spec() {
     {
         assert!(text.parse::<Spec>().is_err(), "{text}");
     }
-    // No store knows tracks yet, and none mistakes them for a plain disk.
+    // Stores for plain disks do not mistake tracks for one, nor the other way round.
     for (text, complaint) in [
-        ("imr:1GB", "media that a file store can stand on, not 1 device with interlaced tracks (imr:1GB)"),
         ("imr:1GB?store=extent", "'extent' needs one conventional device"),
         ("imr:1GB?store=plain", "'plain' needs one directory"),
-        ("ram:1GB?logs=imr:1GB", "not 1 device with interlaced tracks (imr:1GB)"),
+        ("disk:1GB?store=imr", "'imr' needs one device with interlaced tracks"),
     ] {
         let error = builder.build(&spec(text)).unwrap_err().to_string();
         assert!(error.contains(complaint), "{text}: {error}");
     }
-    assert_eq!(builder.build(&spec("imr:1GB")).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(builder.build(&spec("disk:1GB?store=imr")).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+/// A database fills an interlaced disk that refuses to lose anything, with every policy, and is there
+/// when it is opened again.
+#[test]
+fn a_database_on_an_interlaced_disk() {
+    for (number, options) in [
+        "allocation=compaction-aware,rewrite=merged",
+        "allocation=sequential,rewrite=naive",
+        "allocation=three-phase,rewrite=merged",
+        "allocation=zigzag,rewrite=naive",
+        "allocation=region,rewrite=merged",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let directory = tempfile::tempdir().unwrap();
+        let env = Env::sim(number as u64);
+        let image = path(&directory, "image");
+        let text =
+            format!("imr:128MiB?track=128KiB,strict,table-size=1MiB,small-files=8MiB,{options},backing=file:{image}");
+        let small = varve::Options {
+            write_buffer_size: 256 << 10,
+            target_file_size_base: 512 << 10,
+            max_bytes_for_level_base: 2 << 20,
+            ..varve::Options::default()
+        };
+        let open = || varve::Varve::builder().env(&env).options(small.clone()).open(&spec(&text)).unwrap();
+        let value = |key: u32, round: u32| vec![(key ^ round) as u8; 1000];
+        let db = open();
+        for round in 0..2 {
+            for step in 0..5_000u32 {
+                let key = step.wrapping_mul(7919) % 5_000;
+                db.put(&key.to_le_bytes(), &value(key, round)).unwrap();
+            }
+        }
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        let tracks = db.stack().devices()[0].device().tracks.clone().unwrap();
+        assert_eq!(tracks.destroyed().writes, 0, "{options}");
+        assert_eq!(db.check().unwrap(), [], "{options}");
+        db.close().unwrap();
+        drop(tracks);
+        let db = open();
+        for key in 0..5_000u32 {
+            assert_eq!(db.get(&key.to_le_bytes()).unwrap(), Some(value(key, 1)), "{options}: {key}");
+        }
+        db.close().unwrap();
+    }
 }
 
 #[test]

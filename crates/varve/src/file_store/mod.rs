@@ -1,7 +1,9 @@
 //! File stores, one file each.
 
 mod extent;
+mod imr;
 mod plain;
 
 pub(crate) use extent::EXTENT;
+pub(crate) use imr::IMR;
 pub(crate) use plain::PLAIN;

@@ -319,6 +319,9 @@ impl WritePath {
         {
             writer.unsynced_logs.push((writer.log_number, old_log));
         }
+        // Where nobody syncs, nothing else lets go of logs that are in tables, and of their room.
+        let needed = shared.oldest_log.load(Ordering::Relaxed);
+        writer.unsynced_logs.retain(|(number, _)| *number >= needed);
         writer.log_number = number;
         writer.flushed_bytes = 0;
         writer.log_broken = false;
