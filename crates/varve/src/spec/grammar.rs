@@ -147,7 +147,10 @@ impl Parser<'_> {
             value = Some(if self.peek() == Some(b'(') {
                 Value::Spec(self.nested()?)
             } else if begins_with_kind(self.rest()) {
+                // As deep as in parentheses, in which it may be written.
+                self.enter()?;
                 let part = self.part(false)?;
+                self.depth -= 1;
                 Value::Spec(Spec { parts: vec![part], source: self.source.clone() })
             } else {
                 Value::Text(self.text()?)
@@ -162,12 +165,18 @@ impl Parser<'_> {
         }
     }
 
-    /// A spec in parentheses.
-    fn nested(&mut self) -> Result<Spec, SpecError> {
+    /// Counts a spec within this one.
+    fn enter(&mut self) -> Result<(), SpecError> {
         if self.depth == DEPTH_MAX {
             return Err(self.unexpected(format!("at most {DEPTH_MAX} specs within each other")));
         }
         self.depth += 1;
+        Ok(())
+    }
+
+    /// A spec in parentheses.
+    fn nested(&mut self) -> Result<Spec, SpecError> {
+        self.enter()?;
         self.at += 1;
         let spec = self.spec()?;
         if self.peek() != Some(b')') {

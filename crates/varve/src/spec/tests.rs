@@ -109,6 +109,21 @@ fn random_word(random: &mut Random) -> String {
     format!("{}{rest}", char::from(b"abc"[random.index(3)]))
 }
 
+/// What is parsed can be written and parsed again, however deep it is: a spec within another counts
+/// with and without parentheses.
+#[test]
+fn depth_counts_alike_in_both_spellings() {
+    for depth in 1..20 {
+        for (open, close) in [("ab:(", ")"), ("a:1?b=c:(", ")"), ("a:?b=(c:(", "))"), ("a:?b=c:(d:?e=f:(", "))")] {
+            let text = format!("{}a:1{}", open.repeat(depth), close.repeat(depth));
+            if let Ok(spec) = Spec::parse_unchecked(&text) {
+                let written = spec.to_string();
+                assert_eq!(Spec::parse_unchecked(&written).as_ref(), Ok(&spec), "{text} is written {written}");
+            }
+        }
+    }
+}
+
 fn random_value(random: &mut Random, depth: u64) -> Value {
     if depth > 0 && random.below(3) == 0 {
         Value::Spec(random_spec(random, depth - 1))
