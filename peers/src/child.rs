@@ -1,5 +1,6 @@
 //! One run of one benchmark on one store, in a process of its own.
 
+use crate::comparison::KEY_BYTES;
 use crate::engine::{Budget, Engine};
 use crate::floor;
 use serde::{Deserialize, Serialize};
@@ -39,9 +40,6 @@ pub(crate) struct Order {
     pub(crate) verify: bool,
     pub(crate) seed: u64,
 }
-
-/// Bytes of a key.
-const KEY_BYTES: usize = 16;
 
 /// What it answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -115,7 +113,7 @@ pub(crate) fn run(order: &Order) -> Result<Answer, LabError> {
 fn floor_nanos(order: &Order, kind: DbBenchKind) -> Result<Option<u64>, LabError> {
     let path = order.directory.with_extension("floor");
     if kind == DbBenchKind::FillSync {
-        floor::durable_append_nanos(&path, FLOOR_APPENDS, KEY_BYTES + order.value_size).map(Some)
+        floor::durable_append_nanos(&path, FLOOR_APPENDS, KEY_BYTES as usize + order.value_size).map(Some)
     } else if order.direct_reads {
         let data = order.num.saturating_mul(order.value_size as u64);
         floor::direct_read_nanos(&path, data.min(FLOOR_FILE_BYTES), FLOOR_READS, order.seed)

@@ -12,7 +12,7 @@ use varve_lab::report::{Report, Row, format_bytes};
 use varve_lab::workload::DbBenchKind;
 
 /// Bytes of a key.
-const KEY_BYTES: u64 = 16;
+pub(crate) const KEY_BYTES: u64 = 16;
 
 /// Block cache of benchmarks with a small one.
 const SMALL_CACHE_BYTES: u64 = 8 << 20;

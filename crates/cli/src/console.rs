@@ -3,6 +3,8 @@
 use crate::failure::Failure;
 use crate::progress::Progress;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
+use std::path::Path;
+use varve_lab::report::Report;
 
 /// Where a command writes. Results go to standard output, all else to standard error.
 pub(crate) struct Console {
@@ -41,6 +43,20 @@ impl Console {
     /// Everything written so far is out.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| Failure::io("standard output", error))
+    }
+
+    /// Shows a report as it was asked for, and writes it into `directory` too, if there is one.
+    pub(crate) fn report(&mut self, report: &Report, directory: Option<&Path>) -> Result<(), Failure> {
+        let text = if self.json { report.to_json() } else { report.to_text() };
+        self.write(text.as_bytes())?;
+        // What is done is shown, however long what comes next takes.
+        self.flush()?;
+        if let Some(directory) = directory {
+            for path in report.write(directory)? {
+                self.note(format!("wrote {}", path.display()));
+            }
+        }
+        Ok(())
     }
 
     /// Tells people something beside the result; not programs.

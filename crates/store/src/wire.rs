@@ -27,6 +27,12 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// The name of a file: a byte count and as many bytes of UTF-8.
+    pub(crate) fn name(&mut self, name: &str) {
+        self.u8(name.len() as u8);
+        self.bytes(name.as_bytes());
+    }
+
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes
     }
@@ -67,6 +73,25 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.bytes(N)?.try_into().ok()
+    }
+
+    /// Every item that `bytes` consist of. The error is the offset of the first that is none.
+    pub(crate) fn all<T>(bytes: &'a [u8], mut item: impl FnMut(&mut Self) -> Option<T>) -> Result<Vec<T>, usize> {
+        let mut reader = Reader::new(bytes);
+        let mut items = Vec::new();
+        while reader.remaining() > 0 {
+            let offset = bytes.len() - reader.remaining();
+            items.push(item(&mut reader).ok_or(offset)?);
+        }
+        Ok(items)
+    }
+
+    /// The name of a file; `None` for one that no file may have.
+    pub(crate) fn name(&mut self) -> Option<String> {
+        let length = usize::from(self.u8()?);
+        let name = std::str::from_utf8(self.bytes(length)?).ok()?;
+        crate::name::check(name).ok()?;
+        Some(name.to_owned())
     }
 
     pub(crate) fn u8(&mut self) -> Option<u8> {

@@ -173,17 +173,7 @@ impl BenchCommand {
         let scheme = target.name().to_owned();
         report.notes.extend(phases.iter().filter_map(hardly_found));
         phases.into_iter().for_each(|phase| report.add_phase(&scheme, phase));
-        if console.json {
-            console.write(report.to_json().as_bytes())?;
-        } else {
-            console.write(report.to_text().as_bytes())?;
-        }
-        console.flush()?;
-        if let Some(directory) = &self.out {
-            for path in report.write(directory)? {
-                console.note(format!("wrote {}", path.display()));
-            }
-        }
+        console.report(&report, self.out.as_deref())?;
         Ok(Status::Done)
     }
 }

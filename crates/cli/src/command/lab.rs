@@ -5,7 +5,6 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use std::path::PathBuf;
 use varve_lab::experiment::{self, Experiment, Scale, Settings};
-use varve_lab::report::Report;
 
 /// Run the experiments that show what this store does, beside what the papers say
 #[derive(Debug, clap::Args)]
@@ -168,7 +167,7 @@ impl Run {
             if report.skipped.is_some() {
                 skipped.push(experiment.id);
             }
-            self.show(&report, console)?;
+            console.report(&report, self.out.as_deref())?;
         }
         if !skipped.is_empty() && !self.allow_skipped {
             let listed = skipped.join(", ");
@@ -179,21 +178,5 @@ impl Run {
             None if skipped.is_empty() || self.allow_skipped => Ok(Status::Done),
             None => Ok(Status::Negative),
         }
-    }
-
-    fn show(&self, report: &Report, console: &mut Console) -> Result<(), Failure> {
-        if console.json {
-            console.write(report.to_json().as_bytes())?;
-        } else {
-            console.write(report.to_text().as_bytes())?;
-        }
-        // What is done is shown, however long the next one takes.
-        console.flush()?;
-        if let Some(directory) = &self.out {
-            for path in report.write(directory)? {
-                console.note(format!("wrote {}", path.display()));
-            }
-        }
-        Ok(())
     }
 }

@@ -56,18 +56,6 @@ pub(super) fn record_bytes(name_bytes: usize, extents: usize) -> u64 {
     (8 + 1 + 8 + 1 + name_bytes + 4 + extents * EXTENT_BYTES) as u64
 }
 
-fn write_name(writer: &mut Writer, name: &str) {
-    writer.u8(name.len() as u8);
-    writer.bytes(name.as_bytes());
-}
-
-fn read_name(reader: &mut Reader<'_>) -> Option<String> {
-    let length = usize::from(reader.u8()?);
-    let name = std::str::from_utf8(reader.bytes(length)?).ok()?;
-    crate::name::check(name).ok()?;
-    Some(name.to_owned())
-}
-
 fn write_extents(writer: &mut Writer, extents: &[Extent]) {
     writer.u32(extents.len() as u32);
     for extent in extents {
@@ -101,7 +89,7 @@ pub(super) fn encode_change(writer: &mut Writer, change: &Change) {
             writer.u8(1);
             writer.u64(*file);
             writer.u8(u8::from(*framed) * FLAG_FRAMED);
-            write_name(writer, name);
+            writer.name(name);
         }
         Change::Extend { file, extents } => {
             writer.u8(2);
@@ -120,12 +108,12 @@ pub(super) fn encode_change(writer: &mut Writer, change: &Change) {
         }
         Change::Rename { from, to } => {
             writer.u8(5);
-            write_name(writer, from);
-            write_name(writer, to);
+            writer.name(from);
+            writer.name(to);
         }
         Change::Remove { name } => {
             writer.u8(6);
-            write_name(writer, name);
+            writer.name(name);
         }
     }
 }
@@ -135,26 +123,20 @@ fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
         1 => {
             let file = reader.u64()?;
             let framed = read_flags(reader)?;
-            Change::Create { file, framed, name: read_name(reader)? }
+            Change::Create { file, framed, name: reader.name()? }
         }
         2 => Change::Extend { file: reader.u64()?, extents: read_extents(reader)? },
         3 => Change::Size { file: reader.u64()?, size_bytes: reader.u64()? },
         4 => Change::Trim { file: reader.u64()?, blocks: reader.u64()? },
-        5 => Change::Rename { from: read_name(reader)?, to: read_name(reader)? },
-        6 => Change::Remove { name: read_name(reader)? },
+        5 => Change::Rename { from: reader.name()?, to: reader.name()? },
+        6 => Change::Remove { name: reader.name()? },
         _ => return None,
     })
 }
 
 /// The changes of a commit; anything may come. The error is the offset of the first that is none.
 pub(super) fn decode_commit(payload: &[u8]) -> Result<Vec<Change>, usize> {
-    let mut reader = Reader::new(payload);
-    let mut changes = Vec::new();
-    while reader.remaining() > 0 {
-        let offset = payload.len() - reader.remaining();
-        changes.push(decode_change(&mut reader).ok_or(offset)?);
-    }
-    Ok(changes)
+    Reader::all(payload, decode_change)
 }
 
 pub(super) fn encode_checkpoint<'a>(next_file: u64, files: impl ExactSizeIterator<Item = &'a FileRecord>) -> Vec<u8> {
@@ -165,7 +147,7 @@ pub(super) fn encode_checkpoint<'a>(next_file: u64, files: impl ExactSizeIterato
         writer.u64(record.file);
         writer.u8(u8::from(record.framed) * FLAG_FRAMED);
         writer.u64(record.size_bytes);
-        write_name(&mut writer, &record.name);
+        writer.name(&record.name);
         write_extents(&mut writer, &record.extents);
     }
     writer.into_vec()
@@ -184,7 +166,7 @@ pub(super) fn decode_checkpoint(bytes: &[u8]) -> Result<(u64, Vec<FileRecord>), 
             let file = reader.u64()?;
             let framed = read_flags(&mut reader)?;
             let size_bytes = reader.u64()?;
-            let name = read_name(&mut reader)?;
+            let name = reader.name()?;
             files.push(FileRecord { file, framed, size_bytes, name, extents: read_extents(&mut reader)? });
         }
         offset = bytes.len() - reader.remaining();

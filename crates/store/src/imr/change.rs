@@ -67,18 +67,6 @@ pub(super) fn record_bytes(name_bytes: usize, tracks: usize) -> u64 {
     (8 + 1 + 8 + 1 + name_bytes + 4 + tracks * TRACK_BYTES) as u64
 }
 
-fn write_name(writer: &mut Writer, name: &str) {
-    writer.u8(name.len() as u8);
-    writer.bytes(name.as_bytes());
-}
-
-fn read_name(reader: &mut Reader<'_>) -> Option<String> {
-    let length = usize::from(reader.u8()?);
-    let name = std::str::from_utf8(reader.bytes(length)?).ok()?;
-    crate::name::check(name).ok()?;
-    Some(name.to_owned())
-}
-
 fn write_tracks(writer: &mut Writer, tracks: &[TrackId]) {
     writer.u32(tracks.len() as u32);
     tracks.iter().for_each(|track| writer.u32(track.0));
@@ -104,7 +92,7 @@ pub(super) fn encode_change(writer: &mut Writer, change: &Change) {
             writer.u8(1);
             writer.u64(*file);
             writer.u8(u8::from(*is_small) * FLAG_SMALL);
-            write_name(writer, name);
+            writer.name(name);
         }
         Change::Tracks { file, kept, tracks, size_bytes } => {
             writer.u8(2);
@@ -115,12 +103,12 @@ pub(super) fn encode_change(writer: &mut Writer, change: &Change) {
         }
         Change::Rename { from, to } => {
             writer.u8(3);
-            write_name(writer, from);
-            write_name(writer, to);
+            writer.name(from);
+            writer.name(to);
         }
         Change::Remove { name } => {
             writer.u8(4);
-            write_name(writer, name);
+            writer.name(name);
         }
         Change::Done { place, sequence } => {
             writer.u8(5);
@@ -135,14 +123,14 @@ fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
         1 => {
             let file = reader.u64()?;
             let is_small = read_flags(reader)?;
-            Change::Create { file, is_small, name: read_name(reader)? }
+            Change::Create { file, is_small, name: reader.name()? }
         }
         2 => {
             let (file, kept) = (reader.u64()?, reader.u32()?);
             Change::Tracks { file, kept, tracks: read_tracks(reader)?, size_bytes: reader.u64()? }
         }
-        3 => Change::Rename { from: read_name(reader)?, to: read_name(reader)? },
-        4 => Change::Remove { name: read_name(reader)? },
+        3 => Change::Rename { from: reader.name()?, to: reader.name()? },
+        4 => Change::Remove { name: reader.name()? },
         5 => Change::Done { place: reader.u8()?, sequence: reader.u64()? },
         _ => return None,
     })
@@ -150,13 +138,7 @@ fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
 
 /// The changes of a commit; anything may come. The error is the offset of the first that is none.
 pub(super) fn decode_commit(payload: &[u8]) -> Result<Vec<Change>, usize> {
-    let mut reader = Reader::new(payload);
-    let mut changes = Vec::new();
-    while reader.remaining() > 0 {
-        let offset = payload.len() - reader.remaining();
-        changes.push(decode_change(&mut reader).ok_or(offset)?);
-    }
-    Ok(changes)
+    Reader::all(payload, decode_change)
 }
 
 pub(super) fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
@@ -169,7 +151,7 @@ pub(super) fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
         writer.u64(record.file);
         writer.u8(u8::from(record.is_small) * FLAG_SMALL);
         writer.u64(record.size_bytes);
-        write_name(&mut writer, &record.name);
+        writer.name(&record.name);
         write_tracks(&mut writer, &record.tracks);
     }
     writer.into_vec()
@@ -191,7 +173,7 @@ pub(super) fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, usize> {
             let file = reader.u64()?;
             let is_small = read_flags(&mut reader)?;
             let size_bytes = reader.u64()?;
-            let name = read_name(&mut reader)?;
+            let name = reader.name()?;
             files.push(FileRecord { file, is_small, size_bytes, name, tracks: read_tracks(&mut reader)? });
         }
         offset = bytes.len() - reader.remaining();

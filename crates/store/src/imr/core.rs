@@ -13,7 +13,6 @@ use crate::extent::ExtentStore;
 use crate::file_store::{FileStore, StoreProperties};
 use crate::journal::{self, CommitStyle, Journal};
 use parking_lot::Mutex as ShortMutex;
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Condvar, Env, Mutex};
@@ -43,7 +42,6 @@ pub(super) struct Core {
     pub(super) relocations: ShortMutex<Relocations>,
     /// Why nothing is acknowledged any more.
     pub(super) latched: OnceLock<String>,
-    pub(super) locks: ShortMutex<BTreeSet<String>>,
     pub(super) statistics: ShortMutex<ImrStatistics>,
 }
 

@@ -350,11 +350,7 @@ impl FileStore for ImrStore {
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
-        self.core.check_name(name)?;
-        if !self.core.locks.lock().insert(name.to_owned()) {
-            return Err(StoreError::Locked { store: self.core.label.clone(), name: name.to_owned() });
-        }
-        Ok(Box::new(ImrLock { core: self.core.clone(), name: name.to_owned() }))
+        self.core.small.lock(name)
     }
 
     fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {
@@ -395,18 +391,5 @@ impl Drop for ImrStore {
     fn drop(&mut self) {
         // Nobody is left to tell; what was synced is safe without it.
         let _ = self.core.close();
-    }
-}
-
-struct ImrLock {
-    core: Arc<Core>,
-    name: String,
-}
-
-impl StoreLock for ImrLock {}
-
-impl Drop for ImrLock {
-    fn drop(&mut self) {
-        self.core.locks.lock().remove(&self.name);
     }
 }

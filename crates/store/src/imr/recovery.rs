@@ -335,7 +335,6 @@ pub(super) fn open(env: &Env, device: Device, options: &ImrOpenOptions) -> Resul
         durable_change: AtomicU64::new(0),
         relocations: ShortMutex::new(Relocations::default()),
         latched: OnceLock::new(),
-        locks: ShortMutex::new(BTreeSet::new()),
         statistics: ShortMutex::new(super::ImrStatistics { restored_at_open: restored, ..Default::default() }),
         geometry,
         disk,

@@ -46,10 +46,11 @@ pub(super) fn open(
         listing.iter().filter_map(|entry| FileName::parse(&entry.name)).collect()
     };
     let file_names = names(&listing);
-    let log_names = match &media.logs {
-        Some(logs) => names(&logs.list()?),
-        None => file_names.clone(),
+    let log_listing = match &media.logs {
+        Some(logs) => logs.list()?,
+        None => listing.clone(),
     };
+    let log_names = names(&log_listing);
     let mut logs: Vec<u64> = log_names
         .iter()
         .filter_map(|name| if let FileName::Log(number) = name { Some(*number) } else { None })
@@ -134,11 +135,14 @@ pub(super) fn open(
     ));
     let recovered_version = recovered.version;
     let replayed = Replay { logs: &logs, oldest: recovered.log_number, last_sequence: recovered.last_sequence };
-    let room = if exists { has_room(&shared, &logs) } else { true };
-    let begun = if room { begin(&shared, &replayed) } else { Ok(None) };
-    let begun = match begun {
-        Err(error) if error.kind() == ErrorKind::NoSpace && exists => None,
-        other => other?,
+    let begun = if exists && !has_room(&shared, &log_listing, recovered.log_number) {
+        None
+    } else {
+        match begin(&shared, &replayed) {
+            Ok(begun) => Some(begun),
+            Err(error) if error.kind() == ErrorKind::NoSpace && exists => None,
+            Err(error) => return Err(error),
+        }
     };
     let (log, last_sequence) = match begun {
         Some((log_number, log, last_sequence)) => {
@@ -146,8 +150,7 @@ pub(super) fn open(
             // the old logs are in tables, and switches to it.
             shared.install(Change { log_start: Some((log_number, last_sequence)), ..Change::default() })?;
             shared.oldest_log.store(log_number, Ordering::Relaxed);
-            let manifest = shared.manifest.lock().manifest.as_ref().map(Manifest::number);
-            remove_strays(&shared, manifest);
+            remove_strays(&shared, shared.manifest_number());
             (Some((log_number, log)), last_sequence)
         }
         None => (None, hold(&shared, &replayed, Arc::new(recovered_version), recovered.manifest_number)?),
@@ -180,25 +183,24 @@ struct Replay<'a> {
 /// Room that a manifest and the header of a log may take.
 const SMALL_FILES_BYTES: u64 = 256 << 10;
 
-/// Whether what the logs hold, a new log and a new manifest surely fit. What cannot be told counts as
-/// room: then it is tried.
-fn has_room(shared: &Shared, logs: &[u64]) -> bool {
-    let size = |number: &u64| {
-        let file = shared.media.log_store().open(&file_name::log(*number), &OpenOptions::default());
-        file.map_or(0, |file| file.size_bytes())
-    };
-    let needed_bytes = logs.iter().map(size).sum::<u64>().saturating_add(SMALL_FILES_BYTES);
+/// Whether what the logs from `oldest` on hold, a new log and a new manifest surely fit. What cannot be
+/// told counts as room: then it is tried.
+fn has_room(shared: &Shared, log_listing: &[FileEntry], oldest: u64) -> bool {
+    let is_needed =
+        |entry: &&FileEntry| matches!(FileName::parse(&entry.name), Some(FileName::Log(number)) if number >= oldest);
+    let log_bytes: u64 = log_listing.iter().filter(is_needed).map(|entry| entry.size_bytes).sum();
+    let needed_bytes = log_bytes.saturating_add(SMALL_FILES_BYTES);
     shared.media.files.space().map_or(true, |space| space.available_bytes >= needed_bytes)
 }
 
 /// The logs into tables, and a new log.
-fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Option<(u64, LogWriter, Sequence)>, Error> {
+fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<(u64, LogWriter, Sequence), Error> {
     let last_sequence =
         replay(shared, replayed, &mut |memtable, last_sequence| add_to_level0(shared, &memtable, last_sequence))?;
     shared.snapshots.publish(last_sequence);
     let log_number = shared.new_file_number();
     let log = create_log(shared, log_number, None)?;
-    Ok(Some((log_number, log, last_sequence)))
+    Ok((log_number, log, last_sequence))
 }
 
 /// On a medium without room for tables: what the logs hold stays in memory and in the logs, and is

@@ -302,8 +302,7 @@ impl Salvage {
             compaction::compact(shared, &version, &plan)?;
         }
         self.rename_damaged();
-        let manifest = shared.manifest.lock().manifest.as_ref().map(Manifest::number);
-        remove_strays(shared, manifest);
+        remove_strays(shared, shared.manifest_number());
         let version = shared.read_state.load().version.clone();
         self.report.tables = version.levels[last].len() as u64;
         self.report.entries = version.levels[last].iter().map(|file| file.entries).sum();

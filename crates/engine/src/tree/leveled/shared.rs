@@ -222,6 +222,11 @@ impl Shared {
         self.next_file_number.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Number of the manifest being written, if there is one.
+    pub(super) fn manifest_number(&self) -> Option<u64> {
+        self.manifest.lock().manifest.as_ref().map(Manifest::number)
+    }
+
     pub(super) fn new_job(&self) -> JobId {
         JobId(self.next_job.fetch_add(1, Ordering::Relaxed))
     }
