@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::fmt;
 use varve::media::{Counters, IoClass};
-use varve::{ByteSize, Stack};
+use varve::{ByteSize, Stack, StoreMeasure};
 
 /// A size with one decimal: `1.5 GiB`.
 pub(crate) fn human_bytes(size: ByteSize) -> String {
@@ -14,6 +14,22 @@ pub(crate) fn human_bytes(size: ByteSize) -> String {
     let exponent = (size.0.ilog2() / 10) as usize;
     let tenths = u128::from(size.0) * 10 / (1 << (10 * exponent));
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[exponent - 1])
+}
+
+/// A number of a store, for people.
+pub(crate) fn measure(measure: &StoreMeasure) -> String {
+    let value = measure.value;
+    match measure.unit {
+        "bytes" => human_bytes(ByteSize(value)),
+        "nanos" => format!("{}.{:03} s", value / 1_000_000_000, value / 1_000_000 % 1000),
+        _ => value.to_string(),
+    }
+}
+
+/// What the store of `stack` counted, by name, with the unit.
+pub(crate) fn store(stack: &Stack) -> Value {
+    let measures = stack.media().files.statistics().into_iter();
+    measures.map(|measure| (measure.name.to_owned(), json!({"unit": measure.unit, "value": measure.value}))).collect()
 }
 
 /// What a device of a stack counted.

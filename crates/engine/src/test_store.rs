@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_media::Counters;
 use varve_store::{
-    CreateOptions, FileEntry, FileStore, Finding, Hint, IoContext, Location, OpenOptions, ReadableFile, Space,
-    StoreError, StoreLock, StoreProperties, WritableFile,
+    CreateOptions, FileEntry, FileStore, Finding, Hint, IoContext, Location, Occupancy, OpenOptions, ReadableFile,
+    Space, StoreError, StoreLock, StoreMeasure, StoreProperties, WritableFile,
 };
 
 /// A store in memory whose changes, counted, can be made to fail from one on.
@@ -172,6 +172,14 @@ impl FileStore for MemoryStore {
 
     fn counters(&self) -> Vec<(String, Counters)> {
         Vec::new()
+    }
+
+    fn statistics(&self) -> Vec<StoreMeasure> {
+        Vec::new()
+    }
+
+    fn occupancy(&self) -> Occupancy {
+        Occupancy::default()
     }
 
     fn check(&self) -> Result<Vec<Finding>, StoreError> {

@@ -9,8 +9,8 @@ use varve_env::channel::{self, RecvError};
 use varve_env::{Env, SimOptions};
 use varve_media::{Counters, MemoryDirectory, Space};
 use varve_store::{
-    CreateOptions, FileEntry, FileStore, Finding, Hint, IoClass, IoContext, Location, OpenOptions, PlainOptions,
-    PlainStore, ReadableFile, StoreError, StoreLock, StoreProperties, WritableFile,
+    CreateOptions, FileEntry, FileStore, Finding, Hint, IoClass, IoContext, Location, Occupancy, OpenOptions,
+    PlainOptions, PlainStore, ReadableFile, StoreError, StoreLock, StoreMeasure, StoreProperties, WritableFile,
 };
 
 /// What the panic says.
@@ -139,6 +139,14 @@ impl FileStore for PanickingStore {
 
     fn counters(&self) -> Vec<(String, Counters)> {
         self.inner.counters()
+    }
+
+    fn statistics(&self) -> Vec<StoreMeasure> {
+        self.inner.statistics()
+    }
+
+    fn occupancy(&self) -> Occupancy {
+        self.inner.occupancy()
     }
 
     fn check(&self) -> Result<Vec<Finding>, StoreError> {

@@ -2,6 +2,7 @@
 
 use crate::error::StoreError;
 use crate::hint::Hint;
+use crate::occupancy::{Occupancy, StoreMeasure};
 use std::path::PathBuf;
 use std::sync::Arc;
 use varve_media::{Counters, IoContext, JobId, Space};
@@ -179,6 +180,14 @@ pub trait FileStore: Send + Sync {
 
     /// What the devices below did, by device name; empty when the medium does not count.
     fn counters(&self) -> Vec<(String, Counters)>;
+
+    /// What the store itself did since it was opened, in an order that does not change; empty when it
+    /// counts nothing.
+    fn statistics(&self) -> Vec<StoreMeasure>;
+
+    /// What lies where on the devices; empty when the store does not know. Takes time and memory in
+    /// proportion to the pieces, and no I/O.
+    fn occupancy(&self) -> Occupancy;
 
     /// Verifies the store's own structures against each other and the medium.
     fn check(&self) -> Result<Vec<Finding>, StoreError>;

@@ -19,6 +19,7 @@ mod hint;
 mod imr;
 mod journal;
 mod name;
+mod occupancy;
 mod plain;
 mod wire;
 
@@ -30,5 +31,6 @@ pub use file_store::{
 };
 pub use hint::{Hint, HintedFile};
 pub use imr::{AllocationName, ImrFormatOptions, ImrOpenOptions, ImrStatistics, ImrStore, RewriteName};
+pub use occupancy::{Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, PieceUsage, StoreMeasure};
 pub use plain::{PlainOptions, PlainStore};
 pub use varve_media::{IoCause, IoClass, IoContext, JobId, Space};

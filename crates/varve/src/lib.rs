@@ -64,7 +64,10 @@ pub use varve_engine::{
 };
 pub use varve_env as env;
 pub use varve_media as media;
-pub use varve_store::{FileEntry, FileStore, Finding, Location, Severity, StoreProperties};
+pub use varve_store::{
+    FileEntry, FileStore, Finding, Location, Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, PieceUsage,
+    Severity, StoreMeasure, StoreProperties,
+};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

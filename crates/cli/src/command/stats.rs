@@ -50,6 +50,7 @@ impl Stats {
                 "space_total_bytes": space.map(|space| space.total_bytes),
                 "space_available_bytes": space.map(|space| space.available_bytes),
                 "statistics": serde_json::to_value(&statistics).unwrap_or_default(),
+                "store": crate::report::store(db.stack()),
                 "devices": devices.iter().map(crate::report::DeviceCounters::json).collect::<Vec<_>>(),
             }))?;
             db.close()?;
@@ -78,6 +79,18 @@ impl Stats {
         console.line(format!("{} tables open, their indexes and filters {memory}", statistics.open_tables))?;
         let pending = human(statistics.pending_compaction_bytes);
         console.line(format!("{pending} to compact, {} jobs running", statistics.running_jobs))?;
+        let media = db.stack().media();
+        for store in std::iter::once(&media.files).chain(&media.logs) {
+            let measures = store.statistics();
+            if measures.iter().any(|measure| measure.value > 0) {
+                console.line("")?;
+                console.line(format!("store {}", store.name()))?;
+            }
+            for measure in measures.iter().filter(|measure| measure.value > 0) {
+                let value = crate::report::measure(measure);
+                console.line(format!("  {} {value}", measure.name))?;
+            }
+        }
         for device in &devices {
             console.line("")?;
             console.write(device.to_string().as_bytes())?;

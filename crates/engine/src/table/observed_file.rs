@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use varve_env::Env;
 use varve_store::{
-    CreateOptions, FileEntry, FileStore, Finding, Hint, IoContext, Location, OpenOptions, ReadRange, ReadableFile,
-    Space, StoreError, StoreLock, StoreProperties, WritableFile,
+    CreateOptions, FileEntry, FileStore, Finding, Hint, IoContext, Location, Occupancy, OpenOptions, ReadRange,
+    ReadableFile, Space, StoreError, StoreLock, StoreMeasure, StoreProperties, WritableFile,
 };
 
 /// A file in memory that can be written, read, damaged and told to fail. Clones are the same file.
@@ -274,6 +274,14 @@ impl FileStore for SlowStore {
 
     fn counters(&self) -> Vec<(String, varve_media::Counters)> {
         Vec::new()
+    }
+
+    fn statistics(&self) -> Vec<StoreMeasure> {
+        Vec::new()
+    }
+
+    fn occupancy(&self) -> Occupancy {
+        Occupancy::default()
     }
 
     fn check(&self) -> Result<Vec<Finding>, StoreError> {

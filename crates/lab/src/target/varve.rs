@@ -77,6 +77,12 @@ impl Target for VarveTarget {
             properties.insert(format!("level {} tables", level.level), level.tables as f64);
             properties.insert(format!("level {} bytes", level.level), level.bytes as f64);
         }
+        let media = self.varve.stack().media();
+        for (of, store) in [("store", Some(&media.files)), ("log store", media.logs.as_ref())] {
+            for measure in store.into_iter().flat_map(|store| store.statistics()) {
+                properties.insert(format!("{of} {}", measure.name), measure.value as f64);
+            }
+        }
         Ok(TargetStatistics {
             log_bytes: Some(counters.log_bytes),
             flush_bytes: Some(counters.flush_written_bytes),

@@ -9,6 +9,7 @@ use crate::file_store::{
     StoreProperties, WritableFile,
 };
 use crate::hint::Hint;
+use crate::occupancy::{Occupancy, StoreMeasure};
 use std::sync::Arc;
 use varve_media::{Counters, IoContext, Space};
 
@@ -202,6 +203,14 @@ impl FileStore for Canary {
 
     fn counters(&self) -> Vec<(String, Counters)> {
         self.inner.counters()
+    }
+
+    fn statistics(&self) -> Vec<StoreMeasure> {
+        self.inner.statistics()
+    }
+
+    fn occupancy(&self) -> Occupancy {
+        self.inner.occupancy()
     }
 
     fn check(&self) -> Result<Vec<Finding>, StoreError> {

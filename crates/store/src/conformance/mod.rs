@@ -16,6 +16,7 @@ mod faults;
 
 mod model;
 mod names;
+mod report;
 mod subject;
 
 #[cfg(test)]
@@ -91,6 +92,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("end of the process", contents::end_of_process),
     ("space", contents::space),
     ("no space", contents::no_space),
+    ("statistics", report::statistics),
+    ("occupancy", report::occupancy),
     ("writers and readers at once", concurrency::writers_and_readers),
     ("names at once", concurrency::names_at_once),
 ];

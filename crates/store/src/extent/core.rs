@@ -44,6 +44,12 @@ pub(super) struct Core {
     /// Why nothing is acknowledged any more.
     pub(super) latched: OnceLock<String>,
     pub(super) locks: ShortMutex<BTreeSet<String>>,
+    /// Commits of the metadata since the store was opened.
+    pub(super) commits: AtomicU64,
+    /// Checkpoints of it made in place of a commit.
+    pub(super) checkpoints: AtomicU64,
+    /// Syncs of the device for the data of files.
+    pub(super) syncs: AtomicU64,
 }
 
 const METADATA: IoContext =
@@ -79,6 +85,7 @@ impl Core {
     /// Makes every write that has completed durable.
     pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
         self.check()?;
+        self.syncs.fetch_add(1, Ordering::Relaxed);
         self.device.block.sync(context).map_err(|error| self.latch(self.media_error("sync", error)))
     }
 
@@ -103,9 +110,11 @@ impl Core {
         let outcome = if batch.payload.is_empty() {
             Ok(())
         } else if committer.journal.fits(batch.payload.len(), style) {
+            self.commits.fetch_add(1, Ordering::Relaxed);
             committer.journal.commit(&batch.payload, style)
         } else {
             journal_full = true;
+            self.checkpoints.fetch_add(1, Ordering::Relaxed);
             let blocks = std::mem::take(&mut batch.blocks);
             batch = self.state.lock().take_checkpoint();
             batch.blocks.extend(blocks);

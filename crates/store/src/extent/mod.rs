@@ -35,6 +35,7 @@ mod free_space;
 mod geometry;
 mod map;
 mod node;
+mod occupancy;
 mod reader;
 mod recovery;
 mod state;
@@ -54,11 +55,13 @@ use crate::file_store::{
 use crate::hint::Hint;
 use crate::journal::{Journal, JournalRegions, Region, StoreKind};
 use crate::name;
+use crate::occupancy::{Occupancy, StoreMeasure};
 use change::encode_checkpoint;
 use geometry::StoreGeometry;
 use node::Node;
 use reader::ExtentReader;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::Env;
 use varve_media::{Counters, Device, IoContext, Space};
 use writer::ExtentWriter;
@@ -271,6 +274,19 @@ impl FileStore for ExtentStore {
 
     fn counters(&self) -> Vec<(String, Counters)> {
         vec![(self.core.device.block.name().to_owned(), self.core.device.block.counters())]
+    }
+
+    fn statistics(&self) -> Vec<StoreMeasure> {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            StoreMeasure::count("commits", count(&self.core.commits)),
+            StoreMeasure::count("checkpoints", count(&self.core.checkpoints)),
+            StoreMeasure::count("syncs", count(&self.core.syncs)),
+        ]
+    }
+
+    fn occupancy(&self) -> Occupancy {
+        occupancy::occupancy(&self.core)
     }
 
     fn check(&self) -> Result<Vec<Finding>, StoreError> {

@@ -5,6 +5,8 @@ use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use varve_env::{Env, Mutex};
 
+const NEVER: u64 = u64::MAX;
+
 /// One file. Shared by the table of names, by its writer and by its readers; its blocks are given back
 /// when only the list of removed files still holds it.
 pub(super) struct Node {
@@ -27,6 +29,8 @@ pub(super) struct Node {
     removed: AtomicBool,
     /// Change that the durable metadata must include for the file to be found whole.
     needed_change: AtomicU64,
+    /// When it was last written, in nanoseconds of the env; [`NEVER`] before.
+    written_nanos: AtomicU64,
     /// Held by the writer while it rewrites the last unit of a framed file, which readers may catch
     /// half written.
     pub(super) tail_write: Mutex<()>,
@@ -64,6 +68,7 @@ impl Node {
             recorded_bytes: AtomicU64::new(0),
             removed: AtomicBool::new(false),
             needed_change: AtomicU64::new(0),
+            written_nanos: AtomicU64::new(NEVER),
             tail_write: Mutex::new(env, "extent file tail", ()),
             cached: RwLock::default(),
         }
@@ -120,6 +125,15 @@ impl Node {
     /// Something of the file is on the device that the metadata or a sync must still cover.
     pub(super) fn is_unsynced(&self) -> bool {
         self.written_bytes() > self.known_bytes()
+    }
+
+    /// When it was last written since the store was opened.
+    pub(super) fn written_nanos(&self) -> Option<u64> {
+        Some(self.written_nanos.load(Ordering::Relaxed)).filter(|&nanos| nanos != NEVER)
+    }
+
+    pub(super) fn set_written_nanos(&self, nanos: u64) {
+        self.written_nanos.store(nanos, Ordering::Relaxed);
     }
 
     pub(super) fn is_removed(&self) -> bool {

@@ -204,6 +204,9 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
         last_commit_nanos: AtomicU64::new(env.now().as_nanos()),
         latched: OnceLock::new(),
         locks: ShortMutex::new(BTreeSet::new()),
+        commits: AtomicU64::new(0),
+        checkpoints: AtomicU64::new(0),
+        syncs: AtomicU64::new(0),
         geometry,
         device,
     })

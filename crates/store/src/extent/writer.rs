@@ -195,6 +195,7 @@ impl ExtentWriter {
             })?;
         }
         self.node.set_written_bytes(size_bytes);
+        self.node.set_written_nanos(self.core.env.now().as_nanos());
         self.node.set_flushed_bytes(size_bytes);
         if self.core.caches {
             self.node.cached.write().drop_before(size_bytes);

@@ -108,8 +108,13 @@ impl Core {
         let outcome = if batch.payload.is_empty() {
             Ok(())
         } else if journal.fits(batch.payload.len(), CommitStyle::Single) {
+            let mut statistics = self.statistics.lock();
+            statistics.commits += 1;
+            statistics.commit_bytes += batch.payload.len() as u64;
+            drop(statistics);
             journal.commit(&batch.payload, CommitStyle::Single)
         } else {
+            self.statistics.lock().checkpoints += 1;
             batch = self.state.lock().take_checkpoint();
             journal.begin(Some(&batch.payload))
         };

@@ -38,12 +38,14 @@ mod geometry;
 mod intent;
 mod map;
 mod node;
+mod occupancy;
 mod persist;
 mod reader;
 mod recovery;
 mod relocation;
 mod rewrite;
 mod state;
+mod statistics;
 mod view;
 mod writer;
 
@@ -52,6 +54,7 @@ mod tests;
 
 pub use allocation::AllocationName;
 pub use rewrite::RewriteName;
+pub use statistics::ImrStatistics;
 
 use self::core::{Core, named};
 use crate::error::StoreError;
@@ -63,6 +66,7 @@ use crate::file_store::{
 use crate::hint::{Hint, HintedFile};
 use crate::journal::{Journal, JournalRegions, Region, StoreKind};
 use crate::name;
+use crate::occupancy::{Occupancy, StoreMeasure};
 use change::{Checkpoint, encode_checkpoint};
 use geometry::StoreGeometry;
 use node::{Node, small_name};
@@ -128,25 +132,6 @@ pub struct ImrOpenOptions {
     pub allocation: Option<AllocationName>,
     /// How tops are saved.
     pub rewrite: Option<RewriteName>,
-}
-
-/// What a store did since it was opened. Monotonic.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ImrStatistics {
-    /// Tops restored after a bottom beside them was written.
-    pub rewrites: u64,
-    /// Syncs of the disk made to persist tables; commits of the S2TMap are not among them.
-    pub syncs: u64,
-    /// Tables persisted.
-    pub tables: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// Time persisting took, waiting for tracks excluded.
-    pub persist_nanos: u64,
-    /// Part of it spent on saving and restoring tops, syncs included.
-    pub rewrite_nanos: u64,
-    /// Tops restored when the store was opened, after a power cut.
-    pub restored_at_open: u64,
 }
 
 /// A [`FileStore`] on an interlaced disk. See the module for the order of its steps.
@@ -380,6 +365,14 @@ impl FileStore for ImrStore {
 
     fn counters(&self) -> Vec<(String, Counters)> {
         vec![(self.core.disk.block.name().to_owned(), self.core.disk.block.counters())]
+    }
+
+    fn statistics(&self) -> Vec<StoreMeasure> {
+        ImrStore::statistics(self).measures()
+    }
+
+    fn occupancy(&self) -> Occupancy {
+        occupancy::occupancy(&self.core)
     }
 
     fn check(&self) -> Result<Vec<Finding>, StoreError> {

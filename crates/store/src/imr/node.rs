@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex, RwLock};
 
 const LEVEL_UNKNOWN: u16 = u16::MAX;
+const NEVER: u64 = u64::MAX;
 
 /// Bytes of a table that are not on tracks: the write buffer.
 #[derive(Debug, Default)]
@@ -49,6 +50,8 @@ pub(super) struct Node {
     /// Length of a table that readers see.
     flushed_bytes: AtomicU64,
     pub(super) buffer: RwLock<Buffer>,
+    /// When it last reached tracks, in nanoseconds of the env; [`NEVER`] before.
+    written_nanos: AtomicU64,
     /// Held by whoever brings the buffer to tracks.
     pub(super) persisting: Mutex<()>,
 }
@@ -66,6 +69,7 @@ impl Node {
             map: ShortRwLock::default(),
             flushed_bytes: AtomicU64::new(0),
             buffer: RwLock::new(env, "imr write buffer", Buffer::default()),
+            written_nanos: AtomicU64::new(NEVER),
             persisting: Mutex::new(env, "imr persisting", ()),
         }
     }
@@ -86,6 +90,15 @@ impl Node {
     /// Gives back the map there was.
     pub(super) fn replace_map(&self, map: TrackMap) -> Arc<TrackMap> {
         std::mem::replace(&mut *self.map.write(), Arc::new(map))
+    }
+
+    /// When it last reached tracks since the store was opened.
+    pub(super) fn written_nanos(&self) -> Option<u64> {
+        Some(self.written_nanos.load(Ordering::Relaxed)).filter(|&nanos| nanos != NEVER)
+    }
+
+    pub(super) fn set_written_nanos(&self, nanos: u64) {
+        self.written_nanos.store(nanos, Ordering::Relaxed);
     }
 
     pub(super) fn level(&self) -> Option<u8> {

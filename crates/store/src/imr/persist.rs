@@ -91,7 +91,9 @@ impl Core {
         context: &IoContext,
     ) -> Result<(), StoreError> {
         loop {
+            let asked = self.env.now().as_nanos();
             let reservation = self.reserve(node, name, data.len() as u64)?;
+            self.statistics.lock().wait_nanos += self.env.now().as_nanos() - asked;
             let mut persist = Persist::new(self, node, data, &reservation, context);
             let begun = self.env.now().as_nanos();
             let outcome = persist.execute();
@@ -99,12 +101,12 @@ impl Core {
             match outcome {
                 Ok(()) => {
                     let cost = PersistCost::of(&reservation.steps);
+                    let ended = self.env.now().as_nanos();
+                    let bottom_bytes = self.bottom_bytes(&reservation, data.len() as u64);
+                    node.set_written_nanos(ended);
                     let mut statistics = self.statistics.lock();
-                    statistics.rewrites += cost.rewrites;
-                    statistics.syncs += cost.syncs;
-                    statistics.tables += 1;
-                    statistics.bytes += data.len() as u64;
-                    statistics.persist_nanos += self.env.now().as_nanos() - begun;
+                    statistics.note_table(node.level(), data.len() as u64, bottom_bytes, cost);
+                    statistics.persist_nanos += ended - begun;
                     statistics.rewrite_nanos += rewrite_nanos;
                 }
                 // Tops are away, or may be damaged: nothing here may be used until they are restored.
@@ -150,6 +152,14 @@ impl Core {
             self.released.notify_all();
             return Ok(());
         }
+    }
+
+    /// Bytes of a table that lie on bottoms.
+    fn bottom_bytes(&self, reservation: &Reservation, size_bytes: u64) -> u64 {
+        let tier = |track: TrackId| self.geometry.tracks.tier(track);
+        let pieces = reservation.tracks.iter().zip(reservation.starts.windows(2));
+        let bottoms = pieces.filter(|(track, _)| tier(**track) == TrackTier::Bottom);
+        bottoms.map(|(_, bounds)| bounds[1].min(size_bytes) - bounds[0].min(size_bytes)).sum()
     }
 
     /// Chooses tracks for a table, and locks them and whatever writing them touches.

@@ -356,6 +356,14 @@ impl State {
         self.condemned.iter().flat_map(of).collect()
     }
 
+    /// The tracks that wait to be free, with the removed file where a file was.
+    pub(super) fn condemned_nodes(&self) -> impl Iterator<Item = (Option<&Node>, Vec<TrackId>)> {
+        self.condemned.iter().map(|condemned| match &condemned.holder {
+            Holder::File(node) => (Some(&**node), node.map().tracks().to_vec()),
+            Holder::Map(_, track) => (None, vec![*track]),
+        })
+    }
+
     /// Every removed file that still has tracks, for the check.
     pub(super) fn condemned_tracks(&self) -> Vec<(String, Vec<TrackId>)> {
         let of = |condemned: &Condemned| match &condemned.holder {

@@ -25,6 +25,7 @@ use crate::file_store::{
 };
 use crate::hint::Hint;
 use crate::name;
+use crate::occupancy::{Occupancy, StoreMeasure};
 use parking_lot::Mutex as ShortMutex;
 use reader::PlainReader;
 use std::collections::BTreeMap;
@@ -348,6 +349,15 @@ impl FileStore for PlainStore {
 
     fn counters(&self) -> Vec<(String, Counters)> {
         Vec::new()
+    }
+
+    fn statistics(&self) -> Vec<StoreMeasure> {
+        Vec::new()
+    }
+
+    /// The file system places the files; it is not asked where.
+    fn occupancy(&self) -> Occupancy {
+        Occupancy::default()
     }
 
     fn check(&self) -> Result<Vec<Finding>, StoreError> {
