@@ -105,7 +105,7 @@ impl Database {
 pub(crate) fn warn_of_lost_bytes(stack: &Stack, console: &Console) {
     for device in stack.devices() {
         let description = device.description();
-        if description.backing == "ram" || description.backing == "none" {
+        if !description.keeps_bytes() {
             console.warn(format!(
                 "the bytes of {} are gone when this command ends; backing=file:PATH keeps them",
                 description.name

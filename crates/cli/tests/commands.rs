@@ -398,7 +398,7 @@ fn media_are_listed_described_and_probed() {
     let models: Vec<&str> = listed["models"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap()).collect();
     assert!(models.contains(&"st500dm002") && models.contains(&"zn540"), "{models:?}");
     let text = expect(0, &["media", "list"]);
-    assert!(text.contains("disk:[SIZE") && text.contains("backing=ram|none|file:PATH"), "{text}");
+    assert!(text.contains("disk:[SIZE") && text.contains("backing=ram|compressed|none|file:PATH"), "{text}");
     let described = json(&["media", "describe", "disk:1TB?model=st8000as0022,scale=1/64"]);
     assert_eq!(described["devices"][0]["scale_divisor"], 64);
     assert!(expect(0, &["media", "describe", "nvme:", "--timing"]).contains("page_read_nanos"));

@@ -37,7 +37,10 @@ pub use directory::{
     Directory, DirectoryCrashState, DirectoryEntry, DirectoryFile, DirectoryLock, MemoryDirectory,
     MemoryDirectoryOptions, OpenMode, OsDirectory, Space,
 };
-pub use emulated::{Backing, Emulated, FileBacking, Immediate, Interlaced, NoBacking, Pacing, RamBacking, RuledDevice};
+pub use emulated::{
+    Backing, CompressedBacking, Emulated, FileBacking, Immediate, Interlaced, NoBacking, Pacing, RamBacking,
+    RuledDevice,
+};
 pub use error::{MediaError, MediaErrorKind, Operation};
 pub use hardware::{FileDevice, FileDeviceOptions, IoEngine};
 pub use layer::{

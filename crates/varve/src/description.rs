@@ -31,7 +31,7 @@ pub struct DeviceDescription {
     pub sequential_write_bytes_per_second: Option<u64>,
     /// Data-sheet random 4 KiB reads per second, one at a time, if known.
     pub random_reads_per_second: Option<u64>,
-    /// Where bytes are: `ram`, `none`, `file:PATH`, or the hardware itself.
+    /// Where bytes are: `ram`, `compressed`, `none`, `file:PATH`, or the hardware itself.
     pub backing: String,
     /// How time passes: `virtual`, `paced`, `accounted` or `real`.
     pub time: String,
@@ -101,6 +101,11 @@ impl fmt::Display for TracksDescription {
 }
 
 impl DeviceDescription {
+    /// Whether its bytes outlast the process.
+    pub fn keeps_bytes(&self) -> bool {
+        !matches!(self.backing.as_str(), "ram" | "compressed" | "none")
+    }
+
     /// What a device says of itself; real hardware unless changed.
     pub(crate) fn of(device: &Device) -> Self {
         let geometry = device.block.geometry();

@@ -43,6 +43,16 @@ fn emulated_presets() {
 }
 
 #[test]
+fn emulated_compressed_memory() {
+    check_device(&|env| {
+        let geometry = Geometry { capacity_bytes: 8 << 20, sector_bytes: 512, physical_sector_bytes: 4096 };
+        let (timing, backing) = (Box::<crate::Immediate>::default(), Box::new(crate::CompressedBacking::new()));
+        let rules = Box::new(crate::emulated::Conventional);
+        Device::of_blocks(Arc::new(Emulated::new(env, "compressed", geometry, rules, timing, backing)))
+    });
+}
+
+#[test]
 fn layers_over_a_disk_with_timing() {
     let preset = crate::presets::Preset::find("st500dm002").unwrap();
     let make = |env: &Env| {

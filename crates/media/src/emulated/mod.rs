@@ -7,7 +7,7 @@ mod ruled;
 mod rules;
 mod timing;
 
-pub use backing::{Backing, FileBacking, NoBacking, RamBacking};
+pub use backing::{Backing, CompressedBacking, FileBacking, NoBacking, RamBacking};
 pub use queue::Pacing;
 pub use ruled::RuledDevice;
 pub use rules::{Conventional, Interlaced, Rules};

@@ -6,16 +6,20 @@ use crate::registry::{OptionDescription, ValueForm, file_path_of, scale_divisor}
 use crate::spec::{Part, SpecErrorKind, Value};
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::sync::Arc;
-use varve_media::emulated::{Backing, FileBacking, NoBacking, Pacing, RamBacking};
+use varve_media::emulated::{Backing, CompressedBacking, FileBacking, NoBacking, Pacing, RamBacking};
 use varve_media::presets::Preset;
 use varve_media::{Capabilities, Device, MediaError};
+
+/// Where bytes can be besides a file.
+pub(super) const BACKING_WORDS: &[&str] = &["ram", "compressed", "none"];
 
 /// Where the bytes are.
 pub(super) const BACKING: OptionDescription = OptionDescription {
     name: "backing",
-    value: ValueForm::ChoiceOrFile(&["ram", "none"]),
+    value: ValueForm::ChoiceOrFile(BACKING_WORDS),
     default: "ram",
-    meaning: "where its bytes are: memory, nowhere (timing only, reads give zeros), or a sparse file that lasts",
+    meaning: "where its bytes are: memory, memory compressed by LZ4 (for devices larger than memory, of data that \
+              repeats), nowhere (timing only, reads give zeros), or a sparse file that lasts",
 };
 
 /// Which preset.
@@ -142,6 +146,7 @@ pub(super) fn backing(
     match part.option("backing").and_then(|option| option.value()) {
         _ if construction.describe => Ok((Box::new(NoBacking), false)),
         Some(Value::Text(text)) if text == b"none" => Ok((Box::new(NoBacking), false)),
+        Some(Value::Text(text)) if text == b"compressed" => Ok((Box::new(CompressedBacking::new()), false)),
         Some(Value::Spec(spec)) => {
             let Some(path) = file_path_of(spec) else {
                 return Err(part.value_error("backing", "file:PATH").into());

@@ -44,10 +44,11 @@ pub(crate) const IMR: MediumKind = MediumKind {
             MODEL,
             OptionDescription {
                 name: "backing",
-                value: ValueForm::ChoiceOrFileOrDevice(&["ram", "none"]),
+                value: ValueForm::ChoiceOrFileOrDevice(emulated::BACKING_WORDS),
                 default: "ram",
-                meaning: "where its bytes are: memory, nowhere, a sparse file that lasts, or a real disk with its own \
-                          time; on the last two what was destroyed is known until they are closed",
+                meaning: "where its bytes are: memory, memory compressed by LZ4, nowhere, a sparse file that lasts, \
+                          or a real disk with its own time; on the last two what was destroyed is known until they \
+                          are closed",
             },
             SCALE,
             PACE,

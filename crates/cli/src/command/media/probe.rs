@@ -90,7 +90,7 @@ impl ProbeDevice {
         let env = self.spec.suitable_env(self.seed);
         let devices = StackBuilder::new(&env).devices(&self.spec)?;
         for device in &devices {
-            let keeps_bytes = !matches!(device.description().backing.as_str(), "ram" | "none");
+            let keeps_bytes = device.description().keeps_bytes();
             let patterns = self.chosen(keeps_bytes, console)?;
             if !console.json {
                 console

@@ -57,6 +57,16 @@ fn interlaced_disk_with_timing() {
 }
 
 #[test]
+fn interlaced_compressed_memory() {
+    let tracks = TrackGeometry::fit(3 << 20, 256 << 10, 256 << 10).unwrap();
+    let make = |env: &Env| {
+        let backing = Box::new(crate::CompressedBacking::new());
+        interlaced_by(env, Interlaced::new(&tracks, 4096, true), |rules| Box::new(rules), backing)
+    };
+    check_block_device(&make, &BlockDeviceCheck { steps: 100, ..Default::default() }).unwrap();
+}
+
+#[test]
 fn interlaced_file() {
     let place = tempfile::tempdir().unwrap();
     let made = RefCell::new(0);

@@ -1,9 +1,12 @@
 //! Where the bytes of an emulated device are.
 
+mod compressed;
 mod file;
 mod none;
+mod pieces;
 mod ram;
 
+pub use compressed::CompressedBacking;
 pub use file::FileBacking;
 pub use none::NoBacking;
 pub use ram::RamBacking;

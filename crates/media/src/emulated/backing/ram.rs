@@ -1,6 +1,7 @@
 //! Bytes in memory, sparse.
 
 use super::Backing;
+use super::pieces::{edges, pieces};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,31 +17,6 @@ const CHUNK_BYTES: u64 = 64 << 10;
 pub struct RamBacking {
     /// Chunk number to its bytes. A chunk that is not there is all zeros.
     chunks: RwLock<BTreeMap<u64, Arc<Vec<u8>>>>,
-}
-
-/// The part of a range that lies in one chunk.
-struct Piece {
-    chunk: u64,
-    /// First byte within the chunk.
-    start: usize,
-    /// Bytes of the piece.
-    length: usize,
-}
-
-/// Cuts a range at chunk boundaries.
-fn pieces(offset_bytes: u64, length_bytes: u64) -> impl Iterator<Item = Piece> {
-    let end = offset_bytes + length_bytes;
-    let mut at = offset_bytes;
-    std::iter::from_fn(move || {
-        if at >= end {
-            return None;
-        }
-        let chunk = at / CHUNK_BYTES;
-        let start = at % CHUNK_BYTES;
-        let length = (CHUNK_BYTES - start).min(end - at);
-        at += length;
-        Some(Piece { chunk, start: start as usize, length: length as usize })
-    })
 }
 
 impl RamBacking {
@@ -60,7 +36,7 @@ impl Backing for RamBacking {
     fn read_at(&self, offset_bytes: u64, data: &mut [u8]) -> std::io::Result<()> {
         let chunks = self.chunks.read();
         let mut rest = data;
-        for piece in pieces(offset_bytes, rest.len() as u64) {
+        for piece in pieces(offset_bytes, rest.len() as u64, CHUNK_BYTES) {
             let (head, tail) = rest.split_at_mut(piece.length);
             match chunks.get(&piece.chunk) {
                 Some(chunk) => head.copy_from_slice(&chunk[piece.start..piece.start + piece.length]),
@@ -74,7 +50,7 @@ impl Backing for RamBacking {
     fn write_at(&self, offset_bytes: u64, data: &[u8]) -> std::io::Result<()> {
         let mut chunks = self.chunks.write();
         let mut rest = data;
-        for piece in pieces(offset_bytes, data.len() as u64) {
+        for piece in pieces(offset_bytes, data.len() as u64, CHUNK_BYTES) {
             let (head, tail) = rest.split_at(piece.length);
             let chunk = chunks.entry(piece.chunk).or_insert_with(|| Arc::new(vec![0; CHUNK_BYTES as usize]));
             Arc::make_mut(chunk)[piece.start..piece.start + piece.length].copy_from_slice(head);
@@ -92,14 +68,9 @@ impl Backing for RamBacking {
             let mut kept = chunks.split_off(&first_whole);
             chunks.append(&mut kept.split_off(&end_whole));
         }
-        for edge in [offset_bytes / CHUNK_BYTES, end / CHUNK_BYTES] {
-            let from = offset_bytes.max(edge * CHUNK_BYTES);
-            let until = end.min((edge + 1) * CHUNK_BYTES);
-            if from < until
-                && let Some(chunk) = chunks.get_mut(&edge)
-            {
-                let base = edge * CHUNK_BYTES;
-                Arc::make_mut(chunk)[(from - base) as usize..(until - base) as usize].fill(0);
+        for piece in edges(offset_bytes, length_bytes, CHUNK_BYTES) {
+            if let Some(chunk) = chunks.get_mut(&piece.chunk) {
+                Arc::make_mut(chunk)[piece.start..piece.start + piece.length].fill(0);
             }
         }
         Ok(())

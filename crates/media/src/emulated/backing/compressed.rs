@@ -1,0 +1,403 @@
+//! Bytes in memory, compressed: for emulated devices that hold more than fits, of data that repeats.
+
+use super::Backing;
+use super::pieces::{edges, pieces};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind, Result};
+
+/// Bytes compressed together. LZ4 looks back 64 KiB, so that larger chunks save little more; a small
+/// read of a chunk that is not at hand decompresses all of it.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Parts with a lock each, so that threads compress side by side. Neighbouring chunks are in different
+/// ones.
+const SHARDS: u64 = 16;
+
+/// Chunks a shard holds uncompressed: enough for a few streams, each shard seeing every sixteenth of
+/// a stream's chunks.
+const OPEN_CHUNKS: usize = 4;
+
+/// Compressed lengths are rounded up to this, so that the memory of a chunk that goes fits one that comes.
+const GRAIN_BYTES: usize = 256;
+
+/// Memory that holds chunks of 256 KiB compressed by LZ4.
+///
+/// Any bytes come back as they were; what does not compress is held as it is, and zeros cost nothing.
+/// A whole chunk is compressed and decompressed directly; parts of chunks go through a small
+/// write-back cache of open chunks (16 MiB in all), so that what is written or read in sequence in
+/// small pieces is compressed and decompressed once. Costs about 0.3 ns a byte written and 0.1 ns a
+/// byte read for data that compresses to a twentieth, more for data that compresses less.
+#[derive(Debug)]
+pub struct CompressedBacking {
+    shards: Vec<Mutex<Shard>>,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    /// Chunk number to what it holds; all zeros where there is none. What an open chunk has here may
+    /// be out of date.
+    packed: BTreeMap<u64, Packed>,
+    /// The most recently used first.
+    open: Vec<Open>,
+    packed_bytes: u64,
+    /// Output of the compressor, reused.
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Packed {
+    /// LZ4 (block format) and padding, or the chunk itself.
+    bytes: Box<[u8]>,
+    /// Bytes without the padding.
+    length: usize,
+}
+
+#[derive(Debug)]
+struct Open {
+    chunk: u64,
+    bytes: Box<[u8]>,
+    /// Whether it differs from what is packed.
+    is_dirty: bool,
+}
+
+fn zeros() -> Box<[u8]> {
+    vec![0; CHUNK_BYTES].into_boxed_slice()
+}
+
+/// Whether all of `bytes` is zero.
+fn is_zero(bytes: &[u8]) -> bool {
+    // Reducing a part without a branch lets it be done by vectors.
+    bytes.chunks(64).all(|part| part.iter().fold(0, |all, byte| all | byte) == 0)
+}
+
+impl Packed {
+    /// `None` for zeros.
+    fn of(chunk: &[u8], scratch: &mut Vec<u8>) -> Result<Option<Packed>> {
+        if is_zero(chunk) {
+            return Ok(None);
+        }
+        scratch.resize(lz4_flex::block::get_maximum_output_size(CHUNK_BYTES), 0);
+        let length = lz4_flex::block::compress_into(chunk, scratch).map_err(Error::other)?;
+        let padded = length.next_multiple_of(GRAIN_BYTES);
+        Ok(Some(match scratch.get(..padded) {
+            Some(packed) if padded < CHUNK_BYTES => Packed { bytes: packed.into(), length },
+            _ => Packed { bytes: chunk.into(), length: CHUNK_BYTES },
+        }))
+    }
+
+    fn unpack(&self, number: u64, chunk: &mut [u8]) -> Result<()> {
+        if self.length == CHUNK_BYTES {
+            chunk.copy_from_slice(&self.bytes);
+            return Ok(());
+        }
+        match lz4_flex::block::decompress_into(&self.bytes[..self.length], chunk) {
+            Ok(CHUNK_BYTES) => Ok(()),
+            outcome => {
+                let offset = number * CHUNK_BYTES as u64;
+                let found = match outcome {
+                    Ok(length) => format!("{length} bytes"),
+                    Err(error) => error.to_string(),
+                };
+                let expected = format!("the compressed chunk at {offset} holds {CHUNK_BYTES} bytes, not {found}");
+                Err(Error::new(ErrorKind::InvalidData, format!("{expected}: the memory of this process is damaged")))
+            }
+        }
+    }
+}
+
+impl Shard {
+    /// Replaces what is packed of a chunk.
+    fn pack(&mut self, chunk: u64, bytes: &[u8]) -> Result<()> {
+        let packed = Packed::of(bytes, &mut self.scratch)?;
+        self.packed_bytes += packed.as_ref().map_or(0, |packed| packed.bytes.len() as u64);
+        let replaced = match packed {
+            Some(packed) => self.packed.insert(chunk, packed),
+            None => self.packed.remove(&chunk),
+        };
+        self.packed_bytes -= replaced.map_or(0, |packed| packed.bytes.len() as u64);
+        Ok(())
+    }
+
+    fn unpack(&self, chunk: u64, bytes: &mut [u8]) -> Result<()> {
+        match self.packed.get(&chunk) {
+            Some(packed) => packed.unpack(chunk, bytes),
+            None => {
+                bytes.fill(0);
+                Ok(())
+            }
+        }
+    }
+
+    fn position(&self, chunk: u64) -> Option<usize> {
+        self.open.iter().position(|open| open.chunk == chunk)
+    }
+
+    /// The chunk, open. Closes the one unused for longest when there are too many.
+    fn open(&mut self, chunk: u64) -> Result<&mut Open> {
+        if let Some(position) = self.position(chunk) {
+            self.open[..=position].rotate_right(1);
+            return Ok(&mut self.open[0]);
+        }
+        let mut bytes = match self.open.last() {
+            Some(last) if self.open.len() >= OPEN_CHUNKS => {
+                let number = last.chunk;
+                if last.is_dirty {
+                    // Taken out so that the shard can be borrowed; a failure leaves it open.
+                    let last = self.open.remove(OPEN_CHUNKS - 1);
+                    if let Err(error) = self.pack(number, &last.bytes) {
+                        self.open.push(last);
+                        return Err(error);
+                    }
+                    last.bytes
+                } else {
+                    self.open.remove(OPEN_CHUNKS - 1).bytes
+                }
+            }
+            _ => zeros(),
+        };
+        self.unpack(chunk, &mut bytes)?;
+        self.open.insert(0, Open { chunk, bytes, is_dirty: false });
+        Ok(&mut self.open[0])
+    }
+
+    /// Forgets a chunk.
+    fn discard(&mut self, chunk: u64) {
+        if let Some(position) = self.position(chunk) {
+            self.open.remove(position);
+        }
+        self.packed_bytes -= self.packed.remove(&chunk).map_or(0, |packed| packed.bytes.len() as u64);
+    }
+}
+
+impl Default for CompressedBacking {
+    fn default() -> Self {
+        CompressedBacking { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+}
+
+impl CompressedBacking {
+    /// Empty memory: all zeros.
+    pub fn new() -> Self {
+        CompressedBacking::default()
+    }
+
+    fn shard(&self, chunk: u64) -> &Mutex<Shard> {
+        &self.shards[(chunk % SHARDS) as usize]
+    }
+}
+
+impl Backing for CompressedBacking {
+    fn read_at(&self, offset_bytes: u64, data: &mut [u8]) -> Result<()> {
+        let mut rest = data;
+        for piece in pieces(offset_bytes, rest.len() as u64, CHUNK_BYTES as u64) {
+            let (head, tail) = rest.split_at_mut(piece.length);
+            rest = tail;
+            let mut shard = self.shard(piece.chunk).lock();
+            if piece.length == CHUNK_BYTES && shard.position(piece.chunk).is_none() {
+                shard.unpack(piece.chunk, head)?;
+            } else if shard.position(piece.chunk).is_none() && !shard.packed.contains_key(&piece.chunk) {
+                head.fill(0);
+            } else {
+                let open = shard.open(piece.chunk)?;
+                head.copy_from_slice(&open.bytes[piece.start..piece.start + piece.length]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        let mut rest = data;
+        for piece in pieces(offset_bytes, data.len() as u64, CHUNK_BYTES as u64) {
+            let (head, tail) = rest.split_at(piece.length);
+            rest = tail;
+            let mut shard = self.shard(piece.chunk).lock();
+            if piece.length == CHUNK_BYTES {
+                shard.pack(piece.chunk, head)?;
+                if let Some(position) = shard.position(piece.chunk) {
+                    shard.open.remove(position);
+                }
+            } else {
+                let open = shard.open(piece.chunk)?;
+                open.bytes[piece.start..piece.start + piece.length].copy_from_slice(head);
+                open.is_dirty = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<()> {
+        let first_whole = offset_bytes.div_ceil(CHUNK_BYTES as u64);
+        let end_whole = (offset_bytes + length_bytes) / CHUNK_BYTES as u64;
+        if first_whole < end_whole {
+            for shard in &self.shards {
+                let mut shard = shard.lock();
+                // By what is there, not by number: most of a large device may hold nothing.
+                let packed = shard.packed.range(first_whole..end_whole).map(|(&chunk, _)| chunk);
+                let open = shard.open.iter().map(|open| open.chunk);
+                let gone: Vec<u64> =
+                    packed.chain(open.filter(|chunk| (first_whole..end_whole).contains(chunk))).collect();
+                gone.into_iter().for_each(|chunk| shard.discard(chunk));
+            }
+        }
+        for piece in edges(offset_bytes, length_bytes, CHUNK_BYTES as u64) {
+            let mut shard = self.shard(piece.chunk).lock();
+            if shard.position(piece.chunk).is_some() || shard.packed.contains_key(&piece.chunk) {
+                let open = shard.open(piece.chunk)?;
+                open.bytes[piece.start..piece.start + piece.length].fill(0);
+                open.is_dirty = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn stored_bytes(&self) -> u64 {
+        let stored = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            shard.packed_bytes + (shard.open.len() * CHUNK_BYTES) as u64
+        };
+        self.shards.iter().map(stored).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use varve_env::Random;
+
+    const CHUNK: u64 = CHUNK_BYTES as u64;
+
+    /// Bytes of one of the sorts a device sees: random, repeating, one value, zeros.
+    fn fill(random: &mut Random, data: &mut [u8]) {
+        match random.below(4) {
+            0 => random.fill_bytes(data),
+            1 => {
+                let mut word = [0; 24];
+                random.fill_bytes(&mut word);
+                data.iter_mut().zip(word.iter().cycle()).for_each(|(byte, &new)| *byte = new);
+            }
+            2 => data.fill(random.below(256) as u8),
+            _ => data.fill(0),
+        }
+    }
+
+    #[test]
+    fn behaves_like_an_array_of_bytes() {
+        for seed in 0..4 {
+            let mut random = Random::seeded(seed);
+            // More chunks than the first shards hold open.
+            let size = 70 * CHUNK + 1_000;
+            let mut model = vec![0u8; size as usize];
+            let backing = CompressedBacking::new();
+            for step in 0..400 {
+                let far = random.below(size);
+                let (offset, length) = match random.below(3) {
+                    0 => (far / CHUNK * CHUNK, (1 + random.below(3)) * CHUNK),
+                    1 => (far, random.below(3 * CHUNK)),
+                    _ => (far % 3 * SHARDS * CHUNK + far % CHUNK, random.below(5_000)),
+                };
+                let length = length.min(size - offset);
+                let range = offset as usize..(offset + length) as usize;
+                match random.below(5) {
+                    0 => {
+                        backing.discard(offset, length).unwrap();
+                        model[range].fill(0);
+                    }
+                    1 | 2 => {
+                        fill(&mut random, &mut model[range.clone()]);
+                        backing.write_at(offset, &model[range]).unwrap();
+                    }
+                    _ => {
+                        let mut got = vec![1u8; length as usize];
+                        backing.read_at(offset, &mut got).unwrap();
+                        assert!(got == model[range], "seed {seed} step {step}: {length} bytes at {offset}");
+                    }
+                }
+            }
+            let mut got = vec![1u8; size as usize];
+            backing.read_at(0, &mut got).unwrap();
+            assert!(got == model, "seed {seed}");
+            backing.discard(0, size.next_multiple_of(CHUNK)).unwrap();
+            assert_eq!(backing.stored_bytes(), 0, "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn memory_follows_what_the_data_says() {
+        let backing = CompressedBacking::new();
+        backing.write_at(0, &vec![0; 4 * CHUNK_BYTES]).unwrap();
+        assert_eq!(backing.stored_bytes(), 0, "zeros");
+        let mut random = vec![0; CHUNK_BYTES];
+        Random::seeded(1).fill_bytes(&mut random);
+        backing.write_at(1 << 50, &random).unwrap();
+        assert_eq!(backing.stored_bytes(), CHUNK, "what does not compress is held as it is");
+        let repeating: Vec<u8> = random[..1_000].iter().cycle().take(CHUNK_BYTES).copied().collect();
+        backing.write_at(1 << 50, &repeating).unwrap();
+        let shrunk = backing.stored_bytes();
+        assert!(shrunk < CHUNK / 50, "{shrunk}");
+        // Zeroing the chunk by parts frees it once it is closed.
+        for part in 0..4 {
+            backing.write_at((1 << 50) + part * CHUNK / 4, &vec![0; CHUNK_BYTES / 4]).unwrap();
+        }
+        for other in 1..=OPEN_CHUNKS as u64 {
+            backing.write_at((1 << 50) + other * SHARDS * CHUNK, &[1]).unwrap();
+        }
+        assert_eq!(backing.shard((1 << 50) / CHUNK).lock().packed.len(), 0);
+        backing.discard(0, 1 << 51).unwrap();
+        assert_eq!(backing.stored_bytes(), 0);
+    }
+
+    #[test]
+    fn small_pieces_in_sequence_are_compressed_once_a_chunk() {
+        let backing = CompressedBacking::new();
+        let piece = vec![7; 4096];
+        for offset in (0..64 * CHUNK).step_by(piece.len()) {
+            backing.write_at(offset, &piece).unwrap();
+        }
+        // All but what is open is compressed.
+        let open = SHARDS * OPEN_CHUNKS as u64 * CHUNK;
+        assert_eq!(backing.stored_bytes(), open);
+        let mut data = vec![0; 4096];
+        for offset in (0..64 * CHUNK).step_by(piece.len()) {
+            backing.read_at(offset, &mut data).unwrap();
+            assert_eq!(data, piece);
+        }
+    }
+
+    #[test]
+    fn damaged_memory_is_an_error() {
+        let backing = CompressedBacking::new();
+        backing.write_at(0, &vec![7; CHUNK_BYTES]).unwrap();
+        backing.shard(0).lock().packed.get_mut(&0).unwrap().bytes[..8].fill(0xff);
+        let error = backing.read_at(0, &mut vec![0; CHUNK_BYTES]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn threads_share_it() {
+        let backing = Arc::new(CompressedBacking::new());
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let backing = Arc::clone(&backing);
+                scope.spawn(move || {
+                    let mut random = Random::seeded(thread);
+                    let mut data = vec![0; 8_000];
+                    for round in 0..60 {
+                        // Four threads in every chunk, each in its own quarter.
+                        let offset = random.below(40) * CHUNK + thread * (CHUNK / 4) + random.below(CHUNK / 8);
+                        data.fill((thread * 60 + round) as u8);
+                        backing.write_at(offset, &data).unwrap();
+                        let mut got = vec![0; 8_000];
+                        backing.read_at(offset, &mut got).unwrap();
+                        assert!(got == data, "thread {thread} round {round}");
+                    }
+                });
+            }
+        });
+    }
+}
