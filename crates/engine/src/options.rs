@@ -100,7 +100,7 @@ pub struct Options {
     pub use_direct_io_for_flush_and_compaction: bool,
     /// Bytes per second flushes and compactions may write; 0 is no limit.
     pub rate_limit_bytes_per_second: u64,
-    /// Bytes per second writers get while slowed.
+    /// Bytes per second writers get at most while slowed; less while compactions fall further behind.
     pub delayed_write_rate: u64,
     /// Verify checksums of blocks read by users (compactions always do).
     pub verify_checksums: bool,

@@ -4,6 +4,10 @@
 //! levels hold disjoint tables. A level whose score reaches 1 gives tables to the next one.
 //! Nothing here does I/O, takes a lock or looks at a clock.
 
+mod write_delay;
+
+pub(crate) use write_delay::WriteDelay;
+
 use super::version::{FileMeta, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -372,7 +376,7 @@ pub(crate) fn subcompaction_boundaries(plan: &CompactionPlan, parts: usize) -> V
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
     None,
-    /// Writers get `delayed_write_rate`.
+    /// Writers get the rate of [`WriteDelay`], `delayed_write_rate` at most.
     Slow,
     Stop,
 }

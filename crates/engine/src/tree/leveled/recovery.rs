@@ -165,6 +165,7 @@ pub(super) fn open(
         unsynced_logs: Vec::new(),
         flushed_bytes: 0,
         flush_owed: false,
+        due_nanos: 0,
         closed: false,
     };
     Ok((shared, writer))

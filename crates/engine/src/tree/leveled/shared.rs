@@ -4,7 +4,7 @@
 //! `queue` (writers' turn) - `writer` (log and active memtable; held across log I/O) -
 //! `manifest` (held across manifest I/O) - `core` (scheduling; never held across I/O).
 
-use super::policy::{self, Busy, PolicyOptions, Pressure, Stall, StallOptions};
+use super::policy::{self, Busy, PolicyOptions, Pressure, Stall, StallOptions, WriteDelay};
 use super::rate_limiter::RateLimiter;
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
@@ -82,6 +82,10 @@ pub(super) struct Shared {
     pub(super) next_job: AtomicU64,
     /// A [`Stall`] as a number: read by every write.
     stall: AtomicU8,
+    /// Changes with the tree, under the core lock.
+    write_delay: parking_lot::Mutex<WriteDelay>,
+    /// Its rate, in bytes per second.
+    pub(super) delayed_write_rate: AtomicU64,
     pub(super) manifest: Mutex<ManifestState>,
     pub(super) core: Mutex<Core>,
     /// Workers wait here for something to do.
@@ -163,6 +167,7 @@ impl Shared {
         let log_buffer_bytes =
             options.log_buffer_size.unwrap_or(if flush_is_device_request { 1 << 20 } else { 0 }) as u64;
         let log_number = manifest.log_number;
+        let delayed_write_rate = options.delayed_write_rate;
         let shared = Shared {
             env: env.clone(),
             media,
@@ -180,6 +185,8 @@ impl Shared {
             next_file_number: AtomicU64::new(next_file_number),
             next_job: AtomicU64::new(1),
             stall: AtomicU8::new(0),
+            write_delay: parking_lot::Mutex::new(WriteDelay::new(delayed_write_rate)),
+            delayed_write_rate: AtomicU64::new(delayed_write_rate),
             manifest: Mutex::new(env, "manifest", manifest),
             core: Mutex::new(
                 env,
@@ -275,13 +282,16 @@ impl Shared {
             level0_tables: version.levels[0].len(),
             pending_compaction_bytes: self.pending_compaction_bytes(version),
         };
-        let number = match policy::stall(&pressure, &self.stall_options) {
+        let mut write_delay = self.write_delay.lock();
+        *write_delay = write_delay.after(&pressure, &self.stall_options, self.options.delayed_write_rate);
+        let number = match write_delay.stall {
             // Nothing would ever relieve the pressure.
             _ if self.options.disable_auto_compactions => 0,
             Stall::None => 0,
             Stall::Slow => 1,
             Stall::Stop => 2,
         };
+        self.delayed_write_rate.store(write_delay.bytes_per_second, Ordering::Relaxed);
         self.stall.store(number, Ordering::Relaxed);
     }
 

@@ -20,6 +20,12 @@ use varve_store::{CreateOptions, FileKind};
 /// Bytes of batches one leader gathers.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
+/// Slowed writers sleep when at least so much is due: less would be lost in waking up.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+
+/// How long a slowed writer sleeps until it looks again.
+const DELAY_STEP: Duration = Duration::from_millis(10);
+
 /// The log being written and the memtable it protects.
 pub(super) struct Writer {
     pub(super) log: Option<LogWriter>,
@@ -36,7 +42,29 @@ pub(super) struct Writer {
     /// A log that broke was replaced, and what it holds is not yet in a table: until then nothing
     /// in a newer log may be acknowledged, because recovery would stop at the broken tail.
     pub(super) flush_owed: bool,
+    /// Time of the env until which slowed writers have used up their rate.
+    pub(super) due_nanos: u64,
     pub(super) closed: bool,
+}
+
+impl Writer {
+    /// Sleeps when so many bytes more are ahead of the rate slowed writers get. Ends early when they are
+    /// not slowed any more.
+    fn delay(&mut self, shared: &Shared, bytes: usize) {
+        let start = shared.env.now();
+        let rate = shared.delayed_write_rate.load(Ordering::Relaxed).max(1);
+        let nanos = (bytes as u64 + 1).saturating_mul(1_000_000_000) / rate;
+        self.due_nanos = self.due_nanos.max(start.as_nanos()).saturating_add(nanos);
+        let ahead = |due: u64| Duration::from_nanos(due.saturating_sub(shared.env.now().as_nanos()));
+        if ahead(self.due_nanos) < DELAY_MIN {
+            return;
+        }
+        while shared.stall() == Stall::Slow && !ahead(self.due_nanos).is_zero() {
+            shared.env.sleep(ahead(self.due_nanos).min(DELAY_STEP));
+        }
+        self.due_nanos = self.due_nanos.min(shared.env.now().as_nanos());
+        note_stall(shared, start);
+    }
 }
 
 /// A writer waiting for its turn.
@@ -243,11 +271,7 @@ impl WritePath {
                 Stall::Stop => self.wait_for_compaction(shared)?,
                 Stall::Slow if !delayed => {
                     delayed = true;
-                    let nanos =
-                        (bytes as u64 + 1).saturating_mul(1_000_000_000) / shared.options.delayed_write_rate.max(1);
-                    shared.counters.stalls.fetch_add(1, Ordering::Relaxed);
-                    shared.counters.stall_nanos.fetch_add(nanos, Ordering::Relaxed);
-                    shared.env.sleep(Duration::from_nanos(nanos));
+                    writer.delay(shared, bytes);
                     continue;
                 }
                 _ => {}
