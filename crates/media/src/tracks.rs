@@ -53,6 +53,9 @@ pub struct TrackGeometry {
     pub top_track_bytes: u64,
     /// Bytes of a bottom track.
     pub bottom_track_bytes: u64,
+    /// Tops overlap bottoms. If not, the disk is a conventional one: tracks alternate by name only, none has a
+    /// neighbour, and no write destroys anything.
+    pub interlaced: bool,
 }
 
 impl TrackGeometry {
@@ -66,7 +69,17 @@ impl TrackGeometry {
         let pairs = capacity_bytes / pair_bytes;
         let last = u64::from(capacity_bytes % pair_bytes >= bottom_track_bytes);
         let track_count = u32::try_from(pairs.checked_mul(2)?.checked_add(last)?).ok()?;
-        (track_count > 0).then_some(TrackGeometry { track_count, top_track_bytes, bottom_track_bytes })
+        (track_count > 0).then_some(TrackGeometry {
+            track_count,
+            top_track_bytes,
+            bottom_track_bytes,
+            interlaced: true,
+        })
+    }
+
+    /// The same tracks on a conventional disk.
+    pub fn conventional(self) -> Self {
+        TrackGeometry { interlaced: false, ..self }
     }
 
     /// Bytes of all tracks together: the capacity of the device.
@@ -133,9 +146,9 @@ impl TrackGeometry {
     }
 
     /// The tracks beside a track, the outer one first: the tops that overlap a bottom track, or the
-    /// bottoms under a top track.
+    /// bottoms under a top track. None on a conventional disk.
     pub fn neighbours(&self, track: TrackId) -> impl Iterator<Item = TrackId> + use<> {
-        let track_count = self.track_count;
+        let track_count = if self.interlaced { self.track_count } else { 0 };
         let both = [track.0.checked_sub(1), track.0.checked_add(1)];
         both.into_iter().flatten().filter(move |&other| other < track_count).map(TrackId)
     }
@@ -284,7 +297,12 @@ mod tests {
     fn random_geometry(random: &mut Random) -> TrackGeometry {
         let mut bytes = || (1 + random.below(40)) * SECTOR;
         let (bottom_track_bytes, top_track_bytes) = (bytes(), bytes());
-        TrackGeometry { track_count: 1 + random.below(12) as u32, top_track_bytes, bottom_track_bytes }
+        TrackGeometry {
+            track_count: 1 + random.below(12) as u32,
+            top_track_bytes,
+            bottom_track_bytes,
+            interlaced: true,
+        }
     }
 
     #[test]
@@ -333,13 +351,37 @@ mod tests {
     }
 
     #[test]
+    fn tracks_of_a_conventional_disk_lie_where_they_would_and_leave_each_other_alone() {
+        let seed = 4;
+        let mut random = Random::seeded(seed);
+        for round in 0..50 {
+            let interlaced = random_geometry(&mut random);
+            let tracks = interlaced.clone().conventional();
+            for track in (0..tracks.track_count).map(TrackId) {
+                assert_eq!(
+                    (tracks.range(track), tracks.tier(track)),
+                    (interlaced.range(track), interlaced.tier(track))
+                );
+                assert_eq!(tracks.neighbours(track).count(), 0, "seed {seed} round {round}");
+                assert!(tracks.describe(track).unwrap().overlaps.is_empty());
+            }
+            assert_eq!(tracks.destroyed_by_write(0..tracks.capacity_bytes(), SECTOR).count(), 0);
+        }
+    }
+
+    #[test]
     fn nothing_fits_in_nothing_and_no_number_panics() {
         assert_eq!(TrackGeometry::fit(4095, 4096, 4096), None);
         assert_eq!(TrackGeometry::fit(1 << 20, 0, 4096), None);
         assert_eq!(TrackGeometry::fit(u64::MAX, 1, 1), None);
         assert_eq!(TrackGeometry::fit(u64::MAX, u64::MAX, u64::MAX), None);
         for bytes in [0, 1, u64::MAX] {
-            let tracks = TrackGeometry { track_count: u32::MAX, top_track_bytes: bytes, bottom_track_bytes: bytes };
+            let tracks = TrackGeometry {
+                track_count: u32::MAX,
+                top_track_bytes: bytes,
+                bottom_track_bytes: bytes,
+                interlaced: true,
+            };
             for track in [TrackId(0), TrackId(1), TrackId(u32::MAX)] {
                 let _ = (tracks.range(track), tracks.describe(track), tracks.neighbours(track).count());
             }
@@ -409,7 +451,12 @@ mod tests {
 
     #[test]
     fn a_ratio_maps_in_proportion() {
-        let tracks = TrackGeometry { track_count: 5, top_track_bytes: 8 * SECTOR, bottom_track_bytes: 10 * SECTOR };
+        let tracks = TrackGeometry {
+            track_count: 5,
+            top_track_bytes: 8 * SECTOR,
+            bottom_track_bytes: 10 * SECTOR,
+            interlaced: true,
+        };
         let span = |within: Range<u64>| tracks.overlapped_span(TrackId(0), within, SECTOR).next().unwrap().1;
         let top = tracks.start_bytes(TrackId(1));
         assert_eq!(span(0..SECTOR), top..top + SECTOR);

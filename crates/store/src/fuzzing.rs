@@ -29,7 +29,12 @@ pub fn extent_open(bytes: &[u8]) {
 pub fn imr_open(bytes: &[u8]) {
     const TRACK_BYTES: u64 = 64 << 10;
     let env = Env::real();
-    let tracks = TrackGeometry { track_count: 64, top_track_bytes: TRACK_BYTES, bottom_track_bytes: TRACK_BYTES };
+    let tracks = TrackGeometry {
+        track_count: 64,
+        top_track_bytes: TRACK_BYTES,
+        bottom_track_bytes: TRACK_BYTES,
+        interlaced: true,
+    };
     let emulated: Arc<dyn BlockDevice> = Arc::new(Emulated::immediate(&env, "fuzz", tracks.capacity_bytes()));
     let device = Interlaced::new(&tracks, 4096, true).over(&emulated);
     for (number, piece) in (0..32).zip(bytes.chunks(TRACK_BYTES as usize)) {

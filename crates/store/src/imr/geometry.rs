@@ -209,7 +209,7 @@ impl StoreGeometry {
             let track_count = reader.u32()?;
             let (bottom_track_bytes, top_track_bytes) = (reader.u64()?, reader.u64()?);
             let geometry = StoreGeometry {
-                tracks: TrackGeometry { track_count, top_track_bytes, bottom_track_bytes },
+                tracks: TrackGeometry { track_count, top_track_bytes, bottom_track_bytes, interlaced: true },
                 allocation,
                 rewrite,
                 places,

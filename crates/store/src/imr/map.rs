@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn tracks_of_two_sizes_follow_each_other() {
-        let geometry = TrackGeometry { track_count: 100, top_track_bytes: 1000, bottom_track_bytes: 1500 };
+        let geometry =
+            TrackGeometry { track_count: 100, top_track_bytes: 1000, bottom_track_bytes: 1500, interlaced: true };
         let tracks: Vec<TrackId> = [4, 7, 6].map(TrackId).into();
         let map = TrackMap::new(&geometry, tracks.clone(), 2600).unwrap();
         let piece =

@@ -128,7 +128,7 @@ fn merged(geometry: &TrackGeometry, valid: &TrackBitmap, tracks: &[TrackId], cop
                 }
                 None => parts.push((vec![position], endangered.into_iter().collect())),
             }
-        } else if geometry.tier(track) == TrackTier::Bottom {
+        } else if geometry.interlaced && geometry.tier(track) == TrackTier::Bottom {
             bottoms.push(position);
         } else {
             rest.push(position);
@@ -161,7 +161,25 @@ mod tests {
     use varve_env::Random;
 
     fn geometry(track_count: u32) -> TrackGeometry {
-        TrackGeometry { track_count, top_track_bytes: 1 << 20, bottom_track_bytes: 1 << 20 }
+        TrackGeometry { track_count, top_track_bytes: 1 << 20, bottom_track_bytes: 1 << 20, interlaced: true }
+    }
+
+    #[test]
+    fn a_conventional_disk_takes_one_sync_in_the_order_of_the_file() {
+        let geometry = geometry(20).conventional();
+        let valid = bitmap(20, &[1, 3, 5, 9]);
+        for rewrite in [RewriteName::Naive, RewriteName::Merged] {
+            let steps = rewrite.plan(&geometry, &valid, &ids(&[2, 4, 7, 6]), 8);
+            assert_eq!(PersistCost::of(&steps), PersistCost { rewrites: 0, syncs: 1 }, "{rewrite:?}");
+            let written: Vec<usize> = steps
+                .iter()
+                .flat_map(|step| match step {
+                    PersistStep::Write(positions) => positions.clone(),
+                    _ => Vec::new(),
+                })
+                .collect();
+            assert_eq!(written, [0, 1, 2, 3]);
+        }
     }
 
     fn bitmap(track_count: u32, tracks: &[u32]) -> TrackBitmap {

@@ -220,7 +220,8 @@ mod tests {
     #[test]
     fn tops_follow_each_other_and_bottoms_are_left_alone() {
         let env = Env::real();
-        let tracks = TrackGeometry { track_count: 21, top_track_bytes: 8192, bottom_track_bytes: 12_288 };
+        let tracks =
+            TrackGeometry { track_count: 21, top_track_bytes: 8192, bottom_track_bytes: 12_288, interlaced: true };
         let block = Arc::new(Emulated::immediate(&env, "disk", tracks.capacity_bytes()));
         let disk = Disk::new(block.clone());
         let (start, length) = (8192 + 4096, 8 * 8192 - 512);
@@ -260,7 +261,8 @@ mod tests {
     #[test]
     fn nonsense_is_refused_and_changes_nothing() {
         let env = Env::real();
-        let tracks = TrackGeometry { track_count: 9, top_track_bytes: 8192, bottom_track_bytes: 8192 };
+        let tracks =
+            TrackGeometry { track_count: 9, top_track_bytes: 8192, bottom_track_bytes: 8192, interlaced: true };
         let disk = Disk::new(Arc::new(Emulated::immediate(&env, "disk", tracks.capacity_bytes())));
         let device = TopTracks::device(&disk, &tracks, 0..4 * 8192);
         let context = IoContext::default();

@@ -14,7 +14,7 @@ const ALL: [AllocationName; 5] = [
 const TRACK_BYTES: u64 = 1 << 20;
 
 fn geometry(track_count: u32, bottom_track_bytes: u64) -> TrackGeometry {
-    TrackGeometry { track_count, top_track_bytes: TRACK_BYTES, bottom_track_bytes }
+    TrackGeometry { track_count, top_track_bytes: TRACK_BYTES, bottom_track_bytes, interlaced: true }
 }
 
 fn bitmap(track_count: u32, tracks: impl IntoIterator<Item = u32>) -> TrackBitmap {

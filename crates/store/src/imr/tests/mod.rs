@@ -18,7 +18,8 @@ const TRACK_BYTES: u64 = 8 << 10;
 
 /// A strict disk of so many tracks, and the block device of it for what only that can do.
 fn disk(env: &Env, track_count: u32) -> (Device, Arc<Emulated>) {
-    let tracks = TrackGeometry { track_count, top_track_bytes: TRACK_BYTES, bottom_track_bytes: TRACK_BYTES };
+    let tracks =
+        TrackGeometry { track_count, top_track_bytes: TRACK_BYTES, bottom_track_bytes: TRACK_BYTES, interlaced: true };
     let geometry = Geometry { capacity_bytes: tracks.capacity_bytes(), sector_bytes: 512, physical_sector_bytes: 4096 };
     let rules = Interlaced::new(&tracks, 4096, true);
     let control = rules.control("disk");
@@ -44,7 +45,12 @@ fn zone_tracks(usable: u32) -> u32 {
     let mut zone_tracks = 4096;
     loop {
         let track_count = zone_tracks + usable;
-        let tracks = TrackGeometry { track_count, top_track_bytes: TRACK_BYTES, bottom_track_bytes: TRACK_BYTES };
+        let tracks = TrackGeometry {
+            track_count,
+            top_track_bytes: TRACK_BYTES,
+            bottom_track_bytes: TRACK_BYTES,
+            interlaced: true,
+        };
         let geometry =
             Geometry { capacity_bytes: tracks.capacity_bytes(), sector_bytes: 512, physical_sector_bytes: 4096 };
         // A smaller disk has a smaller zone, in steps of many tracks.
@@ -393,7 +399,12 @@ fn readers_see_right_bytes_while_tops_are_away() {
         let env = Env::sim(seed);
         let usable = 40;
         let track_count = zone_tracks(usable) + usable;
-        let tracks = TrackGeometry { track_count, top_track_bytes: TRACK_BYTES, bottom_track_bytes: TRACK_BYTES };
+        let tracks = TrackGeometry {
+            track_count,
+            top_track_bytes: TRACK_BYTES,
+            bottom_track_bytes: TRACK_BYTES,
+            interlaced: true,
+        };
         let preset = Preset::find("st500dm002").unwrap().with_capacity(tracks.capacity_bytes());
         let rules = Interlaced::new(&tracks, 4096, true);
         let device = preset.build_interlaced(&env, "disk", rules, Box::new(RamBacking::new()), Pacing::Sleep);

@@ -19,7 +19,7 @@ fn context() -> IoContext {
 
 /// Eleven tracks of memory.
 fn device(env: &Env, bottom_track_bytes: u64, strict: bool) -> Device {
-    let tracks = TrackGeometry { track_count: 11, top_track_bytes: TRACK, bottom_track_bytes };
+    let tracks = TrackGeometry { track_count: 11, top_track_bytes: TRACK, bottom_track_bytes, interlaced: true };
     let rules = Interlaced::new(&tracks, PHYSICAL, strict);
     let control = rules.control("imr");
     let asked = Geometry { capacity_bytes: u64::MAX, sector_bytes: SECTOR as u32, physical_sector_bytes: PHYSICAL };

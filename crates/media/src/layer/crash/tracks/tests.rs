@@ -24,7 +24,12 @@ fn context() -> IoContext {
 }
 
 fn geometry() -> TrackGeometry {
-    TrackGeometry { track_count: TRACKS, top_track_bytes: TRACK * SECTOR, bottom_track_bytes: TRACK * SECTOR }
+    TrackGeometry {
+        track_count: TRACKS,
+        top_track_bytes: TRACK * SECTOR,
+        bottom_track_bytes: TRACK * SECTOR,
+        interlaced: true,
+    }
 }
 
 fn interlaced(env: &Env, strict: bool) -> Device {
