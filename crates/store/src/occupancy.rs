@@ -76,6 +76,8 @@ pub struct OccupancyPiece {
     pub usage: PieceUsage,
     /// Index into [`Occupancy::files`].
     pub file: Option<u32>,
+    /// Times its bytes were saved and restored since the store was opened, because a neighbour was written.
+    pub rewrites: u32,
 }
 
 /// What a piece of a device is used for.

@@ -20,6 +20,7 @@ pub(super) fn occupancy(core: &Core) -> Occupancy {
             part: part(extent.start),
             usage,
             file,
+            rewrites: 0,
         }
     };
     // What is the store's own is what lies between what files may have.

@@ -13,7 +13,7 @@ use crate::extent::ExtentStore;
 use crate::file_store::{FileStore, StoreProperties};
 use crate::journal::{self, CommitStyle, Journal};
 use parking_lot::Mutex as ShortMutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{Device, IoContext, MediaError, TrackControl, TrackId, TrackTier};
@@ -43,6 +43,8 @@ pub(super) struct Core {
     /// Why nothing is acknowledged any more.
     pub(super) latched: OnceLock<String>,
     pub(super) statistics: ShortMutex<ImrStatistics>,
+    /// Times each track was restored after a neighbour was written, by its number.
+    pub(super) restores: Vec<AtomicU32>,
 }
 
 impl Core {

@@ -5,6 +5,7 @@ use super::view::top_track;
 use crate::file_store::FileStore;
 use crate::occupancy::{Occupancy, OccupancyPiece, PieceUsage};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use varve_media::{TrackId, TrackTier};
 
 fn part(tier: TrackTier) -> &'static str {
@@ -31,6 +32,7 @@ pub(super) fn occupancy(core: &Core) -> Occupancy {
                 part: part(tracks.tier(track)),
                 usage: if in_zone { PieceUsage::Reserved } else { PieceUsage::Free },
                 file: None,
+                rewrites: core.restores.get(track.0 as usize).map_or(0, |restores| restores.load(Ordering::Relaxed)),
             }
         })
         .collect();

@@ -21,6 +21,7 @@ use crate::error::StoreError;
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use varve_media::{
     AlignedBuffer, BlockDeviceExt, IoCause, IoContext, MediaError, MediaErrorKind, Request, TrackId, TrackTier,
 };
@@ -108,6 +109,8 @@ impl Core {
                     statistics.note_table(node.level(), data.len() as u64, bottom_bytes, cost);
                     statistics.persist_nanos += ended - begun;
                     statistics.rewrite_nanos += rewrite_nanos;
+                    drop(statistics);
+                    self.note_restores(&reservation.steps);
                 }
                 // Tops are away, or may be damaged: nothing here may be used until they are restored.
                 Err(Failure::Error(error)) if is_armed => return Err(self.latch(error)),
@@ -151,6 +154,18 @@ impl Core {
             drop(state);
             self.released.notify_all();
             return Ok(());
+        }
+    }
+
+    fn note_restores(&self, steps: &[PersistStep]) {
+        let restored = steps.iter().flat_map(|step| match step {
+            PersistStep::Restore(tops) => tops.as_slice(),
+            _ => &[],
+        });
+        for top in restored {
+            if let Some(restores) = self.restores.get(top.0 as usize) {
+                restores.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 

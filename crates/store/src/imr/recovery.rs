@@ -25,7 +25,7 @@ use crate::file_store::{CreateOptions, FileStore, Location, StoreProperties};
 use crate::journal::{self, Journal, Recovered, corruption};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{
@@ -336,6 +336,7 @@ pub(super) fn open(env: &Env, device: Device, options: &ImrOpenOptions) -> Resul
         relocations: ShortMutex::new(Relocations::default()),
         latched: OnceLock::new(),
         statistics: ShortMutex::new(super::ImrStatistics { restored_at_open: restored, ..Default::default() }),
+        restores: (0..geometry.tracks.track_count).map(|_| AtomicU32::new(0)).collect(),
         geometry,
         disk,
         label,

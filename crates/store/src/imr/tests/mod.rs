@@ -129,12 +129,18 @@ fn rewrites_are_those_of_the_algorithms() {
         }
         store.sync_names().unwrap();
         store.core.state.lock().cursor = Default::default();
-        let before = store.statistics();
+        let restores = || store.occupancy().pieces.iter().map(|piece| piece.rewrites).collect::<Vec<u32>>();
+        let (before, restored_before) = (store.statistics(), restores());
         // Bottoms between the tops 0, 2 and 4: one of them is beside both.
         write(&store, "new", 99, 2 * TRACK_BYTES, None).unwrap();
         assert_eq!(tracks(&store, "new"), [first + 1, first + 3]);
         let after = store.statistics();
         assert_eq!((after.rewrites - before.rewrites, after.syncs - before.syncs), (rewrites, syncs), "{rewrite:?}");
+        // The top between the two bottoms is the one that naive rewrites restore twice.
+        let restored: Vec<u32> = restores().iter().zip(restored_before).map(|(after, before)| after - before).collect();
+        let twice = u32::from(rewrite == RewriteName::Naive);
+        assert_eq!(restored[first as usize..][..5], [1, 0, 1 + twice, 0, 1], "{rewrite:?}");
+        assert_eq!(u64::from(restored.iter().sum::<u32>()), rewrites, "{rewrite:?}");
         for number in [0, 2, 4, 5, 6, 7] {
             assert_eq!(read(&store, &number.to_string()).unwrap(), content(number, 0, TRACK_BYTES));
         }
