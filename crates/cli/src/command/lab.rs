@@ -13,6 +13,7 @@ Examples:
   varve lab list                                   all experiments
   varve lab list media/demerit                     what it does and what it needs
   varve lab run media/presets                      one of them
+  varve lab run kvimr/fig5                         a figure with all its parts
   varve lab run 'media/*' --json --out results     a group; JSON, tables and plots into a directory
   varve lab run all --scale 1/64")]
 pub(crate) struct Lab {
@@ -145,6 +146,7 @@ impl Run {
             traces: self.traces.clone(),
             verify: self.verify,
             progress: console.lab_progress(),
+            ..Settings::default()
         };
         let (mut skipped, mut failed) = (Vec::new(), Vec::new());
         let mut first_kind = None;

@@ -15,14 +15,18 @@ pub(super) const SSD: &str = "ssd:1TB?model=sata-ssd";
 
 /// Opens a new database on the medium `spec`.
 pub(super) fn open(env: &Env, spec: &str, options: &Options) -> Result<Arc<dyn Target>, LabError> {
+    Ok(Arc::new(open_varve(env, spec, options)?))
+}
+
+/// The same, as what it is.
+pub(super) fn open_varve(env: &Env, spec: &str, options: &Options) -> Result<VarveTarget, LabError> {
     let parsed: Spec =
         spec.parse().map_err(|error: varve::SpecError| LabError::invalid("medium", error.to_string()))?;
-    let target = VarveTarget::open(env, &parsed, options.clone()).map_err(|source| LabError::Target {
+    VarveTarget::open(env, &parsed, options.clone()).map_err(|source| LabError::Target {
         target: spec.to_owned(),
         operation: "open",
         source: source.into(),
-    })?;
-    Ok(Arc::new(target))
+    })
 }
 
 /// Default options with every size divided, so that a tree over less data has the shape of the full

@@ -2,6 +2,7 @@
 
 mod db_bench;
 mod emulated;
+mod kvimr;
 mod load_virtual;
 mod media_demerit;
 mod media_presets;
@@ -9,10 +10,12 @@ mod media_seek;
 mod memory_file;
 mod peers;
 mod scale;
+mod shared;
 mod traces;
 mod ycsb;
 
 pub use scale::Scale;
+pub use shared::Shared;
 
 use crate::error::LabError;
 use crate::report::{Align, Report, Table};
@@ -52,12 +55,21 @@ pub struct Settings {
     pub verify: bool,
     /// What is to be said meanwhile.
     pub progress: Arc<dyn Progress>,
+    /// What experiments run with these settings have in common.
+    pub shared: Shared,
 }
 
 impl Default for Settings {
     /// The experiment's scale, seed 1, no traces, no verification, silent.
     fn default() -> Settings {
-        Settings { scale: None, seed: 1, traces: None, verify: false, progress: Arc::new(Silent) }
+        Settings {
+            scale: None,
+            seed: 1,
+            traces: None,
+            verify: false,
+            progress: Arc::new(Silent),
+            shared: Shared::default(),
+        }
     }
 }
 
@@ -104,19 +116,31 @@ pub fn experiments() -> &'static [Experiment] {
         db_bench::ON_SSD,
         db_bench::ON_FILES,
         peers::EXPERIMENT,
+        kvimr::FIG_2A,
+        kvimr::FIG_2B,
+        kvimr::FIG_2C,
+        kvimr::FIG_5A,
+        kvimr::FIG_5B,
+        kvimr::FIG_5C,
+        kvimr::FIG_5D,
+        kvimr::FIG_5E,
+        kvimr::FIG_6A,
+        kvimr::FIG_6B,
+        kvimr::FIG_6C,
+        kvimr::LOAD,
     ];
     ALL
 }
 
-/// The experiments that `patterns` name: an id, a group with a star (`media/*`), or `all`. In the
-/// order of the list, each once.
+/// The experiments that `patterns` name: an id, a figure with all its parts (`kvimr/fig5` for
+/// `kvimr/fig5a` and so on), a group with a star (`media/*`), or `all`. In the order of the list, each once.
 ///
 /// # Errors
 /// A pattern that names none.
 pub fn select(patterns: &[String]) -> Result<Vec<&'static Experiment>, LabError> {
     let names = |pattern: &str, id: &str| match pattern.strip_suffix('*') {
         Some(prefix) => id.starts_with(prefix),
-        None => pattern == "all" || pattern == id,
+        None => pattern == "all" || pattern == id || is_part(pattern, id),
     };
     for pattern in patterns {
         if !experiments().iter().any(|experiment| names(pattern, experiment.id)) {
@@ -129,6 +153,14 @@ pub fn select(patterns: &[String]) -> Result<Vec<&'static Experiment>, LabError>
     }
     let wanted = |experiment: &&Experiment| patterns.iter().any(|pattern| names(pattern, experiment.id));
     Ok(experiments().iter().filter(wanted).collect())
+}
+
+/// Whether `id` is a part of the figure `pattern`: its name and one letter.
+fn is_part(pattern: &str, id: &str) -> bool {
+    pattern.ends_with(|c: char| c.is_ascii_digit())
+        && id
+            .strip_prefix(pattern)
+            .is_some_and(|part| part.len() == 1 && part.ends_with(|c: char| c.is_ascii_lowercase()))
 }
 
 /// Runs one experiment. May be called from any thread, several at once; an experiment in virtual
@@ -200,6 +232,8 @@ mod tests {
         };
         assert_eq!(select(&["peers/*", "peers/db_bench"]).unwrap(), ["peers/db_bench"]);
         assert_eq!(select(&["all"]).unwrap().len(), experiments().len());
+        let parts = ["kvimr/fig2a", "kvimr/fig2b", "kvimr/fig2c"];
+        assert_eq!(select(&["kvimr/fig2"]).unwrap(), parts);
         let error = select(&["peers/none"]).unwrap_err().to_string();
         assert!(error.contains("there is peers/db_bench"), "{error}");
         assert!(select(&["nothing"]).is_err());

@@ -1,0 +1,14 @@
+//! `kvimr/*`: every figure of KVIMR (Liang et al., "KVIMR: Key-Value Store Aware Data Management Middleware
+//! for Interlaced Magnetic Recording Based Hard Disk Drive", ATC 2021).
+//!
+//! The figures share loads: one that an earlier experiment of the same run needed is not run again.
+
+mod comparison;
+mod load;
+mod overall;
+mod progress;
+mod scheme;
+mod settings;
+
+pub(super) use overall::{FIG_2A, FIG_2B, FIG_2C, FIG_5A, FIG_5B, FIG_5C, FIG_5D, FIG_5E, LOAD};
+pub(super) use progress::{FIG_6A, FIG_6B, FIG_6C};

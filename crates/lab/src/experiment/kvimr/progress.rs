@@ -1,0 +1,136 @@
+//! Figure 6: the load in pieces of a million pairs.
+
+use super::comparison::{compare, drawn, ours};
+use super::load::{Loaded, Span, loads};
+use super::overall::DEFAULT_SCALE;
+use super::scheme::Scheme;
+use super::settings::{INTERVAL_PAIRS, Setup};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Run};
+use crate::report::{Axis, Figure, Lines, Plot, Report};
+use std::sync::Arc;
+
+/// Intervals whose numbers are rows too; all are in the plot.
+const ROWS_EVERY: usize = 5;
+
+pub(in crate::experiment) const FIG_6A: Experiment = Experiment {
+    id: "kvimr/fig6a",
+    title: "KVIMR, figure 6a: throughput of each million pairs of the load",
+    description: "The load of kvimr/fig5a in pieces of a million pairs of the full size: throughput over the pairs \
+                  loaded, when bottoms and every other top were in use, and from where on KVIMR-M is the fastest on an \
+                  interlaced disk.",
+    default_scale: DEFAULT_SCALE,
+    run: |run| {
+        let (all, mut report) = begin(run)?;
+        draw(&mut report, &all, "throughput", "op/s", |span| span.throughput());
+        for (scheme, base, paper) in [
+            (Scheme::KvimrM, Scheme::KvimrN, 1.2627),
+            (Scheme::KvimrM, Scheme::Seq, 2.01),
+            (Scheme::KvimrM, Scheme::ThreePhase, 2.17),
+        ] {
+            let last = |scheme: Scheme| {
+                let loaded = all.iter().find(|loaded| loaded.setup.scheme == scheme)?;
+                Some(loaded.intervals().last()?.throughput())
+            };
+            if let (Some(of), Some(by)) = (last(scheme), last(base)) {
+                let metric = format!("throughput of the last million / {}", base.name());
+                compare(&mut report, scheme.name(), &metric, "1", paper, of / by);
+            }
+        }
+        phases(&mut report, &all);
+        lead(&mut report, &all);
+        Ok(report)
+    },
+};
+
+pub(in crate::experiment) const FIG_6B: Experiment = Experiment {
+    id: "kvimr/fig6b",
+    title: "KVIMR, figure 6b: top tracks rewritten in each million pairs of the load",
+    description: "The load of kvimr/fig5a in pieces of a million pairs of the full size: top tracks restored.",
+    default_scale: DEFAULT_SCALE,
+    run: |run| {
+        let (all, mut report) = begin(run)?;
+        draw(&mut report, &all, "top tracks rewritten", "1", |span| span.rewrites());
+        Ok(report)
+    },
+};
+
+pub(in crate::experiment) const FIG_6C: Experiment = Experiment {
+    id: "kvimr/fig6c",
+    title: "KVIMR, figure 6c: syncs of the disk in each million pairs of the load",
+    description: "The load of kvimr/fig5a in pieces of a million pairs of the full size: syncs that persisting tables \
+                  made.",
+    default_scale: DEFAULT_SCALE,
+    run: |run| {
+        let (all, mut report) = begin(run)?;
+        draw(&mut report, &all, "syncs", "1", |span| span.syncs());
+        Ok(report)
+    },
+};
+
+fn begin(run: &Run<'_>) -> Result<(Vec<Arc<Loaded>>, Report), LabError> {
+    let setups = Scheme::ALL.map(|scheme| Setup::new(scheme, run.scale, run.settings.seed));
+    let all = loads(run, &setups)?;
+    let mut report = run.report();
+    if let Some(last) = all.last() {
+        last.setup.describe(&mut report);
+    }
+    Ok((all, report))
+}
+
+/// Pairs of the full size, in millions.
+fn millions(loaded: &Loaded, operations: u64) -> f64 {
+    operations as f64 * loaded.setup.scale.denominator() as f64 / 1e6
+}
+
+fn draw(report: &mut Report, all: &[Arc<Loaded>], metric: &str, unit: &str, of: impl Fn(&Span<'_>) -> f64) {
+    let mut series = Vec::new();
+    for loaded in all {
+        let name = loaded.setup.scheme.name();
+        let points: Vec<(f64, f64)> =
+            loaded.intervals().map(|span| (millions(loaded, span.to.operations), of(&span))).collect();
+        let last = points.len().saturating_sub(1);
+        for (index, &(at, value)) in points.iter().enumerate() {
+            if index % ROWS_EVERY == ROWS_EVERY - 1 || index == last {
+                drawn(report, name, &format!("{metric} of the million up to {at:.0}"), unit, value);
+            }
+        }
+        series.push((name.to_owned(), points));
+    }
+    let each = INTERVAL_PAIRS / 1_000_000;
+    report.plots.push(Plot {
+        name: "intervals".to_owned(),
+        title: format!("loading 75 million pairs: {metric} of every {each} million"),
+        y: Axis::linear(if unit == "1" { metric.to_owned() } else { format!("{metric} ({unit})") }),
+        figure: Figure::Lines(Lines { x: Axis::linear("pairs loaded (million)"), series }),
+    });
+}
+
+/// When 3Phase came to every other top, and to the rest: "50 million" in the paper's text for the first.
+fn phases(report: &mut Report, all: &[Arc<Loaded>]) {
+    let Some(loaded) = all.iter().find(|loaded| loaded.setup.scheme == Scheme::ThreePhase) else { return };
+    let first = |reached: &dyn Fn(&super::load::Mark) -> bool| {
+        loaded.marks.iter().find(|mark| reached(mark)).map_or(f64::NAN, |mark| millions(loaded, mark.operations))
+    };
+    let name = Scheme::ThreePhase.name();
+    let tops_begun = first(&|mark| mark.tiers.top_used > 0);
+    compare(report, name, "pairs when the bottoms were full", "million", 50.0, tops_begun);
+    let half = first(&|mark| mark.tiers.top_used > 0 && mark.tiers.top_used * 2 >= mark.tiers.top_tracks);
+    drawn(report, name, "pairs when every other top was full", "million", half);
+    let peak = loaded.marks.iter().map(|mark| mark.tiers.used_share()).fold(0.0, f64::max);
+    ours(report, name, "largest share of tracks in use at the end of a million", "1", peak);
+}
+
+/// From where on KVIMR-M stays the fastest of the interlaced schemes of the paper: "about 60 million".
+fn lead(report: &mut Report, all: &[Arc<Loaded>]) {
+    let series = |scheme: Scheme| -> Vec<f64> {
+        let loaded = all.iter().find(|loaded| loaded.setup.scheme == scheme);
+        loaded.map(|loaded| loaded.intervals().map(|span| span.throughput()).collect()).unwrap_or_default()
+    };
+    let merged = series(Scheme::KvimrM);
+    let others = [Scheme::Seq, Scheme::ThreePhase, Scheme::KvimrN].map(series);
+    let leads = |index: usize| others.iter().all(|other| other.get(index).is_none_or(|&rate| rate < merged[index]));
+    let from = (0..merged.len()).rev().take_while(|&index| leads(index)).last();
+    let metric = "million pairs from where it stays the fastest";
+    compare(report, Scheme::KvimrM.name(), metric, "million", 60.0, from.map_or(f64::NAN, |index| index as f64));
+}

@@ -1,0 +1,179 @@
+//! What the paper says it ran, at any scale: sizes, options of the tree, and what has no counterpart.
+
+use super::scheme::Scheme;
+use crate::experiment::Scale;
+use crate::report::{Report, format_bytes};
+use varve::{Compression, Options, TreeKind};
+
+/// Capacity of the disk: "100 GB" (KVIMR, section 4.1).
+const DISK_BYTES: u64 = 100_000_000_000;
+
+/// "we split the LBA range into 2 MB tracks".
+pub(super) const TRACK_BYTES: u64 = 2 << 20;
+
+/// "75 millions of 1 KB KV pairs".
+pub(super) const PAIRS: u64 = 75_000_000;
+
+/// Pairs of one point of figure 6.
+pub(super) const INTERVAL_PAIRS: u64 = 1_000_000;
+
+/// Bytes of a value: YCSB's ten fields of 100. With a key of `user` and 19 digits a pair has 1,023.
+pub(super) const VALUE_BYTES: usize = 1000;
+
+/// "the SSTable size is 64 MB".
+pub(super) const TABLE_BYTES: u64 = 64 << 20;
+
+/// Memtable size, RocksDB's default.
+const WRITE_BUFFER_BYTES: u64 = 64 << 20;
+
+/// The solid-state drive beside the disk: logs, manifest and the metadata of the store.
+const SSD_BYTES: u64 = 16 << 30;
+
+/// Which store the tree is shaped like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Shape {
+    /// RocksDB with the paper's settings.
+    RocksDb,
+}
+
+/// Where logs, the manifest and the store's metadata are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Logs {
+    /// On a solid-state drive, as in the paper.
+    Apart,
+}
+
+/// Everything one load depends on. Two equal ones give equal numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Setup {
+    pub(super) scheme: Scheme,
+    pub(super) scale: Scale,
+    pub(super) seed: u64,
+    /// Pairs at full scale.
+    pub(super) pairs: u64,
+    /// Table size at full scale.
+    pub(super) table_bytes: u64,
+    pub(super) shape: Shape,
+    pub(super) logs: Logs,
+}
+
+impl Setup {
+    /// The load of figures 2, 5 and 6.
+    pub(super) fn new(scheme: Scheme, scale: Scale, seed: u64) -> Setup {
+        Setup { scheme, scale, seed, pairs: PAIRS, table_bytes: TABLE_BYTES, shape: Shape::RocksDb, logs: Logs::Apart }
+    }
+
+    /// The medium and the store on it. Sizes of the device are given in full and divided by its own
+    /// option; those of the store are given as they are to be.
+    pub(super) fn spec(&self) -> String {
+        let scale = self.scale;
+        // A table may be larger than it was asked to be by its index and its filter.
+        let table_bytes = scale.of(self.table_bytes / 8 * 9);
+        let logs = match self.logs {
+            Logs::Apart => format!("logs=(ssd:{SSD_BYTES}B?scale={scale})"),
+        };
+        self.scheme.spec(DISK_BYTES, TRACK_BYTES, scale, table_bytes, &logs)
+    }
+
+    /// Options of the tree.
+    pub(super) fn options(&self) -> Options {
+        let size = |bytes: u64| self.scale.of(bytes);
+        match self.shape {
+            Shape::RocksDb => Options {
+                tree: TreeKind::Leveled,
+                write_buffer_size: size(WRITE_BUFFER_BYTES) as usize,
+                max_write_buffer_number: 2,
+                level0_file_num_compaction_trigger: 4,
+                level0_slowdown_writes_trigger: 20,
+                level0_stop_writes_trigger: 36,
+                soft_pending_compaction_bytes_limit: size(64 << 30),
+                hard_pending_compaction_bytes_limit: size(256 << 30),
+                num_levels: 7,
+                max_bytes_for_level_base: size(256 << 20),
+                max_bytes_for_level_multiplier: 10,
+                level_compaction_dynamic_level_bytes: false,
+                target_file_size_base: size(self.table_bytes),
+                max_compaction_bytes: size(25 * self.table_bytes),
+                max_background_jobs: 2,
+                max_subcompactions: 1,
+                block_size: 4096,
+                block_restart_interval: 16,
+                bloom_bits_per_key: 10,
+                compression: Compression::None,
+                block_cache_capacity: size(8 << 20) as usize,
+                max_open_files: 1 << 20,
+                log_buffer_size: Some(size(1 << 20) as usize),
+                compaction_readahead_size: Some(size(2 << 20) as usize),
+                delayed_write_rate: 16 << 20,
+                max_manifest_file_size: size(1 << 30),
+                ..Options::default()
+            },
+        }
+    }
+
+    /// Pairs at this scale.
+    pub(super) fn scaled_pairs(&self) -> u64 {
+        self.scale.of(self.pairs)
+    }
+
+    /// States everything that has to be the same for the numbers to be.
+    pub(super) fn describe(&self, report: &mut Report) {
+        let options = self.options();
+        let full = |bytes: u64| format_bytes(bytes.saturating_mul(self.scale.denominator()));
+        report.condition("medium (of this scheme; the others differ in allocation and rewrite)", self.spec());
+        report.condition("processor cost constants", format!("version {}", varve::cost::VERSION));
+        report.condition(
+            "pairs",
+            format!(
+                "{} of 23 B (YCSB's user and hashed number, each once, so in random order) + {VALUE_BYTES} B; in full {}",
+                self.scaled_pairs(),
+                self.pairs
+            ),
+        );
+        report.condition(
+            "scaling",
+            format!(
+                "every size and every positioning time divided by {}; rates, processor time to a pair, blocks of 4 KiB, \
+                 pairs and sectors of 4 KiB as in full",
+                self.scale.denominator()
+            ),
+        );
+        for (name, bytes) in [
+            ("write_buffer_size", options.write_buffer_size as u64),
+            ("target_file_size_base", options.target_file_size_base),
+            ("max_bytes_for_level_base", options.max_bytes_for_level_base),
+            ("max_compaction_bytes", options.max_compaction_bytes),
+            ("soft_pending_compaction_bytes_limit", options.soft_pending_compaction_bytes_limit),
+            ("hard_pending_compaction_bytes_limit", options.hard_pending_compaction_bytes_limit),
+            ("compaction_readahead_size", options.compaction_readahead_size.unwrap_or(0) as u64),
+            ("block_cache_capacity", options.block_cache_capacity as u64),
+            ("log_buffer_size", options.log_buffer_size.unwrap_or(0) as u64),
+        ] {
+            report.condition(name, format!("{}; in full {}", format_bytes(bytes), full(bytes)));
+        }
+        for (name, value) in [
+            ("max_write_buffer_number", options.max_write_buffer_number as u64),
+            ("level0_file_num_compaction_trigger", options.level0_file_num_compaction_trigger as u64),
+            ("level0_slowdown_writes_trigger", options.level0_slowdown_writes_trigger as u64),
+            ("level0_stop_writes_trigger", options.level0_stop_writes_trigger as u64),
+            ("num_levels", options.num_levels as u64),
+            ("max_bytes_for_level_multiplier", options.max_bytes_for_level_multiplier),
+            ("max_background_jobs", options.max_background_jobs as u64),
+            ("max_subcompactions", options.max_subcompactions as u64),
+            ("block_size", options.block_size as u64),
+            ("bloom_bits_per_key", u64::from(options.bloom_bits_per_key)),
+            ("delayed_write_rate", options.delayed_write_rate),
+        ] {
+            report.condition(name, value);
+        }
+        report.condition("compression", "none");
+        report.condition("level_compaction_dynamic_level_bytes", options.level_compaction_dynamic_level_bytes);
+        report.condition(
+            "not as in the paper",
+            "RocksDB's own choice among the tables of a level, its skip list's and arena's overhead, its WAL through the \
+             page cache of the SSD (ours goes to the SSD in pieces of log_buffer_size), and its slowly adapted write rate \
+             while slowed (ours is delayed_write_rate throughout) are those of this tree; the version and the file system \
+             of the SSD are not given",
+        );
+    }
+}
