@@ -3,7 +3,6 @@
 use super::*;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use varve_env::Random;
 use varve_media::{CrashDevice, CrashVariant, DeviceCrashState};
 
 /// A table: the number its bytes are made from, and how many there are.
@@ -153,14 +152,6 @@ fn recover(env: &Env, cut: &Cut, variant: CrashVariant, seed: u64) -> Result<Vec
     }
     Ok(cuts)
 }
-
-const POLICIES: [AllocationName; 5] = [
-    AllocationName::Sequential,
-    AllocationName::ThreePhase,
-    AllocationName::Zigzag,
-    AllocationName::Region,
-    AllocationName::CompactionAware,
-];
 
 #[test]
 fn nothing_is_lost_whenever_the_power_goes() {

@@ -1,11 +1,13 @@
 //! What only this store promises: costs of syncs, refusals, damage, rewrites under readers and crashes.
 
 mod history;
+mod ordering;
 
 use super::*;
 use crate::conformance::content;
 use crate::error::StoreErrorKind;
 use crate::file_store::Severity;
+use varve_env::Random;
 use varve_media::presets::Preset;
 use varve_media::{
     BlockDeviceExt, Emulated, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger,
@@ -15,6 +17,15 @@ use varve_media::{
 const CONTEXT: IoContext =
     IoContext { class: IoClass::Flush, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
 const TRACK_BYTES: u64 = 8 << 10;
+
+/// Every policy: a new one joins the tests by its name here.
+const POLICIES: [AllocationName; 5] = [
+    AllocationName::Sequential,
+    AllocationName::ThreePhase,
+    AllocationName::Zigzag,
+    AllocationName::Region,
+    AllocationName::CompactionAware,
+];
 
 /// A strict disk of so many tracks, and the block device of it for what only that can do.
 fn disk(env: &Env, track_count: u32) -> (Device, Arc<Emulated>) {
