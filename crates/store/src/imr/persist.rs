@@ -99,6 +99,7 @@ impl Core {
             let begun = self.env.now().as_nanos();
             let outcome = persist.execute();
             let (sequence, is_armed, rewrite_nanos) = (persist.sequence, persist.is_armed, persist.rewrite_nanos);
+            let is_unsynced = persist.is_unsynced;
             match outcome {
                 Ok(()) => {
                     let cost = PersistCost::of(&reservation.steps);
@@ -115,6 +116,10 @@ impl Core {
                 // Tops are away, or may be damaged: nothing here may be used until they are restored.
                 Err(Failure::Error(error)) if is_armed => return Err(self.latch(error)),
                 Err(failure) => {
+                    // A bottom written in vain must not reach the medium after a top that is written next.
+                    if is_unsynced {
+                        self.sync_disk(context).map_err(|error| self.latch(error))?;
+                    }
                     let mut state = self.state.lock();
                     if let (Some(place), Some(sequence)) = (reservation.place, sequence) {
                         state.note_done(place, sequence);
@@ -327,6 +332,8 @@ struct Persist<'a> {
     sequence: Option<u64>,
     /// Tops are in the backup region only, or may be soon.
     is_armed: bool,
+    /// Tracks may have been written since the last sync.
+    is_unsynced: bool,
     rewrite_nanos: u64,
     sector_bytes: u64,
 }
@@ -351,6 +358,7 @@ impl<'a> Persist<'a> {
             saved: Vec::new(),
             sequence: None,
             is_armed: false,
+            is_unsynced: false,
             rewrite_nanos: 0,
             sector_bytes,
         }
@@ -371,6 +379,7 @@ impl<'a> Persist<'a> {
                 PersistStep::Restore(tops) => self.restore(tops)?,
                 PersistStep::Sync => {
                     self.core.sync_disk(self.context)?;
+                    self.is_unsynced = false;
                     match last {
                         Some(PersistStep::BackUp(tops)) => self.arm(tops),
                         Some(PersistStep::Restore(tops)) => self.disarm(tops),
@@ -491,6 +500,7 @@ impl<'a> Persist<'a> {
     }
 
     fn write(&mut self, positions: &[usize]) -> Result<(), Failure> {
+        self.is_unsynced = true;
         let zeros = vec![0; self.sector_bytes as usize];
         let (tracks, starts, end) = (&self.reservation.tracks, &self.reservation.starts, self.data.len() as u64);
         let length = |position: &usize| starts[position + 1].min(end) - starts[*position];

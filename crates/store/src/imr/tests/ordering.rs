@@ -327,3 +327,37 @@ fn what_a_failed_step_left_in_the_cache_of_the_disk_harms_nobody() {
     );
     assert!(all.struck >= 300 && all.failed >= 100 && all.reopened >= 50 && all.restored >= 80);
 }
+
+/// A table fails when one of its bottoms is written and not synced; the next table gets the top beside it.
+#[test]
+fn a_bottom_written_in_vain_harms_no_top_written_after_it() {
+    let env = Env::sim(1);
+    let (disk, _) = formatted(&env, 20, AllocationName::CompactionAware, RewriteName::Naive);
+    let (device, _) = worst_order(&disk);
+    let injector = FaultInjector::new(&env, FaultPlan::default());
+    let store = open(&env, &FaultDevice::device(&injector, &device));
+    let first = store.core.geometry.usable().start;
+    // Every track a table: tops, then bottoms.
+    for number in 0..20 {
+        write(&store, &number.to_string(), number, TRACK_BYTES, Some(0)).unwrap();
+    }
+    let on =
+        |track: u32| (0..20).map(|number| number.to_string()).find(|name| tracks(&store, name) == [track]).unwrap();
+    let free: Vec<String> = [0, 1, 2, 7].map(|number| on(first + number)).into();
+    free.iter().for_each(|name| store.remove(name).unwrap());
+    store.sync_names().unwrap();
+    store.core.state.lock().cursor = Default::default();
+    // The first bottom costs nothing; the tops beside the second cannot be read.
+    injector.set_plan(FaultPlan::of(Fault::new(
+        Operation::Read,
+        FaultTrigger::From(0),
+        FaultEffect::Fail(FaultError::Io),
+    )));
+    let error = write(&store, "fails", 77, 2 * TRACK_BYTES, Some(3)).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Io, "{error}");
+    injector.set_plan(FaultPlan::default());
+    write(&store, "next", 78, 2 * TRACK_BYTES, Some(0)).unwrap();
+    assert_eq!(tracks(&store, "next"), [first, first + 2]);
+    assert_eq!(read(&store, "next").unwrap(), content(78, 0, 2 * TRACK_BYTES));
+    assert_clean(&store);
+}
