@@ -53,6 +53,9 @@ impl PersistCost {
 }
 
 impl RewriteName {
+    /// Both.
+    pub const ALL: &[RewriteName] = &[RewriteName::Naive, RewriteName::Merged];
+
     /// How a table gets to `tracks`, of which none is valid and none comes twice. `valid` tracks hold
     /// data that counts. No more than `copies_max` tops, at least two, are backed up at once: a table larger than
     /// what the backup region is for takes three more syncs for every part that fits.

@@ -112,6 +112,15 @@ pub enum AllocationName {
 }
 
 impl AllocationName {
+    /// Every policy.
+    pub const ALL: &[AllocationName] = &[
+        AllocationName::Sequential,
+        AllocationName::ThreePhase,
+        AllocationName::Zigzag,
+        AllocationName::Region,
+        AllocationName::CompactionAware,
+    ];
+
     /// The policy itself. `table_bytes_max` is the largest table there will be.
     pub(crate) fn policy(self, geometry: &TrackGeometry, table_bytes_max: u64) -> Box<dyn AllocationPolicy> {
         match self {

@@ -3,14 +3,6 @@
 use super::*;
 use varve_env::Random;
 
-const ALL: [AllocationName; 5] = [
-    AllocationName::Sequential,
-    AllocationName::ThreePhase,
-    AllocationName::Zigzag,
-    AllocationName::Region,
-    AllocationName::CompactionAware,
-];
-
 const TRACK_BYTES: u64 = 1 << 20;
 
 fn geometry(track_count: u32, bottom_track_bytes: u64) -> TrackGeometry {
@@ -37,7 +29,7 @@ fn request(tracks: u64, level: Option<u8>, largest_level: Option<u8>) -> TrackRe
 
 #[test]
 fn every_policy_gives_free_tracks_that_hold_the_table_and_refuses_only_without_them() {
-    for name in ALL {
+    for &name in AllocationName::ALL {
         for seed in 0..300 {
             let mut random = Random::seeded(seed);
             let track_count = 8 + random.below(60) as u32;

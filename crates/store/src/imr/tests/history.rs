@@ -155,8 +155,8 @@ fn recover(env: &Env, cut: &Cut, variant: CrashVariant, seed: u64) -> Result<Vec
 
 #[test]
 fn nothing_is_lost_whenever_the_power_goes() {
-    for allocation in POLICIES {
-        for rewrite in [RewriteName::Naive, RewriteName::Merged] {
+    for &allocation in AllocationName::ALL {
+        for &rewrite in RewriteName::ALL {
             for seed in [1] {
                 let env = Env::sim(seed);
                 let (cuts, statistics) = history(&env, seed, 40, allocation, rewrite);

@@ -18,15 +18,6 @@ const CONTEXT: IoContext =
     IoContext { class: IoClass::Flush, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
 const TRACK_BYTES: u64 = 8 << 10;
 
-/// Every policy: a new one joins the tests by its name here.
-const POLICIES: [AllocationName; 5] = [
-    AllocationName::Sequential,
-    AllocationName::ThreePhase,
-    AllocationName::Zigzag,
-    AllocationName::Region,
-    AllocationName::CompactionAware,
-];
-
 /// A strict disk of so many tracks, and the block device of it for what only that can do.
 fn disk(env: &Env, track_count: u32) -> (Device, Arc<Emulated>) {
     let tracks =

@@ -282,8 +282,8 @@ fn work(allocation: AllocationName, rewrite: RewriteName, seed: u64, fault: Opti
 
 #[test]
 fn the_worst_order_within_a_sync_loses_nothing() {
-    for allocation in POLICIES {
-        for rewrite in [RewriteName::Naive, RewriteName::Merged] {
+    for &allocation in AllocationName::ALL {
+        for &rewrite in RewriteName::ALL {
             for seed in 0..4 {
                 let ran = work(allocation, rewrite, seed, None);
                 assert!(ran.rewrites >= 4 && ran.failed == 0, "{} rewrites, {} failed", ran.rewrites, ran.failed);
@@ -297,8 +297,8 @@ fn the_worst_order_within_a_sync_loses_nothing() {
 #[test]
 fn what_a_failed_step_left_in_the_cache_of_the_disk_harms_nobody() {
     let mut all = Ran::default();
-    for (number, allocation) in (0..).zip(POLICIES) {
-        for rewrite in [RewriteName::Naive, RewriteName::Merged] {
+    for (number, allocation) in (0..).zip(AllocationName::ALL.iter().copied()) {
+        for &rewrite in RewriteName::ALL {
             for operation in [Operation::Read, Operation::Write, Operation::Sync] {
                 let errors: &[FaultError] = match operation {
                     Operation::Read => &[FaultError::Io, FaultError::Unreadable],
