@@ -6,6 +6,7 @@ mod summary;
 mod table;
 
 pub use number::{format_bytes, format_nanos, format_number};
+pub(crate) use plot::escape;
 pub use plot::{Axis, Bars, Figure, Lines, Plot};
 pub use summary::{phase_rows, phase_table, virtual_time_table};
 pub use table::{Align, Table};

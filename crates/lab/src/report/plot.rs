@@ -160,7 +160,7 @@ fn ten_to(exponent: f64) -> f64 {
     10f64.powi(exponent as i32)
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

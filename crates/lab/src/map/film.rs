@@ -1,0 +1,400 @@
+//! What lies where, moment by moment.
+
+use super::numbers;
+use crate::error::LabError;
+use std::collections::BTreeMap;
+use varve::{Occupancy, OccupancyPiece, PieceUsage};
+
+/// A part of a medium whose cells are drawn in a row of their own: a tier of tracks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartRow {
+    /// Name of the part, as in [`OccupancyPiece::part`].
+    pub part: &'static str,
+    /// Half cells it is drawn to the right of where it would be, so that a cell stands where it does on the medium.
+    pub shift_half_cells: u8,
+}
+
+/// A number of the store that is shown beside the picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilmCounter {
+    /// What is counted. Totals; the picture shows what an interval added too.
+    pub name: String,
+    /// `1`, `bytes` or `nanos`.
+    pub unit: String,
+}
+
+/// What a cell can hold.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CellState {
+    pub(super) usage: PieceUsage,
+    pub(super) level: Option<u8>,
+    /// Frame in whose interval it was written.
+    pub(super) born: u32,
+    pub(super) file: String,
+}
+
+/// One part of the medium of a film.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) shift_half_cells: u8,
+    /// Number of the piece that each cell is, among all pieces of its device.
+    pub(super) pieces: Vec<u32>,
+}
+
+/// One moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) operations: u64,
+    /// Since the first frame.
+    pub(super) nanos: u64,
+    pub(super) counters: Vec<u64>,
+    /// Cells that changed since the frame before: cells to skip, cells that change alike, difference (signed) of their
+    /// new state to that of the run before.
+    pub(super) changes: String,
+    /// Cells that were saved and restored since the frame before: cells to skip, cells alike, how often each was.
+    pub(super) rewrites: String,
+}
+
+/// What one store held at a number of moments, as differences from one to the next.
+///
+/// A film of 50,000 tracks and 100 frames takes about a megabyte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Film {
+    pub(super) name: String,
+    pub(super) detail: String,
+    pub(super) rows: Vec<Row>,
+    pub(super) counters: Vec<FilmCounter>,
+    pub(super) states: Vec<CellState>,
+    pub(super) frames: Vec<Frame>,
+    /// State of each cell in the last frame, row by row.
+    pub(super) last: Vec<u32>,
+    /// Whether each cell was rewritten in the last interval.
+    pub(super) last_rewritten: Vec<bool>,
+}
+
+/// Makes a film.
+pub struct Recorder {
+    film: Film,
+    /// Cell of each piece that is drawn, by device and offset.
+    cells: BTreeMap<(u16, u64), usize>,
+    indices: BTreeMap<CellState, u32>,
+    rewrites: Vec<u32>,
+    /// Time of each frame, on the clock of the env.
+    nanos: Vec<u64>,
+}
+
+/// Appends runs of equal values that are not `None`: skipped, length, value.
+fn append_runs<T: PartialEq + Copy>(
+    values: impl Iterator<Item = Option<T>>,
+    text: &mut String,
+    mut append_value: impl FnMut(T, &mut String),
+) {
+    let (mut skipped, mut run) = (0, None);
+    let mut end = |skipped: u64, (value, length): (T, u64), text: &mut String| {
+        numbers::append(skipped, text);
+        numbers::append(length, text);
+        append_value(value, text);
+    };
+    for value in values {
+        match (run, value) {
+            (Some((now, length)), Some(value)) if now == value => run = Some((now, length + 1)),
+            (before, value) => {
+                if let Some(run) = before {
+                    end(skipped, run, text);
+                    skipped = 0;
+                }
+                run = value.map(|value| (value, 1));
+                skipped += u64::from(value.is_none());
+            }
+        }
+    }
+    if let Some(run) = run {
+        end(skipped, run, text);
+    }
+}
+
+impl Recorder {
+    /// A recorder of the pieces that `first` has in these parts; parts that it has not are left out. Pieces must not
+    /// change their places.
+    ///
+    /// # Errors
+    /// No piece is in these parts.
+    pub fn new(
+        name: &str,
+        detail: &str,
+        rows: &[PartRow],
+        counters: Vec<FilmCounter>,
+        first: &Occupancy,
+    ) -> Result<Recorder, LabError> {
+        let (mut cells, mut drawn) = (BTreeMap::new(), Vec::new());
+        for device in 0..first.devices.len() as u16 {
+            for row in rows {
+                let of_device = first.pieces.iter().filter(|piece| piece.device == device).enumerate();
+                let of_row: Vec<(u32, &OccupancyPiece)> = of_device
+                    .filter(|(_, piece)| piece.part == row.part)
+                    .map(|(number, piece)| (number as u32, piece))
+                    .collect();
+                for (_, piece) in &of_row {
+                    cells.insert((device, piece.offset_bytes), cells.len());
+                }
+                if !of_row.is_empty() {
+                    let pieces = of_row.iter().map(|(number, _)| *number).collect();
+                    let (name, shift_half_cells) = (row.part.to_owned(), row.shift_half_cells);
+                    drawn.push(Row { name, shift_half_cells, pieces });
+                }
+            }
+        }
+        if cells.is_empty() {
+            let parts: Vec<&str> = rows.iter().map(|row| row.part).collect();
+            let reason = format!("the store of {name} tells of no {}", parts.join(" or "));
+            return Err(LabError::invalid("map", reason));
+        }
+        let free = CellState { usage: PieceUsage::Free, level: None, born: 0, file: String::new() };
+        let film = Film {
+            name: name.to_owned(),
+            detail: detail.to_owned(),
+            rows: drawn,
+            counters,
+            states: vec![free.clone()],
+            frames: Vec::new(),
+            last: vec![0; cells.len()],
+            last_rewritten: vec![false; cells.len()],
+        };
+        Ok(Recorder {
+            rewrites: vec![0; cells.len()],
+            cells,
+            indices: BTreeMap::from([(free, 0)]),
+            nanos: Vec::new(),
+            film,
+        })
+    }
+
+    /// Adds a frame: what the store tells at `nanos` of its env, after `operations`, with one number for each counter.
+    pub fn record(&mut self, occupancy: &Occupancy, operations: u64, nanos: u64, counters: Vec<u64>) {
+        self.nanos.push(nanos);
+        let mut states = self.film.last.clone();
+        let mut rewritten: Vec<u32> = vec![0; states.len()];
+        // A file has many pieces.
+        let mut seen: BTreeMap<(Option<u32>, PieceUsage), u32> = BTreeMap::new();
+        for piece in &occupancy.pieces {
+            let Some(&cell) = self.cells.get(&(piece.device, piece.offset_bytes)) else { continue };
+            let index = *seen.entry((piece.file, piece.usage)).or_insert_with(|| {
+                let file = piece.file.and_then(|file| occupancy.files.get(file as usize));
+                let written = file.and_then(|file| file.written_nanos).unwrap_or(0);
+                let state = CellState {
+                    usage: piece.usage,
+                    level: file.and_then(|file| file.level),
+                    born: self.nanos.partition_point(|&frame| frame < written) as u32,
+                    file: file.map(|file| file.name.clone()).unwrap_or_default(),
+                };
+                let next = self.film.states.len() as u32;
+                *self.indices.entry(state).or_insert_with_key(|state| {
+                    self.film.states.push(state.clone());
+                    next
+                })
+            });
+            states[cell] = index;
+            rewritten[cell] = piece.rewrites.saturating_sub(self.rewrites[cell]);
+            self.rewrites[cell] = piece.rewrites;
+        }
+        let (mut changes, mut rewrites) = (String::new(), String::new());
+        let changed = self.film.last.iter().zip(&states).map(|(&before, &after)| (before != after).then_some(after));
+        let mut before = 0;
+        append_runs(changed, &mut changes, |state, text| {
+            numbers::append_signed(i64::from(state) - before, text);
+            before = i64::from(state);
+        });
+        append_runs(rewritten.iter().map(|&count| (count > 0).then_some(count)), &mut rewrites, |count, text| {
+            numbers::append(u64::from(count), text);
+        });
+        self.film.last = states;
+        self.film.last_rewritten = rewritten.iter().map(|&count| count > 0).collect();
+        let nanos = nanos - self.nanos[0];
+        self.film.frames.push(Frame { operations, nanos, counters, changes, rewrites });
+    }
+
+    /// The film.
+    pub fn finish(self) -> Film {
+        self.film
+    }
+}
+
+impl Film {
+    /// The data of the film for the page.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        let level = |state: &CellState| state.level.map_or('-', |level| char::from(b'0' + level.min(9)));
+        let usages: Vec<&str> = USAGES.iter().map(|usage| usage.name()).collect();
+        let usage = |state: &CellState| USAGES.iter().position(|usage| *usage == state.usage).unwrap_or(0);
+        let row = |row: &Row| {
+            // Numbers of tracks of a tier are evenly apart: one run.
+            let mut pieces = String::new();
+            let steps = row.pieces.iter().scan(0, |before, &piece| Some(piece - std::mem::replace(before, piece)));
+            append_runs(steps.map(Some), &mut pieces, |step, text| numbers::append(u64::from(step), text));
+            serde_json::json!({ "name": row.name, "shift": row.shift_half_cells, "pieces": pieces })
+        };
+        let mut born = String::new();
+        self.states.iter().for_each(|state| numbers::append(u64::from(state.born), &mut born));
+        let frame = |frame: &Frame| {
+            serde_json::json!({
+                "operations": frame.operations,
+                "nanos": frame.nanos,
+                "counters": frame.counters,
+                "changes": frame.changes,
+                "rewrites": frame.rewrites,
+            })
+        };
+        let counter = |counter: &FilmCounter| serde_json::json!({ "name": counter.name, "unit": counter.unit });
+        serde_json::json!({
+            "name": self.name,
+            "detail": self.detail,
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+            "usages": usages,
+            "counters": self.counters.iter().map(counter).collect::<Vec<_>>(),
+            "states": {
+                "usage": self.states.iter().map(|state| usage(state).to_string()).collect::<String>(),
+                "level": self.states.iter().map(level).collect::<String>(),
+                "born": born,
+                "file": self.states.iter().map(|state| state.file.as_str()).collect::<Vec<_>>(),
+            },
+            "frames": self.frames.iter().map(frame).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Every use of a piece, in the order of the page's numbers for them: one digit each.
+const USAGES: [PieceUsage; 8] = [
+    PieceUsage::Free,
+    PieceUsage::Table,
+    PieceUsage::File,
+    PieceUsage::Removed,
+    PieceUsage::Metadata,
+    PieceUsage::SmallFiles,
+    PieceUsage::Backup,
+    PieceUsage::Reserved,
+];
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use varve::{OccupancyDevice, OccupancyFile};
+    use varve_env::Random;
+
+    pub(crate) const ROWS: [PartRow; 2] =
+        [PartRow { part: "top", shift_half_cells: 1 }, PartRow { part: "bottom", shift_half_cells: 0 }];
+
+    /// A disk of `tracks` tracks, all free.
+    pub(crate) fn empty_disk(tracks: u32) -> Occupancy {
+        let mut occupancy = Occupancy::default();
+        occupancy.devices.push(OccupancyDevice { name: "disk".into(), capacity_bytes: u64::from(tracks) * 4096 });
+        occupancy.pieces = (0..tracks)
+            .map(|track| OccupancyPiece {
+                device: 0,
+                offset_bytes: u64::from(track) * 4096,
+                length_bytes: 4096,
+                used_bytes: 0,
+                part: if track % 2 == 0 { "bottom" } else { "top" },
+                usage: PieceUsage::Free,
+                file: None,
+                rewrites: 0,
+            })
+            .collect();
+        occupancy
+    }
+
+    /// Files come and go on it, `frames` times.
+    pub(crate) fn film_of(seed: u64, name: &str, tracks: u32, frames: u64) -> (Film, Vec<Occupancy>) {
+        let mut random = Random::seeded(seed);
+        let mut disk = empty_disk(tracks);
+        let counters = vec![FilmCounter { name: "rewrites".into(), unit: "1".into() }];
+        let mut recorder = Recorder::new(name, "synthetic <data> & \"quotes\"", &ROWS, counters, &disk).unwrap();
+        let (mut seen, mut total) = (Vec::new(), 0);
+        for frame in 0..=frames {
+            let nanos = 5_000 + frame * 1_000;
+            for _ in 0..(if frame == 0 { 0 } else { tracks / 50 + 1 }) {
+                let file = disk.files.len() as u32;
+                let level = random.chance(9, 10).then(|| random.below(5) as u8);
+                let written_nanos = Some(nanos - random.below(1_000));
+                disk.files.push(OccupancyFile { name: format!("{file:06}.sst"), level, written_nanos });
+                let start = random.below(u64::from(tracks)) as usize;
+                for piece in disk.pieces.iter_mut().skip(start).step_by(2).take(16) {
+                    let usage = if random.chance(1, 4) { PieceUsage::Removed } else { PieceUsage::Table };
+                    let rewrites = piece.rewrites + u32::from(piece.part == "top" && random.chance(1, 3));
+                    total += u64::from(rewrites - piece.rewrites);
+                    *piece = OccupancyPiece { usage, file: Some(file), rewrites, ..*piece };
+                }
+            }
+            recorder.record(&disk, frame * 100, nanos, vec![total]);
+            seen.push(disk.clone());
+        }
+        (recorder.finish(), seen)
+    }
+
+    /// The cells of every frame, decoded.
+    fn decode(film: &Film) -> Vec<(Vec<u32>, Vec<u64>)> {
+        let mut cells = vec![0; film.last.len()];
+        let mut decoded = Vec::new();
+        for frame in &film.frames {
+            let (mut at, mut state) = (0, 0);
+            for run in numbers::read(&frame.changes).unwrap().chunks(3) {
+                at += run[0] as usize;
+                state += numbers::signed(run[2]);
+                cells[at..at + run[1] as usize].fill(state as u32);
+                at += run[1] as usize;
+            }
+            let (mut at, mut rewrites) = (0, vec![0; cells.len()]);
+            for run in numbers::read(&frame.rewrites).unwrap().chunks(3) {
+                at += run[0] as usize;
+                rewrites[at..at + run[1] as usize].fill(run[2]);
+                at += run[1] as usize;
+            }
+            decoded.push((cells.clone(), rewrites));
+        }
+        decoded
+    }
+
+    #[test]
+    fn frames_come_back_as_they_were() {
+        for seed in 0..5 {
+            let (film, seen) = film_of(seed, "a", 301, 12);
+            let decoded = decode(&film);
+            assert_eq!(decoded.len(), seen.len());
+            let mut before: Vec<u32> = vec![0; 301];
+            for (number, ((cells, rewrites), disk)) in decoded.iter().zip(&seen).enumerate() {
+                let rows = film.rows.iter().flat_map(|row| &row.pieces);
+                for (cell, &piece) in rows.enumerate() {
+                    let piece = &disk.pieces[piece as usize];
+                    let state = &film.states[cells[cell] as usize];
+                    assert_eq!(state.usage, piece.usage, "seed {seed}, frame {number}");
+                    if let Some(file) = piece.file {
+                        let file = &disk.files[file as usize];
+                        assert_eq!((state.level, &state.file), (file.level, &file.name));
+                        let written = file.written_nanos.unwrap();
+                        // Written in the interval that the frame of its birth ends.
+                        let born = 5_000 + u64::from(state.born) * 1_000;
+                        assert!(written <= born && written + 1_000 > born, "{written}, {born}");
+                    }
+                    assert_eq!(rewrites[cell], u64::from(piece.rewrites - before[cell]), "seed {seed}, frame {number}");
+                    before[cell] = piece.rewrites;
+                }
+            }
+            assert_eq!(decoded.last().unwrap().0, film.last);
+        }
+    }
+
+    #[test]
+    fn a_film_of_a_full_size_disk_is_small() {
+        let (film, _) = film_of(1, "a", 50_000, 40);
+        let json = film.to_json().to_string();
+        assert!(json.len() < 2_500_000, "{} bytes", json.len());
+        assert!(film.states.len() > 30_000);
+    }
+
+    #[test]
+    fn a_store_without_these_parts_has_no_map() {
+        let mut disk = empty_disk(4);
+        disk.pieces.iter_mut().for_each(|piece| piece.part = "");
+        let error = Recorder::new("plain", "", &ROWS, Vec::new(), &disk).err().unwrap().to_string();
+        assert!(error.contains("tells of no top or bottom"), "{error}");
+    }
+}

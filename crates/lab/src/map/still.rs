@@ -1,0 +1,223 @@
+//! The last frame of films as a picture that stands still.
+
+use super::film::{CellState, Film};
+use super::page::Caption;
+use super::palette::{self, LEVELS};
+use crate::report::{escape, format_number};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use varve::PieceUsage;
+
+/// Side of a cell.
+const CELL: u32 = 4;
+
+/// Between two strips.
+const GAP: u32 = 2;
+
+const MARGIN: u32 = 24;
+
+/// Above the strips of a film: its name, and what was counted.
+const HEAD: u32 = 52;
+
+const LEGEND_LINE: u32 = 20;
+
+/// Ages told apart.
+const AGES: u32 = 8;
+
+/// How a cell is filled, and whether it is marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fill {
+    Level { level: usize, age: u32 },
+    Use(&'static str),
+}
+
+/// Cells in a row of a strip, so that the picture is a little wider than high.
+fn columns(film: &Film) -> u32 {
+    let longest = film.rows.iter().map(|row| row.pieces.len() as u32).max().unwrap_or(0);
+    let strip = film.rows.len() as u32 * CELL + GAP;
+    // columns * CELL = 1.2 * (longest / columns) * strip
+    let columns = (f64::from(longest) * 1.2 * f64::from(strip) / f64::from(CELL)).sqrt().ceil() as u32;
+    columns.clamp(1, 400)
+}
+
+fn height(film: &Film) -> u32 {
+    let longest = film.rows.iter().map(|row| row.pieces.len() as u32).max().unwrap_or(0);
+    HEAD + longest.div_ceil(columns(film)) * (film.rows.len() as u32 * CELL + GAP)
+}
+
+fn level_index(level: Option<u8>) -> usize {
+    level.map_or(LEVELS.len() - 1, |level| usize::from(level).min(LEVELS.len() - 1))
+}
+
+fn fill(state: &CellState, frame: u32) -> Option<Fill> {
+    match state.usage {
+        PieceUsage::Free => None,
+        PieceUsage::Table | PieceUsage::File => {
+            let age = frame.saturating_sub(state.born);
+            Some(Fill::Level { level: level_index(state.level), age: (age * AGES).div_ceil(frame.max(1)).min(AGES) })
+        }
+        PieceUsage::Removed => Some(Fill::Use("removed")),
+        PieceUsage::Metadata => Some(Fill::Use("metadata")),
+        PieceUsage::SmallFiles => Some(Fill::Use("small-files")),
+        PieceUsage::Backup => Some(Fill::Use("backup")),
+        _ => Some(Fill::Use("reserved")),
+    }
+}
+
+/// Films in rows of at most two, with a legend.
+pub fn still(caption: &Caption, films: &[Film]) -> String {
+    let across = films.len().clamp(1, 2);
+    let width_of = |film: &Film| columns(film) * CELL + CELL + MARGIN;
+    let film_width = films.iter().map(width_of).max().unwrap_or(0);
+    let width = (film_width * across as u32 + MARGIN).max(680);
+    let rows: Vec<&[Film]> = films.chunks(across).collect();
+    let body: u32 = rows.iter().map(|row| row.iter().map(height).max().unwrap_or(0) + MARGIN).sum();
+    let top = 64;
+    let height_all = top + body + 9 * LEGEND_LINE + MARGIN;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height_all}\" width=\"{width}\" \
+         height=\"{height_all}\" font-family=\"sans-serif\" font-size=\"12\" role=\"img\">\n<title>{}</title>\n<defs>\
+         <pattern id=\"removed\" width=\"2\" height=\"2\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 0h1v1h-1zM1 \
+         1h1v1h-1z\" fill=\"#333\"/></pattern>\
+         <pattern id=\"small-files\" width=\"2\" height=\"2\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 0h2v1h-2z\" \
+         fill=\"#333\"/></pattern>\
+         <pattern id=\"backup\" width=\"2\" height=\"2\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 0h1v2h-1z\" \
+         fill=\"#333\"/></pattern></defs>\n<style>.removed{{fill:url(#removed)}}.small-files{{fill:url(#small-files)}}\
+         .backup{{fill:url(#backup)}}.metadata{{fill:#333}}.reserved{{fill:#ddd}}.free{{fill:#f6f6f6}}\
+         .mark{{fill:#000}}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+        escape(&caption.title)
+    );
+    text(&mut svg, MARGIN, 28, "font-size=\"16\" font-weight=\"bold\"", &caption.title);
+    text(&mut svg, MARGIN, 48, "fill=\"#555\"", &caption.description);
+    let mut y = top;
+    for row in rows {
+        for (column, film) in row.iter().enumerate() {
+            draw(&mut svg, caption, film, MARGIN + column as u32 * film_width, y);
+        }
+        y += row.iter().map(height).max().unwrap_or(0) + MARGIN;
+    }
+    legend(&mut svg, caption, films, y);
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn text(svg: &mut String, x: u32, y: u32, attributes: &str, text: &str) {
+    let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" {attributes}>{}</text>", escape(text));
+}
+
+/// What a film had counted at its end, in words.
+fn summary(caption: &Caption, film: &Film) -> String {
+    let Some(last) = film.frames.last() else { return String::new() };
+    let mut words = vec![format!("{} {}", format_number(last.operations as f64), caption.operations)];
+    if last.nanos > 0 {
+        let rate = last.operations as f64 / (last.nanos as f64 / 1e9);
+        words.push(format!("{} {}/s", format_number(rate), caption.operations));
+    }
+    let counted = film.counters.iter().zip(&last.counters).filter(|(counter, _)| counter.unit == "1");
+    words.extend(counted.map(|(counter, value)| format!("{} {}", format_number(*value as f64), counter.name)));
+    words.join(", ")
+}
+
+fn draw(svg: &mut String, caption: &Caption, film: &Film, x: u32, y: u32) {
+    text(svg, x, y + 14, "font-size=\"14\" font-weight=\"bold\"", &film.name);
+    text(svg, x, y + 32, "fill=\"#555\"", &summary(caption, film));
+    let (columns, frame) = (columns(film), film.frames.len().saturating_sub(1) as u32);
+    let strip = film.rows.len() as u32 * CELL + GAP;
+    let mut paths: BTreeMap<Fill, String> = BTreeMap::new();
+    let (mut marks, mut ground) = (String::new(), String::new());
+    let mut cell = 0;
+    for (number, row) in film.rows.iter().enumerate() {
+        let shift = u32::from(row.shift_half_cells) * CELL / 2;
+        let cells = &film.last[cell..cell + row.pieces.len()];
+        let marked = &film.last_rewritten[cell..cell + row.pieces.len()];
+        cell += row.pieces.len();
+        for (line, part) in cells.chunks(columns as usize).enumerate() {
+            let top = y + HEAD + line as u32 * strip + number as u32 * CELL;
+            let first = line * columns as usize;
+            let _ = write!(ground, "M{} {top}h{}v{CELL}h-{0}z", x + shift, part.len() as u32 * CELL);
+            let fills: Vec<Option<Fill>> =
+                part.iter().map(|&state| fill(&film.states[state as usize], frame)).collect();
+            let mut at = 0;
+            for run in fills.chunk_by(PartialEq::eq) {
+                if let Some(fill) = run[0] {
+                    let (left, width) = (x + shift + at * CELL, run.len() as u32 * CELL);
+                    let _ = write!(paths.entry(fill).or_default(), "M{left} {top}h{width}v{CELL}h-{width}z");
+                }
+                at += run.len() as u32;
+            }
+            for at in (0..part.len()).filter(|at| marked[first + at]) {
+                let _ = write!(marks, "M{} {}h2v2h-2z", x + shift + at as u32 * CELL + 1, top + 1);
+            }
+        }
+    }
+    let _ = writeln!(svg, "<path class=\"free\" d=\"{ground}\"/>");
+    for (fill, path) in paths {
+        let attributes = match fill {
+            Fill::Level { level, age } => {
+                format!("fill=\"{}\" fill-opacity=\"{:.3}\"", LEVELS[level], palette::strength(age, AGES))
+            }
+            Fill::Use(class) => format!("class=\"{class}\""),
+        };
+        let _ = writeln!(svg, "<path {attributes} d=\"{path}\"/>");
+    }
+    if !marks.is_empty() {
+        let _ = writeln!(svg, "<path class=\"mark\" d=\"{marks}\"/>");
+    }
+}
+
+fn legend(svg: &mut String, caption: &Caption, films: &[Film], y: u32) {
+    let mut line = 0;
+    let mut entry = |attributes: &str, words: &str| {
+        let (x, top) = (MARGIN + (line % 2) * 330, y + line / 2 * LEGEND_LINE);
+        let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{top}\" width=\"12\" height=\"12\" stroke=\"#999\" {attributes}/>");
+        let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", x + 20, top + 10, escape(words));
+        line += 1;
+    };
+    let (mut levels, mut usages) = (Vec::new(), Vec::new());
+    for state in films.iter().flat_map(|film| &film.states) {
+        match state.usage {
+            PieceUsage::Table | PieceUsage::File => levels.push(level_index(state.level)),
+            other => usages.push(other),
+        }
+    }
+    levels.sort_unstable();
+    levels.dedup();
+    for level in levels {
+        let words = match level {
+            level if level + 1 < LEVELS.len() => format!("level {level}, the older the paler"),
+            _ => "no level known".to_owned(),
+        };
+        entry(&format!("fill=\"{}\"", LEVELS[level]), &words);
+    }
+    for (usage, name, meaning) in palette::USES.iter().filter(|(usage, ..)| usages.contains(usage)) {
+        let class = if *usage == PieceUsage::Free { "free".to_owned() } else { usage.name().replace(' ', "-") };
+        entry(&format!("class=\"{class}\""), &format!("{name}: {meaning}"));
+    }
+    let words = format!("a {} with a black square was rewritten in the last interval", caption.cell);
+    entry("class=\"mark\"", &words);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::film::tests::film_of;
+    use super::super::well_formed;
+    use super::*;
+
+    #[test]
+    fn a_picture_is_whole_and_small() {
+        let films: Vec<Film> = (1..4).map(|seed| film_of(seed, "a <policy>", 5_000, 20).0).collect();
+        let caption = Caption {
+            title: "tracks & more".into(),
+            description: "a load".into(),
+            cell: "track".into(),
+            operations: "pairs".into(),
+            scale_denominator: 1,
+        };
+        let svg = still(&caption, &films);
+        assert_eq!(svg, still(&caption, &films));
+        well_formed::check(&svg).unwrap();
+        assert_eq!(svg.matches("http").count(), 1, "the name of the language, and nothing else");
+        assert!(svg.len() < 500_000, "{}", svg.len());
+        assert!(svg.contains("level 3, the older the paler") && svg.contains("2,000 pairs"));
+    }
+}
