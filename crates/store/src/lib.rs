@@ -30,7 +30,10 @@ pub use file_store::{
     StoreLock, StoreProperties, WritableFile,
 };
 pub use hint::{Hint, HintedFile};
-pub use imr::{AllocationName, ImrFormatOptions, ImrOpenOptions, ImrStatistics, ImrStore, RewriteName};
+pub use imr::{
+    AllocationName, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrPlacement, ImrStatistics, ImrStore,
+    RewriteName,
+};
 pub use occupancy::{Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, PieceUsage, StoreMeasure};
 pub use plain::{PlainOptions, PlainStore};
 pub use varve_media::{IoCause, IoClass, IoContext, JobId, Space};

@@ -26,7 +26,7 @@ pub use crash::{CrashReport, CrashSuite};
 pub use damage::{DamageReport, damage};
 pub use faults::{FaultReport, faults};
 
-pub use subject::{DeviceSubject, DirectorySubject, Ending, Image, Medium, Subject};
+pub use subject::{DeviceSubject, DirectorySubject, Ending, Image, Medium, PairSubject, Subject};
 
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, FileStore, OpenOptions, Severity};

@@ -91,6 +91,15 @@ impl Subject for DeviceSubject {
     }
 
     fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
+        let device = self.device(env);
+        (self.format)(env, &device)?;
+        Ok(Box::new(DeviceMedium::new(env, *self, &device)))
+    }
+}
+
+impl DeviceSubject {
+    /// The device, not formatted.
+    fn device(&self, env: &Env) -> Device {
         let geometry = Geometry {
             capacity_bytes: self.capacity_bytes,
             sector_bytes: 512,
@@ -115,8 +124,7 @@ impl Subject for DeviceSubject {
             let garbage = vec![GARBAGE; GARBAGE_BYTES.min(self.capacity_bytes) as usize];
             device.block.write_at(0, &garbage, &IoContext::default()).expect("a device of memory");
         }
-        (self.format)(env, &device)?;
-        Ok(Box::new(DeviceMedium::new(env, *self, &device)))
+        device
     }
 }
 
@@ -156,6 +164,122 @@ impl Rules for WithoutDiscard {
 
     fn complete(&mut self, device: &str, request: &mut Request<'_>) -> Result<(), MediaError> {
         Conventional.complete(device, request)
+    }
+}
+
+/// A store on a disk and a device of logs beside it. A power cut hits both at one moment.
+#[derive(Clone, Copy)]
+pub struct PairSubject {
+    /// The disk, and what is said of both; its `format` and `open` are not used.
+    pub disk: DeviceSubject,
+    /// Size of the device of logs.
+    pub logs_capacity_bytes: u64,
+    /// Puts an empty store on them.
+    pub format: fn(&Env, &Device, &Device) -> Result<(), StoreError>,
+    /// Opens the store that is on them.
+    pub open: fn(&Env, Device, Device) -> Result<Arc<dyn FileStore>, StoreError>,
+}
+
+impl Subject for PairSubject {
+    fn name(&self) -> String {
+        format!("{} with logs beside", self.disk.name())
+    }
+
+    fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
+        let disk = self.disk.device(env);
+        let logs =
+            DeviceSubject { name: "logs", track_bytes: None, capacity_bytes: self.logs_capacity_bytes, ..self.disk };
+        let logs = logs.device(env);
+        (self.format)(env, &disk, &logs)?;
+        Ok(Box::new(PairMedium::new(env, *self, &disk, &logs)))
+    }
+}
+
+struct PairMedium {
+    env: Env,
+    subject: PairSubject,
+    /// The disk, and the device of logs.
+    crash: [CrashDevice; 2],
+}
+
+impl PairMedium {
+    fn new(env: &Env, subject: PairSubject, disk: &Device, logs: &Device) -> Self {
+        let crash = [disk, logs].map(|device| CrashDevice::new(env, device).expect("blocks and tracks"));
+        PairMedium { env: env.clone(), subject, crash }
+    }
+
+    /// Where a byte of both, one after the other, is.
+    fn locate(&self, offset_bytes: u64) -> (Device, u64) {
+        let device = self.crash[0].device();
+        match offset_bytes.checked_sub(device.block.geometry().capacity_bytes) {
+            Some(offset_bytes) => (self.crash[1].device(), offset_bytes),
+            None => (device, offset_bytes),
+        }
+    }
+}
+
+impl Medium for PairMedium {
+    fn open(&self) -> Result<Arc<dyn FileStore>, StoreError> {
+        (self.subject.open)(&self.env, self.crash[0].device(), self.crash[1].device())
+    }
+
+    fn open_with_faults(&self, injector: &FaultInjector) -> Result<Arc<dyn FileStore>, StoreError> {
+        let [disk, logs] = [0, 1].map(|number: usize| FaultDevice::device(injector, &self.crash[number].device()));
+        (self.subject.open)(&self.env, disk, logs)
+    }
+
+    fn end_process(&self, store: Arc<dyn FileStore>) -> Result<Arc<dyn FileStore>, StoreError> {
+        std::mem::forget(store);
+        self.open()
+    }
+
+    fn variants(&self) -> &'static [CrashVariant] {
+        &CrashVariant::OF_DEVICES
+    }
+
+    fn capture(&self) -> Box<dyn Image> {
+        let states = [self.crash[0].capture(), self.crash[1].capture()];
+        Box::new(PairImage { subject: self.subject, states })
+    }
+
+    fn observe(&self, observer: Box<dyn FnMut(Box<dyn Image>) + Send>) {
+        let subject = self.subject;
+        let observer = Arc::new(parking_lot::Mutex::new(observer));
+        let (at_disk, logs) = (observer.clone(), self.crash[1].clone());
+        self.crash[0].on_persistence_point(move |point| {
+            (at_disk.lock())(Box::new(PairImage { subject, states: [point.capture(), logs.capture()] }));
+        });
+        let disk = self.crash[0].clone();
+        self.crash[1].on_persistence_point(move |point| {
+            (observer.lock())(Box::new(PairImage { subject, states: [disk.capture(), point.capture()] }));
+        });
+    }
+
+    fn flip(&self, offset_bytes: u64, bit: u8) {
+        let (device, offset_bytes) = self.locate(offset_bytes);
+        flip(&device, offset_bytes, bit);
+    }
+
+    fn stored_bytes(&self) -> Vec<u64> {
+        let disk = self.crash[0].device();
+        let capacity_bytes = disk.block.geometry().capacity_bytes;
+        let mut stored = stored_bytes(&disk);
+        stored.extend(stored_bytes(&self.crash[1].device()).into_iter().map(|offset| capacity_bytes + offset));
+        stored
+    }
+}
+
+struct PairImage {
+    subject: PairSubject,
+    states: [DeviceCrashState; 2],
+}
+
+impl Image for PairImage {
+    fn medium(&self, env: &Env, variant: CrashVariant, seed: u64) -> Box<dyn Medium> {
+        let [disk, logs] = &self.states;
+        // Two devices lose different things.
+        let (disk, logs) = (disk.image(variant, seed), logs.image(variant, seed ^ 0x9e37_79b9_7f4a_7c15));
+        Box::new(PairMedium::new(env, self.subject, &disk, &logs))
     }
 }
 
@@ -206,27 +330,34 @@ impl Medium for DeviceMedium {
     }
 
     fn flip(&self, offset_bytes: u64, bit: u8) {
-        let context = IoContext::default();
-        let device = self.crash.device();
-        let start = offset_bytes / 512 * 512;
-        let mut sector = [0; 512];
-        device.block.read_at(start, &mut sector, &context).expect("a device of memory");
-        sector[(offset_bytes - start) as usize] ^= 1 << bit;
-        device.block.write_at(start, &sector, &context).expect("a device of memory");
+        flip(&self.crash.device(), offset_bytes, bit);
     }
 
     fn stored_bytes(&self) -> Vec<u64> {
-        let device = self.crash.device();
-        let mut data = vec![0; 1 << 20];
-        let mut stored = Vec::new();
-        for offset in (0..self.subject.capacity_bytes).step_by(data.len()) {
-            device.block.read_at(offset, &mut data, &IoContext::default()).expect("a device of memory");
-            stored.extend(
-                (offset..).zip(&data).filter(|(_, byte)| ![0, GARBAGE].contains(*byte)).map(|(offset, _)| offset),
-            );
-        }
-        stored
+        stored_bytes(&self.crash.device())
     }
+}
+
+fn flip(device: &Device, offset_bytes: u64, bit: u8) {
+    let context = IoContext::default();
+    let start = offset_bytes / 512 * 512;
+    let mut sector = [0; 512];
+    device.block.read_at(start, &mut sector, &context).expect("a device of memory");
+    sector[(offset_bytes - start) as usize] ^= 1 << bit;
+    device.block.write_at(start, &sector, &context).expect("a device of memory");
+}
+
+fn stored_bytes(device: &Device) -> Vec<u64> {
+    let capacity_bytes = device.block.geometry().capacity_bytes;
+    let mut data = vec![0; 1 << 20];
+    let mut stored = Vec::new();
+    for offset in (0..capacity_bytes).step_by(data.len()) {
+        let length = (capacity_bytes - offset).min(data.len() as u64) as usize;
+        device.block.read_at(offset, &mut data[..length], &IoContext::default()).expect("a device of memory");
+        let found = (offset..).zip(&data[..length]).filter(|(_, byte)| ![0, GARBAGE].contains(*byte));
+        stored.extend(found.map(|(offset, _)| offset));
+    }
+    stored
 }
 
 struct DeviceImage {

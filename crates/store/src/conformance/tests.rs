@@ -4,7 +4,7 @@ use super::canary::{Canary, Defect};
 use super::subject::Image;
 use super::*;
 use crate::extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore};
-use crate::imr::{AllocationName, ImrFormatOptions, ImrOpenOptions, ImrStore, RewriteName};
+use crate::imr::{AllocationName, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName};
 use crate::plain::{PlainOptions, PlainStore};
 use varve_media::{
     CrashVariant, Device, Directory, FaultDevice, FaultInjector, FileDevice, FileDeviceOptions, MemoryDirectoryOptions,
@@ -60,6 +60,7 @@ fn subjects() -> Vec<Box<dyn Subject>> {
         Box::new(device("ext4", 512, false, Ending::Keep, format_ext4)),
         Box::new(device("ext4", 4096, true, Ending::Keep, format_ext4)),
     ];
+    subjects.extend(imr_pair_subjects());
     // Those that differ most; all of them have tests of their own below.
     subjects.extend(
         imr_subjects()
@@ -67,6 +68,66 @@ fn subjects() -> Vec<Box<dyn Subject>> {
             .filter(|subject| ["imr 3phase naive", "imr kvimr-m"].iter().any(|name| subject.name().starts_with(name))),
     );
     subjects
+}
+
+/// The same store in its other places: logs beside the disk, with the map and without, and on a conventional disk.
+fn imr_pair_subjects() -> Vec<Box<dyn Subject>> {
+    fn options(allocation: AllocationName, rewrite: RewriteName) -> ImrFormatOptions {
+        ImrFormatOptions {
+            allocation,
+            rewrite,
+            table_bytes_max: Some(128 << 10),
+            overwrite: true,
+            ..ImrFormatOptions::default()
+        }
+    }
+    fn open(env: &Env, disk: Device, logs: Device) -> Result<Arc<dyn FileStore>, StoreError> {
+        Ok(Arc::new(ImrStore::open(env, ImrDevices { disk, logs: Some(logs) }, &ImrOpenOptions::default())?))
+    }
+    fn format(env: &Env, disk: &Device, logs: &Device, options: &ImrFormatOptions) -> Result<(), StoreError> {
+        ImrStore::format(env, ImrDevices::with_logs(disk, logs), options)
+    }
+    let disk = |name, physical_sector_bytes, track_bytes, discards| DeviceSubject {
+        name,
+        capacity_bytes: 20 << 20,
+        physical_sector_bytes,
+        track_bytes,
+        discards,
+        ending: Ending::Forget,
+        format: |_, _| Ok(()),
+        open: |env, device| Ok(Arc::new(ImrStore::open(env, device, &ImrOpenOptions::default())?)),
+    };
+    use AllocationName::{CompactionAware, ThreePhase};
+    use RewriteName::{Merged, Naive};
+    type Format = fn(&Env, &Device, &Device) -> Result<(), StoreError>;
+    let pair = |disk, format: Format| {
+        Box::new(PairSubject { disk, logs_capacity_bytes: 8 << 20, format, open }) as Box<dyn Subject>
+    };
+    vec![
+        pair(disk("imr kvimr-m", 4096, Some(8 << 10), true), |env, disk, logs| {
+            format(env, disk, logs, &options(CompactionAware, Merged))
+        }),
+        pair(disk("imr kvimr-n, map inside,", 512, Some(8 << 10), true), |env, disk, logs| {
+            let options = ImrFormatOptions { map: ImrPlace::Inside, ..options(CompactionAware, Naive) };
+            format(env, disk, logs, &options)
+        }),
+        pair(disk("imr conventional", 4096, None, false), |env, disk, logs| {
+            let options = ImrFormatOptions { conventional_track_bytes: Some(8 << 10), ..options(ThreePhase, Naive) };
+            format(env, disk, logs, &options)
+        }),
+        Box::new(DeviceSubject {
+            capacity_bytes: 28 << 20,
+            format: |env, disk| {
+                let options = ImrFormatOptions {
+                    conventional_track_bytes: Some(8 << 10),
+                    small_files_bytes: Some(6 << 20),
+                    ..options(ThreePhase, Merged)
+                };
+                ImrStore::format(env, disk, &options)
+            },
+            ..disk("imr conventional", 512, None, true)
+        }),
+    ]
 }
 
 /// The store of interlaced disks: every policy, both rewrites.

@@ -15,18 +15,18 @@
 //! What the store of small files finds has its own codes (see `extent`).
 
 use super::core::Core;
+use super::devices::{ImrDevices, Mounted, mount};
+use super::geometry::StoreGeometry;
 use super::map::TrackMap;
 use super::reader::TrackRead;
-use super::recovery::{Found, check_tracks, described_otherwise, each_copy, intents, maps_of, replay};
-use super::view::Disk;
-use super::{KIND, small_files_of, tops_of, tracks_of};
+use super::recovery::{Found, described_otherwise, each_copy, intents, maps_of, replay};
 use crate::error::StoreError;
 use crate::extent::ExtentStore;
 use crate::file_store::{FileStore, Finding, Severity};
 use crate::journal::Journal;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, TrackId};
+use varve_media::{BlockDeviceExt, IoClass, IoContext, TrackControl, TrackId};
 
 /// Largest piece read of a table.
 const TRANSFER_BYTES: u64 = 1 << 20;
@@ -41,6 +41,7 @@ pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
     // No commit between the look at the medium and the look at memory.
     let journal = core.committer.lock();
     let mut findings = journal.check_medium();
+    findings.extend(core.anchor.iter().flat_map(Journal::check_medium));
     let nodes = {
         let state = core.state.lock();
         let nodes: Vec<_> = state.names.iter().map(|(name, node)| (name.clone(), node.clone())).collect();
@@ -71,8 +72,8 @@ pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
         nodes
     };
     drop(journal);
-    findings.extend(described_otherwise(&*core.control, &core.geometry).map(|message| error("tracks-differ", message)));
-    let destroyed = core.control.destroyed();
+    findings.extend(tracks_differ(core.control.as_ref(), &core.geometry));
+    let destroyed = core.control.as_ref().map(|control| control.destroyed()).unwrap_or_default();
     if destroyed.bytes > 0 {
         let message = format!("{label}: {} bytes were destroyed in {} writes", destroyed.bytes, destroyed.writes);
         findings.push(error("data-destroyed", message));
@@ -103,27 +104,31 @@ fn table_findings(core: &Core, name: &str, map: &Arc<TrackMap>) -> Vec<Finding> 
     findings
 }
 
-/// Checks what is on a disk without opening the store.
-pub(super) fn inspect(device: &Device) -> Vec<Finding> {
-    let label = device.block.name().to_owned();
-    let disk = Disk::new(device.block.clone());
+fn tracks_differ(control: Option<&Arc<dyn TrackControl>>, geometry: &StoreGeometry) -> Option<Finding> {
+    let differs = control.and_then(|control| described_otherwise(&**control, geometry));
+    differs.map(|message| error("tracks-differ", message))
+}
+
+/// Checks what is on the devices of a store without opening it.
+pub(super) fn inspect(devices: &ImrDevices) -> Vec<Finding> {
     let read = || {
-        let (control, device_tracks) = tracks_of(&label, device)?;
-        let tops = tops_of(&disk, &device_tracks);
-        let (journal, recovered) = Journal::recover(&tops, &label, KIND)?;
-        let found = replay(&label, &journal, &recovered)?;
-        check_tracks(&label, &found.geometry, &device_tracks)?;
-        Ok((control, tops, journal.store_id(), found, recovered.findings))
+        let mounted = mount(devices)?;
+        let found = replay(&mounted.label, &mounted.geometry, &mounted.recovered)?;
+        Ok((mounted, found))
     };
-    let (control, tops, store_id, found, mut findings) = match read() {
+    let (mounted, found) = match read() {
         Ok(read) => read,
         Err::<_, StoreError>(error) => {
             let message = error.to_string();
             return vec![Finding { severity: Severity::Fatal, code: "metadata-unreadable", message }];
         }
     };
-    let Found { geometry, files, done, .. } = found;
-    findings.extend(described_otherwise(&*control, &geometry).map(|message| error("tracks-differ", message)));
+    let Mounted { label, disk, control, own, geometry, store_id, recovered, anchor_findings, small_files, .. } =
+        mounted;
+    let Found { files, done, .. } = found;
+    let mut findings = recovered.findings;
+    findings.extend(anchor_findings);
+    findings.extend(tracks_differ(control.as_ref(), &geometry));
     let (maps, owners) = match maps_of(&geometry, &files) {
         Ok(maps) => maps,
         Err(found) => {
@@ -132,7 +137,7 @@ pub(super) fn inspect(device: &Device) -> Vec<Finding> {
         }
     };
     let mut waiting: BTreeSet<TrackId> = BTreeSet::new();
-    let copies = intents(&disk, &tops, &geometry, store_id, &done).and_then(|intents| {
+    let copies = intents(&disk, &own, &geometry, store_id, &done).and_then(|intents| {
         each_copy(&disk, &geometry, &owners, &intents, |top, _| {
             waiting.insert(top.track);
             Ok(())
@@ -159,6 +164,6 @@ pub(super) fn inspect(device: &Device) -> Vec<Finding> {
             }
         }
     }
-    findings.extend(ExtentStore::inspect(&small_files_of(&disk, &geometry)));
+    findings.extend(ExtentStore::inspect(&small_files));
     findings
 }

@@ -2,6 +2,7 @@
 
 use super::ImrStatistics;
 use super::allocation::AllocationPolicy;
+use super::devices::Beside;
 use super::geometry::StoreGeometry;
 use super::node::{Node, small_name};
 use super::relocation::Relocations;
@@ -25,9 +26,13 @@ pub(super) struct Core {
     pub(super) geometry: StoreGeometry,
     pub(super) store_id: u64,
     pub(super) disk: Arc<Disk>,
-    pub(super) control: Arc<dyn TrackControl>,
-    /// All tops as one device: where intents are written.
-    pub(super) tops: Device,
+    /// None of a conventional disk.
+    pub(super) control: Option<Arc<dyn TrackControl>>,
+    /// The store's own part of the disk as one device: where intents are written.
+    pub(super) own: Device,
+    pub(super) beside: Option<Beside>,
+    /// On the device without the S2TMap.
+    pub(super) anchor: Option<Journal>,
     /// Everything that is not a table.
     pub(super) small: ExtentStore,
     pub(super) policy: Box<dyn AllocationPolicy>,
@@ -58,7 +63,8 @@ impl Core {
 
     /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        match (self.latched.get(), self.disk.failure()) {
+        let beside = self.beside.as_ref().and_then(|beside| beside.device.failure());
+        match (self.latched.get(), self.disk.failure().or(beside)) {
             (Some(cause), _) => Err(self.refusal(cause)),
             (None, Some(error)) => Err(self.refusal(&error.to_string())),
             (None, None) => Ok(()),
@@ -149,7 +155,7 @@ impl Core {
     pub(super) fn mark_free(&self, track: TrackId) {
         if self.geometry.tracks.tier(track) == TrackTier::Top {
             // It fails only for tracks that are not there.
-            let _ = self.control.mark_free(track);
+            let _ = self.control.as_ref().map(|control| control.mark_free(track));
         }
     }
 

@@ -9,7 +9,7 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 1 | version, 1 |
+//! | 0 | 1 | version, 2 |
 //! | 1 | 1 | allocation: 0 sequential, 1 three-phase, 2 zigzag, 3 region, 4 compaction-aware |
 //! | 2 | 1 | rewrite: 0 naive, 1 merged |
 //! | 3 | 1 | places of the backup region |
@@ -23,9 +23,18 @@
 //! | 40 | 8 | first byte of the store of small files, counted in the tops |
 //! | 48 | 8 | its bytes |
 //! | 56 | 8 | bytes of the largest table expected |
+//! | 64 | 1 | flags: bit 0, the disk is conventional; bit 1, the small files are on the device of logs; bit 2, the S2TMap is |
+//!
+//! A conventional disk is divided in the same way, but the store's own lies at its start without gaps, and
+//! its superblock at offset 0. Where small files or the S2TMap lie on a device of their own (see
+//! [`beside`](super::beside)), the disk keeps no room for them: the journal on it then holds nothing but the
+//! superblocks, which name the pair.
+//!
+//! Version 1 has no flags: an interlaced disk with everything on it.
 
 use super::ImrFormatOptions;
 use super::allocation::AllocationName;
+use super::devices::{ImrPlace, ImrPlacement};
 use super::intent::intent_bytes;
 use super::rewrite::RewriteName;
 use super::view::top_track;
@@ -35,15 +44,51 @@ use crate::wire::{Reader, Writer};
 use std::ops::Range;
 use varve_media::{Geometry, TrackGeometry, TrackId};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const FLAG_CONVENTIONAL: u8 = 1;
+const FLAG_SMALL_FILES_BESIDE: u8 = 2;
+const FLAG_MAP_BESIDE: u8 = 4;
 /// What a table adds to a checkpoint at most, per track, with names of usual length.
 const CHECKPOINT_BYTES_PER_TRACK: u64 = 68;
-const ALIGNMENT_BYTES: u64 = 64 << 10;
+pub(super) const ALIGNMENT_BYTES: u64 = 64 << 10;
 /// Tables have at least so many tracks.
 const USABLE_TRACKS_MIN: u32 = 4;
 
+/// A journal that holds nothing but its superblocks.
+pub(super) fn anchor_regions(unit_bytes: u32) -> JournalRegions {
+    let at = |number: u64| Region {
+        offset_bytes: SUPERBLOCK_RESERVED_BYTES + number * u64::from(unit_bytes),
+        length_bytes: u64::from(unit_bytes),
+    };
+    JournalRegions { log: at(0), checkpoints: [at(1), at(2)], unit_bytes }
+}
+
+/// Bytes that log and checkpoint of the S2TMap of a disk need.
+pub(super) fn map_bytes(tracks: &TrackGeometry) -> (u64, u64) {
+    let log = (tracks.capacity_bytes() / 1024).clamp(128 << 10, 16 << 20).next_multiple_of(ALIGNMENT_BYTES);
+    let checkpoint = u64::from(tracks.track_count) * CHECKPOINT_BYTES_PER_TRACK + ALIGNMENT_BYTES;
+    (log, checkpoint.next_multiple_of(ALIGNMENT_BYTES))
+}
+
+/// Where the S2TMap lies, behind superblocks.
+pub(super) fn map_regions(tracks: &TrackGeometry, unit_bytes: u32) -> JournalRegions {
+    let (at, (log, checkpoint)) = (SUPERBLOCK_RESERVED_BYTES, map_bytes(tracks));
+    JournalRegions {
+        log: Region { offset_bytes: at, length_bytes: log },
+        checkpoints: [0, 1]
+            .map(|number| Region { offset_bytes: at + log + number * checkpoint, length_bytes: checkpoint }),
+        unit_bytes,
+    }
+}
+
+/// Bytes for small files when nobody says how many.
+pub(super) fn small_files_bytes(tracks: &TrackGeometry) -> u64 {
+    (tracks.capacity_bytes() / 32).clamp(4 << 20, 2 << 30)
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoreGeometry {
+    pub(super) placement: ImrPlacement,
     pub(super) tracks: TrackGeometry,
     pub(super) zone_tracks: u32,
     pub(super) allocation: AllocationName,
@@ -64,6 +109,7 @@ impl StoreGeometry {
         device: &Geometry,
         tracks: &TrackGeometry,
         options: &ImrFormatOptions,
+        placement: ImrPlacement,
     ) -> Result<StoreGeometry, StoreError> {
         let refuse = |reason: String| StoreError::InvalidRequest { store: label.to_owned(), reason };
         let unit_bytes = device.physical_sector_bytes.max(device.sector_bytes).max(512);
@@ -84,16 +130,14 @@ impl StoreGeometry {
             Some(bytes) => bytes.max(1),
             None => (capacity / 256).clamp(bottom, (96 << 20).max(bottom)),
         };
-        let log = (capacity / 1024).clamp(128 << 10, 16 << 20).next_multiple_of(ALIGNMENT_BYTES);
-        let checkpoint = (count * CHECKPOINT_BYTES_PER_TRACK + ALIGNMENT_BYTES).next_multiple_of(ALIGNMENT_BYTES);
-        let at = SUPERBLOCK_RESERVED_BYTES;
-        let journal = JournalRegions {
-            log: Region { offset_bytes: at, length_bytes: log },
-            checkpoints: [0, 1]
-                .map(|number| Region { offset_bytes: at + log + number * checkpoint, length_bytes: checkpoint }),
-            unit_bytes,
+        let journal = match placement.map {
+            ImrPlace::Inside => map_regions(tracks, unit_bytes),
+            ImrPlace::Beside => anchor_regions(unit_bytes),
         };
-        let small = options.small_files_bytes.unwrap_or_else(|| (capacity / 32).clamp(4 << 20, 2 << 30));
+        let small = match placement.logs {
+            ImrPlace::Inside => options.small_files_bytes.unwrap_or_else(|| small_files_bytes(tracks)),
+            ImrPlace::Beside => 0,
+        };
         let too_large = || refuse(format!("{small} bytes for small files are more than the {capacity} of the disk"));
         let small_files = Region {
             offset_bytes: journal.checkpoints[1].end_bytes().next_multiple_of(top),
@@ -112,6 +156,7 @@ impl StoreGeometry {
             )));
         }
         Ok(StoreGeometry {
+            placement,
             tracks: tracks.clone(),
             zone_tracks: zone_tracks as u32,
             allocation: options.allocation,
@@ -151,10 +196,23 @@ impl StoreGeometry {
         Region { offset_bytes: self.place_top(place) * top, length_bytes: u64::from(self.intent_tops) * top }
     }
 
+    /// Where a top of the store's own begins, in bytes of the disk.
+    pub(super) fn own_offset(&self, number: u64) -> u64 {
+        match self.tracks.interlaced {
+            true => self.tracks.start_bytes(top_track(number)),
+            false => number.saturating_mul(self.tracks.top_track_bytes),
+        }
+    }
+
+    /// The backup region among the store's own.
+    pub(super) fn backup_bytes(&self) -> Range<u64> {
+        let top = self.tracks.top_track_bytes;
+        u64::from(self.first_backup_top) * top..u64::from(self.zone_tracks / 2) * top
+    }
+
     /// Where a copy lies, in bytes of the disk.
     pub(super) fn copy_offset(&self, place: usize, index: usize) -> u64 {
-        let number = self.place_top(place) + u64::from(self.intent_tops) + index as u64;
-        self.tracks.start_bytes(top_track(number))
+        self.own_offset(self.place_top(place) + u64::from(self.intent_tops) + index as u64)
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -184,6 +242,10 @@ impl StoreGeometry {
         writer.u64(self.small_files.offset_bytes);
         writer.u64(self.small_files.length_bytes);
         writer.u64(self.table_bytes_max);
+        let flag = |flag: u8, is_set: bool| if is_set { flag } else { 0 };
+        writer.u8(flag(FLAG_CONVENTIONAL, !self.tracks.interlaced)
+            | flag(FLAG_SMALL_FILES_BESIDE, self.placement.logs == ImrPlace::Beside)
+            | flag(FLAG_MAP_BESIDE, self.placement.map == ImrPlace::Beside));
         writer.into_vec()
     }
 
@@ -208,7 +270,8 @@ impl StoreGeometry {
             };
             let track_count = reader.u32()?;
             let (bottom_track_bytes, top_track_bytes) = (reader.u64()?, reader.u64()?);
-            let geometry = StoreGeometry {
+            let mut geometry = StoreGeometry {
+                placement: ImrPlacement { logs: ImrPlace::Inside, map: ImrPlace::Inside },
                 tracks: TrackGeometry { track_count, top_track_bytes, bottom_track_bytes, interlaced: true },
                 allocation,
                 rewrite,
@@ -221,7 +284,12 @@ impl StoreGeometry {
                 table_bytes_max: reader.u64()?,
                 journal: *journal,
             };
-            (version == VERSION && reader.remaining() == 0).then_some(geometry)
+            let flags = if version == 1 { 0 } else { reader.u8()? };
+            let place = |flag: u8| if flags & flag == 0 { ImrPlace::Inside } else { ImrPlace::Beside };
+            geometry.placement = ImrPlacement { logs: place(FLAG_SMALL_FILES_BESIDE), map: place(FLAG_MAP_BESIDE) };
+            geometry.tracks.interlaced = flags & FLAG_CONVENTIONAL == 0;
+            let known = flags & !(FLAG_CONVENTIONAL | FLAG_SMALL_FILES_BESIDE | FLAG_MAP_BESIDE) == 0;
+            ((1..=VERSION).contains(&version) && known && reader.remaining() == 0).then_some(geometry)
         };
         let geometry = parse().ok_or_else(|| format!("{} bytes of something else", bytes.len()))?;
         match geometry.is_sound() {
@@ -238,8 +306,11 @@ impl StoreGeometry {
         let journal_end = journal_end.max(self.journal.checkpoints[1].end_bytes());
         let zone_tops = u128::from(self.first_backup_top)
             + u128::from(self.places) * (u128::from(self.intent_tops) + u128::from(self.copy_tops));
+        let is_beside = self.placement.logs == ImrPlace::Beside;
         sizes
             && self.places > 0
+            && is_beside == (self.small_files.length_bytes == 0)
+            && (is_beside || self.placement.map == ImrPlace::Inside)
             && self.copy_tops >= 2
             && self.zone_tracks % 2 == 1
             && u64::from(self.zone_tracks) + u64::from(USABLE_TRACKS_MIN) <= u64::from(self.tracks.track_count)
@@ -256,6 +327,8 @@ impl StoreGeometry {
 mod tests {
     use super::*;
 
+    const INSIDE: ImrPlacement = ImrPlacement { logs: ImrPlace::Inside, map: ImrPlace::Inside };
+
     fn options() -> ImrFormatOptions {
         ImrFormatOptions {
             table_bytes_max: Some(256 << 10),
@@ -267,7 +340,7 @@ mod tests {
     fn plan(capacity_bytes: u64, track_bytes: u64, options: &ImrFormatOptions) -> Result<StoreGeometry, StoreError> {
         let device = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: 4096 };
         let tracks = TrackGeometry::fit(capacity_bytes, track_bytes, track_bytes).unwrap();
-        StoreGeometry::plan("disk", &device, &tracks, options)
+        StoreGeometry::plan("disk", &device, &tracks, options, INSIDE)
     }
 
     #[test]
@@ -275,18 +348,22 @@ mod tests {
         let geometry = plan(32 << 20, 8 << 10, &options()).unwrap();
         let bytes = geometry.encode();
         assert_eq!(StoreGeometry::decode(&bytes, &geometry.journal), Ok(geometry.clone()));
-        assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (64, GOLDEN));
+        assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (65, GOLDEN));
+        // Version 1 ends before the flags.
+        let mut first = bytes[..64].to_vec();
+        first[0] = 1;
+        assert_eq!(StoreGeometry::decode(&first, &geometry.journal), Ok(geometry.clone()));
         for length in 0..bytes.len() {
             assert!(StoreGeometry::decode(&bytes[..length], &geometry.journal).is_err());
         }
-        for at in [0, 1, 2, 3, 14, 22, 24, 27, 28, 32, 36, 40, 47, 48] {
+        for at in [0, 1, 2, 3, 14, 22, 24, 27, 28, 32, 36, 40, 47, 48, 64] {
             let mut wrong = bytes.clone();
             wrong[at] ^= 0xf8;
             assert!(StoreGeometry::decode(&wrong, &geometry.journal).is_err(), "byte {at}");
         }
     }
 
-    const GOLDEN: u32 = 0xe690_cc86;
+    const GOLDEN: u32 = 0xd0f1_ebd4;
 
     #[test]
     fn the_zone_ends_with_a_bottom_and_its_parts_do_not_overlap() {
@@ -304,6 +381,26 @@ mod tests {
             }
             assert!(last + track + track == end, "the last copy is followed by the last bottom");
         }
+    }
+
+    #[test]
+    fn what_lies_beside_takes_no_room_on_the_disk() {
+        let device = Geometry { capacity_bytes: 32 << 20, sector_bytes: 512, physical_sector_bytes: 4096 };
+        let tracks = TrackGeometry::fit(32 << 20, 8 << 10, 8 << 10).unwrap();
+        let zone = |logs, map| {
+            let placement = ImrPlacement { logs, map };
+            let planned = StoreGeometry::plan("disk", &device, &tracks, &options(), placement).unwrap();
+            assert_eq!(StoreGeometry::decode(&planned.encode(), &planned.journal), Ok(planned.clone()));
+            planned.zone_tracks
+        };
+        let inside = zone(ImrPlace::Inside, ImrPlace::Inside);
+        let map_inside = zone(ImrPlace::Beside, ImrPlace::Inside);
+        let beside = zone(ImrPlace::Beside, ImrPlace::Beside);
+        assert!(u64::from(inside - map_inside) * (8 << 10) == 2 * (4 << 20) && beside < map_inside);
+        let conventional = tracks.clone().conventional();
+        let planned = StoreGeometry::plan("disk", &device, &conventional, &options(), INSIDE).unwrap();
+        assert_eq!(StoreGeometry::decode(&planned.encode(), &planned.journal), Ok(planned.clone()));
+        assert_eq!((planned.zone_tracks, planned.own_offset(3)), (inside, 24 << 10));
     }
 
     #[test]

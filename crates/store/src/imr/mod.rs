@@ -30,10 +30,13 @@
 //! nothing but the same span of the tops beside a bottom.
 
 mod allocation;
+mod beside;
 mod bitmap;
 mod change;
 mod check;
 mod core;
+mod devices;
+mod format;
 mod geometry;
 mod intent;
 mod map;
@@ -53,32 +56,32 @@ mod writer;
 mod tests;
 
 pub use allocation::AllocationName;
+pub use devices::{ImrDevices, ImrPlace, ImrPlacement};
 pub use rewrite::RewriteName;
 pub use statistics::ImrStatistics;
 
 use self::core::{Core, named};
 use crate::error::StoreError;
-use crate::extent::{ExtentFormatOptions, ExtentLayout, ExtentStore};
 use crate::file_store::{
     CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadableFile, StoreLock,
     StoreProperties, WritableFile,
 };
 use crate::hint::{Hint, HintedFile};
-use crate::journal::{Journal, JournalRegions, Region, StoreKind};
+use crate::journal::{JournalRegions, Region, StoreKind};
 use crate::name;
 use crate::occupancy::{Occupancy, StoreMeasure};
-use change::{Checkpoint, encode_checkpoint};
 use geometry::StoreGeometry;
 use node::{Node, small_name};
 use reader::{SmallReader, TableReader};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{Counters, Device, IoContext, Space, TrackControl, TrackGeometry, TrackId, TrackTier};
-use view::{Disk, TopTracks};
+use varve_media::{Counters, Device, IoContext, Space, TrackId};
 use writer::{SmallWriter, TableWriter};
 
 const KIND: StoreKind = StoreKind(*b"imr\0\0\0\0\0");
+/// Of the device beside the disk.
+const LOGS_KIND: StoreKind = StoreKind(*b"imr-logs");
 
 /// Runs every decoder of this store on bytes that may be anything.
 pub(crate) fn decode_anything(bytes: &[u8]) {
@@ -89,12 +92,13 @@ pub(crate) fn decode_anything(bytes: &[u8]) {
         unit_bytes: 512,
     };
     let _ = StoreGeometry::decode(bytes, &journal);
+    let _ = beside::decode(bytes, &journal, 64 << 20);
     let _ = change::decode_commit(bytes);
     let _ = change::decode_checkpoint(bytes);
     let _ = intent::Intent::decode(bytes);
 }
 
-/// How an interlaced disk becomes an [`ImrStore`].
+/// How a disk becomes an [`ImrStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImrFormatOptions {
     /// Which tracks a table gets, unless the open says otherwise.
@@ -106,8 +110,13 @@ pub struct ImrFormatOptions {
     pub table_bytes_max: Option<u64>,
     /// Tables whose tops can be saved at the same time; others wait.
     pub persists_max: u8,
-    /// Room for all files that are not tables. `None`: a 32nd of the disk, from 4 MiB to 2 GiB.
+    /// Room for all files that are not tables. `None`: a 32nd of the disk, from 4 MiB to 2 GiB. Without
+    /// effect when they lie on a device of their own, which they have whole.
     pub small_files_bytes: Option<u64>,
+    /// Bytes of a track of a conventional disk, which has none by itself. Must be absent for an interlaced one.
+    pub conventional_track_bytes: Option<u64>,
+    /// Where the S2TMap lies when there is a device beside the disk; without one, inside.
+    pub map: ImrPlace,
     /// Format although the disk holds something: a store, or anything else.
     pub overwrite: bool,
 }
@@ -120,6 +129,8 @@ impl Default for ImrFormatOptions {
             table_bytes_max: None,
             persists_max: 2,
             small_files_bytes: None,
+            conventional_track_bytes: None,
+            map: ImrPlace::Beside,
             overwrite: false,
         }
     }
@@ -134,7 +145,7 @@ pub struct ImrOpenOptions {
     pub rewrite: Option<RewriteName>,
 }
 
-/// A [`FileStore`] on an interlaced disk. See the module for the order of its steps.
+/// A [`FileStore`] on an interlaced disk, or in the same way on a conventional one. See the module for the order of its steps.
 ///
 /// One open at a time: nothing stops a second process from opening the same disk, unless the device
 /// itself refuses. Memory: tables that are being written, whole, and about 100 bytes for each track in use.
@@ -142,77 +153,47 @@ pub struct ImrStore {
     core: Arc<Core>,
 }
 
-/// The track commands and sizes of a device. Refuses media that have none.
-fn tracks_of(label: &str, device: &Device) -> Result<(Arc<dyn TrackControl>, TrackGeometry), StoreError> {
-    let refuse = |reason: &str| StoreError::InvalidRequest { store: label.to_owned(), reason: reason.to_owned() };
-    let capabilities = device.block.capabilities();
-    if capabilities.zones.is_some() {
-        return Err(refuse("a device with zones needs a store that writes at their write pointers"));
-    }
-    match (&device.tracks, &capabilities.tracks) {
-        (Some(control), Some(tracks)) if tracks.capacity_bytes() <= device.block.geometry().capacity_bytes => {
-            Ok((control.clone(), tracks.clone()))
-        }
-        (Some(_), Some(_)) => Err(refuse("the device has more tracks than bytes")),
-        _ => Err(refuse("this store needs a disk with interlaced tracks; 'extent' takes others")),
-    }
-}
-
-/// All tops of a disk as one device: the journal lies at its start.
-fn tops_of(disk: &Arc<Disk>, tracks: &TrackGeometry) -> Device {
-    TopTracks::device(disk, tracks, 0..tracks.tier_bytes(TrackTier::Top))
-}
-
-/// The device of the store of small files.
-fn small_files_of(disk: &Arc<Disk>, geometry: &StoreGeometry) -> Device {
-    let region = geometry.small_files;
-    TopTracks::device(disk, &geometry.tracks, region.offset_bytes..region.end_bytes())
-}
-
 impl ImrStore {
-    /// Makes an empty store on an interlaced disk. Everything on it is lost.
+    /// Makes an empty store on a disk, and on the device of its logs if there is one. Everything on them is
+    /// lost.
     ///
-    /// Errors: a device without tracks, or too small; one that holds something, without `overwrite`.
-    pub fn format(env: &Env, device: &Device, options: &ImrFormatOptions) -> Result<(), StoreError> {
-        let label = device.block.name();
-        let (_, tracks) = tracks_of(label, device)?;
-        let disk = Disk::new(device.block.clone());
-        let tops = tops_of(&disk, &tracks);
-        if !options.overwrite && Journal::probe(&tops, label, KIND)? {
-            let reason = "the device holds a store; format with overwrite to lose it".to_owned();
-            return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
-        }
-        let geometry = StoreGeometry::plan(label, device.block.geometry(), &tracks, options)?;
-        // Two formats in one simulation draw at different times.
-        let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));
-        let store_id = random.next_u64();
-        let small = ExtentFormatOptions { layout: ExtentLayout::FirstFit, overwrite: true };
-        ExtentStore::format(env, &small_files_of(&disk, &geometry), &small)?;
-        let done = vec![0; usize::from(geometry.places)];
-        let empty = encode_checkpoint(&Checkpoint { next_file: 1, done, files: Vec::new() });
-        Journal::format(&tops, label, KIND, store_id, &geometry.journal, &geometry.encode(), &empty)
+    /// Errors: a device with zones, or too small; tracks said of an interlaced disk or not said of a
+    /// conventional one; one that holds something, without `overwrite`.
+    pub fn format(env: &Env, devices: impl Into<ImrDevices>, options: &ImrFormatOptions) -> Result<(), StoreError> {
+        format::format(env, &devices.into(), options)
     }
 
-    /// Whether a store of this kind is on the device: `Ok(false)` when its superblocks are zeros, an error when
+    /// Whether a store of this kind is on a disk: `Ok(false)` when its superblocks are zeros, an error when
     /// something else is there or the store is damaged.
-    pub fn probe(device: &Device) -> Result<bool, StoreError> {
-        let label = device.block.name();
-        let (_, tracks) = tracks_of(label, device)?;
-        Journal::probe(&tops_of(&Disk::new(device.block.clone()), &tracks), label, KIND)
+    pub fn probe(disk: &Device) -> Result<bool, StoreError> {
+        ImrStore::placement(disk).map(|placement| placement.is_some())
     }
 
-    /// Opens the store on a disk, after a clean end or a crash; finishes rewrites that a crash interrupted.
+    /// What of the store on a disk lies where; `None` when there is none. Errors as [`ImrStore::probe`].
+    pub fn placement(disk: &Device) -> Result<Option<ImrPlacement>, StoreError> {
+        devices::placement(disk)
+    }
+
+    /// Bytes a device of logs should have for a disk formatted with these options.
     ///
-    /// Errors: [`StoreError::Foreign`] when there is none, another version's, or one for other tracks,
-    /// [`StoreError::Corruption`] when its metadata is damaged; both name offset, expected, found and what
-    /// to do.
-    pub fn open(env: &Env, device: Device, options: &ImrOpenOptions) -> Result<ImrStore, StoreError> {
-        recovery::open(env, device, options).map(|core| ImrStore { core: Arc::new(core) })
+    /// Errors: as [`ImrStore::format`] for the tracks.
+    pub fn logs_bytes(disk: &Device, options: &ImrFormatOptions) -> Result<u64, StoreError> {
+        format::logs_bytes(disk, options)
     }
 
-    /// What [`check`](FileStore::check) would say about a device whose store cannot be opened, or is not open.
-    pub fn inspect(device: &Device) -> Vec<Finding> {
-        check::inspect(device)
+    /// Opens the store on a disk and the device of its logs, after a clean end or a crash; finishes rewrites
+    /// that a crash interrupted.
+    ///
+    /// Errors: [`StoreError::Foreign`] when there is none, another version's, one for other tracks, or when the
+    /// two devices are not a pair, [`StoreError::Corruption`] when its metadata is damaged; both name offset,
+    /// expected, found and what to do.
+    pub fn open(env: &Env, devices: impl Into<ImrDevices>, options: &ImrOpenOptions) -> Result<ImrStore, StoreError> {
+        recovery::open(env, &devices.into(), options).map(|core| ImrStore { core: Arc::new(core) })
+    }
+
+    /// What [`check`](FileStore::check) would say about devices whose store cannot be opened, or is not open.
+    pub fn inspect(devices: impl Into<ImrDevices>) -> Vec<Finding> {
+        check::inspect(&devices.into())
     }
 
     /// What it did since it was opened.
@@ -364,7 +345,8 @@ impl FileStore for ImrStore {
     }
 
     fn counters(&self) -> Vec<(String, Counters)> {
-        vec![(self.core.disk.block.name().to_owned(), self.core.disk.block.counters())]
+        let disks = std::iter::once(&self.core.disk).chain(self.core.beside.as_ref().map(|beside| &beside.device));
+        disks.map(|disk| (disk.block.name().to_owned(), disk.block.counters())).collect()
     }
 
     fn statistics(&self) -> Vec<StoreMeasure> {

@@ -1,7 +1,7 @@
 //! What every track of the disk is used for.
 
 use super::core::Core;
-use super::view::top_track;
+use super::node::small_name;
 use crate::file_store::FileStore;
 use crate::occupancy::{Occupancy, OccupancyPiece, PieceUsage};
 use std::collections::BTreeMap;
@@ -58,11 +58,14 @@ pub(super) fn occupancy(core: &Core) -> Occupancy {
     occupancy
 }
 
-/// The store's own tops.
+/// The store's own.
 fn zone(core: &Core, occupancy: &mut Occupancy) {
-    let (geometry, top_bytes) = (&core.geometry, core.geometry.tracks.top_track_bytes);
+    let (geometry, tracks) = (&core.geometry, &core.geometry.tracks);
+    let top_bytes = tracks.top_track_bytes;
+    let small_files = core.small.occupancy();
+    let in_use = small_files.pieces.iter().filter(|piece| piece.usage != PieceUsage::Free);
     let mut used: BTreeMap<u64, u64> = BTreeMap::new();
-    for piece in core.small.occupancy().pieces.iter().filter(|piece| piece.usage != PieceUsage::Free) {
+    for piece in in_use.filter(|_| core.beside.is_none()) {
         let mut at = geometry.small_files.offset_bytes + piece.offset_bytes;
         let end = at + piece.length_bytes;
         while at < end {
@@ -71,19 +74,54 @@ fn zone(core: &Core, occupancy: &mut Occupancy) {
             at = next;
         }
     }
-    let small_files = geometry.small_files.offset_bytes / top_bytes..geometry.small_files.end_bytes() / top_bytes;
+    let (small, backup) = (geometry.small_files, geometry.backup_bytes());
     for top in 0..u64::from(geometry.zone_tracks / 2) {
-        let usage = match top {
-            top if top < small_files.start => PieceUsage::Metadata,
-            top if top < small_files.end => PieceUsage::SmallFiles,
-            _ => PieceUsage::Backup,
+        let at = top * top_bytes;
+        let usage = match at {
+            at if backup.contains(&at) => PieceUsage::Backup,
+            at if at >= small.offset_bytes && at < small.end_bytes() => PieceUsage::SmallFiles,
+            _ => PieceUsage::Metadata,
         };
         let used_bytes = match usage {
             PieceUsage::SmallFiles => used.get(&top).copied().unwrap_or(0),
             _ => top_bytes,
         };
-        if let Some(piece) = occupancy.pieces.get_mut(top_track(top).0 as usize) {
-            *piece = OccupancyPiece { used_bytes, usage, ..*piece };
+        let track = tracks.track_at(geometry.own_offset(top));
+        if let Some(piece) = track.and_then(|track| occupancy.pieces.get_mut(track.0 as usize)) {
+            *piece = OccupancyPiece { used_bytes: used_bytes.min(piece.length_bytes), usage, ..*piece };
         }
     }
+    let Some(beside) = &core.beside else { return };
+    let disk = &beside.device.block;
+    let device = occupancy.add_device(disk.name(), disk.geometry().capacity_bytes);
+    let at = beside.geometry.small_files.offset_bytes;
+    let metadata = OccupancyPiece {
+        device,
+        offset_bytes: 0,
+        length_bytes: at,
+        used_bytes: at,
+        part: "",
+        usage: PieceUsage::Metadata,
+        file: None,
+        rewrites: 0,
+    };
+    // Small files have numbers there; their names are the store's.
+    let named: BTreeMap<String, String> = {
+        let state = core.state.lock();
+        let small = state.names.iter().filter(|(_, node)| node.is_small);
+        small.map(|(name, node)| (small_name(node.file), name.clone())).collect()
+    };
+    let first = occupancy.files.len() as u32;
+    for file in &small_files.files {
+        let name = named.get(&file.name).map_or("", String::as_str);
+        occupancy.add_file(name, file.level, file.written_nanos);
+    }
+    let moved = |piece: &OccupancyPiece| OccupancyPiece {
+        device,
+        offset_bytes: at + piece.offset_bytes,
+        file: piece.file.map(|file| first + file),
+        ..*piece
+    };
+    occupancy.pieces.push(metadata);
+    occupancy.pieces.extend(small_files.pieces.iter().map(moved));
 }

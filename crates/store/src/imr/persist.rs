@@ -480,7 +480,7 @@ impl<'a> Persist<'a> {
         let mut bytes = self.core.disk.buffer(self.whole_sectors(intent.len() as u64) as usize);
         bytes[..intent.len()].copy_from_slice(&intent);
         let at = self.core.geometry.intent_region(place).offset_bytes;
-        let write = || self.core.tops.block.write_at(at, &bytes, &context);
+        let write = || self.core.own.block.write_at(at, &bytes, &context);
         write().or_else(|_| write()).map_err(|error| self.failed("backup region", error))
     }
 

@@ -9,8 +9,10 @@
 //! 4. A new generation begins, in which those intents are done.
 //! 5. The device learns which tracks hold nothing that counts.
 
+use super::ImrOpenOptions;
 use super::change::{Change, Checkpoint, FileRecord, decode_checkpoint, decode_commit};
 use super::core::Core;
+use super::devices::{ImrDevices, Mounted, mount};
 use super::geometry::StoreGeometry;
 use super::intent::{Intent, SavedTop, intent_bytes};
 use super::map::TrackMap;
@@ -18,11 +20,10 @@ use super::node::{Node, small_name};
 use super::relocation::Relocations;
 use super::state::{Beginning, State};
 use super::view::Disk;
-use super::{ImrOpenOptions, KIND, tracks_of};
 use crate::error::StoreError;
 use crate::extent::ExtentStore;
 use crate::file_store::{CreateOptions, FileStore, Location, StoreProperties};
-use crate::journal::{self, Journal, Recovered, corruption};
+use crate::journal::{self, Recovered, corruption};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -34,7 +35,6 @@ use varve_media::{
 
 /// What the S2TMap on a medium says.
 pub(super) struct Found {
-    pub(super) geometry: StoreGeometry,
     pub(super) files: BTreeMap<String, FoundFile>,
     pub(super) next_file: u64,
     pub(super) done: Vec<u64>,
@@ -49,12 +49,10 @@ pub(super) struct FoundFile {
 }
 
 /// Puts together what was read; anything may come.
-pub(super) fn replay(label: &str, journal: &Journal, recovered: &Recovered) -> Result<Found, StoreError> {
+pub(super) fn replay(label: &str, geometry: &StoreGeometry, recovered: &Recovered) -> Result<Found, StoreError> {
     let damaged = |structure: &str, offset: u64, expected: &str, found: String| {
         corruption(label, structure, offset, expected, found)
     };
-    let geometry = StoreGeometry::decode(&recovered.parameters, journal.regions())
-        .map_err(|found| damaged("superblock", 0, "parameters of an imr store", found))?;
     let Checkpoint { mut next_file, mut done, files: records } = decode_checkpoint(&recovered.checkpoint)
         .map_err(|offset| damaged("checkpoint", offset as u64, "the record of a file", "something else".to_owned()))?;
     if done.len() != usize::from(geometry.places) {
@@ -83,7 +81,7 @@ pub(super) fn replay(label: &str, journal: &Journal, recovered: &Recovered) -> R
             })?;
         }
     }
-    Ok(Found { geometry, files, next_file, done })
+    Ok(Found { files, next_file, done })
 }
 
 /// Makes one change; `None` when it does not fit what is there.
@@ -248,20 +246,27 @@ fn restore(
     Ok(restored)
 }
 
-pub(super) fn open(env: &Env, device: Device, options: &ImrOpenOptions) -> Result<Core, StoreError> {
-    let label = device.block.name().to_owned();
-    let (control, device_tracks) = tracks_of(&label, &device)?;
-    let disk = Disk::new(device.block.clone());
-    let tops = super::tops_of(&disk, &device_tracks);
-    let (mut journal, recovered) = Journal::recover(&tops, &label, KIND)?;
-    let Found { geometry, mut files, next_file, mut done } = replay(&label, &journal, &recovered)?;
-    check_tracks(&label, &geometry, &device_tracks)?;
+pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) -> Result<Core, StoreError> {
+    let Mounted {
+        label,
+        disk,
+        control,
+        own,
+        geometry,
+        store_id,
+        beside,
+        mut journal,
+        recovered,
+        mut anchor,
+        anchor_findings,
+        small_files,
+    } = mount(devices)?;
+    let Found { mut files, next_file, mut done } = replay(&label, &geometry, &recovered)?;
     let damaged =
         |found: String| corruption(&label, "S2TMap", 0, "tracks that belong to tables, and to one each", found);
     let (mut maps, owners) = maps_of(&geometry, &files).map_err(damaged)?;
 
-    let store_id = journal.store_id();
-    let intents = intents(&disk, &tops, &geometry, store_id, &done)
+    let intents = intents(&disk, &own, &geometry, store_id, &done)
         .map_err(|error| journal::media_error(&label, "backup region", error))?;
     let restored = restore(&disk, &label, &geometry, &owners, &intents)?;
     for (place, intent) in &intents {
@@ -270,7 +275,7 @@ pub(super) fn open(env: &Env, device: Device, options: &ImrOpenOptions) -> Resul
         }
     }
 
-    let small = ExtentStore::open(env, super::small_files_of(&disk, &geometry))?;
+    let small = ExtentStore::open(env, small_files)?;
     let present: BTreeMap<String, u64> =
         small.list()?.into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
     // A name may be durable before its file is, which was never synced then: it is empty. (A name without
@@ -309,13 +314,20 @@ pub(super) fn open(env: &Env, device: Device, options: &ImrOpenOptions) -> Resul
     });
     let checkpoint = is_changed.then(|| state.take_checkpoint().payload);
     journal.begin(checkpoint.as_deref())?;
+    if let Some(anchor) = anchor.as_mut().filter(|_| !anchor_findings.is_empty()) {
+        anchor.begin(None)?;
+    }
 
-    for track in geometry.usable().map(TrackId).filter(|&track| !state.valid.contains(track)) {
+    let free = |control| {
+        let free = geometry.usable().map(TrackId).filter(|&track| !state.valid.contains(track));
+        free.map(move |track| (control, track))
+    };
+    for (control, track) in control.iter().flat_map(free) {
         control.mark_free(track).map_err(|error| journal::media_error(&label, "mark free", error))?;
     }
-    let capabilities = device.block.capabilities();
+    let capabilities = disk.block.capabilities();
     let properties = StoreProperties {
-        read_alignment_bytes: device.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
+        read_alignment_bytes: disk.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
         rotational: capabilities.rotational,
         preferred_table_bytes: None,
         table_bytes_max: geometry.usable_bytes(),
@@ -329,7 +341,9 @@ pub(super) fn open(env: &Env, device: Device, options: &ImrOpenOptions) -> Resul
         properties,
         store_id,
         control,
-        tops,
+        own,
+        beside,
+        anchor,
         small,
         policy: allocation.policy(&geometry.tracks, geometry.table_bytes_max),
         rewrite: options.rewrite.unwrap_or(geometry.rewrite),
@@ -347,11 +361,11 @@ pub(super) fn open(env: &Env, device: Device, options: &ImrOpenOptions) -> Resul
     })
 }
 
-/// Refuses a disk whose tracks are not those the store was made for.
+/// Refuses a disk whose tracks are not those the store was made for. A conventional one has none.
 pub(super) fn check_tracks(
     label: &str,
     geometry: &StoreGeometry,
-    found: &varve_media::TrackGeometry,
+    found: Option<&varve_media::TrackGeometry>,
 ) -> Result<(), StoreError> {
     let text = |tracks: &varve_media::TrackGeometry| {
         format!(
@@ -359,7 +373,7 @@ pub(super) fn check_tracks(
             tracks.track_count, tracks.bottom_track_bytes, tracks.top_track_bytes
         )
     };
-    if geometry.tracks == *found {
+    if found.map_or(!geometry.tracks.interlaced, |found| geometry.tracks == *found) {
         return Ok(());
     }
     Err(StoreError::Foreign {
@@ -367,7 +381,7 @@ pub(super) fn check_tracks(
         structure: "superblock".to_owned(),
         offset_bytes: 0,
         expected: text(&geometry.tracks),
-        found: text(found),
+        found: found.map_or_else(|| "a conventional disk".to_owned(), text),
         advice: "open the disk with the track sizes it was formatted with".to_owned(),
     })
 }

@@ -41,32 +41,42 @@ impl Disk {
     }
 }
 
-/// The top tracks of a disk one after the other, or a part of that, as one conventional device: they
-/// are freely updatable. A request within one track goes through as it is; one that crosses tracks is
-/// done in pieces.
-pub(super) struct TopTracks {
+/// A part of a disk as one conventional device: a range of its bytes, or of its top tracks one after the
+/// other, which are freely updatable. A request within one track goes through as it is; one that crosses
+/// tracks is done in pieces.
+pub(super) struct DevicePart {
     disk: Arc<Disk>,
-    tracks: TrackGeometry,
-    /// Bytes of all tops together that this is.
+    /// Only the tops of these; `None` for the bytes as they are.
+    tops: Option<TrackGeometry>,
+    /// Bytes of all tops together, or of the disk, that this is.
     range: Range<u64>,
     geometry: Geometry,
     capabilities: Capabilities,
 }
 
-impl TopTracks {
+impl DevicePart {
     /// Bytes `range` of the tops; whole sectors, and no more than there are.
-    pub(super) fn device(disk: &Arc<Disk>, tracks: &TrackGeometry, range: Range<u64>) -> Device {
+    pub(super) fn of_tops(disk: &Arc<Disk>, tracks: &TrackGeometry, range: Range<u64>) -> Device {
+        DevicePart::device(disk, Some(tracks.clone()), range)
+    }
+
+    /// Bytes `range` of the disk; whole sectors, and no more than there are.
+    pub(super) fn of_bytes(disk: &Arc<Disk>, range: Range<u64>) -> Device {
+        DevicePart::device(disk, None, range)
+    }
+
+    fn device(disk: &Arc<Disk>, tops: Option<TrackGeometry>, range: Range<u64>) -> Device {
         let geometry = Geometry { capacity_bytes: range.end - range.start, ..disk.block.geometry().clone() };
         let capabilities = Capabilities { tracks: None, protection: None, ..disk.block.capabilities().clone() };
-        let (disk, tracks) = (disk.clone(), tracks.clone());
-        Device::of_blocks(Arc::new(TopTracks { disk, tracks, range, geometry, capabilities }))
+        Device::of_blocks(Arc::new(DevicePart { disk: disk.clone(), tops, range, geometry, capabilities }))
     }
 
     /// Where a byte is on the disk, and how many follow it there.
     fn locate(&self, offset_bytes: u64) -> (u64, u64) {
         let at = self.range.start + offset_bytes;
-        let (top, within) = (at / self.tracks.top_track_bytes, at % self.tracks.top_track_bytes);
-        (self.tracks.start_bytes(top_track(top)) + within, self.tracks.top_track_bytes - within)
+        let Some(tracks) = &self.tops else { return (at, self.range.end.saturating_sub(at)) };
+        let (top, within) = (at / tracks.top_track_bytes, at % tracks.top_track_bytes);
+        (tracks.start_bytes(top_track(top)) + within, tracks.top_track_bytes - within)
     }
 
     fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
@@ -169,7 +179,7 @@ pub(super) fn top_track(number: u64) -> TrackId {
     TrackId(u32::try_from(number).unwrap_or(u32::MAX).saturating_mul(2).saturating_add(1))
 }
 
-impl BlockDevice for TopTracks {
+impl BlockDevice for DevicePart {
     fn name(&self) -> &str {
         self.disk.block.name()
     }
@@ -225,7 +235,7 @@ mod tests {
         let block = Arc::new(Emulated::immediate(&env, "disk", tracks.capacity_bytes()));
         let disk = Disk::new(block.clone());
         let (start, length) = (8192 + 4096, 8 * 8192 - 512);
-        let device = TopTracks::device(&disk, &tracks, start..start + length as u64);
+        let device = DevicePart::of_tops(&disk, &tracks, start..start + length as u64);
         let context = IoContext::default();
         let mut model = vec![0u8; length];
         let mut random = Random::seeded(5);
@@ -259,12 +269,27 @@ mod tests {
     }
 
     #[test]
+    fn a_range_of_bytes_is_what_it_is_on_the_disk() {
+        let env = Env::real();
+        let disk = Disk::new(Arc::new(Emulated::immediate(&env, "disk", 64 << 10)));
+        let part = DevicePart::of_bytes(&disk, 8192..32 << 10);
+        assert_eq!(part.block.geometry().capacity_bytes, 24 << 10);
+        let context = IoContext::default();
+        part.block.write_at(512, &[7; 20 << 10], &context).unwrap();
+        let mut data = vec![0; 64 << 10];
+        disk.block.read_at(0, &mut data, &context).unwrap();
+        let written = 8192 + 512..8192 + 512 + (20 << 10);
+        assert!(data.iter().enumerate().all(|(at, &byte)| byte == if written.contains(&at) { 7 } else { 0 }));
+        assert!(part.block.write_at(20 << 10, &[7; 8192], &context).is_err());
+    }
+
+    #[test]
     fn nonsense_is_refused_and_changes_nothing() {
         let env = Env::real();
         let tracks =
             TrackGeometry { track_count: 9, top_track_bytes: 8192, bottom_track_bytes: 8192, interlaced: true };
         let disk = Disk::new(Arc::new(Emulated::immediate(&env, "disk", tracks.capacity_bytes())));
-        let device = TopTracks::device(&disk, &tracks, 0..4 * 8192);
+        let device = DevicePart::of_tops(&disk, &tracks, 0..4 * 8192);
         let context = IoContext::default();
         let write = |at, length| device.block.write_at(at, &vec![7; length], &context);
         assert!(matches!(write(3 * 8192, 8704), Err(MediaError::OutOfRange { .. })));

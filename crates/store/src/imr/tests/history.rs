@@ -135,7 +135,7 @@ fn recover(env: &Env, cut: &Cut, variant: CrashVariant, seed: u64) -> Result<Vec
             cuts.push(Cut { state: point.capture(), model: model.clone() });
         }
     });
-    let found = ImrStore::inspect(&crash.device());
+    let found = ImrStore::inspect(crash.device());
     let bad: Vec<_> = found.iter().filter(|finding| finding.severity > Severity::Warning).collect();
     if !bad.is_empty() {
         return Err(format!("inspect finds {bad:?}"));

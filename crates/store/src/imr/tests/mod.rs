@@ -3,6 +3,8 @@
 mod history;
 mod ordering;
 
+use super::devices::own_of;
+use super::view::Disk;
 use super::*;
 use crate::conformance::content;
 use crate::error::StoreErrorKind;
@@ -11,7 +13,7 @@ use varve_env::Random;
 use varve_media::presets::Preset;
 use varve_media::{
     BlockDeviceExt, Emulated, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger,
-    Geometry, Immediate, Interlaced, IoClass, Operation, Pacing, RamBacking,
+    Geometry, Immediate, Interlaced, IoClass, Operation, Pacing, RamBacking, TrackGeometry, TrackTier,
 };
 
 const CONTEXT: IoContext =
@@ -37,9 +39,11 @@ fn options(allocation: AllocationName, rewrite: RewriteName) -> ImrFormatOptions
         table_bytes_max: Some(8 * TRACK_BYTES),
         small_files_bytes: Some(1 << 20),
         persists_max: 2,
-        overwrite: false,
+        ..ImrFormatOptions::default()
     }
 }
+
+const INSIDE: ImrPlacement = ImrPlacement { logs: ImrPlace::Inside, map: ImrPlace::Inside };
 
 /// Tracks of the zone of a disk that has so many for tables.
 fn zone_tracks(usable: u32) -> u32 {
@@ -56,7 +60,7 @@ fn zone_tracks(usable: u32) -> u32 {
         let geometry =
             Geometry { capacity_bytes: tracks.capacity_bytes(), sector_bytes: 512, physical_sector_bytes: 4096 };
         // A smaller disk has a smaller zone, in steps of many tracks.
-        match StoreGeometry::plan("disk", &geometry, &tracks, &options) {
+        match StoreGeometry::plan("disk", &geometry, &tracks, &options, INSIDE) {
             Ok(planned) if planned.zone_tracks < zone_tracks => zone_tracks = planned.zone_tracks,
             _ => return zone_tracks,
         }
@@ -322,7 +326,7 @@ fn damaged_superblocks_are_errors_with_a_place() {
     let env = Env::sim(1);
     let (device, _) = formatted(&env, 20, AllocationName::CompactionAware, RewriteName::Merged);
     drop(open(&env, &device));
-    let tops = tops_of(&Disk::new(device.block.clone()), &store_tracks(&device));
+    let tops = own_of(&Disk::new(device.block.clone()), Some(&store_tracks(&device)));
     for at in [0, 64 << 10] {
         let mut sector = [0; 512];
         tops.block.read_at(at, &mut sector, &CONTEXT).unwrap();

@@ -5,7 +5,9 @@
 use super::*;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use varve_media::{BlockDevice, Capabilities, DestroyedData, MediaError, Request, TrackDescription, Transfer};
+use varve_media::{
+    BlockDevice, Capabilities, DestroyedData, MediaError, Request, TrackControl, TrackDescription, Transfer,
+};
 
 const SECTOR: u64 = 512;
 
