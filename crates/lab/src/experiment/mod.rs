@@ -127,6 +127,9 @@ pub fn experiments() -> &'static [Experiment] {
         kvimr::FIG_6A,
         kvimr::FIG_6B,
         kvimr::FIG_6C,
+        kvimr::FIG_7A,
+        kvimr::FIG_7B,
+        kvimr::FIG_8,
         kvimr::LOAD,
     ];
     ALL

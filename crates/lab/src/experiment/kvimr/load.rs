@@ -1,17 +1,17 @@
 //! Loading the pairs and what is read off meanwhile.
 
-use super::settings::{INTERVAL_PAIRS, Setup, VALUE_BYTES};
+use super::mark::{Mark, Span, Tiers};
+use super::settings::{INTERVAL_PAIRS, MIX_OPERATIONS, MIXES, PAIRS, Setup, VALUE_BYTES, Work};
 use crate::error::LabError;
 use crate::experiment::{Run, emulated, simulate};
-use crate::generator::{KeyFormat, ValueGenerator};
-use crate::media::Counters;
-use crate::target::{Durability, Target, TargetStatistics, VarveTarget};
+use crate::generator::{Distribution, KeyFormat, RecordChooser, ValueGenerator};
+use crate::target::{Durability, Session, Target, TargetError, VarveTarget};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use varve::env::Env;
-use varve::{Occupancy, PieceUsage};
+use varve::Occupancy;
+use varve::env::{Env, Instant, Random};
 
 /// Loads that run at the same time. Each is a world of its own; two is what the memory of a full-size
 /// run allows.
@@ -26,149 +26,36 @@ const PROGRESS_STEP: u64 = 256;
 /// YCSB's keys: a hash of the record's number, so that numbers in order are keys in random order.
 const KEYS: KeyFormat = KeyFormat::YcsbHashed;
 
-/// Names under which a store tells what it did, see [`TargetStatistics::properties`].
-const REWRITES: &str = "store rewrites";
-const SYNCS: &str = "store syncs";
-const PERSIST_NANOS: &str = "store persist time";
-const REWRITE_NANOS: &str = "store rewrite time";
-
-/// The state of a run at one moment.
-#[derive(Clone, Debug)]
-pub(super) struct Mark {
-    pub(super) operations: u64,
-    /// Virtual time since the first operation.
-    pub(super) nanos: u64,
-    pub(super) statistics: TargetStatistics,
-    pub(super) tiers: Tiers,
-}
-
-/// Tracks that tables may have, and those that have one (or had one whose removal is not durable yet).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tiers {
-    pub(super) bottom_used: u64,
-    pub(super) bottom_tracks: u64,
-    pub(super) top_used: u64,
-    pub(super) top_tracks: u64,
-}
-
-impl Tiers {
-    fn of(occupancy: &Occupancy) -> Tiers {
-        let mut tiers = Tiers::default();
-        for piece in occupancy.pieces.iter().filter(|piece| piece.device == 0) {
-            let used = matches!(piece.usage, PieceUsage::Table | PieceUsage::Removed);
-            if !used && piece.usage != PieceUsage::Free {
-                continue;
-            }
-            match piece.part {
-                "bottom" => {
-                    tiers.bottom_tracks += 1;
-                    tiers.bottom_used += u64::from(used);
-                }
-                "top" => {
-                    tiers.top_tracks += 1;
-                    tiers.top_used += u64::from(used);
-                }
-                _ => {}
-            }
-        }
-        tiers
-    }
-
-    /// Of the tracks that tables may have.
-    pub(super) fn used_share(&self) -> f64 {
-        (self.bottom_used + self.top_used) as f64 / (self.bottom_tracks + self.top_tracks).max(1) as f64
-    }
-}
-
-/// What happened between two marks.
-#[derive(Clone, Copy)]
-pub(super) struct Span<'a> {
-    pub(super) from: &'a Mark,
-    pub(super) to: &'a Mark,
-}
-
-impl Span<'_> {
-    pub(super) fn operations(&self) -> u64 {
-        self.to.operations - self.from.operations
-    }
-
-    pub(super) fn seconds(&self) -> f64 {
-        (self.to.nanos - self.from.nanos) as f64 / 1e9
-    }
-
-    /// Operations per second; a scaled run does `1/N` of them in `1/N` of the time.
-    pub(super) fn throughput(&self) -> f64 {
-        self.operations() as f64 / self.seconds()
-    }
-
-    fn grown(&self, of: impl Fn(&TargetStatistics) -> Option<u64>) -> u64 {
-        of(&self.to.statistics).unwrap_or(0).saturating_sub(of(&self.from.statistics).unwrap_or(0))
-    }
-
-    pub(super) fn compactions(&self) -> u64 {
-        self.grown(|statistics| statistics.compactions)
-    }
-
-    pub(super) fn compaction_seconds(&self) -> f64 {
-        self.grown(|statistics| statistics.compaction_nanos) as f64 / 1e9
-    }
-
-    pub(super) fn stall_seconds(&self) -> f64 {
-        self.grown(|statistics| statistics.stall_nanos) as f64 / 1e9
-    }
-
-    pub(super) fn flush_bytes(&self) -> u64 {
-        self.grown(|statistics| statistics.flush_bytes)
-    }
-
-    pub(super) fn compaction_read_bytes(&self) -> u64 {
-        self.grown(|statistics| statistics.compaction_read_bytes)
-    }
-
-    pub(super) fn compaction_written_bytes(&self) -> u64 {
-        self.grown(|statistics| statistics.compaction_written_bytes)
-    }
-
-    /// Growth of a property of the store; 0 when it has none of that name.
-    fn property(&self, name: &str) -> f64 {
-        let of = |mark: &Mark| mark.statistics.properties.get(name).copied().unwrap_or(0.0);
-        of(self.to) - of(self.from)
-    }
-
-    /// Tops restored.
-    pub(super) fn rewrites(&self) -> f64 {
-        self.property(REWRITES)
-    }
-
-    /// Syncs of the disk made to persist tables.
-    pub(super) fn syncs(&self) -> f64 {
-        self.property(SYNCS)
-    }
-
-    pub(super) fn persist_seconds(&self) -> f64 {
-        self.property(PERSIST_NANOS) / 1e9
-    }
-
-    pub(super) fn rewrite_seconds(&self) -> f64 {
-        self.property(REWRITE_NANOS) / 1e9
-    }
-
-    /// Counters of the disk, the first device.
-    pub(super) fn disk(&self, of: impl Fn(&Counters) -> u64) -> u64 {
-        self.grown(|statistics| statistics.devices.first().map(|(_, counters)| of(counters)))
-    }
-}
-
 /// What a load gave.
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) setup: Setup,
     /// Before the first pair, after every [`INTERVAL_PAIRS`] of the full size, and after the last.
     pub(super) marks: Vec<Mark>,
-    /// Once the store was idle.
-    pub(super) idle: Mark,
+    /// Once the store was idle; not when mixes followed.
+    pub(super) idle: Option<Mark>,
+    /// What followed.
+    pub(super) mixes: Vec<Mixed>,
     pub(super) event_hash: u64,
     pub(super) wall_seconds: f64,
+}
+
+/// A mix of reads and updates after the load.
+#[derive(Debug)]
+pub(super) struct Mixed {
+    pub(super) read_percent: u64,
+    /// Updates done, those of the full size by the scale.
+    pub(super) updates: u64,
+    /// Reads done, as many as in full: see [`Work::LoadAndMixes`].
+    pub(super) reads: u64,
+    pub(super) from: Mark,
+    pub(super) to: Mark,
+}
+
+impl Mixed {
+    pub(super) fn span(&self) -> Span<'_> {
+        Span { from: &self.from, to: &self.to }
+    }
 }
 
 impl Loaded {
@@ -192,7 +79,7 @@ pub(super) fn loads(run: &Run<'_>, setups: &[Setup]) -> Result<Vec<Arc<Loaded>>,
     let key = |setup: &Setup| format!("kvimr load {setup:?}");
     let missing: Vec<Setup> =
         setups.iter().filter(|setup| run.settings.shared.get::<Loaded>(&key(setup)).is_none()).cloned().collect();
-    let total: u64 = missing.iter().map(Setup::scaled_pairs).sum();
+    let total: u64 = missing.iter().map(Setup::operations).sum();
     if !missing.is_empty() {
         let names: Vec<&str> = missing.iter().map(|setup| setup.scheme.name()).collect();
         run.settings.progress.begin(&format!("loading {}", names.join(", ")), Some(total));
@@ -227,60 +114,157 @@ pub(super) fn loads(run: &Run<'_>, setups: &[Setup]) -> Result<Vec<Arc<Loaded>>,
     setups.iter().map(found).collect()
 }
 
-/// Loads the pairs of one setup in a world of its own.
+/// Loads the pairs of one setup in a world of its own, and does what is to follow.
 pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Result<Loaded, LabError> {
     let wall = Env::real();
     let begin = wall.now();
     let setup = setup.clone();
-    let (setup, marks, idle, event_hash) = simulate(setup.seed, move |env| {
+    let mut loaded = simulate(setup.seed, move |env| {
         let target = emulated::open_varve(env, &setup.spec(), &setup.options())?;
-        let (marks, idle) = fill(env, &target, &setup, advance)?;
+        let mut driver = Driver::new(env, &target, &setup, advance)?;
+        let marks = driver.fill()?;
+        let (mut idle, mut mixes) = (None, Vec::new());
+        match setup.work {
+            Work::Load => idle = Some(driver.idle()?),
+            Work::LoadAndMixes => {
+                for read_percent in MIXES {
+                    mixes.push(driver.mix(read_percent)?);
+                }
+            }
+        }
+        drop(driver);
         drop(target);
-        Ok((setup, marks, idle, env.event_hash()))
+        Ok(Loaded { setup, marks, idle, mixes, event_hash: env.event_hash(), wall_seconds: 0.0 })
     })?;
-    Ok(Loaded { setup, marks, idle, event_hash, wall_seconds: (wall.now() - begin).as_secs_f64() })
+    loaded.wall_seconds = (wall.now() - begin).as_secs_f64();
+    Ok(loaded)
 }
 
-fn fill(env: &Env, target: &VarveTarget, setup: &Setup, advance: impl Fn(u64)) -> Result<(Vec<Mark>, Mark), LabError> {
-    let failed = |operation| {
-        let target = target.name().to_owned();
-        move |source| LabError::Target { target, operation, source }
-    };
-    let values = ValueGenerator::new(setup.seed, 0.5)?;
-    let mut session = target.session().map_err(failed("session"))?;
-    let start = env.now();
-    let mark = |operations: u64| -> Result<Mark, LabError> {
-        env.settle();
-        let statistics = target.statistics().map_err(failed("statistics"))?;
-        let tiers = Tiers::of(&target.varve().stack().media().files.occupancy());
-        Ok(Mark { operations, nanos: (env.now() - start).as_nanos() as u64, statistics, tiers })
-    };
-    let pairs = setup.scaled_pairs();
-    let interval = setup.scale.of(INTERVAL_PAIRS);
-    let mut marks = vec![mark(0)?];
-    let (mut key, mut value) = (Vec::new(), Vec::new());
-    for record in 0..pairs {
-        KEYS.write(record, &mut key);
-        values.write(&key, 0, VALUE_BYTES, &mut value);
-        session.put(&key, &value, Durability::Buffered).map_err(failed("put"))?;
-        let done = record + 1;
-        if done.is_multiple_of(SETTLE_STEP) {
-            env.settle();
+/// The one thread that writes and reads, as `db_bench` has by default.
+pub(super) struct Driver<'a, F: Fn(u64)> {
+    env: &'a Env,
+    target: &'a VarveTarget,
+    setup: &'a Setup,
+    session: Box<dyn Session>,
+    values: ValueGenerator,
+    start: Instant,
+    operations: u64,
+    advance: F,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<'a, F: Fn(u64)> Driver<'a, F> {
+    pub(super) fn new(
+        env: &'a Env,
+        target: &'a VarveTarget,
+        setup: &'a Setup,
+        advance: F,
+    ) -> Result<Driver<'a, F>, LabError> {
+        let session = target.session().map_err(failed("session"))?;
+        let values = ValueGenerator::new(setup.seed, 0.5)?;
+        let (key, value, start) = (Vec::new(), Vec::new(), env.now());
+        Ok(Driver { env, target, setup, session, values, start, operations: 0, advance, key, value })
+    }
+
+    /// The state of now.
+    pub(super) fn mark(&self) -> Result<Mark, LabError> {
+        self.env.settle();
+        let statistics = self.target.statistics().map_err(failed("statistics"))?;
+        let tiers = Tiers::of(&self.occupancy());
+        let nanos = (self.env.now() - self.start).as_nanos() as u64;
+        Ok(Mark { operations: self.operations, nanos, statistics, tiers })
+    }
+
+    pub(super) fn occupancy(&self) -> Occupancy {
+        self.target.varve().stack().media().files.occupancy()
+    }
+
+    /// Writes `version` of a record.
+    pub(super) fn put(&mut self, record: u64, version: u64) -> Result<(), LabError> {
+        KEYS.write(record, &mut self.key);
+        self.values.write(&self.key, version, VALUE_BYTES, &mut self.value);
+        self.session.put(&self.key, &self.value, Durability::Buffered).map_err(failed("put"))?;
+        self.step();
+        Ok(())
+    }
+
+    fn get(&mut self, record: u64) -> Result<(), LabError> {
+        KEYS.write(record, &mut self.key);
+        let found = self.session.get(&self.key, &mut self.value).map_err(failed("get"))?;
+        if !found || !self.values.verify(&self.key, &self.value) {
+            return Err(LabError::WrongValue {
+                target: self.target.name().to_owned(),
+                key: self.key.escape_ascii().to_string(),
+                found_bytes: self.value.len(),
+                found: if found { "something else" } else { "nothing" }.to_owned(),
+            });
         }
-        if done.is_multiple_of(PROGRESS_STEP) {
-            advance(PROGRESS_STEP);
+        self.step();
+        Ok(())
+    }
+
+    fn step(&mut self) {
+        self.operations += 1;
+        if self.operations.is_multiple_of(SETTLE_STEP) {
+            self.env.settle();
         }
-        // A few pairs left over by the division belong to the last interval.
-        if done == pairs || (done.is_multiple_of(interval) && pairs - done >= interval) {
-            marks.push(mark(done)?);
+        if self.operations.is_multiple_of(PROGRESS_STEP) {
+            (self.advance)(PROGRESS_STEP);
         }
     }
-    advance(pairs % PROGRESS_STEP);
-    drop(session);
-    target.flush().map_err(failed("flush"))?;
-    target.wait_idle().map_err(failed("wait_idle"))?;
-    let idle = mark(pairs)?;
-    Ok((marks, idle))
+
+    /// Every pair once, in the order of the records, which is a random order of the keys.
+    pub(super) fn fill(&mut self) -> Result<Vec<Mark>, LabError> {
+        let pairs = self.setup.scaled_pairs();
+        let interval = self.setup.scale.of(INTERVAL_PAIRS);
+        let mut marks = vec![self.mark()?];
+        for record in 0..pairs {
+            self.put(record, 0)?;
+            let done = record + 1;
+            // A few pairs left over by the division belong to the last interval.
+            if done == pairs || (done.is_multiple_of(interval) && pairs - done >= interval) {
+                marks.push(self.mark()?);
+            }
+        }
+        Ok(marks)
+    }
+
+    /// The state once everything is in tables and no compaction is due.
+    pub(super) fn idle(&mut self) -> Result<Mark, LabError> {
+        self.target.flush().map_err(failed("flush"))?;
+        self.target.wait_idle().map_err(failed("wait_idle"))?;
+        self.mark()
+    }
+
+    fn mix(&mut self, read_percent: u64) -> Result<Mixed, LabError> {
+        let records = self.setup.scaled_pairs();
+        // Of a smaller load a smaller mix.
+        let of_pairs =
+            |operations: u64| (u128::from(operations) * u128::from(self.setup.pairs) / u128::from(PAIRS)) as u64;
+        let reads = of_pairs(MIX_OPERATIONS * read_percent / 100);
+        let updates = self.setup.scale.of(of_pairs(MIX_OPERATIONS * (100 - read_percent) / 100)).max(1);
+        let mut chooser = RecordChooser::new(Distribution::Zipfian, records, 0, 0, 1)?;
+        let mut random = Random::named(self.setup.seed, &format!("kvimr mix {read_percent}"));
+        let from = self.idle()?;
+        let mut read = 0;
+        for update in 0..updates {
+            let due = (u128::from(reads) * u128::from(update + 1) / u128::from(updates)) as u64;
+            while read < due {
+                let record = chooser.next(records, &mut random);
+                self.get(record)?;
+                read += 1;
+            }
+            let record = chooser.next(records, &mut random);
+            self.put(record, read_percent + update + 1)?;
+        }
+        Ok(Mixed { read_percent, updates, reads, from, to: self.mark()? })
+    }
+}
+
+/// An operation on the store under test that failed.
+fn failed(operation: &'static str) -> impl FnOnce(TargetError) -> LabError {
+    move |source| LabError::Target { target: "varve".to_owned(), operation, source }
 }
 
 #[cfg(test)]
@@ -307,12 +291,27 @@ mod tests {
             assert_eq!((whole.operations(), first.marks.len()), (4_500, 2), "{scheme:?}");
             let parts: u64 = first.intervals().map(|span| span.operations()).sum();
             assert_eq!(parts, 4_500);
-            assert!(Span { from: &first.marks[0], to: &first.idle }.compactions() > 0, "{scheme:?}");
+            assert!(Span { from: &first.marks[0], to: first.idle.as_ref().unwrap() }.compactions() > 0, "{scheme:?}");
             assert!(whole.disk(|disk| disk.written_bytes) > 4_500 * 1023, "{scheme:?}");
             if scheme == Scheme::Seq {
                 assert!(whole.rewrites() > 0.0 && whole.syncs() > 100.0);
                 assert!(whole.rewrite_seconds() < whole.persist_seconds());
             }
+        }
+    }
+
+    #[test]
+    fn mixes_follow_the_load_with_as_many_reads_as_in_full() {
+        let setup = Setup { work: Work::LoadAndMixes, ..small(Scheme::KvimrM, 1_000) };
+        let loaded = load(&setup, |_| {}).unwrap();
+        let shares: Vec<u64> = loaded.mixes.iter().map(|mixed| mixed.read_percent).collect();
+        assert_eq!(shares, MIXES);
+        for mixed in &loaded.mixes {
+            let full = MIX_OPERATIONS as f64 * 256_000.0 / PAIRS as f64;
+            let of_reads = mixed.reads as f64 / (full * mixed.read_percent as f64 / 100.0);
+            let of_updates = mixed.updates as f64 * 256.0 / (full * (100 - mixed.read_percent) as f64 / 100.0);
+            assert!((0.9..1.01).contains(&of_reads) && (0.9..1.01).contains(&of_updates), "{of_reads} {of_updates}");
+            assert!(mixed.span().seconds() > 0.0);
         }
     }
 }

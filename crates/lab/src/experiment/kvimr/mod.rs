@@ -5,10 +5,15 @@
 
 mod comparison;
 mod load;
+mod mark;
+mod mixes;
 mod overall;
 mod progress;
 mod scheme;
 mod settings;
+mod table_size;
 
+pub(super) use mixes::{FIG_7A, FIG_7B};
 pub(super) use overall::{FIG_2A, FIG_2B, FIG_2C, FIG_5A, FIG_5B, FIG_5C, FIG_5D, FIG_5E, LOAD};
 pub(super) use progress::{FIG_6A, FIG_6B, FIG_6C};
+pub(super) use table_size::FIG_8;

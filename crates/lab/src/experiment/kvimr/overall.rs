@@ -1,7 +1,8 @@
 //! Figures 2 and 5: the load as a whole.
 
 use super::comparison::{compare, drawn, ours};
-use super::load::{Loaded, Span, loads};
+use super::load::{Loaded, loads};
+use super::mark::Span;
 use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::error::LabError;
@@ -201,7 +202,9 @@ fn detail(report: &mut Report, loaded: &Loaded) {
     let mut add = |metric: &str, unit: &str, value: f64| ours(report, name, metric, unit, value);
     add("throughput", "op/s", span.throughput());
     add("time", "s", span.seconds() * factor);
-    add("time until idle besides", "s", seconds(loaded.idle.nanos) - span.seconds() * factor);
+    if let Some(idle) = &loaded.idle {
+        add("time until idle besides", "s", seconds(idle.nanos) - span.seconds() * factor);
+    }
     add("stalls", "s", span.stall_seconds() * factor);
     add("compactions", "1", span.compactions() as f64);
     add("compaction time", "s", span.compaction_seconds() * factor);

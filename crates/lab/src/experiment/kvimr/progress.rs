@@ -1,7 +1,8 @@
 //! Figure 6: the load in pieces of a million pairs.
 
 use super::comparison::{compare, drawn, ours};
-use super::load::{Loaded, Span, loads};
+use super::load::{Loaded, loads};
+use super::mark::{Mark, Span};
 use super::overall::DEFAULT_SCALE;
 use super::scheme::Scheme;
 use super::settings::{INTERVAL_PAIRS, Setup};
@@ -109,7 +110,7 @@ fn draw(report: &mut Report, all: &[Arc<Loaded>], metric: &str, unit: &str, of: 
 /// When 3Phase came to every other top, and to the rest: "50 million" in the paper's text for the first.
 fn phases(report: &mut Report, all: &[Arc<Loaded>]) {
     let Some(loaded) = all.iter().find(|loaded| loaded.setup.scheme == Scheme::ThreePhase) else { return };
-    let first = |reached: &dyn Fn(&super::load::Mark) -> bool| {
+    let first = |reached: &dyn Fn(&Mark) -> bool| {
         loaded.marks.iter().find(|mark| reached(mark)).map_or(f64::NAN, |mark| millions(loaded, mark.operations))
     };
     let name = Scheme::ThreePhase.name();

@@ -17,6 +17,12 @@ pub(super) const PAIRS: u64 = 75_000_000;
 /// Pairs of one point of figure 6.
 pub(super) const INTERVAL_PAIRS: u64 = 1_000_000;
 
+/// Operations of a mix after the load: "we randomly insert and retrieve 7.5 millions of KV pairs".
+pub(super) const MIX_OPERATIONS: u64 = 7_500_000;
+
+/// Shares of reads of the mixes, in percent; they follow each other on one load.
+pub(super) const MIXES: [u64; 3] = [90, 50, 10];
+
 /// Bytes of a value: YCSB's ten fields of 100. With a key of `user` and 19 digits a pair has 1,023.
 pub(super) const VALUE_BYTES: usize = 1000;
 
@@ -34,6 +40,17 @@ const SSD_BYTES: u64 = 16 << 30;
 pub(super) enum Shape {
     /// RocksDB with the paper's settings.
     RocksDb,
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Work {
+    /// The pairs are loaded.
+    Load,
+    /// And then read and updated in [`MIXES`]. A read moves the arm and transfers a block, and blocks do
+    /// not shrink with the scale: so there are as many reads as in full, each of which moves the arm for
+    /// `1/N` of the time, and `1/N` of the updates.
+    LoadAndMixes,
 }
 
 /// Where logs, the manifest and the store's metadata are.
@@ -55,12 +72,22 @@ pub(super) struct Setup {
     pub(super) table_bytes: u64,
     pub(super) shape: Shape,
     pub(super) logs: Logs,
+    pub(super) work: Work,
 }
 
 impl Setup {
     /// The load of figures 2, 5 and 6.
     pub(super) fn new(scheme: Scheme, scale: Scale, seed: u64) -> Setup {
-        Setup { scheme, scale, seed, pairs: PAIRS, table_bytes: TABLE_BYTES, shape: Shape::RocksDb, logs: Logs::Apart }
+        Setup {
+            scheme,
+            scale,
+            seed,
+            pairs: PAIRS,
+            table_bytes: TABLE_BYTES,
+            shape: Shape::RocksDb,
+            logs: Logs::Apart,
+            work: Work::Load,
+        }
     }
 
     /// The medium and the store on it. Sizes of the device are given in full and divided by its own
@@ -109,6 +136,15 @@ impl Setup {
                 ..Options::default()
             },
         }
+    }
+
+    /// Operations of it, for progress.
+    pub(super) fn operations(&self) -> u64 {
+        let mixed: u64 = match self.work {
+            Work::Load => 0,
+            Work::LoadAndMixes => MIXES.iter().map(|percent| MIX_OPERATIONS * percent / 100).sum(),
+        };
+        self.scaled_pairs() + mixed
     }
 
     /// Pairs at this scale.

@@ -1,0 +1,97 @@
+//! Figure 7: reads and updates after the load.
+
+use super::comparison::{compare, drawn, ours};
+use super::load::{Loaded, Mixed, loads};
+use super::scheme::Scheme;
+use super::settings::{MIX_OPERATIONS, MIXES, Setup, Work};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Run, Scale};
+use crate::report::{Axis, Bars, Figure, Plot, Report};
+use std::sync::Arc;
+
+/// What KVIMR-N and KVIMR-M gain at least over Seq and 3Phase, in percent, by the share of reads.
+const GAINS: [(u64, f64); 3] = [(90, 2.28), (50, 10.22), (10, 28.93)];
+
+pub(in crate::experiment) const FIG_7A: Experiment = Experiment {
+    id: "kvimr/fig7a",
+    title: "KVIMR, figure 7a: throughput of reads and updates after the load",
+    description: "Loads as kvimr/fig5a does and then does 7.5 million operations each with 90, 50 and 10 % reads, zipfian, \
+                  one mix after the other on one load, each from when the store was idle. Scale divides the updates like everything else, but not the reads: \
+                  each moves the arm for 1/N of the time. What it transfers and computes is not divided and so counts N \
+                  times as much: at 1/64 about a fifth of a read.",
+    default_scale: Scale::one_in(64),
+    run: |run| {
+        let (all, mut report) = begin(run)?;
+        let factor = run.scale.denominator() as f64;
+        let throughput = |mixed: &Mixed| MIX_OPERATIONS as f64 / (mixed.span().seconds() * factor);
+        draw(&mut report, &all, "throughput", "op/s", throughput);
+        for (percent, gain) in GAINS {
+            let of = |scheme: Scheme| {
+                let loaded = all.iter().find(|loaded| loaded.setup.scheme == scheme)?;
+                loaded.mixes.iter().find(|mixed| mixed.read_percent == percent).map(throughput)
+            };
+            let rates = [Scheme::KvimrN, Scheme::KvimrM, Scheme::Seq, Scheme::ThreePhase].map(of);
+            if let [Some(naive), Some(merged), Some(seq), Some(three_phase)] = rates {
+                let least = naive.min(merged) / seq.max(three_phase);
+                let metric = format!("{percent} % reads: throughput at least, / Seq and 3Phase");
+                compare(&mut report, "KVIMR-N, -M", &metric, "1", 1.0 + gain / 100.0, least);
+            }
+        }
+        for loaded in &all {
+            for mixed in &loaded.mixes {
+                let metric = format!("{} % reads: disk transferring, of all time", mixed.read_percent);
+                let span = mixed.span();
+                let share = span.disk(|disk| disk.time.transfer_nanos) as f64 / 1e9 / span.seconds();
+                ours(&mut report, loaded.setup.scheme.name(), &metric, "1", share);
+            }
+        }
+        Ok(report)
+    },
+};
+
+pub(in crate::experiment) const FIG_7B: Experiment = Experiment {
+    id: "kvimr/fig7b",
+    title: "KVIMR, figure 7b: compactions during reads and updates after the load",
+    description: "The mixes of kvimr/fig7a: compactions that ended during each.",
+    default_scale: Scale::one_in(64),
+    run: |run| {
+        let (all, mut report) = begin(run)?;
+        draw(&mut report, &all, "compactions", "1", |mixed| mixed.span().compactions() as f64);
+        Ok(report)
+    },
+};
+
+fn begin(run: &Run<'_>) -> Result<(Vec<Arc<Loaded>>, Report), LabError> {
+    let setups = Scheme::ALL
+        .map(|scheme| Setup { work: Work::LoadAndMixes, ..Setup::new(scheme, run.scale, run.settings.seed) });
+    let all = loads(run, &setups)?;
+    let mut report = run.report();
+    if let Some(last) = all.last() {
+        last.setup.describe(&mut report);
+        let counts = last.mixes.iter().map(|mixed| format!("{} reads and {} updates", mixed.reads, mixed.updates));
+        report.condition("mixes", counts.collect::<Vec<_>>().join("; then "));
+        report.condition("mixes are", "zipfian (0.99, scattered) over the loaded keys; a write replaces a value");
+    }
+    Ok((all, report))
+}
+
+fn draw(report: &mut Report, all: &[Arc<Loaded>], metric: &str, unit: &str, of: impl Fn(&Mixed) -> f64) {
+    let mut series = Vec::new();
+    for loaded in all {
+        let values: Vec<f64> = loaded.mixes.iter().map(&of).collect();
+        for (mixed, &value) in loaded.mixes.iter().zip(&values) {
+            let name = format!("{} % reads: {metric}", mixed.read_percent);
+            drawn(report, loaded.setup.scheme.name(), &name, unit, value);
+        }
+        series.push((loaded.setup.scheme.name().to_owned(), values.into_iter().map(Some).collect()));
+    }
+    report.plots.push(Plot {
+        name: metric.to_owned(),
+        title: format!("7.5 million reads and updates after the load: {metric}"),
+        y: Axis::linear(if unit == "1" { metric.to_owned() } else { format!("{metric} ({unit})") }),
+        figure: Figure::Bars(Bars {
+            groups: MIXES.iter().map(|percent| format!("R{percent} % : W{} %", 100 - percent)).collect(),
+            series,
+        }),
+    });
+}
