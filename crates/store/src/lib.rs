@@ -31,8 +31,8 @@ pub use file_store::{
 };
 pub use hint::{Hint, HintedFile};
 pub use imr::{
-    AllocationName, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrPlacement, ImrStatistics, ImrStore,
-    RewriteName,
+    AllocationName, CostTerm, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrPlacement, ImrStatistics,
+    ImrStore, RewriteName,
 };
 pub use occupancy::{Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, PieceUsage, StoreMeasure};
 pub use plain::{PlainOptions, PlainStore};

@@ -10,7 +10,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 1 | version, 2 |
-//! | 1 | 1 | allocation: 0 sequential, 1 three-phase, 2 zigzag, 3 region, 4 compaction-aware |
+//! | 1 | 1 | allocation: 0 sequential, 1 three-phase, 2 zigzag, 3 region, 4 compaction-aware, 5 cost-aware, from 16 on cost-aware without a term |
 //! | 2 | 1 | rewrite: 0 naive, 1 merged |
 //! | 3 | 1 | places of the backup region |
 //! | 4 | 4 | tracks of the device |
@@ -216,20 +216,13 @@ impl StoreGeometry {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        let allocation = match self.allocation {
-            AllocationName::Sequential => 0,
-            AllocationName::ThreePhase => 1,
-            AllocationName::Zigzag => 2,
-            AllocationName::Region => 3,
-            AllocationName::CompactionAware => 4,
-        };
         let rewrite = match self.rewrite {
             RewriteName::Naive => 0,
             RewriteName::Merged => 1,
         };
         let mut writer = Writer::default();
         writer.u8(VERSION);
-        writer.u8(allocation);
+        writer.u8(self.allocation.number());
         writer.u8(rewrite);
         writer.u8(self.places);
         writer.u32(self.tracks.track_count);
@@ -255,14 +248,7 @@ impl StoreGeometry {
         let mut reader = Reader::new(bytes);
         let mut parse = || {
             let (version, allocation, rewrite, places) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
-            let allocation = match allocation {
-                0 => AllocationName::Sequential,
-                1 => AllocationName::ThreePhase,
-                2 => AllocationName::Zigzag,
-                3 => AllocationName::Region,
-                4 => AllocationName::CompactionAware,
-                _ => return None,
-            };
+            let allocation = AllocationName::of_number(allocation)?;
             let rewrite = match rewrite {
                 0 => RewriteName::Naive,
                 1 => RewriteName::Merged,
@@ -331,6 +317,7 @@ mod tests {
 
     fn options() -> ImrFormatOptions {
         ImrFormatOptions {
+            allocation: AllocationName::CompactionAware,
             table_bytes_max: Some(256 << 10),
             small_files_bytes: Some(4 << 20),
             ..ImrFormatOptions::default()

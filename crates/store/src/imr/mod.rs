@@ -55,7 +55,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use allocation::AllocationName;
+pub use allocation::{AllocationName, CostTerm};
 pub use devices::{ImrDevices, ImrPlace, ImrPlacement};
 pub use rewrite::RewriteName;
 pub use statistics::ImrStatistics;

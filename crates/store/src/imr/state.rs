@@ -356,6 +356,21 @@ impl State {
         self.condemned.iter().flat_map(of).collect()
     }
 
+    /// Level of the table on each valid track, where it is known; 0 of a removed one.
+    pub(super) fn levels(&self) -> Vec<Option<u8>> {
+        let mut levels = vec![None; self.track_count as usize];
+        let mut set = |tracks: &[TrackId], level: Option<u8>| {
+            for track in tracks {
+                if let Some(of_track) = levels.get_mut(track.0 as usize) {
+                    *of_track = level;
+                }
+            }
+        };
+        self.names.values().filter(|node| !node.is_small).for_each(|node| set(node.map().tracks(), node.level()));
+        self.condemned_nodes().for_each(|(_, tracks)| set(&tracks, Some(0)));
+        levels
+    }
+
     /// The tracks that wait to be free, with the removed file where a file was.
     pub(super) fn condemned_nodes(&self) -> impl Iterator<Item = (Option<&Node>, Vec<TrackId>)> {
         self.condemned.iter().map(|condemned| match &condemned.holder {

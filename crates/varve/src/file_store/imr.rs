@@ -8,6 +8,21 @@ use std::sync::Arc;
 use varve_media::Device;
 use varve_store::{AllocationName, FileStore, ImrFormatOptions, ImrOpenOptions, ImrStore, RewriteName};
 
+const ALLOCATIONS: &[&str] = &[
+    "cost-aware",
+    "compaction-aware",
+    "sequential",
+    "three-phase",
+    "zigzag",
+    "region",
+    "cost-aware-without-cover",
+    "cost-aware-without-lifetime",
+    "cost-aware-without-relief",
+    "cost-aware-without-reserve",
+    "cost-aware-without-whole",
+    "cost-aware-without-locality",
+];
+
 pub(crate) const IMR: FileStoreKind = FileStoreKind {
     name: "imr",
     summary: "tables on whole tracks of an interlaced disk (KVIMR), all other files on reserved top tracks",
@@ -15,8 +30,8 @@ pub(crate) const IMR: FileStoreKind = FileStoreKind {
     options: &[
         OptionDescription {
             name: "allocation",
-            value: ValueForm::Choice(&["compaction-aware", "sequential", "three-phase", "zigzag", "region"]),
-            default: "as the disk was laid out; compaction-aware for a new one",
+            value: ValueForm::Choice(ALLOCATIONS),
+            default: "as the disk was laid out; cost-aware for a new one",
             meaning: "which tracks a table gets",
         },
         OptionDescription {
@@ -74,13 +89,7 @@ fn open(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Arc
 }
 
 fn allocation(part: &Part) -> Result<Option<AllocationName>, Error> {
-    Ok(part.text("allocation")?.map(|name| match name {
-        "sequential" => AllocationName::Sequential,
-        "three-phase" => AllocationName::ThreePhase,
-        "zigzag" => AllocationName::Zigzag,
-        "region" => AllocationName::Region,
-        _ => AllocationName::CompactionAware,
-    }))
+    Ok(part.text("allocation")?.and_then(AllocationName::of_text))
 }
 
 fn rewrite(part: &Part) -> Result<Option<RewriteName>, Error> {

@@ -8,6 +8,7 @@
 //! refuses only when the free tracks together do not. Every policy is defined for an unknown level.
 
 mod compaction_aware;
+mod cost_aware;
 mod region;
 mod sequential;
 mod three_phase;
@@ -15,8 +16,11 @@ mod three_phase;
 #[cfg(test)]
 mod tests;
 
+pub use cost_aware::CostTerm;
+
 use super::bitmap::TrackBitmap;
 use compaction_aware::CompactionAware;
+use cost_aware::CostAware;
 use region::Region;
 use sequential::Sequential;
 use std::ops::Range;
@@ -33,6 +37,9 @@ pub(crate) struct TrackView<'a> {
     pub(crate) valid: &'a TrackBitmap,
     /// Tracks that must not be given now, whether or not they are valid.
     pub(crate) locked: &'a TrackBitmap,
+    /// Level of the table whose data a valid track holds, by track, where it is known; 0 once the table
+    /// is removed, because the track is free soon.
+    pub(crate) levels: &'a [Option<u8>],
     /// Where the last allocation ended.
     pub(crate) cursor: Cursor,
 }
@@ -107,19 +114,59 @@ pub enum AllocationName {
     /// Fixed regions of consecutive tracks, each for one table.
     Region,
     /// The largest level to bottoms, all others to tops, each relaxed-sequentially (KVIMR in the paper).
-    #[default]
     CompactionAware,
+    /// By what a track costs later, not only now.
+    #[default]
+    CostAware,
+    /// The same without one of its terms, to see what that is worth.
+    CostAwareWithout(CostTerm),
 }
 
+/// Number on the medium and text of each name.
+const NAMES: &[(AllocationName, u8, &str)] = &[
+    (AllocationName::Sequential, 0, "sequential"),
+    (AllocationName::ThreePhase, 1, "three-phase"),
+    (AllocationName::Zigzag, 2, "zigzag"),
+    (AllocationName::Region, 3, "region"),
+    (AllocationName::CompactionAware, 4, "compaction-aware"),
+    (AllocationName::CostAware, 5, "cost-aware"),
+    (AllocationName::CostAwareWithout(CostTerm::Cover), 16, "cost-aware-without-cover"),
+    (AllocationName::CostAwareWithout(CostTerm::Lifetime), 17, "cost-aware-without-lifetime"),
+    (AllocationName::CostAwareWithout(CostTerm::Relief), 18, "cost-aware-without-relief"),
+    (AllocationName::CostAwareWithout(CostTerm::Reserve), 19, "cost-aware-without-reserve"),
+    (AllocationName::CostAwareWithout(CostTerm::Whole), 20, "cost-aware-without-whole"),
+    (AllocationName::CostAwareWithout(CostTerm::Locality), 21, "cost-aware-without-locality"),
+];
+
 impl AllocationName {
-    /// Every policy.
+    /// Every policy; those without a term are not among them.
     pub const ALL: &[AllocationName] = &[
         AllocationName::Sequential,
         AllocationName::ThreePhase,
         AllocationName::Zigzag,
         AllocationName::Region,
         AllocationName::CompactionAware,
+        AllocationName::CostAware,
     ];
+
+    /// The name in lower case, words joined by hyphens.
+    pub fn text(self) -> &'static str {
+        NAMES.iter().find(|(name, ..)| *name == self).map_or("unknown", |(.., text)| text)
+    }
+
+    /// The policy of this text.
+    pub fn of_text(text: &str) -> Option<AllocationName> {
+        NAMES.iter().find(|(.., known)| *known == text).map(|(name, ..)| *name)
+    }
+
+    /// What superblocks say.
+    pub(super) fn number(self) -> u8 {
+        NAMES.iter().find(|(name, ..)| *name == self).map_or(u8::MAX, |(_, number, _)| *number)
+    }
+
+    pub(super) fn of_number(number: u8) -> Option<AllocationName> {
+        NAMES.iter().find(|(_, known, _)| *known == number).map(|(name, ..)| *name)
+    }
 
     /// The policy itself. `table_bytes_max` is the largest table there will be.
     pub(crate) fn policy(self, geometry: &TrackGeometry, table_bytes_max: u64) -> Box<dyn AllocationPolicy> {
@@ -129,6 +176,8 @@ impl AllocationName {
             AllocationName::Zigzag => Box::new(ThreePhase { zigzag: true }),
             AllocationName::Region => Box::new(Region::new(geometry, table_bytes_max)),
             AllocationName::CompactionAware => Box::new(CompactionAware),
+            AllocationName::CostAware => Box::new(CostAware { without: None }),
+            AllocationName::CostAwareWithout(term) => Box::new(CostAware { without: Some(term) }),
         }
     }
 }

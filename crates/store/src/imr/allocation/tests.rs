@@ -29,7 +29,8 @@ fn request(tracks: u64, level: Option<u8>, largest_level: Option<u8>) -> TrackRe
 
 #[test]
 fn every_policy_gives_free_tracks_that_hold_the_table_and_refuses_only_without_them() {
-    for &name in AllocationName::ALL {
+    let without = CostTerm::ALL.iter().map(|&term| AllocationName::CostAwareWithout(term));
+    for name in AllocationName::ALL.iter().copied().chain(without) {
         for seed in 0..300 {
             let mut random = Random::seeded(seed);
             let track_count = 8 + random.below(60) as u32;
@@ -50,7 +51,14 @@ fn every_policy_gives_free_tracks_that_hold_the_table_and_refuses_only_without_t
                 let largest_level = random.chance(4, 5).then(|| random.below(4) as u8);
                 let locked = bitmap(track_count, (0..track_count).filter(|_| random.chance(1, 20)));
                 let request = TrackRequest { size_bytes: 1 + random.below(8 * TRACK_BYTES), level, largest_level };
-                let view = TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor };
+                let view = TrackView {
+                    geometry: &geometry,
+                    usable: &usable,
+                    valid: &valid,
+                    locked: &locked,
+                    levels: &[],
+                    cursor,
+                };
                 let free: u64 = usable
                     .clone()
                     .map(TrackId)
@@ -79,8 +87,14 @@ fn every_policy_gives_free_tracks_that_hold_the_table_and_refuses_only_without_t
 fn the_orders_are_those_of_the_paper() {
     let geometry = geometry(16, TRACK_BYTES);
     let (usable, valid, locked) = (0..16, TrackBitmap::new(16), TrackBitmap::new(16));
-    let view =
-        TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor: Cursor::default() };
+    let view = TrackView {
+        geometry: &geometry,
+        usable: &usable,
+        valid: &valid,
+        locked: &locked,
+        levels: &[],
+        cursor: Cursor::default(),
+    };
     let whole = request(16, None, None);
     assert_eq!(placed(AllocationName::Sequential, &view, &whole), (0..16).collect::<Vec<_>>());
     let bottoms = [0, 2, 4, 6, 8, 10, 12, 14];
@@ -96,8 +110,14 @@ fn the_orders_are_those_of_the_paper() {
 fn the_largest_level_gets_bottoms_and_the_others_tops() {
     let geometry = geometry(16, TRACK_BYTES);
     let (usable, valid, locked) = (0..16, TrackBitmap::new(16), TrackBitmap::new(16));
-    let view =
-        TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor: Cursor::default() };
+    let view = TrackView {
+        geometry: &geometry,
+        usable: &usable,
+        valid: &valid,
+        locked: &locked,
+        levels: &[],
+        cursor: Cursor::default(),
+    };
     let name = AllocationName::CompactionAware;
     assert_eq!(placed(name, &view, &request(3, Some(3), Some(3))), [0, 2, 4]);
     for other in [request(3, Some(2), Some(3)), request(3, None, Some(3)), request(3, None, None)] {
@@ -119,8 +139,14 @@ fn rewrites_are_avoided_while_they_can_be_and_near_when_they_cannot() {
     let name = AllocationName::CompactionAware;
     // Tops 1 and 7 are in use: bottoms 0, 2, 6 and 8 would cost a rewrite.
     let valid = bitmap(16, [1, 7]);
-    let view =
-        TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor: Cursor::default() };
+    let view = TrackView {
+        geometry: &geometry,
+        usable: &usable,
+        valid: &valid,
+        locked: &locked,
+        levels: &[],
+        cursor: Cursor::default(),
+    };
     assert_eq!(placed(name, &view, &request(4, Some(3), Some(3))), [4, 10, 12, 14]);
     let six = placed(name, &view, &request(6, Some(3), Some(3)));
     assert_eq!(six, [4, 10, 12, 14, 8, 6], "the nearest to the last track follow");
@@ -138,11 +164,80 @@ fn a_region_is_for_one_table_until_there_is_none_left() {
     let geometry = geometry(16, TRACK_BYTES);
     let (usable, locked) = (0..16, TrackBitmap::new(16));
     let valid = bitmap(16, [0]);
-    let view =
-        TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor: Cursor::default() };
+    let view = TrackView {
+        geometry: &geometry,
+        usable: &usable,
+        valid: &valid,
+        locked: &locked,
+        levels: &[],
+        cursor: Cursor::default(),
+    };
     // Regions of 8 tracks: the first is not free.
     assert_eq!(placed(AllocationName::Region, &view, &request(1, None, None)), [8]);
     let valid = bitmap(16, [0, 8]);
     let view = TrackView { valid: &valid, ..view };
     assert_eq!(placed(AllocationName::Region, &view, &request(2, None, None)), [2, 4]);
+}
+
+#[test]
+fn what_costs_later_is_avoided_before_it_costs_now() {
+    let geometry = geometry(32, TRACK_BYTES);
+    let (usable, locked) = (0..32, TrackBitmap::new(32));
+    let name = AllocationName::CostAware;
+    let place = |valid: &[u32], levels: &[Option<u8>], cursor: Cursor, request: &TrackRequest| {
+        let valid = bitmap(32, valid.iter().copied());
+        let view = TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, levels, cursor };
+        placed(name, &view, request)
+    };
+    let (largest, other) = (request(2, Some(3), Some(3)), request(2, Some(1), Some(3)));
+    // Nothing is written: bottoms for all, because a top would take room away from them.
+    assert_eq!(place(&[], &[], Cursor::default(), &largest), [0, 2]);
+    assert_eq!(place(&[], &[], Cursor::default(), &other), [0, 2]);
+    // Tops over valid bottoms are for the smaller levels.
+    let bottoms = [0, 2, 4, 6, 8];
+    assert_eq!(place(&bottoms, &[], Cursor::default(), &other), [1, 3]);
+    assert_eq!(place(&bottoms, &[], Cursor::default(), &largest), [10, 12]);
+    // But not over bottoms that go first, while there is something better.
+    let mut levels = vec![Some(3); 32];
+    levels[2] = Some(0);
+    assert_eq!(place(&bottoms, &levels, Cursor::default(), &other), [5, 7]);
+    // Two covered tops that follow each other before two that do not.
+    assert_eq!(place(&[0, 2, 4, 3, 8, 10, 12, 14], &[], Cursor::default(), &other), [9, 11]);
+    // The next ones behind the last position, of those that are equal.
+    let cursor = Cursor { top: 5, ..Cursor::default() };
+    assert_eq!(place(&bottoms, &[], cursor, &other), [5, 7]);
+}
+
+#[test]
+fn the_largest_level_takes_tops_rather_than_rewrites_while_there_are_enough() {
+    let geometry = geometry(48, TRACK_BYTES);
+    let (usable, locked) = (0..48, TrackBitmap::new(48));
+    let place = |name: AllocationName, tops: std::ops::Range<u32>| {
+        // Bottoms 20 and 22 are free, beside valid tops; these other tops too.
+        let valid = (0..48).filter(|track| match track % 2 {
+            0 => ![20, 22].contains(track),
+            _ => [19, 21, 23].contains(track) || !tops.contains(track),
+        });
+        let valid = bitmap(48, valid);
+        let cursor = Cursor::default();
+        let view =
+            TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, levels: &[], cursor };
+        placed(name, &view, &request(2, Some(3), Some(3)))
+    };
+    let name = AllocationName::CostAware;
+    assert_eq!(place(name, 30..40), [31, 33]);
+    // Three free tops of 48 tracks are for the smaller levels.
+    assert_eq!(place(name, 30..36), [20, 22]);
+    assert_eq!(place(AllocationName::CostAwareWithout(CostTerm::Reserve), 30..36), [31, 33]);
+    assert_eq!(place(AllocationName::CostAwareWithout(CostTerm::Relief), 30..40), [20, 22]);
+}
+
+#[test]
+fn names_are_told_apart_on_the_medium_and_in_text() {
+    let without = CostTerm::ALL.iter().map(|&term| AllocationName::CostAwareWithout(term));
+    for name in AllocationName::ALL.iter().copied().chain(without) {
+        assert_eq!(AllocationName::of_text(name.text()), Some(name));
+        assert_eq!(AllocationName::of_number(name.number()), Some(name));
+    }
+    assert_eq!(AllocationName::of_number(u8::MAX), None);
 }

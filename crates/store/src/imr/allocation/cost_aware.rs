@@ -1,0 +1,222 @@
+//! Track allocation by what a track costs later, not only now.
+//!
+//! KVIMR gives the largest level bottoms at any price. Once the bottoms have been full, most free ones lie
+//! beside valid tops, and every table of that level pays for rewrites although free tops remain. Giving it
+//! those tops instead is not enough: the tops fill up, the free bottoms stay beside valid tops for good, and
+//! in the end every table pays. What has to be kept is room that costs nothing, and what uses it up is a top
+//! that outlives a bottom beside it. So free tracks are told apart by what lies beside them ([`Standing`]),
+//! and a table takes, in this order:
+//!
+//! | standing | of the largest level | others | because |
+//! |---|---|---|---|
+//! | covered top | 2nd | 1st | nothing is lost while both bottoms below live on |
+//! | free bottom, no valid top beside it | 1st | 2nd | costs nothing now; what lives longest belongs here |
+//! | transient top | 3rd | 3rd | a bottom below goes first and is then not free of cost |
+//! | open top | 4th | 4th | takes the bottoms below out of the room that costs nothing |
+//! | costly bottom | last | last | a rewrite for each valid top beside it |
+//!
+//! The terms, each of which can be left out to see what it is worth ([`CostTerm`]; the experiment
+//! `kvimr/ablation` prints it):
+//!
+//! - *cover*: tops over valid bottoms before tops beside a free one.
+//! - *lifetime*: a bottom of a smaller level than the table's, or of a removed table, goes before the table.
+//!   (Age within a level was tried, as a rate learned from the tables that went: it decided
+//!   nothing that the level had not.)
+//! - *relief*: tables of the largest level on tops rather than beside a rewrite,
+//! - *reserve*: unless free tops are scarce. The smaller levels live on them; when they find none, each of
+//!   their many tables pays. Below a twelfth of the tracks the largest level pays instead, where it is cheapest.
+//! - *whole*: a table on tracks of one standing: one sync is enough for it.
+//! - *locality*: of the tracks of a standing those with the fewest gaps, then the next ones behind where the
+//!   head was left in this tier, so that what one job writes is read together by the next.
+//!
+//! Live tops are not moved during idle time: the loads measured leave nothing to gain that a move, two
+//! transfers and two syncs, would not cost again.
+
+use super::{AllocationPolicy, Choice, TrackPlacement, TrackRequest, TrackView};
+use varve_media::{TrackId, TrackTier};
+
+/// Free tops below this share of the usable tracks are kept for the smaller levels.
+const RESERVE_DIVISOR: usize = 12;
+
+/// What a rewrite weighs against a gap between tracks when costly bottoms are compared: it moves a track four
+/// times, a gap costs a short seek and half a turn.
+const REWRITE_WEIGHT: u64 = 4;
+
+/// A part of the reasoning of [`CostAware`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CostTerm {
+    /// Tops over valid bottoms come before tops beside free ones.
+    Cover,
+    /// Bottoms of smaller levels go before the table on the tops beside them.
+    Lifetime,
+    /// The largest level takes tops before it costs rewrites.
+    Relief,
+    /// The last free tops are for the smaller levels.
+    Reserve,
+    /// A table takes tracks of one standing.
+    Whole,
+    /// Few gaps, near the last position.
+    Locality,
+}
+
+impl CostTerm {
+    /// Every term.
+    pub const ALL: &[CostTerm] = &[
+        CostTerm::Cover,
+        CostTerm::Lifetime,
+        CostTerm::Relief,
+        CostTerm::Reserve,
+        CostTerm::Whole,
+        CostTerm::Locality,
+    ];
+}
+
+/// What using a free track means for the tracks beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// A bottom without valid tops.
+    FreeBottom,
+    /// A top over bottoms that live at least as long as the table.
+    CoveredTop,
+    /// A top over valid bottoms of which one goes first.
+    TransientTop,
+    /// A top beside a free bottom.
+    OpenTop,
+    /// A bottom with valid tops.
+    CostlyBottom,
+}
+
+use Standing::{CostlyBottom, CoveredTop, FreeBottom, OpenTop, TransientTop};
+
+/// See the module.
+pub(super) struct CostAware {
+    /// Left out, for comparison.
+    pub(super) without: Option<CostTerm>,
+}
+
+impl AllocationPolicy for CostAware {
+    fn place(&self, view: &TrackView<'_>, request: &TrackRequest) -> Option<TrackPlacement> {
+        let mut standings: [Vec<TrackId>; 5] = Default::default();
+        for track in view.usable.clone().map(TrackId).filter(|&track| view.is_free(track)) {
+            standings[self.standing(view, request, track) as usize].push(track);
+        }
+        let tracks_of = |standing: Standing| &standings[standing as usize];
+        let order = self.order(view, request, |standing| tracks_of(standing).len());
+        let mut choice = Choice::new(view, request);
+        if !self.is_without(CostTerm::Whole) {
+            for standing in order {
+                let found = match standing {
+                    CostlyBottom => {
+                        let mut bottoms = [&tracks_of(FreeBottom)[..], tracks_of(CostlyBottom)].concat();
+                        bottoms.sort_unstable();
+                        self.window(view, &bottoms, request.size_bytes)
+                    }
+                    _ => self.window(view, tracks_of(standing), request.size_bytes),
+                };
+                if let Some(tracks) = found {
+                    choice.take_from(tracks.into_iter());
+                    return choice.finish();
+                }
+            }
+        }
+        for standing in order {
+            choice.take_from(tracks_of(standing).iter().copied());
+        }
+        choice.finish()
+    }
+}
+
+impl CostAware {
+    fn is_without(&self, term: CostTerm) -> bool {
+        self.without == Some(term)
+    }
+
+    fn standing(&self, view: &TrackView<'_>, request: &TrackRequest, track: TrackId) -> Standing {
+        if view.geometry.tier(track) == TrackTier::Bottom {
+            return if view.costs_rewrite(track) { CostlyBottom } else { FreeBottom };
+        }
+        let mut standing = CoveredTop;
+        for bottom in view.geometry.neighbours(track).filter(|bottom| view.usable.contains(&bottom.0)) {
+            if !view.valid.contains(bottom) {
+                return if self.is_without(CostTerm::Cover) { CoveredTop } else { OpenTop };
+            }
+            let level = view.levels.get(bottom.0 as usize).copied().flatten();
+            let goes_first = matches!((level, request.level), (Some(below), Some(level)) if below < level);
+            if goes_first && !self.is_without(CostTerm::Lifetime) {
+                standing = TransientTop;
+            }
+        }
+        standing
+    }
+
+    fn order(&self, view: &TrackView<'_>, request: &TrackRequest, count: impl Fn(Standing) -> usize) -> [Standing; 5] {
+        if !request.is_of_largest_level() {
+            return [CoveredTop, FreeBottom, TransientTop, OpenTop, CostlyBottom];
+        }
+        let tops = count(CoveredTop) + count(TransientTop) + count(OpenTop);
+        let is_scarce = tops < view.usable.len() / RESERVE_DIVISOR && !self.is_without(CostTerm::Reserve);
+        match is_scarce || self.is_without(CostTerm::Relief) {
+            true => [FreeBottom, CostlyBottom, CoveredTop, TransientTop, OpenTop],
+            false => [FreeBottom, CoveredTop, TransientTop, OpenTop, CostlyBottom],
+        }
+    }
+
+    /// Tracks that follow each other in `tracks`, all of one tier, and hold the table: those that cost
+    /// the fewest rewrites and gaps, then the first behind the last position.
+    fn window(&self, view: &TrackView<'_>, tracks: &[TrackId], size_bytes: u64) -> Option<Vec<TrackId>> {
+        let first = tracks.first()?;
+        let needed = usize::try_from(size_bytes.div_ceil(view.geometry.length_bytes(*first)).max(1)).ok()?;
+        let windows = tracks.len().checked_sub(needed)? + 1;
+        let position = match view.geometry.tier(*first) {
+            TrackTier::Bottom => view.cursor.bottom,
+            TrackTier::Top => view.cursor.top,
+        };
+        // Tracks behind the position come first, then those from the beginning.
+        let distance = |track: TrackId| (track.0 < position, track.0);
+        let best = if self.is_without(CostTerm::Locality) {
+            (0..windows).min_by_key(|&start| distance(tracks[start]))
+        } else {
+            let costs = WindowCosts { view, tracks };
+            let mut inner: u64 = (1..needed).map(|index| costs.within(index)).sum();
+            let cost = |start: usize| {
+                let cost = inner + costs.beginning(start);
+                if start + 1 < windows {
+                    inner = inner + costs.within(start + needed) - costs.within(start + 1);
+                }
+                (cost, distance(tracks[start]), start)
+            };
+            (0..windows).map(cost).min().map(|(_, _, start)| start)
+        };
+        best.map(|start| tracks[start..start + needed].to_vec())
+    }
+}
+
+/// What tracks of one tier cost as parts of a table.
+struct WindowCosts<'a> {
+    view: &'a TrackView<'a>,
+    tracks: &'a [TrackId],
+}
+
+impl WindowCosts<'_> {
+    fn rewrites(&self, index: usize, joins_before: bool) -> u64 {
+        let track = self.tracks[index];
+        if self.view.geometry.tier(track) == TrackTier::Top {
+            return 0;
+        }
+        // The top between two bottoms of the table is rewritten once.
+        let counts = |top: &TrackId| self.view.valid.contains(*top) && !(joins_before && *top < track);
+        self.view.geometry.neighbours(track).filter(counts).count() as u64
+    }
+
+    /// Of the first track of a window.
+    fn beginning(&self, index: usize) -> u64 {
+        REWRITE_WEIGHT * self.rewrites(index, false)
+    }
+
+    /// Of a track that follows another one in the window.
+    fn within(&self, index: usize) -> u64 {
+        let joins = self.tracks[index - 1].0 + 2 == self.tracks[index].0;
+        REWRITE_WEIGHT * self.rewrites(index, joins) + u64::from(!joins)
+    }
+}
