@@ -17,6 +17,21 @@ pub enum Compression {
     Zstd,
 }
 
+/// Which table of a level is compacted first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum CompactionPriority {
+    /// The one that overlaps least of the next level, by its size: writes least. Tables that overlap nothing go
+    /// first, and are moved without being rewritten.
+    #[default]
+    MinOverlappingRatio,
+    /// The largest; deletions count as if they made it larger. RocksDB's default before version 6.
+    ByCompensatedSize,
+    /// The next one by key behind the last one compacted, as in LevelDB.
+    RoundRobin,
+}
+
 /// How data is organised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -77,6 +92,8 @@ pub struct Options {
     pub block_align: usize,
     /// Bits per key of the table filter; 0 is no filter.
     pub bloom_bits_per_key: u32,
+    /// Which table of a level is compacted first.
+    pub compaction_pri: CompactionPriority,
     /// Compression of levels without their own.
     pub compression: Compression,
     /// Compression by level, from level 0; the last one holds for deeper levels.
@@ -135,6 +152,7 @@ impl Default for Options {
             block_restart_interval: 16,
             block_align: 0,
             bloom_bits_per_key: 10,
+            compaction_pri: CompactionPriority::default(),
             compression: Compression::None,
             compression_per_level: Vec::new(),
             block_cache_capacity: 32 << 20,

@@ -59,8 +59,9 @@ pub use stack::{Stack, StackBuilder, StackDevice, StackRole};
 pub use varve_engine::Media;
 pub use varve_engine::cost;
 pub use varve_engine::{
-    BatchEntry, Compression, Db, DbIterator, Error as EngineError, KEY_BYTES_MAX, LevelStatistics, Options,
-    ReadOptions, RepairReport, Snapshot, Statistics, TreeKind, VALUE_BYTES_MAX, Value, WriteBatch, WriteOptions,
+    BatchEntry, CompactionPriority, Compression, Db, DbIterator, Error as EngineError, KEY_BYTES_MAX, LevelStatistics,
+    Options, ReadOptions, RepairReport, Snapshot, Statistics, TreeKind, VALUE_BYTES_MAX, Value, WriteBatch,
+    WriteOptions,
 };
 pub use varve_env as env;
 pub use varve_media as media;

@@ -9,7 +9,8 @@ mod write_delay;
 pub(crate) use write_delay::WriteDelay;
 
 use super::version::{FileMeta, Version};
-use std::collections::BTreeSet;
+use crate::options::CompactionPriority;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The part of the options the policy looks at.
@@ -20,6 +21,7 @@ pub(crate) struct PolicyOptions {
     pub(crate) max_bytes_for_level_multiplier: u64,
     pub(crate) dynamic_level_bytes: bool,
     pub(crate) max_compaction_bytes: u64,
+    pub(crate) priority: CompactionPriority,
 }
 
 /// Size each level should have, and the level that level 0 compacts into.
@@ -87,6 +89,8 @@ pub(crate) struct Busy {
     files: BTreeSet<u64>,
     /// Output level, smallest and largest user key of each running compaction.
     outputs: Vec<(usize, Vec<u8>, Vec<u8>)>,
+    /// Largest user key of the last compaction of each level.
+    last_keys: BTreeMap<usize, Vec<u8>>,
 }
 
 impl Busy {
@@ -99,6 +103,9 @@ impl Busy {
         self.files.extend(plan.all_inputs().map(|file| file.number));
         if let Some((smallest, largest)) = plan.hull() {
             self.outputs.push((plan.output_level, smallest.to_vec(), largest.to_vec()));
+        }
+        if let Some(last) = plan.inputs.iter().map(|file| file.largest_user_key()).max() {
+            self.last_keys.insert(plan.input_level, last.to_vec());
         }
     }
 
@@ -239,19 +246,29 @@ fn pick_level(
     options: &PolicyOptions,
 ) -> Option<CompactionPlan> {
     let output_level = (level + 1).max(targets.base_level.min(next_non_empty(version, level)));
+    let last_key = busy.last_keys.get(&level);
     let mut best: Option<(u128, CompactionPlan)> = None;
-    for file in &version.levels[level] {
+    for (position, file) in version.levels[level].iter().enumerate() {
         if busy.contains(file.number) {
             continue;
         }
         let Some(plan) = finish(version, Reason::LevelSize, level, output_level, vec![file.clone()], busy) else {
             continue;
         };
-        let overlap: u64 = plan.overlapping.iter().map(|file| file.size_bytes).sum();
-        // Deletions free space below: they count as if they shrank the overlap.
+        // Deletions free space below: they count as if the table were larger.
         let weight = u128::from(file.size_bytes.max(1))
             + u128::from(file.size_bytes.max(1)) * u128::from(file.deletions) / u128::from(file.entries.max(1));
-        let cost = u128::from(overlap) * 1024 / weight;
+        let cost = match options.priority {
+            CompactionPriority::MinOverlappingRatio => {
+                let overlap: u64 = plan.overlapping.iter().map(|file| file.size_bytes).sum();
+                u128::from(overlap) * 1024 / weight
+            }
+            CompactionPriority::ByCompensatedSize => u128::MAX - weight,
+            CompactionPriority::RoundRobin => {
+                let is_behind = last_key.is_none_or(|last| file.smallest_user_key() > last.as_slice());
+                position as u128 + if is_behind { 0 } else { version.levels[level].len() as u128 }
+            }
+        };
         if best.as_ref().is_none_or(|(least, _)| cost < *least) {
             best = Some((cost, plan));
         }

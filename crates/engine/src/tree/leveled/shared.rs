@@ -152,6 +152,7 @@ impl Shared {
             max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
             dynamic_level_bytes: options.level_compaction_dynamic_level_bytes,
             max_compaction_bytes: options.max_compaction_bytes,
+            priority: options.compaction_pri,
         };
         let stall_options = StallOptions {
             level0_slowdown_writes_trigger: options.level0_slowdown_writes_trigger,

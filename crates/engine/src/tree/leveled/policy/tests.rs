@@ -15,6 +15,7 @@ fn options() -> PolicyOptions {
         max_bytes_for_level_multiplier: 10,
         dynamic_level_bytes: true,
         max_compaction_bytes: 1600 * MIB,
+        priority: CompactionPriority::default(),
     }
 }
 
@@ -89,6 +90,24 @@ fn without_dynamic_sizes_level_1_has_the_base_size_and_each_below_ten_times_more
     let fixed = PolicyOptions { dynamic_level_bytes: false, ..options() };
     let targets = level_targets(&shape("\n\n\n"), &fixed);
     assert_eq!((targets.base_level, targets.target_bytes[1], targets.target_bytes[2]), (1, 256 * MIB, 2560 * MIB));
+}
+
+#[test]
+fn the_priority_says_which_table_goes_first() {
+    let version = shape("\n1:a-c*100 2:d-f*120 3:g-i*100\n4:a-b 5:c-d 6:e-e 7:h-h*10");
+    let mut busy = Busy::default();
+    let first = |priority, busy: &Busy| {
+        let fixed = PolicyOptions { dynamic_level_bytes: false, priority, ..options() };
+        pick(&version, busy, &fixed).unwrap()
+    };
+    assert_eq!(numbers(&first(CompactionPriority::ByCompensatedSize, &busy).inputs), [2]);
+    assert_eq!(numbers(&first(CompactionPriority::MinOverlappingRatio, &busy).inputs), [3]);
+    for expected in [[1], [2], [3], [1]] {
+        let plan = first(CompactionPriority::RoundRobin, &busy);
+        assert_eq!(numbers(&plan.inputs), expected);
+        busy.enter(&plan);
+        busy.leave(&plan);
+    }
 }
 
 #[test]
@@ -196,7 +215,13 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
                 &garbage,
             )
         };
+        let priorities = [
+            CompactionPriority::MinOverlappingRatio,
+            CompactionPriority::ByCompensatedSize,
+            CompactionPriority::RoundRobin,
+        ];
         let fixed = PolicyOptions {
+            priority: priorities[random.index(3)],
             dynamic_level_bytes: random.chance(1, 2),
             max_bytes_for_level_base: 64 * MIB,
             max_bytes_for_level_multiplier: 2,
