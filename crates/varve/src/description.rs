@@ -140,7 +140,7 @@ pub struct StackDescription {
     pub spec: String,
     /// Store of tables and everything else.
     pub files: String,
-    /// Store of logs, when they live elsewhere.
+    /// Store or device of logs, when they live elsewhere.
     pub logs: Option<String>,
     /// Devices below the stores.
     pub devices: Vec<DeviceDescription>,

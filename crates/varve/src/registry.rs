@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::spec::{Part, SIZE_EXAMPLE, Spec, SpecError, SpecErrorKind, SpecOption, Value, path_of, size_of};
-use crate::stack::{Base, Construction};
+use crate::stack::{Base, BuiltDevice, Construction};
 use crate::{file_store, layer, medium};
 use std::sync::Arc;
 use varve_store::FileStore;
@@ -19,6 +19,9 @@ pub(crate) static FILE_STORES: &[FileStoreKind] = &[file_store::PLAIN, file_stor
 /// Every layer, from the medium upwards.
 pub(crate) static LAYERS: &[LayerKind] = &[layer::FAULT, layer::TRACE];
 
+/// The word for logs on the medium itself.
+pub(crate) const INSIDE: &str = "inside";
+
 /// Options every medium has beside its own, its store's and the layers'.
 static COMMON_OPTIONS: &[OptionDescription] = &[
     OptionDescription {
@@ -29,9 +32,9 @@ static COMMON_OPTIONS: &[OptionDescription] = &[
     },
     OptionDescription {
         name: "logs",
-        value: ValueForm::Spec,
-        default: "the same medium",
-        meaning: "medium of the write-ahead logs",
+        value: ValueForm::ChoiceOrSpec(&[INSIDE]),
+        default: "inside, the same medium; under the store 'imr' on an emulated disk a small emulated SSD",
+        meaning: "medium of the write-ahead logs; under the store 'imr' of everything that is not a table",
     },
 ];
 
@@ -45,7 +48,10 @@ pub(crate) struct MediumKind {
 }
 
 /// How a file store is opened on a medium.
-type OpenFileStore = fn(&Construction<'_>, &Base, &Part) -> Result<Arc<dyn FileStore>, Error>;
+type OpenFileStore = fn(&Construction<'_>, &Base, &Part, Option<&BuiltDevice>) -> Result<Arc<dyn FileStore>, Error>;
+
+/// The device a store takes for its logs, if it takes one.
+type LogsOfStore = fn(&Construction<'_>, &Base, &Part) -> Result<Option<BuiltDevice>, Error>;
 
 /// A file store: how files are laid out on media.
 pub(crate) struct FileStoreKind {
@@ -56,6 +62,9 @@ pub(crate) struct FileStoreKind {
     pub(crate) options: &'static [OptionDescription],
     /// Whether it can stand on this, judged by properties alone.
     pub(crate) accepts: fn(&Base) -> bool,
+    /// A store that keeps logs apart from tables by itself builds the device for them, as the option `logs`
+    /// says. Those of the others are another store's.
+    pub(crate) logs: Option<LogsOfStore>,
     /// Opens it, making it first where that is allowed and needed.
     pub(crate) open: OpenFileStore,
 }
@@ -130,6 +139,8 @@ pub enum ValueForm {
     ChoiceOrFile(&'static [&'static str]),
     /// One of these words, a file, or real hardware: `dev:PATH` with its options.
     ChoiceOrFileOrDevice(&'static [&'static str]),
+    /// One of these words, or a medium.
+    ChoiceOrSpec(&'static [&'static str]),
     /// Name of a file store.
     FileStore,
     /// A medium.
@@ -150,6 +161,7 @@ impl ValueForm {
             ValueForm::Ratio => "a ratio from 1/8 to 8, such as 5/4 or 1.25".to_owned(),
             ValueForm::ChoiceOrFile(_) => "one of the known words or file:PATH".to_owned(),
             ValueForm::ChoiceOrFileOrDevice(_) => "one of the known words, file:PATH or dev:PATH".to_owned(),
+            ValueForm::ChoiceOrSpec(_) => "a medium or one of the known words".to_owned(),
             ValueForm::FileStore => "a file store".to_owned(),
             ValueForm::Spec => "a medium".to_owned(),
         }
@@ -158,9 +170,10 @@ impl ValueForm {
     /// Words that are accepted, when it is a matter of words.
     pub fn words(self) -> Vec<&'static str> {
         match self {
-            ValueForm::Choice(words) | ValueForm::ChoiceOrFile(words) | ValueForm::ChoiceOrFileOrDevice(words) => {
-                words.to_vec()
-            }
+            ValueForm::Choice(words)
+            | ValueForm::ChoiceOrFile(words)
+            | ValueForm::ChoiceOrFileOrDevice(words)
+            | ValueForm::ChoiceOrSpec(words) => words.to_vec(),
             ValueForm::FileStore => FILE_STORES.iter().map(|store| store.name).collect(),
             _ => Vec::new(),
         }
@@ -179,6 +192,7 @@ impl ValueForm {
             ValueForm::Ratio => "N/M".to_owned(),
             ValueForm::ChoiceOrFile(words) => format!("{}|file:PATH", words.join("|")),
             ValueForm::ChoiceOrFileOrDevice(words) => format!("{}|file:PATH|dev:PATH", words.join("|")),
+            ValueForm::ChoiceOrSpec(words) => format!("{}|SPEC", words.join("|")),
             ValueForm::Spec => "SPEC".to_owned(),
         }
     }
@@ -208,7 +222,7 @@ impl ValueForm {
                     file_path_of(spec).is_some() || hardware_of(spec).is_some()
                 }
             },
-            ValueForm::Spec => match value {
+            ValueForm::Spec | ValueForm::ChoiceOrSpec(_) => match value {
                 Value::Text(_) => path_of(value).is_some(),
                 Value::Spec(spec) => {
                     check(spec)?;
@@ -281,8 +295,15 @@ pub(crate) fn add_paths(spec: &Spec, paths: &mut Vec<std::path::PathBuf>) {
     let mut add = |form: ValueForm, value: Option<&Value>| match (form, value) {
         (ValueForm::Path, Some(value)) => paths.extend(path_of(value)),
         (ValueForm::ChoiceOrFile(_), Some(Value::Spec(spec))) => paths.extend(file_path_of(spec)),
-        (ValueForm::Spec | ValueForm::ChoiceOrFileOrDevice(_), Some(Value::Spec(spec))) => add_paths(spec, paths),
-        (ValueForm::Spec, Some(value)) => paths.extend(path_of(value)),
+        (
+            ValueForm::Spec | ValueForm::ChoiceOrSpec(_) | ValueForm::ChoiceOrFileOrDevice(_),
+            Some(Value::Spec(spec)),
+        ) => {
+            add_paths(spec, paths);
+        }
+        (ValueForm::ChoiceOrSpec(words), Some(Value::Text(text)))
+            if words.iter().any(|word| word.as_bytes() == text) => {}
+        (ValueForm::Spec | ValueForm::ChoiceOrSpec(_), Some(value)) => paths.extend(path_of(value)),
         _ => (),
     };
     for part in spec.parts() {

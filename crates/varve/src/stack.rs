@@ -104,12 +104,13 @@ impl StackBuilder {
     pub fn build(&self, spec: &Spec) -> Result<Stack, Error> {
         let construction = self.construction();
         let mut devices = Vec::new();
-        let files = open_store(&construction, spec, StackRole::Files, &mut devices)?;
-        let log_specs = spec.parts().iter().map(|part| part.spec("logs")).collect::<Result<Vec<_>, _>>()?;
+        let (files, keeps_logs) = open_store(&construction, spec, StackRole::Files, &mut devices)?;
+        let parts = if keeps_logs { &[] } else { spec.parts() };
+        let log_specs = parts.iter().map(Part::logs).collect::<Result<Vec<_>, _>>()?;
         let mut log_specs = log_specs.into_iter().flatten();
         let logs = match (log_specs.next(), log_specs.next()) {
             (None, _) => None,
-            (Some(logs), None) => Some(open_store(&construction, &logs, StackRole::Logs, &mut devices)?),
+            (Some(logs), None) => Some(open_store(&construction, &logs, StackRole::Logs, &mut devices)?.0),
             (Some(_), Some(_)) => {
                 return Err(spec.error(SpecErrorKind::Combination, "the option 'logs' at most once").into());
             }
@@ -139,12 +140,25 @@ impl StackBuilder {
     /// As [`StackBuilder::devices`]; [`Error::Missing`] when real hardware is not there.
     pub fn describe(&self, spec: &Spec) -> Result<Vec<DeviceDescription>, Error> {
         let construction = Construction { create: false, format: false, describe: true, ..self.construction() };
-        let mut devices = match build_base(&construction, spec)? {
-            Base::Devices(devices) => devices,
-            Base::Directory(_) => return Err(not_devices(spec)),
+        let base = build_base(&construction, spec)?;
+        if matches!(base, Base::Directory(_)) {
+            return Err(not_devices(spec));
+        }
+        let kept = match spec.parts().first() {
+            Some(first) => match choose_store(spec, first, &base).ok().and_then(|store| store.logs) {
+                Some(logs) => Some(logs(&construction, &base, first)?),
+                None => None,
+            },
+            None => None,
         };
-        for part in spec.parts() {
-            let Some(logs) = part.spec("logs")? else { continue };
+        let mut devices = match base {
+            Base::Devices(devices) => devices,
+            Base::Directory(_) => Vec::new(),
+        };
+        let parts = if kept.is_some() { &[] } else { spec.parts() };
+        devices.extend(kept.flatten());
+        for part in parts {
+            let Some(logs) = part.logs()? else { continue };
             match build_base(&construction, &logs) {
                 Ok(Base::Devices(of_logs)) => devices.extend(of_logs),
                 // Logs in a directory have no device.
@@ -169,7 +183,7 @@ fn not_devices(spec: &Spec) -> Error {
 }
 
 /// Builds every part of `spec` with its layers and puts them side by side.
-fn build_base(construction: &Construction<'_>, spec: &Spec) -> Result<Base, Error> {
+pub(crate) fn build_base(construction: &Construction<'_>, spec: &Spec) -> Result<Base, Error> {
     let mut bases = Vec::new();
     for part in spec.parts() {
         let Some(kind) = registry::medium(part.kind()) else {
@@ -197,30 +211,19 @@ fn build_base(construction: &Construction<'_>, spec: &Spec) -> Result<Base, Erro
     Ok(Base::Devices(devices))
 }
 
-fn open_store(
-    construction: &Construction<'_>,
-    spec: &Spec,
-    role: StackRole,
-    devices: &mut Vec<StackDevice>,
-) -> Result<Arc<dyn FileStore>, Error> {
-    let Some(first) = spec.parts().first() else {
-        return Err(spec.error(SpecErrorKind::Missing, "a medium").into());
-    };
-    if role == StackRole::Logs && first.option("logs").is_some() {
-        return Err(first.value_error("logs", "no further medium of logs below a medium of logs").into());
-    }
-    let base = build_base(construction, spec)?;
+/// The store that shall stand on `base`.
+fn choose_store(spec: &Spec, first: &Part, base: &Base) -> Result<&'static FileStoreKind, Error> {
     let store = match first.text("store")? {
         Some(name) => FILE_STORES.iter().find(|store| store.name == name),
-        None => FILE_STORES.iter().find(|store| (store.accepts)(&base)),
+        None => FILE_STORES.iter().find(|store| (store.accepts)(base)),
     };
     let Some(store) = store else {
         let stores: Vec<String> = FILE_STORES.iter().map(|store| format!("{} ({})", store.name, store.needs)).collect();
         let expected = format!("media that a file store can stand on, not {}", base.summary());
         return Err(spec.error(SpecErrorKind::Combination, expected).with_known(stores).into());
     };
-    if !(store.accepts)(&base) {
-        return Err(refused(first, store, &base));
+    if !(store.accepts)(base) {
+        return Err(refused(first, store, base));
     }
     for other in FILE_STORES.iter().filter(|other| other.name != store.name) {
         for option in other.options {
@@ -230,11 +233,35 @@ fn open_store(
             }
         }
     }
-    let opened = (store.open)(construction, &base, first)?;
+    Ok(store)
+}
+
+/// Opens the store of `spec`, and says whether it keeps logs apart by itself.
+fn open_store(
+    construction: &Construction<'_>,
+    spec: &Spec,
+    role: StackRole,
+    devices: &mut Vec<StackDevice>,
+) -> Result<(Arc<dyn FileStore>, bool), Error> {
+    let Some(first) = spec.parts().first() else {
+        return Err(spec.error(SpecErrorKind::Missing, "a medium").into());
+    };
+    if role == StackRole::Logs && first.logs()?.is_some() {
+        return Err(first.value_error("logs", "no further medium of logs below a medium of logs").into());
+    }
+    let base = build_base(construction, spec)?;
+    let store = choose_store(spec, first, &base)?;
+    // Below a medium of logs everything is inside.
+    let kept = match store.logs.filter(|_| role == StackRole::Files) {
+        Some(logs) => logs(construction, &base, first)?,
+        None => None,
+    };
+    let opened = (store.open)(construction, &base, first, kept.as_ref())?;
     if let Base::Devices(built) = base {
         devices.extend(built.into_iter().map(|built| StackDevice::new(role, built)));
     }
-    Ok(opened)
+    devices.extend(kept.map(|built| StackDevice::new(StackRole::Logs, built)));
+    Ok((opened, store.logs.is_some()))
 }
 
 fn part_has(part: &Part, option: &str) -> bool {
@@ -256,7 +283,7 @@ pub(crate) fn refused(part: &Part, store: &FileStoreKind, base: &Base) -> Error 
 pub enum StackRole {
     /// Tables and everything else.
     Files,
-    /// Write-ahead logs.
+    /// Write-ahead logs; under the store `imr` everything that is not a table.
     Logs,
 }
 
@@ -339,7 +366,10 @@ impl Stack {
         StackDescription {
             spec: self.spec.to_string(),
             files: self.media.files.name().to_owned(),
-            logs: self.media.logs.as_ref().map(|logs| logs.name().to_owned()),
+            logs: self.media.logs.as_ref().map(|logs| logs.name().to_owned()).or_else(|| {
+                let logs = self.devices.iter().find(|device| device.role == StackRole::Logs);
+                logs.map(|device| device.description.name.clone())
+            }),
             devices: self.devices.iter().map(|device| device.description.clone()).collect(),
         }
     }
@@ -377,7 +407,7 @@ impl Spec {
         self.parts().iter().all(|part| {
             registry::medium(part.kind()).is_some_and(|kind| kind.is_emulated)
                 && registry::hardware_backing(part).is_none()
-                && !matches!(part.spec("logs"), Ok(Some(logs)) if !logs.is_emulated())
+                && !matches!(part.logs(), Ok(Some(logs)) if !logs.is_emulated())
         })
     }
 
@@ -391,7 +421,7 @@ impl Spec {
         self.parts().iter().any(|part| {
             part.has_flag("pace")
                 || part.has_flag("account")
-                || matches!(part.spec("logs"), Ok(Some(logs)) if logs.is_paced())
+                || matches!(part.logs(), Ok(Some(logs)) if logs.is_paced())
         })
     }
 }

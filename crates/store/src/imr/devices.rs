@@ -227,8 +227,8 @@ pub(super) fn mount(devices: &ImrDevices) -> Result<Mounted, StoreError> {
     })
 }
 
-/// What a disk says of its store: `None` when its superblocks are zeros.
-pub(super) fn placement(device: &Device) -> Result<Option<ImrPlacement>, StoreError> {
+/// What a disk says of its store: `None` when its superblocks are zeros. With the bytes of its device of logs.
+pub(super) fn placement(device: &Device) -> Result<Option<(ImrPlacement, u64)>, StoreError> {
     let label = device.block.name();
     let DiskTracks { tracks, .. } = tracks_of(label, device)?;
     let own = own_of(&Disk::new(device.block.clone()), tracks.as_ref());
@@ -236,7 +236,8 @@ pub(super) fn placement(device: &Device) -> Result<Option<ImrPlacement>, StoreEr
         return Ok(None);
     }
     let (journal, recovered) = Journal::recover(&own, label, KIND)?;
-    Ok(Some(geometry_of(label, &journal, &recovered.parameters)?.placement))
+    let geometry = geometry_of(label, &journal, &recovered.parameters)?;
+    Ok(Some((geometry.placement, geometry.logs_bytes)))
 }
 
 #[cfg(test)]
@@ -281,8 +282,8 @@ mod tests {
             let (disk, logs) = (disk(&env, "disk"), conventional(&env, "logs", 8 << 20));
             let devices = ImrDevices::with_logs(&disk, &logs);
             ImrStore::format(&env, devices.clone(), &ImrFormatOptions { map, ..options() }).unwrap();
-            let placement = ImrStore::placement(&disk).unwrap();
-            assert_eq!(placement, Some(ImrPlacement { logs: ImrPlace::Beside, map }));
+            let placement = ImrPlacement { logs: ImrPlace::Beside, map };
+            assert_eq!(ImrStore::placement(&disk).unwrap(), Some((placement, 8 << 20)));
             let store = ImrStore::open(&env, devices.clone(), &ImrOpenOptions::default()).unwrap();
             let writes = || [&disk, &logs].map(|device| device.block.counters().writes);
             let before = writes();

@@ -55,7 +55,8 @@ pub(super) fn format(env: &Env, devices: &ImrDevices, options: &ImrFormatOptions
         Some(_) => ImrPlacement { logs: ImrPlace::Beside, map: options.map },
         None => ImrPlacement { logs: ImrPlace::Inside, map: ImrPlace::Inside },
     };
-    let geometry = StoreGeometry::plan(label, devices.disk.block.geometry(), &tracks, options, placement)?;
+    let mut geometry = StoreGeometry::plan(label, devices.disk.block.geometry(), &tracks, options, placement)?;
+    geometry.logs_bytes = devices.logs.as_ref().map_or(0, |logs| logs.block.geometry().capacity_bytes);
     let beside = match &devices.logs {
         None => None,
         Some(logs) => {

@@ -24,6 +24,7 @@
 //! | 48 | 8 | its bytes |
 //! | 56 | 8 | bytes of the largest table expected |
 //! | 64 | 1 | flags: bit 0, the disk is conventional; bit 1, the small files are on the device of logs; bit 2, the S2TMap is |
+//! | 65 | 8 | bytes of the device of logs; 0 when there is none |
 //!
 //! A conventional disk is divided in the same way, but the store's own lies at its start without gaps, and
 //! its superblock at offset 0. Where small files or the S2TMap lie on a device of their own (see
@@ -89,6 +90,8 @@ pub(super) fn small_files_bytes(tracks: &TrackGeometry) -> u64 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoreGeometry {
     pub(super) placement: ImrPlacement,
+    /// Of the device of logs; 0 when there is none.
+    pub(super) logs_bytes: u64,
     pub(super) tracks: TrackGeometry,
     pub(super) zone_tracks: u32,
     pub(super) allocation: AllocationName,
@@ -157,6 +160,7 @@ impl StoreGeometry {
         }
         Ok(StoreGeometry {
             placement,
+            logs_bytes: 0,
             tracks: tracks.clone(),
             zone_tracks: zone_tracks as u32,
             allocation: options.allocation,
@@ -239,6 +243,7 @@ impl StoreGeometry {
         writer.u8(flag(FLAG_CONVENTIONAL, !self.tracks.interlaced)
             | flag(FLAG_SMALL_FILES_BESIDE, self.placement.logs == ImrPlace::Beside)
             | flag(FLAG_MAP_BESIDE, self.placement.map == ImrPlace::Beside));
+        writer.u64(self.logs_bytes);
         writer.into_vec()
     }
 
@@ -258,6 +263,7 @@ impl StoreGeometry {
             let (bottom_track_bytes, top_track_bytes) = (reader.u64()?, reader.u64()?);
             let mut geometry = StoreGeometry {
                 placement: ImrPlacement { logs: ImrPlace::Inside, map: ImrPlace::Inside },
+                logs_bytes: 0,
                 tracks: TrackGeometry { track_count, top_track_bytes, bottom_track_bytes, interlaced: true },
                 allocation,
                 rewrite,
@@ -273,6 +279,7 @@ impl StoreGeometry {
             let flags = if version == 1 { 0 } else { reader.u8()? };
             let place = |flag: u8| if flags & flag == 0 { ImrPlace::Inside } else { ImrPlace::Beside };
             geometry.placement = ImrPlacement { logs: place(FLAG_SMALL_FILES_BESIDE), map: place(FLAG_MAP_BESIDE) };
+            geometry.logs_bytes = if version == 1 { 0 } else { reader.u64()? };
             geometry.tracks.interlaced = flags & FLAG_CONVENTIONAL == 0;
             let known = flags & !(FLAG_CONVENTIONAL | FLAG_SMALL_FILES_BESIDE | FLAG_MAP_BESIDE) == 0;
             ((1..=VERSION).contains(&version) && known && reader.remaining() == 0).then_some(geometry)
@@ -335,7 +342,7 @@ mod tests {
         let geometry = plan(32 << 20, 8 << 10, &options()).unwrap();
         let bytes = geometry.encode();
         assert_eq!(StoreGeometry::decode(&bytes, &geometry.journal), Ok(geometry.clone()));
-        assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (65, GOLDEN));
+        assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (73, GOLDEN));
         // Version 1 ends before the flags.
         let mut first = bytes[..64].to_vec();
         first[0] = 1;
@@ -350,7 +357,7 @@ mod tests {
         }
     }
 
-    const GOLDEN: u32 = 0xd0f1_ebd4;
+    const GOLDEN: u32 = 0x2dfd_198b;
 
     #[test]
     fn the_zone_ends_with_a_bottom_and_its_parts_do_not_overlap() {

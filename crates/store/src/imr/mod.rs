@@ -169,8 +169,9 @@ impl ImrStore {
         ImrStore::placement(disk).map(|placement| placement.is_some())
     }
 
-    /// What of the store on a disk lies where; `None` when there is none. Errors as [`ImrStore::probe`].
-    pub fn placement(disk: &Device) -> Result<Option<ImrPlacement>, StoreError> {
+    /// What of the store on a disk lies where, and the bytes of its device of logs (0 when there is none); `None`
+    /// when there is no store. Errors as [`ImrStore::probe`].
+    pub fn placement(disk: &Device) -> Result<Option<(ImrPlacement, u64)>, StoreError> {
         devices::placement(disk)
     }
 

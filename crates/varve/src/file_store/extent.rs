@@ -41,10 +41,16 @@ pub(crate) const EXTENT: FileStoreKind = FileStoreKind {
         },
         Base::Directory(_) => false,
     },
+    logs: None,
     open,
 };
 
-fn open(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Arc<dyn FileStore>, Error> {
+fn open(
+    construction: &Construction<'_>,
+    base: &Base,
+    part: &Part,
+    _logs: Option<&BuiltDevice>,
+) -> Result<Arc<dyn FileStore>, Error> {
     let device = match base {
         Base::Devices(devices) => match devices.as_slice() {
             [BuiltDevice { device, .. }] => device,

@@ -1,12 +1,15 @@
 //! `imr`: files on an interlaced disk.
 
 use crate::error::Error;
-use crate::registry::{FileStoreKind, OptionDescription, ValueForm};
-use crate::spec::Part;
-use crate::stack::{Base, BuiltDevice, Construction, refused};
+use crate::registry::{self, FileStoreKind, INSIDE, OptionDescription, ValueForm};
+use crate::spec::{Part, Spec, SpecOption, Value};
+use crate::stack::{Base, BuiltDevice, Construction, build_base, refused};
+use std::path::Path;
 use std::sync::Arc;
 use varve_media::Device;
-use varve_store::{AllocationName, FileStore, ImrFormatOptions, ImrOpenOptions, ImrStore, RewriteName};
+use varve_store::{
+    AllocationName, FileStore, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName,
+};
 
 const ALLOCATIONS: &[&str] = &[
     "cost-aware",
@@ -25,8 +28,9 @@ const ALLOCATIONS: &[&str] = &[
 
 pub(crate) const IMR: FileStoreKind = FileStoreKind {
     name: "imr",
-    summary: "tables on whole tracks of an interlaced disk (KVIMR), all other files on reserved top tracks",
-    needs: "one device with interlaced tracks",
+    summary: "tables on whole tracks of an interlaced disk (KVIMR), all other files on a device beside it or on \
+              reserved top tracks",
+    needs: "one device with interlaced tracks, or a conventional one",
     options: &[
         OptionDescription {
             name: "allocation",
@@ -52,10 +56,27 @@ pub(crate) const IMR: FileStoreKind = FileStoreKind {
             default: "a 32nd of the disk, from 4MiB to 2GiB",
             meaning: "room for logs and manifests, decided when the disk is laid out",
         },
+        OptionDescription {
+            name: "map",
+            value: ValueForm::Choice(&["beside", INSIDE]),
+            default: "beside",
+            meaning: "where it is kept which table has which tracks when logs have a device of their own: on that, or \
+                      on the disk; decided when the disk is laid out",
+        },
+        OptionDescription {
+            name: "track-size",
+            value: ValueForm::Size,
+            default: "2MiB",
+            meaning: "tracks of a conventional disk under this store, decided when the disk is laid out",
+        },
     ],
-    accepts: |base| device_of(base).is_some_and(|device| device.block.capabilities().tracks.is_some()),
+    accepts: |base| device_of(base).is_some_and(|device| device.block.capabilities().zones.is_none()),
+    logs: Some(logs),
     open,
 };
+
+/// As on interlaced disks: KVIMR, section 2.2.
+const CONVENTIONAL_TRACK_BYTES: u64 = 2 << 20;
 
 fn device_of(base: &Base) -> Option<&Device> {
     match base {
@@ -67,25 +88,104 @@ fn device_of(base: &Base) -> Option<&Device> {
     }
 }
 
-fn open(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Arc<dyn FileStore>, Error> {
+fn format_options(construction: &Construction<'_>, device: &Device, part: &Part) -> Result<ImrFormatOptions, Error> {
+    let defaults = ImrFormatOptions::default();
+    let track_bytes = part.size_bytes("track-size")?;
+    let conventional = device.block.capabilities().tracks.is_none();
+    if track_bytes.is_some() && !conventional {
+        let expected = "no track size for an interlaced disk, which has tracks by itself";
+        return Err(part.value_error("track-size", expected).into());
+    }
+    Ok(ImrFormatOptions {
+        allocation: allocation(part)?.unwrap_or(defaults.allocation),
+        rewrite: rewrite(part)?.unwrap_or(defaults.rewrite),
+        table_bytes_max: part.size_bytes("table-size")?,
+        small_files_bytes: part.size_bytes("small-files")?,
+        conventional_track_bytes: conventional.then_some(track_bytes.unwrap_or(CONVENTIONAL_TRACK_BYTES)),
+        map: if part.text("map")? == Some(INSIDE) { ImrPlace::Inside } else { ImrPlace::Beside },
+        overwrite: construction.format,
+        ..defaults
+    })
+}
+
+fn open(
+    construction: &Construction<'_>,
+    base: &Base,
+    part: &Part,
+    logs: Option<&BuiltDevice>,
+) -> Result<Arc<dyn FileStore>, Error> {
     let device = device_of(base).ok_or_else(|| refused(part, &IMR, base))?;
-    let (allocation, rewrite) = (allocation(part)?, rewrite(part)?);
+    let devices = ImrDevices { disk: device.clone(), logs: logs.map(|built| built.device.clone()) };
+    let options = format_options(construction, device, part)?;
     if construction.format || !ImrStore::probe(device)? {
         if !construction.create && !construction.format {
             return Err(Error::missing(device.block.name()));
         }
-        let defaults = ImrFormatOptions::default();
-        let options = ImrFormatOptions {
-            allocation: allocation.unwrap_or(defaults.allocation),
-            rewrite: rewrite.unwrap_or(defaults.rewrite),
-            table_bytes_max: part.size_bytes("table-size")?,
-            small_files_bytes: part.size_bytes("small-files")?,
-            overwrite: construction.format,
-            ..defaults
-        };
-        ImrStore::format(construction.env, device, &options)?;
+        ImrStore::format(construction.env, devices.clone(), &options)?;
     }
-    Ok(Arc::new(ImrStore::open(construction.env, device.clone(), &ImrOpenOptions { allocation, rewrite })?))
+    let options = ImrOpenOptions { allocation: allocation(part)?, rewrite: rewrite(part)? };
+    Ok(Arc::new(ImrStore::open(construction.env, devices, &options)?))
+}
+
+/// The device of logs: the one `logs` names; else what the disk was laid out with; else, for an emulated
+/// disk, a small emulated solid-state drive whose bytes are where those of the disk are.
+fn logs(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Option<BuiltDevice>, Error> {
+    let device = device_of(base).ok_or_else(|| refused(part, &IMR, base))?;
+    let spec = match part.logs()? {
+        Some(spec) => spec,
+        None if part.has_logs_inside() => return Ok(None),
+        None => {
+            let is_new = construction.describe || construction.format;
+            let placement = if is_new { None } else { ImrStore::placement(device)? };
+            if placement.is_some_and(|(placement, _)| placement.logs == ImrPlace::Inside) {
+                return Ok(None);
+            }
+            let bytes = match placement {
+                Some((_, bytes)) => bytes,
+                None => ImrStore::logs_bytes(device, &format_options(construction, device, part)?)?,
+            };
+            match emulated_beside(part, bytes)? {
+                Some(spec) => spec,
+                None => return Ok(None),
+            }
+        }
+    };
+    let refuse = || {
+        let expected = "one conventional device for logs; for a file, dev:PATH?size=SIZE";
+        part.value_error("logs", expected)
+    };
+    match build_base(construction, &spec)? {
+        Base::Devices(built) => match <[BuiltDevice; 1]>::try_from(built) {
+            Ok([built]) if built.device.block.capabilities().tracks.is_none() => Ok(Some(built)),
+            _ => Err(refuse().into()),
+        },
+        Base::Directory(_) => Err(refuse().into()),
+    }
+}
+
+/// The drive of so many bytes beside an emulated disk, at the same scale; `None` beside real hardware,
+/// and where bytes are nowhere.
+fn emulated_beside(part: &Part, bytes: u64) -> Result<Option<Spec>, Error> {
+    let is_emulated = registry::medium(part.kind()).is_some_and(|kind| kind.is_emulated);
+    if !is_emulated || registry::hardware_backing(part).is_some() {
+        return Ok(None);
+    }
+    let backing = match part.option("backing").and_then(SpecOption::value) {
+        Some(Value::Text(text)) if text == b"none" => return Ok(None),
+        Some(Value::Spec(image)) => registry::file_path_of(image).map(|path| {
+            let mut path = path.into_os_string();
+            path.push(".logs");
+            Spec::of_path(Path::new(&path))
+        }),
+        _ => None,
+    };
+    let scale = part.text("scale")?.and_then(registry::scale_divisor).unwrap_or(1);
+    let bytes = bytes.saturating_mul(scale);
+    let mut options: Vec<String> = backing.iter().map(|image| format!("backing={image}")).collect();
+    options.extend(part.text("scale")?.map(|scale| format!("scale={scale}")));
+    options.extend(["pace", "account"].into_iter().filter(|flag| part.has_flag(flag)).map(str::to_owned));
+    let separator = if options.is_empty() { "" } else { "?" };
+    Ok(Some(format!("ssd:{bytes}{separator}{}", options.join(",")).parse()?))
 }
 
 fn allocation(part: &Part) -> Result<Option<AllocationName>, Error> {

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::registry::{FileStoreKind, OptionDescription, ValueForm};
 use crate::spec::Part;
-use crate::stack::{Base, Construction, refused};
+use crate::stack::{Base, BuiltDevice, Construction, refused};
 use std::sync::Arc;
 use varve_store::{FileStore, PlainOptions, PlainStore};
 
@@ -18,10 +18,16 @@ pub(crate) const PLAIN: FileStoreKind = FileStoreKind {
         meaning: "the directory is on a disk: read ahead far",
     }],
     accepts: |base| matches!(base, Base::Directory(_)),
+    logs: None,
     open,
 };
 
-fn open(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Arc<dyn FileStore>, Error> {
+fn open(
+    construction: &Construction<'_>,
+    base: &Base,
+    part: &Part,
+    _logs: Option<&BuiltDevice>,
+) -> Result<Arc<dyn FileStore>, Error> {
     let Base::Directory(directory) = base else {
         return Err(refused(part, &PLAIN, base));
     };

@@ -171,6 +171,17 @@ impl Part {
         })
     }
 
+    /// The medium the option `logs` names; none when logs are inside.
+    pub(crate) fn logs(&self) -> Result<Option<Spec>, SpecError> {
+        if self.has_logs_inside() { Ok(None) } else { self.spec("logs") }
+    }
+
+    /// The option `logs` says that they lie on the medium itself.
+    pub(crate) fn has_logs_inside(&self) -> bool {
+        let inside = Value::Text(registry::INSIDE.as_bytes().to_vec());
+        self.option("logs").and_then(SpecOption::value) == Some(&inside)
+    }
+
     fn read<'a, T>(
         &'a self,
         name: &str,

@@ -65,7 +65,7 @@ fn errors_point_at_the_trouble() {
         ("ram:?colour=red", 5, "expected an option of ram:, found 'colour'; known: "),
         ("ram:?backing=paper", 13, "one of the known words or file:PATH for 'backing'"),
         ("ram:?store=paper", 11, "known: plain, extent"),
-        ("ram:?logs", 5, "expected a medium for 'logs'"),
+        ("ram:?logs", 5, "expected a medium or one of the known words for 'logs'"),
         ("file:", 5, "expected a path"),
         ("file:/a?rotational=yes", 19, "expected no value for 'rotational'"),
         ("file:/a?fault-seed=-1", 19, "expected a whole number"),
