@@ -203,10 +203,8 @@ impl ImrStore {
     }
 
     fn note_level(&self, file: &HintedFile) {
-        if file.level.is_some()
-            && let Some(node) = self.core.state.lock().names.get(&file.name)
-        {
-            node.set_level(file.level);
+        if let Some(level) = file.level {
+            self.core.state.lock().note_level(&file.name, level);
         }
     }
 }

@@ -191,13 +191,12 @@ impl Core {
             let (locked, usable) = (state.locked(), self.geometry.usable());
             let level = node.level();
             let request = TrackRequest { size_bytes, level, largest_level: state.largest_level(level) };
-            let levels = state.levels();
             let view = TrackView {
                 geometry: &self.geometry.tracks,
                 usable: &usable,
                 valid: &state.valid,
                 locked: &locked,
-                levels: &levels,
+                levels: &state.levels,
                 cursor: state.cursor,
             };
             match self.policy.place(&view, &request) {

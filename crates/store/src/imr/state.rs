@@ -107,6 +107,8 @@ pub(super) struct State {
     pub(super) owners: BTreeMap<TrackId, Owner>,
     /// The keys of `owners`.
     pub(super) valid: TrackBitmap,
+    /// Level of the table on each valid track, where it is known; 0 of a removed one.
+    pub(super) levels: Vec<Option<u8>>,
     pub(super) cursor: Cursor,
     pub(super) locks: TrackLocks,
     /// Bottoms beside a top that cannot be read, and so not be saved; by that top.
@@ -157,6 +159,7 @@ impl State {
             next_sequence,
             owners: BTreeMap::new(),
             valid: TrackBitmap::new(track_count),
+            levels: vec![None; track_count as usize],
             cursor: Cursor::default(),
             locks: TrackLocks::new(track_count),
             avoided: BTreeMap::new(),
@@ -166,15 +169,32 @@ impl State {
         for (name, node) in state.names.clone() {
             let map = node.map();
             state.checkpoint_bytes += record_bytes(name.len(), map.tracks().len());
-            state.own(node.file, &map);
+            state.own(&node, &map);
         }
         state
     }
 
-    fn own(&mut self, file: u64, map: &TrackMap) {
+    fn own(&mut self, node: &Node, map: &TrackMap) {
         for (track, used_bytes) in map.used() {
-            self.owners.insert(track, Owner { file, used_bytes });
+            self.owners.insert(track, Owner { file: node.file, used_bytes });
             self.valid.insert(track);
+        }
+        self.set_levels(map.tracks(), node.level());
+    }
+
+    fn set_levels(&mut self, tracks: &[TrackId], level: Option<u8>) {
+        for track in tracks {
+            if let Some(of_track) = self.levels.get_mut(track.0 as usize) {
+                *of_track = level;
+            }
+        }
+    }
+
+    /// A file is of this level now.
+    pub(super) fn note_level(&mut self, name: &str, level: u8) {
+        if let Some(node) = self.names.get(name).cloned() {
+            node.set_level(Some(level));
+            self.set_levels(node.map().tracks(), Some(level));
         }
     }
 
@@ -238,6 +258,7 @@ impl State {
     fn condemn(&mut self, name: &str, node: Arc<Node>, change: u64) {
         self.checkpoint_bytes -= record_bytes(name.len(), node.map().tracks().len());
         node.set_removed();
+        self.set_levels(node.map().tracks(), Some(0));
         self.condemned.push(Condemned { change, holder: Holder::File(node) });
     }
 
@@ -284,7 +305,7 @@ impl State {
 
     /// A file got further tracks, behind the first `kept` it had, and they are durable.
     pub(super) fn extend(&mut self, node: &Node, map: TrackMap, kept: usize) {
-        self.own(node.file, &map);
+        self.own(node, &map);
         let (tracks, size_bytes) = (map.tracks().to_vec(), map.size_bytes());
         let old = node.replace_map(map);
         let lost: Vec<TrackId> = old.tracks().iter().skip(kept).copied().collect();
@@ -296,6 +317,7 @@ impl State {
             change = self.record(&Change::Tracks { file: node.file, kept: kept as u32, tracks, size_bytes });
             node.set_needed_change(change);
         }
+        self.set_levels(&lost, Some(0));
         for track in lost {
             self.condemned.push(Condemned { change, holder: Holder::Map(old.clone(), track) });
         }
@@ -354,21 +376,6 @@ impl State {
             Holder::Map(_, track) => vec![*track],
         };
         self.condemned.iter().flat_map(of).collect()
-    }
-
-    /// Level of the table on each valid track, where it is known; 0 of a removed one.
-    pub(super) fn levels(&self) -> Vec<Option<u8>> {
-        let mut levels = vec![None; self.track_count as usize];
-        let mut set = |tracks: &[TrackId], level: Option<u8>| {
-            for track in tracks {
-                if let Some(of_track) = levels.get_mut(track.0 as usize) {
-                    *of_track = level;
-                }
-            }
-        };
-        self.names.values().filter(|node| !node.is_small).for_each(|node| set(node.map().tracks(), node.level()));
-        self.condemned_nodes().for_each(|(_, tracks)| set(&tracks, Some(0)));
-        levels
     }
 
     /// The tracks that wait to be free, with the removed file where a file was.
