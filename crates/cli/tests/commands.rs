@@ -507,3 +507,33 @@ fn experiments_are_listed_and_run() {
     assert!(failure(2, &["lab", "run", "media/none"]).contains("there is media/"));
     assert!(failure(2, &["lab", "run", "media/seek", "-o", "compression=lz4"]).contains("takes no options"));
 }
+
+#[test]
+fn maps_are_drawn_and_repeat_to_the_byte() {
+    let place = Place::new();
+    let draw = |name: &str| {
+        let page = place.path(&format!("{name}.html"));
+        let quick = ["--policy", "region,compaction-aware", "--frames", "4", "--pairs", "1024000", "--out"];
+        let drawn = json(&[&["lab", "map", "imr"], &quick[..], &[&page]].concat());
+        let films = drawn["films"].as_array().unwrap();
+        assert_eq!(films.len(), 2);
+        assert_eq!(
+            (films[1]["name"].as_str().unwrap(), films[1]["pairs"].as_u64().unwrap()),
+            ("compaction-aware, merged rewrites", 4000)
+        );
+        assert_eq!(drawn["page"], page.as_str());
+        let picture = place.path(&format!("{name}.svg"));
+        assert_eq!(drawn["picture"], picture.as_str());
+        (std::fs::read_to_string(page).unwrap(), std::fs::read_to_string(picture).unwrap())
+    };
+    let (page, picture) = draw("first");
+    assert!((&page, &picture) == (&draw("second").0, &draw("third").1));
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n") && !page.contains("http"));
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+    // What is refused leaves nothing behind.
+    let none = &place.path("none.html");
+    assert!(failure(2, &["lab", "map", "imr", "--policy", "fastest", "--out", none]).contains("is none of"));
+    assert!(failure(2, &["lab", "map", "imr", "--frames", "0", "--out", none]).contains("1 to 1000"));
+    assert!(failure(2, &["lab", "map", "imr", "--out", &place.path("none.svg")]).contains("--out"));
+    assert!(!std::path::Path::new(none).exists());
+}

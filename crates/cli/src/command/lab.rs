@@ -5,6 +5,8 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use std::path::PathBuf;
 use varve_lab::experiment::{self, Experiment, Scale, Settings};
+use varve_lab::map::ImrMap;
+use varve_lab::report::{Align, Table, format_number};
 
 /// Run the experiments that show what this store does, beside what the papers say
 #[derive(Debug, clap::Args)]
@@ -15,7 +17,8 @@ Examples:
   varve lab run media/presets                      one of them
   varve lab run kvimr/fig5                         a figure with all its parts
   varve lab run 'media/*' --json --out results     a group; JSON, tables and plots into a directory
-  varve lab run all --scale 1/64")]
+  varve lab run all --scale 1/64
+  varve lab map imr --policy three-phase,compaction-aware    a film of what every track holds")]
 pub(crate) struct Lab {
     #[command(subcommand)]
     command: LabCommand,
@@ -25,6 +28,7 @@ pub(crate) struct Lab {
 enum LabCommand {
     List(List),
     Run(Run),
+    Map(Map),
 }
 
 /// All experiments, with one line each
@@ -79,6 +83,55 @@ struct Run {
     allow_skipped: bool,
 }
 
+/// Draw what is where on a medium, as a film over a load: a page of HTML and a picture
+#[derive(Debug, clap::Args)]
+struct Map {
+    #[command(subcommand)]
+    command: MapCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum MapCommand {
+    Imr(MapImr),
+}
+
+/// Tracks of an interlaced disk by tier, level and age, and where rewrites happen, during the load of KVIMR
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  varve lab map imr                                two policies side by side, at 1/256
+  varve lab map imr --policy sequential --rewrite naive,merged --out sequential.html
+  varve lab map imr --frames 200 --scale 1/64 --out large.html
+
+The page needs no network and nothing installed: open it in a browser. It plays the films of all policies
+in step, by pairs loaded; its last paragraph names the keys. Colour is the level of a table, faintness its
+age, a square in a track a rewrite in the last interval. The picture beside it, of the same name with
+.svg, shows the last frame. The same arguments give the same bytes.")]
+struct MapImr {
+    /// Allocation policies, each a picture of its own: sequential, three-phase, zigzag, region,
+    /// compaction-aware, cost-aware
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', default_value = "compaction-aware,cost-aware")]
+    policy: Vec<String>,
+    /// How tops are saved: naive, merged, or both; each policy is drawn with each
+    #[arg(long, value_name = "REWRITE", value_delimiter = ',', default_value = "merged")]
+    rewrite: Vec<String>,
+    /// The page; the picture has the same name with .svg
+    #[arg(long, value_name = "FILE.html", default_value = "map-imr.html")]
+    out: PathBuf,
+    /// Moments the load is seen at, after the first
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    frames: u32,
+    /// How much smaller than full size
+    #[arg(long, value_name = "1/N", default_value = "1/256")]
+    scale: Scale,
+    /// Pairs at full scale [default: 75000000]
+    #[arg(long, value_name = "N")]
+    pairs: Option<u64>,
+    /// Everything random follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
 impl Lab {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
         // What an experiment measures is given by its name, scale and seed alone.
@@ -86,6 +139,7 @@ impl Lab {
         match &self.command {
             LabCommand::List(list) => list.run(console),
             LabCommand::Run(run) => run.run(console),
+            LabCommand::Map(map) => map.run(console),
         }
     }
 }
@@ -180,5 +234,63 @@ impl Run {
             None if skipped.is_empty() || self.allow_skipped => Ok(Status::Done),
             None => Ok(Status::Negative),
         }
+    }
+}
+
+impl Map {
+    fn run(&self, console: &mut Console) -> Result<Status, Failure> {
+        match &self.command {
+            MapCommand::Imr(imr) => imr.run(console),
+        }
+    }
+}
+
+impl MapImr {
+    fn run(&self, console: &mut Console) -> Result<Status, Failure> {
+        let picture = self.out.with_extension("svg");
+        if picture == self.out {
+            return Err(Failure::usage("--out: the page is HTML; the picture beside it gets the name with .svg"));
+        }
+        let map = ImrMap {
+            policies: self.policy.clone(),
+            rewrites: self.rewrite.clone(),
+            scale: self.scale,
+            seed: self.seed,
+            pairs: self.pairs,
+            frames: self.frames,
+            progress: console.lab_progress(),
+        };
+        let drawn = map.draw()?;
+        for (path, contents) in [(&self.out, &drawn.html), (&picture, &drawn.svg)] {
+            std::fs::write(path, contents).map_err(|error| Failure::io(path.display().to_string(), error))?;
+        }
+        if console.json {
+            let film = |film: &varve_lab::map::FilmSummary| {
+                let counters: serde_json::Value =
+                    film.counters.iter().map(|(name, value)| (name.clone(), serde_json::Value::from(*value))).collect();
+                serde_json::json!({
+                    "name": film.name, "pairs": film.operations, "nanos": film.nanos, "counters": counters,
+                })
+            };
+            console.json(&serde_json::json!({
+                "page": self.out, "picture": picture, "films": drawn.summaries.iter().map(film).collect::<Vec<_>>(),
+            }))?;
+            return Ok(Status::Done);
+        }
+        let counted = drawn.summaries.first().map(|film| film.counters.as_slice()).unwrap_or_default();
+        let mut columns = vec![("policy".to_owned(), Align::Left), ("pairs/s".to_owned(), Align::Right)];
+        columns.extend(counted.iter().map(|(name, _)| (name.clone(), Align::Right)));
+        let mut table = Table::new(columns);
+        for film in &drawn.summaries {
+            let rate = film.operations as f64 / (film.nanos.max(1) as f64 / 1e9);
+            let mut row = vec![film.name.clone(), format_number(rate)];
+            row.extend(film.counters.iter().map(|(_, value)| format_number(*value as f64)));
+            table.row(row);
+        }
+        console.write(table.to_text().as_bytes())?;
+        for path in [&self.out, &picture] {
+            console.note(format!("wrote {}", path.display()));
+        }
+        Ok(Status::Done)
     }
 }

@@ -2,7 +2,7 @@
 
 mod db_bench;
 mod emulated;
-mod kvimr;
+pub(crate) mod kvimr;
 mod load_virtual;
 mod media_demerit;
 mod media_presets;

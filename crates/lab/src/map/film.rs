@@ -1,5 +1,6 @@
 //! What lies where, moment by moment.
 
+use super::imr::FilmSummary;
 use super::numbers;
 use crate::error::LabError;
 use std::collections::BTreeMap;
@@ -221,6 +222,18 @@ impl Recorder {
 }
 
 impl Film {
+    /// The last frame in numbers.
+    pub(super) fn summary(&self) -> Option<FilmSummary> {
+        let last = self.frames.last()?;
+        let named = self.counters.iter().map(|counter| counter.name.clone());
+        Some(FilmSummary {
+            name: self.name.clone(),
+            operations: last.operations,
+            nanos: last.nanos,
+            counters: named.zip(last.counters.iter().copied()).collect(),
+        })
+    }
+
     /// The data of the film for the page.
     pub(super) fn to_json(&self) -> serde_json::Value {
         let level = |state: &CellState| state.level.map_or('-', |level| char::from(b'0' + level.min(9)));

@@ -5,6 +5,7 @@
 //! frames. A new kind of medium is a new list of [`PartRow`]s. The same films give the same bytes.
 
 mod film;
+mod imr;
 mod numbers;
 mod page;
 mod palette;
@@ -13,5 +14,6 @@ mod still;
 mod well_formed;
 
 pub use film::{Film, FilmCounter, PartRow, Recorder};
+pub use imr::{DrawnMap, FilmSummary, ImrMap, policies, rewrites};
 pub use page::{Caption, page};
 pub use still::still;

@@ -20,7 +20,7 @@ pub(super) fn strength(age: u32, oldest: u32) -> f64 {
 /// What a use is called in the legend and what is said of it.
 pub(super) const USES: [(PieceUsage, &str, &str); 8] = [
     (PieceUsage::Free, "free", "nothing that counts"),
-    (PieceUsage::Table, "table", "colour is its level; the older, the paler"),
+    (PieceUsage::Table, "table", "colour is its level; the older, the fainter"),
     (PieceUsage::File, "file", "of a store that does not tell kinds of files apart"),
     (PieceUsage::Removed, "removed, not yet free", "its removal is not durable, or somebody reads it"),
     (PieceUsage::Metadata, "metadata", "of the store"),
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn older_is_paler() {
+    fn older_is_fainter() {
         assert_eq!(strength(0, 100), 1.0);
         assert!((0..100).all(|age| strength(age + 1, 100) < strength(age, 100)));
         assert!((strength(100, 100) - OLDEST_STRENGTH).abs() < 1e-9);

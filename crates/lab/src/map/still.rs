@@ -69,7 +69,7 @@ pub fn still(caption: &Caption, films: &[Film]) -> String {
     let across = films.len().clamp(1, 2);
     let width_of = |film: &Film| columns(film) * CELL + CELL + MARGIN;
     let film_width = films.iter().map(width_of).max().unwrap_or(0);
-    let width = (film_width * across as u32 + MARGIN).max(680);
+    let width = (film_width * across as u32 + MARGIN).max(1000);
     let rows: Vec<&[Film]> = films.chunks(across).collect();
     let body: u32 = rows.iter().map(|row| row.iter().map(height).max().unwrap_or(0) + MARGIN).sum();
     let top = 64;
@@ -83,7 +83,7 @@ pub fn still(caption: &Caption, films: &[Film]) -> String {
          fill=\"#333\"/></pattern>\
          <pattern id=\"backup\" width=\"2\" height=\"2\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 0h1v2h-1z\" \
          fill=\"#333\"/></pattern></defs>\n<style>.removed{{fill:url(#removed)}}.small-files{{fill:url(#small-files)}}\
-         .backup{{fill:url(#backup)}}.metadata{{fill:#333}}.reserved{{fill:#ddd}}.free{{fill:#f6f6f6}}\
+         .backup{{fill:url(#backup)}}.metadata{{fill:#333}}.reserved{{fill:#bbb}}.free{{fill:#ececec}}\
          .mark{{fill:#000}}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
         escape(&caption.title)
     );
@@ -168,7 +168,7 @@ fn draw(svg: &mut String, caption: &Caption, film: &Film, x: u32, y: u32) {
 fn legend(svg: &mut String, caption: &Caption, films: &[Film], y: u32) {
     let mut line = 0;
     let mut entry = |attributes: &str, words: &str| {
-        let (x, top) = (MARGIN + (line % 2) * 330, y + line / 2 * LEGEND_LINE);
+        let (x, top) = (MARGIN + (line % 2) * 480, y + line / 2 * LEGEND_LINE);
         let _ = writeln!(svg, "<rect x=\"{x}\" y=\"{top}\" width=\"12\" height=\"12\" stroke=\"#999\" {attributes}/>");
         let _ = writeln!(svg, "<text x=\"{}\" y=\"{}\">{}</text>", x + 20, top + 10, escape(words));
         line += 1;
@@ -184,7 +184,7 @@ fn legend(svg: &mut String, caption: &Caption, films: &[Film], y: u32) {
     levels.dedup();
     for level in levels {
         let words = match level {
-            level if level + 1 < LEVELS.len() => format!("level {level}, the older the paler"),
+            level if level + 1 < LEVELS.len() => format!("level {level}, the older the fainter"),
             _ => "no level known".to_owned(),
         };
         entry(&format!("fill=\"{}\"", LEVELS[level]), &words);
@@ -218,6 +218,6 @@ mod tests {
         well_formed::check(&svg).unwrap();
         assert_eq!(svg.matches("http").count(), 1, "the name of the language, and nothing else");
         assert!(svg.len() < 500_000, "{}", svg.len());
-        assert!(svg.contains("level 3, the older the paler") && svg.contains("2,000 pairs"));
+        assert!(svg.contains("level 3, the older the fainter") && svg.contains("2,000 pairs"));
     }
 }

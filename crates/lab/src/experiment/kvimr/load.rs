@@ -1,7 +1,7 @@
 //! Loading the pairs and what is read off meanwhile.
 
 use super::mark::{Mark, Span, Tiers};
-use super::settings::{INTERVAL_PAIRS, MIX_OPERATIONS, MIXES, PAIRS, Setup, VALUE_BYTES, Work};
+use super::settings::{COMPRESSION_RATIO, INTERVAL_PAIRS, MIX_OPERATIONS, MIXES, PAIRS, Setup, VALUE_BYTES, Work};
 use crate::error::LabError;
 use crate::experiment::{Run, emulated, simulate};
 use crate::generator::{Distribution, KeyFormat, RecordChooser, ValueGenerator};
@@ -162,7 +162,7 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
         advance: F,
     ) -> Result<Driver<'a, F>, LabError> {
         let session = target.session().map_err(failed("session"))?;
-        let values = ValueGenerator::new(setup.seed, 0.5)?;
+        let values = ValueGenerator::new(setup.seed, COMPRESSION_RATIO)?;
         let (key, value, start) = (Vec::new(), Vec::new(), env.now());
         Ok(Driver { env, target, setup, session, values, start, operations: 0, advance, key, value })
     }

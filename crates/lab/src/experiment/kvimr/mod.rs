@@ -4,6 +4,7 @@
 //! The figures share loads: one that an earlier experiment of the same run needed is not run again.
 
 mod comparison;
+mod film;
 mod load;
 mod mark;
 mod mixes;
@@ -13,7 +14,9 @@ mod scheme;
 mod settings;
 mod table_size;
 
+pub(crate) use film::{LoadOnInterlaced, film_load};
 pub(super) use mixes::{FIG_7A, FIG_7B};
 pub(super) use overall::{FIG_2A, FIG_2B, FIG_2C, FIG_5A, FIG_5B, FIG_5C, FIG_5D, FIG_5E, LOAD};
 pub(super) use progress::{FIG_6A, FIG_6B, FIG_6C};
+pub(crate) use settings::PAIRS;
 pub(super) use table_size::FIG_8;

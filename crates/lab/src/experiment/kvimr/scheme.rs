@@ -1,7 +1,5 @@
 //! The schemes that are compared.
 
-use crate::experiment::Scale;
-
 /// A way to place tables and to save top tracks (KVIMR, sections 2.3 and 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scheme {
@@ -32,19 +30,14 @@ impl Scheme {
         }
     }
 
-    /// The medium with its store. `table_bytes` is already scaled, the other sizes are not.
-    pub(super) fn spec(self, disk_bytes: u64, track_bytes: u64, scale: Scale, table_bytes: u64, logs: &str) -> String {
-        let model = format!("model=st500dm002,scale={scale}");
-        let (allocation, rewrite) = match self {
-            Scheme::Cmr => return format!("disk:{disk_bytes}B?{model},{logs}"),
-            Scheme::Seq => ("sequential", "naive"),
-            Scheme::ThreePhase => ("three-phase", "naive"),
-            Scheme::KvimrN => ("compaction-aware", "naive"),
-            Scheme::KvimrM => ("compaction-aware", "merged"),
-        };
-        format!(
-            "imr:{disk_bytes}B?track={track_bytes}B,strict,{model},allocation={allocation},rewrite={rewrite},\
-             table-size={table_bytes}B,{logs}"
-        )
+    /// Where tables go and how tops are saved, as the store's options say it; `None` on a conventional disk.
+    pub(super) fn policies(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Scheme::Cmr => None,
+            Scheme::Seq => Some(("sequential", "naive")),
+            Scheme::ThreePhase => Some(("three-phase", "naive")),
+            Scheme::KvimrN => Some(("compaction-aware", "naive")),
+            Scheme::KvimrM => Some(("compaction-aware", "merged")),
+        }
     }
 }

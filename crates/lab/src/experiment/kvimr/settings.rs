@@ -12,7 +12,7 @@ const DISK_BYTES: u64 = 100_000_000_000;
 pub(super) const TRACK_BYTES: u64 = 2 << 20;
 
 /// "75 millions of 1 KB KV pairs".
-pub(super) const PAIRS: u64 = 75_000_000;
+pub(crate) const PAIRS: u64 = 75_000_000;
 
 /// Pairs of one point of figure 6.
 pub(super) const INTERVAL_PAIRS: u64 = 1_000_000;
@@ -22,6 +22,12 @@ pub(super) const MIX_OPERATIONS: u64 = 7_500_000;
 
 /// Shares of reads of the mixes, in percent; they follow each other on one load.
 pub(super) const MIXES: [u64; 3] = [90, 50, 10];
+
+/// Scales 1/N with N below this hold more than fits into memory as it is.
+const LARGE_BELOW: u64 = 64;
+
+/// Size of values where memory holds them compressed, as a share: they are alike, and a pair takes 44 bytes.
+pub(super) const COMPRESSION_RATIO: f64 = 0.016;
 
 /// Bytes of a value: YCSB's ten fields of 100. With a key of `user` and 19 digits a pair has 1,023.
 pub(super) const VALUE_BYTES: usize = 1000;
@@ -93,13 +99,36 @@ impl Setup {
     /// The medium and the store on it. Sizes of the device are given in full and divided by its own
     /// option; those of the store are given as they are to be.
     pub(super) fn spec(&self) -> String {
-        let scale = self.scale;
+        match self.scheme.policies() {
+            Some((allocation, rewrite)) => self.interlaced_spec(allocation, rewrite),
+            None => format!("disk:{DISK_BYTES}B?{},{}", self.model(), self.beside()),
+        }
+    }
+
+    /// The same on an interlaced disk, whatever the scheme.
+    pub(super) fn interlaced_spec(&self, allocation: &str, rewrite: &str) -> String {
         // A table may be larger than it was asked to be by its index and its filter.
-        let table_bytes = scale.of(self.table_bytes / 8 * 9);
-        let logs = match self.logs {
-            Logs::Apart => format!("logs=(ssd:{SSD_BYTES}B?scale={scale})"),
-        };
-        self.scheme.spec(DISK_BYTES, TRACK_BYTES, scale, table_bytes, &logs)
+        let table_bytes = self.scale.of(self.table_bytes / 8 * 9);
+        let (model, beside) = (self.model(), self.beside());
+        format!(
+            "imr:{DISK_BYTES}B?track={TRACK_BYTES}B,strict,{model},allocation={allocation},rewrite={rewrite},\
+             table-size={table_bytes}B,{beside}"
+        )
+    }
+
+    fn model(&self) -> String {
+        format!("model=st500dm002,scale={},backing={}", self.scale, self.backing())
+    }
+
+    fn beside(&self) -> String {
+        match self.logs {
+            Logs::Apart => format!("logs=(ssd:{SSD_BYTES}B?scale={},backing={})", self.scale, self.backing()),
+        }
+    }
+
+    /// Where the bytes are, which no result depends on: a full-size load leaves 77 GB.
+    fn backing(&self) -> &'static str {
+        if self.scale.denominator() < LARGE_BELOW { "compressed" } else { "ram" }
     }
 
     /// Options of the tree.

@@ -331,7 +331,8 @@
     box.append(film.scroll, film.said, tables);
     byId("films").append(box);
     film.canvas.addEventListener("mousemove", (event) => {
-      const place = under(film, event.offsetX, event.offsetY);
+      const box = film.canvas.getBoundingClientRect();
+      const place = under(film, event.clientX - box.left, event.clientY - box.top);
       const tip = byId("tip");
       tip.hidden = place === null;
       if (place === null) return;
@@ -390,7 +391,7 @@
       entry.append(swatch({ usage: use.key, color: LEVELS - 1, born: 1 }), element("span", {}, `${use.name}: ${use.meaning}`));
       entries.push(entry);
     }
-    entries.push(element("span", {}, `the older, the paler; a square in a ${DATA.cell}: rewritten in this interval`));
+    entries.push(element("span", {}, `the older, the fainter; a square in a ${DATA.cell}: rewritten in this interval`));
     byId("legend").replaceChildren(...entries);
     alone = kept;
   }
