@@ -14,7 +14,7 @@ mod medium;
 mod parallel;
 
 use history::{History, Step, small_options};
-use medium::{CrashState, Image, Kind, Point, Recorder};
+use medium::{CrashState, FULL_DISK_BALLAST, Image, Kind, Point, Recorder, check_ballast, imr_kinds};
 use parallel::in_parallel;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -25,11 +25,15 @@ use std::time::Duration;
 use varve_engine::{Db, Error, Options, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{CrashVariant, Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
+use varve_store::{FileStore, StoreMeasure};
 
 const UNIVERSE: u64 = 64;
 
 /// Images of every point, at least: the variants, those that differ by seed once more where they are few.
 const IMAGES_PER_POINT_MIN: usize = 8;
+
+/// Tops that a workload on an interlaced disk must make a store save, at least.
+const REWRITES_MIN: u64 = 8;
 
 /// Crashed states from which recoveries are crashed, at least.
 const CRASHED_STATES_MIN: usize = 200;
@@ -45,17 +49,51 @@ fn open(env: &Env, image: &Image) -> Result<Db, Error> {
     Db::open(env, image.media(env)?, small_options())
 }
 
+/// As [`open`], once what is beside the database on an interlaced disk was found whole.
+fn open_beside(env: &Env, image: &Image) -> Result<Db, String> {
+    let media = image.media(env).map_err(|error| format!("the store does not open: {error}"))?;
+    if image.part(0).has_tracks() {
+        check_ballast(&*media.files, FULL_DISK_BALLAST)?;
+    }
+    Db::open(env, media, small_options()).map_err(|error| format!("open failed: {error}"))
+}
+
+/// What a workload on a store of interlaced disks did to it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Strain {
+    /// Tops saved and restored.
+    rewrites: u64,
+    /// Percent of the tracks that held live tables, at the fullest moment seen.
+    fullest_percent: u64,
+}
+
+impl Strain {
+    fn see_space(&mut self, files: &dyn FileStore) {
+        let space = files.space().expect("space");
+        let live = space.total_bytes - space.available_bytes;
+        self.fullest_percent = self.fullest_percent.max(live * 100 / space.total_bytes.max(1));
+    }
+
+    fn see_end(&mut self, files: &dyn FileStore) {
+        let of_rewrites = |measure: &&StoreMeasure| measure.name == "rewrites";
+        self.rewrites += files.statistics().iter().find(of_rewrites).map_or(0, |measure| measure.value);
+    }
+}
+
 /// Runs the workload under `faults` and returns what a power cut at each point could leave.
-fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan, options: &Options) -> Vec<Point> {
+fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan, options: &Options) -> (Vec<Point>, Strain) {
     let env = simulation(seed, true);
     let recorder = Arc::new(Recorder::default());
     let observation = Image::fresh(&env, kind).observed(&env, &recorder);
     let image = &observation.image;
     let injector = FaultInjector::new(&env, faults);
-    let open = |env: &Env, image: &Image| -> Result<Db, Error> {
-        Db::open(env, image.media_under(env, Some(&injector))?, options.clone())
+    let open = || {
+        let media = image.media_under(&env, Some(&injector)).expect("media");
+        let files = media.files.clone();
+        (Db::open(&env, media, options.clone()).expect("open"), files)
     };
-    let mut db = open(&env, image).expect("open");
+    let (mut db, mut files) = open();
+    let mut strain = Strain::default();
     let (mut flushes, mut compactions) = (0, 0);
     let mut written = 0;
     for step in history.steps.iter().copied().chain([Step::Reopen { close: true }]) {
@@ -85,22 +123,34 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan, options: 
                 if close {
                     db.close().expect("close");
                 }
-                drop(db);
-                db = open(&env, image).expect("reopen");
+                strain.see_end(&*files);
+                drop((db, files));
+                (db, files) = open();
                 recorder.synced.store(written, Ordering::SeqCst);
                 history.compare(&db, written).expect("state after reopening");
             }
         }
+        strain.see_space(&*files);
     }
     db.close().expect("close");
-    drop(db);
-    assert!(flushes >= 8 && compactions >= 4, "{flushes} flushes and {compactions} compactions are too few");
+    strain.see_end(&*files);
+    drop((db, files));
+    assert_eq!(image.destroyed_bytes(), 0, "live data was destroyed");
+    let (flushes_min, compactions_min) = if kind.is_imr() { (5, 2) } else { (8, 4) };
+    assert!(
+        flushes >= flushes_min && compactions >= compactions_min,
+        "{flushes} flushes and {compactions} compactions are too few"
+    );
     let points = std::mem::take(&mut *recorder.points.lock());
     assert_eq!(points.len() as u64, observation.points(), "points of {kind:?} that nobody recorded");
     let written_bytes = image.table_bytes_written();
     let around = kind != Kind::ExtentNextFit || written_bytes > medium::SMALL_DEVICE_FREE_BYTES;
     assert!(around, "{written_bytes} bytes of tables do not go around the device");
-    points
+    if kind.is_imr() {
+        println!("{kind:?} seed {seed}: {strain:?}");
+        assert!(strain.rewrites >= REWRITES_MIN && strain.fullest_percent >= 90, "{kind:?}: {strain:?} is too little");
+    }
+    (points, strain)
 }
 
 /// A power cut can come before every operation that persists something.
@@ -128,7 +178,7 @@ fn examine(db: &Db, history: &History, allowed: RangeInclusive<usize>) -> Result
 /// Opens an image and verifies it.
 fn recover(image: &Image, seed: u64, history: &History, allowed: RangeInclusive<usize>) -> Result<usize, String> {
     let env = simulation(seed, seed.is_multiple_of(4));
-    let db = open(&env, image).map_err(|error| format!("open failed: {error}"))?;
+    let db = open_beside(&env, image)?;
     let count = examine(&db, history, allowed)?;
     if seed.is_multiple_of(5) {
         // Life goes on: what is written now is there after another opening.
@@ -166,7 +216,7 @@ fn recover_observed(
     let env = simulation(seed, seed.is_multiple_of(4));
     let recorder = Arc::new(Recorder::default());
     let observation = image.observed(&env, &recorder);
-    let db = open(&env, &observation.image).map_err(|error| format!("open failed: {error}"))?;
+    let db = open_beside(&env, &observation.image)?;
     let opened = recorder.points.lock().len();
     let end = observation.capture();
     // Workers may have begun meanwhile.
@@ -190,7 +240,7 @@ fn crash_at_every_point(
     options: &Options,
 ) -> (usize, usize) {
     let history = Arc::new(history);
-    let points = Arc::new(record(kind, seed, &history, faults, options));
+    let points = Arc::new(record(kind, seed, &history, faults, options).0);
     assert_all_operations(kind, &points);
     // Variants that differ by seed come twice where there are fewer than eight, or several media.
     let repeats = move |variant: CrashVariant| if variant.is_random() && kind != Kind::Plain { 2 } else { 1 };
@@ -220,11 +270,35 @@ fn crash_at_every_point(
     (count, images)
 }
 
+/// Crashes a workload at every point, in `images_per_point` variants of each, all of them in turn; how many
+/// images that were.
+fn crash_at_every_point_in_turn(kind: Kind, seed: u64, history: History, images_per_point: usize) -> usize {
+    let history = Arc::new(history);
+    let points = Arc::new(record(kind, seed, &history, FaultPlan::default(), &small_options()).0);
+    assert_all_operations(kind, &points);
+    let (count, images) = (points.len(), Arc::new(AtomicUsize::new(0)));
+    let counted = images.clone();
+    in_parallel(count * images_per_point, move |number| {
+        let (point, variants) = (&points[number / images_per_point], kind.variants());
+        let variant = variants[number % variants.len()];
+        let image_seed = seed ^ (number as u64) << 8;
+        let image = point.state.image(variant, image_seed);
+        if let Err(what) = recover(&image, image_seed, &history, point.synced..=point.begun) {
+            panic!("{kind:?} seed {seed} image {number} ({}) {variant:?} image seed {image_seed}: {what}", point.note);
+        }
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let images = images.load(Ordering::Relaxed);
+    println!("{kind:?} seed {seed}: {count} points, {images} images");
+    assert_eq!(images, count * images_per_point, "images that nobody looked at");
+    images
+}
+
 /// Crashes during recoveries from seeded crashed states, at every point of each, and in each of
 /// those recoveries once more, at a seeded point.
 fn crash_during_recovery(kind: Kind, seed: u64, batches: usize, states: usize) {
     let history = Arc::new(History::new(seed, batches, UNIVERSE));
-    let points = Arc::new(record(kind, seed, &history, slow_flushes(), &small_options()));
+    let points = Arc::new(record(kind, seed, &history, slow_flushes(), &small_options()).0);
     assert_all_operations(kind, &points);
     let crashed: Arc<Mutex<BTreeSet<(usize, CrashVariant, u64)>>> = Arc::default();
     let counts: Arc<[AtomicUsize; 3]> = Arc::default();
@@ -357,6 +431,24 @@ fn logs_in_another_directory_survive_crashes_during_recovery() {
     crash_during_recovery(Kind::PlainLogsApart, 14, 80, 40);
 }
 
+/// Every policy with both rewrites, logs on the disk and apart, on disks that are nearly full.
+#[test]
+fn interlaced_tracks_survive_a_crash_at_every_point() {
+    let images: usize = (20..)
+        .zip(imr_kinds())
+        .map(|(seed, kind)| crash_at_every_point_in_turn(kind, seed, History::new(seed, 60, UNIVERSE), 1))
+        .sum();
+    assert!(images >= 400 * imr_kinds().len(), "{images} images are too few");
+}
+
+/// The same, while recoveries are crashed.
+#[test]
+fn interlaced_tracks_survive_crashes_during_recovery() {
+    for (seed, kind) in (50..).zip(imr_kinds()) {
+        crash_during_recovery(kind, seed, 60, 2);
+    }
+}
+
 /// What the suite would say of a database that does not sync: here the medium lies to it.
 #[test]
 fn a_medium_that_loses_syncs_is_noticed() {
@@ -368,7 +460,7 @@ fn a_medium_that_loses_syncs_is_noticed() {
     ] {
         let history = History::new(8, 80, UNIVERSE);
         let fault = Fault { class, ..lose(operation) };
-        let points = record(Kind::Plain, 8, &history, FaultPlan::of(fault), &small_options());
+        let (points, _) = record(Kind::Plain, 8, &history, FaultPlan::of(fault), &small_options());
         let wrong = points.iter().any(|point| {
             Kind::Plain.variants().iter().any(|&variant| {
                 let image = point.state.image(variant, 8);

@@ -6,10 +6,11 @@
 mod medium;
 mod suite;
 
-use medium::{Image, Kind};
+use medium::{Image, Kind, TRACK_BYTES, check_ballast, imr_kinds};
 use suite::Model;
 use varve_engine::{Db, Options, Snapshot};
 use varve_env::{Env, Random, SimOptions};
+use varve_store::{AllocationName, FileStore, RewriteName};
 
 const OPTION_SETS: u64 = 60;
 const OPERATIONS_PER_SET: u64 = 3500;
@@ -18,6 +19,9 @@ const UNIVERSE: u64 = 400;
 /// Room of the devices: so little that tables go around it.
 const DEVICE_BYTES: u64 = 4 << 20;
 
+/// What is free of an interlaced disk with that room.
+const FREE_TRACKS: u64 = 400;
+
 /// What a run did, to know that it did something.
 struct Ran {
     event_hash: u64,
@@ -25,15 +29,29 @@ struct Ran {
     compactions: u64,
     moves: u64,
     table_bytes_written: u64,
+    /// Tops of interlaced disks that were saved and restored.
+    rewrites: u64,
+}
+
+fn rewrites(files: &dyn FileStore) -> u64 {
+    files.statistics().iter().find(|measure| measure.name == "rewrites").map_or(0, |measure| measure.value)
 }
 
 fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     let env = Env::sim_with(SimOptions { seed, perturb: seed % 2 == 1, ..SimOptions::default() });
     let image = Image::fresh_of(&env, kind, DEVICE_BYTES);
-    let open = || Db::open(&env, image.media(&env).expect("media"), options.clone());
+    if kind.is_imr() {
+        image.fill_tracks(FREE_TRACKS);
+    }
+    let open = || {
+        let media = image.media(&env).expect("media");
+        let files = media.files.clone();
+        (Db::open(&env, media, options.clone()).expect("open"), files)
+    };
     let mut random = Random::named(seed, "history");
     let mut model = Model::new();
-    let mut db = open().expect("open");
+    let (mut db, mut files) = open();
+    let mut rewritten = 0;
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
     let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
     for operation in 0..operations {
@@ -75,8 +93,9 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
                 if random.chance(1, 2) {
                     db.close().expect("close");
                 }
-                drop(db);
-                db = open().expect("reopen");
+                rewritten += rewrites(&*files);
+                drop((db, files));
+                (db, files) = open();
                 suite::compare_all(&db, &model, &note);
             }
         }
@@ -90,8 +109,15 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     compactions += counters.compactions;
     moves += counters.trivial_moves;
     db.close().expect("close");
+    rewritten += rewrites(&*files);
+    if kind.is_imr() {
+        check_ballast(&*files, DEVICE_BYTES / TRACK_BYTES - FREE_TRACKS)
+            .unwrap_or_else(|what| panic!("{kind:?} seed {seed}: {what}"));
+    }
+    drop((db, files));
+    assert_eq!(image.destroyed_bytes(), 0, "{kind:?} seed {seed}: live data was destroyed");
     let table_bytes_written = image.table_bytes_written();
-    Ran { event_hash: env.event_hash(), flushes, compactions, moves, table_bytes_written }
+    Ran { event_hash: env.event_hash(), flushes, compactions, moves, table_bytes_written, rewrites: rewritten }
 }
 
 #[test]
@@ -128,9 +154,27 @@ fn histories_agree_with_a_map_on_every_store() {
 }
 
 #[test]
+fn histories_agree_with_a_map_on_interlaced_tracks() {
+    let (mut flushes, mut compactions, mut rewrites) = (0, 0, 0);
+    for (seed, kind) in (200..).zip(imr_kinds()) {
+        let ran = run(seed, kind, suite::option_set(seed), 1500);
+        println!("{kind:?}: {} flushes, {} compactions, {} rewrites", ran.flushes, ran.compactions, ran.rewrites);
+        flushes += ran.flushes;
+        compactions += ran.compactions;
+        rewrites += ran.rewrites;
+    }
+    let kinds = imr_kinds().len() as u64;
+    assert!(
+        flushes > 20 * kinds && compactions > 8 * kinds && rewrites > 50 * kinds,
+        "{flushes} {compactions} {rewrites}"
+    );
+}
+
+#[test]
 fn the_same_seed_repeats_to_the_event() {
     for seed in [3, 8] {
-        for kind in [Kind::Plain, Kind::ExtentLogsApart] {
+        let imr = Kind::ImrLogsApart(AllocationName::CompactionAware, RewriteName::Merged);
+        for kind in [Kind::Plain, Kind::ExtentLogsApart, imr] {
             let first = run(seed, kind, suite::option_set(seed), 800).event_hash;
             assert_eq!(first, run(seed, kind, suite::option_set(seed), 800).event_hash, "{kind:?} seed {seed}");
         }

@@ -1,18 +1,20 @@
-//! Media that are crashed: a directory below `plain`, a device below `extent`, or two of them, the
-//! second for the logs.
+//! Media that are crashed: a directory below `plain`, a device below `extent`, an interlaced disk below
+//! `imr`, or two of them, the second for the logs.
 
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use varve_engine::Media;
-use varve_env::Env;
+use varve_env::{Env, Random};
 use varve_media::{
     BlockDevice, Capabilities, Counters, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory,
-    DirectoryCrashState, Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, IoClass, IoContext,
-    MediaError, MemoryDirectory, Operation, PersistencePoint, Request,
+    DirectoryCrashState, Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, Interlaced,
+    IoClass, IoContext, MediaError, MemoryDirectory, Operation, PersistencePoint, RamBacking, Request, TrackGeometry,
 };
 use varve_store::{
-    CreateOptions, Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore, FileStore, PlainOptions, PlainStore,
+    AllocationName, CreateOptions, Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore, FileKind, FileStore,
+    ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrStore, OpenOptions, PlainOptions, PlainStore, RewriteName,
     StoreError,
 };
 
@@ -25,6 +27,18 @@ const SMALL_DEVICE_BYTES: u64 = 1 << 20;
 /// What is free of it: so little that tables go around it.
 pub(crate) const SMALL_DEVICE_FREE_BYTES: u64 = 224 << 10;
 
+/// Bytes of a track of an interlaced disk.
+pub(crate) const TRACK_BYTES: u64 = 4 << 10;
+
+/// Tracks for tables of an interlaced disk that is to be full.
+pub(crate) const FULL_DISK_TRACKS: u64 = 330;
+
+/// What is free of them: a few more than the tables of a small database need at once.
+pub(crate) const FULL_DISK_FREE_TRACKS: u64 = 36;
+
+/// Tables beside the database there.
+pub(crate) const FULL_DISK_BALLAST: u64 = FULL_DISK_TRACKS - FULL_DISK_FREE_TRACKS;
+
 /// A store and what it stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -36,6 +50,20 @@ pub(crate) enum Kind {
     PlainLogsApart,
     /// Logs on a device of their own.
     ExtentLogsApart,
+    /// Tables on a strict interlaced disk that is nearly full of others.
+    Imr(AllocationName, RewriteName),
+    /// The same store with everything that is no table on a conventional device beside the disk.
+    ImrLogsApart(AllocationName, RewriteName),
+}
+
+/// Every way to place and rewrite on interlaced disks, with logs on the disk and on another device.
+pub(crate) fn imr_kinds() -> Vec<Kind> {
+    let of_policy = |&allocation: &AllocationName| {
+        RewriteName::ALL
+            .iter()
+            .flat_map(move |&rewrite| [Kind::Imr(allocation, rewrite), Kind::ImrLogsApart(allocation, rewrite)])
+    };
+    AllocationName::ALL.iter().flat_map(of_policy).collect()
 }
 
 impl Kind {
@@ -47,6 +75,16 @@ impl Kind {
     /// The variants that make a difference.
     pub(crate) fn variants(self) -> &'static [CrashVariant] {
         if self.is_plain() { &CrashVariant::OF_DIRECTORIES } else { &CrashVariant::OF_DEVICES }
+    }
+
+    /// Its number among those of interlaced disks; 0 for others.
+    pub(crate) fn number(self) -> usize {
+        imr_kinds().iter().position(|kind| *kind == self).unwrap_or(0)
+    }
+
+    /// Has an interlaced disk.
+    pub(crate) fn is_imr(self) -> bool {
+        matches!(self, Kind::Imr(..) | Kind::ImrLogsApart(..))
     }
 
     pub(crate) fn layout(self) -> ExtentLayout {
@@ -226,8 +264,14 @@ pub(crate) enum Image {
 impl Image {
     /// An empty medium; a device is formatted.
     pub(crate) fn fresh(env: &Env, kind: Kind) -> Image {
-        if kind != Kind::ExtentNextFit {
-            return Image::fresh_of(env, kind, DEVICE_BYTES);
+        match kind {
+            Kind::ExtentNextFit => {}
+            Kind::Imr(..) | Kind::ImrLogsApart(..) => {
+                let image = Image::fresh_of(env, kind, FULL_DISK_TRACKS * TRACK_BYTES);
+                image.fill_tracks(FULL_DISK_FREE_TRACKS);
+                return image;
+            }
+            _ => return Image::fresh_of(env, kind, DEVICE_BYTES),
         }
         let image = Image::fresh_of(env, kind, SMALL_DEVICE_BYTES);
         let store = image.store(env, None).expect("store");
@@ -247,6 +291,13 @@ impl Image {
             Kind::PlainLogsApart => Image::Several(vec![Image::directory("crashed"), Image::directory("crashed logs")]),
             Kind::ExtentLogsApart => Image::Several(vec![device("crashed"), device("crashed logs")]),
             Kind::Plain => Image::directory("crashed"),
+            Kind::Imr(allocation, rewrite) => Image::Device(Image::interlaced(allocation, rewrite, room_bytes, None)),
+            Kind::ImrLogsApart(allocation, rewrite) => {
+                let emulated = Emulated::immediate(&Env::real(), "crashed logs", room_bytes.max(4 << 20));
+                let logs = Device::of_blocks(Arc::new(emulated));
+                let disk = Image::interlaced(allocation, rewrite, room_bytes, Some(&logs));
+                Image::Several(vec![Image::Device(disk), Image::Device(logs)])
+            }
             _ => device("crashed"),
         }
     }
@@ -275,6 +326,93 @@ impl Image {
         let options = ExtentFormatOptions { layout, ..ExtentFormatOptions::default() };
         ExtentStore::format(env, &device, &options).expect("format");
         Image::Device(device)
+    }
+
+    /// A strict interlaced disk with room for so many bytes of tables. Of the real world, as [`Image::device`].
+    fn interlaced(allocation: AllocationName, rewrite: RewriteName, room_bytes: u64, logs: Option<&Device>) -> Device {
+        let (env, label) = (Env::real(), "crashed");
+        let build = |track_count: u64| {
+            let tracks =
+                TrackGeometry::fit(track_count * TRACK_BYTES, TRACK_BYTES, TRACK_BYTES).expect("tracks of a disk");
+            let geometry =
+                Geometry { capacity_bytes: tracks.capacity_bytes(), sector_bytes: 512, physical_sector_bytes: 512 };
+            let rules = Interlaced::new(&tracks, geometry.physical_sector_bytes, true);
+            let control = rules.control(label);
+            let (timing, backing) = (Box::<Immediate>::default(), Box::new(RamBacking::new()));
+            let block = Emulated::new(&env, label, geometry, Box::new(rules), timing, backing);
+            let disk = Device { tracks: Some(control), ..Device::of_blocks(Arc::new(block)) };
+            let options = ImrFormatOptions {
+                allocation,
+                rewrite,
+                table_bytes_max: Some(4 * TRACK_BYTES),
+                // Of a roomy disk the memtables are larger too.
+                small_files_bytes: Some(if room_bytes > 2 << 20 { 4 << 20 } else { 1 << 20 }),
+                overwrite: true,
+                ..ImrFormatOptions::default()
+            };
+            let devices = ImrDevices { disk, logs: logs.cloned() };
+            ImrStore::format(&env, devices.clone(), &options).expect("format");
+            devices
+        };
+        // How many tracks the store takes for itself depends little on how many there are.
+        let wanted = room_bytes / TRACK_BYTES;
+        let mut track_count = 4096 + wanted;
+        loop {
+            let devices = build(track_count);
+            let store = ImrStore::open(&env, devices.clone(), &ImrOpenOptions::default()).expect("open");
+            let room = store.space().expect("space").total_bytes / TRACK_BYTES;
+            if room <= wanted {
+                return devices.disk;
+            }
+            track_count -= room - wanted;
+        }
+    }
+
+    /// Fills the interlaced disk with tables of one track each, and then frees tracks here and there: bottoms
+    /// above all, so that every policy has to rewrite.
+    pub(crate) fn fill_tracks(&self, free_tracks: u64) {
+        let env = Env::real();
+        let store = self.media(&env).expect("media").files;
+        let mut random = Random::named(1, "ballast");
+        let mut numbers: Vec<u64> = Vec::new();
+        while store.space().expect("space").available_bytes > 0 {
+            let number = numbers.len() as u64;
+            let options =
+                CreateOptions { kind: FileKind::Table, level: Some(random.below(3) as u8), ..CreateOptions::default() };
+            let mut ballast = store.create(&ballast_name(number), &options).expect("ballast");
+            let context = IoContext::default();
+            ballast.append(&ballast_content(number), &context).expect("ballast");
+            ballast.sync(&context).expect("ballast");
+            ballast.finish(&context).expect("ballast");
+            numbers.push(number);
+        }
+        random.shuffle(&mut numbers);
+        let occupancy = store.occupancy();
+        let mut on_bottoms: BTreeSet<&str> = BTreeSet::new();
+        for piece in occupancy.pieces.iter().filter(|piece| piece.part == "bottom") {
+            on_bottoms.extend(piece.file.map(|file| occupancy.files[file as usize].name.as_str()));
+        }
+        let is_on_bottom = |number: &u64| on_bottoms.contains(ballast_name(*number).as_str());
+        let (bottoms, tops): (Vec<u64>, Vec<u64>) = numbers.into_iter().partition(is_on_bottom);
+        let free_tops = free_tracks as usize / 5;
+        for number in bottoms.iter().take(free_tracks as usize - free_tops).chain(tops.iter().take(free_tops)) {
+            store.remove(&ballast_name(*number)).expect("remove");
+        }
+        store.sync_names().expect("sync_names");
+    }
+
+    /// Is an interlaced disk.
+    pub(crate) fn has_tracks(&self) -> bool {
+        matches!(self, Image::Device(device) if device.tracks.is_some())
+    }
+
+    /// Live data of interlaced disks that writes destroyed. Their rules are strict: none.
+    pub(crate) fn destroyed_bytes(&self) -> u64 {
+        match self {
+            Image::Directory(_) => 0,
+            Image::Device(device) => device.tracks.as_ref().map_or(0, |tracks| tracks.destroyed().bytes),
+            Image::Several(parts) => parts.iter().map(Image::destroyed_bytes).sum(),
+        }
     }
 
     /// The medium with every persistence point from now on going to `recorder`. Several media are
@@ -342,6 +480,15 @@ impl Image {
     /// Opens the store on it, with the faults of an injector between.
     pub(crate) fn media_under(&self, env: &Env, injector: Option<&FaultInjector>) -> Result<Media, StoreError> {
         Ok(match self {
+            Image::Several(parts) if parts[0].has_tracks() => {
+                let device = |part: &Image| match (part, injector) {
+                    (Image::Device(device), Some(injector)) => FaultDevice::device(injector, device),
+                    (Image::Device(device), None) => device.clone(),
+                    _ => panic!("an interlaced disk and the device beside it"),
+                };
+                let devices = ImrDevices::with_logs(&device(&parts[0]), &device(&parts[1]));
+                Media::of_files(Arc::new(ImrStore::open(env, devices, &ImrOpenOptions::default())?))
+            }
             Image::Several(parts) => {
                 Media { files: parts[0].store(env, injector)?, logs: Some(parts[1].store(env, injector)?) }
             }
@@ -361,9 +508,41 @@ impl Image {
             }
             Image::Device(device) => {
                 let device = injector.map_or_else(|| device.clone(), |injector| FaultDevice::device(injector, device));
+                if device.tracks.is_some() {
+                    return Ok(Arc::new(ImrStore::open(env, device, &ImrOpenOptions::default())?));
+                }
                 Arc::new(ExtentStore::open(env, device)?)
             }
             Image::Several(_) => panic!("one store of several media"),
         })
     }
+}
+
+fn ballast_name(number: u64) -> String {
+    format!("ballast{number}")
+}
+
+fn ballast_content(number: u64) -> Vec<u8> {
+    let mut bytes = vec![0; TRACK_BYTES as usize];
+    Random::named(number, "ballast").fill_bytes(&mut bytes);
+    bytes
+}
+
+/// What was on an interlaced disk beside the database is all there: so many tables.
+pub(crate) fn check_ballast(files: &dyn FileStore, expected: u64) -> Result<(), String> {
+    let said = |error: StoreError| error.to_string();
+    let entries = files.list().map_err(said)?;
+    let numbers = entries.iter().filter_map(|entry| entry.name.strip_prefix("ballast")?.parse::<u64>().ok());
+    let mut count = 0;
+    for number in numbers {
+        let name = ballast_name(number);
+        let reader = files.open(&name, &OpenOptions::default()).map_err(said)?;
+        let mut data = vec![0; TRACK_BYTES as usize];
+        reader.read_at(0, &mut data, &IoContext::default()).map_err(said)?;
+        if data != ballast_content(number) {
+            return Err(format!("'{name}' is another"));
+        }
+        count += 1;
+    }
+    if count == expected { Ok(()) } else { Err(format!("{count} of {expected} other tables are there")) }
 }
