@@ -12,24 +12,150 @@ use crate::file_store::Severity;
 use varve_env::Random;
 use varve_media::presets::Preset;
 use varve_media::{
-    BlockDeviceExt, Emulated, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger,
-    Geometry, Immediate, Interlaced, IoClass, Operation, Pacing, RamBacking, TrackGeometry, TrackTier,
+    BlockDevice, BlockDeviceExt, Capabilities, Emulated, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector,
+    FaultPlan, FaultTrigger, Geometry, Immediate, Interlaced, IoClass, MediaError, Operation, Pacing, RamBacking,
+    Request, TrackGeometry, TrackTier, Transfer,
 };
 
 const CONTEXT: IoContext =
     IoContext { class: IoClass::Flush, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
 const TRACK_BYTES: u64 = 8 << 10;
 
-/// A strict disk of so many tracks, and the block device of it for what only that can do.
+/// Sizes of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    top_bytes: u64,
+    bottom_bytes: u64,
+    physical_sector_bytes: u32,
+    /// What memory of requests must be aligned to, as for O_DIRECT.
+    alignment_bytes: u32,
+}
+
+impl Shape {
+    const EVEN: Shape =
+        Shape { top_bytes: TRACK_BYTES, bottom_bytes: TRACK_BYTES, physical_sector_bytes: 4096, alignment_bytes: 1 };
+
+    /// Five sectors to four, as published drives have it.
+    const WIDE_BOTTOMS: Shape =
+        Shape { top_bytes: 16 << 10, bottom_bytes: 20 << 10, physical_sector_bytes: 4096, alignment_bytes: 1 };
+
+    const ALIGNED: Shape = Shape { physical_sector_bytes: 512, alignment_bytes: 4096, ..Shape::EVEN };
+
+    fn tracks(self, track_count: u32) -> TrackGeometry {
+        let pair_bytes = self.top_bytes + self.bottom_bytes;
+        let capacity_bytes = u64::from(track_count / 2) * pair_bytes + u64::from(track_count % 2) * self.bottom_bytes;
+        TrackGeometry::fit(capacity_bytes, self.bottom_bytes, self.top_bytes).unwrap()
+    }
+
+    fn geometry(self, track_count: u32) -> Geometry {
+        Geometry {
+            capacity_bytes: self.tracks(track_count).capacity_bytes(),
+            sector_bytes: 512,
+            physical_sector_bytes: self.physical_sector_bytes,
+        }
+    }
+
+    /// A strict disk of so many tracks, and the block device of it for what only that can do.
+    fn disk(self, env: &Env, track_count: u32) -> (Device, Arc<Emulated>) {
+        let (tracks, geometry) = (self.tracks(track_count), self.geometry(track_count));
+        let rules = Interlaced::new(&tracks, self.physical_sector_bytes, true);
+        let control = rules.control("disk");
+        let (timing, backing) = (Box::<Immediate>::default(), Box::new(RamBacking::new()));
+        let block = Arc::new(Emulated::new(env, "disk", geometry, Box::new(rules), timing, backing));
+        (Device { tracks: Some(control), ..Device::of_blocks(block.clone()) }, block)
+    }
+
+    fn options(self, allocation: AllocationName, rewrite: RewriteName) -> ImrFormatOptions {
+        ImrFormatOptions {
+            table_bytes_max: Some(8 * self.bottom_bytes.max(self.top_bytes)),
+            ..options(allocation, rewrite)
+        }
+    }
+
+    /// Tracks of the zone of a disk that has so many for tables.
+    fn zone_tracks(self, usable: u32) -> u32 {
+        let options = self.options(AllocationName::Sequential, RewriteName::Merged);
+        let mut zone_tracks = 4096;
+        loop {
+            let track_count = zone_tracks + usable;
+            // A smaller disk has a smaller zone, in steps of many tracks.
+            match StoreGeometry::plan("disk", &self.geometry(track_count), &self.tracks(track_count), &options, INSIDE)
+            {
+                Ok(planned) if planned.zone_tracks < zone_tracks => zone_tracks = planned.zone_tracks,
+                _ => return zone_tracks,
+            }
+        }
+    }
+
+    /// A formatted disk with so many tracks for tables.
+    fn formatted(
+        self,
+        env: &Env,
+        usable: u32,
+        allocation: AllocationName,
+        rewrite: RewriteName,
+    ) -> (Device, Arc<Emulated>) {
+        let (device, block) = self.disk(env, self.zone_tracks(usable) + usable);
+        ImrStore::format(env, self.aligned(&device), &self.options(allocation, rewrite)).unwrap();
+        (device, block)
+    }
+
+    /// The device with its demands on memory.
+    fn aligned(self, device: &Device) -> Device {
+        if self.alignment_bytes <= 1 {
+            return device.clone();
+        }
+        let mut capabilities = device.block.capabilities().clone();
+        capabilities.buffer_alignment_bytes = self.alignment_bytes;
+        let block = Arc::new(Aligned { inner: device.block.clone(), capabilities });
+        Device { tracks: device.tracks.clone(), ..Device::of_blocks(block) }
+    }
+}
+
+/// A device that refuses memory which is not aligned, as one that is opened with O_DIRECT.
+struct Aligned {
+    inner: Arc<dyn BlockDevice>,
+    capabilities: Capabilities,
+}
+
+impl BlockDevice for Aligned {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let alignment = self.capabilities.buffer_alignment_bytes as usize;
+        for request in &*requests {
+            let is_aligned = |bytes: &[u8]| bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(alignment);
+            let all = match &request.transfer {
+                Transfer::Read { data, .. } => data.iter().all(|slice| is_aligned(slice)),
+                Transfer::Write { data, .. } => data.iter().all(|slice| is_aligned(slice)),
+                Transfer::Discard { .. } => true,
+            };
+            assert!(all, "memory of a request at {} is not aligned to {alignment}", request.offset_bytes);
+        }
+        self.inner.execute(requests, context)
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        self.inner.sync(context)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}
+
 fn disk(env: &Env, track_count: u32) -> (Device, Arc<Emulated>) {
-    let tracks =
-        TrackGeometry { track_count, top_track_bytes: TRACK_BYTES, bottom_track_bytes: TRACK_BYTES, interlaced: true };
-    let geometry = Geometry { capacity_bytes: tracks.capacity_bytes(), sector_bytes: 512, physical_sector_bytes: 4096 };
-    let rules = Interlaced::new(&tracks, 4096, true);
-    let control = rules.control("disk");
-    let (timing, backing) = (Box::<Immediate>::default(), Box::new(RamBacking::new()));
-    let block = Arc::new(Emulated::new(env, "disk", geometry, Box::new(rules), timing, backing));
-    (Device { tracks: Some(control), ..Device::of_blocks(block.clone()) }, block)
+    Shape::EVEN.disk(env, track_count)
 }
 
 fn options(allocation: AllocationName, rewrite: RewriteName) -> ImrFormatOptions {
@@ -45,33 +171,12 @@ fn options(allocation: AllocationName, rewrite: RewriteName) -> ImrFormatOptions
 
 const INSIDE: ImrPlacement = ImrPlacement { logs: ImrPlace::Inside, map: ImrPlace::Inside };
 
-/// Tracks of the zone of a disk that has so many for tables.
 fn zone_tracks(usable: u32) -> u32 {
-    let options = options(AllocationName::Sequential, RewriteName::Merged);
-    let mut zone_tracks = 4096;
-    loop {
-        let track_count = zone_tracks + usable;
-        let tracks = TrackGeometry {
-            track_count,
-            top_track_bytes: TRACK_BYTES,
-            bottom_track_bytes: TRACK_BYTES,
-            interlaced: true,
-        };
-        let geometry =
-            Geometry { capacity_bytes: tracks.capacity_bytes(), sector_bytes: 512, physical_sector_bytes: 4096 };
-        // A smaller disk has a smaller zone, in steps of many tracks.
-        match StoreGeometry::plan("disk", &geometry, &tracks, &options, INSIDE) {
-            Ok(planned) if planned.zone_tracks < zone_tracks => zone_tracks = planned.zone_tracks,
-            _ => return zone_tracks,
-        }
-    }
+    Shape::EVEN.zone_tracks(usable)
 }
 
-/// A formatted disk with so many tracks for tables.
 fn formatted(env: &Env, usable: u32, allocation: AllocationName, rewrite: RewriteName) -> (Device, Arc<Emulated>) {
-    let (device, block) = disk(env, zone_tracks(usable) + usable);
-    ImrStore::format(env, &device, &options(allocation, rewrite)).unwrap();
-    (device, block)
+    Shape::EVEN.formatted(env, usable, allocation, rewrite)
 }
 
 fn open(env: &Env, device: &Device) -> ImrStore {

@@ -5,9 +5,7 @@
 use super::*;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use varve_media::{
-    BlockDevice, Capabilities, DestroyedData, MediaError, Request, TrackControl, TrackDescription, Transfer,
-};
+use varve_media::{DestroyedData, TrackControl, TrackDescription};
 
 const SECTOR: u64 = 512;
 
