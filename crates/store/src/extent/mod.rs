@@ -224,7 +224,14 @@ impl FileStore for ExtentStore {
             core.sync_node(&node, &IoContext::default())?;
         }
         drop(node);
-        let change = core.state.lock().rename(from, to).ok_or_else(|| core.not_found(from))?;
+        let change = {
+            let mut state = core.state.lock();
+            if !state.has_room_to_rename(from, to) {
+                let (store, name) = (core.label.clone(), to.to_owned());
+                return Err(StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 });
+            }
+            state.rename(from, to).ok_or_else(|| core.not_found(from))?
+        };
         core.commit(change)
     }
 

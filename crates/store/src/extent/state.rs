@@ -165,6 +165,14 @@ impl State {
         true
     }
 
+    /// Whether the checkpoint has room for a file under a longer name, in place of the one that has it.
+    pub(super) fn has_room_to_rename(&self, from: &str, to: &str) -> bool {
+        let replaced = self.names.get(to).filter(|_| from != to);
+        let freed = replaced.map_or(0, |node| record_bytes(to.len(), node.extents.read().len()));
+        let (from_bytes, to_bytes) = (from.len() as u64, to.len() as u64);
+        to_bytes <= from_bytes || self.checkpoint_bytes + to_bytes <= self.checkpoint_bytes_max + from_bytes + freed
+    }
+
     /// The change to wait for; `None` when there is no such file.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> Option<u64> {
         if from == to {

@@ -192,3 +192,38 @@ fn logs_are_near_the_metadata_and_tables_are_not() {
     let start = |name: &str| store.core.find(name).unwrap().extents.read().extents().next().unwrap().start;
     assert!(zone.contains(&start("log")) && start("table") >= zone.end);
 }
+
+/// A store whose names no longer fit its checkpoint could not be opened again.
+#[test]
+fn names_that_outgrow_the_checkpoint_are_refused_and_the_store_opens_again() {
+    let env = Env::sim(1);
+    let device = formatted(&env, 1 << 20, ExtentLayout::FirstFit);
+    let store = ExtentStore::open(&env, device.clone()).unwrap();
+    let mut count = 0u32;
+    let refused = loop {
+        match store.create(&format!("{count:x}"), &CreateOptions::default()) {
+            Ok(writer) => drop(writer),
+            Err(error) => break error,
+        }
+        count += 1;
+        assert!(count < 100_000);
+    };
+    assert!(matches!(refused, StoreError::NoSpace { .. }), "{refused}");
+    store.remove("0").unwrap();
+    store.rename("1", "11111").unwrap();
+    for number in 2..40 {
+        let error = store.rename(&format!("{number:x}"), &format!("{number:0200}")).unwrap_err();
+        assert!(matches!(error, StoreError::NoSpace { .. }), "{error}");
+    }
+    store.sync_names().unwrap();
+    let names =
+        |store: &ExtentStore| -> Vec<String> { store.list().unwrap().into_iter().map(|entry| entry.name).collect() };
+    let before = names(&store);
+    std::mem::forget(store);
+    let store = ExtentStore::open(&env, device).unwrap();
+    assert_eq!(names(&store), before);
+    // One of a long name makes room for another.
+    store.rename("2", "11111").unwrap();
+    (3..40).for_each(|number| store.remove(&format!("{number:x}")).unwrap());
+    store.rename("11111", &"1".repeat(200)).unwrap();
+}

@@ -1,6 +1,7 @@
 //! What only this store promises: costs of syncs, refusals, damage, rewrites under readers and crashes.
 
 mod history;
+mod limits;
 mod ordering;
 
 use super::devices::own_of;
