@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Every target, the ones the release gate names first.
 pub(crate) const TARGETS: &[&str] =
-    &["log", "table", "manifest", "superblock", "spec", "batch", "store_metadata", "configuration"];
+    &["log", "table", "manifest", "superblock", "spec", "batch", "store_metadata", "configuration", "s2tmap", "intent"];
 
 /// Fails by design once the fuzzer has found one word, which takes guidance.
 const CANARY: &str = "canary";

@@ -11,6 +11,16 @@ pub fn decoders(bytes: &[u8]) {
     crate::imr::decode_anything(bytes);
 }
 
+/// The S2TMap of a store of interlaced disks: commits, checkpoints, and the parameters beside them.
+pub fn imr_map(bytes: &[u8]) {
+    crate::imr::decode_map(bytes);
+}
+
+/// Intents of rewrites, with a checksum that is right.
+pub fn imr_intent(bytes: &[u8]) {
+    crate::imr::decode_intent(bytes);
+}
+
 /// Opens an extent store on a device that begins with `bytes`, and inspects it.
 pub fn extent_open(bytes: &[u8]) {
     let env = Env::real();
@@ -62,12 +72,16 @@ mod tests {
             random.fill_bytes(&mut bytes);
             let length = random.index(bytes.len());
             decoders(&bytes[..length]);
+            imr_map(&bytes[..length]);
+            imr_intent(&bytes[..length]);
             if step % 30 == 0 {
                 extent_open(&bytes[..length]);
                 imr_open(&bytes[..length]);
             }
         }
         decoders(&[]);
+        imr_map(&[]);
+        imr_intent(&[]);
         extent_open(&[]);
         imr_open(&[]);
     }

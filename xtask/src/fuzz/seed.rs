@@ -21,6 +21,20 @@ const CONFIGURATIONS: &[&str] = &[
     "[options]\ncompression_per_level = [\"none\", \"lz4\"]\nblock_align = 4096\n",
 ];
 
+/// A commit of every change there is, and a checkpoint of two files, as the store of interlaced disks writes them.
+const MAPS: &[&[u8]] = &[
+    b"\x01\x02\0\0\0\x01\0\0\0\x01\x0a000003.log\x02\x07\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\xd3\x04\0\0\xd5\x04\0\0\
+      \x01\0\x01\0\0\0\0\0\x03\x01a\x03b/c\x04\x01x\x05\x01\x03\0\0\0\x01\0\0\0",
+    b"\x03\0\0\0\0\0\0\0\x02\x11\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\
+      \x01\0\0\0\0\0\0\0\0\x88\x13\0\0\0\0\0\0\x01a\x02\0\0\0\x09\0\0\0\x0b\0\0\0\
+      \x02\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\x03log\0\0\0\0",
+];
+
+/// An intent for one top.
+const INTENTS: &[&[u8]] =
+    &[b"VIMRSAVE\x01\0\0\0\0\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11\x09\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\
+      \xd3\x04\0\0\x04\x03\x02\x01\x4d\0\0\0\0\0\0\0\0\0\x20\0\0\0\0\0"];
+
 /// A database in a directory and its copy on a device.
 pub(super) struct Seeds {
     files: PathBuf,
@@ -63,6 +77,12 @@ impl Seeds {
             _ => &[],
         };
         texts.iter().enumerate().try_for_each(|(index, text)| write(&index.to_string(), text.as_bytes()))?;
+        let structures = match target {
+            "s2tmap" => MAPS,
+            "intent" => INTENTS,
+            _ => &[],
+        };
+        structures.iter().enumerate().try_for_each(|(index, bytes)| write(&index.to_string(), bytes))?;
         let part = match target {
             "log" => ".log",
             "table" => ".sst",

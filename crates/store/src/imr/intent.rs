@@ -61,6 +61,21 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(head, &bytes[CHECKSUM.end..])
 }
 
+/// The bytes with magic, version and the checksum of as many tops as they name: what random bytes would
+/// never have.
+pub(super) fn framed(bytes: &[u8]) -> Vec<u8> {
+    let mut framed = bytes.to_vec();
+    framed.resize(framed.len().max(HEADER_BYTES), 0);
+    framed[..8].copy_from_slice(&MAGIC);
+    framed[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    let mut count = [0; 4];
+    count.copy_from_slice(&framed[36..40]);
+    let tops = (u32::from_le_bytes(count) as usize).min((framed.len() - HEADER_BYTES) / ENTRY_BYTES);
+    let checksum = checksum(&framed[..intent_bytes(tops)]);
+    framed[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+    framed
+}
+
 impl Intent {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();

@@ -98,6 +98,35 @@ pub(crate) fn decode_anything(bytes: &[u8]) {
     let _ = intent::Intent::decode(bytes);
 }
 
+/// Decodes bytes as parts of the S2TMap. What is taken says the same when it is written again.
+pub(crate) fn decode_map(bytes: &[u8]) {
+    if let Ok(changes) = change::decode_commit(bytes) {
+        let mut writer = crate::wire::Writer::default();
+        changes.iter().for_each(|change| change::encode_change(&mut writer, change));
+        assert_eq!(writer.as_slice(), bytes, "a commit that reads otherwise than it was written");
+    }
+    if let Ok(checkpoint) = change::decode_checkpoint(bytes) {
+        assert_eq!(change::encode_checkpoint(&checkpoint), bytes, "a checkpoint that reads otherwise than written");
+        let geometry = varve_media::TrackGeometry::fit(1 << 30, 64 << 10, 64 << 10);
+        for (record, geometry) in checkpoint.files.into_iter().zip(geometry.iter().cycle()) {
+            if let Some(map) = map::TrackMap::new(geometry, record.tracks, record.size_bytes) {
+                let used: u64 = map.used().map(|(_, used)| used).sum();
+                assert_eq!(used, record.size_bytes, "tracks that hold more or less than the file");
+                assert!(map.full().1 <= record.size_bytes);
+            }
+        }
+    }
+}
+
+/// Decodes bytes as an intent, as they are and with the frame it must have to be looked at at all.
+pub(crate) fn decode_intent(bytes: &[u8]) {
+    let _ = intent::Intent::decode(bytes);
+    let framed = intent::framed(bytes);
+    if let Some(found) = intent::Intent::decode(&framed) {
+        assert!(framed.starts_with(&found.encode()), "an intent that reads otherwise than it was written");
+    }
+}
+
 /// How a disk becomes an [`ImrStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImrFormatOptions {
