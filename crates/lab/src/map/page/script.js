@@ -213,7 +213,7 @@
   // What is at a place of the picture.
   function under(film, x, y) {
     const { cell, columns, strip, ratio } = film.layout;
-    const line = Math.floor(y * ratio / strip), number = Math.floor(y * ratio % strip / cell);
+    const line = Math.floor(y * ratio / strip), number = Math.min(film.rows.length - 1, Math.floor(y * ratio % strip / cell));
     const row = film.rows[number];
     if (row === undefined) return null;
     const column = Math.floor((x * ratio - Math.floor(row.shift * cell / 2)) / cell);
@@ -284,7 +284,8 @@
   const DASHES = ["", "7 4", "2 3", "10 3 2 3", "4 2", "1 2"];
   const charts = [];
   function chart(title, values) {
-    const [width, height, left, right, top, bottom] = [560, 200, 56, 8, 24, 22];
+    const [width, left, right, top, bottom] = [560, 56, 8, 24, 10 + 14 * values.length];
+    const height = 178 + bottom;
     const highest = Math.max(1e-9, ...values.flat().filter((value) => value !== null));
     const x = (frame) => left + (width - left - right) * (FRAMES === 1 ? 0 : frame / (FRAMES - 1));
     const y = (value) => height - bottom - (height - top - bottom) * value / highest;
@@ -295,8 +296,8 @@
       const path = points.map(([frame, value]) => `${x(frame).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
       const color = DATA.colors[[4, 0, 3, 2, 1, 5][index % 6]];
       parts.push(`<polyline fill="none" stroke="${color}" stroke-width="1.8" stroke-dasharray="${DASHES[index % DASHES.length]}" points="${path}"/>`);
-      parts.push(`<path d="M${left + 8 + index * 150} ${height - 8}h24" stroke="${color}" stroke-width="1.8" stroke-dasharray="${DASHES[index % DASHES.length]}"/>`);
-      parts.push(`<text x="${left + 36 + index * 150}" y="${height - 4}" data-name="${index}"></text>`);
+      parts.push(`<path d="M${left + 8} ${height - bottom + 14 + index * 14}h24" stroke="${color}" stroke-width="1.8" stroke-dasharray="${DASHES[index % DASHES.length]}"/>`);
+      parts.push(`<text x="${left + 38}" y="${height - bottom + 18 + index * 14}" data-name="${index}"></text>`);
     });
     parts.push(`<path class="now" d=""/>`);
     const box = element("div");
@@ -312,7 +313,7 @@
   let frame = 0, timer = null;
   for (const film of films) {
     const box = element("article", { class: "film" });
-    box.append(element("h2", {}, film.name), element("p", { class: "detail" }, film.detail));
+    box.append(element("h2", {}, film.name));
     film.scroll = element("div", { class: "scroll" });
     film.canvas = element("canvas", { tabindex: "0", role: "img", "aria-label": `${film.name}: what is on every ${DATA.cell}; the tables below say it in numbers` });
     film.context = film.canvas.getContext("2d");
@@ -328,7 +329,7 @@
     const tables = element("div", { class: "tables" });
     tables.append(film.counts, film.tally);
     film.scroll.append(film.canvas);
-    box.append(film.scroll, film.said, tables);
+    box.append(film.scroll, film.said, tables, element("p", { class: "detail" }, film.detail));
     byId("films").append(box);
     film.canvas.addEventListener("mousemove", (event) => {
       const box = film.canvas.getBoundingClientRect();
