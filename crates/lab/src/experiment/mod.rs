@@ -130,7 +130,11 @@ pub fn experiments() -> &'static [Experiment] {
         kvimr::FIG_7A,
         kvimr::FIG_7B,
         kvimr::FIG_8,
+        kvimr::FIG_9,
         kvimr::LOAD,
+        kvimr::SCALES,
+        kvimr::ABLATION,
+        kvimr::LOGS,
     ];
     ALL
 }

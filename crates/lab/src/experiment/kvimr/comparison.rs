@@ -21,3 +21,9 @@ pub(super) fn drawn(report: &mut Report, scheme: &str, metric: &str, unit: &str,
 pub(super) fn ours(report: &mut Report, scheme: &str, metric: &str, unit: &str, ours: f64) {
     report.rows.push(Row::new(scheme, metric, unit, ours));
 }
+
+/// Adds a number of ours that is to be something, and says whether it is.
+pub(super) fn goal(report: &mut Report, scheme: &str, metric: &str, ours: f64, wanted: &str, reached: bool) {
+    let verdict = if reached { "reached" } else { "not reached" };
+    report.rows.push(Row::new(scheme, metric, "1", ours).with_note(format!("goal: {wanted}, {verdict}")));
+}

@@ -77,11 +77,15 @@ impl Loaded {
 /// The first one that failed.
 pub(super) fn loads(run: &Run<'_>, setups: &[Setup]) -> Result<Vec<Arc<Loaded>>, LabError> {
     let key = |setup: &Setup| format!("kvimr load {setup:?}");
-    let missing: Vec<Setup> =
-        setups.iter().filter(|setup| run.settings.shared.get::<Loaded>(&key(setup)).is_none()).cloned().collect();
+    // A load that mixes followed is a load too.
+    let find = |setup: &Setup| {
+        let same = run.settings.shared.get::<Loaded>(&key(setup));
+        same.or_else(|| run.settings.shared.get(&key(&Setup { work: Work::LoadAndMixes, ..setup.clone() })))
+    };
+    let missing: Vec<Setup> = setups.iter().filter(|setup| find(setup).is_none()).cloned().collect();
     let total: u64 = missing.iter().map(Setup::operations).sum();
     if !missing.is_empty() {
-        let names: Vec<&str> = missing.iter().map(|setup| setup.scheme.name()).collect();
+        let names: Vec<String> = missing.iter().map(|setup| setup.scheme.name()).collect();
         run.settings.progress.begin(&format!("loading {}", names.join(", ")), Some(total));
         let done = Arc::new(AtomicU64::new(0));
         let queue = Arc::new(Mutex::new(missing.into_iter().rev().collect::<Vec<_>>()));
@@ -108,9 +112,7 @@ pub(super) fn loads(run: &Run<'_>, setups: &[Setup]) -> Result<Vec<Arc<Loaded>>,
             run.settings.shared.insert(&key, Arc::new(result?));
         }
     }
-    let found = |setup: &Setup| {
-        run.settings.shared.get(&key(setup)).ok_or_else(|| LabError::invalid("load", "it left no result"))
-    };
+    let found = |setup: &Setup| find(setup).ok_or_else(|| LabError::invalid("load", "it left no result"));
     setups.iter().map(found).collect()
 }
 

@@ -7,6 +7,8 @@ use varve::{Occupancy, PieceUsage};
 /// Names under which a store tells what it did, see [`TargetStatistics::properties`].
 const REWRITES: &str = "store rewrites";
 const SYNCS: &str = "store syncs";
+const TABLES: &str = "store tables";
+const TABLES_OF_MANY_SYNCS: &str = "store tables of many syncs";
 const PERSIST_NANOS: &str = "store persist time";
 const REWRITE_NANOS: &str = "store rewrite time";
 
@@ -121,6 +123,16 @@ impl Span<'_> {
     /// Syncs of the disk made to persist tables.
     pub(super) fn syncs(&self) -> f64 {
         self.property(SYNCS)
+    }
+
+    /// Tables persisted.
+    pub(super) fn tables(&self) -> f64 {
+        self.property(TABLES)
+    }
+
+    /// Tables whose persisting needed more than one sync.
+    pub(super) fn tables_of_many_syncs(&self) -> f64 {
+        self.property(TABLES_OF_MANY_SYNCS)
     }
 
     pub(super) fn persist_seconds(&self) -> f64 {

@@ -42,7 +42,7 @@ pub(in crate::experiment) const FIG_7A: Experiment = Experiment {
                 let metric = format!("{} % reads: disk transferring, of all time", mixed.read_percent);
                 let span = mixed.span();
                 let share = span.disk(|disk| disk.time.transfer_nanos) as f64 / 1e9 / span.seconds();
-                ours(&mut report, loaded.setup.scheme.name(), &metric, "1", share);
+                ours(&mut report, &loaded.setup.scheme.name(), &metric, "1", share);
             }
         }
         Ok(report)
@@ -81,9 +81,9 @@ fn draw(report: &mut Report, all: &[Arc<Loaded>], metric: &str, unit: &str, of: 
         let values: Vec<f64> = loaded.mixes.iter().map(&of).collect();
         for (mixed, &value) in loaded.mixes.iter().zip(&values) {
             let name = format!("{} % reads: {metric}", mixed.read_percent);
-            drawn(report, loaded.setup.scheme.name(), &name, unit, value);
+            drawn(report, &loaded.setup.scheme.name(), &name, unit, value);
         }
-        series.push((loaded.setup.scheme.name().to_owned(), values.into_iter().map(Some).collect()));
+        series.push((loaded.setup.scheme.name(), values.into_iter().map(Some).collect()));
     }
     report.plots.push(Plot {
         name: metric.to_owned(),

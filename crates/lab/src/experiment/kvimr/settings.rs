@@ -3,7 +3,7 @@
 use super::scheme::Scheme;
 use crate::experiment::Scale;
 use crate::report::{Report, format_bytes};
-use varve::{Compression, Options, TreeKind};
+use varve::{CompactionPriority, Compression, Options, TreeKind};
 
 /// Capacity of the disk: "100 GB" (KVIMR, section 4.1).
 const DISK_BYTES: u64 = 100_000_000_000;
@@ -41,11 +41,18 @@ const WRITE_BUFFER_BYTES: u64 = 64 << 20;
 /// The solid-state drive beside the disk: logs, manifest and the metadata of the store.
 const SSD_BYTES: u64 = 16 << 30;
 
+/// Room for logs, the manifest and the store's metadata on the disk itself.
+const SMALL_FILES_BYTES: u64 = 2 << 30;
+
 /// Which store the tree is shaped like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shape {
     /// RocksDB with the paper's settings.
-    RocksDb,
+    Rocks,
+    /// LevelDB with the paper's settings.
+    Level,
+    /// HyperLevelDB with the paper's settings.
+    HyperLevel,
 }
 
 /// What is done.
@@ -64,6 +71,8 @@ pub(super) enum Work {
 pub(super) enum Logs {
     /// On a solid-state drive, as in the paper.
     Apart,
+    /// On reserved top tracks of the disk.
+    Inside,
 }
 
 /// Everything one load depends on. Two equal ones give equal numbers.
@@ -90,7 +99,7 @@ impl Setup {
             seed,
             pairs: PAIRS,
             table_bytes: TABLE_BYTES,
-            shape: Shape::RocksDb,
+            shape: Shape::Rocks,
             logs: Logs::Apart,
             work: Work::Load,
         }
@@ -100,20 +109,30 @@ impl Setup {
     /// option; those of the store are given as they are to be.
     pub(super) fn spec(&self) -> String {
         match self.scheme.policies() {
-            Some((allocation, rewrite)) => self.interlaced_spec(allocation, rewrite),
-            None => format!("disk:{DISK_BYTES}B?{},{}", self.model(), self.beside()),
+            Some((allocation, rewrite)) => self.interlaced_spec(&allocation, rewrite),
+            // The same store with the same tracks, which have no neighbours.
+            None => format!(
+                "disk:{DISK_BYTES}B?store=imr,track-size={}B,{},allocation=three-phase,rewrite=naive,table-size={}B,{}",
+                self.scale.of(TRACK_BYTES),
+                self.model(),
+                self.table_bytes_max(),
+                self.beside()
+            ),
         }
     }
 
     /// The same on an interlaced disk, whatever the scheme.
     pub(super) fn interlaced_spec(&self, allocation: &str, rewrite: &str) -> String {
-        // A table may be larger than it was asked to be by its index and its filter.
-        let table_bytes = self.scale.of(self.table_bytes / 8 * 9);
-        let (model, beside) = (self.model(), self.beside());
+        let (model, beside, table_bytes) = (self.model(), self.beside(), self.table_bytes_max());
         format!(
             "imr:{DISK_BYTES}B?track={TRACK_BYTES}B,strict,{model},allocation={allocation},rewrite={rewrite},\
              table-size={table_bytes}B,{beside}"
         )
+    }
+
+    /// A table may be larger than it was asked to be by its index and its filter.
+    fn table_bytes_max(&self) -> u64 {
+        self.scale.of(self.table_bytes / 8 * 9)
     }
 
     fn model(&self) -> String {
@@ -123,6 +142,8 @@ impl Setup {
     fn beside(&self) -> String {
         match self.logs {
             Logs::Apart => format!("logs=(ssd:{SSD_BYTES}B?scale={},backing={})", self.scale, self.backing()),
+            // Without it the room for small files has a least size that does not scale.
+            Logs::Inside => format!("logs=inside,small-files={}B", self.scale.of(SMALL_FILES_BYTES)),
         }
     }
 
@@ -133,38 +154,68 @@ impl Setup {
 
     /// Options of the tree.
     pub(super) fn options(&self) -> Options {
-        let size = |bytes: u64| self.scale.of(bytes);
+        let rocksdb = self.rocksdb();
         match self.shape {
-            Shape::RocksDb => Options {
-                tree: TreeKind::Leveled,
-                write_buffer_size: size(WRITE_BUFFER_BYTES) as usize,
-                max_write_buffer_number: 2,
-                level0_file_num_compaction_trigger: 4,
-                level0_slowdown_writes_trigger: 20,
-                level0_stop_writes_trigger: 36,
-                soft_pending_compaction_bytes_limit: size(64 << 30),
-                hard_pending_compaction_bytes_limit: size(256 << 30),
-                num_levels: 7,
-                max_bytes_for_level_base: size(256 << 20),
-                max_bytes_for_level_multiplier: 10,
-                level_compaction_dynamic_level_bytes: false,
-                target_file_size_base: size(self.table_bytes),
-                max_compaction_bytes: size(25 * self.table_bytes),
-                compaction_pri: varve::CompactionPriority::ByCompensatedSize,
-                max_background_jobs: 2,
-                max_subcompactions: 1,
-                block_size: 4096,
-                block_restart_interval: 16,
-                bloom_bits_per_key: 10,
-                compression: Compression::None,
-                block_cache_capacity: size(8 << 20) as usize,
-                max_open_files: 1 << 20,
-                log_buffer_size: Some(size(1 << 20) as usize),
-                compaction_readahead_size: Some(size(2 << 20) as usize),
-                delayed_write_rate: 16 << 20,
-                max_manifest_file_size: size(1 << 30),
-                ..Options::default()
+            Shape::Rocks => rocksdb,
+            Shape::Level => Options {
+                // A slowed write sleeps for 1 ms, whatever its size.
+                delayed_write_rate: 1000 * (VALUE_BYTES as u64 + 23),
+                compaction_pri: CompactionPriority::RoundRobin,
+                ..self.leveldb(rocksdb)
             },
+            // Its writers wait for the flush of a memtable and for nothing else before the stop trigger.
+            Shape::HyperLevel => Options {
+                delayed_write_rate: 1 << 40,
+                compaction_pri: CompactionPriority::MinOverlappingRatio,
+                ..self.leveldb(rocksdb)
+            },
+        }
+    }
+
+    /// What LevelDB and HyperLevelDB have in common: "since [they] lack the design of
+    /// compaction_readahead_size, we instead set the block_size to 2 MB"; no limit of pending bytes.
+    fn leveldb(&self, rocksdb: Options) -> Options {
+        Options {
+            soft_pending_compaction_bytes_limit: 0,
+            hard_pending_compaction_bytes_limit: 0,
+            block_size: self.scale.of(2 << 20) as usize,
+            compaction_readahead_size: Some(0),
+            max_open_files: 990,
+            ..rocksdb
+        }
+    }
+
+    fn rocksdb(&self) -> Options {
+        let size = |bytes: u64| self.scale.of(bytes);
+        Options {
+            tree: TreeKind::Leveled,
+            write_buffer_size: size(WRITE_BUFFER_BYTES) as usize,
+            max_write_buffer_number: 2,
+            level0_file_num_compaction_trigger: 4,
+            level0_slowdown_writes_trigger: 20,
+            level0_stop_writes_trigger: 36,
+            soft_pending_compaction_bytes_limit: size(64 << 30),
+            hard_pending_compaction_bytes_limit: size(256 << 30),
+            num_levels: 7,
+            max_bytes_for_level_base: size(256 << 20),
+            max_bytes_for_level_multiplier: 10,
+            level_compaction_dynamic_level_bytes: false,
+            target_file_size_base: size(self.table_bytes),
+            max_compaction_bytes: size(25 * self.table_bytes),
+            compaction_pri: CompactionPriority::ByCompensatedSize,
+            max_background_jobs: 2,
+            max_subcompactions: 1,
+            block_size: 4096,
+            block_restart_interval: 16,
+            bloom_bits_per_key: 10,
+            compression: Compression::None,
+            block_cache_capacity: size(8 << 20) as usize,
+            max_open_files: 1 << 20,
+            log_buffer_size: Some(size(1 << 20) as usize),
+            compaction_readahead_size: Some(size(2 << 20) as usize),
+            delayed_write_rate: 16 << 20,
+            max_manifest_file_size: size(1 << 30),
+            ..Options::default()
         }
     }
 
@@ -234,16 +285,33 @@ impl Setup {
         }
         report.condition("compression", "none");
         report.condition("level_compaction_dynamic_level_bytes", options.level_compaction_dynamic_level_bytes);
-        report.condition(
-            "not as in the paper",
-            "RocksDB's skip list's and arena's overhead, and its WAL through the page cache of the SSD (ours goes to the SSD \
-             in pieces of log_buffer_size); the versions of RocksDB and of the file system of the SSD are not given",
-        );
-        report.condition(
-            "compaction_pri",
-            "by_compensated_size, RocksDB's default before version 6; with the later one, min_overlapping_ratio, tables \
-             that overlap nothing are moved to the largest level first and stay on tops, and KVIMR-N rewrites more \
-             tops than 3Phase instead of a third",
-        );
+        let differences = match self.shape {
+            Shape::Rocks => {
+                "RocksDB's skip list's and arena's overhead, and its WAL through the page cache of the SSD (ours goes to the \
+                 SSD in pieces of log_buffer_size); the versions of RocksDB and of the file system of the SSD are not given"
+            }
+            Shape::Level => {
+                "taken from the source, because the paper does not say: memtable 64 MiB, a slowed write sleeps 1 ms, no \
+                 limit of pending bytes; not expressible: LevelDB flushes within the compaction's thread where this tree \
+                 has a second one, and limits overlap with the level below the output"
+            }
+            Shape::HyperLevel => {
+                "taken from the source, because the paper does not say: memtable 64 MiB, writers are not slowed before \
+                 the stop trigger, no limit of pending bytes; not expressible: HyperLevelDB takes the run of tables with \
+                 the best ratio of bytes where this tree takes the table with the least overlap and what comes free with \
+                 it, prefers upper levels only when the next one is in shape, and compacts in more than one thread"
+            }
+        };
+        report.condition("not as in the paper", differences);
+        let priority = match options.compaction_pri {
+            CompactionPriority::ByCompensatedSize => {
+                "by_compensated_size, RocksDB's default before version 6; with the later one, min_overlapping_ratio, tables \
+                 that overlap nothing are moved to the largest level first and stay on tops, and KVIMR-N rewrites more \
+                 tops than 3Phase instead of a third"
+            }
+            CompactionPriority::RoundRobin => "round_robin, as LevelDB",
+            _ => "min_overlapping_ratio, nearest to HyperLevelDB's choice",
+        };
+        report.condition("compaction_pri", priority);
     }
 }

@@ -39,14 +39,14 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
             let values: Vec<Option<f64>> = SIZES.iter().map(|&(size, _)| throughput(scheme, size)).collect();
             for (&(size, _), &value) in SIZES.iter().zip(&values) {
                 let metric = format!("{size} MiB: throughput");
-                drawn(&mut report, scheme.name(), &metric, "op/s", value.unwrap_or(f64::NAN));
+                drawn(&mut report, &scheme.name(), &metric, "op/s", value.unwrap_or(f64::NAN));
             }
-            series.push((scheme.name().to_owned(), values));
+            series.push((scheme.name(), values));
         }
         for (size, faster) in SIZES {
             if let (Some(merged), Some(naive)) = (throughput(Scheme::KvimrM, size), throughput(Scheme::KvimrN, size)) {
                 let metric = format!("{size} MiB: throughput / KVIMR-N");
-                compare(&mut report, Scheme::KvimrM.name(), &metric, "1", 1.0 + faster / 100.0, merged / naive);
+                compare(&mut report, &Scheme::KvimrM.name(), &metric, "1", 1.0 + faster / 100.0, merged / naive);
             }
         }
         report.plots.push(Plot {

@@ -1,0 +1,81 @@
+//! `kvimr/scales`: whether the conclusions of the load hold from scale to scale.
+
+use super::load::{Loaded, loads};
+use super::mark::Span;
+use super::scheme::Scheme;
+use super::settings::Setup;
+use crate::experiment::{Experiment, Scale};
+use crate::report::{Axis, Figure, Lines, Plot, Row};
+use std::sync::Arc;
+
+/// Scales that are compared, when they are not finer than the one asked for.
+const DENOMINATORS: [u64; 5] = [256, 64, 16, 4, 1];
+
+/// A conclusion of the paper as a number: what it is of, its base, the paper's value, how it is measured.
+type Conclusion = (&'static str, Scheme, Scheme, f64, fn(&Span<'_>) -> f64);
+
+const CONCLUSIONS: [Conclusion; 13] = [
+    ("throughput", Scheme::ThreePhase, Scheme::Seq, 1.53, |span| span.throughput()),
+    ("throughput", Scheme::ThreePhase, Scheme::Cmr, 0.6103, |span| span.throughput()),
+    ("throughput", Scheme::KvimrN, Scheme::Seq, 2.21, |span| span.throughput()),
+    ("throughput", Scheme::KvimrN, Scheme::ThreePhase, 1.44, |span| span.throughput()),
+    ("throughput", Scheme::KvimrM, Scheme::KvimrN, 1.07, |span| span.throughput()),
+    ("throughput", Scheme::KvimrM, Scheme::Cmr, 0.945, |span| span.throughput()),
+    ("compaction time", Scheme::Seq, Scheme::Cmr, 2.59, |span| span.compaction_seconds()),
+    ("rewrites", Scheme::KvimrN, Scheme::Seq, 0.0889, |span| span.rewrites()),
+    ("rewrites", Scheme::KvimrN, Scheme::ThreePhase, 0.3186, |span| span.rewrites()),
+    ("rewrites", Scheme::KvimrM, Scheme::KvimrN, 0.6247, |span| span.rewrites()),
+    ("syncs", Scheme::KvimrN, Scheme::Seq, 0.0501, |span| span.syncs()),
+    ("syncs", Scheme::KvimrN, Scheme::ThreePhase, 0.2268, |span| span.syncs()),
+    ("syncs", Scheme::KvimrM, Scheme::KvimrN, 0.3545, |span| span.syncs()),
+];
+
+pub(in crate::experiment) const SCALES: Experiment = Experiment {
+    id: "kvimr/scales",
+    title: "the conclusions of KVIMR's load at several scales",
+    description: "The load of kvimr/fig5a at 1/256, 1/64 and 1/16, as far as the scale asked for: every ratio the paper \
+                  gives, at each scale, and how far the coarsest is from the finest. Unless told otherwise it ends at \
+                  1/64; '--scale 1/16' takes a quarter of an hour.",
+    default_scale: Scale::one_in(64),
+    run: |run| {
+        let finest = run.scale.denominator();
+        let mut denominators: Vec<u64> = DENOMINATORS.into_iter().filter(|&denominator| denominator > finest).collect();
+        denominators.push(finest);
+        let mut all: Vec<Vec<Arc<Loaded>>> = Vec::new();
+        for &denominator in &denominators {
+            let setup = |scheme| Setup::new(scheme, Scale::one_in(denominator), run.settings.seed);
+            all.push(loads(run, &Scheme::ALL.map(setup))?);
+        }
+        let mut report = run.report();
+        if let Some(loaded) = all.last().and_then(|loads| loads.last()) {
+            loaded.setup.describe(&mut report);
+        }
+        let of = |loads: &[Arc<Loaded>], scheme: Scheme, take: fn(&Span<'_>) -> f64| {
+            loads.iter().find(|loaded| loaded.setup.scheme == scheme).map_or(f64::NAN, |loaded| take(&loaded.whole()))
+        };
+        let mut series = Vec::new();
+        for (metric, scheme, base, paper, take) in CONCLUSIONS {
+            let values: Vec<f64> = all.iter().map(|loads| of(loads, scheme, take) / of(loads, base, take)).collect();
+            let name = format!("{metric} / {}", base.name());
+            for (&denominator, &value) in denominators.iter().zip(&values) {
+                let scale = Scale::one_in(denominator);
+                report.rows.push(Row::new(scheme.name(), format!("{name} at {scale}"), "1", value).with_paper(paper));
+            }
+            if let (Some(&coarsest), Some(&last)) = (values.first(), values.last()) {
+                let off = coarsest / last;
+                report.rows.push(Row::new(scheme.name(), format!("{name}: coarsest / finest scale"), "1", off));
+            }
+            if metric == "throughput" {
+                let points = denominators.iter().zip(&values).map(|(&of, &value)| (of as f64, value)).collect();
+                series.push((format!("{} / {}", scheme.name(), base.name()), points));
+            }
+        }
+        report.plots.push(Plot {
+            name: "throughput".to_owned(),
+            title: "ratios of throughput by scale".to_owned(),
+            y: Axis::linear("ratio"),
+            figure: Figure::Lines(Lines { x: Axis::logarithmic("N of the scale 1/N"), series }),
+        });
+        Ok(report)
+    },
+};
