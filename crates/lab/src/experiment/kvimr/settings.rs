@@ -26,8 +26,8 @@ pub(super) const MIXES: [u64; 3] = [90, 50, 10];
 /// Scales 1/N with N below this hold more than fits into memory as it is.
 const LARGE_BELOW: u64 = 64;
 
-/// Size of values where memory holds them compressed, as a share: they are alike, and a pair takes 44 bytes.
-pub(super) const COMPRESSION_RATIO: f64 = 0.016;
+/// Size of values where memory holds them compressed, as a share: they are alike, and a pair takes 40 bytes.
+pub(super) const COMPRESSION_RATIO: f64 = 0.012;
 
 /// Bytes of a value: YCSB's ten fields of 100. With a key of `user` and 19 digits a pair has 1,023.
 pub(super) const VALUE_BYTES: usize = 1000;
