@@ -178,6 +178,10 @@ impl FileStore for MemoryStore {
         Vec::new()
     }
 
+    fn layout(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     fn occupancy(&self) -> Occupancy {
         Occupancy::default()
     }

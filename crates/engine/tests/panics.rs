@@ -145,6 +145,10 @@ impl FileStore for PanickingStore {
         self.inner.statistics()
     }
 
+    fn layout(&self) -> Vec<(&'static str, String)> {
+        self.inner.layout()
+    }
+
     fn occupancy(&self) -> Occupancy {
         self.inner.occupancy()
     }

@@ -185,6 +185,9 @@ pub trait FileStore: Send + Sync {
     /// counts nothing.
     fn statistics(&self) -> Vec<StoreMeasure>;
 
+    /// How it is laid out, for people: what, and how; empty when there is nothing to say. Constant while open.
+    fn layout(&self) -> Vec<(&'static str, String)>;
+
     /// What lies where on the devices; empty when the store does not know. Takes time and memory in
     /// proportion to the pieces, and no I/O.
     fn occupancy(&self) -> Occupancy;

@@ -280,6 +280,10 @@ impl FileStore for SlowStore {
         Vec::new()
     }
 
+    fn layout(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     fn occupancy(&self) -> Occupancy {
         Occupancy::default()
     }

@@ -209,6 +209,10 @@ impl FileStore for Canary {
         self.inner.statistics()
     }
 
+    fn layout(&self) -> Vec<(&'static str, String)> {
+        self.inner.layout()
+    }
+
     fn occupancy(&self) -> Occupancy {
         self.inner.occupancy()
     }

@@ -72,8 +72,9 @@ pub struct DeviceSubject {
     pub capacity_bytes: u64,
     /// Its physical sector; logical ones have 512 bytes.
     pub physical_sector_bytes: u32,
-    /// Bytes of its tracks, if they are interlaced; then writes that would destroy live data are refused.
-    pub track_bytes: Option<u64>,
+    /// Bytes of its bottom and its top tracks, if they are interlaced; then writes that would destroy live data
+    /// are refused.
+    pub track_bytes: Option<(u64, u64)>,
     /// It gives space back, and was empty. If not, it was full of something else.
     pub discards: bool,
     /// What ends with the process.
@@ -106,7 +107,7 @@ impl DeviceSubject {
             physical_sector_bytes: self.physical_sector_bytes,
         };
         let (timing, backing) = (Box::<Immediate>::default(), Box::new(RamBacking::new()));
-        let tracks = self.track_bytes.and_then(|bytes| TrackGeometry::fit(self.capacity_bytes, bytes, bytes));
+        let tracks = self.track_bytes.and_then(|(bottom, top)| TrackGeometry::fit(self.capacity_bytes, bottom, top));
         let device = match tracks {
             Some(tracks) => {
                 let rules = Interlaced::new(&tracks, self.physical_sector_bytes, true);

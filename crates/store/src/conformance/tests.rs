@@ -7,7 +7,8 @@ use crate::extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore}
 use crate::imr::{AllocationName, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName};
 use crate::plain::{PlainOptions, PlainStore};
 use varve_media::{
-    CrashVariant, Device, Directory, FaultDevice, FaultInjector, FileDevice, FileDeviceOptions, MemoryDirectoryOptions,
+    BlockDevice, CrashVariant, Device, Directory, FaultDevice, FaultInjector, FileDevice, FileDeviceOptions,
+    Interlaced, MemoryDirectoryOptions, TrackGeometry,
 };
 
 const CAPACITY_BYTES: u64 = 16 << 20;
@@ -60,7 +61,6 @@ fn subjects() -> Vec<Box<dyn Subject>> {
         Box::new(device("ext4", 512, false, Ending::Keep, format_ext4)),
         Box::new(device("ext4", 4096, true, Ending::Keep, format_ext4)),
     ];
-    subjects.extend(imr_pair_subjects());
     // Those that differ most; all of them have tests of their own below.
     subjects.extend(
         imr_subjects()
@@ -104,10 +104,10 @@ fn imr_pair_subjects() -> Vec<Box<dyn Subject>> {
         Box::new(PairSubject { disk, logs_capacity_bytes: 8 << 20, format, open }) as Box<dyn Subject>
     };
     vec![
-        pair(disk("imr kvimr-m", 4096, Some(8 << 10), true), |env, disk, logs| {
+        pair(disk("imr kvimr-m on tracks of two sizes", 4096, Some((20 << 10, 16 << 10)), true), |env, disk, logs| {
             format(env, disk, logs, &options(CompactionAware, Merged))
         }),
-        pair(disk("imr kvimr-n, map inside,", 512, Some(8 << 10), true), |env, disk, logs| {
+        pair(disk("imr kvimr-n, map inside,", 512, Some((8 << 10, 8 << 10)), true), |env, disk, logs| {
             let options = ImrFormatOptions { map: ImrPlace::Inside, ..options(CompactionAware, Naive) };
             format(env, disk, logs, &options)
         }),
@@ -152,7 +152,7 @@ fn imr_subjects() -> Vec<Box<dyn Subject>> {
             name,
             capacity_bytes: 28 << 20,
             physical_sector_bytes,
-            track_bytes: Some(8 << 10),
+            track_bytes: Some((8 << 10, 8 << 10)),
             discards: true,
             ending: Ending::Forget,
             format,
@@ -199,41 +199,56 @@ fn every_store_keeps_the_contract_in_the_real_world() {
     assert_conforms(&Env::real());
 }
 
-/// The extent store on a file of the machine, with O_DIRECT where the file system can.
-struct OnFile;
+/// A store on a file of the machine, with O_DIRECT where the file system can.
+#[derive(Clone, Copy)]
+struct OnFile {
+    name: &'static str,
+    /// Bytes of bottom and top tracks.
+    tracks: Option<(u64, u64)>,
+    format: fn(&Env, &Device) -> Result<(), StoreError>,
+    open: fn(&Env, Device) -> Result<Arc<dyn FileStore>, StoreError>,
+}
 
 struct FileMedium {
     env: Env,
+    subject: OnFile,
     place: tempfile::TempDir,
 }
 
 impl Subject for OnFile {
     fn name(&self) -> String {
-        "extent on a file".to_owned()
+        format!("{} on a file", self.name)
     }
 
     fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
-        let medium = FileMedium { env: env.clone(), place: tempfile::tempdir().expect("a place for files") };
-        format(env, &medium.device(), ExtentLayout::FirstFit)?;
+        let place = tempfile::tempdir().expect("a place for files");
+        let medium = FileMedium { env: env.clone(), subject: *self, place };
+        (self.format)(env, &medium.device())?;
         Ok(Box::new(medium))
     }
 }
 
 impl FileMedium {
     fn device(&self) -> Device {
+        let capacity_bytes = if self.subject.tracks.is_some() { 2 * CAPACITY_BYTES } else { CAPACITY_BYTES };
         let options =
-            FileDeviceOptions { capacity_bytes: Some(CAPACITY_BYTES), create: true, ..FileDeviceOptions::default() };
-        Device::of_blocks(Arc::new(FileDevice::open(self.place.path().join("disk"), &options).expect("a device")))
+            FileDeviceOptions { capacity_bytes: Some(capacity_bytes), create: true, ..FileDeviceOptions::default() };
+        let file: Arc<dyn BlockDevice> =
+            Arc::new(FileDevice::open(self.place.path().join("disk"), &options).expect("a device"));
+        match self.subject.tracks.and_then(|(bottom, top)| TrackGeometry::fit(capacity_bytes, bottom, top)) {
+            Some(tracks) => Interlaced::new(&tracks, 4096, true).over(&file),
+            None => Device::of_blocks(file),
+        }
     }
 }
 
 impl Medium for FileMedium {
     fn open(&self) -> Result<Arc<dyn FileStore>, StoreError> {
-        extent(&self.env, self.device())
+        (self.subject.open)(&self.env, self.device())
     }
 
     fn open_with_faults(&self, injector: &FaultInjector) -> Result<Arc<dyn FileStore>, StoreError> {
-        extent(&self.env, FaultDevice::device(injector, &self.device()))
+        (self.subject.open)(&self.env, FaultDevice::device(injector, &self.device()))
     }
 
     fn end_process(&self, store: Arc<dyn FileStore>) -> Result<Arc<dyn FileStore>, StoreError> {
@@ -259,9 +274,31 @@ impl Medium for FileMedium {
 }
 
 #[test]
-fn the_extent_store_keeps_the_contract_on_a_real_file() {
-    let failures = conformance(&Env::real(), &OnFile);
-    assert!(failures.is_empty(), "{failures:#?}");
+fn stores_keep_the_contract_on_a_real_file() {
+    let first_fit = OnFile {
+        name: "extent",
+        tracks: None,
+        format: |env, device| format(env, device, ExtentLayout::FirstFit),
+        open: extent,
+    };
+    // Buffers in memory that the device can take, on tracks of two sizes.
+    let interlaced = OnFile {
+        name: "imr",
+        tracks: Some((40 << 10, 32 << 10)),
+        format: |env, device| {
+            let options = ImrFormatOptions {
+                table_bytes_max: Some(128 << 10),
+                small_files_bytes: Some(6 << 20),
+                ..ImrFormatOptions::default()
+            };
+            ImrStore::format(env, device, &options)
+        },
+        open: |env, device| Ok(Arc::new(ImrStore::open(env, device, &ImrOpenOptions::default())?)),
+    };
+    for subject in [first_fit, interlaced] {
+        let failures = conformance(&Env::real(), &subject);
+        assert!(failures.is_empty(), "{failures:#?}");
+    }
 }
 
 #[test]
@@ -269,6 +306,30 @@ fn every_policy_on_interlaced_tracks_keeps_the_contract() {
     for subject in imr_subjects() {
         let failures = conformance(&Env::sim(1), &*subject);
         assert!(failures.is_empty(), "{:#?}", failures);
+    }
+}
+
+#[test]
+fn logs_beside_the_disk_and_conventional_disks_keep_the_contract() {
+    for (seed, subject) in (1..).zip(imr_pair_subjects()) {
+        let env = Env::sim_with(varve_env::SimOptions { seed, perturb: true, ..Default::default() });
+        let failures = conformance(&env, &*subject);
+        assert!(failures.is_empty(), "{:#?}", failures);
+        let report = damage(&Env::sim(1), &*subject, 3);
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+    }
+}
+
+#[test]
+fn logs_beside_the_disk_and_conventional_disks_survive_power_cuts_and_failing_io() {
+    for (seed, subject) in (1..).zip(imr_pair_subjects()) {
+        let suite = CrashSuite { seed, operations: 90, images_of_point: 7, recoveries: 5 };
+        let report = suite.run(&Env::sim(seed), &*subject);
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        assert!(report.points > 50 && report.images >= report.points * 7);
+        let report = faults(&Env::sim(seed), &*subject, 11);
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        assert!(report.injected > 50);
     }
 }
 

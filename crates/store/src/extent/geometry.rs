@@ -73,6 +73,17 @@ pub(super) enum LayoutGeometry {
     Ext4(Ext4Geometry),
 }
 
+impl LayoutGeometry {
+    /// The name in lower case.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            LayoutGeometry::FirstFit => "first-fit",
+            LayoutGeometry::NextFit => "next-fit",
+            LayoutGeometry::Ext4(_) => "ext4",
+        }
+    }
+}
+
 /// Where ext4 keeps its metadata, in blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ext4Geometry {

@@ -292,6 +292,16 @@ impl FileStore for ExtentStore {
         ]
     }
 
+    fn layout(&self) -> Vec<(&'static str, String)> {
+        let geometry = &self.core.geometry;
+        let zone = geometry.log_zone.end - geometry.log_zone.start;
+        vec![
+            ("layout", geometry.layout.name().to_owned()),
+            ("blocks", format!("{} of {} bytes", geometry.blocks, geometry.block_bytes)),
+            ("log zone", format!("{} bytes", zone * geometry.block_bytes)),
+        ]
+    }
+
     fn occupancy(&self) -> Occupancy {
         occupancy::occupancy(&self.core)
     }

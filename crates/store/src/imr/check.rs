@@ -153,14 +153,18 @@ pub(super) fn inspect(devices: &ImrDevices) -> Vec<Finding> {
     }
     let context = IoContext::of(IoClass::Check);
     let unit = u64::from(geometry.journal.unit_bytes);
+    let mut bytes = disk.buffer(TRANSFER_BYTES as usize);
     for (name, found) in files.iter().filter(|(_, found)| !found.is_small) {
         for (track, used) in maps.get(&found.file).into_iter().flat_map(TrackMap::used) {
             if waiting.contains(&track) {
                 continue;
             }
-            let mut bytes = disk.buffer(used.next_multiple_of(unit) as usize);
-            if let Err(failure) = disk.block.read_at(geometry.tracks.start_bytes(track), &mut bytes, &context) {
-                findings.push(error("table-unreadable", format!("{label}: '{name}', track {track}: {failure}")));
+            let (start, used) = (geometry.tracks.start_bytes(track), used.next_multiple_of(unit));
+            for at in (0..used).step_by(TRANSFER_BYTES as usize) {
+                let piece = &mut bytes[..(used - at).min(TRANSFER_BYTES) as usize];
+                if let Err(failure) = disk.block.read_at(start + at, piece, &context) {
+                    findings.push(error("table-unreadable", format!("{label}: '{name}', track {track}: {failure}")));
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What the store, its writers and its readers share: commits, and what follows from them.
 
 use super::ImrStatistics;
-use super::allocation::AllocationPolicy;
+use super::allocation::{AllocationName, AllocationPolicy};
 use super::devices::Beside;
 use super::geometry::StoreGeometry;
 use super::node::{Node, small_name};
@@ -33,9 +33,14 @@ pub(super) struct Core {
     pub(super) beside: Option<Beside>,
     /// On the device without the S2TMap.
     pub(super) anchor: Option<Journal>,
+    /// Bytes of the log and the checkpoints of the S2TMap.
+    pub(super) map_bytes: u64,
+    /// Bytes of the device of small files.
+    pub(super) small_files_bytes: u64,
     /// Everything that is not a table.
     pub(super) small: ExtentStore,
     pub(super) policy: Box<dyn AllocationPolicy>,
+    pub(super) allocation: AllocationName,
     pub(super) rewrite: RewriteName,
     pub(super) state: Mutex<State>,
     /// A persist ended, or nothing will any more.

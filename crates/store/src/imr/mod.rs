@@ -39,6 +39,7 @@ mod devices;
 mod format;
 mod geometry;
 mod intent;
+mod layout;
 mod map;
 mod node;
 mod occupancy;
@@ -386,6 +387,10 @@ impl FileStore for ImrStore {
 
     fn statistics(&self) -> Vec<StoreMeasure> {
         ImrStore::statistics(self).measures()
+    }
+
+    fn layout(&self) -> Vec<(&'static str, String)> {
+        layout::layout(&self.core)
     }
 
     fn occupancy(&self) -> Occupancy {

@@ -275,6 +275,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         }
     }
 
+    let small_files_bytes = small_files.block.geometry().capacity_bytes;
     let small = ExtentStore::open(env, small_files)?;
     let present: BTreeMap<String, u64> =
         small.list()?.into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
@@ -335,6 +336,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         flush_is_device_request: true,
         location: Location::Private,
     };
+    let regions = *journal.regions();
     let allocation = options.allocation.unwrap_or(geometry.allocation);
     Ok(Core {
         env: env.clone(),
@@ -343,9 +345,12 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         control,
         own,
         beside,
+        map_bytes: regions.log.length_bytes + 2 * regions.checkpoints[0].length_bytes,
+        small_files_bytes,
         anchor,
         small,
         policy: allocation.policy(&geometry.tracks, geometry.table_bytes_max),
+        allocation,
         rewrite: options.rewrite.unwrap_or(geometry.rewrite),
         state: Mutex::new(env, "imr store state", state),
         released: Condvar::new(env, "imr store tracks"),

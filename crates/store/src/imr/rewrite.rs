@@ -56,6 +56,14 @@ impl RewriteName {
     /// Both.
     pub const ALL: &[RewriteName] = &[RewriteName::Naive, RewriteName::Merged];
 
+    /// The name in lower case.
+    pub fn text(self) -> &'static str {
+        match self {
+            RewriteName::Naive => "naive",
+            RewriteName::Merged => "merged",
+        }
+    }
+
     /// How a table gets to `tracks`, of which none is valid and none comes twice. `valid` tracks hold
     /// data that counts. No more than `copies_max` tops, at least two, are backed up at once: a table larger than
     /// what the backup region is for takes three more syncs for every part that fits.

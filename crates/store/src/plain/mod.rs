@@ -355,6 +355,10 @@ impl FileStore for PlainStore {
         Vec::new()
     }
 
+    fn layout(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// The file system places the files; it is not asked where.
     fn occupancy(&self) -> Occupancy {
         Occupancy::default()

@@ -75,6 +75,8 @@ pub(crate) const IMR: FileStoreKind = FileStoreKind {
     open,
 };
 
+/// Least size of the drive beside an emulated disk, before it is scaled.
+const DRIVE_BYTES_MIN: u64 = 1 << 30;
 /// As on interlaced disks: KVIMR, section 2.2.
 const CONVENTIONAL_TRACK_BYTES: u64 = 2 << 20;
 
@@ -140,9 +142,13 @@ fn logs(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Opt
             if placement.is_some_and(|(placement, _)| placement.logs == ImrPlace::Inside) {
                 return Ok(None);
             }
-            let bytes = match placement {
-                Some((_, bytes)) => bytes,
-                None => ImrStore::logs_bytes(device, &format_options(construction, device, part)?)?,
+            let scale = part.text("scale")?.and_then(registry::scale_divisor).unwrap_or(1);
+            let options = format_options(construction, device, part)?;
+            let bytes = match (placement, options.small_files_bytes) {
+                (Some((_, bytes)), _) => bytes.saturating_mul(scale),
+                (None, Some(_)) => ImrStore::logs_bytes(device, &options)?.saturating_mul(scale),
+                // Also beside a small disk there is room for the logs of write buffers of the usual size.
+                (None, None) => ImrStore::logs_bytes(device, &options)?.saturating_mul(scale).max(DRIVE_BYTES_MIN),
             };
             match emulated_beside(part, bytes)? {
                 Some(spec) => spec,
@@ -163,7 +169,7 @@ fn logs(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Opt
     }
 }
 
-/// The drive of so many bytes beside an emulated disk, at the same scale; `None` beside real hardware,
+/// The drive of so many bytes, not yet scaled, beside an emulated disk, at the same scale; `None` beside real hardware,
 /// and where bytes are nowhere.
 fn emulated_beside(part: &Part, bytes: u64) -> Result<Option<Spec>, Error> {
     let is_emulated = registry::medium(part.kind()).is_some_and(|kind| kind.is_emulated);
@@ -179,8 +185,6 @@ fn emulated_beside(part: &Part, bytes: u64) -> Result<Option<Spec>, Error> {
         }),
         _ => None,
     };
-    let scale = part.text("scale")?.and_then(registry::scale_divisor).unwrap_or(1);
-    let bytes = bytes.saturating_mul(scale);
     let mut options: Vec<String> = backing.iter().map(|image| format!("backing={image}")).collect();
     options.extend(part.text("scale")?.map(|scale| format!("scale={scale}")));
     options.extend(["pace", "account"].into_iter().filter(|flag| part.has_flag(flag)).map(str::to_owned));

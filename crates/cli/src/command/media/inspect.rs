@@ -6,7 +6,8 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::report::human_bytes;
 use serde_json::json;
-use varve::{ByteSize, Location, Severity, Spec, StackBuilder};
+use std::collections::BTreeMap;
+use varve::{ByteSize, Location, Occupancy, Severity, Spec, StackBuilder};
 
 /// The file store on a medium: its files, its room, its own check
 #[derive(Debug, clap::Args)]
@@ -35,6 +36,7 @@ impl Inspect {
             let findings = store.check().map_err(varve::Error::from)?;
             damaged |= findings.iter().any(|finding| finding.severity >= Severity::Error);
             let properties = store.properties();
+            let regions = regions(&store.occupancy());
             if console.json {
                 let files: Vec<_> =
                     entries.iter().map(|entry| json!({"name": entry.name, "size_bytes": entry.size_bytes})).collect();
@@ -53,6 +55,9 @@ impl Inspect {
                     "store": store.name(), "role": role, "directory": directory,
                     "rotational": properties.rotational, "read_alignment_bytes": properties.read_alignment_bytes,
                     "total_bytes": space.total_bytes, "available_bytes": space.available_bytes,
+                    "layout": store.layout().into_iter().map(|(what, how)| (what.to_owned(), json!(how)))
+                        .collect::<serde_json::Map<_, _>>(),
+                    "regions": regions.iter().map(Region::json).collect::<Vec<_>>(),
                     "files": files, "findings": findings,
                 }))?;
                 continue;
@@ -60,6 +65,12 @@ impl Inspect {
             let (available, total) =
                 (human_bytes(ByteSize(space.available_bytes)), human_bytes(ByteSize(space.total_bytes)));
             console.line(format!("{} ({role}): {available} of {total} available", store.name()))?;
+            for (what, how) in store.layout() {
+                console.line(format!("  {what}: {how}"))?;
+            }
+            for region in &regions {
+                console.line(region.line())?;
+            }
             for entry in &entries {
                 console.line(format!("{:>15}  {}", entry.size_bytes, entry.name.escape_debug()))?;
             }
@@ -69,5 +80,51 @@ impl Inspect {
             }
         }
         Ok(if damaged { Status::Negative } else { Status::Done })
+    }
+}
+
+/// Pieces of one device that belong together.
+struct Region {
+    device: String,
+    part: &'static str,
+    usage: &'static str,
+    pieces: u64,
+    bytes: u64,
+    used_bytes: u64,
+}
+
+/// What is used for what, by device, part and use.
+fn regions(occupancy: &Occupancy) -> Vec<Region> {
+    let mut sums: BTreeMap<(u16, &'static str, &'static str), [u64; 3]> = BTreeMap::new();
+    for piece in &occupancy.pieces {
+        let [pieces, bytes, used] = sums.entry((piece.device, piece.part, piece.usage.name())).or_default();
+        *pieces += 1;
+        *bytes += piece.length_bytes;
+        *used += piece.used_bytes;
+    }
+    let name = |device: u16| occupancy.devices.get(usize::from(device)).map_or("", |device| device.name.as_str());
+    let region = |((device, part, usage), [pieces, bytes, used_bytes]): (_, [u64; 3])| Region {
+        device: name(device).to_owned(),
+        part,
+        usage,
+        pieces,
+        bytes,
+        used_bytes,
+    };
+    sums.into_iter().map(region).collect()
+}
+
+impl Region {
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "device": self.device, "part": self.part, "usage": self.usage, "pieces": self.pieces,
+            "bytes": self.bytes, "used_bytes": self.used_bytes,
+        })
+    }
+
+    fn line(&self) -> String {
+        let (bytes, used) = (human_bytes(ByteSize(self.bytes)), human_bytes(ByteSize(self.used_bytes)));
+        let part = if self.part.is_empty() { String::new() } else { format!("{} ", self.part) };
+        format!("  {}: {part}{}: {} pieces, {bytes}, {used} used", self.device, self.usage, self.pieces)
     }
 }
