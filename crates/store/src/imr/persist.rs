@@ -202,7 +202,7 @@ impl Core {
             match self.policy.place(&view, &request) {
                 Some(placement) => {
                     let reservation = self.plan(&state, placement.tracks);
-                    if !state.has_room(None, reservation.tracks.len()) {
+                    if !state.has_room(None, reservation.tracks.len() + state.promised_tracks) {
                         let (store, name) = (self.label.clone(), name.to_owned());
                         return Err(StoreError::NoSpace {
                             store,
@@ -214,6 +214,7 @@ impl Core {
                     if let Some(reservation) = self.lock(&mut state, reservation) {
                         state.cursor = placement.cursor;
                         state.running += 1;
+                        state.promised_tracks += reservation.tracks.len();
                         return Ok(reservation);
                     }
                     self.released.wait(&mut state);
@@ -292,6 +293,7 @@ impl Core {
         }
         state.free_places.extend(reservation.place);
         state.running -= 1;
+        state.promised_tracks -= reservation.tracks.len();
     }
 
     /// Writes pieces, all in flight at once; those that fail once more.

@@ -115,6 +115,8 @@ pub(super) struct State {
     avoided: BTreeMap<TrackId, Vec<TrackId>>,
     /// Persists that run.
     pub(super) running: u32,
+    /// Tracks they were given: the checkpoint must have room for these.
+    pub(super) promised_tracks: usize,
     track_count: u32,
 }
 
@@ -164,6 +166,7 @@ impl State {
             locks: TrackLocks::new(track_count),
             avoided: BTreeMap::new(),
             running: 0,
+            promised_tracks: 0,
             track_count,
         };
         for (name, node) in state.names.clone() {

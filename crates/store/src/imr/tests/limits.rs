@@ -86,6 +86,48 @@ fn names_that_outgrow_the_map_are_refused_and_nothing_is_lost() {
     assert_clean(&store);
 }
 
+/// The last room of the S2TMap is promised to one of several writers, and not to each.
+#[test]
+fn writers_at_once_do_not_outgrow_the_map_together() {
+    let env = Env::sim(1);
+    let (device, _) = formatted(&env, 60, AllocationName::Sequential, RewriteName::Merged);
+    let injector = FaultInjector::new(&env, FaultPlan::default());
+    let store = Arc::new(open(&env, &FaultDevice::device(&injector, &device)));
+    let table = |name: &str| store.create(name, &CreateOptions { kind: FileKind::Table, ..Default::default() });
+    let writers: Vec<_> = (0..4).map(|number| table(&format!("writer{number}")).unwrap()).collect();
+    let mut count = 0;
+    while table(&format!("{count:06}")).is_ok() {
+        count += 1;
+    }
+    // Room for one table of eight tracks and no more.
+    store.remove("000000").unwrap();
+    store.sync_names().unwrap();
+    let stall = FaultEffect::Stall(std::time::Duration::from_millis(1));
+    injector.set_plan(FaultPlan::of(Fault::new(Operation::Write, FaultTrigger::From(0), stall)));
+    let threads: Vec<_> = (0..)
+        .zip(writers)
+        .map(|(number, mut writer)| {
+            env.spawn(&format!("writer {number}"), move || {
+                writer.append(&content(number, 0, 8 * TRACK_BYTES), &CONTEXT).unwrap();
+                writer.sync(&CONTEXT).map(|()| number)
+            })
+        })
+        .collect();
+    let outcomes: Vec<_> = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap_or_else(|panicked| panic!("{}", panicked.message())))
+        .collect();
+    let written: Vec<u64> = outcomes.iter().flatten().copied().collect();
+    let is_refusal = |error: &StoreError| error.kind() == StoreErrorKind::NoSpace;
+    assert!(outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).all(is_refusal), "{outcomes:?}");
+    assert_eq!(written.len(), 1, "{outcomes:?}");
+    store.core.check().unwrap();
+    drop(store);
+    let store = open(&env, &device);
+    assert_eq!(read(&store, &format!("writer{}", written[0])).unwrap(), content(written[0], 0, 8 * TRACK_BYTES));
+    assert_clean(&store);
+}
+
 /// Tables of 50 to 100% of the largest size, as compactions make them, until no region is free; and until no
 /// track is, by policies that share tracks. KVIMR argues against regions with this waste (section 3.3).
 #[test]

@@ -361,3 +361,52 @@ fn a_bottom_written_in_vain_harms_no_top_written_after_it() {
     assert_eq!(read(&store, "next").unwrap(), content(78, 0, 2 * TRACK_BYTES));
     assert_clean(&store);
 }
+
+/// Tops are away, and the open that is to restore them fails, at each of its calls; the next one does it.
+#[test]
+fn an_open_that_fails_while_tops_are_away_is_tried_again() {
+    let mut failed = 0;
+    for &rewrite in RewriteName::ALL {
+        for operation in [Operation::Read, Operation::Write, Operation::Sync] {
+            for call in 0.. {
+                let env = Env::sim(1);
+                let (disk, _) = formatted(&env, 24, AllocationName::ThreePhase, rewrite);
+                let (device, _) = worst_order(&disk);
+                let injector = FaultInjector::new(&env, FaultPlan::default());
+                let faulty = FaultDevice::device(&injector, &device);
+                let store = open(&env, &faulty);
+                for number in 0..24 {
+                    write(&store, &number.to_string(), number, TRACK_BYTES, None).unwrap();
+                }
+                let on_bottoms = (0..24).filter(|number| tracks(&store, &number.to_string())[0].is_multiple_of(2));
+                let removed: Vec<u64> = on_bottoms.take(3).collect();
+                removed.iter().for_each(|number| store.remove(&number.to_string()).unwrap());
+                store.sync_names().unwrap();
+                // Backup, bottoms, and then no write any more.
+                let error = FaultEffect::Fail(FaultError::Io);
+                let from = if rewrite == RewriteName::Naive { 3 } else { 8 };
+                injector.set_plan(FaultPlan::of(Fault::new(Operation::Write, FaultTrigger::From(from), error.clone())));
+                write(&store, "new", 99, 3 * TRACK_BYTES, None).unwrap_err();
+                store.core.check().unwrap_err();
+                std::mem::forget(store);
+                let before = injector.injected();
+                injector.set_plan(FaultPlan::of(Fault::new(operation, FaultTrigger::From(call), error)));
+                let opened = ImrStore::open(&env, faulty, &ImrOpenOptions::default());
+                let struck = injector.injected() > before;
+                assert!(struck || opened.is_ok());
+                failed += u64::from(opened.is_err());
+                std::mem::forget(opened);
+                let store = open(&env, &device);
+                for number in (0..24).filter(|number| !removed.contains(number)) {
+                    let found = read(&store, &number.to_string());
+                    assert_eq!(found.unwrap(), content(number, 0, TRACK_BYTES), "{rewrite:?} {operation} {call}");
+                }
+                assert_clean(&store);
+                if !struck {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(failed > 40, "{failed} opens failed");
+}
