@@ -100,7 +100,12 @@ fn next_job(shared: &Shared, core: &mut MutexGuard<'_, Core>, role: Role) -> Opt
     }
     if role != Role::Flushes && core.manual == 0 && !shared.options.disable_auto_compactions {
         let version = shared.read_state.load().version.clone();
-        if let Some(plan) = policy::pick(&version, &core.busy, &shared.policy_options) {
+        let options = &shared.policy_options;
+        let urgent = policy::pick(&version, &core.busy, options);
+        core.room_bytes =
+            core.room_bytes.filter(|room| urgent.as_ref().is_some_and(|plan| plan.written_bytes_max() > *room));
+        let fitting = core.room_bytes.and_then(|room| policy::pick_within(&version, &core.busy, options, room));
+        if let Some(plan) = fitting.or(urgent) {
             core.busy.enter(&plan);
             core.running_compactions += 1;
             return Some(Job::Compact { version, plan });
@@ -122,6 +127,11 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
         shared.counters.background_errors.fetch_add(1, Ordering::Relaxed);
     }
     let failed = failure.is_some();
+    let is_out_of_room = failure.as_ref().is_some_and(|error| error.kind() == ErrorKind::NoSpace);
+    let is_compaction = matches!(job, Job::Compact { .. });
+    // Once one ran out of room, what is free says which can still be done.
+    let room_bytes = (is_compaction && (is_out_of_room || shared.core.lock().room_bytes.is_some()))
+        .then(|| shared.media.files.space().map_or(0, |space| space.available_bytes));
     let mut core = shared.core.lock();
     match job {
         Job::Flush { .. } => {
@@ -131,6 +141,7 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
         Job::Compact { plan, .. } => {
             core.busy.leave(&plan);
             core.running_compactions -= 1;
+            core.room_bytes = room_bytes;
             note(&mut core, failure, |core| (&mut core.compaction_attempts, &mut core.compaction_error));
         }
         Job::Collect => return false,

@@ -71,6 +71,11 @@ impl CompactionPlan {
         Some((smallest, largest))
     }
 
+    /// What it writes at most: as much as it reads, or nothing.
+    pub(crate) fn written_bytes_max(&self) -> u64 {
+        if self.is_trivial_move() { 0 } else { self.input_bytes() }
+    }
+
     pub(crate) fn input_bytes(&self) -> u64 {
         self.all_inputs().map(|file| file.size_bytes).sum()
     }
@@ -215,13 +220,24 @@ pub(crate) fn pending_bytes(version: &Version, targets: &LevelTargets, options: 
 
 /// The next compaction worth doing, if any. `busy` are the tables of running compactions.
 pub(crate) fn pick(version: &Version, busy: &Busy, options: &PolicyOptions) -> Option<CompactionPlan> {
+    pick_within(version, busy, options, u64::MAX)
+}
+
+/// The next compaction worth doing that writes no more than `room_bytes`, if any: on a medium that is nearly
+/// full a small compaction may free the room that a more urgent one needs.
+pub(crate) fn pick_within(
+    version: &Version,
+    busy: &Busy,
+    options: &PolicyOptions,
+    room_bytes: u64,
+) -> Option<CompactionPlan> {
     let targets = level_targets(version, options);
     let scores = scores(version, &targets, busy, options);
     let mut order: Vec<usize> = (0..scores.len()).filter(|&level| scores[level] >= 1.0).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
     order.into_iter().find_map(|level| match level {
-        0 => pick_level0(version, &targets, busy),
-        _ => pick_level(version, level, &targets, busy, options),
+        0 => pick_level0(version, &targets, busy).filter(|plan| plan.written_bytes_max() <= room_bytes),
+        _ => pick_level(version, level, &targets, busy, options, room_bytes),
     })
 }
 
@@ -244,6 +260,7 @@ fn pick_level(
     targets: &LevelTargets,
     busy: &Busy,
     options: &PolicyOptions,
+    room_bytes: u64,
 ) -> Option<CompactionPlan> {
     let output_level = (level + 1).max(targets.base_level.min(next_non_empty(version, level)));
     let last_key = busy.last_keys.get(&level);
@@ -255,6 +272,9 @@ fn pick_level(
         let Some(plan) = finish(version, Reason::LevelSize, level, output_level, vec![file.clone()], busy) else {
             continue;
         };
+        if plan.written_bytes_max() > room_bytes {
+            continue;
+        }
         // Deletions free space below: they count as if the table were larger.
         let weight = u128::from(file.size_bytes.max(1))
             + u128::from(file.size_bytes.max(1)) * u128::from(file.deletions) / u128::from(file.entries.max(1));
@@ -273,7 +293,8 @@ fn pick_level(
             best = Some((cost, plan));
         }
     }
-    best.map(|(_, plan)| grow(version, plan, busy, options))
+    let bytes_max = options.max_compaction_bytes.min(room_bytes);
+    best.map(|(_, plan)| grow(version, plan, busy, bytes_max))
 }
 
 fn next_non_empty(version: &Version, level: usize) -> usize {
@@ -283,7 +304,7 @@ fn next_non_empty(version: &Version, level: usize) -> usize {
 }
 
 /// Adds input tables that need no further output tables, so that one pass moves more.
-fn grow(version: &Version, plan: CompactionPlan, busy: &Busy, options: &PolicyOptions) -> CompactionPlan {
+fn grow(version: &Version, plan: CompactionPlan, busy: &Busy, bytes_max: u64) -> CompactionPlan {
     let (Some(first), Some(last)) = (plan.overlapping.first(), plan.overlapping.last()) else {
         return plan;
     };
@@ -299,10 +320,7 @@ fn grow(version: &Version, plan: CompactionPlan, busy: &Busy, options: &PolicyOp
         return plan;
     }
     match finish(version, plan.reason, plan.input_level, plan.output_level, inputs, busy) {
-        Some(larger)
-            if larger.overlapping.len() == plan.overlapping.len()
-                && larger.input_bytes() <= options.max_compaction_bytes =>
-        {
+        Some(larger) if larger.overlapping.len() == plan.overlapping.len() && larger.input_bytes() <= bytes_max => {
             larger
         }
         _ => plan,

@@ -58,6 +58,8 @@ pub(super) struct Core {
     pub(super) flush_error: Option<Error>,
     /// Last failure of a compaction, until one succeeds.
     pub(super) compaction_error: Option<Error>,
+    /// Room on the medium after the last compaction, once one ran out of it.
+    pub(super) room_bytes: Option<u64>,
     /// Finished flush attempts and compaction attempts, for those who wait for the next one.
     pub(super) flush_attempts: u64,
     pub(super) compaction_attempts: u64,
@@ -201,6 +203,7 @@ impl Shared {
                     manual: 0,
                     flush_error: None,
                     compaction_error: None,
+                    room_bytes: None,
                     flush_attempts: 0,
                     compaction_attempts: 0,
                     retries: 0,

@@ -111,6 +111,29 @@ fn the_priority_says_which_table_goes_first() {
 }
 
 #[test]
+fn what_fits_is_done_while_the_most_urgent_does_not() {
+    let fixed = PolicyOptions { dynamic_level_bytes: false, ..options() };
+    let version = shape(
+        "1:a-z*100 2:a-z*100 3:a-z*100 4:a-z*100 10:a-z*100 11:a-z*100\n5:a-c*100 6:d-f*100 7:g-i*100\n8:a-b*400 9:d-e*50",
+    );
+    let within = |room: u64| {
+        pick_within(&version, &Busy::default(), &fixed, room * MIB)
+            .map(|plan| (plan.input_level, numbers(&plan.inputs)))
+    };
+    assert_eq!(within(u64::MAX / MIB), Some((0, vec![11, 10, 4, 3, 2, 1])));
+    assert_eq!(within(899), Some((1, vec![7])), "a move writes nothing");
+    assert_eq!(within(0), Some((1, vec![7])));
+    let version = shape(
+        "1:a-z*100 2:a-z*100 3:a-z*100 4:a-z*100 10:a-z*100 11:a-z*100 12:a-z*100\n5:a-c*100 6:d-f*300\n8:a-b*400 9:d-e*50",
+    );
+    let within = |room: u64| {
+        pick_within(&version, &Busy::default(), &fixed, room * MIB)
+            .map(|plan| (plan.input_level, numbers(&plan.inputs)))
+    };
+    assert_eq!((within(350), within(349)), (Some((1, vec![6])), None));
+}
+
+#[test]
 fn the_table_that_drags_along_least_is_moved_down() {
     let fixed = PolicyOptions { dynamic_level_bytes: false, ..options() };
     let version = shape("\n1:a-c*100 2:d-f*100 3:g-i*100\n4:a-b 5:c-d 6:e-e 7:h-h*10");
