@@ -1,7 +1,9 @@
 //! What the suites share: option sets, histories, and the model they are held against.
 
 use std::collections::BTreeMap;
-use varve_engine::{Compression, Db, DbIterator, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions};
+use varve_engine::{
+    CompactionPriority, Compression, Db, DbIterator, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions,
+};
 use varve_env::Random;
 
 /// The state a database should have.
@@ -11,6 +13,11 @@ pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(crate) fn option_set(seed: u64) -> Options {
     let mut random = Random::named(seed, "options");
     let pick = |random: &mut Random, choices: &[u64]| choices[random.index(choices.len())];
+    let priorities = [
+        CompactionPriority::MinOverlappingRatio,
+        CompactionPriority::ByCompensatedSize,
+        CompactionPriority::RoundRobin,
+    ];
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
     Options {
         write_buffer_size: pick(&mut random, &[4 << 10, 8 << 10, 32 << 10, 128 << 10]) as usize,
@@ -44,6 +51,7 @@ pub(crate) fn option_set(seed: u64) -> Options {
         verify_checksums: random.chance(1, 2),
         max_manifest_file_size: pick(&mut random, &[1 << 10, 1 << 20]),
         delayed_write_rate: 1 << 30,
+        compaction_pri: priorities[random.index(3)],
         ..Options::default()
     }
 }
