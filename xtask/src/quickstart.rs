@@ -37,6 +37,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         &varve,
         "the same store on an emulated 7200 rpm disk, in virtual time",
         &["bench", "disk:100GB?model=st500dm002", "fillrandom", "readrandom", "--num", "200000", "--out", &plots],
+    )?;
+    step(
+        &varve,
+        "and on an interlaced disk, which destroys what lies beside the tracks it writes",
+        &["bench", "imr:10GB?track=2MiB", "fillrandom", "readrandom", "--num", "200000"],
     )
 }
 
