@@ -19,6 +19,7 @@ mod hint;
 mod imr;
 mod journal;
 mod name;
+mod names;
 mod occupancy;
 mod plain;
 mod wire;

@@ -226,7 +226,7 @@ impl FileStore for ExtentStore {
         drop(node);
         let change = {
             let mut state = core.state.lock();
-            if !state.has_room_to_rename(from, to) {
+            if !state.names.has_room_to_rename(from, to) {
                 let (store, name) = (core.label.clone(), to.to_owned());
                 return Err(StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 });
             }

@@ -1,8 +1,9 @@
 //! What the store holds of one file while it is open.
 
 use super::map::ExtentMap;
+use crate::names::{NameMark, Named};
 use parking_lot::RwLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::{Env, Mutex};
 
 const NEVER: u64 = u64::MAX;
@@ -25,10 +26,7 @@ pub(super) struct Node {
     durable_bytes: AtomicU64,
     /// Length in the metadata of a file that is not framed, committed or waiting for a commit.
     recorded_bytes: AtomicU64,
-    /// Has no name any more: the metadata hears nothing more about it. Set under the state's lock.
-    removed: AtomicBool,
-    /// Change that the durable metadata must include for the file to be found whole.
-    needed_change: AtomicU64,
+    mark: NameMark,
     /// When it was last written, in nanoseconds of the env; [`NEVER`] before.
     written_nanos: AtomicU64,
     /// Held by the writer while it rewrites the last unit of a framed file, which readers may catch
@@ -66,8 +64,7 @@ impl Node {
             written_bytes: AtomicU64::new(0),
             durable_bytes: AtomicU64::new(0),
             recorded_bytes: AtomicU64::new(0),
-            removed: AtomicBool::new(false),
-            needed_change: AtomicU64::new(0),
+            mark: NameMark::default(),
             written_nanos: AtomicU64::new(NEVER),
             tail_write: Mutex::new(env, "extent file tail", ()),
             cached: RwLock::default(),
@@ -137,18 +134,24 @@ impl Node {
     }
 
     pub(super) fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_removed(&self) {
-        self.removed.store(true, Ordering::Release);
+        self.mark.is_removed()
     }
 
     pub(super) fn needed_change(&self) -> u64 {
-        self.needed_change.load(Ordering::Acquire)
+        self.mark.needed_change()
     }
 
     pub(super) fn set_needed_change(&self, change: u64) {
-        self.needed_change.fetch_max(change, Ordering::AcqRel);
+        self.mark.set_needed_change(change);
+    }
+}
+
+impl Named for Node {
+    fn mark(&self) -> &NameMark {
+        &self.mark
+    }
+
+    fn record_bytes(&self, name_bytes: usize) -> u64 {
+        super::change::record_bytes(name_bytes, self.extents.read().len())
     }
 }

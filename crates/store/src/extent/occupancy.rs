@@ -36,7 +36,7 @@ pub(super) fn occupancy(core: &Core) -> Occupancy {
     let state = core.state.lock();
     occupancy.pieces.extend(state.free.ranges().map(|extent| piece(extent, PieceUsage::Free, None)));
     occupancy.pieces.extend(state.discards.iter().map(|extent| piece(*extent, PieceUsage::Removed, None)));
-    for (name, node) in &state.names {
+    for (name, node) in state.names.iter() {
         let file = occupancy.add_file(name, None, node.written_nanos());
         let extents = node.extents.read();
         occupancy.pieces.extend(extents.extents().map(|extent| piece(extent, PieceUsage::File, Some(file))));

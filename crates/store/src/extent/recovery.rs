@@ -18,6 +18,7 @@ use super::{Extent, KIND};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::journal::{Journal, Recovered, corruption};
+use crate::names::{FoundNames, Numbered};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
@@ -45,6 +46,12 @@ pub(super) struct FoundFile {
     pub(super) extents: ExtentMap,
 }
 
+impl Numbered for FoundFile {
+    fn number(&self) -> u64 {
+        self.file
+    }
+}
+
 /// Puts together what was read; anything may come.
 pub(super) fn replay(label: &str, journal: &Journal, recovered: &Recovered) -> Result<Found, StoreError> {
     let damaged = |structure: &str, offset: u64, expected: &str, found: String| {
@@ -53,14 +60,12 @@ pub(super) fn replay(label: &str, journal: &Journal, recovered: &Recovered) -> R
     let regions = journal.regions();
     let geometry = StoreGeometry::decode(&recovered.parameters, regions, journal.capacity_bytes())
         .map_err(|found| damaged("superblock", 0, "parameters of an extent store", found))?;
-    let (mut next_file, records) = decode_checkpoint(&recovered.checkpoint)
+    let (next_file, records) = decode_checkpoint(&recovered.checkpoint)
         .map_err(|offset| damaged("checkpoint", offset as u64, "the record of a file", "something else".to_owned()))?;
-    let mut names: BTreeMap<u64, String> = BTreeMap::new();
-    let mut files: BTreeMap<String, FoundFile> = BTreeMap::new();
+    let mut names = FoundNames::new(next_file);
     for FileRecord { file, framed, size_bytes, name, extents } in records {
         let found = FoundFile { file, framed, size_bytes, extents: ExtentMap::of(&extents) };
-        let twice = names.insert(file, name.clone()).is_some() || files.insert(name.clone(), found).is_some();
-        if twice {
+        if !names.add(&name, found) {
             return Err(damaged("checkpoint", 0, "every file once", format!("file {file} '{name}' again")));
         }
     }
@@ -69,48 +74,32 @@ pub(super) fn replay(label: &str, journal: &Journal, recovered: &Recovered) -> R
             damaged("metadata log", offset as u64, "a change", format!("something else in commit {number}"))
         })?;
         for change in changes {
-            if let Change::Create { file, .. } = &change {
-                next_file = next_file.max(file.saturating_add(1));
-            }
-            apply(&mut names, &mut files, &change).ok_or_else(|| {
+            apply(&mut names, &change).ok_or_else(|| {
                 damaged("metadata log", 0, "a change of a file that is there", format!("{change:?} in commit {number}"))
             })?;
         }
     }
+    let (files, next_file) = names.into_parts();
     Ok(Found { geometry, files, next_file })
 }
 
 /// Makes one change; `None` when it does not fit what is there.
-fn apply(names: &mut BTreeMap<u64, String>, files: &mut BTreeMap<String, FoundFile>, change: &Change) -> Option<()> {
+fn apply(names: &mut FoundNames<FoundFile>, change: &Change) -> Option<()> {
     match change {
         Change::Create { file, framed, name } => {
-            if names.contains_key(file) {
-                return None;
-            }
             let found = FoundFile { file: *file, framed: *framed, size_bytes: 0, extents: ExtentMap::default() };
-            if let Some(replaced) = files.insert(name.clone(), found) {
-                names.remove(&replaced.file);
-            }
-            names.insert(*file, name.clone());
+            names.create(name, found)?;
         }
         Change::Extend { file, extents } => {
-            let found = files.get_mut(names.get(file)?)?;
+            let found = names.file_mut(*file)?;
             extents.iter().for_each(|extent| found.extents.push(*extent));
         }
-        Change::Size { file, size_bytes } => files.get_mut(names.get(file)?)?.size_bytes = *size_bytes,
+        Change::Size { file, size_bytes } => names.file_mut(*file)?.size_bytes = *size_bytes,
         Change::Trim { file, blocks } => {
-            files.get_mut(names.get(file)?)?.extents.trim(*blocks);
+            names.file_mut(*file)?.extents.trim(*blocks);
         }
-        Change::Rename { from, to } => {
-            let found = files.remove(from)?;
-            names.insert(found.file, to.clone());
-            if let Some(replaced) = files.insert(to.clone(), found) {
-                names.remove(&replaced.file);
-            }
-        }
-        Change::Remove { name } => {
-            names.remove(&files.remove(name)?.file);
-        }
+        Change::Rename { from, to } => names.rename(from, to)?,
+        Change::Remove { name } => names.remove(name)?,
     }
     Some(())
 }

@@ -7,11 +7,14 @@ use super::ext4::RunningTransaction;
 use super::free_space::FreeSpace;
 use super::map::ExtentMap;
 use super::node::Node;
-use crate::wire::Writer;
+use crate::names::{NameTable, Unnamed};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Bytes of a checkpoint without files.
+const EMPTY_BYTES: u64 = 16;
 
 /// A removed file whose blocks are not free yet.
 pub(super) struct Condemned {
@@ -23,7 +26,7 @@ pub(super) struct Condemned {
 
 /// Kept under one short lock that is never held across I/O.
 pub(super) struct State {
-    pub(super) names: BTreeMap<String, Arc<Node>>,
+    pub(super) names: NameTable<Node>,
     pub(super) condemned: Vec<Condemned>,
     /// Blocks nobody owns that wait to be discarded.
     pub(super) discards: Vec<Extent>,
@@ -31,13 +34,6 @@ pub(super) struct State {
     /// Files with data on the device that the metadata does not know.
     pub(super) unsynced: BTreeMap<u64, Arc<Node>>,
     cursor: u64,
-    pending: Writer,
-    /// Number of the last change made.
-    change: u64,
-    next_file: u64,
-    /// Bytes of a checkpoint of this state.
-    checkpoint_bytes: u64,
-    checkpoint_bytes_max: u64,
     /// Metadata blocks of the imitated file system.
     pub(super) transaction: Option<RunningTransaction>,
 }
@@ -68,47 +64,35 @@ impl State {
         checkpoint_bytes_max: u64,
         transaction: Option<RunningTransaction>,
     ) -> State {
-        let checkpoint_bytes =
-            16 + names.iter().map(|(name, node)| record_bytes(name.len(), node.extents.read().len())).sum::<u64>();
         State {
-            names,
+            names: NameTable::new(names, next_file, EMPTY_BYTES, checkpoint_bytes_max),
             condemned: Vec::new(),
             discards: Vec::new(),
             free,
             unsynced: BTreeMap::new(),
             cursor: 0,
-            pending: Writer::default(),
-            change: 0,
-            next_file,
-            checkpoint_bytes,
-            checkpoint_bytes_max,
             transaction,
         }
     }
 
     /// Number of the last change made.
     pub(super) fn change(&self) -> u64 {
-        self.change
+        self.names.change()
     }
 
     /// Whether changes wait for a commit.
     pub(super) fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+        self.names.has_pending()
     }
 
     fn record(&mut self, change: &Change) -> u64 {
-        encode_change(&mut self.pending, change);
-        self.change += 1;
-        self.change
+        self.names.record(|writer| encode_change(writer, change))
     }
 
     /// Takes everything that waits for a commit.
     pub(super) fn take_batch(&mut self) -> Batch {
-        Batch {
-            payload: std::mem::take(&mut self.pending).into_vec(),
-            change: self.change,
-            blocks: self.transaction.as_mut().map_or_else(Vec::new, RunningTransaction::take),
-        }
+        let (payload, change) = self.names.take_pending();
+        Batch { payload, change, blocks: self.transaction.as_mut().map_or_else(Vec::new, RunningTransaction::take) }
     }
 
     /// The whole metadata as a checkpoint, in place of what waits for a commit.
@@ -124,33 +108,27 @@ impl State {
                 extents: node.extents.read().extents().collect(),
             })
             .collect();
-        Batch { payload: encode_checkpoint(self.next_file, records.iter()), ..self.take_batch() }
+        Batch { payload: encode_checkpoint(self.names.next_file(), records.iter()), ..self.take_batch() }
     }
 
     /// Makes a new file, in place of an older one of that name. `make` gets its number and inode.
     pub(super) fn create(&mut self, name: &str, make: impl FnOnce(u64, u64) -> Node) -> Result<Arc<Node>, Refusal> {
-        let bytes = record_bytes(name.len(), 0);
-        if self.checkpoint_bytes + bytes > self.checkpoint_bytes_max {
+        if !self.names.has_room(record_bytes(name.len(), 0)) {
             return Err(Refusal::Metadata);
         }
-        let file = self.next_file;
-        self.next_file += 1;
+        let file = self.names.number();
         let inode = self.transaction.as_mut().map_or(0, |transaction| transaction.create());
         let node = Arc::new(make(file, inode));
-        let change = self.record(&Change::Create { file, framed: node.framed, name: name.to_owned() });
-        node.set_needed_change(change);
-        self.checkpoint_bytes += bytes;
-        if let Some(replaced) = self.names.insert(name.to_owned(), node.clone()) {
-            self.condemn(name, replaced, change);
-        }
+        let create = Change::Create { file, framed: node.framed, name: name.to_owned() };
+        let replaced = self.names.create(name, &node, |writer| encode_change(writer, &create));
+        self.condemn(replaced);
         Ok(node)
     }
 
-    /// A file lost its name by a change.
-    fn condemn(&mut self, name: &str, node: Arc<Node>, change: u64) {
-        self.checkpoint_bytes -= record_bytes(name.len(), node.extents.read().len());
+    /// A file lost its name.
+    fn condemn(&mut self, unnamed: Option<Unnamed<Node>>) {
+        let Some(Unnamed { node, change }) = unnamed else { return };
         self.unsynced.remove(&node.file);
-        node.set_removed();
         if let Some(transaction) = &mut self.transaction {
             transaction.remove(&node);
         }
@@ -159,34 +137,21 @@ impl State {
 
     /// False when there is no such file.
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        let Some(node) = self.names.remove(name) else { return false };
-        let change = self.record(&Change::Remove { name: name.to_owned() });
-        self.condemn(name, node, change);
-        true
-    }
-
-    /// Whether the checkpoint has room for a file under a longer name, in place of the one that has it.
-    pub(super) fn has_room_to_rename(&self, from: &str, to: &str) -> bool {
-        let replaced = self.names.get(to).filter(|_| from != to);
-        let freed = replaced.map_or(0, |node| record_bytes(to.len(), node.extents.read().len()));
-        let (from_bytes, to_bytes) = (from.len() as u64, to.len() as u64);
-        to_bytes <= from_bytes || self.checkpoint_bytes + to_bytes <= self.checkpoint_bytes_max + from_bytes + freed
+        let remove = Change::Remove { name: name.to_owned() };
+        let removed = self.names.remove(name, |writer| encode_change(writer, &remove));
+        let is_there = removed.is_some();
+        self.condemn(removed);
+        is_there
     }
 
     /// The change to wait for; `None` when there is no such file.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> Option<u64> {
-        if from == to {
-            return self.names.contains_key(from).then_some(self.change);
+        let rename = Change::Rename { from: from.to_owned(), to: to.to_owned() };
+        let (change, replaced) = self.names.rename(from, to, |writer| encode_change(writer, &rename))?;
+        if let (Some(transaction), Some(node), true) = (&mut self.transaction, self.names.get(to), from != to) {
+            transaction.rename(node);
         }
-        let node = self.names.remove(from)?;
-        let change = self.record(&Change::Rename { from: from.to_owned(), to: to.to_owned() });
-        self.checkpoint_bytes = self.checkpoint_bytes + to.len() as u64 - from.len() as u64;
-        if let Some(transaction) = &mut self.transaction {
-            transaction.rename(&node);
-        }
-        if let Some(replaced) = self.names.insert(to.to_owned(), node) {
-            self.condemn(to, replaced, change);
-        }
+        self.condemn(replaced);
         Some(change)
     }
 
@@ -206,7 +171,7 @@ impl State {
         let view = AllocationView { free: &self.free, log_zone, end, cursor: self.cursor };
         let placement = policy.place(&view, &request).ok_or(Refusal::Blocks(self.free.blocks()))?;
         let bytes = (placement.extents.len() * EXTENT_BYTES) as u64;
-        if !node.is_removed() && self.checkpoint_bytes + bytes > self.checkpoint_bytes_max {
+        if !node.is_removed() && !self.names.has_room(bytes) {
             return Err(Refusal::Metadata);
         }
         self.cursor = placement.cursor;
@@ -224,7 +189,7 @@ impl State {
         }
         self.note_length(node);
         if !node.is_removed() {
-            self.checkpoint_bytes += more as u64;
+            self.names.resize(0, more as u64);
             let change = self.record(&Change::Extend { file: node.file, extents: placement.extents });
             node.set_needed_change(change);
         }
@@ -246,7 +211,7 @@ impl State {
             transaction.extend(node, &removed);
         }
         if !node.is_removed() {
-            self.checkpoint_bytes -= fewer as u64;
+            self.names.resize(fewer as u64, 0);
             self.record(&Change::Trim { file: node.file, blocks });
         }
         self.give_back(removed, discard);

@@ -4,10 +4,11 @@
 //! A table goes to whole tracks, chosen by an [allocation policy](allocation); a track holds data of one
 //! table. Writing a bottom track destroys what its neighbouring tops hold, so tops that count are saved
 //! first and restored afterwards, in the [steps](rewrite) of the paper. Everything that is not a table
-//! lies in a store of [`extent`](crate::extent) on reserved top tracks, which may be written freely.
+//! lies in a store of [`extent`](crate::extent), on a [device of logs](devices) beside the disk or on reserved
+//! top tracks, which may be written freely.
 //!
 //! The parts have the paper's names. The *S2TMap* maps every name to a file and a table to its tracks; it
-//! is held in memory whole and kept on reserved tops by a [journal](crate::journal), and it names the
+//! is held in memory whole and kept by a [journal](crate::journal) in one of these places, and it names the
 //! small files too, so that a rename is one commit whatever is renamed. The *track bitmap* follows from
 //! it. The *write buffer* holds a table until it is synced. [Reading](reader), [writing](writer), [syncing](persist) and
 //! unlinking are its handlers.
@@ -23,7 +24,10 @@
 //! - *A power cut during a rewrite*: the backup region holds an [intent](intent) and the copies, durable
 //!   before the first bottom was written; the next open [replays](recovery) it.
 //!
-//! After a failed sync of the disk or a failed commit the store acknowledges nothing more until it is
+//! A conventional disk that is told a track size has the same tracks in the same order, of which none
+//! endangers another: every policy runs on it unchanged, and nothing is ever rewritten (the paper's CMR).
+//!
+//! After a failed sync of a device or a failed commit the store acknowledges nothing more until it is
 //! opened again; reads of what was durable go on.
 //!
 //! *The medium's assumption*: a physical sector is written whole or not at all, and a write disturbs
@@ -314,7 +318,7 @@ impl FileStore for ImrStore {
         drop(node);
         let change = {
             let mut state = core.state.lock();
-            if !state.has_room_to_rename(from, to) {
+            if !state.names.has_room_to_rename(from, to) {
                 let (store, name) = (core.label.clone(), to.to_owned());
                 return Err(StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 });
             }

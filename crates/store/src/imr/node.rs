@@ -2,8 +2,9 @@
 
 use super::map::TrackMap;
 use crate::error::StoreError;
+use crate::names::{NameMark, Named};
 use parking_lot::RwLock as ShortRwLock;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex, RwLock};
 
@@ -37,10 +38,7 @@ pub(super) struct Node {
     /// Lies in the store of small files, under its number; the rest of this is then empty.
     pub(super) is_small: bool,
     level: AtomicU16,
-    /// Has no name any more: the S2TMap hears nothing more about it. Set under the state's lock.
-    removed: AtomicBool,
-    /// Change that the durable S2TMap must include for the file to be found.
-    needed_change: AtomicU64,
+    mark: NameMark,
     /// Length of a small file that was synced through this store.
     durable_bytes: AtomicU64,
     /// A sync failed.
@@ -62,8 +60,7 @@ impl Node {
             file,
             is_small,
             level: AtomicU16::new(LEVEL_UNKNOWN),
-            removed: AtomicBool::new(false),
-            needed_change: AtomicU64::new(0),
+            mark: NameMark::default(),
             durable_bytes: AtomicU64::new(0),
             failure: OnceLock::new(),
             map: ShortRwLock::default(),
@@ -129,19 +126,15 @@ impl Node {
     }
 
     pub(super) fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_removed(&self) {
-        self.removed.store(true, Ordering::Release);
+        self.mark.is_removed()
     }
 
     pub(super) fn needed_change(&self) -> u64 {
-        self.needed_change.load(Ordering::Acquire)
+        self.mark.needed_change()
     }
 
     pub(super) fn set_needed_change(&self, change: u64) {
-        self.needed_change.fetch_max(change, Ordering::AcqRel);
+        self.mark.set_needed_change(change);
     }
 
     /// Refuses further syncs.
@@ -151,6 +144,16 @@ impl Node {
 
     pub(super) fn failure(&self) -> Option<&String> {
         self.failure.get()
+    }
+}
+
+impl Named for Node {
+    fn mark(&self) -> &NameMark {
+        &self.mark
+    }
+
+    fn record_bytes(&self, name_bytes: usize) -> u64 {
+        super::change::record_bytes(name_bytes, self.map().tracks().len())
     }
 }
 

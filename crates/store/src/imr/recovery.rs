@@ -24,6 +24,7 @@ use crate::error::StoreError;
 use crate::extent::ExtentStore;
 use crate::file_store::{CreateOptions, FileStore, Location, StoreProperties};
 use crate::journal::{self, Recovered, corruption};
+use crate::names::{FoundNames, Numbered};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -48,23 +49,27 @@ pub(super) struct FoundFile {
     pub(super) tracks: Vec<TrackId>,
 }
 
+impl Numbered for FoundFile {
+    fn number(&self) -> u64 {
+        self.file
+    }
+}
+
 /// Puts together what was read; anything may come.
 pub(super) fn replay(label: &str, geometry: &StoreGeometry, recovered: &Recovered) -> Result<Found, StoreError> {
     let damaged = |structure: &str, offset: u64, expected: &str, found: String| {
         corruption(label, structure, offset, expected, found)
     };
-    let Checkpoint { mut next_file, mut done, files: records } = decode_checkpoint(&recovered.checkpoint)
+    let Checkpoint { next_file, mut done, files: records } = decode_checkpoint(&recovered.checkpoint)
         .map_err(|offset| damaged("checkpoint", offset as u64, "the record of a file", "something else".to_owned()))?;
     if done.len() != usize::from(geometry.places) {
         let found = format!("{} places", done.len());
         return Err(damaged("checkpoint", 8, "as many places as the superblock has", found));
     }
-    let mut names: BTreeMap<u64, String> = BTreeMap::new();
-    let mut files: BTreeMap<String, FoundFile> = BTreeMap::new();
+    let mut names = FoundNames::new(next_file);
     for FileRecord { file, is_small, size_bytes, name, tracks } in records {
         let found = FoundFile { file, is_small, size_bytes, tracks };
-        let twice = names.insert(file, name.clone()).is_some() || files.insert(name.clone(), found).is_some();
-        if twice {
+        if !names.add(&name, found) {
             return Err(damaged("checkpoint", 0, "every file once", format!("file {file} '{name}' again")));
         }
     }
@@ -73,37 +78,24 @@ pub(super) fn replay(label: &str, geometry: &StoreGeometry, recovered: &Recovere
             damaged("metadata log", offset as u64, "a change", format!("something else in commit {number}"))
         })?;
         for change in changes {
-            if let Change::Create { file, .. } = &change {
-                next_file = next_file.max(file.saturating_add(1));
-            }
-            apply(&mut names, &mut files, &mut done, &change).ok_or_else(|| {
+            apply(&mut names, &mut done, &change).ok_or_else(|| {
                 damaged("metadata log", 0, "a change of a file that is there", format!("{change:?} in commit {number}"))
             })?;
         }
     }
+    let (files, next_file) = names.into_parts();
     Ok(Found { files, next_file, done })
 }
 
 /// Makes one change; `None` when it does not fit what is there.
-fn apply(
-    names: &mut BTreeMap<u64, String>,
-    files: &mut BTreeMap<String, FoundFile>,
-    done: &mut [u64],
-    change: &Change,
-) -> Option<()> {
+fn apply(names: &mut FoundNames<FoundFile>, done: &mut [u64], change: &Change) -> Option<()> {
     match change {
         Change::Create { file, is_small, name } => {
-            if names.contains_key(file) {
-                return None;
-            }
             let found = FoundFile { file: *file, is_small: *is_small, size_bytes: 0, tracks: Vec::new() };
-            if let Some(replaced) = files.insert(name.clone(), found) {
-                names.remove(&replaced.file);
-            }
-            names.insert(*file, name.clone());
+            names.create(name, found)?;
         }
         Change::Tracks { file, kept, tracks, size_bytes } => {
-            let found = files.get_mut(names.get(file)?).filter(|found| !found.is_small)?;
+            let found = names.file_mut(*file).filter(|found| !found.is_small)?;
             let kept = *kept as usize;
             if kept > found.tracks.len() {
                 return None;
@@ -112,16 +104,8 @@ fn apply(
             found.tracks.extend_from_slice(tracks);
             found.size_bytes = *size_bytes;
         }
-        Change::Rename { from, to } => {
-            let found = files.remove(from)?;
-            names.insert(found.file, to.clone());
-            if let Some(replaced) = files.insert(to.clone(), found) {
-                names.remove(&replaced.file);
-            }
-        }
-        Change::Remove { name } => {
-            names.remove(&files.remove(name)?.file);
-        }
+        Change::Rename { from, to } => names.rename(from, to)?,
+        Change::Remove { name } => names.remove(name)?,
         Change::Done { place, sequence } => *done.get_mut(usize::from(*place))? = *sequence,
     }
     Some(())

@@ -7,7 +7,7 @@ use super::change::{
 };
 use super::map::TrackMap;
 use super::node::Node;
-use crate::wire::Writer;
+use crate::names::{NameTable, Unnamed};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_media::TrackId;
@@ -92,14 +92,8 @@ impl TrackLocks {
 
 /// Kept under one lock that is never held across I/O.
 pub(super) struct State {
-    pub(super) names: BTreeMap<String, Arc<Node>>,
+    pub(super) names: NameTable<Node>,
     condemned: Vec<Condemned>,
-    pending: Writer,
-    /// Number of the last change made.
-    change: u64,
-    next_file: u64,
-    checkpoint_bytes: u64,
-    checkpoint_bytes_max: u64,
     /// Per place of the backup region: intents up to this sequence do not count any more.
     done: Vec<u64>,
     next_sequence: u64,
@@ -149,13 +143,8 @@ impl State {
     pub(super) fn new(beginning: Beginning) -> State {
         let Beginning { names, next_file, done, next_sequence, track_count, checkpoint_bytes_max } = beginning;
         let mut state = State {
-            names,
+            names: NameTable::new(names, next_file, empty_bytes(done.len()), checkpoint_bytes_max),
             condemned: Vec::new(),
-            pending: Writer::default(),
-            change: 0,
-            next_file,
-            checkpoint_bytes: empty_bytes(done.len()),
-            checkpoint_bytes_max,
             free_places: (0..done.len()).rev().collect(),
             done,
             next_sequence,
@@ -169,10 +158,8 @@ impl State {
             promised_tracks: 0,
             track_count,
         };
-        for (name, node) in state.names.clone() {
-            let map = node.map();
-            state.checkpoint_bytes += record_bytes(name.len(), map.tracks().len());
-            state.own(&node, &map);
+        for node in state.names.values().cloned().collect::<Vec<_>>() {
+            state.own(&node, &node.map());
         }
         state
     }
@@ -203,18 +190,17 @@ impl State {
 
     /// Number of the last change made.
     pub(super) fn change(&self) -> u64 {
-        self.change
+        self.names.change()
     }
 
     fn record(&mut self, change: &Change) -> u64 {
-        encode_change(&mut self.pending, change);
-        self.change += 1;
-        self.change
+        self.names.record(|writer| encode_change(writer, change))
     }
 
     /// Takes everything that waits for a commit.
     pub(super) fn take_batch(&mut self) -> Batch {
-        Batch { payload: std::mem::take(&mut self.pending).into_vec(), change: self.change }
+        let (payload, change) = self.names.take_pending();
+        Batch { payload, change }
     }
 
     /// The whole S2TMap as a checkpoint, in place of what waits for a commit.
@@ -230,68 +216,50 @@ impl State {
             }
         };
         let files = self.names.iter().map(record).collect();
-        let checkpoint = Checkpoint { next_file: self.next_file, done: self.done.clone(), files };
+        let checkpoint = Checkpoint { next_file: self.names.next_file(), done: self.done.clone(), files };
         Batch { payload: encode_checkpoint(&checkpoint), ..self.take_batch() }
     }
 
     /// A number for a new file.
     pub(super) fn number(&mut self) -> u64 {
-        self.next_file += 1;
-        self.next_file - 1
+        self.names.number()
     }
 
     /// Whether the checkpoint has room for another file of this name, or for more tracks.
     pub(super) fn has_room(&self, new_name: Option<&str>, tracks: usize) -> bool {
         let file = new_name.map_or(0, |name| record_bytes(name.len(), 0));
-        self.checkpoint_bytes + file + (tracks * TRACK_BYTES) as u64 <= self.checkpoint_bytes_max
+        self.names.has_room(file + (tracks * TRACK_BYTES) as u64)
     }
 
     /// Gives a new file its name, in place of an older file.
     pub(super) fn create(&mut self, name: &str, node: &Arc<Node>) {
         let create = Change::Create { file: node.file, is_small: node.is_small, name: name.to_owned() };
-        let change = self.record(&create);
-        node.set_needed_change(change);
-        self.checkpoint_bytes += record_bytes(name.len(), 0);
-        if let Some(replaced) = self.names.insert(name.to_owned(), node.clone()) {
-            self.condemn(name, replaced, change);
-        }
+        let replaced = self.names.create(name, node, |writer| encode_change(writer, &create));
+        self.condemn(replaced);
     }
 
-    /// A file lost its name by a change.
-    fn condemn(&mut self, name: &str, node: Arc<Node>, change: u64) {
-        self.checkpoint_bytes -= record_bytes(name.len(), node.map().tracks().len());
-        node.set_removed();
-        self.set_levels(node.map().tracks(), Some(0));
-        self.condemned.push(Condemned { change, holder: Holder::File(node) });
+    /// A file lost its name.
+    fn condemn(&mut self, unnamed: Option<Unnamed<Node>>) {
+        if let Some(Unnamed { node, change }) = unnamed {
+            self.set_levels(node.map().tracks(), Some(0));
+            self.condemned.push(Condemned { change, holder: Holder::File(node) });
+        }
     }
 
     /// False when there is no such file.
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        let Some(node) = self.names.remove(name) else { return false };
-        let change = self.record(&Change::Remove { name: name.to_owned() });
-        self.condemn(name, node, change);
-        true
-    }
-
-    /// Whether the checkpoint has room for a file under a longer name, in place of the one that has it.
-    pub(super) fn has_room_to_rename(&self, from: &str, to: &str) -> bool {
-        let replaced = self.names.get(to).filter(|_| from != to);
-        let freed = replaced.map_or(0, |node| record_bytes(to.len(), node.map().tracks().len()));
-        let (from_bytes, to_bytes) = (from.len() as u64, to.len() as u64);
-        to_bytes <= from_bytes || self.checkpoint_bytes + to_bytes <= self.checkpoint_bytes_max + from_bytes + freed
+        let remove = Change::Remove { name: name.to_owned() };
+        let removed = self.names.remove(name, |writer| encode_change(writer, &remove));
+        let is_there = removed.is_some();
+        self.condemn(removed);
+        is_there
     }
 
     /// The change to wait for; `None` when there is no such file.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> Option<u64> {
-        if from == to {
-            return self.names.contains_key(from).then_some(self.change);
-        }
-        let node = self.names.remove(from)?;
-        let change = self.record(&Change::Rename { from: from.to_owned(), to: to.to_owned() });
-        self.checkpoint_bytes = self.checkpoint_bytes + to.len() as u64 - from.len() as u64;
-        if let Some(replaced) = self.names.insert(to.to_owned(), node) {
-            self.condemn(to, replaced, change);
-        }
+        let rename = Change::Rename { from: from.to_owned(), to: to.to_owned() };
+        let (change, replaced) = self.names.rename(from, to, |writer| encode_change(writer, &rename))?;
+        self.condemn(replaced);
         Some(change)
     }
 
@@ -320,10 +288,10 @@ impl State {
         let (tracks, size_bytes) = (map.tracks().to_vec(), map.size_bytes());
         let old = node.replace_map(map);
         let lost: Vec<TrackId> = old.tracks().iter().skip(kept).copied().collect();
-        let mut change = self.change;
+        let mut change = self.change();
         if !node.is_removed() {
-            self.checkpoint_bytes += (tracks.len() * TRACK_BYTES) as u64;
-            self.checkpoint_bytes -= (old.tracks().len() * TRACK_BYTES) as u64;
+            let bytes = |tracks: &[TrackId]| (tracks.len() * TRACK_BYTES) as u64;
+            self.names.resize(bytes(old.tracks()), bytes(&tracks));
             let tracks = tracks.get(kept..).unwrap_or_default().to_vec();
             change = self.record(&Change::Tracks { file: node.file, kept: kept as u32, tracks, size_bytes });
             node.set_needed_change(change);

@@ -1,0 +1,366 @@
+//! The table of names of a store whose metadata a [journal](crate::journal) keeps.
+//!
+//! A [`NameTable`] is what there is now: which file has which name, the changes that no commit has taken yet,
+//! and how many bytes a checkpoint of all of it has. [`FoundNames`] is the same while a journal is replayed.
+//! What else a store knows of a file, and how changes are written, is the store's.
+
+use crate::wire::Writer;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What the table knows of a file; kept by the file, which outlives its name.
+#[derive(Debug, Default)]
+pub(crate) struct NameMark {
+    /// Has no name any more: the metadata hears nothing more about it. Set under the lock of the table.
+    removed: AtomicBool,
+    /// Change that the durable metadata must include for the file to be found whole.
+    needed_change: AtomicU64,
+}
+
+impl NameMark {
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn needed_change(&self) -> u64 {
+        self.needed_change.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_needed_change(&self, change: u64) {
+        self.needed_change.fetch_max(change, Ordering::AcqRel);
+    }
+}
+
+/// A file that can have a name.
+pub(crate) trait Named {
+    /// What the table knows of it.
+    fn mark(&self) -> &NameMark;
+
+    /// Bytes of its record in a checkpoint, with a name of so many bytes.
+    fn record_bytes(&self, name_bytes: usize) -> u64;
+}
+
+/// A file that lost its name by a change.
+pub(crate) struct Unnamed<N> {
+    pub(crate) node: Arc<N>,
+    pub(crate) change: u64,
+}
+
+/// Files by name. Derefs to the map of them, for looking.
+pub(crate) struct NameTable<N> {
+    names: BTreeMap<String, Arc<N>>,
+    pending: Writer,
+    /// Number of the last change made.
+    change: u64,
+    next_file: u64,
+    /// Bytes of a checkpoint of all this.
+    checkpoint_bytes: u64,
+    checkpoint_bytes_max: u64,
+}
+
+impl<N> Deref for NameTable<N> {
+    type Target = BTreeMap<String, Arc<N>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.names
+    }
+}
+
+impl<N: Named> NameTable<N> {
+    /// A table as it was found. `empty_bytes` has a checkpoint without files.
+    pub(crate) fn new(
+        names: BTreeMap<String, Arc<N>>,
+        next_file: u64,
+        empty_bytes: u64,
+        checkpoint_bytes_max: u64,
+    ) -> Self {
+        let records: u64 = names.iter().map(|(name, node)| node.record_bytes(name.len())).sum();
+        NameTable {
+            names,
+            pending: Writer::default(),
+            change: 0,
+            next_file,
+            checkpoint_bytes: empty_bytes + records,
+            checkpoint_bytes_max,
+        }
+    }
+
+    /// Number of the last change made.
+    pub(crate) fn change(&self) -> u64 {
+        self.change
+    }
+
+    /// Lowest number a new file may have.
+    pub(crate) fn next_file(&self) -> u64 {
+        self.next_file
+    }
+
+    /// A number for a new file.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_file += 1;
+        self.next_file - 1
+    }
+
+    /// Whether changes wait for a commit.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Makes a change known to the next commit; says its number.
+    pub(crate) fn record(&mut self, write: impl FnOnce(&mut Writer)) -> u64 {
+        write(&mut self.pending);
+        self.change += 1;
+        self.change
+    }
+
+    /// Everything that waits for a commit, and the number of the last change.
+    pub(crate) fn take_pending(&mut self) -> (Vec<u8>, u64) {
+        (std::mem::take(&mut self.pending).into_vec(), self.change)
+    }
+
+    /// Whether a checkpoint has room for so many bytes more.
+    pub(crate) fn has_room(&self, more_bytes: u64) -> bool {
+        self.checkpoint_bytes + more_bytes <= self.checkpoint_bytes_max
+    }
+
+    /// The record of a file with a name has another size now.
+    pub(crate) fn resize(&mut self, before_bytes: u64, after_bytes: u64) {
+        self.checkpoint_bytes = self.checkpoint_bytes + after_bytes - before_bytes;
+    }
+
+    /// Gives a new file its name; the file that had it has none from then on.
+    pub(crate) fn create(&mut self, name: &str, node: &Arc<N>, write: impl FnOnce(&mut Writer)) -> Option<Unnamed<N>> {
+        let change = self.record(write);
+        node.mark().set_needed_change(change);
+        self.checkpoint_bytes += node.record_bytes(name.len());
+        let replaced = self.names.insert(name.to_owned(), node.clone());
+        replaced.map(|replaced| self.unname(name, replaced, change))
+    }
+
+    fn unname(&mut self, name: &str, node: Arc<N>, change: u64) -> Unnamed<N> {
+        self.checkpoint_bytes -= node.record_bytes(name.len());
+        node.mark().removed.store(true, Ordering::Release);
+        Unnamed { node, change }
+    }
+
+    /// `None`, and nothing happens, when there is no such file.
+    pub(crate) fn remove(&mut self, name: &str, write: impl FnOnce(&mut Writer)) -> Option<Unnamed<N>> {
+        let node = self.names.remove(name)?;
+        let change = self.record(write);
+        Some(self.unname(name, node, change))
+    }
+
+    /// Whether the checkpoint has room for a file under a longer name, in place of the one that has it.
+    pub(crate) fn has_room_to_rename(&self, from: &str, to: &str) -> bool {
+        let replaced = self.names.get(to).filter(|_| from != to);
+        let freed = replaced.map_or(0, |node| node.record_bytes(to.len()));
+        let (from_bytes, to_bytes) = (from.len() as u64, to.len() as u64);
+        to_bytes <= from_bytes || self.checkpoint_bytes + to_bytes <= self.checkpoint_bytes_max + from_bytes + freed
+    }
+
+    /// The change to wait for, and the file that had the name; `None`, and nothing happens, when there is no
+    /// such file.
+    pub(crate) fn rename(
+        &mut self,
+        from: &str,
+        to: &str,
+        write: impl FnOnce(&mut Writer),
+    ) -> Option<(u64, Option<Unnamed<N>>)> {
+        if from == to {
+            return self.names.contains_key(from).then_some((self.change, None));
+        }
+        let node = self.names.remove(from)?;
+        let change = self.record(write);
+        self.resize(from.len() as u64, to.len() as u64);
+        let replaced = self.names.insert(to.to_owned(), node);
+        Some((change, replaced.map(|replaced| self.unname(to, replaced, change))))
+    }
+}
+
+/// A file as it was found on a medium.
+pub(crate) trait Numbered {
+    /// Its number, which no other file ever has.
+    fn number(&self) -> u64;
+}
+
+/// Files by name, while a journal is replayed. Anything may come: what cannot be changes nothing and is said.
+pub(crate) struct FoundNames<F> {
+    files: BTreeMap<String, F>,
+    names: BTreeMap<u64, String>,
+    next_file: u64,
+}
+
+impl<F: Numbered> FoundNames<F> {
+    /// No files yet; `next_file` is the lowest number a new one may have.
+    pub(crate) fn new(next_file: u64) -> Self {
+        FoundNames { files: BTreeMap::new(), names: BTreeMap::new(), next_file }
+    }
+
+    /// Adds a file of a checkpoint; false when its name or its number is there.
+    pub(crate) fn add(&mut self, name: &str, file: F) -> bool {
+        !self.files.contains_key(name) && self.create(name, file).is_some()
+    }
+
+    /// Adds a file, in place of the one that has the name; `None` when its number is there.
+    pub(crate) fn create(&mut self, name: &str, file: F) -> Option<()> {
+        let number = file.number();
+        if self.names.contains_key(&number) {
+            return None;
+        }
+        self.next_file = self.next_file.max(number.saturating_add(1));
+        self.put(name, file);
+        Some(())
+    }
+
+    fn put(&mut self, name: &str, file: F) {
+        self.names.insert(file.number(), name.to_owned());
+        if let Some(replaced) = self.files.insert(name.to_owned(), file) {
+            self.names.remove(&replaced.number());
+        }
+    }
+
+    /// The file of a number.
+    pub(crate) fn file_mut(&mut self, number: u64) -> Option<&mut F> {
+        self.files.get_mut(self.names.get(&number)?)
+    }
+
+    /// `None` when there is no file `from`.
+    pub(crate) fn rename(&mut self, from: &str, to: &str) -> Option<()> {
+        let file = self.files.remove(from)?;
+        self.put(to, file);
+        Some(())
+    }
+
+    /// `None` when there is no such file.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<()> {
+        self.names.remove(&self.files.remove(name)?.number());
+        Some(())
+    }
+
+    /// The files by name, and the lowest number a new one may have.
+    pub(crate) fn into_parts(self) -> (BTreeMap<String, F>, u64) {
+        (self.files, self.next_file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_env::Random;
+
+    #[derive(Debug, Clone, PartialEq)]
+    struct Found(u64);
+
+    impl Numbered for Found {
+        fn number(&self) -> u64 {
+            self.0
+        }
+    }
+
+    struct Live {
+        file: u64,
+        mark: NameMark,
+    }
+
+    impl Named for Live {
+        fn mark(&self) -> &NameMark {
+            &self.mark
+        }
+
+        fn record_bytes(&self, name_bytes: usize) -> u64 {
+            100 + name_bytes as u64
+        }
+    }
+
+    fn apply(found: &mut FoundNames<Found>, change: &[u8]) -> Option<()> {
+        let text = std::str::from_utf8(change).unwrap();
+        match text.split(' ').collect::<Vec<_>>()[..] {
+            ["create", number, name] => found.create(name, Found(number.parse().unwrap())),
+            ["rename", from, to] => found.rename(from, to),
+            ["remove", name] => found.remove(name),
+            _ => None,
+        }
+    }
+
+    /// Random changes of a table are those of a plain map, and replaying what it wrote gives the same.
+    #[test]
+    fn a_table_and_its_replay_are_a_map() {
+        let seed = 11;
+        let mut random = Random::seeded(seed);
+        let mut table: NameTable<Live> = NameTable::new(BTreeMap::new(), 1, 16, u64::MAX / 2);
+        let mut found = FoundNames::new(1);
+        let mut model: BTreeMap<String, u64> = BTreeMap::new();
+        for step in 0..3000 {
+            let mut name = || "x".repeat(1 + random.index(12));
+            let (one, other) = (name(), name());
+            let context = format!("seed {seed} step {step}");
+            let changes = table.change();
+            let unnamed = match random.below(3) {
+                0 => {
+                    let file = table.number();
+                    let node = Arc::new(Live { file, mark: NameMark::default() });
+                    let unnamed =
+                        table.create(&one, &node, |writer| writer.bytes(format!("create {file} {one}").as_bytes()));
+                    assert_eq!(unnamed.as_ref().map(|unnamed| unnamed.node.file), model.insert(one, file), "{context}");
+                    assert_eq!(node.mark.needed_change(), changes + 1);
+                    unnamed
+                }
+                1 => {
+                    let renamed =
+                        table.rename(&one, &other, |writer| writer.bytes(format!("rename {one} {other}").as_bytes()));
+                    assert_eq!(renamed.is_some(), model.contains_key(&one), "{context}");
+                    let replaced = model.remove(&one).and_then(|file| model.insert(other.clone(), file));
+                    let unnamed = renamed.and_then(|(change, unnamed)| {
+                        assert_eq!(change, changes + u64::from(one != other), "{context}");
+                        unnamed
+                    });
+                    assert_eq!(unnamed.as_ref().map(|unnamed| unnamed.node.file), replaced, "{context}");
+                    unnamed
+                }
+                _ => {
+                    let unnamed = table.remove(&one, |writer| writer.bytes(format!("remove {one}").as_bytes()));
+                    assert_eq!(unnamed.as_ref().map(|unnamed| unnamed.node.file), model.remove(&one), "{context}");
+                    unnamed
+                }
+            };
+            assert!(unnamed.is_none_or(|unnamed| unnamed.node.mark.is_removed() && unnamed.change == changes + 1));
+            assert_eq!(table.has_pending(), table.change() > changes, "{context}");
+            let (pending, change) = table.take_pending();
+            if change > changes {
+                apply(&mut found, &pending).unwrap_or_else(|| panic!("{context}"));
+            }
+            let live: BTreeMap<String, u64> = table.iter().map(|(name, node)| (name.clone(), node.file)).collect();
+            assert_eq!(live, model, "{context}");
+            assert!(table.values().all(|node| !node.mark.is_removed()));
+            let bytes: u64 = model.keys().map(|name| 100 + name.len() as u64).sum();
+            assert_eq!(table.checkpoint_bytes, 16 + bytes, "{context}");
+        }
+        let expected: BTreeMap<String, Found> = model.into_iter().map(|(name, file)| (name, Found(file))).collect();
+        assert_eq!(found.into_parts(), (expected, table.next_file()));
+    }
+
+    #[test]
+    fn what_cannot_be_changes_nothing() {
+        let mut found = FoundNames::new(5);
+        assert!(found.add("a", Found(1)) && found.add("b", Found(9)));
+        assert!(!found.add("a", Found(2)) && !found.add("c", Found(9)));
+        assert_eq!(found.create("c", Found(1)), None);
+        assert_eq!((found.rename("c", "a"), found.remove("c")), (None, None));
+        assert!(found.file_mut(2).is_none() && found.file_mut(9).is_some());
+        assert_eq!(found.rename("a", "a"), Some(()));
+        let (files, next_file) = found.into_parts();
+        assert_eq!((files.len(), next_file), (2, 10));
+    }
+
+    #[test]
+    fn a_checkpoint_that_is_full_has_room_for_what_gets_shorter() {
+        let node = |file| Arc::new(Live { file, mark: NameMark::default() });
+        let names = BTreeMap::from([("aaaa".to_owned(), node(1)), ("bb".to_owned(), node(2))]);
+        let table = NameTable::new(names, 3, 0, 206);
+        assert!(table.has_room(0) && !table.has_room(1));
+        assert!(table.has_room_to_rename("aaaa", "c") && table.has_room_to_rename("bb", "aaaa"));
+        assert!(!table.has_room_to_rename("bb", "ccc") && table.has_room_to_rename("bb", "bb"));
+    }
+}
