@@ -14,7 +14,7 @@ use crate::extent::ExtentStore;
 use crate::file_store::{FileStore, StoreProperties};
 use crate::journal::{self, CommitStyle, Journal};
 use parking_lot::Mutex as ShortMutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{Device, IoContext, MediaError, TrackControl, TrackId, TrackTier};
@@ -37,6 +37,8 @@ pub(super) struct Core {
     pub(super) map_bytes: u64,
     /// Bytes of the device of small files.
     pub(super) small_files_bytes: u64,
+    /// Small files without a name wait for a commit to give their room back.
+    pub(super) small_waits: Arc<AtomicBool>,
     /// Everything that is not a table.
     pub(super) small: ExtentStore,
     pub(super) policy: Box<dyn AllocationPolicy>,
@@ -154,6 +156,19 @@ impl Core {
             // One that stays is removed by the next open: no name leads to it.
             let _ = self.small.remove(&small_name(file));
         }
+    }
+
+    /// Lets go of removed small files when what is about to be written might need their room.
+    pub(super) fn make_small_room(&self, more_bytes: u64) -> Result<(), StoreError> {
+        if !self.small_waits.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let space = self.small.space()?;
+        if space.available_bytes >= more_bytes.max(space.total_bytes / 8) {
+            return Ok(());
+        }
+        self.small_waits.store(false, Ordering::Relaxed);
+        self.commit_all()
     }
 
     /// Tells the device that a track holds nothing that counts.

@@ -358,4 +358,29 @@ mod tests {
         assert!(statistics.bottom_bytes > 0 && statistics.bottom_bytes < statistics.bytes);
         assert!(store.check().unwrap().is_empty());
     }
+
+    /// Logs that are written in turn, each removed when the next one is begun, need room for two.
+    #[test]
+    fn the_room_of_a_removed_log_is_there_when_it_is_needed() {
+        let env = Env::sim(1);
+        let (disk, logs) = (disk(&env, "disk"), conventional(&env, "logs", 8 << 20));
+        let devices = ImrDevices::with_logs(&disk, &logs);
+        ImrStore::format(&env, devices.clone(), &options()).unwrap();
+        let store = ImrStore::open(&env, devices, &ImrOpenOptions::default()).unwrap();
+        let total = store.core.small.space().unwrap().total_bytes;
+        let context = IoContext::default();
+        for number in 0..12 {
+            let options = CreateOptions { kind: FileKind::Log, ..CreateOptions::default() };
+            let mut log = store.create(&number.to_string(), &options).unwrap();
+            for written in 0..100 {
+                log.append(&vec![number as u8; (total * 11 / 20 / 100) as usize], &context).unwrap();
+                log.sync(&context).unwrap();
+                if written == 0 && number > 0 {
+                    store.remove(&(number - 1).to_string()).unwrap();
+                }
+            }
+            log.finish(&context).unwrap();
+        }
+        assert!(store.check().unwrap().is_empty());
+    }
 }

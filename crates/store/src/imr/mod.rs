@@ -260,7 +260,7 @@ impl Core {
     /// A node for a new file, without a name.
     fn new_node(&self, name: &str, is_small: bool) -> Result<Arc<Node>, StoreError> {
         let mut state = self.state.lock();
-        if !state.has_room(Some(name), 0) {
+        if !state.has_room(Some(name), state.promised_tracks) {
             let (store, name) = (self.label.clone(), name.to_owned());
             return Err(StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 });
         }

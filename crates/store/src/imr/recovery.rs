@@ -329,6 +329,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         control,
         own,
         beside,
+        small_waits: state.small_waits.clone(),
         map_bytes: regions.log.length_bytes + 2 * regions.checkpoints[0].length_bytes,
         small_files_bytes,
         anchor,

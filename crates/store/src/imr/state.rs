@@ -10,6 +10,7 @@ use super::node::Node;
 use crate::names::{NameTable, Unnamed};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use varve_media::TrackId;
 
 /// Whose data a valid track holds.
@@ -94,6 +95,8 @@ impl TrackLocks {
 pub(super) struct State {
     pub(super) names: NameTable<Node>,
     condemned: Vec<Condemned>,
+    /// Small files are among the condemned.
+    pub(super) small_waits: Arc<AtomicBool>,
     /// Per place of the backup region: intents up to this sequence do not count any more.
     done: Vec<u64>,
     next_sequence: u64,
@@ -145,6 +148,7 @@ impl State {
         let mut state = State {
             names: NameTable::new(names, next_file, empty_bytes(done.len()), checkpoint_bytes_max),
             condemned: Vec::new(),
+            small_waits: Arc::default(),
             free_places: (0..done.len()).rev().collect(),
             done,
             next_sequence,
@@ -242,6 +246,7 @@ impl State {
     fn condemn(&mut self, unnamed: Option<Unnamed<Node>>) {
         if let Some(Unnamed { node, change }) = unnamed {
             self.set_levels(node.map().tracks(), Some(0));
+            self.small_waits.fetch_or(node.is_small, Ordering::Relaxed);
             self.condemned.push(Condemned { change, holder: Holder::File(node) });
         }
     }

@@ -116,6 +116,7 @@ impl SmallWriter {
 
 impl WritableFile for SmallWriter {
     fn append(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
+        self.core.make_small_room(data.len() as u64)?;
         self.inner.append(data, context).map_err(|error| named(error, &self.name))
     }
 
