@@ -212,10 +212,9 @@ fn restore(
 ) -> Result<u64, StoreError> {
     let context = IoContext { cause: IoCause::RewriteRestore, ..IoContext::of(IoClass::Maintenance) };
     let mut restored = 0;
-    if !intents.is_empty() {
-        // A disk that kept its power may still hold the bottoms in its cache, and write them after the tops.
-        disk.sync(&context).map_err(|error| journal::media_error(label, "sync", error))?;
-    }
+    // A disk that kept its power may still hold bottoms in its cache, and write them after tops beside them: those
+    // restored here, and those that tables get next.
+    disk.sync(&context).map_err(|error| journal::media_error(label, "sync", error))?;
     each_copy(disk, geometry, owners, intents, |top, copy| {
         let at = geometry.tracks.start_bytes(top.track);
         let write = || disk.block.write_at(at, copy, &context);

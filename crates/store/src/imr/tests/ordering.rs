@@ -410,3 +410,34 @@ fn an_open_that_fails_while_tops_are_away_is_tried_again() {
     }
     assert!(failed > 40, "{failed} opens failed");
 }
+
+/// A store ends with a bottom written and not synced; the next one gives the top beside it to a table. Logs and map
+/// lie on the disk or beside it, where their syncs are none of the disk.
+#[test]
+fn a_bottom_of_an_earlier_process_harms_no_top_written_after_it() {
+    for is_beside in [false, true] {
+        let env = Env::sim(1);
+        let options = options(AllocationName::CompactionAware, RewriteName::Merged);
+        let (disk, _) = disk(&env, zone_tracks(20) + 20);
+        let (device, _) = worst_order(&disk);
+        let logs = Device::of_blocks(Arc::new(Emulated::immediate(&env, "logs", 8 << 20)));
+        let logs = is_beside.then_some(logs);
+        ImrStore::format(&env, ImrDevices { disk: device.clone(), logs: logs.clone() }, &options).unwrap();
+        let injector = FaultInjector::new(&env, FaultPlan::default());
+        let faulty = ImrDevices { disk: FaultDevice::device(&injector, &device), logs: logs.clone() };
+        let store = ImrStore::open(&env, faulty, &ImrOpenOptions::default()).unwrap();
+        let first = store.core.geometry.usable().start;
+        write(&store, "largest", 76, TRACK_BYTES, Some(5)).unwrap();
+        let lost = Fault::new(Operation::Sync, FaultTrigger::From(0), FaultEffect::Fail(FaultError::Io));
+        injector.set_plan(FaultPlan::of(lost));
+        write(&store, "fails", 77, 2 * TRACK_BYTES, Some(5)).unwrap_err();
+        std::mem::forget(store);
+        let again = ImrDevices { disk: device, logs };
+        let store = ImrStore::open(&env, again, &ImrOpenOptions::default()).unwrap();
+        // Levels are known again when the tree says them.
+        write(&store, "next", 78, 2 * TRACK_BYTES, None).unwrap();
+        assert_eq!(tracks(&store, "next"), [first, first + 2]);
+        assert_eq!(read(&store, "next").unwrap(), content(78, 0, 2 * TRACK_BYTES));
+        assert_clean(&store);
+    }
+}
