@@ -438,7 +438,7 @@ fn interlaced_tracks_survive_a_crash_at_every_point() {
         .zip(imr_kinds())
         .map(|(seed, kind)| crash_at_every_point_in_turn(kind, seed, History::new(seed, 48, UNIVERSE), 1))
         .sum();
-    assert!(images >= 350 * imr_kinds().len(), "{images} images are too few");
+    assert!(images >= 600 * imr_kinds().len(), "{images} images are too few");
 }
 
 /// The same, while recoveries are crashed.
