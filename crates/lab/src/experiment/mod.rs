@@ -135,6 +135,7 @@ pub fn experiments() -> &'static [Experiment] {
         kvimr::SCALES,
         kvimr::ABLATION,
         kvimr::LOGS,
+        kvimr::USAGE,
     ];
     ALL
 }

@@ -1,10 +1,11 @@
 //! Loading the pairs and what is read off meanwhile.
 
+use super::lives::Lives;
 use super::mark::{Mark, Span, Tiers};
 use super::settings::{COMPRESSION_RATIO, INTERVAL_PAIRS, MIX_OPERATIONS, MIXES, PAIRS, Setup, VALUE_BYTES, Work};
 use crate::error::LabError;
 use crate::experiment::{Run, emulated, simulate};
-use crate::generator::{Distribution, KeyFormat, RecordChooser, ValueGenerator};
+use crate::generator::{Distribution, KeyFormat, Permutation, RecordChooser, ValueGenerator};
 use crate::target::{Durability, Session, Target, TargetError, VarveTarget};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -23,6 +24,9 @@ const SETTLE_STEP: u64 = 8;
 /// Operations between two reports of progress.
 const PROGRESS_STEP: u64 = 256;
 
+/// Looks at the tracks while pairs are overwritten.
+const SAMPLES: u64 = 1000;
+
 /// YCSB's keys: a hash of the record's number, so that numbers in order are keys in random order.
 const KEYS: KeyFormat = KeyFormat::YcsbHashed;
 
@@ -36,6 +40,8 @@ pub(super) struct Loaded {
     pub(super) idle: Option<Mark>,
     /// What followed.
     pub(super) mixes: Vec<Mixed>,
+    /// Or this.
+    pub(super) overwritten: Option<Overwritten>,
     pub(super) event_hash: u64,
     pub(super) wall_seconds: f64,
 }
@@ -50,6 +56,23 @@ pub(super) struct Mixed {
     pub(super) reads: u64,
     pub(super) from: Mark,
     pub(super) to: Mark,
+}
+
+/// Every pair overwritten once: the second half of it.
+#[derive(Debug)]
+pub(super) struct Overwritten {
+    pub(super) from: Mark,
+    pub(super) to: Mark,
+    /// Shares of the tracks in use, evenly apart by pairs.
+    pub(super) used: Vec<f64>,
+    /// Tables by when they came and went.
+    pub(super) lives: Lives,
+}
+
+impl Overwritten {
+    pub(super) fn span(&self) -> Span<'_> {
+        Span { from: &self.from, to: &self.to }
+    }
 }
 
 impl Mixed {
@@ -125,7 +148,7 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
         let target = emulated::open_varve(env, &setup.spec(), &setup.options())?;
         let mut driver = Driver::new(env, &target, &setup, advance)?;
         let marks = driver.fill()?;
-        let (mut idle, mut mixes) = (None, Vec::new());
+        let (mut idle, mut mixes, mut overwritten) = (None, Vec::new(), None);
         match setup.work {
             Work::Load => idle = Some(driver.idle()?),
             Work::LoadAndMixes => {
@@ -133,10 +156,11 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
                     mixes.push(driver.mix(read_percent)?);
                 }
             }
+            Work::LoadAndOverwrite { .. } => overwritten = Some(driver.overwrite()?),
         }
         drop(driver);
         drop(target);
-        Ok(Loaded { setup, marks, idle, mixes, event_hash: env.event_hash(), wall_seconds: 0.0 })
+        Ok(Loaded { setup, marks, idle, mixes, overwritten, event_hash: env.event_hash(), wall_seconds: 0.0 })
     })?;
     loaded.wall_seconds = (wall.now() - begin).as_secs_f64();
     Ok(loaded)
@@ -237,6 +261,29 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
         self.target.flush().map_err(failed("flush"))?;
         self.target.wait_idle().map_err(failed("wait_idle"))?;
         self.mark()
+    }
+
+    /// Every pair again, in another order.
+    fn overwrite(&mut self) -> Result<Overwritten, LabError> {
+        self.idle()?;
+        let pairs = self.setup.scaled_pairs();
+        let order = Permutation::new(pairs, self.setup.seed);
+        let half = pairs / 2;
+        for position in 0..half {
+            self.put(order.of(position), 1)?;
+        }
+        let from = self.mark()?;
+        let (mut used, mut lives) = (Vec::new(), Lives::default());
+        let step = ((pairs - half) / SAMPLES).max(1);
+        for position in half..pairs {
+            if (position - half).is_multiple_of(step) {
+                let occupancy = self.occupancy();
+                used.push(Tiers::of(&occupancy).used_share());
+                lives.see(&occupancy);
+            }
+            self.put(order.of(position), 1)?;
+        }
+        Ok(Overwritten { from, to: self.mark()?, used, lives })
     }
 
     fn mix(&mut self, read_percent: u64) -> Result<Mixed, LabError> {

@@ -6,6 +6,8 @@
 mod ablation;
 mod comparison;
 mod film;
+mod foresight;
+mod lives;
 mod load;
 mod logs;
 mod mark;
@@ -17,6 +19,7 @@ mod scales;
 mod scheme;
 mod settings;
 mod table_size;
+mod usage;
 
 pub(super) use ablation::ABLATION;
 pub(crate) use film::{LoadOnInterlaced, film_load};
@@ -28,3 +31,4 @@ pub(super) use progress::{FIG_6A, FIG_6B, FIG_6C};
 pub(super) use scales::SCALES;
 pub(crate) use settings::PAIRS;
 pub(super) use table_size::FIG_8;
+pub(super) use usage::USAGE;

@@ -17,6 +17,11 @@ pub(crate) const PAIRS: u64 = 75_000_000;
 /// Pairs of one point of figure 6.
 pub(super) const INTERVAL_PAIRS: u64 = 1_000_000;
 
+/// Pairs whose overwriting would keep every track in use on average, with the tree of
+/// [`Work::LoadAndOverwrite`]: 64.8, 72.9 and 76.95 million kept 76.6, 86.0 and 90.7 % in use. What was in use is
+/// printed.
+const FULL_DISK_PAIRS: u64 = 84_800_000;
+
 /// Operations of a mix after the load: "we randomly insert and retrieve 7.5 millions of KV pairs".
 pub(super) const MIX_OPERATIONS: u64 = 7_500_000;
 
@@ -64,6 +69,11 @@ pub(super) enum Work {
     /// not shrink with the scale: so there are as many reads as in full, each of which moves the arm for
     /// `1/N` of the time, and `1/N` of the updates.
     LoadAndMixes,
+    /// As many pairs as fill this share of the tracks, in percent, and each overwritten once.
+    LoadAndOverwrite {
+        /// Share of the tracks in use while overwriting, about, on average.
+        percent: u64,
+    },
 }
 
 /// Where logs, the manifest and the store's metadata are.
@@ -156,6 +166,14 @@ impl Setup {
     pub(super) fn options(&self) -> Options {
         let rocksdb = self.rocksdb();
         match self.shape {
+            Shape::Rocks if self.is_nearly_full() => Options {
+                // What is overwritten stays until the last level is reached: with levels that grow to ten times their
+                // target it would be a third of the disk.
+                level_compaction_dynamic_level_bytes: true,
+                soft_pending_compaction_bytes_limit: self.scale.of(2 << 30),
+                hard_pending_compaction_bytes_limit: self.scale.of(16 << 30),
+                ..rocksdb
+            },
             Shape::Rocks => rocksdb,
             Shape::Level => Options {
                 // A slowed write sleeps for 1 ms, whatever its size.
@@ -219,13 +237,27 @@ impl Setup {
         }
     }
 
+    /// A load that fills so much of the tracks, in percent, and is overwritten once.
+    pub(super) fn overwriting(scheme: Scheme, scale: Scale, seed: u64, percent: u64) -> Setup {
+        Setup {
+            pairs: FULL_DISK_PAIRS / 100 * percent,
+            work: Work::LoadAndOverwrite { percent },
+            ..Setup::new(scheme, scale, seed)
+        }
+    }
+
+    fn is_nearly_full(&self) -> bool {
+        matches!(self.work, Work::LoadAndOverwrite { .. })
+    }
+
     /// Operations of it, for progress.
     pub(super) fn operations(&self) -> u64 {
-        let mixed: u64 = match self.work {
+        let more: u64 = match self.work {
             Work::Load => 0,
             Work::LoadAndMixes => MIXES.iter().map(|percent| MIX_OPERATIONS * percent / 100).sum(),
+            Work::LoadAndOverwrite { .. } => self.scaled_pairs(),
         };
-        self.scaled_pairs() + mixed
+        self.scaled_pairs() + more
     }
 
     /// Pairs at this scale.
