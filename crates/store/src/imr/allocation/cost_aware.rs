@@ -43,7 +43,7 @@ const RESERVE_DIVISOR: usize = 12;
 /// times, a gap costs a short seek and half a turn.
 const REWRITE_WEIGHT: u64 = 4;
 
-/// A part of the reasoning of [`CostAware`].
+/// A part of the reasoning of the policy `cost-aware`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CostTerm {
