@@ -11,21 +11,6 @@ use varve_store::{
     AllocationName, FileStore, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName,
 };
 
-const ALLOCATIONS: &[&str] = &[
-    "cost-aware",
-    "compaction-aware",
-    "sequential",
-    "three-phase",
-    "zigzag",
-    "region",
-    "cost-aware-without-cover",
-    "cost-aware-without-lifetime",
-    "cost-aware-without-relief",
-    "cost-aware-without-reserve",
-    "cost-aware-without-whole",
-    "cost-aware-without-locality",
-];
-
 pub(crate) const IMR: FileStoreKind = FileStoreKind {
     name: "imr",
     summary: "tables on whole tracks of an interlaced disk (KVIMR), all other files on a device beside it or on \
@@ -34,7 +19,7 @@ pub(crate) const IMR: FileStoreKind = FileStoreKind {
     options: &[
         OptionDescription {
             name: "allocation",
-            value: ValueForm::Choice(ALLOCATIONS),
+            value: ValueForm::Choice(AllocationName::TEXTS),
             default: "as the disk was laid out; cost-aware for a new one",
             meaning: "which tracks a table gets",
         },

@@ -149,6 +149,17 @@ impl AllocationName {
         AllocationName::CostAware,
     ];
 
+    /// Every text there is, those of policies without a term last.
+    pub const TEXTS: &[&str] = &{
+        let mut texts = [""; NAMES.len()];
+        let mut index = 0;
+        while index < NAMES.len() {
+            texts[index] = NAMES[index].2;
+            index += 1;
+        }
+        texts
+    };
+
     /// The name in lower case, words joined by hyphens.
     pub fn text(self) -> &'static str {
         NAMES.iter().find(|(name, ..)| *name == self).map_or("unknown", |(.., text)| text)
