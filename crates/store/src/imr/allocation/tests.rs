@@ -17,6 +17,16 @@ fn bitmap(track_count: u32, tracks: impl IntoIterator<Item = u32>) -> TrackBitma
     bitmap
 }
 
+/// Tracks of a store that was just opened and knows no levels.
+fn fresh_view<'a>(
+    geometry: &'a TrackGeometry,
+    usable: &'a Range<u32>,
+    valid: &'a TrackBitmap,
+    locked: &'a TrackBitmap,
+) -> TrackView<'a> {
+    TrackView { geometry, usable, valid, locked, levels: &[], cursor: Cursor::default() }
+}
+
 /// The numbers of the tracks that `name` gives.
 fn placed(name: AllocationName, view: &TrackView<'_>, request: &TrackRequest) -> Vec<u32> {
     let placement = name.policy(view.geometry, 8 * TRACK_BYTES).place(view, request).unwrap();
@@ -87,14 +97,7 @@ fn every_policy_gives_free_tracks_that_hold_the_table_and_refuses_only_without_t
 fn the_orders_are_those_of_the_paper() {
     let geometry = geometry(16, TRACK_BYTES);
     let (usable, valid, locked) = (0..16, TrackBitmap::new(16), TrackBitmap::new(16));
-    let view = TrackView {
-        geometry: &geometry,
-        usable: &usable,
-        valid: &valid,
-        locked: &locked,
-        levels: &[],
-        cursor: Cursor::default(),
-    };
+    let view = fresh_view(&geometry, &usable, &valid, &locked);
     let whole = request(16, None, None);
     assert_eq!(placed(AllocationName::Sequential, &view, &whole), (0..16).collect::<Vec<_>>());
     let bottoms = [0, 2, 4, 6, 8, 10, 12, 14];
@@ -110,14 +113,7 @@ fn the_orders_are_those_of_the_paper() {
 fn the_largest_level_gets_bottoms_and_the_others_tops() {
     let geometry = geometry(16, TRACK_BYTES);
     let (usable, valid, locked) = (0..16, TrackBitmap::new(16), TrackBitmap::new(16));
-    let view = TrackView {
-        geometry: &geometry,
-        usable: &usable,
-        valid: &valid,
-        locked: &locked,
-        levels: &[],
-        cursor: Cursor::default(),
-    };
+    let view = fresh_view(&geometry, &usable, &valid, &locked);
     let name = AllocationName::CompactionAware;
     assert_eq!(placed(name, &view, &request(3, Some(3), Some(3))), [0, 2, 4]);
     for other in [request(3, Some(2), Some(3)), request(3, None, Some(3)), request(3, None, None)] {
@@ -139,14 +135,7 @@ fn rewrites_are_avoided_while_they_can_be_and_near_when_they_cannot() {
     let name = AllocationName::CompactionAware;
     // Tops 1 and 7 are in use: bottoms 0, 2, 6 and 8 would cost a rewrite.
     let valid = bitmap(16, [1, 7]);
-    let view = TrackView {
-        geometry: &geometry,
-        usable: &usable,
-        valid: &valid,
-        locked: &locked,
-        levels: &[],
-        cursor: Cursor::default(),
-    };
+    let view = fresh_view(&geometry, &usable, &valid, &locked);
     assert_eq!(placed(name, &view, &request(4, Some(3), Some(3))), [4, 10, 12, 14]);
     let six = placed(name, &view, &request(6, Some(3), Some(3)));
     assert_eq!(six, [4, 10, 12, 14, 8, 6], "the nearest to the last track follow");
@@ -164,14 +153,7 @@ fn a_region_is_for_one_table_until_there_is_none_left() {
     let geometry = geometry(16, TRACK_BYTES);
     let (usable, locked) = (0..16, TrackBitmap::new(16));
     let valid = bitmap(16, [0]);
-    let view = TrackView {
-        geometry: &geometry,
-        usable: &usable,
-        valid: &valid,
-        locked: &locked,
-        levels: &[],
-        cursor: Cursor::default(),
-    };
+    let view = fresh_view(&geometry, &usable, &valid, &locked);
     // Regions of 8 tracks: the first is not free.
     assert_eq!(placed(AllocationName::Region, &view, &request(1, None, None)), [8]);
     let valid = bitmap(16, [0, 8]);
