@@ -84,6 +84,10 @@ pub struct Counters {
     pub syncs: u64,
     /// Completed discards.
     pub discards: u64,
+    /// Zones that were reset.
+    pub zone_resets: u64,
+    /// Zones that were finished by command.
+    pub zone_finishes: u64,
     /// Bytes read by the host.
     pub read_bytes: u64,
     /// Bytes written by the host.
@@ -141,6 +145,7 @@ impl Counters {
 /// - *Tracks*: on a device with interlaced tracks a write also makes unreadable what
 ///   [`TrackGeometry::destroyed_by_write`] says, when it completes and as far as it arrives: what a
 ///   failed write or a power cut tore destroyed what it covered.
+/// - *Zones*: on a device with zones a write must follow what [`ZoneControl`] says, or is refused.
 /// - *Zero*: sectors never written, or discarded, read as zeros.
 /// - Never panics on a request: out of range or misaligned is an error that changes nothing.
 pub trait BlockDevice: Send + Sync {

@@ -1,5 +1,6 @@
 //! What can go wrong on a medium.
 
+use crate::zones::{ZoneId, ZoneRefusal};
 use std::sync::Arc;
 
 /// What was being done when an error came.
@@ -56,8 +57,10 @@ pub enum MediaErrorKind {
     NotFound,
     /// Another process holds the lock.
     Locked,
-    /// Permission, or a read-only device.
+    /// Permission, or a device or zone that is read-only.
     ReadOnly,
+    /// A zone that is dead, with its data.
+    Offline,
     /// Protection information does not fit the data.
     Protection,
     /// Anything else the device or the operating system reported.
@@ -85,6 +88,9 @@ pub enum MediaError {
     /// The sector was destroyed or damaged; rewriting it makes it readable again.
     #[error("{device}: unreadable sector at offset {offset_bytes}; restore the data from elsewhere and rewrite it")]
     Unreadable { device: String, offset_bytes: u64 },
+    /// The state of a zone does not allow the request, which changed nothing.
+    #[error("{device}: {operation} at offset {offset_bytes} (zone {zone}) was refused: {refusal}")]
+    Zone { device: String, operation: Operation, zone: ZoneId, offset_bytes: u64, refusal: ZoneRefusal },
     /// No room left.
     #[error(
         "{device}: no space left ({operation} of {length_bytes} bytes at offset {offset_bytes}); free space and retry"
@@ -113,6 +119,9 @@ impl MediaError {
             MediaError::OutOfRange { .. } | MediaError::Misaligned { .. } | MediaError::Rule { .. } => {
                 MediaErrorKind::InvalidRequest
             }
+            MediaError::Zone { refusal: ZoneRefusal::ReadOnly, .. } => MediaErrorKind::ReadOnly,
+            MediaError::Zone { refusal: ZoneRefusal::Offline, .. } => MediaErrorKind::Offline,
+            MediaError::Zone { .. } => MediaErrorKind::InvalidRequest,
             MediaError::Unreadable { .. } => MediaErrorKind::Unreadable,
             MediaError::NoSpace { .. } => MediaErrorKind::NoSpace,
             MediaError::NotFound { .. } => MediaErrorKind::NotFound,

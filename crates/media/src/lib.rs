@@ -50,4 +50,4 @@ pub use layer::{
 };
 pub use request::{ProtectionFormat, Request, Transfer};
 pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
-pub use zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};
+pub use zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneRefusal, ZoneType};
