@@ -2,6 +2,7 @@
 
 use crate::bytes::ByteAddressable;
 use crate::context::{IoClass, IoContext};
+use crate::emulated::ZoneCommand;
 use crate::error::MediaError;
 use crate::request::{ProtectionFormat, Request, Transfer};
 use crate::tracks::{TrackControl, TrackGeometry};
@@ -127,6 +128,16 @@ impl Counters {
                 self.written_bytes_by_class[context.class.index()] += length_bytes;
             }
             (Ok(()), Transfer::Discard { .. }) => self.discards += 1,
+        }
+    }
+
+    /// Counts a zone command that was done, or one that failed.
+    pub(crate) fn count_zone_command(&mut self, done: Option<ZoneCommand>) {
+        match done {
+            Some(ZoneCommand::Reset) => self.zone_resets += 1,
+            Some(ZoneCommand::Finish) => self.zone_finishes += 1,
+            Some(ZoneCommand::Open | ZoneCommand::Close) => {}
+            None => self.errors += 1,
         }
     }
 }

@@ -39,7 +39,7 @@ pub use directory::{
 };
 pub use emulated::{
     Backing, CompressedBacking, Emulated, FileBacking, Immediate, Interlaced, NoBacking, Pacing, RamBacking,
-    RuledDevice,
+    RuledDevice, Zoned,
 };
 pub use error::{MediaError, MediaErrorKind, Operation};
 pub use hardware::{FileDevice, FileDeviceOptions, IoEngine};

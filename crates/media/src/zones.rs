@@ -248,6 +248,9 @@ pub enum ZoneRefusal {
     /// A command that does not apply to the zone's condition.
     #[error("the zone is {condition}, which this command does not change")]
     Transition { condition: ZoneCondition },
+    /// An append to a zone that may be written anywhere.
+    #[error("appends are for zones that must be written in order; write to this one")]
+    Append,
     /// An append longer than the device takes.
     #[error("an append has at most {limit_bytes} bytes; divide it")]
     AppendLength { limit_bytes: u64 },

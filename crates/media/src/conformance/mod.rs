@@ -2,7 +2,7 @@
 //!
 //! The suite goes through the clauses of the contracts of [`BlockDevice`](crate::BlockDevice) and
 //! [`Directory`](crate::Directory) on fresh media from a factory, in a real env and in a simulated
-//! one. Durability is not in it: a medium that can lose power says more in its own tests.
+//! one, and those of [`ZoneControl`](crate::ZoneControl) on devices with zones. Durability is not in it: a medium that can lose power says more in its own tests.
 
 mod block_device;
 mod directory;
@@ -10,9 +10,11 @@ mod subject;
 #[cfg(test)]
 mod tests;
 mod tracks;
+mod zones;
 
 pub use block_device::{BlockDeviceCheck, check_block_device};
 pub use directory::check_directory;
+pub use zones::check_zoned_device;
 
 use crate::error::{MediaError, MediaErrorKind};
 

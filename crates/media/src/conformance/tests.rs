@@ -14,6 +14,7 @@ use std::sync::Arc;
 use varve_env::Env;
 
 mod tracks;
+mod zones;
 
 fn ram(env: &Env) -> Device {
     Device::of_blocks(Arc::new(Emulated::immediate(env, "ram", 8 << 20)))

@@ -57,6 +57,7 @@ impl Enforcement {
         moved: Result<(), MediaError>,
     ) -> Result<(), MediaError> {
         if moved.as_ref().is_err_and(|error| error.kind() == MediaErrorKind::InvalidRequest) {
+            self.rules.lock().refused(request);
             return moved;
         }
         let range = range_of(request);

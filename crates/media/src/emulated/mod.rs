@@ -10,7 +10,7 @@ mod timing;
 pub use backing::{Backing, CompressedBacking, FileBacking, NoBacking, RamBacking};
 pub use queue::Pacing;
 pub use ruled::RuledDevice;
-pub use rules::{Conventional, Interlaced, Rules};
+pub use rules::{Conventional, Interlaced, Rules, Zoned};
 pub use timing::{
     CommandOverhead, Disk, DiskCacheParameters, DiskParameters, Immediate, LayoutZone, MechanismParameters,
     MediaCounters, Scheduling, SeekCurve, Ssd, SsdParameters, SurfaceOrder, Task, Timing, Work,
@@ -23,6 +23,9 @@ use crate::request::{Request, Transfer, check_range};
 use enforcement::Enforcement;
 use parking_lot::Mutex;
 use queue::Queue;
+pub(crate) use rules::ZoneCommand;
+use rules::ZonedGround;
+use std::io::IoSlice;
 use std::ops::Range;
 use varve_env::Env;
 
@@ -124,6 +127,37 @@ impl Emulated {
         self.enforcement.admit(&self.name, request)
     }
 
+    /// Does the requests of a batch that were admitted, the others being refused already.
+    fn perform(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let admitted = |request: &&Request<'_>| request.outcome.is_ok() && request.length_bytes() > 0;
+        if requests.iter().any(|request| admitted(&request)) {
+            self.queue.run(requests.iter().filter(admitted).map(|request| {
+                let work = match request.transfer {
+                    Transfer::Read { .. } => Work::Read,
+                    Transfer::Write { durable, .. } => Work::Write { durable },
+                    Transfer::Discard { .. } => Work::Discard,
+                };
+                (work, request.offset_bytes, request.length_bytes())
+            }));
+        }
+        for last in [false, true] {
+            for request in requests.iter_mut() {
+                if request.outcome.is_ok() && self.enforcement.comes_last(request) == last {
+                    request.outcome = self.transfer(request);
+                }
+            }
+        }
+        let mut counters = self.counters.lock();
+        let mut result = Ok(());
+        for request in requests.iter() {
+            counters.count_request(request, context);
+            if result.is_ok() {
+                result = request.outcome.clone();
+            }
+        }
+        result
+    }
+
     /// Moves the bytes of a request whose time has passed.
     fn transfer(&self, request: &mut Request<'_>) -> Result<(), MediaError> {
         let start = request.offset_bytes;
@@ -172,33 +206,7 @@ impl BlockDevice for Emulated {
         for request in requests.iter_mut() {
             request.outcome = self.check(request);
         }
-        let admitted = |request: &&Request<'_>| request.outcome.is_ok() && request.length_bytes() > 0;
-        if requests.iter().any(|request| admitted(&request)) {
-            self.queue.run(requests.iter().filter(admitted).map(|request| {
-                let work = match request.transfer {
-                    Transfer::Read { .. } => Work::Read,
-                    Transfer::Write { durable, .. } => Work::Write { durable },
-                    Transfer::Discard { .. } => Work::Discard,
-                };
-                (work, request.offset_bytes, request.length_bytes())
-            }));
-        }
-        for last in [false, true] {
-            for request in requests.iter_mut() {
-                if request.outcome.is_ok() && self.enforcement.comes_last(request) == last {
-                    request.outcome = self.transfer(request);
-                }
-            }
-        }
-        let mut counters = self.counters.lock();
-        let mut result = Ok(());
-        for request in requests.iter() {
-            counters.count_request(request, context);
-            if result.is_ok() {
-                result = request.outcome.clone();
-            }
-        }
-        result
+        self.perform(requests, context)
     }
 
     fn sync(&self, _context: &IoContext) -> Result<(), MediaError> {
@@ -222,6 +230,25 @@ impl BlockDevice for Emulated {
             time: media.time,
             ..self.counters.lock().clone()
         }
+    }
+}
+
+impl ZonedGround for Emulated {
+    fn write_admitted(&self, offset_bytes: u64, data: &[u8], context: &IoContext) -> Result<(), MediaError> {
+        self.perform(&mut [Request::write(offset_bytes, &[IoSlice::new(data)])], context)
+    }
+
+    fn take_time(&self, work: Work, range: Range<u64>) {
+        self.queue.run(std::iter::once((work, range.start, range.end - range.start)));
+    }
+
+    fn forget(&self, range: Range<u64>) -> Result<(), MediaError> {
+        let discarded = self.backing.discard(range.start, range.end - range.start);
+        discarded.map_err(|error| MediaError::io(&self.name, Operation::Zone, range.start, error))
+    }
+
+    fn count(&self, done: Option<ZoneCommand>) {
+        self.counters.lock().count_zone_command(done);
     }
 }
 

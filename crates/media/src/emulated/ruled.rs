@@ -1,13 +1,16 @@
 //! Rules over another device.
 
 use super::enforcement::Enforcement;
-use super::rules::Rules;
+use super::rules::{Rules, ZoneCommand, ZonedGround};
+use super::timing::Work;
 use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
 use crate::error::MediaError;
 use crate::request::{Request, Transfer, check_range};
+use parking_lot::Mutex;
+use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A device with the laws of one medium and the bytes, the time and the counters of another device:
 /// a real disk, say. What the rules forbid is refused before it reaches that device, and what they
@@ -21,8 +24,8 @@ pub struct RuledDevice {
     geometry: Geometry,
     capabilities: Capabilities,
     enforcement: Enforcement,
-    /// Requests that failed by the rules, not in the device below.
-    failed: AtomicU64,
+    /// What happened here and not in the device below: requests and commands that failed, zone commands.
+    own: Mutex<Counters>,
 }
 
 impl RuledDevice {
@@ -30,12 +33,31 @@ impl RuledDevice {
     pub fn new(inner: Arc<dyn BlockDevice>, geometry: Geometry, rules: Box<dyn Rules>) -> Self {
         let mut capabilities = inner.capabilities().clone();
         rules.describe(&mut capabilities);
-        RuledDevice { inner, geometry, capabilities, enforcement: Enforcement::new(rules), failed: AtomicU64::new(0) }
+        RuledDevice { inner, geometry, capabilities, enforcement: Enforcement::new(rules), own: Mutex::default() }
     }
 
     fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
         check_range(self.name(), &self.geometry, request)?;
         self.enforcement.admit(self.name(), request)
+    }
+
+    /// Does the requests of a batch that were admitted, the others being refused already.
+    fn perform(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let mut result = Ok(());
+        // Those that go on stay together as far as the refused ones between them allow.
+        for run in requests.chunk_by_mut(|one, next| one.outcome.is_ok() == next.outcome.is_ok()) {
+            if run.iter().any(|request| request.outcome.is_ok()) {
+                let _ = self.inner.execute(run, context);
+                for last in [false, true] {
+                    for request in run.iter_mut().filter(|request| self.enforcement.comes_last(request) == last) {
+                        request.outcome = self.settle(request);
+                    }
+                }
+            }
+            let first = run.iter().find_map(|request| request.outcome.as_ref().err().cloned());
+            result = result.and(first.map_or(Ok(()), Err));
+        }
+        result
     }
 
     /// Ends a request that the device below has done, well or not.
@@ -48,7 +70,7 @@ impl RuledDevice {
         {
             // The device below still has what is lost; nobody gets to see it.
             data.iter_mut().for_each(|slice| slice.fill(0));
-            self.failed.fetch_add(1, Ordering::Relaxed);
+            self.own.lock().errors += 1;
             return Err(error);
         }
         self.enforcement.settle(self.inner.name(), request, moved)
@@ -69,25 +91,11 @@ impl BlockDevice for RuledDevice {
     }
 
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
-        let mut result = Ok(());
         for request in requests.iter_mut() {
             request.outcome = self.check(request);
-            self.failed.fetch_add(u64::from(request.outcome.is_err()), Ordering::Relaxed);
+            self.own.lock().errors += u64::from(request.outcome.is_err());
         }
-        // Those that go on stay together as far as the refused ones between them allow.
-        for run in requests.chunk_by_mut(|one, next| one.outcome.is_ok() == next.outcome.is_ok()) {
-            if run.iter().any(|request| request.outcome.is_ok()) {
-                let _ = self.inner.execute(run, context);
-                for last in [false, true] {
-                    for request in run.iter_mut().filter(|request| self.enforcement.comes_last(request) == last) {
-                        request.outcome = self.settle(request);
-                    }
-                }
-            }
-            let first = run.iter().find_map(|request| request.outcome.as_ref().err().cloned());
-            result = result.and(first.map_or(Ok(()), Err));
-        }
-        result
+        self.perform(requests, context)
     }
 
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
@@ -96,6 +104,30 @@ impl BlockDevice for RuledDevice {
 
     fn counters(&self) -> Counters {
         let counters = self.inner.counters();
-        Counters { errors: counters.errors + self.failed.load(Ordering::Relaxed), ..counters }
+        let own = self.own.lock();
+        Counters {
+            errors: counters.errors + own.errors,
+            zone_resets: own.zone_resets,
+            zone_finishes: own.zone_finishes,
+            ..counters
+        }
+    }
+}
+
+impl ZonedGround for RuledDevice {
+    fn write_admitted(&self, offset_bytes: u64, data: &[u8], context: &IoContext) -> Result<(), MediaError> {
+        self.perform(&mut [Request::write(offset_bytes, &[IoSlice::new(data)])], context)
+    }
+
+    /// Commands of zones that another device does not know take none of its time.
+    fn take_time(&self, _work: Work, _range: Range<u64>) {}
+
+    /// Its bytes stay, and nobody gets to see them.
+    fn forget(&self, _range: Range<u64>) -> Result<(), MediaError> {
+        Ok(())
+    }
+
+    fn count(&self, done: Option<ZoneCommand>) {
+        self.own.lock().count_zone_command(done);
     }
 }

@@ -62,6 +62,8 @@ impl Rules for DestroysNext {
         Ok(())
     }
 
+    fn refused(&mut self, _request: &Request<'_>) {}
+
     fn may_destroy(&self, _written: Range<u64>) -> bool {
         true
     }

@@ -157,6 +157,7 @@ impl DataSheet {
             },
             promises,
             parameters: Arc::new(self.parameters()),
+            zones: None,
         }
     }
 }

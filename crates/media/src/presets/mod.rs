@@ -20,7 +20,9 @@ pub use traced::{atlas_10k_as_traced, cheetah_9lp_as_traced};
 use crate::device::{Device, Geometry, NominalPerformance};
 use crate::emulated::{
     Backing, Conventional, Disk, DiskParameters, Emulated, Interlaced, Pacing, SeekCurve, Ssd, SsdParameters, Timing,
+    Zoned,
 };
+use crate::zones::ZoneGeometry;
 use std::sync::Arc;
 use varve_env::Env;
 
@@ -118,6 +120,8 @@ pub struct Preset {
     nominal: NominalPerformance,
     promises: Promises,
     parameters: Arc<dyn TimingParameters>,
+    /// One zone of the device, if it is sold with zones.
+    zones: Option<ZoneGeometry>,
 }
 
 impl Preset {
@@ -174,6 +178,13 @@ impl Preset {
         &self.promises
     }
 
+    /// The zones the device is sold with, as many as fit its capacity, if it is.
+    pub fn zones(&self) -> Option<ZoneGeometry> {
+        let zones = self.zones.clone()?;
+        let zone_count = u32::try_from(self.parameters.capacity_bytes() / zones.zone_bytes).ok()?;
+        Some(ZoneGeometry { zone_count, ..zones })
+    }
+
     /// The numbers of the timing model.
     pub fn parameters(&self) -> &dyn TimingParameters {
         &*self.parameters
@@ -188,7 +199,14 @@ impl Preset {
             random_reads_per_second: self.nominal.random_reads_per_second.saturating_mul(divisor),
             ..self.nominal
         };
-        Preset { nominal, parameters: self.parameters.scaled(divisor), ..self.clone() }
+        let sector = u64::from(self.physical_sector_bytes);
+        let sectors = |bytes: u64| (bytes / divisor / sector).max(1) * sector;
+        let zones = self.zones.clone().map(|zones| ZoneGeometry {
+            zone_bytes: sectors(zones.zone_bytes),
+            zone_capacity_bytes: sectors(zones.zone_capacity_bytes),
+            ..zones
+        });
+        Preset { nominal, zones, parameters: self.parameters.scaled(divisor), ..self.clone() }
     }
 
     /// The same device with another capacity, rounded down to whole physical sectors, at least one.
@@ -221,6 +239,23 @@ impl Preset {
         let block = Emulated::with_pacing(env, name, geometry, Box::new(rules), timing, backing, pacing)
             .with_nominal(self.nominal);
         Device { tracks: Some(control), ..Device::of_blocks(Arc::new(block)) }
+    }
+
+    /// The device with zones, cut to whole ones, in address order on the model: the time of everything but
+    /// the zone commands is that of the device without.
+    pub fn build_zoned(
+        &self,
+        env: &Env,
+        name: &str,
+        rules: Zoned,
+        backing: Box<dyn Backing>,
+        pacing: Pacing,
+    ) -> Device {
+        let geometry = rules.cut(&self.geometry());
+        let timing = self.parameters.timing();
+        rules.device(|rules| {
+            Emulated::with_pacing(env, name, geometry, rules, timing, backing, pacing).with_nominal(self.nominal)
+        })
     }
 }
 

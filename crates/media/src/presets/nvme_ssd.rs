@@ -13,7 +13,8 @@ use std::sync::Arc;
 ///
 /// Assumed: 64 dies of 16 KiB pages, programmed in 300 us (writes go to cells used with one bit
 /// first; the 1,700 MB/s the data sheet gives once those are full are not modelled); 64 MiB of the
-/// DRAM buffer hold writes; a flush costs 0.5 ms beside the programming.
+/// DRAM buffer hold writes; a flush costs 0.5 ms beside the programming;
+/// with zones, which it has not, their commands cost what they cost the ZN540.
 pub(super) fn preset() -> Preset {
     let parameters = SsdParameters {
         capacity_bytes: 1_000_204_886_016,
@@ -32,6 +33,9 @@ pub(super) fn preset() -> Preset {
         write_cache_bytes: 64 << 20,
         power_loss_protection: false,
         flush_nanos: 500_000,
+        zone_reset_nanos: 16_190_000,
+        zone_finish_nanos: 3_070_000,
+        zone_finish_bytes_per_second: 1_248_600_000,
         queue_depth: 256,
     };
     Preset {
@@ -54,5 +58,6 @@ pub(super) fn preset() -> Preset {
             random_reads_per_second: Some(19_000.0),
         },
         parameters: Arc::new(parameters),
+        zones: None,
     }
 }

@@ -299,6 +299,7 @@ fn preset(name: &str, description: &'static str, nominal: NominalPerformance, pa
             random_reads_per_second: None,
         },
         parameters: Arc::new(parameters),
+        zones: None,
     }
 }
 

@@ -170,6 +170,10 @@ impl Rules for WrongRules {
         if self.wrong == WrongTracks::LaxStrictness { Ok(()) } else { self.inner.admit(device, request) }
     }
 
+    fn refused(&mut self, request: &Request<'_>) {
+        self.inner.refused(request);
+    }
+
     fn may_destroy(&self, written: Range<u64>) -> bool {
         self.inner.may_destroy(written)
     }

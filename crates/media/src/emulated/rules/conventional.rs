@@ -32,6 +32,8 @@ impl Rules for Conventional {
         })
     }
 
+    fn refused(&mut self, _request: &Request<'_>) {}
+
     fn may_destroy(&self, _written: Range<u64>) -> bool {
         false
     }

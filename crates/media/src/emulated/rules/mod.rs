@@ -2,9 +2,12 @@
 
 mod conventional;
 mod interlaced;
+mod zoned;
 
 pub use conventional::Conventional;
 pub use interlaced::Interlaced;
+pub use zoned::Zoned;
+pub(crate) use zoned::{ZoneCommand, ZonedGround};
 
 use crate::device::Capabilities;
 use crate::error::MediaError;
@@ -16,7 +19,7 @@ use std::ops::Range;
 ///
 /// Called in this order, with the device's state locked: `admit` when a request is submitted, in
 /// batch order; then, when its time has passed and its bytes have been moved, `written` or
-/// `discarded`, and `complete`. A request that `admit` refused changes nothing. Of the requests of one
+/// `discarded`, and `complete`; or `refused`. A request that `admit` refused changes nothing. Of the requests of one
 /// batch, which have no order, those that may destroy others' data are done last. Rules with commands
 /// of their own (zones, tracks) share their state with the facet that carries the commands.
 pub trait Rules: Send {
@@ -26,6 +29,9 @@ pub trait Rules: Send {
     /// Says whether the device does this request at all. Range and alignment have been checked.
     /// `device` is the name for messages.
     fn admit(&mut self, device: &str, request: &Request<'_>) -> Result<(), MediaError>;
+
+    /// Follows a request that was admitted and then refused by the device below, which changed nothing.
+    fn refused(&mut self, request: &Request<'_>);
 
     /// Whether writing `written` may make other data unreadable.
     fn may_destroy(&self, written: Range<u64>) -> bool;

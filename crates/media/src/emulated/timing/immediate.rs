@@ -22,7 +22,7 @@ impl Timing for Immediate {
         match task.work {
             Work::Read => self.counters.read_bytes += task.length_bytes,
             Work::Write { .. } => self.counters.written_bytes += task.length_bytes,
-            Work::Discard | Work::Flush => {}
+            Work::Discard | Work::ResetZone | Work::FinishZone | Work::ManageZone | Work::Flush => {}
         }
         self.done.push(task.id);
     }

@@ -25,6 +25,12 @@ pub enum Work {
     },
     /// Forgetting bytes.
     Discard,
+    /// Emptying the zone of these bytes.
+    ResetZone,
+    /// Making the zone full whose unwritten bytes these are.
+    FinishZone,
+    /// Opening or closing a zone.
+    ManageZone,
     /// Everything that completed before is on stable media.
     Flush,
 }

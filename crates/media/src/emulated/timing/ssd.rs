@@ -44,6 +44,12 @@ pub struct SsdParameters {
     pub power_loss_protection: bool,
     /// What a flush costs beside the programming it waits for.
     pub flush_nanos: u64,
+    /// What resetting a zone costs.
+    pub zone_reset_nanos: u64,
+    /// What finishing a zone costs that has nothing left to fill.
+    pub zone_finish_nanos: u64,
+    /// Rate at which a finish fills what was not written.
+    pub zone_finish_bytes_per_second: u64,
     /// Commands in progress at once.
     pub queue_depth: u32,
 }
@@ -64,6 +70,8 @@ impl SsdParameters {
             command_interval_nanos: self.command_interval_nanos / divisor,
             write_cache_bytes: self.write_cache_bytes / divisor,
             flush_nanos: self.flush_nanos / divisor,
+            zone_reset_nanos: self.zone_reset_nanos / divisor,
+            zone_finish_nanos: self.zone_finish_nanos / divisor,
             ..self.clone()
         }
     }
@@ -141,7 +149,12 @@ impl Ssd {
                 let accepted = self.write(begin, task.length_bytes);
                 if durable { self.flushed(accepted) } else { accepted }
             }
-            Work::Discard => begin + self.parameters.write_overhead_nanos,
+            Work::Discard | Work::ManageZone => begin + self.parameters.write_overhead_nanos,
+            Work::ResetZone => begin + self.parameters.write_overhead_nanos + self.parameters.zone_reset_nanos,
+            Work::FinishZone => {
+                let fill = nanos_of(task.length_bytes, self.parameters.zone_finish_bytes_per_second);
+                begin + self.parameters.write_overhead_nanos + self.parameters.zone_finish_nanos + fill
+            }
             Work::Flush => self.flushed(begin + self.parameters.write_overhead_nanos),
         };
         let flush = task.work == Work::Flush;
@@ -320,6 +333,9 @@ mod tests {
             write_cache_bytes: 1 << 20,
             power_loss_protection: false,
             flush_nanos: 100_000,
+            zone_reset_nanos: 2_000_000,
+            zone_finish_nanos: 1_000_000,
+            zone_finish_bytes_per_second: 1_000_000_000,
             queue_depth: 32,
         }
     }
@@ -379,6 +395,19 @@ mod tests {
         assert!(protected[1] < 120_000, "{protected:?}");
         let durable = serve(&mut Ssd::new(parameters()), &[(Work::Write { durable: true }, 0, 4096)]);
         assert!(durable[0] > 600_000, "{durable:?}");
+    }
+
+    #[test]
+    fn zone_commands_cost_what_the_parameters_say() {
+        let mut ssd = Ssd::new(parameters());
+        let tasks = [(Work::ResetZone, 0, 1 << 20), (Work::FinishZone, 0, 1_000_000), (Work::ManageZone, 0, 0)];
+        let times = tasks.map(|task| {
+            let begin = ssd.now_nanos;
+            serve(&mut ssd, &[task])[0] - begin
+        });
+        assert_eq!(times, [2_010_000, 1_010_000 + 1_000_000, 10_000]);
+        let scaled = parameters().scaled(10);
+        assert_eq!((scaled.zone_reset_nanos, scaled.zone_finish_nanos), (200_000, 100_000));
     }
 
     #[test]

@@ -147,6 +147,8 @@ impl Rules for Interlaced {
         })
     }
 
+    fn refused(&mut self, _request: &Request<'_>) {}
+
     fn may_destroy(&self, written: Range<u64>) -> bool {
         self.destroyed_by(written).next().is_some()
     }

@@ -260,9 +260,12 @@ impl Timing for Disk {
         match task.work {
             Work::Read => self.submit_read(task.id, range),
             Work::Write { durable } => self.submit_write(task.id, range, durable),
-            Work::Discard => {
-                self.dirty.remove(&range);
-                self.segments.remove(&range);
+            // Zones of a disk are a matter of its controller: their commands cost what any command costs.
+            Work::Discard | Work::ResetZone | Work::FinishZone | Work::ManageZone => {
+                if matches!(task.work, Work::Discard | Work::ResetZone) {
+                    self.dirty.remove(&range);
+                    self.segments.remove(&range);
+                }
                 let nanos = self.now_nanos + self.parameters.overhead.nanos(true, true, self.last_was_write);
                 self.complete_at(nanos, task.id);
                 self.finish_flushes();

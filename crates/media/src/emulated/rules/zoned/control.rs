@@ -1,0 +1,118 @@
+//! The commands of zones.
+
+use super::ZoneTable;
+use super::table::{Refused, ZoneCommand};
+use crate::context::IoContext;
+use crate::device::BlockDevice;
+use crate::emulated::timing::Work;
+use crate::error::{MediaError, Operation};
+use crate::request::{Request, check_request};
+use crate::zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneId};
+use parking_lot::Mutex;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The device whose zones are commanded.
+pub(crate) trait ZonedGround: BlockDevice {
+    /// Does a write that the rules have admitted already.
+    fn write_admitted(&self, offset_bytes: u64, data: &[u8], context: &IoContext) -> Result<(), MediaError>;
+
+    /// Takes the time of a command to these bytes.
+    fn take_time(&self, work: Work, range: Range<u64>);
+
+    /// Gives back what the bytes of a zone occupied; they read as zeros already.
+    fn forget(&self, range: Range<u64>) -> Result<(), MediaError>;
+
+    /// Counts a command that was done, or one that failed.
+    fn count(&self, done: Option<ZoneCommand>);
+}
+
+/// The facet. Shares its state with the rules.
+pub(super) struct Control<G> {
+    pub(super) table: Arc<Mutex<ZoneTable>>,
+    pub(super) ground: Arc<G>,
+}
+
+impl<G: ZonedGround> Control<G> {
+    fn refused(&self, refused: Refused) -> MediaError {
+        let offset_bytes = self.table.lock().geometry().start_bytes(refused.zone);
+        self.ground.count(None);
+        refused.at(self.ground.name(), Operation::Zone, offset_bytes)
+    }
+
+    fn perform(&self, command: ZoneCommand, zone: ZoneId) -> Result<(), MediaError> {
+        let planned = {
+            let table = self.table.lock();
+            table.plan(command, zone).map(|plan| plan.map(|_| table.describe(zone)))
+        };
+        let Some(description) = planned.map_err(|refused| self.refused(refused))? else { return Ok(()) };
+        let ZoneDescription { start_bytes, length_bytes, write_pointer_bytes, .. } = description;
+        let all = start_bytes..start_bytes + length_bytes;
+        match command {
+            ZoneCommand::Open | ZoneCommand::Close => self.ground.take_time(Work::ManageZone, start_bytes..start_bytes),
+            ZoneCommand::Finish => {
+                self.ground.take_time(Work::FinishZone, write_pointer_bytes..description.end_bytes());
+            }
+            ZoneCommand::Reset => self.ground.take_time(Work::ResetZone, all.clone()),
+        }
+        let mut table = self.table.lock();
+        // Others may have commanded the zone meanwhile.
+        match table.plan(command, zone) {
+            Ok(Some(plan)) => {
+                if plan.condition == ZoneCondition::Empty && command == ZoneCommand::Reset {
+                    self.ground.forget(all)?;
+                }
+                table.apply(zone, plan);
+            }
+            Ok(None) => {}
+            Err(refused) => {
+                drop(table);
+                return Err(self.refused(refused));
+            }
+        }
+        self.ground.count(Some(command));
+        Ok(())
+    }
+}
+
+impl<G: ZonedGround> ZoneControl for Control<G> {
+    fn report(&self, first: ZoneId, count: u32, _context: &IoContext) -> Result<Vec<ZoneDescription>, MediaError> {
+        let reported = {
+            let table = self.table.lock();
+            let end = first.0.saturating_add(count).min(table.geometry().zone_count);
+            let describe = |zone| table.describe(ZoneId(zone));
+            table.check_exists(first).map(|()| (first.0..end).map(describe).collect())
+        };
+        reported.map_err(|refused| self.refused(refused))
+    }
+
+    fn open(&self, zone: ZoneId, _context: &IoContext) -> Result<(), MediaError> {
+        self.perform(ZoneCommand::Open, zone)
+    }
+
+    fn close(&self, zone: ZoneId, _context: &IoContext) -> Result<(), MediaError> {
+        self.perform(ZoneCommand::Close, zone)
+    }
+
+    fn finish(&self, zone: ZoneId, _context: &IoContext) -> Result<(), MediaError> {
+        self.perform(ZoneCommand::Finish, zone)
+    }
+
+    fn reset(&self, zone: ZoneId, _context: &IoContext) -> Result<(), MediaError> {
+        self.perform(ZoneCommand::Reset, zone)
+    }
+
+    fn append(&self, zone: ZoneId, data: &[u8], context: &IoContext) -> Result<u64, MediaError> {
+        let start_bytes = {
+            let table = self.table.lock();
+            table.check_exists(zone).map(|()| table.geometry().start_bytes(zone))
+        };
+        let start_bytes = start_bytes.map_err(|refused| self.refused(refused))?;
+        check_request(&*self.ground, &Request::write(start_bytes, &[IoSlice::new(data)]))?;
+        let admitted = self.table.lock().admit_append(zone, data.len() as u64);
+        let offset_bytes = admitted.map_err(|refused| self.refused(refused))?;
+        self.ground.write_admitted(offset_bytes, data, context)?;
+        Ok(offset_bytes)
+    }
+}

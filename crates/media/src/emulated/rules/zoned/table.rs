@@ -1,0 +1,379 @@
+//! The state machine of zones: no I/O, no time.
+
+use crate::error::{MediaError, Operation};
+use crate::zones::{ZoneCondition, ZoneDescription, ZoneGeometry, ZoneId, ZoneRefusal, ZoneType};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// A zone command that changes conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ZoneCommand {
+    Open,
+    Close,
+    Finish,
+    Reset,
+}
+
+/// A request or command that the state of a zone does not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) zone: ZoneId,
+    pub(crate) refusal: ZoneRefusal,
+}
+
+impl Refused {
+    pub(crate) fn at(self, device: &str, operation: Operation, offset_bytes: u64) -> MediaError {
+        let Refused { zone, refusal } = self;
+        MediaError::Zone { device: device.to_owned(), operation, zone, offset_bytes, refusal }
+    }
+}
+
+/// What a command does, or a write before it moves the pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ZonePlan {
+    /// Zone to close implicitly first.
+    closes: Option<ZoneId>,
+    /// Condition of the zone afterwards.
+    pub(crate) condition: ZoneCondition,
+}
+
+/// What a zone is in, as far as it is not the same for all zones. Bytes are counted from the start of the zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ZoneState {
+    pub(crate) condition: ZoneCondition,
+    pub(crate) pointer_bytes: u64,
+    /// Everything from here on reads as zeros; below the pointer where writes are in flight or a finish
+    /// moved it.
+    pub(crate) written_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Zone {
+    state: ZoneState,
+    /// Its place in [`ZoneTable::implicit`], while it is implicitly opened.
+    opening: u64,
+}
+
+/// All zones of a device. Memory: 32 bytes for each.
+#[derive(Clone, Debug)]
+pub(crate) struct ZoneTable {
+    geometry: ZoneGeometry,
+    zones: Vec<Zone>,
+    /// Implicitly opened zones in the order in which they were opened.
+    implicit: BTreeMap<u64, ZoneId>,
+    openings: u64,
+    open_zones: u32,
+    active_zones: u32,
+}
+
+impl ZoneTable {
+    /// Zones to which nothing was written.
+    pub(crate) fn new(geometry: &ZoneGeometry) -> Self {
+        let mut geometry = geometry.clone();
+        geometry.conventional_zones = geometry.conventional_zones.min(geometry.zone_count);
+        geometry.zone_capacity_bytes = match geometry.sequential_type {
+            ZoneType::SequentialWriteRequired => geometry.zone_capacity_bytes.min(geometry.zone_bytes),
+            _ => geometry.zone_bytes,
+        };
+        let fresh = |zone| {
+            let condition = match geometry.zone_type(ZoneId(zone)) {
+                ZoneType::Conventional => ZoneCondition::NotWritePointer,
+                _ => ZoneCondition::Empty,
+            };
+            Zone { state: ZoneState { condition, pointer_bytes: 0, written_bytes: 0 }, opening: 0 }
+        };
+        let zones = (0..geometry.zone_count).map(fresh).collect();
+        ZoneTable { zones, implicit: BTreeMap::new(), openings: 0, open_zones: 0, active_zones: 0, geometry }
+    }
+
+    pub(crate) fn geometry(&self) -> &ZoneGeometry {
+        &self.geometry
+    }
+
+    /// State of a zone that is there.
+    pub(crate) fn state(&self, zone: ZoneId) -> ZoneState {
+        self.zones[zone.0 as usize].state
+    }
+
+    /// Puts a zone that is there into a state it had, as after a power cut: not open.
+    #[allow(dead_code)] // The crash layer will.
+    pub(crate) fn restore(&mut self, zone: ZoneId, state: ZoneState) {
+        let condition = match state.condition {
+            condition if condition.is_active() && state.pointer_bytes == 0 => ZoneCondition::Empty,
+            condition if condition.is_active() => ZoneCondition::Closed,
+            condition => condition,
+        };
+        self.set_condition(zone, condition);
+        self.zones[zone.0 as usize].state = ZoneState { condition, ..state };
+    }
+
+    pub(crate) fn describe(&self, zone: ZoneId) -> ZoneDescription {
+        let zone_type = self.geometry.zone_type(zone);
+        let start_bytes = self.geometry.start_bytes(zone);
+        let capacity_bytes = match zone_type {
+            ZoneType::Conventional => self.geometry.zone_bytes,
+            _ => self.geometry.zone_capacity_bytes,
+        };
+        let ZoneState { condition, pointer_bytes, .. } = self.state(zone);
+        let length_bytes = self.geometry.zone_bytes;
+        let write_pointer_bytes = start_bytes + pointer_bytes;
+        ZoneDescription { start_bytes, length_bytes, capacity_bytes, write_pointer_bytes, zone_type, condition }
+    }
+
+    fn refuse<T>(&self, zone: ZoneId, refusal: ZoneRefusal) -> Result<T, Refused> {
+        Err(Refused { zone, refusal })
+    }
+
+    pub(crate) fn check_exists(&self, zone: ZoneId) -> Result<(), Refused> {
+        let zone_count = self.geometry.zone_count;
+        if self.geometry.contains(zone) { Ok(()) } else { self.refuse(zone, ZoneRefusal::Missing { zone_count }) }
+    }
+
+    /// What writing to or commanding a zone in such a condition is always refused with.
+    fn check_alive(&self, zone: ZoneId) -> Result<(), Refused> {
+        match self.state(zone).condition {
+            ZoneCondition::ReadOnly => self.refuse(zone, ZoneRefusal::ReadOnly),
+            ZoneCondition::Offline => self.refuse(zone, ZoneRefusal::Offline),
+            _ => Ok(()),
+        }
+    }
+
+    /// The plan that opens a zone which is not open: limits hold, and an implicitly opened zone makes room.
+    fn plan_opening(&self, zone: ZoneId, condition: ZoneCondition) -> Result<ZonePlan, Refused> {
+        let ZoneGeometry { open_zones_max, active_zones_max, sequential_type, .. } = self.geometry;
+        // Writes to preferred zones are never refused; what a host-aware disk names are optimal numbers.
+        let limited = |limit: u32, zones: u32| {
+            limit > 0 && zones >= limit && sequential_type == ZoneType::SequentialWriteRequired
+        };
+        let is_active = self.state(zone).condition.is_active();
+        if !is_active && limited(active_zones_max, self.active_zones) {
+            return self.refuse(zone, ZoneRefusal::ActiveLimit { limit: active_zones_max });
+        }
+        let mut closes = None;
+        if limited(open_zones_max, self.open_zones) {
+            closes = self.implicit.first_key_value().map(|(_, &oldest)| oldest);
+            if closes.is_none() {
+                return self.refuse(zone, ZoneRefusal::OpenLimit { limit: open_zones_max });
+            }
+        }
+        Ok(ZonePlan { closes, condition })
+    }
+
+    /// What a command would do; `None` when it changes nothing.
+    pub(crate) fn plan(&self, command: ZoneCommand, zone: ZoneId) -> Result<Option<ZonePlan>, Refused> {
+        self.check_exists(zone)?;
+        if self.geometry.zone_type(zone) == ZoneType::Conventional {
+            return self.refuse(zone, ZoneRefusal::Conventional);
+        }
+        self.check_alive(zone)?;
+        let ZoneState { condition, pointer_bytes, .. } = self.state(zone);
+        let to = |condition| Ok(Some(ZonePlan { closes: None, condition }));
+        match (command, condition) {
+            (ZoneCommand::Open, ZoneCondition::ExplicitlyOpened)
+            | (ZoneCommand::Close, ZoneCondition::Closed)
+            | (ZoneCommand::Finish, ZoneCondition::Full)
+            | (ZoneCommand::Reset, ZoneCondition::Empty) => Ok(None),
+            (ZoneCommand::Open, ZoneCondition::ImplicitlyOpened) => to(ZoneCondition::ExplicitlyOpened),
+            (ZoneCommand::Open, ZoneCondition::Empty | ZoneCondition::Closed) => {
+                self.plan_opening(zone, ZoneCondition::ExplicitlyOpened).map(Some)
+            }
+            (ZoneCommand::Close, condition) if condition.is_open() => {
+                to(if pointer_bytes == 0 { ZoneCondition::Empty } else { ZoneCondition::Closed })
+            }
+            (ZoneCommand::Finish, condition) if condition.is_open() => to(ZoneCondition::Full),
+            // On its way to full the zone is open for a moment.
+            (ZoneCommand::Finish, _) => self.plan_opening(zone, ZoneCondition::Full).map(Some),
+            (ZoneCommand::Reset, _) => to(ZoneCondition::Empty),
+            _ => self.refuse(zone, ZoneRefusal::Transition { condition }),
+        }
+    }
+
+    /// Carries out a plan made of this very state.
+    pub(crate) fn apply(&mut self, zone: ZoneId, plan: ZonePlan) {
+        if let Some(oldest) = plan.closes {
+            self.set_condition(oldest, ZoneCondition::Closed);
+        }
+        self.set_condition(zone, plan.condition);
+        let capacity_bytes = self.geometry.zone_capacity_bytes;
+        let state = &mut self.zones[zone.0 as usize].state;
+        match plan.condition {
+            ZoneCondition::Full => state.pointer_bytes = capacity_bytes,
+            ZoneCondition::Empty => (state.pointer_bytes, state.written_bytes) = (0, 0),
+            _ => {}
+        }
+    }
+
+    fn set_condition(&mut self, zone: ZoneId, condition: ZoneCondition) {
+        let changed = &mut self.zones[zone.0 as usize];
+        let before = std::mem::replace(&mut changed.state.condition, condition);
+        if before == condition {
+            return;
+        }
+        if before == ZoneCondition::ImplicitlyOpened {
+            self.implicit.remove(&changed.opening);
+        }
+        if condition == ZoneCondition::ImplicitlyOpened {
+            changed.opening = self.openings;
+            self.implicit.insert(self.openings, zone);
+            self.openings += 1;
+        }
+        self.open_zones = self.open_zones - u32::from(before.is_open()) + u32::from(condition.is_open());
+        self.active_zones = self.active_zones - u32::from(before.is_active()) + u32::from(condition.is_active());
+    }
+
+    /// Judges a write to a zone that must be written in order.
+    fn plan_required(&self, zone: ZoneId, written: &Range<u64>) -> Result<Option<ZonePlan>, Refused> {
+        let ZoneState { condition, pointer_bytes, .. } = self.state(zone);
+        let start = self.geometry.start_bytes(zone);
+        let end_bytes = start + self.geometry.zone_capacity_bytes;
+        let write_pointer_bytes = start + pointer_bytes;
+        let length_bytes = written.end - written.start;
+        match condition {
+            ZoneCondition::Full => self.refuse(zone, ZoneRefusal::Full),
+            _ if written.start != write_pointer_bytes => {
+                self.refuse(zone, ZoneRefusal::WritePointer { write_pointer_bytes })
+            }
+            _ if written.end > end_bytes => self.refuse(zone, ZoneRefusal::Boundary { length_bytes, end_bytes }),
+            condition if condition.is_open() => Ok(None),
+            _ => self.plan_opening(zone, ZoneCondition::ImplicitlyOpened).map(Some),
+        }
+    }
+
+    fn advance(&mut self, zone: ZoneId, plan: Option<ZonePlan>, end_bytes: u64) {
+        if let Some(plan) = plan {
+            self.apply(zone, plan);
+        }
+        let pointer_bytes = end_bytes - self.geometry.start_bytes(zone);
+        let state = &mut self.zones[zone.0 as usize].state;
+        state.pointer_bytes = state.pointer_bytes.max(pointer_bytes);
+        if state.pointer_bytes == self.geometry.zone_capacity_bytes {
+            self.set_condition(zone, ZoneCondition::Full);
+        }
+    }
+
+    /// Judges a write that lies within the device, and moves the write pointers if it is admitted.
+    pub(crate) fn admit_write(&mut self, written: &Range<u64>) -> Result<(), Refused> {
+        let zones: Vec<ZoneId> = self.geometry.zones_in(written).collect();
+        for &zone in &zones {
+            self.check_alive(zone)?;
+        }
+        // Only zones that may be written anywhere may be written together.
+        let required = |zone: &&ZoneId| self.geometry.zone_type(**zone) == ZoneType::SequentialWriteRequired;
+        if let Some(&zone) = zones.iter().find(required) {
+            let end_bytes = match zones.first() {
+                Some(&first) if first != zone => self.geometry.start_bytes(zone),
+                _ => self.geometry.start_bytes(zone) + self.geometry.zone_capacity_bytes,
+            };
+            if zones.len() > 1 && self.state(zone).condition != ZoneCondition::Full {
+                let length_bytes = written.end - written.start;
+                return self.refuse(zone, ZoneRefusal::Boundary { length_bytes, end_bytes });
+            }
+            let plan = self.plan_required(zone, written)?;
+            self.advance(zone, plan, written.end);
+            return Ok(());
+        }
+        for zone in zones {
+            let condition = self.state(zone).condition;
+            let opens = matches!(condition, ZoneCondition::Empty | ZoneCondition::Closed);
+            if condition != ZoneCondition::NotWritePointer {
+                let plan = opens.then_some(ZonePlan { closes: None, condition: ZoneCondition::ImplicitlyOpened });
+                self.advance(zone, plan, written.end.min(self.geometry.range(zone).end));
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges an append, and moves the write pointer if it is admitted; gives where the data goes.
+    pub(crate) fn admit_append(&mut self, zone: ZoneId, length_bytes: u64) -> Result<u64, Refused> {
+        self.check_exists(zone)?;
+        match self.geometry.zone_type(zone) {
+            ZoneType::SequentialWriteRequired => {}
+            ZoneType::Conventional => return self.refuse(zone, ZoneRefusal::Conventional),
+            ZoneType::SequentialWritePreferred => return self.refuse(zone, ZoneRefusal::Append),
+        }
+        self.check_alive(zone)?;
+        let limit_bytes = self.geometry.append_bytes_max;
+        if limit_bytes > 0 && length_bytes > limit_bytes {
+            return self.refuse(zone, ZoneRefusal::AppendLength { limit_bytes });
+        }
+        let start = self.geometry.start_bytes(zone) + self.state(zone).pointer_bytes;
+        if length_bytes > 0 {
+            let plan = self.plan_required(zone, &(start..start.saturating_add(length_bytes)))?;
+            self.advance(zone, plan, start + length_bytes);
+        }
+        Ok(start)
+    }
+
+    /// Follows a write that was admitted and done, perhaps in part.
+    pub(crate) fn written(&mut self, written: &Range<u64>) {
+        for zone in self.geometry.zones_in(written) {
+            let end_bytes = written.end.min(self.geometry.range(zone).end) - self.geometry.start_bytes(zone);
+            let state = &mut self.zones[zone.0 as usize].state;
+            // A reset may have come between.
+            state.written_bytes = state.written_bytes.max(end_bytes).min(state.pointer_bytes);
+        }
+    }
+
+    /// Takes back a write that was admitted and then refused for other reasons, if nothing was admitted behind it.
+    pub(crate) fn retract(&mut self, written: &Range<u64>) {
+        for zone in self.geometry.zones_in(written) {
+            let start = self.geometry.start_bytes(zone);
+            let ZoneState { condition, pointer_bytes, .. } = self.state(zone);
+            let is_required = self.geometry.zone_type(zone) == ZoneType::SequentialWriteRequired;
+            if !is_required || start + pointer_bytes != written.end || written.start < start {
+                continue;
+            }
+            if condition == ZoneCondition::Full {
+                self.set_condition(zone, ZoneCondition::Closed);
+            }
+            let pointer_bytes = written.start - start;
+            self.zones[zone.0 as usize].state.pointer_bytes = pointer_bytes;
+            if pointer_bytes == 0 && self.state(zone).condition != ZoneCondition::ExplicitlyOpened {
+                self.set_condition(zone, ZoneCondition::Empty);
+            }
+        }
+    }
+
+    pub(crate) fn check_read(&self, range: &Range<u64>) -> Result<(), Refused> {
+        let mut zones = self.geometry.zones_in(range);
+        match zones.find(|&zone| self.state(zone).condition == ZoneCondition::Offline) {
+            Some(zone) => self.refuse(zone, ZoneRefusal::Offline),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_discard(&self, range: &Range<u64>) -> Result<(), Refused> {
+        for zone in self.geometry.zones_in(range) {
+            self.check_alive(zone)?;
+            if self.geometry.zone_type(zone) != ZoneType::Conventional {
+                return self.refuse(zone, ZoneRefusal::Discard);
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of `range` that read as zeros whatever is below.
+    pub(crate) fn unwritten(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let Range { start, end } = range.clone();
+        self.geometry.zones_in(range).filter_map(move |zone| {
+            let own = self.geometry.range(zone);
+            let from = own.start + self.state(zone).written_bytes;
+            let part = from.max(start)..own.end.min(end);
+            (self.geometry.zone_type(zone) != ZoneType::Conventional && !part.is_empty()).then_some(part)
+        })
+    }
+
+    /// What the medium itself does to a zone when it wears out or dies.
+    #[cfg(test)]
+    pub(crate) fn degrade(&mut self, zone: ZoneId, condition: ZoneCondition) -> Result<(), Refused> {
+        self.check_exists(zone)?;
+        self.set_condition(zone, condition);
+        Ok(())
+    }
+
+    /// Zones that are open, and zones that are active.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (u32, u32) {
+        (self.open_zones, self.active_zones)
+    }
+}
