@@ -155,6 +155,10 @@ impl Rules for WithoutDiscard {
         Conventional.admit(device, request)
     }
 
+    fn refused(&mut self, request: &Request<'_>) {
+        Conventional.refused(request);
+    }
+
     fn may_destroy(&self, _written: Range<u64>) -> bool {
         false
     }
