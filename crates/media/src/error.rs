@@ -61,6 +61,8 @@ pub enum MediaErrorKind {
     ReadOnly,
     /// A zone that is dead, with its data.
     Offline,
+    /// Bytes that describe the medium are wrong.
+    Damaged,
     /// Protection information does not fit the data.
     Protection,
     /// Anything else the device or the operating system reported.
@@ -91,6 +93,12 @@ pub enum MediaError {
     /// The state of a zone does not allow the request, which changed nothing.
     #[error("{device}: {operation} at offset {offset_bytes} (zone {zone}) was refused: {refusal}")]
     Zone { device: String, operation: Operation, zone: ZoneId, offset_bytes: u64, refusal: ZoneRefusal },
+    /// Bytes that describe the medium are not what they must be.
+    #[error(
+        "{device}: {what} at offset {offset_bytes}: expected {expected}, found {found}; name the sizes it was made \
+         with, or restore it from a copy, or format the device anew"
+    )]
+    Damaged { device: String, offset_bytes: u64, what: String, expected: String, found: String },
     /// No room left.
     #[error(
         "{device}: no space left ({operation} of {length_bytes} bytes at offset {offset_bytes}); free space and retry"
@@ -122,6 +130,7 @@ impl MediaError {
             MediaError::Zone { refusal: ZoneRefusal::ReadOnly, .. } => MediaErrorKind::ReadOnly,
             MediaError::Zone { refusal: ZoneRefusal::Offline, .. } => MediaErrorKind::Offline,
             MediaError::Zone { .. } => MediaErrorKind::InvalidRequest,
+            MediaError::Damaged { .. } => MediaErrorKind::Damaged,
             MediaError::Unreadable { .. } => MediaErrorKind::Unreadable,
             MediaError::NoSpace { .. } => MediaErrorKind::NoSpace,
             MediaError::NotFound { .. } => MediaErrorKind::NotFound,

@@ -16,6 +16,8 @@ mod device;
 mod directory;
 pub mod emulated;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hardware;
 mod layer;
 pub mod presets;
@@ -39,10 +41,10 @@ pub use directory::{
 };
 pub use emulated::{
     Backing, CompressedBacking, Emulated, FileBacking, Immediate, Interlaced, NoBacking, Pacing, RamBacking,
-    RuledDevice, Zoned,
+    RuledDevice, ZoneRecord, Zoned,
 };
 pub use error::{MediaError, MediaErrorKind, Operation};
-pub use hardware::{FileDevice, FileDeviceOptions, IoEngine};
+pub use hardware::{FileDevice, FileDeviceOptions, IoEngine, open_zoned_device};
 pub use layer::{
     CrashDevice, CrashVariant, DeviceCrashState, Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError,
     FaultInjector, FaultPlan, FaultTrigger, FileTrace, MemoryTrace, PersistencePoint, TextTrace, TraceDevice,

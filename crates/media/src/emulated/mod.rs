@@ -10,7 +10,8 @@ mod timing;
 pub use backing::{Backing, CompressedBacking, FileBacking, NoBacking, RamBacking};
 pub use queue::Pacing;
 pub use ruled::RuledDevice;
-pub use rules::{Conventional, Interlaced, Rules, Zoned};
+pub(crate) use rules::fuzz_zone_record;
+pub use rules::{Conventional, Interlaced, Rules, ZoneRecord, Zoned};
 pub use timing::{
     CommandOverhead, Disk, DiskCacheParameters, DiskParameters, Immediate, LayoutZone, MechanismParameters,
     MediaCounters, Scheduling, SeekCurve, Ssd, SsdParameters, SurfaceOrder, Task, Timing, Work,
@@ -20,11 +21,11 @@ use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Geometry, NominalPerformance};
 use crate::error::{MediaError, Operation};
 use crate::request::{Request, Transfer, check_range};
+use crate::zones::ZoneDescription;
 use enforcement::Enforcement;
 use parking_lot::Mutex;
 use queue::Queue;
-pub(crate) use rules::ZoneCommand;
-use rules::ZonedGround;
+pub(crate) use rules::{ZoneCommand, ZoneCommands, ZoneState, ZoneTable, ZonedGround};
 use std::io::IoSlice;
 use std::ops::Range;
 use varve_env::Env;
@@ -238,11 +239,21 @@ impl ZonedGround for Emulated {
         self.perform(&mut [Request::write(offset_bytes, &[IoSlice::new(data)])], context)
     }
 
-    fn take_time(&self, work: Work, range: Range<u64>) {
-        self.queue.run(std::iter::once((work, range.start, range.end - range.start)));
+    fn command(&self, command: ZoneCommand, zone: &ZoneDescription) -> Result<(), MediaError> {
+        let ZoneDescription { start_bytes, length_bytes, write_pointer_bytes, .. } = *zone;
+        let task = match command {
+            ZoneCommand::Open | ZoneCommand::Close => (Work::ManageZone, start_bytes, 0),
+            ZoneCommand::Finish => {
+                let unwritten_bytes = zone.end_bytes().saturating_sub(write_pointer_bytes);
+                (Work::FinishZone, write_pointer_bytes, unwritten_bytes)
+            }
+            ZoneCommand::Reset => (Work::ResetZone, start_bytes, length_bytes),
+        };
+        self.queue.run(std::iter::once(task));
+        Ok(())
     }
 
-    fn forget(&self, range: Range<u64>) -> Result<(), MediaError> {
+    fn forget(&self, range: Range<u64>, _show_through: bool) -> Result<(), MediaError> {
         let discarded = self.backing.discard(range.start, range.end - range.start);
         discarded.map_err(|error| MediaError::io(&self.name, Operation::Zone, range.start, error))
     }

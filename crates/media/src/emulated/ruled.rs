@@ -2,11 +2,11 @@
 
 use super::enforcement::Enforcement;
 use super::rules::{Rules, ZoneCommand, ZonedGround};
-use super::timing::Work;
 use crate::context::IoContext;
-use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
+use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Geometry};
 use crate::error::MediaError;
 use crate::request::{Request, Transfer, check_range};
+use crate::zones::ZoneDescription;
 use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -120,11 +120,16 @@ impl ZonedGround for RuledDevice {
     }
 
     /// Commands of zones that another device does not know take none of its time.
-    fn take_time(&self, _work: Work, _range: Range<u64>) {}
-
-    /// Its bytes stay, and nobody gets to see them.
-    fn forget(&self, _range: Range<u64>) -> Result<(), MediaError> {
+    fn command(&self, _command: ZoneCommand, _zone: &ZoneDescription) -> Result<(), MediaError> {
         Ok(())
+    }
+
+    /// Bytes that nobody gets to see stay.
+    fn forget(&self, range: Range<u64>, show_through: bool) -> Result<(), MediaError> {
+        match show_through {
+            true => self.inner.discard_at(range.start, range.end - range.start, &IoContext::default()),
+            false => Ok(()),
+        }
     }
 
     fn count(&self, done: Option<ZoneCommand>) {

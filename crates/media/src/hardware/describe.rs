@@ -80,6 +80,14 @@ pub(super) fn describe(file: &OwnedFd, direct: bool, writable: bool) -> rustix::
     }))
 }
 
+/// A number the kernel tells about the queue of a block device; `None` of anything else.
+pub(super) fn queue_number(file: &OwnedFd, attribute: &str) -> Option<u32> {
+    let stat = rustix::fs::fstat(file).ok()?;
+    let is_block_device = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    is_block_device.then(|| Queue::of(major, minor).number(attribute))?
+}
+
 /// Memory and offset alignment of direct I/O, where the kernel tells.
 fn direct_alignment(file: impl AsFd) -> Option<(u32, u32)> {
     let stat = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;

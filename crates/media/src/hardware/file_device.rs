@@ -1,6 +1,6 @@
 //! A block device that is a file or a block device of the machine.
 
-use super::describe::{Description, describe};
+use super::describe::{Description, describe, queue_number};
 use super::positional::{complete, repeat};
 use super::submission::{Submission, Vector};
 use super::uring::UringPool;
@@ -12,7 +12,7 @@ use crate::request::{Request, Transfer, check_request};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Buffers one system call takes (IOV_MAX of Linux).
@@ -187,6 +187,16 @@ impl FileDevice {
             buffered: None,
             counters: Mutex::default(),
         }
+    }
+
+    /// The file itself, for commands of the kernel beyond reading and writing.
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// A number the kernel tells about the device's queue, if it does.
+    pub(super) fn queue_number(&self, attribute: &str) -> Option<u32> {
+        queue_number(&self.file, attribute)
     }
 
     /// The engine in use: never [`IoEngine::Auto`].

@@ -83,6 +83,22 @@ fn zoned_compressed_memory_and_file() {
 }
 
 #[test]
+fn zones_with_a_record() {
+    let place = tempfile::tempdir().unwrap();
+    for zones in [bands(), namespace()] {
+        let made = RefCell::new(0);
+        let make = |env: &Env| {
+            let path =
+                place.path().join(format!("{} {}", zones.zone_capacity_bytes, made.replace_with(|made| *made + 1)));
+            let record = crate::ZoneRecord::open(&path, &zones, true).unwrap();
+            let disk: Arc<dyn BlockDevice> = Arc::new(Emulated::immediate(env, "disk", 4 << 20));
+            Zoned::recorded(record).over(&disk)
+        };
+        check_zoned_device(&make, &BlockDeviceCheck { steps: 60, ..Default::default() }).unwrap();
+    }
+}
+
+#[test]
 fn zones_on_a_disk_and_on_a_file_device() {
     let preset = crate::presets::Preset::find("barracuda-3tb").unwrap().with_capacity(5 << 20);
     let options = BlockDeviceCheck { steps: 60, ..Default::default() };
@@ -111,12 +127,42 @@ fn zones_on_a_disk_and_on_a_file_device() {
     }
 }
 
+/// Name a zoned block device in `VARVE_ZONED_DEVICE` to test it; what is in its first zones is destroyed.
+#[test]
+fn zoned_block_device_of_the_machine() {
+    let Some(path) = std::env::var_os("VARVE_ZONED_DEVICE") else {
+        eprintln!("no zoned block device tested: VARVE_ZONED_DEVICE names none");
+        return;
+    };
+    let make = |_: &Env| crate::open_zoned_device(&path, &FileDeviceOptions::default()).unwrap();
+    check_zoned_device(&make, &BlockDeviceCheck { steps: 100, ..Default::default() }).unwrap();
+}
+
 #[test]
 fn zoned_fault_and_trace_layers() {
     check_zoned(|env, device| {
         let effect = FaultEffect::FailDroppingUnsynced(FaultError::Io);
         let fault = Fault::new(crate::Operation::Sync, FaultTrigger::From(u64::MAX), effect);
         let faulty = FaultDevice::device(&FaultInjector::new(env, FaultPlan::of(fault)), device);
+        TraceDevice::device(env, Arc::new(MemoryTrace::new()), &faulty)
+    });
+}
+
+#[test]
+fn zoned_crash_layer() {
+    check_zoned(|env, device| CrashDevice::new(env, device).unwrap().device());
+}
+
+#[test]
+fn zoned_crash_images() {
+    check_zoned(|env, device| CrashDevice::new(env, device).unwrap().capture().image(CrashVariant::KeepAll, 0));
+}
+
+#[test]
+fn zoned_layers_over_layers() {
+    check_zoned(|env, device| {
+        let crash = CrashDevice::new(env, device).unwrap().device();
+        let faulty = FaultDevice::device(&FaultInjector::new(env, FaultPlan::default()), &crash);
         TraceDevice::device(env, Arc::new(MemoryTrace::new()), &faulty)
     });
 }

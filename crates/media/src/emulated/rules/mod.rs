@@ -6,8 +6,9 @@ mod zoned;
 
 pub use conventional::Conventional;
 pub use interlaced::Interlaced;
-pub use zoned::Zoned;
-pub(crate) use zoned::{ZoneCommand, ZonedGround};
+pub(crate) use zoned::fuzz_zone_record;
+pub(crate) use zoned::{Control as ZoneCommands, ZoneCommand, ZoneState, ZoneTable, ZonedGround};
+pub use zoned::{ZoneRecord, Zoned};
 
 use crate::device::Capabilities;
 use crate::error::MediaError;

@@ -2,7 +2,9 @@
 
 use super::fate::{Fate, FateChooser};
 use super::tracks::TrackContent;
+use super::zones::{ZoneArrival, ZoneContent};
 use crate::sparse::SparseBytes;
+use crate::zones::ZoneId;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,6 +23,14 @@ pub(crate) enum ContentChange {
     },
     Truncate {
         size_bytes: u64,
+    },
+    /// Empties a zone.
+    ResetZone {
+        zone: ZoneId,
+    },
+    /// Moves the write pointer of a zone to its end.
+    FinishZone {
+        zone: ZoneId,
     },
     /// What a failed request on a device with tracks left, found by looking: it destroys nothing more.
     Found {
@@ -48,6 +58,8 @@ pub(crate) struct Content {
     pub(crate) size_bytes: u64,
     /// What writes destroyed, on a device with tracks.
     pub(crate) tracks: Option<TrackContent>,
+    /// What zones are in, on a device with zones.
+    pub(crate) zones: Option<ZoneContent>,
 }
 
 impl Content {
@@ -57,6 +69,9 @@ impl Content {
         self.size_bytes = self.size_bytes.max(end);
         if let Some(tracks) = &mut self.tracks {
             tracks.written(offset_bytes..end);
+        }
+        if let Some(zones) = &mut self.zones {
+            zones.written(offset_bytes..end);
         }
     }
 
@@ -75,6 +90,20 @@ impl Content {
         }
     }
 
+    fn reset_zone(&mut self, zone: ZoneId) {
+        if let Some(zones) = &mut self.zones {
+            let Range { start, end } = zones.geometry().range(zone);
+            zones.reset(zone);
+            self.bytes.clear(start, end - start);
+        }
+    }
+
+    fn finish_zone(&mut self, zone: ZoneId) {
+        if let Some(zones) = &mut self.zones {
+            zones.finished(zone);
+        }
+    }
+
     pub(crate) fn truncate(&mut self, size_bytes: u64) {
         if size_bytes < self.size_bytes {
             self.bytes.truncate(size_bytes);
@@ -87,6 +116,8 @@ impl Content {
             ContentChange::Write { offset_bytes, data } => self.write(*offset_bytes, data),
             ContentChange::Clear { offset_bytes, length_bytes } => self.clear(*offset_bytes, *length_bytes),
             ContentChange::Truncate { size_bytes } => self.truncate(*size_bytes),
+            ContentChange::ResetZone { zone } => self.reset_zone(*zone),
+            ContentChange::FinishZone { zone } => self.finish_zone(*zone),
             ContentChange::Found { offset_bytes, data, unreadable } => self.find(*offset_bytes, data, unreadable),
         }
     }
@@ -114,7 +145,8 @@ impl Piece<'_> {
 ///
 /// A sector on the medium is always some version it had: one that kept a later write has the
 /// earlier writes to the same sector too, even where those were chosen to be lost. `changes` are in
-/// the order in which they reach the medium; on a device with tracks, each sector that arrives destroys
+/// the order in which they reach the medium; in a zone that is written in order none arrives without
+/// those before it; on a device with tracks, each sector that arrives destroys
 /// what it overlaps at that moment.
 pub(crate) fn surviving_content(
     durable: &Content,
@@ -123,12 +155,19 @@ pub(crate) fn surviving_content(
     chooser: &mut FateChooser,
 ) -> Content {
     let mut content = durable.clone();
+    let mut zones = ZoneArrival::new(durable, changes);
     // What was lost so far, by sector.
     let mut lost: BTreeMap<u64, Vec<Piece<'_>>> = BTreeMap::new();
     for pending in changes {
         let chosen = chooser.content(pending.sequence);
         let fate = if pending.certain { Fate::Kept } else { chosen };
+        if let Some(zone) = durable.zones.as_ref().and_then(|zones| zones.ordered_zone(&pending.change)) {
+            zones.arrive(zone, pending, fate, &mut content, sector_bytes, chooser);
+            continue;
+        }
         let (start, end) = match &pending.change {
+            // Only of a device without zones.
+            ContentChange::ResetZone { .. } | ContentChange::FinishZone { .. } => continue,
             ContentChange::Truncate { size_bytes } => {
                 if fate == Fate::Kept || (fate == Fate::Torn && chooser.sector()) {
                     content.truncate(*size_bytes);

@@ -3,6 +3,8 @@
 use super::content::{Content, ContentChange, Pending, surviving_content};
 use super::image::{ImageContent, ImageDevice, Original};
 use super::tracks::{TrackContent, TrackRules, arrival_order};
+use super::zone_control::CrashZones;
+use super::zones::ZoneContent;
 use super::{CrashVariant, FateChooser, History, PersistenceObserver, PersistencePoint};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
@@ -11,6 +13,7 @@ use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer, check_request};
 use crate::sparse::PAGE_BYTES;
 use crate::tracks::TrackControl;
+use crate::zones::{ZoneControl, ZoneId};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -35,31 +38,45 @@ pub struct CrashDevice {
     shared: Arc<Shared>,
 }
 
-struct Shared {
-    inner: Arc<dyn BlockDevice>,
+pub(super) struct Shared {
+    pub(super) inner: Arc<dyn BlockDevice>,
     control: Option<Arc<dyn TrackControl>>,
+    pub(super) zones: Option<Arc<dyn ZoneControl>>,
     tracks: Option<Arc<TrackRules>>,
     /// Pages as they were before this layer first changed them; never change once there.
     original: Arc<parking_lot::Mutex<Original>>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Some request in flight ended.
-    landed: Condvar,
+    pub(super) landed: Condvar,
 }
 
-struct State {
-    crash: Arc<CrashContent>,
-    next_sequence: u64,
+pub(super) struct State {
+    pub(super) crash: Arc<CrashContent>,
+    pub(super) next_sequence: u64,
     /// Requests in flight: sequence number to the ranges (in whole pages) nobody else may change.
-    in_flight: BTreeMap<u64, Vec<Range<u64>>>,
+    pub(super) in_flight: BTreeMap<u64, Vec<Range<u64>>>,
     points: u64,
     observer: Option<PersistenceObserver<DeviceCrashState>>,
 }
 
 /// What is on the medium for certain, and what is perhaps.
 #[derive(Clone, Default)]
-struct CrashContent {
-    durable: Content,
-    pending: History<Pending>,
+pub(super) struct CrashContent {
+    pub(super) durable: Content,
+    pub(super) pending: History<Pending>,
+}
+
+impl CrashContent {
+    /// Keeps only the pending changes that `keep` says.
+    pub(super) fn retain(&mut self, keep: impl Fn(&Pending) -> bool) {
+        let mut kept = History::default();
+        for pending in std::mem::take(&mut self.pending).values() {
+            if keep(pending) {
+                kept.push(pending.clone());
+            }
+        }
+        self.pending = kept;
+    }
 }
 
 /// A [`CrashDevice`] at one moment. Cheap to clone and to keep.
@@ -77,7 +94,7 @@ impl DeviceCrashState {
     /// A write that failed counts like one not synced. The same variant and seed give the same
     /// bytes.
     ///
-    /// The image of a device with tracks has the same tracks and is as strict; everything on them
+    /// The image of a device with zones has the same zones, none of them open. The image of a device with tracks has the same tracks and is as strict; everything on them
     /// that can be read counts as live until it is marked free.
     ///
     /// Cost: proportional to the changes not yet durable; with tracks, for variants that change the
@@ -98,6 +115,9 @@ impl DeviceCrashState {
             content: RwLock::new(ImageContent { bytes: content.bytes, unreadable }),
             counters: parking_lot::Mutex::default(),
         });
+        if let Some(zones) = content.zones {
+            return zones.rules().over(&image);
+        }
         match rules {
             Some(rules) => rules.over(&image),
             None => Device::of_blocks(image),
@@ -109,31 +129,32 @@ impl CrashDevice {
     /// A layer over `inner`, whose content now counts as durable and which nobody else may change.
     ///
     /// # Errors
-    /// [`MediaError::Rule`] for a device with zones, byte addressing or protection information: an
-    /// image would lack them.
+    /// [`MediaError::Rule`] for a device with byte addressing or protection information: an image would lack
+    /// them. What a device with zones says when it is asked for a report.
     pub fn new(env: &Env, inner: &Device) -> Result<Self, MediaError> {
         let capabilities = inner.block.capabilities();
-        if inner.zones.is_some()
-            || inner.bytes.is_some()
-            || capabilities.zones.is_some()
-            || capabilities.protection.is_some()
-        {
+        if inner.bytes.is_some() || capabilities.protection.is_some() {
             return Err(MediaError::Rule {
                 device: inner.block.name().to_owned(),
                 operation: Operation::Open,
                 offset_bytes: 0,
-                rule: "crash images are made of blocks and tracks only, without zones, bytes or protection".to_owned(),
+                rule: "crash images are made of blocks, tracks and zones only, without bytes or protection".to_owned(),
             });
         }
         let is_strict = inner.tracks.as_ref().is_some_and(|control| control.is_strict());
         let tracks = TrackRules::of(&*inner.block, is_strict);
-        let durable = Content { tracks: tracks.clone().map(TrackContent::new), ..Content::default() };
+        let mut durable = Content { tracks: tracks.clone().map(TrackContent::new), ..Content::default() };
+        if let (Some(control), Some(geometry)) = (&inner.zones, &capabilities.zones) {
+            let reported = control.report(ZoneId(0), geometry.zone_count, &IoContext::default())?;
+            durable.zones = Some(ZoneContent::of(geometry, &reported));
+        }
         let crash = Arc::new(CrashContent { durable, pending: History::default() });
         let state = State { crash, next_sequence: 0, in_flight: BTreeMap::new(), points: 0, observer: None };
         Ok(CrashDevice {
             shared: Arc::new(Shared {
                 inner: inner.block.clone(),
                 control: inner.tracks.clone(),
+                zones: inner.zones.clone(),
                 tracks,
                 original: Arc::default(),
                 state: Mutex::new(env, "crash layer", state),
@@ -144,7 +165,15 @@ impl CrashDevice {
 
     /// This layer as a device.
     pub fn device(&self) -> Device {
-        Device { tracks: self.shared.control.clone(), ..Device::of_blocks(Arc::new(self.clone())) }
+        let shared = &self.shared;
+        let facet = |inner: &Arc<dyn ZoneControl>| -> Arc<dyn ZoneControl> {
+            Arc::new(CrashZones { shared: shared.clone(), inner: inner.clone() })
+        };
+        Device {
+            tracks: shared.control.clone(),
+            zones: shared.zones.as_ref().map(facet),
+            ..Device::of_blocks(Arc::new(self.clone()))
+        }
     }
 
     /// The crash state now. Requests in flight may have arrived in part.
@@ -210,7 +239,7 @@ impl Shared {
     }
 
     /// Waits until nothing in flight touches the pages of any request (its ranges), and reserves them.
-    fn reserve(&self, touched: &[Vec<Range<u64>>]) -> Vec<u64> {
+    pub(super) fn reserve(&self, touched: &[Vec<Range<u64>>]) -> Vec<u64> {
         let mut state = self.state.lock();
         let taken =
             |held: &Vec<Range<u64>>| held.iter().any(|held| touched.iter().flatten().any(|range| overlap(held, range)));
@@ -227,7 +256,7 @@ impl Shared {
     }
 
     /// Reads what is in the pages of `range`, if this is the first time they are about to change.
-    fn save_original(&self, range: &Range<u64>, context: &IoContext) {
+    pub(super) fn save_original(&self, range: &Range<u64>, context: &IoContext) {
         let capacity_bytes = self.inner.geometry().capacity_bytes;
         let mut at = range.start;
         while at < range.end {
@@ -256,7 +285,7 @@ impl Shared {
     }
 
     /// Reads what can be read; a sector that cannot is taken as zeros and named.
-    fn read_whatever(&self, offset_bytes: u64, bytes: &mut [u8], context: &IoContext) -> Vec<Range<u64>> {
+    pub(super) fn read_whatever(&self, offset_bytes: u64, bytes: &mut [u8], context: &IoContext) -> Vec<Range<u64>> {
         let mut unreadable = Vec::new();
         if self.inner.read_at(offset_bytes, bytes, context).is_ok() {
             return unreadable;
@@ -273,7 +302,7 @@ impl Shared {
     }
 
     /// Takes over into the durable content what pages were before they change for the first time.
-    fn keep_original(&self, durable: &mut Content, range: Range<u64>) {
+    pub(super) fn keep_original(&self, durable: &mut Content, range: Range<u64>) {
         let original = self.original.lock();
         if let Some(tracks) = &mut durable.tracks {
             for part in original.unreadable.within(range.clone()) {
@@ -332,6 +361,11 @@ impl Shared {
                 Err(error) if error.kind() == MediaErrorKind::InvalidRequest => {
                     Landed { sequence, stays: false, later: Vec::new() }
                 }
+                Err(_) if self.zone_of(&change).is_some() => {
+                    let later = self.look_at_zone(&change, context).into_iter().map(|change| (change, false)).collect();
+                    Landed { sequence, stays: false, later }
+                }
+                Err(MediaError::Zone { .. }) => Landed { sequence, stays: false, later: Vec::new() },
                 Err(_) if self.tracks.is_some() => {
                     let ranges = std::iter::once(own).chain(self.destroyed_by(&change));
                     let later = ranges.map(|range| (self.look(range, context), false)).collect();
@@ -349,14 +383,7 @@ impl Shared {
         for Landed { sequence, stays, later } in landed {
             state.in_flight.remove(&sequence);
             if !stays {
-                let crash = Arc::make_mut(&mut state.crash);
-                let mut kept = History::default();
-                for pending in std::mem::take(&mut crash.pending).values() {
-                    if pending.sequence != sequence {
-                        kept.push(pending.clone());
-                    }
-                }
-                crash.pending = kept;
+                Arc::make_mut(&mut state.crash).retain(|pending| pending.sequence != sequence);
             }
             for (change, certain) in later {
                 let sequence = state.next_sequence;
@@ -381,7 +408,7 @@ impl Shared {
         ContentChange::Found { offset_bytes: range.start, data: bytes.into(), unreadable }
     }
 
-    fn pass_point(&self, state: &mut State, operation: Operation, offset_bytes: u64, length_bytes: u64) {
+    pub(super) fn pass_point(&self, state: &mut State, operation: Operation, offset_bytes: u64, length_bytes: u64) {
         let index = state.points;
         state.points += 1;
         if let Some(observer) = &mut state.observer {
@@ -410,7 +437,7 @@ struct Landed {
 }
 
 /// A range in whole pages.
-fn pages_of(range: Range<u64>) -> Range<u64> {
+pub(super) fn pages_of(range: Range<u64>) -> Range<u64> {
     range.start / PAGE_BYTES * PAGE_BYTES..range.end.next_multiple_of(PAGE_BYTES)
 }
 

@@ -80,6 +80,11 @@ impl FateChooser {
         }
     }
 
+    /// A number below `bound`, which is not 0.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.random.below(bound)
+    }
+
     /// Whether one sector of a torn write arrived.
     pub(crate) fn sector(&mut self) -> bool {
         self.random.chance(1, 2)

@@ -12,6 +12,8 @@ mod fate;
 mod history;
 mod image;
 mod tracks;
+mod zone_control;
+mod zones;
 
 pub(crate) use content::{Content, ContentChange, Pending, surviving_content};
 pub(crate) use fate::FateChooser;
@@ -26,6 +28,11 @@ use crate::error::Operation;
 /// On a device with interlaced tracks what arrived did so in some order, and each sector of a bottom track
 /// destroyed what it overlaps when it arrived: the order is that of submission, and for `KeepSuffix`,
 /// `DropRandom` and `TearRandom` any that a device could have chosen.
+///
+/// On a device with zones the writes to one zone that is written in order arrive in order: of each zone a
+/// beginning. Where that ends with a torn write, the pointer stands anywhere in it and the last
+/// sectors below the pointer may be missing, which read as zeros. Of a reset or finish in flight either state is
+/// left. No zone is open.
 ///
 /// Whatever the variant, what was synced is there, unless an unsynced write to a bottom track destroyed
 /// it, and no image has anything the contracts of [`crate::BlockDevice`] and [`crate::Directory`] rule

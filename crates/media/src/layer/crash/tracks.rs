@@ -106,6 +106,8 @@ pub(super) fn arrival_order<'a>(
             }
             ContentChange::Clear { offset_bytes, length_bytes } => (*offset_bytes, *length_bytes),
             ContentChange::Truncate { size_bytes } => (*size_bytes, u64::MAX - size_bytes),
+            // A device has tracks or zones.
+            ContentChange::ResetZone { .. } | ContentChange::FinishZone { .. } => (0, 0),
         };
         start / sector..(start + length).div_ceil(sector)
     };

@@ -2,7 +2,7 @@
 
 use super::bytes::FaultBytes;
 use super::unsynced::Unsynced;
-use super::zones::FaultZones;
+use super::zones::{FaultZones, WornZones};
 use super::{Call, FaultEffect, FaultInjector, Strike, elsewhere, flip_bits};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
@@ -20,21 +20,28 @@ pub struct FaultDevice {
     injector: FaultInjector,
     inner: Arc<dyn BlockDevice>,
     unsynced: Mutex<Unsynced>,
+    worn: Option<Arc<WornZones>>,
 }
 
 impl FaultDevice {
     /// `inner` with all its facets, under the faults of `injector`. Track commands move no data and
     /// pass untouched.
     pub fn device(injector: &FaultInjector, inner: &Device) -> Device {
+        let name = inner.block.name();
+        let worn = match (&inner.block.capabilities().zones, &inner.zones) {
+            (Some(geometry), Some(control)) => Some(WornZones::new(name, geometry, control)),
+            _ => None,
+        };
+        let zones = worn.as_ref().map(|worn| FaultZones::facet(injector, worn));
         let layer = FaultDevice {
             injector: injector.clone(),
             inner: inner.block.clone(),
             unsynced: Mutex::new(&injector.env, "fault layer unsynced", Unsynced::default()),
+            worn,
         };
-        let name = inner.block.name();
         Device {
             block: Arc::new(layer),
-            zones: inner.zones.as_ref().map(|zones| FaultZones::facet(injector, name, zones)),
+            zones,
             tracks: inner.tracks.clone(),
             bytes: inner.bytes.as_ref().map(|bytes| FaultBytes::facet(injector, name, bytes)),
         }
@@ -72,7 +79,7 @@ impl FaultDevice {
     fn perform_all(
         &self,
         requests: &mut [Request<'_>],
-        strikes: Vec<(usize, Strike)>,
+        strikes: Vec<(usize, Result<Strike, MediaError>)>,
         context: &IoContext,
     ) -> Result<(), MediaError> {
         let mut rest = requests;
@@ -84,7 +91,7 @@ impl FaultDevice {
                 result = result.and(self.inner.execute(untouched, context));
             }
             let (struck, later) = from.split_at_mut(1);
-            struck[0].outcome = self.perform(&mut struck[0], strike, context);
+            struck[0].outcome = strike.and_then(|strike| self.perform(&mut struck[0], strike, context));
             result = result.and(struck[0].outcome.clone());
             rest = later;
             done = index + 1;
@@ -131,9 +138,11 @@ impl FaultDevice {
                 outcome
             }
             FaultEffect::Lose if operation != Operation::Read => Ok(()),
-            FaultEffect::Lose | FaultEffect::ShortRead | FaultEffect::Stall(_) => {
-                self.inner.execute(std::slice::from_mut(request), context)
-            }
+            FaultEffect::Lose
+            | FaultEffect::ShortRead
+            | FaultEffect::Stall(_)
+            | FaultEffect::ZoneReadOnly
+            | FaultEffect::ZoneOffline => self.inner.execute(std::slice::from_mut(request), context),
         }
     }
 
@@ -150,8 +159,12 @@ impl FaultDevice {
         match &request.transfer {
             Transfer::Read { .. } => self.inner.execute(std::slice::from_mut(request), context),
             Transfer::Write { data, protection, durable } => {
+                // Where the order is the device's, what is done of a write is a beginning.
+                let ordered = self.inner.capabilities().zones.is_some();
+                let beginning = if ordered { random.below(request.length_bytes() / unit as u64 + 1) } else { 0 };
                 for (index, piece) in concat(data).chunks(unit).enumerate() {
-                    if random.chance(1, 2) {
+                    let is_done = if ordered { (index as u64) < beginning } else { random.chance(1, 2) };
+                    if !is_done {
                         continue;
                     }
                     let tuples = unit.checked_div(interval as usize).unwrap_or(0) * 8;
@@ -233,9 +246,18 @@ impl BlockDevice for FaultDevice {
     }
 
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
-        let mut strikes: Vec<(usize, Strike)> = Vec::new();
+        let mut strikes: Vec<(usize, Result<Strike, MediaError>)> = Vec::new();
         for (index, request) in requests.iter().enumerate() {
-            strikes.extend(self.strike(request, context).map(|strike| (index, strike)));
+            let strike = self.strike(request, context);
+            let Some(worn) = &self.worn else {
+                strikes.extend(strike.map(|strike| (index, Ok(strike))));
+                continue;
+            };
+            if let Some(condition) = strike.as_ref().and_then(|strike| WornZones::condition_of(&strike.effect)) {
+                worn.wear(request.offset_bytes, condition, context);
+            }
+            let judged = worn.judge(request).map(|()| strike).transpose();
+            strikes.extend(judged.map(|judged| (index, judged)));
         }
         let drops_unsynced = self.injector.drops_unsynced();
         if drops_unsynced {

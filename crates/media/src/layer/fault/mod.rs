@@ -82,6 +82,10 @@ pub enum FaultEffect {
     Lose,
     /// The call takes this much longer, by the env's clock.
     Stall(Duration),
+    /// The zone of the call's first byte wears out before the call: it is read-only from now on.
+    ZoneReadOnly,
+    /// The zone of the call's first byte dies before the call: it is offline from now on, its data lost.
+    ZoneOffline,
 }
 
 /// When a fault strikes, among the calls it [matches](Fault).
@@ -110,7 +114,8 @@ pub struct Fault {
     pub operation: Operation,
     /// Calls about files whose name begins so. Never holds on a device.
     pub name_prefix: Option<String>,
-    /// Calls that touch these bytes. Never holds for an operation without a range.
+    /// Calls that touch these bytes; of a zone command those of its zone. Never holds for an operation without a
+    /// range.
     pub range: Option<Range<u64>>,
     /// Calls of this class. Never holds for a call without a context.
     pub class: Option<IoClass>,
@@ -295,9 +300,22 @@ impl FaultInjector {
         perform: impl FnOnce() -> Result<T, MediaError>,
         lost: Option<T>,
     ) -> Result<T, MediaError> {
-        let operation = call.operation;
-        let at = call.range.as_ref().map_or((0, 0), |range| (range.start, range.end - range.start));
-        match self.strike(call).map(|strike| strike.effect) {
+        let place = (call.operation, call.range.clone());
+        let strike = self.strike(call).map(|strike| strike.effect);
+        self.resolve(label, place, strike, perform, lost)
+    }
+
+    /// Does such a call as the effect that struck it says.
+    fn resolve<T>(
+        &self,
+        label: &str,
+        (operation, range): (Operation, Option<Range<u64>>),
+        effect: Option<FaultEffect>,
+        perform: impl FnOnce() -> Result<T, MediaError>,
+        lost: Option<T>,
+    ) -> Result<T, MediaError> {
+        let at = range.map_or((0, 0), |range| (range.start, range.end - range.start));
+        match effect {
             Some(
                 FaultEffect::Fail(error) | FaultEffect::FailPartly(error) | FaultEffect::FailDroppingUnsynced(error),
             ) => Err(error.at(label, operation, at.0, at.1)),

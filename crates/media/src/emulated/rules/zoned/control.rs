@@ -1,13 +1,13 @@
 //! The commands of zones.
 
-use super::ZoneTable;
+use super::recorded::follow;
 use super::table::{Refused, ZoneCommand};
+use super::{ZoneRecord, ZoneTable};
 use crate::context::IoContext;
 use crate::device::BlockDevice;
-use crate::emulated::timing::Work;
 use crate::error::{MediaError, Operation};
 use crate::request::{Request, check_request};
-use crate::zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneId};
+use crate::zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneId, ZoneType};
 use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -18,20 +18,22 @@ pub(crate) trait ZonedGround: BlockDevice {
     /// Does a write that the rules have admitted already.
     fn write_admitted(&self, offset_bytes: u64, data: &[u8], context: &IoContext) -> Result<(), MediaError>;
 
-    /// Takes the time of a command to these bytes.
-    fn take_time(&self, work: Work, range: Range<u64>);
+    /// Does what the device itself has to do for a command to a zone in this state; returns when its time has
+    /// passed.
+    fn command(&self, command: ZoneCommand, zone: &ZoneDescription) -> Result<(), MediaError>;
 
-    /// Gives back what the bytes of a zone occupied; they read as zeros already.
-    fn forget(&self, range: Range<u64>) -> Result<(), MediaError>;
+    /// Gives back what the bytes of a zone occupied. They read as zeros already, unless they `show_through`.
+    fn forget(&self, range: Range<u64>, show_through: bool) -> Result<(), MediaError>;
 
     /// Counts a command that was done, or one that failed.
     fn count(&self, done: Option<ZoneCommand>);
 }
 
 /// The facet. Shares its state with the rules.
-pub(super) struct Control<G> {
-    pub(super) table: Arc<Mutex<ZoneTable>>,
-    pub(super) ground: Arc<G>,
+pub(crate) struct Control<G> {
+    pub(crate) table: Arc<Mutex<ZoneTable>>,
+    pub(crate) record: Option<Arc<Mutex<ZoneRecord>>>,
+    pub(crate) ground: Arc<G>,
 }
 
 impl<G: ZonedGround> Control<G> {
@@ -47,23 +49,26 @@ impl<G: ZonedGround> Control<G> {
             table.plan(command, zone).map(|plan| plan.map(|_| table.describe(zone)))
         };
         let Some(description) = planned.map_err(|refused| self.refused(refused))? else { return Ok(()) };
-        let ZoneDescription { start_bytes, length_bytes, write_pointer_bytes, .. } = description;
+        let ZoneDescription { start_bytes, length_bytes, .. } = description;
         let all = start_bytes..start_bytes + length_bytes;
-        match command {
-            ZoneCommand::Open | ZoneCommand::Close => self.ground.take_time(Work::ManageZone, start_bytes..start_bytes),
-            ZoneCommand::Finish => {
-                self.ground.take_time(Work::FinishZone, write_pointer_bytes..description.end_bytes());
-            }
-            ZoneCommand::Reset => self.ground.take_time(Work::ResetZone, all.clone()),
+        if let Err(error) = self.ground.command(command, &description) {
+            self.ground.count(None);
+            return Err(error);
         }
         let mut table = self.table.lock();
         // Others may have commanded the zone meanwhile.
         match table.plan(command, zone) {
             Ok(Some(plan)) => {
                 if plan.condition == ZoneCondition::Empty && command == ZoneCommand::Reset {
-                    self.ground.forget(all)?;
+                    // Of a preferred zone sectors may be skipped.
+                    let show_through = table.geometry().sequential_type == ZoneType::SequentialWritePreferred;
+                    self.ground.forget(all, show_through)?;
                 }
                 table.apply(zone, plan);
+                let lasts = matches!(command, ZoneCommand::Finish | ZoneCommand::Reset);
+                if let Some(record) = self.record.as_ref().filter(|_| lasts) {
+                    record.lock().commanded(zone, table.state(zone))?;
+                }
             }
             Ok(None) => {}
             Err(refused) => {
@@ -113,6 +118,9 @@ impl<G: ZonedGround> ZoneControl for Control<G> {
         let admitted = self.table.lock().admit_append(zone, data.len() as u64);
         let offset_bytes = admitted.map_err(|refused| self.refused(refused))?;
         self.ground.write_admitted(offset_bytes, data, context)?;
+        if let Some(record) = &self.record {
+            follow(&self.table, record, &(offset_bytes..offset_bytes + data.len() as u64))?;
+        }
         Ok(offset_bytes)
     }
 }

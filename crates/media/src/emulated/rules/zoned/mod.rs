@@ -1,14 +1,16 @@
 //! Zones: what must be written in order.
 
 mod control;
+mod record;
+mod recorded;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use control::ZonedGround;
-#[cfg(test)]
-use table::ZoneState;
-pub(crate) use table::{ZoneCommand, ZoneTable};
+pub(crate) use control::{Control, ZonedGround};
+pub use record::ZoneRecord;
+pub(crate) use record::fuzz as fuzz_zone_record;
+pub(crate) use table::{ZoneCommand, ZoneState, ZoneTable};
 
 use super::{Conventional, Rules};
 use crate::device::{Capabilities, Device, Geometry};
@@ -17,8 +19,8 @@ use crate::error::MediaError;
 use crate::request::{Request, Transfer};
 use crate::zones::{ZoneControl, ZoneGeometry};
 use crate::{BlockDevice, Operation};
-use control::Control;
 use parking_lot::Mutex;
+use recorded::Recorded;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,6 +35,7 @@ use std::sync::Arc;
 /// Memory: 32 bytes for each zone.
 pub struct Zoned {
     table: Arc<Mutex<ZoneTable>>,
+    record: Option<Arc<Mutex<ZoneRecord>>>,
 }
 
 impl Zoned {
@@ -42,8 +45,24 @@ impl Zoned {
         Zoned::of(ZoneTable::new(zones))
     }
 
+    /// Rules for a device on a file or disk that lasts, with zones as `record` has them, which from now on
+    /// follows them. What that device holds must be what it held when the record was last used.
+    ///
+    /// Cost beside that of the device: a small write to the record's file for each write to a sequential
+    /// zone, a sync of that file for each sync after such a write and for each reset or finish.
+    pub fn recorded(record: ZoneRecord) -> Self {
+        let mut table = ZoneTable::new(record.zones());
+        record.restore(&mut table);
+        Zoned { record: Some(Arc::new(Mutex::new(record))), ..Zoned::of(table) }
+    }
+
+    /// The state these rules share with the commands.
+    pub(crate) fn table(&self) -> Arc<Mutex<ZoneTable>> {
+        self.table.clone()
+    }
+
     pub(crate) fn of(table: ZoneTable) -> Self {
-        Zoned { table: Arc::new(Mutex::new(table)) }
+        Zoned { table: Arc::new(Mutex::new(table)), record: None }
     }
 
     /// Sizes of a device like `geometry` cut to these zones.
@@ -55,23 +74,33 @@ impl Zoned {
     /// The device that `make` makes under these rules, with its commands. Its geometry must be one that was
     /// [cut](Zoned::cut).
     pub fn device(self, make: impl FnOnce(Box<dyn Rules>) -> Emulated) -> Device {
-        let table = self.table.clone();
-        let block = Arc::new(make(Box::new(self)));
-        Device { zones: Some(commands(table, &block)), ..Device::of_blocks(block) }
+        let (table, record) = (self.table.clone(), self.record.clone());
+        device_of(table, record, Arc::new(make(Box::new(self))))
     }
 
     /// Zones on another device, cut to whole ones: a banded disk on a conventional one, whose time is its own.
-    /// What the zones are in is known until the device is dropped and no longer.
+    /// What the zones are in is known until the device is dropped and no longer, unless it is
+    /// [recorded](Zoned::recorded). Zones of preferred type, of which sectors may be skipped, show what the
+    /// device below has there until their first reset, which discards it.
     pub fn over(self, inner: &Arc<dyn BlockDevice>) -> Device {
-        let table = self.table.clone();
+        let (table, record) = (self.table.clone(), self.record.clone());
         let geometry = self.cut(inner.geometry());
-        let block = Arc::new(RuledDevice::new(inner.clone(), geometry, Box::new(self)));
-        Device { zones: Some(commands(table, &block)), ..Device::of_blocks(block) }
+        device_of(table, record, Arc::new(RuledDevice::new(inner.clone(), geometry, Box::new(self))))
     }
 }
 
-fn commands<G: ZonedGround + 'static>(table: Arc<Mutex<ZoneTable>>, ground: &Arc<G>) -> Arc<dyn ZoneControl> {
-    Arc::new(Control { table, ground: ground.clone() })
+fn device_of<G: ZonedGround + 'static>(
+    table: Arc<Mutex<ZoneTable>>,
+    record: Option<Arc<Mutex<ZoneRecord>>>,
+    ground: Arc<G>,
+) -> Device {
+    let control: Arc<dyn ZoneControl> =
+        Arc::new(Control { table: table.clone(), record: record.clone(), ground: ground.clone() });
+    let block: Arc<dyn BlockDevice> = match record {
+        Some(record) => Arc::new(Recorded { inner: ground, table, record }),
+        None => ground,
+    };
+    Device { zones: Some(control), ..Device::of_blocks(block) }
 }
 
 fn range_of(request: &Request<'_>) -> Range<u64> {

@@ -96,7 +96,6 @@ impl ZoneTable {
     }
 
     /// Puts a zone that is there into a state it had, as after a power cut: not open.
-    #[allow(dead_code)] // The crash layer will.
     pub(crate) fn restore(&mut self, zone: ZoneId, state: ZoneState) {
         let condition = match state.condition {
             condition if condition.is_active() && state.pointer_bytes == 0 => ZoneCondition::Empty,
@@ -105,6 +104,12 @@ impl ZoneTable {
         };
         self.set_condition(zone, condition);
         self.zones[zone.0 as usize].state = ZoneState { condition, ..state };
+    }
+
+    /// Puts a zone that is there into a state another party says it is in, open perhaps.
+    pub(crate) fn restore_open(&mut self, zone: ZoneId, state: ZoneState) {
+        self.set_condition(zone, state.condition);
+        self.zones[zone.0 as usize].state = state;
     }
 
     pub(crate) fn describe(&self, zone: ZoneId) -> ZoneDescription {

@@ -1,0 +1,414 @@
+//! What zones are in, in a file beside a device that does not know zones by itself.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `VARVEZON` |
+//! | 8 | 4 | version, 1 |
+//! | 12 | 4 | number of zones |
+//! | 16 | 8 | distance between the starts of zones, bytes |
+//! | 24 | 8 | writable bytes of a sequential zone |
+//! | 32 | 4 | conventional zones at the start |
+//! | 36 | 1 | type of the others: 1 sequential write required, 2 preferred |
+//! | 37 | 3 | zero |
+//! | 40 | 36 | boot id of the machine that wrote last, as text; zeros when not known |
+//! | 76 | 4 | zero |
+//! | 80 | 4 | crc32c of bytes 0 to 80 |
+//! | 84 | 4012 | zero |
+//! | 4096 | 64 each | one entry for each zone |
+//!
+//! An entry, all zeros for a zone to which nothing was written:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 4 | number of the zone |
+//! | 4 | 1 | 1 finished by command, or else 0 |
+//! | 5 | 3 | zero |
+//! | 8 | 8 | bytes written, from the start of the zone, synced or not |
+//! | 16 | 8 | bytes written as of the last sync |
+//! | 24 | 36 | zero |
+//! | 60 | 4 | crc32c of bytes 0 to 60 |
+//!
+//! Entries do not cross sectors of 512 bytes, so each is old or new after a power cut. The bytes that were
+//! not synced count only while the machine has not been restarted: what a process that was killed had
+//! written is in the device, what a power cut caught may not be.
+
+use super::table::{ZoneState, ZoneTable};
+use crate::error::{MediaError, Operation};
+use crate::zones::{ZoneCondition, ZoneGeometry, ZoneId, ZoneType};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"VARVEZON";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 4096;
+const HEADER_CHECKED_BYTES: usize = 80;
+const ENTRY_BYTES: usize = 64;
+const ENTRY_CHECKED_BYTES: usize = 60;
+const BOOT_ID: std::ops::Range<usize> = 40..76;
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|field| field.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+fn type_code(zone_type: ZoneType) -> u8 {
+    match zone_type {
+        ZoneType::Conventional => 0,
+        ZoneType::SequentialWriteRequired => 1,
+        ZoneType::SequentialWritePreferred => 2,
+    }
+}
+
+fn header(zones: &ZoneGeometry, boot_id: &[u8; 36]) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes[0..8].copy_from_slice(MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..16].copy_from_slice(&zones.zone_count.to_le_bytes());
+    bytes[16..24].copy_from_slice(&zones.zone_bytes.to_le_bytes());
+    bytes[24..32].copy_from_slice(&zones.zone_capacity_bytes.to_le_bytes());
+    bytes[32..36].copy_from_slice(&zones.conventional_zones.to_le_bytes());
+    bytes[36] = type_code(zones.sequential_type);
+    bytes[BOOT_ID].copy_from_slice(boot_id);
+    let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKED_BYTES]);
+    bytes[HEADER_CHECKED_BYTES..HEADER_CHECKED_BYTES + 4].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// What is wrong with a record: what, expected, found.
+type Flaw = (String, String, String);
+
+/// Checks a header against the zones wanted, and gives the boot id in it.
+fn read_header(bytes: &[u8], zones: &ZoneGeometry) -> Result<[u8; 36], Flaw> {
+    let flaw = |what: &str, expected: String, found: String| Err((what.to_owned(), expected, found));
+    if bytes.len() != HEADER_BYTES {
+        return flaw("length of the header", HEADER_BYTES.to_string(), bytes.len().to_string());
+    }
+    if &bytes[0..8] != MAGIC {
+        return flaw("magic", "VARVEZON".to_owned(), String::from_utf8_lossy(&bytes[0..8]).into_owned());
+    }
+    let (found, computed) = (u32_at(bytes, HEADER_CHECKED_BYTES), crc32c::crc32c(&bytes[..HEADER_CHECKED_BYTES]));
+    if found != computed {
+        return flaw("checksum of the header", format!("{computed:#x}"), format!("{found:#x}"));
+    }
+    if u32_at(bytes, 8) != VERSION {
+        return flaw("version", VERSION.to_string(), u32_at(bytes, 8).to_string());
+    }
+    let reserved = bytes[37..40].iter().chain(&bytes[76..80]).chain(&bytes[HEADER_CHECKED_BYTES + 4..]);
+    if reserved.into_iter().any(|&byte| byte != 0) {
+        return flaw("reserved bytes of the header", "zeros".to_owned(), "others".to_owned());
+    }
+    for (what, expected, found) in [
+        ("number of zones", zones.zone_count.into(), u32_at(bytes, 12).into()),
+        ("bytes of a zone", zones.zone_bytes, u64_at(bytes, 16)),
+        ("writable bytes of a zone", zones.zone_capacity_bytes, u64_at(bytes, 24)),
+        ("conventional zones", zones.conventional_zones.into(), u32_at(bytes, 32).into()),
+        ("type of the sequential zones", type_code(zones.sequential_type).into(), bytes[36].into()),
+    ] {
+        if expected != found {
+            return flaw(what, expected.to_string(), found.to_string());
+        }
+    }
+    bytes[BOOT_ID].try_into().or_else(|_| flaw("boot id", "36 bytes".to_owned(), "fewer".to_owned()))
+}
+
+/// What an entry says of a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Entry {
+    finished: bool,
+    written_bytes: u64,
+    synced_bytes: u64,
+}
+
+impl Entry {
+    fn encode(self, zone: ZoneId) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        if self == Entry::default() {
+            return bytes;
+        }
+        bytes[0..4].copy_from_slice(&zone.0.to_le_bytes());
+        bytes[4] = u8::from(self.finished);
+        bytes[8..16].copy_from_slice(&self.written_bytes.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.synced_bytes.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..ENTRY_CHECKED_BYTES]);
+        bytes[ENTRY_CHECKED_BYTES..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8], zone: ZoneId, zones: &ZoneGeometry) -> Result<Entry, Flaw> {
+        let flaw =
+            |what: &str, expected: String, found: String| Err((format!("{what} of zone {zone}"), expected, found));
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Ok(Entry::default());
+        }
+        let Some(checked) = bytes.get(..ENTRY_CHECKED_BYTES).filter(|_| bytes.len() == ENTRY_BYTES) else {
+            return flaw("length of the entry", ENTRY_BYTES.to_string(), bytes.len().to_string());
+        };
+        let (found, computed) = (u32_at(bytes, ENTRY_CHECKED_BYTES), crc32c::crc32c(checked));
+        if found != computed {
+            return flaw("checksum of the entry", format!("{computed:#x}"), format!("{found:#x}"));
+        }
+        if u32_at(bytes, 0) != zone.0 {
+            return flaw("number", zone.to_string(), u32_at(bytes, 0).to_string());
+        }
+        if bytes[4] > 1 || bytes[5..8].iter().chain(&bytes[24..ENTRY_CHECKED_BYTES]).any(|&byte| byte != 0) {
+            return flaw("reserved bytes of the entry", "zeros".to_owned(), "others".to_owned());
+        }
+        let entry = Entry { finished: bytes[4] == 1, written_bytes: u64_at(bytes, 8), synced_bytes: u64_at(bytes, 16) };
+        let limit = match zones.zone_type(zone) {
+            ZoneType::Conventional => 0,
+            _ => zones.zone_capacity_bytes,
+        };
+        for bytes in [entry.written_bytes, entry.synced_bytes] {
+            if bytes > limit {
+                return flaw("written bytes", format!("at most {limit}"), bytes.to_string());
+            }
+        }
+        Ok(entry)
+    }
+
+    /// The state of a zone, after a restart of the machine or without one.
+    fn state(self, restarted: bool, zones: &ZoneGeometry) -> ZoneState {
+        let written_bytes = if restarted { self.synced_bytes } else { self.written_bytes };
+        let pointer_bytes = if self.finished { zones.zone_capacity_bytes } else { written_bytes };
+        let condition = match pointer_bytes {
+            0 => ZoneCondition::Empty,
+            pointer if pointer >= zones.zone_capacity_bytes => ZoneCondition::Full,
+            _ => ZoneCondition::Closed,
+        };
+        ZoneState { condition, pointer_bytes, written_bytes }
+    }
+}
+
+/// A file that keeps what the zones of a device are in, for a device on a file or disk that lasts. One
+/// process at a time has it open.
+///
+/// A write that completed is in it when the process ends, however it ends; after a power cut the write
+/// pointers stand where they stood at the last sync.
+pub struct ZoneRecord {
+    name: String,
+    file: File,
+    zones: ZoneGeometry,
+    restarted: bool,
+    entries: Vec<Entry>,
+    /// Zones written since the last sync.
+    unsynced: Vec<ZoneId>,
+}
+
+impl ZoneRecord {
+    /// Opens the record at `path` for a device of these zones; `create` makes one of zones to which nothing was
+    /// written, in place of a file that is empty or not there. Memory: 24 bytes for each zone.
+    ///
+    /// # Errors
+    /// [`MediaError::NotFound`], [`MediaError::Locked`] when it is open elsewhere, [`MediaError::Damaged`] when it
+    /// is no record, a damaged one, or one of other zones; what the operating system says.
+    pub fn open(path: &Path, zones: &ZoneGeometry, create: bool) -> Result<Self, MediaError> {
+        ZoneRecord::open_as(path, zones, create, false)
+    }
+
+    /// [`ZoneRecord::open`] in place of whatever the file held: of zones to which nothing was written.
+    pub fn create(path: &Path, zones: &ZoneGeometry) -> Result<Self, MediaError> {
+        ZoneRecord::open_as(path, zones, true, true)
+    }
+
+    fn open_as(path: &Path, zones: &ZoneGeometry, create: bool, anew: bool) -> Result<Self, MediaError> {
+        use rustix::fs::{FlockOperation, flock};
+        let name = path.display().to_string();
+        // As the rules take them.
+        let zones = ZoneTable::new(zones).geometry().clone();
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                MediaError::NotFound { device: name.clone(), operation: Operation::Open, name: name.clone() }
+            }
+            _ => MediaError::io(&name, Operation::Open, 0, error),
+        };
+        let file = File::options().read(true).write(true).create(create).truncate(false).open(path).map_err(failed)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::AGAIN) => return Err(MediaError::Locked { device: name.clone(), name }),
+            result => result.map_err(|errno| failed(errno.into()))?,
+        }
+        let boot_id = boot_id();
+        let length = HEADER_BYTES as u64 + ENTRY_BYTES as u64 * u64::from(zones.zone_count);
+        let found_length = file.metadata().map_err(failed)?.len();
+        let fresh = anew || (create && found_length == 0);
+        if fresh {
+            file.set_len(0).map_err(failed)?;
+            file.write_all_at(&header(&zones, &boot_id), 0).map_err(failed)?;
+            file.set_len(length).map_err(failed)?;
+            file.sync_all().map_err(failed)?;
+        }
+        let damaged = |offset_bytes: u64, (what, expected, found): Flaw| MediaError::Damaged {
+            device: name.clone(),
+            offset_bytes,
+            what,
+            expected,
+            found,
+        };
+        if !fresh && found_length != length {
+            return Err(damaged(0, ("length of the file".to_owned(), length.to_string(), found_length.to_string())));
+        }
+        let mut bytes = vec![0; HEADER_BYTES];
+        file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+        let written_in = read_header(&bytes, &zones).map_err(|flaw| damaged(0, flaw))?;
+        let restarted = written_in != boot_id || boot_id == [0; 36];
+        let mut entries = Vec::with_capacity(zones.zone_count as usize);
+        for zone in (0..zones.zone_count).map(ZoneId) {
+            let mut bytes = [0; ENTRY_BYTES];
+            let at = entry_at(zone);
+            file.read_exact_at(&mut bytes, at).map_err(failed)?;
+            entries.push(Entry::decode(&bytes, zone, &zones).map_err(|flaw| damaged(at, flaw))?);
+        }
+        let mut record = ZoneRecord { name, file, zones, restarted, entries, unsynced: Vec::new() };
+        record.forget_unsynced(&boot_id)?;
+        Ok(record)
+    }
+
+    /// After a restart nothing is unsynced, in the file either; then what is written belongs to this boot.
+    fn forget_unsynced(&mut self, boot_id: &[u8; 36]) -> Result<(), MediaError> {
+        for zone in (0..self.zones.zone_count).map(ZoneId) {
+            let entry = &mut self.entries[zone.0 as usize];
+            if entry.written_bytes != entry.synced_bytes {
+                if !self.restarted {
+                    self.unsynced.push(zone);
+                    continue;
+                }
+                entry.written_bytes = entry.synced_bytes;
+                let entry = *entry;
+                self.write_entry(zone, entry)?;
+            }
+        }
+        if self.restarted {
+            self.sync_file()?;
+            let header = header(&self.zones, boot_id);
+            self.file.write_all_at(&header, 0).map_err(|error| self.failed(Operation::Write, 0, error))?;
+            self.sync_file()?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, operation: Operation, offset_bytes: u64, error: std::io::Error) -> MediaError {
+        MediaError::io(&self.name, operation, offset_bytes, error)
+    }
+
+    fn write_entry(&self, zone: ZoneId, entry: Entry) -> Result<(), MediaError> {
+        let at = entry_at(zone);
+        self.file.write_all_at(&entry.encode(zone), at).map_err(|error| self.failed(Operation::Write, at, error))
+    }
+
+    fn sync_file(&self) -> Result<(), MediaError> {
+        self.file.sync_data().map_err(|error| self.failed(Operation::Sync, 0, error))
+    }
+
+    /// Zones as the record has them.
+    pub(super) fn restore(&self, table: &mut ZoneTable) {
+        for zone in (0..self.zones.zone_count).map(ZoneId) {
+            if self.zones.zone_type(zone) != ZoneType::Conventional {
+                let entry = self.entries[zone.0 as usize];
+                table.restore(zone, entry.state(false, &self.zones));
+            }
+        }
+    }
+
+    pub(super) fn zones(&self) -> &ZoneGeometry {
+        &self.zones
+    }
+
+    /// Follows a write that completed.
+    pub(super) fn written(&mut self, zone: ZoneId, state: ZoneState) -> Result<(), MediaError> {
+        let before = self.entries[zone.0 as usize];
+        let entry = Entry { written_bytes: state.written_bytes, ..before };
+        if entry == before {
+            return Ok(());
+        }
+        self.write_entry(zone, entry)?;
+        self.entries[zone.0 as usize] = entry;
+        if before.written_bytes == before.synced_bytes {
+            self.unsynced.push(zone);
+        }
+        Ok(())
+    }
+
+    /// Follows a reset or finish; durable when it returns.
+    pub(super) fn commanded(&mut self, zone: ZoneId, state: ZoneState) -> Result<(), MediaError> {
+        let entry = match state.condition {
+            ZoneCondition::Full => Entry { finished: true, ..self.entries[zone.0 as usize] },
+            _ => Entry::default(),
+        };
+        self.write_entry(zone, entry)?;
+        self.sync_file()?;
+        self.entries[zone.0 as usize] = entry;
+        Ok(())
+    }
+
+    /// Follows a sync of the device, before which these bytes of each zone were written: gives the zones and bytes to
+    /// hand to [`ZoneRecord::synced`].
+    pub(super) fn begin_sync(&mut self) -> Vec<(ZoneId, u64)> {
+        let unsynced = std::mem::take(&mut self.unsynced);
+        unsynced.into_iter().map(|zone| (zone, self.entries[zone.0 as usize].written_bytes)).collect()
+    }
+
+    /// These bytes are on the device for certain.
+    pub(super) fn synced(&mut self, zones: &[(ZoneId, u64)]) -> Result<(), MediaError> {
+        for &(zone, bytes) in zones {
+            let before = self.entries[zone.0 as usize];
+            // A reset may have come between.
+            let entry = Entry { synced_bytes: bytes.min(before.written_bytes), ..before };
+            self.write_entry(zone, entry)?;
+            self.entries[zone.0 as usize] = entry;
+            if entry.written_bytes != entry.synced_bytes {
+                self.unsynced.push(zone);
+            }
+        }
+        if zones.is_empty() { Ok(()) } else { self.sync_file() }
+    }
+
+    /// A sync did not succeed: the bytes stay unsynced.
+    pub(super) fn sync_failed(&mut self, zones: &[(ZoneId, u64)]) {
+        self.unsynced.extend(zones.iter().map(|(zone, _)| *zone));
+    }
+}
+
+fn entry_at(zone: ZoneId) -> u64 {
+    HEADER_BYTES as u64 + ENTRY_BYTES as u64 * u64::from(zone.0)
+}
+
+/// What the kernel calls this boot; zeros when it does not say.
+fn boot_id() -> [u8; 36] {
+    let text = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.get(..36).and_then(|id| id.try_into().ok()).unwrap_or([0; 36])
+}
+
+/// Decodes any bytes as a record of zones they name themselves: header and first entry.
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let zones = ZoneGeometry {
+        zone_bytes: u64_at(bytes, 16),
+        zone_capacity_bytes: u64_at(bytes, 24),
+        zone_count: u32_at(bytes, 12),
+        conventional_zones: u32_at(bytes, 32),
+        sequential_type: ZoneType::SequentialWriteRequired,
+        open_zones_max: 0,
+        active_zones_max: 0,
+        append_bytes_max: 0,
+    };
+    let cut = bytes.len().min(HEADER_BYTES);
+    if let Ok(boot_id) = read_header(&bytes[..cut], &zones) {
+        assert_eq!(header(&zones, &boot_id), bytes[..cut]);
+    }
+    // Short inputs are entries too, so that the fuzzer reaches them without a whole header.
+    for entry in [bytes, &bytes[cut..]] {
+        let zone = ZoneId(u32_at(entry, 0));
+        if let Ok(decoded) = Entry::decode(entry, zone, &zones)
+            && entry.len() == ENTRY_BYTES
+        {
+            // Nothing written is written as zeros, whatever number stood there.
+            assert!(decoded == Entry::default() || decoded.encode(zone)[..] == *entry);
+            let _ = decoded.state(true, &zones);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

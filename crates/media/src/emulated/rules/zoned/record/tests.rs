@@ -1,0 +1,149 @@
+use super::*;
+use crate::device::{BlockDevice, BlockDeviceExt, Device, Geometry};
+use crate::emulated::{Emulated, FileBacking, Immediate, Zoned};
+use crate::{IoContext, MediaErrorKind};
+use std::sync::Arc;
+use varve_env::Env;
+
+const SECTOR: u64 = 4096;
+const ZONE: u64 = 8 * SECTOR;
+
+fn zones() -> ZoneGeometry {
+    let fit = ZoneGeometry::fit(8 * ZONE, ZONE).unwrap();
+    ZoneGeometry { zone_capacity_bytes: 6 * SECTOR, conventional_zones: 1, ..fit }
+}
+
+fn context() -> IoContext {
+    IoContext::default()
+}
+
+/// A banded file with its record beside it.
+fn open(env: &Env, place: &Path) -> Device {
+    let rules = Zoned::recorded(ZoneRecord::open(&place.join("zones"), &zones(), true).unwrap());
+    let backing = Box::new(FileBacking::open(&place.join("disk"), 8 * ZONE).unwrap());
+    let asked = Geometry { capacity_bytes: u64::MAX, sector_bytes: 512, physical_sector_bytes: 4096 };
+    let geometry = rules.cut(&asked);
+    rules.device(|rules| Emulated::new(env, "banded", geometry, rules, Box::<Immediate>::default(), backing))
+}
+
+fn states(device: &Device) -> Vec<(ZoneCondition, u64)> {
+    let reported = device.zones.as_ref().unwrap().report(ZoneId(1), 7, &context()).unwrap();
+    reported.iter().map(|zone| (zone.condition, (zone.write_pointer_bytes - zone.start_bytes) / SECTOR)).collect()
+}
+
+#[test]
+fn zones_are_as_they_were_left() {
+    use ZoneCondition::{Closed, Empty, Full};
+    let env = Env::real();
+    let place = tempfile::tempdir().unwrap();
+    let write = |device: &Device, zone: u64, sector: u64, sectors: usize| {
+        device.block.write_at(zone * ZONE + sector * SECTOR, &vec![zone as u8; sectors * 4096], &context()).unwrap();
+    };
+    {
+        let device = open(&env, place.path());
+        let control = device.zones.clone().unwrap();
+        write(&device, 1, 0, 2);
+        write(&device, 2, 0, 6);
+        write(&device, 3, 0, 1);
+        write(&device, 4, 0, 3);
+        device.block.sync(&context()).unwrap();
+        control.finish(ZoneId(3), &context()).unwrap();
+        control.reset(ZoneId(4), &context()).unwrap();
+        control.append(ZoneId(5), &[5; 8192], &context()).unwrap();
+        control.open(ZoneId(6), &context()).unwrap();
+        let locked = ZoneRecord::open(&place.path().join("zones"), &zones(), true);
+        assert!(matches!(locked, Err(MediaError::Locked { .. })));
+    }
+    let expected = vec![(Closed, 2), (Full, 6), (Full, 6), (Empty, 0), (Closed, 2), (Empty, 0), (Empty, 0)];
+    let device = open(&env, place.path());
+    assert_eq!(states(&device), expected);
+    let mut data = vec![9; 6 * 4096];
+    device.block.read_at(3 * ZONE, &mut data, &context()).unwrap();
+    assert!(data[..4096] == [3; 4096] && data[4096..].iter().all(|&byte| byte == 0));
+    device.block.read_at(4 * ZONE, &mut data, &context()).unwrap();
+    assert!(data.iter().all(|&byte| byte == 0), "what was before a reset does not come back");
+    write(&device, 5, 2, 1);
+    drop(device);
+    // As after a restart of the machine: what was not synced does not count.
+    let path = place.path().join("zones");
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    file.write_all_at(&header(&ZoneTable::new(&zones()).geometry().clone(), &[b'0'; 36]), 0).unwrap();
+    drop(file);
+    for _ in 0..2 {
+        let device = open(&env, place.path());
+        let expected = vec![(Closed, 2), (Full, 6), (Full, 6), (Empty, 0), (Empty, 0), (Empty, 0), (Empty, 0)];
+        assert_eq!(states(&device), expected);
+    }
+}
+
+#[test]
+fn a_disk_below_keeps_its_time_and_its_record() {
+    let env = Env::sim(1);
+    let place = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn BlockDevice> = Arc::new(Emulated::immediate(&env, "disk", 8 * ZONE));
+    let over = || {
+        let record = ZoneRecord::open(&place.path().join("zones"), &zones(), true).unwrap();
+        Zoned::recorded(record).over(&disk)
+    };
+    over().block.write_at(ZONE, &[1; 4096], &context()).unwrap();
+    assert_eq!(states(&over())[0], (ZoneCondition::Closed, 1));
+    let device = over();
+    device.zones.as_ref().unwrap().reset(ZoneId(1), &context()).unwrap();
+    drop(device);
+    let mut data = [9; 4096];
+    over().block.read_at(ZONE, &mut data, &context()).unwrap();
+    assert_eq!(data, [0; 4096]);
+}
+
+#[test]
+fn damage_and_other_zones_are_told() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("zones");
+    let open = |zones: &ZoneGeometry| ZoneRecord::open(&path, zones, false);
+    assert_eq!(open(&zones()).err().unwrap().kind(), MediaErrorKind::NotFound);
+    let mut record = ZoneRecord::open(&path, &zones(), true).unwrap();
+    let state = ZoneState { condition: ZoneCondition::Closed, pointer_bytes: SECTOR, written_bytes: SECTOR };
+    record.written(ZoneId(2), state).unwrap();
+    drop(record);
+    let good = std::fs::read(&path).unwrap();
+    let other = ZoneGeometry { conventional_zones: 2, ..zones() };
+    let error = open(&other).err().unwrap();
+    assert!(
+        error.to_string().contains("conventional zones") && error.to_string().contains("expected 2, found 1"),
+        "{error}"
+    );
+    assert_eq!(error.kind(), MediaErrorKind::Damaged);
+    // Every flipped bit of what counts is noticed.
+    let entry = entry_at(ZoneId(2)) as usize;
+    for byte in (0..HEADER_BYTES).step_by(7).chain(0..84).chain(entry..entry + ENTRY_BYTES) {
+        let mut bytes = good.clone();
+        bytes[byte] ^= 1 << (byte % 8);
+        std::fs::write(&path, &bytes).unwrap();
+        let error = open(&zones()).err().unwrap_or_else(|| panic!("byte {byte} went unnoticed"));
+        assert_eq!(error.kind(), MediaErrorKind::Damaged, "byte {byte}: {error}");
+    }
+    std::fs::write(&path, &good[..good.len() - 1]).unwrap();
+    assert_eq!(open(&zones()).err().unwrap().kind(), MediaErrorKind::Damaged);
+    std::fs::write(&path, &good).unwrap();
+    assert!(open(&zones()).is_ok());
+}
+
+/// The bytes of version 1.
+#[test]
+fn golden() {
+    let zones = ZoneTable::new(&zones()).geometry().clone();
+    let header = header(&zones, &[b'a'; 36]);
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    assert_eq!(
+        hex(&header[..40]),
+        "56415256455a4f4e01000000080000000080000000000000006000000000000001000000".to_owned() + "01000000"
+    );
+    let entry = Entry { finished: true, written_bytes: 3 * SECTOR, synced_bytes: SECTOR }.encode(ZoneId(7));
+    assert_eq!(hex(&entry[..24]), "070000000100000000300000000000000010000000000000");
+    assert_eq!(u32_at(&header, 80), crc32c::crc32c(&header[..80]));
+    assert_eq!(u32_at(&entry, 60), crc32c::crc32c(&entry[..60]));
+    fuzz(&header);
+    fuzz(&[header, entry.to_vec()].concat());
+    fuzz(&entry);
+    fuzz(&[]);
+}

@@ -1,0 +1,73 @@
+//! A zoned device whose zones are kept in a record.
+
+use super::ZoneTable;
+use super::record::ZoneRecord;
+use crate::context::IoContext;
+use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
+use crate::error::MediaError;
+use crate::request::{Request, Transfer};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Passes everything on, and follows in the record what was done. The record is locked with the table held, or
+/// alone.
+pub(super) struct Recorded {
+    pub(super) inner: Arc<dyn BlockDevice>,
+    pub(super) table: Arc<Mutex<ZoneTable>>,
+    pub(super) record: Arc<Mutex<ZoneRecord>>,
+}
+
+/// Notes in the record how far a completed write took its zones.
+pub(super) fn follow(
+    table: &Mutex<ZoneTable>,
+    record: &Mutex<ZoneRecord>,
+    written: &Range<u64>,
+) -> Result<(), MediaError> {
+    let table = table.lock();
+    let zones = table.geometry().zones_in(written);
+    zones.into_iter().try_for_each(|zone| record.lock().written(zone, table.state(zone)))
+}
+
+impl BlockDevice for Recorded {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let mut result = self.inner.execute(requests, context);
+        for request in requests.iter_mut() {
+            let (length_bytes, is_write) = (request.length_bytes(), matches!(request.transfer, Transfer::Write { .. }));
+            if !is_write || length_bytes == 0 || request.outcome.is_err() {
+                continue;
+            }
+            let written = request.offset_bytes..request.offset_bytes + length_bytes;
+            request.outcome = follow(&self.table, &self.record, &written);
+            result = result.and(request.outcome.clone());
+        }
+        result
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        let written = self.record.lock().begin_sync();
+        match self.inner.sync(context) {
+            Ok(()) => self.record.lock().synced(&written),
+            Err(error) => {
+                self.record.lock().sync_failed(&written);
+                Err(error)
+            }
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}

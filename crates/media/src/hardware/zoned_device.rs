@@ -1,0 +1,417 @@
+//! A zoned block device of the machine.
+
+use super::file_device::{FileDevice, FileDeviceOptions};
+use super::zone_commands::{self, zone_of};
+use crate::context::IoContext;
+use crate::device::{BlockDevice, Capabilities, Counters, Device, Geometry};
+use crate::emulated::{RuledDevice, ZoneCommand, ZoneCommands, ZoneState, ZoneTable, Zoned, ZonedGround};
+use crate::error::{MediaError, MediaErrorKind, Operation};
+use crate::request::{Request, Transfer};
+use crate::zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneRefusal, ZoneType};
+use parking_lot::{Mutex, MutexGuard};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Locks that zones share: writes to zones of different locks go to the device side by side.
+const LOCKS: usize = 64;
+
+/// Opens the zoned block device at `path`, past the page cache, with its commands through the kernel
+/// (BLKREPORTZONE and the others of `linux/blkzoned.h`).
+///
+/// The device judges each write again after the rules of [`Zoned`] have; what it says counts. The kernel has
+/// no append for programs: an append is a write at the pointer while the zone's lock is held, under which
+/// writes to the zone go too, one at a time, in the order of their batch. What lies at or above a write pointer
+/// reads as zeros whatever the device would give.
+///
+/// # Errors
+/// Those of [`FileDevice::open`]; [`MediaError::Rule`] when the device at `path` has no zones, or zones that
+/// Linux does not support; what the kernel says to a report.
+pub fn open_zoned_device(path: impl AsRef<Path>, options: &FileDeviceOptions) -> Result<Device, MediaError> {
+    let file = FileDevice::open(path, &FileDeviceOptions { direct: true, ..options.clone() })?;
+    let reported = report_all(&file)?;
+    let geometry = geometry_of(&file, &reported)?;
+    let mut table = ZoneTable::new(&geometry);
+    for (zone, description) in (0..geometry.zone_count).map(ZoneId).zip(&reported) {
+        table.restore_open(zone, state_of(description));
+    }
+    let file = Arc::new(file);
+    let rules = Zoned::of(table);
+    let table = rules.table();
+    let inner: Arc<dyn BlockDevice> = Arc::new(OneWriteAtATime { file: file.clone(), zones: geometry.clone() });
+    let sizes = rules.cut(inner.geometry());
+    let device = Arc::new(ZonedFileDevice {
+        ruled: RuledDevice::new(inner, sizes, Box::new(rules)),
+        file,
+        zones: geometry,
+        table: table.clone(),
+        locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
+    });
+    let commands = ZoneCommands { table, record: None, ground: device.clone() };
+    let control: Arc<dyn ZoneControl> = Arc::new(KernelZones { commands, device: device.clone() });
+    Ok(Device { zones: Some(control), ..Device::of_blocks(device) })
+}
+
+fn failed(name: &str, offset_bytes: u64, errno: Errno) -> MediaError {
+    MediaError::io(name, Operation::Zone, offset_bytes, errno.into())
+}
+
+fn report_all(file: &FileDevice) -> Result<Vec<ZoneDescription>, MediaError> {
+    let mut reported: Vec<ZoneDescription> = Vec::new();
+    let mut at = 0;
+    while at < file.geometry().capacity_bytes {
+        let part = zone_commands::report(file.as_fd(), at, u32::MAX).map_err(|errno| failed(file.name(), at, errno))?;
+        let Some(last) = part.last() else { break };
+        // A report that does not get on would never end.
+        let end = last.start_bytes.saturating_add(last.length_bytes);
+        if end <= at {
+            return Err(failed(file.name(), at, Errno::PROTO));
+        }
+        at = end;
+        reported.extend(part);
+    }
+    Ok(reported)
+}
+
+fn geometry_of(file: &FileDevice, reported: &[ZoneDescription]) -> Result<ZoneGeometry, MediaError> {
+    let name = file.name();
+    let refused =
+        |rule: String| MediaError::Rule { device: name.to_owned(), operation: Operation::Open, offset_bytes: 0, rule };
+    let sizes = zone_commands::zone_sizes(file.as_fd());
+    let (zone_bytes, zone_count) = sizes.unwrap_or_default();
+    let fit = ZoneGeometry::fit(u64::from(zone_count).saturating_mul(zone_bytes), zone_bytes);
+    let Some(fit) = fit.filter(|_| reported.len() == zone_count as usize) else {
+        return Err(refused(format!(
+            "a block device with zones is needed; the kernel tells of {zone_count} zones of {zone_bytes} bytes and \
+             reports {}",
+            reported.len()
+        )));
+    };
+    let in_place = |(zone, found): (u32, &ZoneDescription)| zone_of(found, zone_bytes) == Some(ZoneId(zone));
+    if !(0..).zip(reported).all(in_place) {
+        return Err(refused("the zones are not of one length".to_owned()));
+    }
+    let sequential = || reported.iter().filter(|zone| zone.zone_type != ZoneType::Conventional);
+    let sequential_type = sequential().next().map_or(ZoneType::SequentialWriteRequired, |zone| zone.zone_type);
+    let leading = reported.iter().take_while(|zone| zone.zone_type == ZoneType::Conventional).count();
+    // Zones of one capacity behind the conventional ones, but for a shorter last one, which is left unused.
+    let capacity_bytes = sequential().map(|zone| zone.capacity_bytes).max().unwrap_or(zone_bytes);
+    let uniform = reported[leading..].iter().rev().skip(1).all(|zone| {
+        zone.zone_type == sequential_type && zone.capacity_bytes == capacity_bytes && zone.length_bytes == zone_bytes
+    });
+    if !uniform {
+        return Err(refused(
+            "conventional zones behind sequential ones, or zones of several capacities, are not supported".to_owned(),
+        ));
+    }
+    let last_fits = reported.last().is_some_and(|last| {
+        last.length_bytes == zone_bytes && (leading == reported.len() || last.capacity_bytes == capacity_bytes)
+    });
+    let limit = |attribute| file.queue_number(attribute).unwrap_or(0);
+    Ok(ZoneGeometry {
+        zone_count: zone_count - u32::from(!last_fits),
+        zone_capacity_bytes: capacity_bytes,
+        conventional_zones: leading.min(u32::MAX as usize) as u32,
+        sequential_type,
+        open_zones_max: limit("max_open_zones"),
+        active_zones_max: limit("max_active_zones"),
+        append_bytes_max: 0,
+        ..fit
+    })
+}
+
+fn state_of(description: &ZoneDescription) -> ZoneState {
+    let ZoneDescription { start_bytes, capacity_bytes, write_pointer_bytes, condition, .. } = *description;
+    let pointer_bytes = match condition {
+        ZoneCondition::Empty | ZoneCondition::NotWritePointer => 0,
+        condition if condition.is_active() => write_pointer_bytes.saturating_sub(start_bytes).min(capacity_bytes),
+        _ => capacity_bytes,
+    };
+    ZoneState { condition, pointer_bytes, written_bytes: pointer_bytes }
+}
+
+/// The file, to which no two writes to one zone go at once: the kernel might reorder them.
+struct OneWriteAtATime {
+    file: Arc<FileDevice>,
+    zones: ZoneGeometry,
+}
+
+impl BlockDevice for OneWriteAtATime {
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.file.geometry()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.file.capabilities()
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let mut result = Ok(());
+        let mut rest = requests;
+        while !rest.is_empty() {
+            let count = together(&self.zones, rest);
+            let (run, later) = rest.split_at_mut(count);
+            result = result.and(self.file.execute(run, context));
+            rest = later;
+        }
+        result
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        self.file.sync(context)
+    }
+
+    fn counters(&self) -> Counters {
+        self.file.counters()
+    }
+}
+
+/// How many requests from the first can be in flight at once: none writes a zone that another writes.
+fn together(zones: &ZoneGeometry, requests: &[Request<'_>]) -> usize {
+    let mut written = BTreeSet::new();
+    let conflicts = |request: &Request<'_>| {
+        let range = request.offset_bytes..request.offset_bytes.saturating_add(request.length_bytes());
+        let ordered = |zone: &ZoneId| zones.zone_type(*zone) != ZoneType::Conventional;
+        matches!(request.transfer, Transfer::Write { .. })
+            && zones.zones_in(&range).filter(ordered).any(|zone| !written.insert(zone))
+    };
+    requests.iter().position(conflicts).unwrap_or(requests.len()).max(1)
+}
+
+/// The device: the rules in front of the kernel's.
+struct ZonedFileDevice {
+    ruled: RuledDevice,
+    file: Arc<FileDevice>,
+    zones: ZoneGeometry,
+    table: Arc<Mutex<ZoneTable>>,
+    locks: Vec<Mutex<()>>,
+}
+
+impl ZonedFileDevice {
+    /// Locks the sequential zones that these ranges touch, in one order.
+    fn lock(&self, ranges: impl Iterator<Item = Range<u64>>) -> Vec<MutexGuard<'_, ()>> {
+        let ordered = |zone: &ZoneId| self.zones.zone_type(*zone) != ZoneType::Conventional;
+        let numbers: BTreeSet<usize> = ranges
+            .flat_map(|range| self.zones.zones_in(&range).filter(ordered).collect::<Vec<_>>())
+            .map(|zone| zone.0 as usize % LOCKS)
+            .collect();
+        numbers.into_iter().filter_map(|number| self.locks.get(number)).map(Mutex::lock).collect()
+    }
+
+    /// Asks the kernel for zones, and takes over what it says.
+    fn refresh(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneDescription>, MediaError> {
+        let end = first.0.saturating_add(count).min(self.zones.zone_count);
+        let mut reported = Vec::new();
+        while first.0 + (reported.len() as u32) < end {
+            let next = ZoneId(first.0 + reported.len() as u32);
+            let start_bytes = self.zones.start_bytes(next);
+            let part = zone_commands::report(self.file.as_fd(), start_bytes, end - next.0)
+                .map_err(|errno| failed(self.file.name(), start_bytes, errno))?;
+            let is_next = |found: &ZoneDescription| zone_of(found, self.zones.zone_bytes) == Some(next);
+            if !part.first().is_some_and(is_next) {
+                return Err(failed(self.file.name(), start_bytes, Errno::PROTO));
+            }
+            reported.extend(part);
+        }
+        reported.truncate((end - first.0) as usize);
+        Ok(reported)
+    }
+
+    /// After a failure nothing is known about a zone but what the kernel says. Its lock is held.
+    fn refresh_one(&self, zone: ZoneId) -> Option<ZoneDescription> {
+        let found = self.refresh(zone, 1).ok()?.pop()?;
+        self.table.lock().restore_open(zone, state_of(&found));
+        Some(found)
+    }
+
+    /// The same failure, told as a refusal where the kernel or the zone says that it was one.
+    fn explain(&self, error: MediaError, operation: Operation, zone: ZoneId, offset_bytes: u64) -> MediaError {
+        let found = self.refresh_one(zone);
+        let condition = found.as_ref().map(|found| found.condition);
+        let code = match &error {
+            MediaError::Io { source, .. } => source.raw_os_error(),
+            _ => return error,
+        };
+        let refusal = match condition {
+            Some(ZoneCondition::ReadOnly) if operation != Operation::Read => ZoneRefusal::ReadOnly,
+            Some(ZoneCondition::Offline) => ZoneRefusal::Offline,
+            // What the block layer makes of BLK_STS_ZONE_OPEN_RESOURCE and BLK_STS_ZONE_ACTIVE_RESOURCE.
+            _ if code == Some(Errno::TOOMANYREFS.raw_os_error()) => {
+                ZoneRefusal::OpenLimit { limit: self.zones.open_zones_max }
+            }
+            _ if code == Some(Errno::OVERFLOW.raw_os_error()) => {
+                ZoneRefusal::ActiveLimit { limit: self.zones.active_zones_max }
+            }
+            _ => return error,
+        };
+        MediaError::Zone { device: self.file.name().to_owned(), operation, zone, offset_bytes, refusal }
+    }
+}
+
+impl BlockDevice for ZonedFileDevice {
+    fn name(&self) -> &str {
+        self.ruled.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.ruled.geometry()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.ruled.capabilities()
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let range =
+            |request: &Request<'_>| request.offset_bytes..request.offset_bytes.saturating_add(request.length_bytes());
+        let writes = requests.iter().filter(|request| matches!(request.transfer, Transfer::Write { .. }));
+        let _locked = self.lock(writes.map(range));
+        let mut result = self.ruled.execute(requests, context);
+        if result.is_ok() {
+            return result;
+        }
+        result = Ok(());
+        for request in requests.iter_mut() {
+            if let (Err(error), Some(zone)) = (&request.outcome, self.zones.zone_at(request.offset_bytes))
+                && error.kind() == MediaErrorKind::Io
+            {
+                let (operation, offset_bytes) = (request.operation(), request.offset_bytes);
+                request.outcome = Err(self.explain(error.clone(), operation, zone, offset_bytes));
+            }
+            result = result.and(request.outcome.clone());
+        }
+        result
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        self.ruled.sync(context)
+    }
+
+    fn counters(&self) -> Counters {
+        self.ruled.counters()
+    }
+}
+
+impl ZonedGround for ZonedFileDevice {
+    fn write_admitted(&self, offset_bytes: u64, data: &[u8], context: &IoContext) -> Result<(), MediaError> {
+        let written = self.ruled.write_admitted(offset_bytes, data, context);
+        written.map_err(|error| match self.zones.zone_at(offset_bytes) {
+            Some(zone) => self.explain(error, Operation::Zone, zone, offset_bytes),
+            None => error,
+        })
+    }
+
+    fn command(&self, command: ZoneCommand, zone: &ZoneDescription) -> Result<(), MediaError> {
+        let sent = zone_commands::command(self.file.as_fd(), command, zone.start_bytes, zone.length_bytes);
+        sent.map_err(|errno| {
+            let error = failed(self.file.name(), zone.start_bytes, errno);
+            match self.zones.zone_at(zone.start_bytes) {
+                Some(number) => self.explain(error, Operation::Zone, number, zone.start_bytes),
+                None => error,
+            }
+        })
+    }
+
+    /// The kernel's reset did.
+    fn forget(&self, _range: Range<u64>, _show_through: bool) -> Result<(), MediaError> {
+        Ok(())
+    }
+
+    fn count(&self, done: Option<ZoneCommand>) {
+        self.ruled.count(done);
+    }
+}
+
+/// The commands, each while nothing is written to its zone.
+struct KernelZones {
+    commands: ZoneCommands<ZonedFileDevice>,
+    device: Arc<ZonedFileDevice>,
+}
+
+impl KernelZones {
+    fn lock(&self, zone: ZoneId) -> Vec<MutexGuard<'_, ()>> {
+        self.device.lock(std::iter::once(self.device.zones.range(zone)))
+    }
+}
+
+impl ZoneControl for KernelZones {
+    fn report(&self, first: ZoneId, count: u32, context: &IoContext) -> Result<Vec<ZoneDescription>, MediaError> {
+        // That there is such a zone.
+        self.commands.report(first, 1, context)?;
+        let mut reported = self.device.refresh(first, count)?;
+        let mut table = self.device.table.lock();
+        for (zone, found) in (first.0..).map(ZoneId).zip(&mut reported) {
+            // What the medium did by itself. Pointers of writes in flight are known better here.
+            if matches!(found.condition, ZoneCondition::ReadOnly | ZoneCondition::Offline) {
+                table.restore_open(zone, state_of(found));
+            } else if found.zone_type != ZoneType::Conventional {
+                found.write_pointer_bytes = table.describe(zone).write_pointer_bytes;
+            }
+        }
+        Ok(reported)
+    }
+
+    fn open(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        let _locked = self.lock(zone);
+        self.commands.open(zone, context)
+    }
+
+    fn close(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        let _locked = self.lock(zone);
+        self.commands.close(zone, context)
+    }
+
+    fn finish(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        let _locked = self.lock(zone);
+        self.commands.finish(zone, context)
+    }
+
+    fn reset(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        let _locked = self.lock(zone);
+        self.commands.reset(zone, context)
+    }
+
+    fn append(&self, zone: ZoneId, data: &[u8], context: &IoContext) -> Result<u64, MediaError> {
+        let _locked = self.lock(zone);
+        self.commands.append(zone, data, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::IoSlice;
+
+    #[test]
+    fn writes_to_one_zone_are_not_in_flight_together() {
+        let zones = ZoneGeometry { conventional_zones: 1, ..ZoneGeometry::fit(4 << 20, 1 << 20).unwrap() };
+        let data = [0; 512];
+        let slices = [IoSlice::new(&data)];
+        let at = |offsets: &[u64]| offsets.iter().map(|&offset| Request::write(offset, &slices)).collect::<Vec<_>>();
+        for (offsets, expected) in [
+            (vec![1 << 20, 2 << 20, 3 << 20], 3),
+            (vec![1 << 20, 2 << 20, (1 << 20) + 512], 2),
+            (vec![1 << 20, (1 << 20) + 512], 1),
+            (vec![0, 512, 1024, 1 << 20], 4),
+        ] {
+            assert_eq!(together(&zones, &at(&offsets)), expected, "{offsets:?}");
+        }
+        let mut reads = at(&[1 << 20]);
+        reads.push(Request::discard(1 << 20, 512));
+        assert_eq!(together(&zones, &reads), 2);
+    }
+
+    #[test]
+    fn a_file_is_no_zoned_device() {
+        let place = tempfile::tempdir().unwrap();
+        let options = FileDeviceOptions { capacity_bytes: Some(1 << 20), create: true, ..Default::default() };
+        let error = open_zoned_device(place.path().join("file"), &options).err().unwrap();
+        assert_eq!(error.kind(), MediaErrorKind::Io, "{error}");
+    }
+}
