@@ -52,6 +52,16 @@ const ALLOWANCES: &[Allowance] = &[
     Allowance { place: "crates/media/src/directory/os.rs", path: "std::os", reason: "the machine's directories" },
     Allowance { place: "crates/media/src/emulated/backing/file.rs", path: "std::fs", reason: "the sparse file" },
     Allowance { place: "crates/media/src/emulated/backing/file.rs", path: "std::os", reason: "the sparse file" },
+    Allowance {
+        place: "crates/media/src/emulated/rules/zoned/record.rs",
+        path: "std::fs",
+        reason: "the file beside a device",
+    },
+    Allowance {
+        place: "crates/media/src/emulated/rules/zoned/record.rs",
+        path: "std::os",
+        reason: "the file beside a device",
+    },
     Allowance { place: "crates/media/src/layer/trace/mod.rs", path: "std::fs", reason: "a trace in a file" },
     Allowance { place: "crates/media/src/hardware/", path: "std::fs", reason: "the machine's devices" },
     Allowance { place: "crates/media/src/hardware/", path: "std::os", reason: "the machine's devices" },
