@@ -23,6 +23,8 @@ pub(crate) const TARGETS: &[&str] = &[
     "s2tmap",
     "intent",
     "zone_record",
+    "band_table",
+    "log_frame",
 ];
 
 /// Fails by design once the fuzzer has found one word, which takes guidance.

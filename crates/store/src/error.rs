@@ -10,7 +10,7 @@ pub enum StoreErrorKind {
     NotFound,
     /// A name, size or offset the store never accepts.
     InvalidRequest,
-    /// No room; remove files and retry.
+    /// No room now; remove or finish files and retry.
     NoSpace,
     /// Another open of this store holds the lock.
     Locked,
@@ -41,6 +41,11 @@ pub enum StoreError {
         "{store}: no space left for {requested_bytes} bytes of '{name}' ({available_bytes} available); remove files and retry"
     )]
     NoSpace { store: String, name: String, requested_bytes: u64, available_bytes: u64 },
+    #[error(
+        "{store}: '{name}' needs a zone of its own, and {limit} are written already, the most the device has; finish a \
+         file and retry"
+    )]
+    TooManyWriters { store: String, name: String, limit: u32 },
     #[error("{store}: '{name}' is locked by another process or another open of this store; close that one first")]
     Locked { store: String, name: String },
     #[error("{store}: {structure} at offset {offset_bytes} is damaged: expected {expected}, found {found}; {advice}")]
@@ -63,7 +68,7 @@ impl StoreError {
             StoreError::InvalidName { .. } | StoreError::InvalidRequest { .. } | StoreError::PastEnd { .. } => {
                 StoreErrorKind::InvalidRequest
             }
-            StoreError::NoSpace { .. } => StoreErrorKind::NoSpace,
+            StoreError::NoSpace { .. } | StoreError::TooManyWriters { .. } => StoreErrorKind::NoSpace,
             StoreError::Locked { .. } => StoreErrorKind::Locked,
             StoreError::Corruption { .. } => StoreErrorKind::Corruption,
             StoreError::Foreign { .. } => StoreErrorKind::Foreign,

@@ -9,6 +9,7 @@ pub fn decoders(bytes: &[u8]) {
     crate::journal::decode_anything(bytes);
     crate::extent::decode_anything(bytes);
     crate::imr::decode_anything(bytes);
+    crate::band::decode_anything(bytes);
 }
 
 /// The S2TMap of a store of interlaced disks: commits, checkpoints, and the parameters beside them.
@@ -19,6 +20,16 @@ pub fn imr_map(bytes: &[u8]) {
 /// Intents of rewrites, with a checksum that is right.
 pub fn imr_intent(bytes: &[u8]) {
     crate::imr::decode_intent(bytes);
+}
+
+/// The band table of a store of bands: commits and checkpoints.
+pub fn band_table(bytes: &[u8]) {
+    crate::band::decode_table(bytes);
+}
+
+/// Frames of log bands, also with a checksum that is right.
+pub fn log_frame(bytes: &[u8]) {
+    crate::band::decode_frame(bytes);
 }
 
 /// Opens an extent store on a device that begins with `bytes`, and inspects it.
@@ -74,6 +85,8 @@ mod tests {
             decoders(&bytes[..length]);
             imr_map(&bytes[..length]);
             imr_intent(&bytes[..length]);
+            band_table(&bytes[..length]);
+            log_frame(&bytes[..length]);
             if step % 30 == 0 {
                 extent_open(&bytes[..length]);
                 imr_open(&bytes[..length]);
@@ -82,6 +95,8 @@ mod tests {
         decoders(&[]);
         imr_map(&[]);
         imr_intent(&[]);
+        band_table(&[]);
+        log_frame(&[]);
         extent_open(&[]);
         imr_open(&[]);
     }

@@ -8,6 +8,7 @@
 //! The second interface of this room, segments (fixed-size, aligned, sealed one by one), comes
 //! with the tree that needs it and stands beside `file_store`.
 
+mod band;
 #[doc(hidden)]
 pub mod conformance;
 mod error;
@@ -22,8 +23,10 @@ mod name;
 mod names;
 mod occupancy;
 mod plain;
+mod segments;
 mod wire;
 
+pub use band::{BandFormatOptions, BandStore};
 pub use error::{StoreError, StoreErrorKind};
 pub use extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore};
 pub use file_store::{

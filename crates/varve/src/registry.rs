@@ -14,7 +14,8 @@ pub(crate) static MEDIA: &[MediumKind] =
     &[medium::FILE, medium::DISK, medium::IMR, medium::SSD, medium::NVME, medium::RAM, medium::DEV];
 
 /// Every file store. The first that accepts a medium is its default.
-pub(crate) static FILE_STORES: &[FileStoreKind] = &[file_store::PLAIN, file_store::EXTENT, file_store::IMR];
+pub(crate) static FILE_STORES: &[FileStoreKind] =
+    &[file_store::PLAIN, file_store::EXTENT, file_store::IMR, file_store::BAND];
 
 /// Every layer, from the medium upwards.
 pub(crate) static LAYERS: &[LayerKind] = &[layer::FAULT, layer::TRACE];

@@ -5,11 +5,12 @@ use crate::file_store::FileStore;
 use std::ops::Range;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::emulated::{Conventional, Rules};
+use varve_media::emulated::{Conventional, Rules, Zoned};
 use varve_media::{
     BlockDeviceExt, Capabilities, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory, DirectoryCrashState,
     Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, Interlaced, IoContext, MediaError,
-    MemoryDirectory, MemoryDirectoryOptions, Operation, RamBacking, Request, TrackGeometry, Transfer,
+    MemoryDirectory, MemoryDirectoryOptions, Operation, RamBacking, Request, TrackGeometry, Transfer, ZoneGeometry,
+    ZoneType,
 };
 
 /// A kind of store, with a medium for it.
@@ -75,6 +76,8 @@ pub struct DeviceSubject {
     /// Bytes of its bottom and its top tracks, if they are interlaced; then writes that would destroy live data
     /// are refused.
     pub track_bytes: Option<(u64, u64)>,
+    /// Its zones, if it has some; then its capacity and tracks are theirs.
+    pub zones: Option<fn() -> ZoneGeometry>,
     /// It gives space back, and was empty. If not, it was full of something else.
     pub discards: bool,
     /// What ends with the process.
@@ -107,6 +110,9 @@ impl DeviceSubject {
             physical_sector_bytes: self.physical_sector_bytes,
         };
         let (timing, backing) = (Box::<Immediate>::default(), Box::new(RamBacking::new()));
+        if let Some(zones) = self.zones {
+            return self.zoned(env, &zones());
+        }
         let tracks = self.track_bytes.and_then(|(bottom, top)| TrackGeometry::fit(self.capacity_bytes, bottom, top));
         let device = match tracks {
             Some(tracks) => {
@@ -126,6 +132,17 @@ impl DeviceSubject {
             device.block.write_at(0, &garbage, &IoContext::default()).expect("a device of memory");
         }
         device
+    }
+}
+
+impl DeviceSubject {
+    /// The device with these zones, not formatted.
+    fn zoned(&self, env: &Env, zones: &ZoneGeometry) -> Device {
+        let rules = Zoned::new(zones);
+        let physical_sector_bytes = self.physical_sector_bytes;
+        let asked = Geometry { capacity_bytes: zones.address_bytes(), sector_bytes: 512, physical_sector_bytes };
+        let (geometry, timing) = (rules.cut(&asked), Box::<Immediate>::default());
+        rules.device(|rules| Emulated::new(env, self.name, geometry, rules, timing, Box::new(RamBacking::new())))
     }
 }
 
@@ -192,8 +209,13 @@ impl Subject for PairSubject {
 
     fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
         let disk = self.disk.device(env);
-        let logs =
-            DeviceSubject { name: "logs", track_bytes: None, capacity_bytes: self.logs_capacity_bytes, ..self.disk };
+        let logs = DeviceSubject {
+            name: "logs",
+            track_bytes: None,
+            zones: None,
+            capacity_bytes: self.logs_capacity_bytes,
+            ..self.disk
+        };
         let logs = logs.device(env);
         (self.format)(env, &disk, &logs)?;
         Ok(Box::new(PairMedium::new(env, *self, &disk, &logs)))
@@ -345,6 +367,20 @@ impl Medium for DeviceMedium {
 
 fn flip(device: &Device, offset_bytes: u64, bit: u8) {
     let context = IoContext::default();
+    if let Some(zones) = &device.zones
+        && let Some(zone) = device.block.capabilities().zones.as_ref().and_then(|zones| zones.zone_at(offset_bytes))
+        && let Some(found) = zones.report(zone, 1, &context).expect("a device of memory").first()
+        && found.zone_type != ZoneType::Conventional
+    {
+        // Only the whole zone can be written again.
+        let end = found.write_pointer_bytes.min(found.end_bytes());
+        let mut data = vec![0; (end - found.start_bytes) as usize];
+        device.block.read_at(found.start_bytes, &mut data, &context).expect("a device of memory");
+        data[(offset_bytes - found.start_bytes) as usize] ^= 1 << bit;
+        zones.reset(zone, &context).expect("a device of memory");
+        device.block.write_at(found.start_bytes, &data, &context).expect("a device of memory");
+        return;
+    }
     let start = offset_bytes / 512 * 512;
     let mut sector = [0; 512];
     device.block.read_at(start, &mut sector, &context).expect("a device of memory");

@@ -3,12 +3,13 @@
 use super::canary::{Canary, Defect};
 use super::subject::Image;
 use super::*;
+use crate::band::{BandFormatOptions, BandStore};
 use crate::extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore};
 use crate::imr::{AllocationName, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName};
 use crate::plain::{PlainOptions, PlainStore};
 use varve_media::{
     BlockDevice, CrashVariant, Device, Directory, FaultDevice, FaultInjector, FileDevice, FileDeviceOptions,
-    Interlaced, MemoryDirectoryOptions, TrackGeometry,
+    Interlaced, MemoryDirectoryOptions, TrackGeometry, ZoneGeometry, ZoneType,
 };
 
 const CAPACITY_BYTES: u64 = 16 << 20;
@@ -41,6 +42,7 @@ fn subjects() -> Vec<Box<dyn Subject>> {
         capacity_bytes: CAPACITY_BYTES,
         physical_sector_bytes,
         track_bytes: None,
+        zones: None,
         discards,
         ending,
         format,
@@ -92,6 +94,7 @@ fn imr_pair_subjects() -> Vec<Box<dyn Subject>> {
         capacity_bytes: 20 << 20,
         physical_sector_bytes,
         track_bytes,
+        zones: None,
         discards,
         ending: Ending::Forget,
         format: |_, _| Ok(()),
@@ -130,6 +133,40 @@ fn imr_pair_subjects() -> Vec<Box<dyn Subject>> {
     ]
 }
 
+/// The store of zoned devices: of a shingled disk, of a namespace with limits, and of a host-aware disk.
+fn band_subjects() -> Vec<Box<dyn Subject>> {
+    fn zones() -> ZoneGeometry {
+        let all = ZoneGeometry::fit(24 << 20, 64 << 10).expect("zones");
+        ZoneGeometry { conventional_zones: 16, ..all }
+    }
+    fn limited() -> ZoneGeometry {
+        ZoneGeometry { zone_capacity_bytes: 48 << 10, open_zones_max: 6, active_zones_max: 8, ..zones() }
+    }
+    fn preferred() -> ZoneGeometry {
+        ZoneGeometry { sequential_type: ZoneType::SequentialWritePreferred, open_zones_max: 4, ..zones() }
+    }
+    let subject = |name, physical_sector_bytes, zones| {
+        Box::new(DeviceSubject {
+            name,
+            capacity_bytes: 24 << 20,
+            physical_sector_bytes,
+            track_bytes: None,
+            zones: Some(zones),
+            discards: true,
+            ending: Ending::Forget,
+            format: |env, device| {
+                BandStore::format(env, device, &BandFormatOptions { overwrite: true, ..BandFormatOptions::default() })
+            },
+            open: |env, device| Ok(Arc::new(BandStore::open(env, device)?)),
+        }) as Box<dyn Subject>
+    };
+    vec![
+        subject("band", 4096, zones as fn() -> ZoneGeometry),
+        subject("band within limits", 4096, limited),
+        subject("band on preferred zones", 512, preferred),
+    ]
+}
+
 /// The store of interlaced disks: every policy, both rewrites.
 fn imr_subjects() -> Vec<Box<dyn Subject>> {
     fn format(env: &Env, device: &Device, allocation: AllocationName, rewrite: RewriteName) -> Result<(), StoreError> {
@@ -153,6 +190,7 @@ fn imr_subjects() -> Vec<Box<dyn Subject>> {
             capacity_bytes: 28 << 20,
             physical_sector_bytes,
             track_bytes: Some((8 << 10, 8 << 10)),
+            zones: None,
             discards: true,
             ending: Ending::Forget,
             format,
@@ -298,6 +336,38 @@ fn stores_keep_the_contract_on_a_real_file() {
     for subject in [first_fit, interlaced] {
         let failures = conformance(&Env::real(), &subject);
         assert!(failures.is_empty(), "{failures:#?}");
+    }
+}
+
+#[test]
+fn zoned_devices_keep_the_contract() {
+    for subject in band_subjects() {
+        let perturbed = |seed| Env::sim_with(varve_env::SimOptions { seed, perturb: true, ..Default::default() });
+        for env in [Env::sim(1), perturbed(2), perturbed(3), Env::real()] {
+            let failures = conformance(&env, &*subject);
+            assert!(failures.is_empty(), "{failures:#?}");
+        }
+        let report = damage(&Env::sim(1), &*subject, 3);
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+    }
+}
+
+#[test]
+fn zoned_devices_survive_power_cuts() {
+    for (seed, subject) in (1..).zip(band_subjects()) {
+        let suite = CrashSuite { seed, operations: 90, images_of_point: 10, recoveries: 15 };
+        let report = suite.run(&Env::sim(seed), &*subject);
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        assert!(report.points > 50 && report.images >= report.points * 10);
+    }
+}
+
+#[test]
+fn zoned_devices_survive_failing_io() {
+    for (seed, subject) in (1..).zip(band_subjects()) {
+        let report = faults(&Env::sim(seed), &*subject, 3);
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        assert!(report.injected > 100);
     }
 }
 

@@ -7,7 +7,7 @@
 //! | 0 | 8 | magic `VARVE\0SB` |
 //! | 8 | 4 | version of everything below, 1 |
 //! | 12 | 4 | crc32c of the 512 bytes, this field as zero |
-//! | 16 | 8 | kind of store, ASCII padded with zeros: `extent`, `imr`, `imr-logs` |
+//! | 16 | 8 | kind of store, ASCII padded with zeros: `extent`, `imr`, `imr-logs`, `band` |
 //! | 24 | 8 | store id, drawn when formatted |
 //! | 32 | 8 | generation |
 //! | 40 | 8 | capacity of the device when formatted, in bytes |

@@ -1,0 +1,223 @@
+//! What every band is used for, and what the device says of it after a failed write.
+
+use super::allocation::{BandView, Purpose};
+use super::change::Retirement;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use varve_media::{ZoneCondition, ZoneDescription, ZoneType};
+
+/// What a band is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BandUse {
+    /// Nothing; it may have to be reset before it is written.
+    Free,
+    Table,
+    Log,
+    /// Nothing, for good: its zone is read-only or offline, or not one that can be a band.
+    Retired,
+}
+
+/// The bands of a device. Pure bookkeeping.
+#[derive(Debug)]
+pub(super) struct Bands {
+    first: u32,
+    uses: Vec<BandUse>,
+    free: BTreeSet<u32>,
+    /// Free bands that are not empty: they are reset when they are taken.
+    dirty: BTreeSet<u32>,
+    retired: BTreeMap<u32, Retirement>,
+    /// Bands that are written: what a device limits.
+    active: BTreeSet<u32>,
+    cursor: u32,
+    reserve_bands: u32,
+}
+
+impl Bands {
+    /// Bands of which nothing is known: all free, all to be reset.
+    pub(super) fn new(bands: Range<u32>, reserve_bands: u32) -> Bands {
+        Bands {
+            first: bands.start,
+            uses: vec![BandUse::Free; bands.len()],
+            free: bands.clone().collect(),
+            dirty: bands.clone().collect(),
+            retired: BTreeMap::new(),
+            active: BTreeSet::new(),
+            cursor: bands.start,
+            reserve_bands,
+        }
+    }
+
+    #[cfg(test)]
+    fn use_of(&self, band: u32) -> BandUse {
+        self.uses[(band - self.first) as usize]
+    }
+
+    fn set_use(&mut self, band: u32, band_use: BandUse) {
+        self.uses[(band - self.first) as usize] = band_use;
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, BandUse)> {
+        (self.first..).zip(self.uses.iter().copied())
+    }
+
+    pub(super) fn retired(&self) -> &BTreeMap<u32, Retirement> {
+        &self.retired
+    }
+
+    pub(super) fn active_count(&self) -> usize {
+        self.active.len()
+    }
+
+    pub(super) fn view(&self) -> BandView<'_> {
+        BandView { free: &self.free, cursor: self.cursor, reserve_bands: self.reserve_bands }
+    }
+
+    pub(super) fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
+    /// A free band is known to be empty.
+    pub(super) fn set_clean(&mut self, band: u32) {
+        self.dirty.remove(&band);
+    }
+
+    /// Takes a band for this, and says whether it must be reset first; `None` when there is none.
+    pub(super) fn take(&mut self, purpose: Purpose) -> Option<(u32, bool)> {
+        let band = self.view().place(purpose)?;
+        self.free.remove(&band);
+        self.active.insert(band);
+        match purpose {
+            Purpose::Table | Purpose::CompactionOutput => {
+                self.cursor = band + 1;
+                self.set_use(band, BandUse::Table);
+            }
+            Purpose::Log | Purpose::Metadata => self.set_use(band, BandUse::Log),
+        }
+        Some((band, self.dirty.remove(&band)))
+    }
+
+    /// A band that was found in use when the store was opened.
+    pub(super) fn claim(&mut self, band: u32, band_use: BandUse) {
+        self.free.remove(&band);
+        self.dirty.remove(&band);
+        self.set_use(band, band_use);
+    }
+
+    /// Nothing more is written to a band.
+    pub(super) fn set_inactive(&mut self, band: u32) {
+        self.active.remove(&band);
+    }
+
+    /// A band is not used any more.
+    pub(super) fn give_back(&mut self, band: u32) {
+        self.active.remove(&band);
+        if self.retired.contains_key(&band) {
+            self.set_use(band, BandUse::Retired);
+            return;
+        }
+        assert!(self.free.insert(band), "bands are given back once");
+        self.dirty.insert(band);
+        self.set_use(band, BandUse::Free);
+    }
+
+    /// Never takes a band again. What is in it stays until it is given back.
+    pub(super) fn retire(&mut self, band: u32, retirement: Retirement) {
+        self.active.remove(&band);
+        if self.free.remove(&band) {
+            self.dirty.remove(&band);
+            self.set_use(band, BandUse::Retired);
+        }
+        let known = self.retired.entry(band).or_insert(retirement);
+        *known = retirement.max(*known);
+    }
+
+    /// A zone that cannot be a band: nothing is told of it in the band table.
+    pub(super) fn exclude(&mut self, band: u32) {
+        self.free.remove(&band);
+        self.dirty.remove(&band);
+        self.set_use(band, BandUse::Retired);
+    }
+}
+
+/// Whether the device gave a zone up.
+pub(super) fn retirement_of(zone: &ZoneDescription) -> Option<Retirement> {
+    match zone.condition {
+        ZoneCondition::ReadOnly => Some(Retirement::ReadOnly),
+        ZoneCondition::Offline => Some(Retirement::Offline),
+        _ => None,
+    }
+}
+
+/// What to do when a write to a band failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterFailure {
+    /// Nothing arrived: once more at the same place.
+    Retry,
+    /// Something arrived, nobody knows what, or the band cannot be written any more: on in another band.
+    Move(Option<Retirement>),
+}
+
+/// Decides from what the device says of the zone. `written_bytes` of the band were written before.
+pub(super) fn after_failure(zone: &ZoneDescription, written_bytes: u64) -> AfterFailure {
+    let retirement = retirement_of(zone);
+    // Where writes are not bound to the pointer, the same place can be written once more.
+    let is_there = zone.zone_type == ZoneType::SequentialWritePreferred
+        || zone.write_pointer_bytes == zone.start_bytes + written_bytes;
+    match retirement {
+        None if is_there && zone.condition != ZoneCondition::Full => AfterFailure::Retry,
+        retirement => AfterFailure::Move(retirement),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_come_and_go() {
+        let mut bands = Bands::new(3..9, 1);
+        bands.set_clean(3);
+        assert_eq!(bands.take(Purpose::Log), Some((3, false)));
+        assert_eq!(bands.take(Purpose::Table), Some((4, true)));
+        assert_eq!(bands.take(Purpose::Table), Some((5, true)));
+        assert_eq!((bands.active_count(), bands.free_count()), (3, 3));
+        bands.give_back(4);
+        assert_eq!((bands.use_of(4), bands.use_of(5), bands.use_of(3)), (BandUse::Free, BandUse::Table, BandUse::Log));
+        // Six is the next, then it goes round.
+        assert_eq!(bands.take(Purpose::Table), Some((6, true)));
+        bands.retire(6, Retirement::ReadOnly);
+        bands.retire(7, Retirement::Offline);
+        bands.retire(6, Retirement::Offline);
+        assert_eq!((bands.use_of(6), bands.use_of(7)), (BandUse::Table, BandUse::Retired));
+        bands.give_back(6);
+        assert_eq!(bands.use_of(6), BandUse::Retired);
+        assert_eq!(bands.retired().len(), 2);
+        assert_eq!(bands.take(Purpose::Table), None);
+        assert_eq!(bands.take(Purpose::CompactionOutput), Some((8, true)));
+        assert_eq!(bands.take(Purpose::Metadata), Some((4, true)));
+        assert_eq!(bands.take(Purpose::Metadata), None);
+        bands.claim(7, BandUse::Log);
+        assert_eq!(bands.use_of(7), BandUse::Log);
+    }
+
+    #[test]
+    fn a_failed_write_is_tried_again_only_where_nothing_arrived() {
+        let zone = |condition, pointer| ZoneDescription {
+            start_bytes: 1000,
+            length_bytes: 1000,
+            capacity_bytes: 1000,
+            write_pointer_bytes: pointer,
+            zone_type: ZoneType::SequentialWriteRequired,
+            condition,
+        };
+        let (open, full) = (ZoneCondition::ImplicitlyOpened, ZoneCondition::Full);
+        assert_eq!(after_failure(&zone(open, 1300), 300), AfterFailure::Retry);
+        assert_eq!(after_failure(&zone(open, 1301), 300), AfterFailure::Move(None));
+        assert_eq!(after_failure(&zone(full, 2000), 1000), AfterFailure::Move(None));
+        let read_only = after_failure(&zone(ZoneCondition::ReadOnly, 1300), 300);
+        assert_eq!(read_only, AfterFailure::Move(Some(Retirement::ReadOnly)));
+        let preferred =
+            ZoneDescription { zone_type: ZoneType::SequentialWritePreferred, ..zone(ZoneCondition::Closed, 1500) };
+        assert_eq!(after_failure(&preferred, 300), AfterFailure::Retry);
+    }
+}

@@ -1,0 +1,210 @@
+//! Verifying the store's structures against each other and the medium.
+//!
+//! | code | severity | meaning |
+//! |---|---|---|
+//! | `superblock-damaged` | warning | one of the two superblocks; the next open writes it again |
+//! | `metadata-unreadable` | fatal | the store could not be opened from what is on the medium now |
+//! | `metadata-lost` | fatal | the medium lacks commits that were acknowledged |
+//! | `band-read-only` | warning | a band that cannot be written any more; what is in it can be read |
+//! | `band-offline` | error, or warning when nothing was in it | a band that is lost, with the files that were in it |
+//! | `band-overlap` | error | two files, or a file and the logs, have the same band |
+//! | `band-leak` | error | a band belongs to nothing, and is not free |
+//! | `pointer-behind` | error | the device says that less of a band was written than a file has in it |
+//! | `log-damaged` | error | a frame of a small file inside its durable length is damaged |
+
+use super::KIND;
+use super::bands::{BandUse, retirement_of};
+use super::change::{Retirement, Run};
+use super::core::Core;
+use super::frame::FrameFormat;
+use super::geometry::StoreGeometry;
+use super::recovery::{replay, report, written_bytes, zones_of};
+use super::scan::{LogExtent, scan};
+use crate::error::StoreError;
+use crate::file_store::{Finding, Severity};
+use crate::journal::Journal;
+use std::collections::BTreeMap;
+use varve_media::{Device, IoClass, IoContext, ZoneCondition, ZoneDescription};
+
+/// A table as the check sees it.
+struct CheckedTable {
+    name: String,
+    runs: Vec<Run>,
+    /// Every band that is the file's.
+    bands: Vec<u32>,
+}
+
+fn finding(severity: Severity, code: &'static str, message: String) -> Finding {
+    Finding { severity, code, message }
+}
+
+/// Compares what files have, what logs have and what the device says.
+fn band_findings(
+    label: &str,
+    geometry: &StoreGeometry,
+    tables: &[CheckedTable],
+    logs: &[u32],
+    zones: &BTreeMap<u32, ZoneDescription>,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut owners: BTreeMap<u32, &str> = logs.iter().map(|band| (*band, "logs")).collect();
+    for table in tables {
+        for band in &table.bands {
+            if let Some(other) = owners.insert(*band, &table.name) {
+                let message = format!("{label}: '{}' and '{other}' have band {band}", table.name);
+                findings.push(finding(Severity::Error, "band-overlap", message));
+            }
+        }
+        for run in &table.runs {
+            let Some(zone) = zones.get(&run.band) else { continue };
+            let end = run.offset_bytes + run.length_bytes;
+            let written = written_bytes(zone, geometry);
+            if end > written {
+                let message = format!(
+                    "{label}: '{}' has bytes up to {end} of band {}, of which {written} were written",
+                    table.name, run.band
+                );
+                findings.push(finding(Severity::Error, "pointer-behind", message));
+            }
+        }
+    }
+    for (band, zone) in zones {
+        let owner = owners.get(band);
+        match retirement_of(zone) {
+            None => {}
+            Some(Retirement::ReadOnly) => {
+                let message = format!("{label}: band {band} is read-only and is not written any more");
+                findings.push(finding(Severity::Warning, "band-read-only", message));
+            }
+            Some(Retirement::Offline) => {
+                let severity = if owner.is_some() { Severity::Error } else { Severity::Warning };
+                let what = owner.map_or_else(String::new, |owner| format!(", with what '{owner}' had in it"));
+                findings.push(finding(severity, "band-offline", format!("{label}: band {band} is lost{what}")));
+            }
+        }
+    }
+    findings
+}
+
+/// Reads what is sealed of the log bands, and what is known to be written of the last one.
+fn log_findings(
+    device: &Device,
+    label: &str,
+    frame: &FrameFormat,
+    geometry: &StoreGeometry,
+    extents: &[LogExtent],
+    zones: &BTreeMap<u32, ZoneDescription>,
+) -> Vec<Finding> {
+    let context = IoContext::of(IoClass::Check);
+    let is_lost = |band| zones.get(&band).is_some_and(|zone| zone.condition == ZoneCondition::Offline);
+    let failures = extents
+        .iter()
+        .filter(|extent| !is_lost(extent.band))
+        .filter_map(|extent| scan(device, label, frame, geometry, extent, &context).err());
+    failures.map(|error| finding(Severity::Error, "log-damaged", error.to_string())).collect()
+}
+
+fn unreadable(error: &StoreError) -> Finding {
+    finding(Severity::Fatal, "metadata-unreadable", error.to_string())
+}
+
+/// Checks an open store.
+pub(super) fn check(core: &Core) -> Vec<Finding> {
+    let (label, geometry) = (&core.label, &core.geometry);
+    // No frame, no commit between the look at the medium and the look at memory.
+    let appender = core.appender.lock();
+    let journal = core.journal.lock();
+    let mut findings = journal.check_medium();
+    let zones = match report(label, &*core.zones, geometry) {
+        Ok(zones) => zones,
+        Err(error) => {
+            findings.push(unreadable(&error));
+            return findings;
+        }
+    };
+    let state = core.state.lock();
+    let named = state.names.iter().map(|(name, node)| (name.clone(), node));
+    let removed = state.condemned.iter().map(|condemned| {
+        let name = format!("removed file {}", condemned.node.file);
+        (name, &condemned.node)
+    });
+    let tables: Vec<CheckedTable> = named
+        .chain(removed)
+        .filter(|(_, node)| !node.small)
+        .map(|(name, node)| CheckedTable {
+            name,
+            runs: node.runs.read().recorded_runs().to_vec(),
+            bands: node.bands.lock().iter().copied().collect(),
+        })
+        .collect();
+    let extents: Vec<LogExtent> = state
+        .log_bands
+        .iter()
+        .filter_map(|(band, log)| {
+            let end_bytes = log.sealed_bytes?;
+            Some(LogExtent { band: *band, first_sequence: log.first_sequence, end_bytes, is_sealed: true })
+        })
+        .chain(appender.written_extent(&state))
+        .collect();
+    let logs: Vec<u32> = state.log_bands.keys().copied().collect();
+    let releasing: Vec<u32> = state.releasing.iter().map(|(_, band)| *band).collect();
+    for (band, band_use) in state.bands.iter() {
+        let is_owned = logs.contains(&band)
+            || releasing.contains(&band)
+            || tables.iter().any(|table| table.bands.binary_search(&band).is_ok());
+        let is_used = matches!(band_use, BandUse::Table | BandUse::Log);
+        if is_used != is_owned && band_use != BandUse::Retired {
+            let message = format!("{label}: band {band} is told as {band_use:?}, and its owner says otherwise");
+            findings.push(finding(Severity::Error, "band-leak", message));
+        }
+    }
+    drop(state);
+    drop(journal);
+    findings.extend(band_findings(label, geometry, &tables, &logs, &zones));
+    findings.extend(log_findings(&core.device, label, &core.frame, geometry, &extents, &zones));
+    drop(appender);
+    findings
+}
+
+/// Checks what is on a device without opening the store.
+pub(super) fn inspect(device: &Device) -> Vec<Finding> {
+    let label = device.block.name();
+    let read = || {
+        let control = zones_of(label, device)?;
+        let (journal, recovered) = Journal::recover(device, label, KIND)?;
+        let found = replay(label, &journal, &recovered)?;
+        let zones = report(label, &*control, &found.geometry)?;
+        Ok((journal.store_id(), found, zones, recovered.findings))
+    };
+    let (store_id, found, zones, mut findings) = match read() {
+        Ok(read) => read,
+        Err::<_, StoreError>(error) => return vec![unreadable(&error)],
+    };
+    let geometry = &found.geometry;
+    let frame = FrameFormat { store_id, unit_bytes: geometry.unit_bytes as usize };
+    let tables: Vec<CheckedTable> = found
+        .files
+        .iter()
+        .filter(|(_, file)| !file.record.small)
+        .map(|(name, file)| {
+            let mut bands: Vec<u32> = file.record.runs.iter().map(|run| run.band).collect();
+            bands.sort_unstable();
+            bands.dedup();
+            CheckedTable { name: name.clone(), runs: file.record.runs.clone(), bands }
+        })
+        .collect();
+    let logs: Vec<u32> = found.log_bands.keys().copied().collect();
+    let extents: Vec<LogExtent> = found
+        .log_bands
+        .values()
+        .map(|log| LogExtent {
+            band: log.band,
+            first_sequence: log.first_sequence,
+            end_bytes: log.sealed_bytes.unwrap_or_else(|| written_bytes(&zones[&log.band], geometry)),
+            is_sealed: log.sealed_bytes.is_some(),
+        })
+        .collect();
+    findings.extend(band_findings(label, geometry, &tables, &logs, &zones));
+    findings.extend(log_findings(device, label, &frame, geometry, &extents, &zones));
+    findings
+}

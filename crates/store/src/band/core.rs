@@ -1,0 +1,352 @@
+//! What the store, its writers and its readers share: the steps that change something durably.
+
+use super::allocation::Purpose;
+use super::bands::{AfterFailure, after_failure};
+use super::change::Retirement;
+use super::frame::FrameFormat;
+use super::geometry::StoreGeometry;
+use super::logs::LogAppender;
+use super::node::Node;
+use super::state::{NoRoom, State};
+use super::statistics::{Counts, add};
+use crate::error::StoreError;
+use crate::file_store::{FileKind, StoreProperties};
+use crate::journal::{self, CommitStyle, Journal};
+use parking_lot::Mutex as ShortMutex;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use varve_env::{Env, Mutex};
+use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, JobId, MediaError, ZoneControl, ZoneId};
+
+/// Compactions remembered at once: a tree that never says that one ended costs no more than this.
+const COMPACTIONS_MAX: usize = 1024;
+
+pub(super) struct Core {
+    pub(super) env: Env,
+    pub(super) device: Device,
+    pub(super) zones: Arc<dyn ZoneControl>,
+    pub(super) label: String,
+    pub(super) properties: StoreProperties,
+    pub(super) geometry: StoreGeometry,
+    pub(super) frame: FrameFormat,
+    /// Bands that may be written at once; 0 is no limit.
+    pub(super) active_max: u32,
+    pub(super) state: ShortMutex<State>,
+    /// Held across the I/O of a commit, so that one commit serves all who wait for it.
+    pub(super) journal: Mutex<Journal>,
+    /// Held across the writing of frames. Taken before the journal.
+    pub(super) appender: Mutex<LogAppender>,
+    /// Changes that are durable.
+    pub(super) durable_change: AtomicU64,
+    /// Frames before this number are on the device.
+    pub(super) written_sequence: AtomicU64,
+    /// Frames before this number are durable.
+    pub(super) durable_sequence: AtomicU64,
+    /// Why nothing is acknowledged any more.
+    pub(super) latched: OnceLock<String>,
+    pub(super) locks: ShortMutex<BTreeSet<String>>,
+    /// Compactions that have begun and not ended.
+    compactions: ShortMutex<BTreeSet<JobId>>,
+    pub(super) counts: Counts,
+}
+
+pub(super) const METADATA: IoContext =
+    IoContext { class: IoClass::Metadata, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
+
+/// What an open has put together.
+pub(super) struct Opened {
+    pub(super) device: Device,
+    pub(super) zones: Arc<dyn ZoneControl>,
+    pub(super) label: String,
+    pub(super) properties: StoreProperties,
+    pub(super) geometry: StoreGeometry,
+    pub(super) frame: FrameFormat,
+    pub(super) active_max: u32,
+    pub(super) state: State,
+    pub(super) journal: Journal,
+    pub(super) appender: LogAppender,
+}
+
+impl Core {
+    pub(super) fn new(env: &Env, opened: Opened) -> Core {
+        let sequence = opened.appender.sequence();
+        Core {
+            env: env.clone(),
+            device: opened.device,
+            zones: opened.zones,
+            label: opened.label,
+            properties: opened.properties,
+            geometry: opened.geometry,
+            frame: opened.frame,
+            active_max: opened.active_max,
+            state: ShortMutex::new(opened.state),
+            journal: Mutex::new(env, "band table", opened.journal),
+            appender: Mutex::new(env, "log bands", opened.appender),
+            durable_change: AtomicU64::new(0),
+            written_sequence: AtomicU64::new(sequence),
+            durable_sequence: AtomicU64::new(sequence),
+            latched: OnceLock::new(),
+            locks: ShortMutex::new(BTreeSet::new()),
+            compactions: ShortMutex::new(BTreeSet::new()),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(super) fn media_error(&self, name: &str, source: MediaError) -> StoreError {
+        journal::media_error(&self.label, name, source)
+    }
+
+    /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match self.latched.get() {
+            Some(cause) => Err(StoreError::Latched { store: self.label.clone(), cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Passes an error on and refuses everything from now on.
+    fn latch(&self, error: StoreError) -> StoreError {
+        self.latched.get_or_init(|| error.to_string());
+        error
+    }
+
+    pub(super) fn no_space(&self, name: &str, requested_bytes: u64, purpose: Purpose) -> StoreError {
+        add(&self.counts.refusals, 1);
+        let bands = self.state.lock().bands.view().available_bands(purpose);
+        let available_bytes = bands as u64 * self.geometry.band_bytes;
+        StoreError::NoSpace { store: self.label.clone(), name: name.to_owned(), requested_bytes, available_bytes }
+    }
+
+    /// The band table is full.
+    pub(super) fn no_room(&self, name: &str) -> impl FnOnce(NoRoom) -> StoreError {
+        let error = StoreError::NoSpace {
+            store: self.label.clone(),
+            name: name.to_owned(),
+            requested_bytes: 0,
+            available_bytes: 0,
+        };
+        |_| error
+    }
+
+    /// What a band for a file of this kind is wanted for.
+    pub(super) fn purpose(&self, kind: FileKind, job: Option<JobId>) -> Purpose {
+        let is_compaction = || job.is_some_and(|job| self.compactions.lock().contains(&job));
+        match kind {
+            FileKind::Table if is_compaction() => Purpose::CompactionOutput,
+            FileKind::Table => Purpose::Table,
+            FileKind::Manifest | FileKind::Pointer => Purpose::Metadata,
+            _ => Purpose::Log,
+        }
+    }
+
+    pub(super) fn compaction_begins(&self, job: JobId) {
+        let mut compactions = self.compactions.lock();
+        if compactions.len() < COMPACTIONS_MAX {
+            compactions.insert(job);
+        }
+    }
+
+    pub(super) fn compaction_ends(&self, job: JobId) {
+        self.compactions.lock().remove(&job);
+    }
+
+    /// Makes every write that has completed durable.
+    pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
+        self.check()?;
+        let sequence = self.written_sequence.load(Ordering::Acquire);
+        add(&self.counts.syncs, 1);
+        self.device.block.sync(context).map_err(|error| self.latch(self.media_error("sync", error)))?;
+        self.durable_sequence.fetch_max(sequence, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Makes the first `change` changes durable.
+    pub(super) fn commit(&self, change: u64) -> Result<(), StoreError> {
+        if self.durable_change.load(Ordering::Acquire) >= change {
+            return Ok(());
+        }
+        let mut journal = self.journal.lock();
+        if self.durable_change.load(Ordering::Acquire) >= change {
+            return Ok(());
+        }
+        self.commit_pending(&mut journal)
+    }
+
+    /// Makes every change so far durable, and free what that makes free.
+    fn commit_pending(&self, journal: &mut Journal) -> Result<(), StoreError> {
+        self.check()?;
+        let (payload, mut change) = self.state.lock().names.take_pending();
+        let outcome = if payload.is_empty() {
+            Ok(())
+        } else if journal.fits(payload.len(), CommitStyle::Single) {
+            add(&self.counts.commits, 1);
+            journal.commit(&payload, CommitStyle::Single)
+        } else {
+            add(&self.counts.checkpoints, 1);
+            let (checkpoint, last) = self.state.lock().take_checkpoint();
+            change = last;
+            journal.begin(Some(&checkpoint))
+        };
+        outcome.map_err(|error| self.latch(error))?;
+        self.durable_change.fetch_max(change, Ordering::AcqRel);
+        self.state.lock().reclaim(change);
+        Ok(())
+    }
+
+    /// Commits and frees whatever can be freed without copying.
+    pub(super) fn commit_and_reclaim(&self) -> Result<(), StoreError> {
+        let mut journal = self.journal.lock();
+        self.commit_pending(&mut journal)?;
+        // Files that are gone may have left log bands in which nothing lives.
+        self.commit_pending(&mut journal)
+    }
+
+    /// A band for this, empty; `None` when there is none.
+    pub(super) fn take_band(&self, name: &str, purpose: Purpose) -> Result<Option<u32>, StoreError> {
+        loop {
+            self.check()?;
+            let taken = {
+                let mut state = self.state.lock();
+                let active = state.bands.active_count() as u64;
+                if self.active_max > 0 && active >= u64::from(self.active_max) {
+                    let (store, name) = (self.label.clone(), name.to_owned());
+                    return Err(StoreError::TooManyWriters { store, name, limit: self.active_max });
+                }
+                state.bands.take(purpose)
+            };
+            let Some((band, is_dirty)) = taken else { return Ok(None) };
+            if !is_dirty {
+                return Ok(Some(band));
+            }
+            add(&self.counts.resets, 1);
+            match self.zones.reset(ZoneId(band), &METADATA) {
+                Ok(()) => return Ok(Some(band)),
+                Err(error) => {
+                    let retired = self.retire_if_given_up(band);
+                    self.state.lock().bands.give_back(band);
+                    if !retired {
+                        return Err(self.media_error(name, error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Retires a band whose zone the device gave up. False when it did not, or cannot say.
+    fn retire_if_given_up(&self, band: u32) -> bool {
+        let zone = self.zones.report(ZoneId(band), 1, &METADATA).ok().and_then(|zones| zones.into_iter().next());
+        let retirement = zone.as_ref().and_then(super::bands::retirement_of);
+        if let Some(retirement) = retirement {
+            self.retire(band, retirement);
+        }
+        retirement.is_some()
+    }
+
+    pub(super) fn retire(&self, band: u32, retirement: Retirement) {
+        add(&self.counts.retired_bands, 1);
+        self.state.lock().retire(band, retirement);
+    }
+
+    /// Nothing more is written to a band of which `written_bytes` were. Where the device limits how many zones are
+    /// active, the zone is finished.
+    pub(super) fn leave_band(&self, band: u32, written_bytes: u64) {
+        self.state.lock().bands.set_inactive(band);
+        if self.active_max > 0 && written_bytes < self.geometry.band_bytes {
+            add(&self.counts.finishes, 1);
+            // A zone that stays active is noticed when another one cannot be opened.
+            let _ = self.zones.finish(ZoneId(band), &METADATA);
+        }
+    }
+
+    /// Writes whole units to a band behind its first `written_bytes`. The error is what the device said, and whether
+    /// the band can still be written at the same place.
+    pub(super) fn write_band(
+        &self,
+        band: u32,
+        written_bytes: u64,
+        data: &[u8],
+        context: &IoContext,
+    ) -> Result<(), (MediaError, AfterFailure)> {
+        let at = self.geometry.start_bytes(band) + written_bytes;
+        let mut failed = false;
+        loop {
+            let Err(error) = self.device.block.write_at(at, data, context) else { return Ok(()) };
+            let zone = self.zones.report(ZoneId(band), 1, &METADATA).ok().and_then(|zones| zones.into_iter().next());
+            // Of a zone of which the device says nothing nothing can be known.
+            let after = zone.map_or(AfterFailure::Move(None), |zone| after_failure(&zone, written_bytes));
+            if after != AfterFailure::Retry || failed {
+                if let AfterFailure::Move(retirement) = after {
+                    add(&self.counts.moved_writes, 1);
+                    retirement.into_iter().for_each(|retirement| self.retire(band, retirement));
+                }
+                return Err((error, after));
+            }
+            add(&self.counts.repeated_writes, 1);
+            failed = true;
+        }
+    }
+
+    /// Says that a table has more on the device than the band table knows.
+    pub(super) fn note_unsynced(&self, node: &Arc<Node>) {
+        let mut state = self.state.lock();
+        if !node.small && !node.is_removed() {
+            state.unsynced.insert(node.file, node.clone());
+        }
+    }
+
+    /// Makes what is on the device of a file durable: contents, length and name.
+    pub(super) fn sync_node(&self, node: &Node, name: &str, context: &IoContext) -> Result<(), StoreError> {
+        self.check()?;
+        let written = node.written_bytes();
+        if node.small {
+            // A frame of a file without name is nobody's, so the order of the two does not matter.
+            self.commit(node.needed_change())?;
+            if written > node.durable_bytes() {
+                self.sync_device(context)?;
+            }
+        } else {
+            if written > node.durable_bytes() {
+                self.sync_device(context)?;
+                let mut state = self.state.lock();
+                state.record_runs(node, written).map_err(self.no_room(name))?;
+                state.unsynced.remove(&node.file);
+            }
+            self.commit(node.needed_change())?;
+        }
+        node.set_durable_bytes(written);
+        Ok(())
+    }
+
+    /// What a clean end makes durable: everything that reached the device.
+    pub(super) fn close(&self) -> Result<(), StoreError> {
+        self.check()?;
+        let unsynced = std::mem::take(&mut self.state.lock().unsynced);
+        let written: Vec<(Arc<Node>, u64)> =
+            unsynced.into_values().map(|node| (node.clone(), node.written_bytes())).collect();
+        let small: Vec<(Arc<Node>, u64)> = {
+            let state = self.state.lock();
+            let nodes = state.names.values().filter(|node| node.small);
+            nodes.map(|node| (node.clone(), node.written_bytes())).collect()
+        };
+        let sealed = self.seal_current();
+        if !written.is_empty() || sealed.is_some() {
+            self.sync_device(&METADATA)?;
+        }
+        let change = {
+            let mut state = self.state.lock();
+            for (node, written) in &written {
+                // A table that was never synced and does not fit the band table was never promised.
+                let _ = state.record_runs(node, *written);
+            }
+            if let Some((band, valid_bytes)) = sealed {
+                small.iter().for_each(|(node, written)| node.set_durable_bytes(*written));
+                state.seal_log(band, valid_bytes);
+                state.note_sizes();
+                state.release_logs();
+            }
+            state.names.change()
+        };
+        self.commit(change)
+    }
+}

@@ -1,0 +1,256 @@
+//! How a zoned device is divided, and the parameters that say so in the superblock.
+//!
+//! Parameters of a `band` store, little-endian (the journal's superblock keeps them):
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 1 | version, 1 |
+//! | 1 | 1 | zero |
+//! | 2 | 2 | bands kept for the outputs of compactions |
+//! | 4 | 4 | number of the first band: that of its zone |
+//! | 8 | 4 | bands |
+//! | 12 | 4 | bytes of a unit: the device's physical sector |
+//! | 16 | 8 | bytes from the start of a band to that of the next |
+//! | 24 | 8 | writable bytes of a band |
+//!
+//! The random-access region is the conventional zones at the start of the device: superblocks, log of changes, two
+//! checkpoint areas. A band is a zone behind them; it has the number of its zone.
+
+use crate::error::StoreError;
+use crate::journal::{JournalRegions, Region, SUPERBLOCK_RESERVED_BYTES};
+use crate::wire::{Reader, Writer};
+use std::ops::Range;
+use varve_media::{Geometry, ZoneGeometry, ZoneId};
+
+const VERSION: u8 = 1;
+/// Least log of changes and least checkpoint area.
+const REGION_BYTES_MIN: u64 = 64 << 10;
+const LOG_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of a checkpoint for each band: a file with a name of usual length, and what is said of the band itself.
+const CHECKPOINT_BYTES_OF_BAND: u64 = 256;
+/// Bands fewer than this cannot hold logs, a table, and what a compaction makes of it.
+const BANDS_MIN: u32 = 4;
+
+/// How one device is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StoreGeometry {
+    /// Bytes from the start of a band to that of the next.
+    pub(super) zone_bytes: u64,
+    /// Writable bytes of a band, a multiple of the unit.
+    pub(super) band_bytes: u64,
+    /// Zone of the first band.
+    pub(super) first_band: u32,
+    pub(super) band_count: u32,
+    /// Bytes that are written whole or not at all.
+    pub(super) unit_bytes: u32,
+    /// Bands kept for the outputs of compactions.
+    pub(super) reserve_bands: u16,
+    pub(super) journal: JournalRegions,
+}
+
+impl StoreGeometry {
+    /// Divides a device.
+    pub(super) fn plan(
+        label: &str,
+        device: &Geometry,
+        zones: &ZoneGeometry,
+        reserve_bands: u16,
+    ) -> Result<StoreGeometry, StoreError> {
+        let refuse = |reason: String| StoreError::InvalidRequest { store: label.to_owned(), reason };
+        let unit_bytes = device.physical_sector_bytes.max(device.sector_bytes).max(512);
+        if !unit_bytes.is_power_of_two() || unit_bytes > 65536 {
+            return Err(refuse(format!("physical sectors of {unit_bytes} bytes are not supported")));
+        }
+        let unit = u64::from(unit_bytes);
+        let band_bytes = zones.zone_capacity_bytes.min(zones.zone_bytes) / unit * unit;
+        let band_count = zones.sequential_zones();
+        let most_reserved = band_count.saturating_sub(BANDS_MIN);
+        if band_count < BANDS_MIN || u32::from(reserve_bands) > most_reserved {
+            return Err(refuse(format!(
+                "{band_count} bands with {reserve_bands} of them reserved are too few; choose smaller bands, a larger \
+                 device or a smaller reserve: {} bands beside the reserve are the least",
+                BANDS_MIN
+            )));
+        }
+        if band_bytes < u64::from(unit_bytes.max(4096)) {
+            return Err(refuse(format!("bands of {band_bytes} bytes are too small; choose larger ones")));
+        }
+        if zones.conventional_zones == 0 {
+            let reason = "the device has no conventional zone at its start, where the band table would lie; use one \
+                          that has (an emulated one: conventional=SIZE)";
+            return Err(refuse(reason.to_owned()));
+        }
+        let random_access_bytes = zones.start_bytes(ZoneId(zones.conventional_zones));
+        let align = |bytes: u64| bytes / REGION_BYTES_MIN * REGION_BYTES_MIN;
+        let wanted = REGION_BYTES_MIN + u64::from(band_count) * CHECKPOINT_BYTES_OF_BAND;
+        let room = align(random_access_bytes.saturating_sub(SUPERBLOCK_RESERVED_BYTES));
+        let checkpoint = wanted.next_multiple_of(REGION_BYTES_MIN);
+        let log = align((checkpoint * 2).min(LOG_BYTES_MAX)).min(room.saturating_sub(2 * checkpoint));
+        if log < REGION_BYTES_MIN {
+            return Err(refuse(format!(
+                "conventional zones of {random_access_bytes} bytes have no room for a table of {band_count} bands; {} \
+                 bytes are the least",
+                SUPERBLOCK_RESERVED_BYTES + 2 * checkpoint + REGION_BYTES_MIN
+            )));
+        }
+        let at = SUPERBLOCK_RESERVED_BYTES;
+        let region = |offset_bytes, length_bytes| Region { offset_bytes, length_bytes };
+        Ok(StoreGeometry {
+            zone_bytes: zones.zone_bytes,
+            band_bytes,
+            first_band: zones.conventional_zones,
+            band_count,
+            unit_bytes,
+            reserve_bands,
+            journal: JournalRegions {
+                log: region(at, log),
+                checkpoints: [0, 1].map(|number| region(at + log + number * checkpoint, checkpoint)),
+                unit_bytes,
+            },
+        })
+    }
+
+    /// Numbers of the bands.
+    pub(super) fn bands(&self) -> Range<u32> {
+        self.first_band..self.first_band + self.band_count
+    }
+
+    /// First byte of a band on the device.
+    pub(super) fn start_bytes(&self, band: u32) -> u64 {
+        u64::from(band) * self.zone_bytes
+    }
+
+    /// Whether `length_bytes` at `offset_bytes` of a band are bytes of one.
+    pub(super) fn holds(&self, band: u32, offset_bytes: u64, length_bytes: u64) -> bool {
+        let end = offset_bytes.checked_add(length_bytes);
+        self.bands().contains(&band) && end.is_some_and(|end| end <= self.band_bytes)
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.u8(VERSION);
+        writer.u8(0);
+        writer.u16(self.reserve_bands);
+        writer.u32(self.first_band);
+        writer.u32(self.band_count);
+        writer.u32(self.unit_bytes);
+        writer.u64(self.zone_bytes);
+        writer.u64(self.band_bytes);
+        writer.into_vec()
+    }
+
+    /// Judges parameters; anything may come. The error says what is wrong.
+    pub(super) fn decode(
+        parameters: &[u8],
+        journal: &JournalRegions,
+        capacity_bytes: u64,
+    ) -> Result<StoreGeometry, String> {
+        let mut reader = Reader::new(parameters);
+        let mut fields = || {
+            let (version, reserved, reserve_bands) = (reader.u8()?, reader.u8()?, reader.u16()?);
+            let geometry = StoreGeometry {
+                reserve_bands,
+                first_band: reader.u32()?,
+                band_count: reader.u32()?,
+                unit_bytes: reader.u32()?,
+                zone_bytes: reader.u64()?,
+                band_bytes: reader.u64()?,
+                journal: *journal,
+            };
+            Some((version, reserved, geometry))
+        };
+        let (version, reserved, geometry) =
+            fields().ok_or_else(|| format!("{} bytes of parameters", parameters.len()))?;
+        if version != VERSION || reserved != 0 || reader.remaining() != 0 {
+            return Err(format!("parameters of version {version}, {} bytes", parameters.len()));
+        }
+        let StoreGeometry { zone_bytes, band_bytes, first_band, band_count, unit_bytes, .. } = geometry;
+        if unit_bytes != journal.unit_bytes || !unit_bytes.is_power_of_two() {
+            return Err(format!("units of {unit_bytes} bytes"));
+        }
+        let unit = u64::from(unit_bytes);
+        let end = first_band.checked_add(band_count).and_then(|end| u64::from(end).checked_mul(zone_bytes));
+        let fits = end.is_some_and(|end| end <= capacity_bytes);
+        let sound = band_bytes <= zone_bytes && band_bytes >= unit && band_bytes.is_multiple_of(unit);
+        if !fits || !sound || band_count < BANDS_MIN || first_band == 0 {
+            return Err(format!(
+                "{band_count} bands of {band_bytes} bytes, {zone_bytes} bytes apart, from {first_band}"
+            ));
+        }
+        if u32::from(geometry.reserve_bands) > band_count - BANDS_MIN {
+            return Err(format!("{} of {band_count} bands reserved", geometry.reserve_bands));
+        }
+        let regions = [journal.log, journal.checkpoints[0], journal.checkpoints[1]];
+        match regions.iter().find(|region| region.end_bytes() > geometry.start_bytes(first_band)) {
+            Some(region) => Err(format!("a region of metadata up to byte {} of the bands", region.end_bytes())),
+            None => Ok(geometry),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A small device: bands of 64 KiB behind eight conventional zones.
+    pub(in super::super) fn small() -> StoreGeometry {
+        plan(8 << 20, 64 << 10, 8, 2).expect("a device that is large enough")
+    }
+
+    fn plan(
+        capacity_bytes: u64,
+        zone_bytes: u64,
+        conventional_zones: u32,
+        reserve_bands: u16,
+    ) -> Result<StoreGeometry, StoreError> {
+        let device = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: 4096 };
+        let zones = ZoneGeometry { conventional_zones, ..ZoneGeometry::fit(capacity_bytes, zone_bytes).unwrap() };
+        StoreGeometry::plan("test", &device, &zones, reserve_bands)
+    }
+
+    #[test]
+    fn every_size_plans_and_comes_back() {
+        for (capacity, zone, conventional) in
+            [(8 << 20, 64 << 10, 8), (64 << 20, 1 << 20, 1), (8 << 40, 80 << 20, 13), (3 << 40, 256 << 20, 4)]
+        {
+            let planned = plan(capacity, zone, conventional, 2).unwrap();
+            assert_eq!(StoreGeometry::decode(&planned.encode(), &planned.journal, capacity), Ok(planned));
+            assert!(planned.journal.checkpoints[1].end_bytes() <= planned.start_bytes(planned.first_band));
+            let checkpoint = planned.journal.checkpoints[0].length_bytes;
+            assert!(checkpoint >= u64::from(planned.band_count) * CHECKPOINT_BYTES_OF_BAND);
+        }
+        assert_eq!(crc32c::crc32c(&small().encode()), 0xc122_7365, "golden: version 1 of the parameters");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_what_to_do() {
+        for (capacity, zone, conventional, reserve, advice) in [
+            (8 << 20, 64 << 10, 0, 2, "conventional=SIZE"),
+            (8 << 20, 64 << 10, 2, 2, "are the least"),
+            (1 << 20, 128 << 10, 6, 0, "smaller bands"),
+            (8 << 20, 64 << 10, 8, 200, "smaller reserve"),
+            (64 << 20, 2 << 10, 1000, 2, "choose larger ones"),
+        ] {
+            let error = plan(capacity, zone, conventional, reserve).unwrap_err();
+            assert!(error.to_string().contains(advice), "{error}");
+        }
+    }
+
+    #[test]
+    fn damaged_parameters_are_refused_not_believed() {
+        let good = small().encode();
+        for length in 0..good.len() {
+            assert!(StoreGeometry::decode(&good[..length], &small().journal, 8 << 20).is_err());
+        }
+        for index in 0..good.len() {
+            for bit in 0..8 {
+                let mut bad = good.clone();
+                bad[index] ^= 1 << bit;
+                // Refused, or a division that lies inside the device.
+                if let Ok(found) = StoreGeometry::decode(&bad, &small().journal, 8 << 20) {
+                    assert!(found.start_bytes(found.bands().end) <= 8 << 20);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Writing frames of small files to log bands.
+//!
+//! One *appender* writes the frames of all small files, one band after the other. Beginning a band makes the band
+//! before it durable and seals it, with one commit for both; only the last one is open, and only in it a crash can have
+//! left frames torn. Then bands in which little lives are emptied (see [`cleaning`](super::cleaning)).
+
+use super::allocation::{LOG_RESERVE_BANDS, Purpose};
+use super::bands::AfterFailure;
+use super::cleaning::{self, SealedBand};
+use super::core::{Core, METADATA};
+use super::frame::{FRAME_BYTES_MAX, FrameHeader, HEADER_BYTES};
+use super::node::Node;
+use super::pieces::Piece;
+use super::scan::LogExtent;
+use super::state::State;
+use super::statistics::add;
+use crate::error::StoreError;
+use crate::journal;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_env::MutexGuard;
+use varve_media::{IoCause, IoClass, IoContext};
+
+/// Largest request for frames. The log buffers of trees are smaller, so that a sync is one request.
+const TRANSFER_BYTES: u64 = 4 << 20;
+/// Bands that may refuse one write, one after the other.
+const MOVES_MAX: u32 = 4;
+
+const COPYING: IoContext =
+    IoContext { class: IoClass::Maintenance, cause: IoCause::Cleaning, level: None, job: None, deadline: None };
+
+/// The log band that is written.
+#[derive(Clone, Copy, Debug)]
+struct CurrentBand {
+    band: u32,
+    /// Bytes of frames in it.
+    written_bytes: u64,
+    /// It is the last one that was kept: for manifests, pointers and copies only, while bands are scarce.
+    is_last_kept: bool,
+}
+
+/// Where the next frame goes.
+#[derive(Debug)]
+pub(super) struct LogAppender {
+    current: Option<CurrentBand>,
+    next_order: u64,
+    sequence: u64,
+}
+
+/// What frames are made of.
+struct Content<'a> {
+    node: &'a Node,
+    offset_bytes: u64,
+    data: &'a [u8],
+    is_copy: bool,
+}
+
+impl LogAppender {
+    /// An appender that has not begun a band.
+    pub(super) fn new(next_order: u64, sequence: u64) -> LogAppender {
+        LogAppender { current: None, next_order, sequence }
+    }
+
+    /// Number of the next frame.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The frames of the band that is written.
+    pub(super) fn written_extent(&self, state: &State) -> Option<LogExtent> {
+        let CurrentBand { band, written_bytes, .. } = self.current?;
+        let first_sequence = state.log_bands.get(&band)?.first_sequence;
+        Some(LogExtent { band, first_sequence, end_bytes: written_bytes, is_sealed: true })
+    }
+}
+
+impl Core {
+    /// Writes bytes of a small file behind what it has. All of them, or the file stays as it was.
+    pub(super) fn append_frames(
+        &self,
+        node: &Node,
+        name: &str,
+        purpose: Purpose,
+        offset_bytes: u64,
+        data: &[u8],
+        context: &IoContext,
+    ) -> Result<(), StoreError> {
+        let mut appender = self.appender.lock();
+        let content = Content { node, offset_bytes, data, is_copy: false };
+        let outcome = self.write_frames(&mut appender, &content, name, purpose, context);
+        if outcome.is_err() {
+            self.state.lock().truncate_pieces(node, offset_bytes);
+        }
+        outcome
+    }
+
+    /// Bytes that the present log band still takes, for this.
+    fn room_bytes(&self, appender: &LogAppender, purpose: Purpose) -> u64 {
+        let Some(current) = appender.current else { return 0 };
+        let kept = (self.state.lock().bands.view().reserve_bands + LOG_RESERVE_BANDS) as usize;
+        if current.is_last_kept && purpose == Purpose::Log && self.state.lock().bands.free_count() < kept {
+            return 0;
+        }
+        self.geometry.band_bytes - current.written_bytes
+    }
+
+    fn write_frames(
+        &self,
+        appender: &mut MutexGuard<'_, LogAppender>,
+        content: &Content<'_>,
+        name: &str,
+        purpose: Purpose,
+        context: &IoContext,
+    ) -> Result<(), StoreError> {
+        let (mut done, mut moves) = (0, 0);
+        while done < content.data.len() {
+            self.check()?;
+            let room = self.room_bytes(appender, purpose);
+            if self.frame.payload_bytes_max(room) == 0 {
+                let missing = (content.data.len() - done) as u64;
+                // A copy is to make room, not to take a band of its own.
+                if content.is_copy {
+                    return Err(self.no_space(name, missing, purpose));
+                }
+                self.begin_band(appender, name, purpose, missing)?;
+                continue;
+            }
+            let Some(mut current) = appender.current else { continue };
+            let rest = &content.data[done..];
+            let (bytes, pieces) = self.build_frames(appender.sequence, current, content, done, rest, room);
+            match self.write_band(current.band, current.written_bytes, &bytes, context) {
+                Ok(()) => {
+                    current.written_bytes += bytes.len() as u64;
+                    appender.current = Some(current);
+                    appender.sequence += pieces.len() as u64;
+                    self.written_sequence.fetch_max(appender.sequence, Ordering::AcqRel);
+                    let mut state = self.state.lock();
+                    for piece in pieces {
+                        done += piece.length_bytes as usize;
+                        match content.is_copy {
+                            true => state.replace_piece(content.node, piece),
+                            false => state.append_piece(content.node, piece),
+                        }
+                    }
+                }
+                Err((_, AfterFailure::Move(_))) if moves < MOVES_MAX && !content.is_copy => {
+                    moves += 1;
+                    self.begin_band(appender, name, purpose, rest.len() as u64)?;
+                }
+                Err((error, _)) => return Err(self.media_error(name, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The frames of as much of the rest as fits, and what they hold.
+    fn build_frames(
+        &self,
+        first_sequence: u64,
+        current: CurrentBand,
+        content: &Content<'_>,
+        done: usize,
+        rest: &[u8],
+        room: u64,
+    ) -> (varve_media::AlignedBuffer, Vec<Piece>) {
+        let durable_sequence = self.durable_sequence.load(Ordering::Acquire);
+        let mut room = room.min(TRANSFER_BYTES);
+        let mut lengths = Vec::new();
+        let (mut left, mut total) = (rest.len(), 0);
+        while left > 0 && self.frame.payload_bytes_max(room) > 0 {
+            let payload = left.min(self.frame.payload_bytes_max(room));
+            let frame = self.frame.frame_bytes(payload);
+            lengths.push((payload, frame));
+            (left, total, room) = (left - payload, total + frame, room - frame as u64);
+        }
+        let mut bytes = journal::buffer(&self.device, total);
+        let (mut at, mut taken) = (0, 0);
+        let mut pieces = Vec::with_capacity(lengths.len());
+        for ((payload, length), sequence) in lengths.into_iter().zip(first_sequence..) {
+            let frame = &mut bytes[at..at + length];
+            frame[HEADER_BYTES..HEADER_BYTES + payload].copy_from_slice(&rest[taken..taken + payload]);
+            let offset_bytes = content.offset_bytes + (done + taken) as u64;
+            let (is_copy, file) = (content.is_copy, content.node.file);
+            let header = FrameHeader { is_copy, file, offset_bytes, sequence, durable_sequence };
+            self.frame.seal(frame, &header, payload);
+            let frame_at = current.written_bytes + at as u64;
+            pieces.push(Piece::whole(current.band, frame_at, offset_bytes, payload as u32));
+            (at, taken) = (at + length, taken + payload);
+        }
+        (bytes, pieces)
+    }
+
+    /// Seals the present log band and begins another.
+    fn begin_band(
+        &self,
+        appender: &mut MutexGuard<'_, LogAppender>,
+        name: &str,
+        purpose: Purpose,
+        requested_bytes: u64,
+    ) -> Result<(), StoreError> {
+        let mut taken = self.take_band(name, purpose)?;
+        if taken.is_none() {
+            self.commit_and_reclaim()?;
+            taken = self.take_band(name, purpose)?;
+        }
+        let Some(band) = taken else { return Err(self.no_space(name, requested_bytes, purpose)) };
+        // What is sealed is durable.
+        if let Err(error) = self.sync_device(&METADATA) {
+            self.state.lock().bands.give_back(band);
+            return Err(error);
+        }
+        let is_last_kept;
+        let change = {
+            let mut state = self.state.lock();
+            is_last_kept = state.bands.view().available_bands(Purpose::Log) == 0 && purpose == Purpose::Metadata;
+            if let Some(current) = appender.current {
+                state.seal_log(current.band, current.written_bytes);
+            }
+            state.note_sizes();
+            state.begin_log(band, appender.next_order, appender.sequence);
+            state.release_logs();
+            state.names.change()
+        };
+        let sealed = appender.current.replace(CurrentBand { band, written_bytes: 0, is_last_kept });
+        appender.next_order += 1;
+        add(&self.counts.log_bands, 1);
+        if let Some(sealed) = sealed {
+            self.leave_band(sealed.band, sealed.written_bytes);
+        }
+        self.commit(change)?;
+        self.clean(appender, false)
+    }
+
+    /// Makes room by commits and, where that is not enough, by copying what lives in log bands.
+    pub(super) fn make_room(&self, purpose: Purpose) -> Result<(), StoreError> {
+        self.commit_and_reclaim()?;
+        if self.state.lock().bands.view().available_bands(purpose) > 0 {
+            return Ok(());
+        }
+        let mut appender = self.appender.lock();
+        self.clean(&mut appender, true)?;
+        self.commit_and_reclaim()
+    }
+
+    /// Empties log bands into the present one.
+    fn clean(&self, appender: &mut MutexGuard<'_, LogAppender>, in_need: bool) -> Result<(), StoreError> {
+        let Some(current) = appender.current else { return Ok(()) };
+        let room = self.geometry.band_bytes - current.written_bytes;
+        let plan = {
+            let state = self.state.lock();
+            let sealed: Vec<SealedBand> = state
+                .log_bands
+                .iter()
+                .filter(|(_, log)| log.sealed_bytes.is_some() && log.live_bytes > 0)
+                .map(|(band, log)| SealedBand {
+                    band: *band,
+                    order: log.order,
+                    copy_bytes: self.copy_bytes(&state, *band),
+                })
+                .collect();
+            cleaning::plan(&sealed, room, self.geometry.band_bytes, in_need)
+        };
+        if plan.is_empty() {
+            return Ok(());
+        }
+        for band in &plan {
+            // What cannot be read stays where it is.
+            if self.empty_band(appender, *band).is_ok() {
+                add(&self.counts.cleaned_bands, 1);
+            }
+            self.check()?;
+        }
+        // Copies are durable before what they replace is given up.
+        self.sync_device(&COPYING)?;
+        let change = {
+            let mut state = self.state.lock();
+            state.release_logs();
+            state.names.change()
+        };
+        self.commit(change)
+    }
+
+    /// Bytes of frames that copies of what lives in a band take.
+    fn copy_bytes(&self, state: &State, band: u32) -> u64 {
+        let condemned = state.condemned.iter().map(|condemned| &condemned.node);
+        let nodes = state.names.values().chain(condemned).filter(|node| node.small);
+        let stretches = nodes.flat_map(|node| stretches(node, band));
+        let frame_payload = (FRAME_BYTES_MAX - HEADER_BYTES) as u64;
+        stretches
+            .map(|(_, length)| {
+                let full = length / frame_payload;
+                full * FRAME_BYTES_MAX as u64 + self.frame.frame_bytes((length % frame_payload) as usize) as u64
+            })
+            .sum()
+    }
+
+    /// Copies what lives in a band to the present one.
+    fn empty_band(&self, appender: &mut MutexGuard<'_, LogAppender>, band: u32) -> Result<(), StoreError> {
+        let nodes: Vec<(String, Arc<Node>)> = {
+            let state = self.state.lock();
+            let condemned = state.condemned.iter().map(|condemned| (String::new(), condemned.node.clone()));
+            let named = state.names.iter().map(|(name, node)| (name.clone(), node.clone()));
+            named.chain(condemned).filter(|(_, node)| node.small).collect()
+        };
+        for (name, node) in nodes {
+            for (offset_bytes, length_bytes) in stretches(&node, band) {
+                let mut data = vec![0; length_bytes as usize];
+                self.read_pieces(&node, &name, offset_bytes, &mut data, &COPYING)?;
+                let content = Content { node: &node, offset_bytes, data: &data, is_copy: true };
+                self.write_frames(appender, &content, &name, Purpose::Metadata, &COPYING)?;
+                add(&self.counts.copied_bytes, length_bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the present log band; what is in it is not durable yet.
+    pub(super) fn seal_current(&self) -> Option<(u32, u64)> {
+        let current = self.appender.lock().current.take()?;
+        self.leave_band(current.band, current.written_bytes);
+        Some((current.band, current.written_bytes))
+    }
+}
+
+/// The parts of a small file that lie in a band: offset and length of each, those that follow each other as one.
+fn stretches(node: &Node, band: u32) -> Vec<(u64, u64)> {
+    let mut stretches: Vec<(u64, u64)> = Vec::new();
+    for piece in node.pieces.read().iter().filter(|piece| piece.band == band) {
+        match stretches.last_mut() {
+            Some((offset, length)) if *offset + *length == piece.offset_bytes => *length += piece.length_bytes,
+            _ => stretches.push((piece.offset_bytes, piece.length_bytes)),
+        }
+    }
+    stretches
+}

@@ -1,0 +1,363 @@
+//! Files on a zoned device, without a file system (Pitchumani, Hughes and Miller, "SMRDB: Key-Value Data Store for
+//! Shingled Magnetic Recording Disks", SYSTOR 2015).
+//!
+//! The conventional zones at the start of the device are the paper's *random-access region*: a
+//! [journal](crate::journal) with the *band table* lies there and nothing else. Every other zone is a *band*. A table
+//! has bands of its own, most often one, written once in order. Everything else is *small*: [frames](frame) of all
+//! small files follow each other in *log bands*, in the order in which they were flushed, so that a sync of a log is
+//! one write at the pointer and one sync of the device, and touches no metadata.
+//!
+//! What is done in which order:
+//!
+//! - *Sync of a table*: what is left of it, sync of the device, then one durable commit of its runs (and everything
+//!   changed before).
+//! - *Sync of a small file*: its frame, and one sync of the device. A commit only when the name is not yet durable.
+//! - *A new log band*: the one before it is made durable; one commit says that it is sealed and the new one begun. So
+//!   only the last log band can be torn by a crash. After an [open](recovery) every log band is sealed.
+//! - *Rename*: the source is synced, then one commit; *remove*: a change that waits for the next commit.
+//! - *A band is free* once the commit that gave it up is durable and the last reader is gone. It is reset when it is
+//!   taken again. Log bands in which little lives are [emptied](cleaning) by copies, which are durable before it is
+//!   given up.
+//! - *A failed write*: nothing arrived, it is repeated; otherwise what follows goes to [another band](bands). Bands
+//!   whose zone the device gave up are retired for good.
+//!
+//! Which band is taken, and for whom the last ones are kept, is a [policy](allocation). The paper's log is a buffer
+//! of 1 MiB in memory that is written to the log bands when it is full; trees have it (`log_buffer_size`), and every
+//! flush writes what they hand over.
+//!
+//! After a failed sync of the device or a failed commit the store acknowledges nothing more until it is opened again;
+//! reads of what was durable go on.
+//!
+//! *The medium's assumption*: a physical sector is written whole or not at all; zones behave as
+//! [`ZoneControl`](varve_media::ZoneControl) says: what lies below the write pointer and was not synced may be torn by
+//! a power cut, what was synced stays until the zone is reset.
+
+mod allocation;
+mod bands;
+mod change;
+mod check;
+mod cleaning;
+mod core;
+mod frame;
+mod geometry;
+mod log_writer;
+mod logs;
+mod node;
+mod occupancy;
+mod pieces;
+mod reader;
+mod recovery;
+mod runs;
+mod scan;
+mod state;
+mod statistics;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use self::core::Core;
+use crate::error::StoreError;
+use crate::file_store::{
+    CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadableFile, StoreLock,
+    StoreProperties, WritableFile,
+};
+use crate::hint::Hint;
+use crate::journal::{Journal, JournalRegions, Region, StoreKind};
+use crate::name;
+use crate::occupancy::{Occupancy, StoreMeasure};
+use allocation::Purpose;
+use change::{Checkpoint, encode_checkpoint};
+use geometry::StoreGeometry;
+use log_writer::LogWriter;
+use node::Node;
+use reader::BandReader;
+use std::sync::Arc;
+use varve_env::Env;
+use varve_media::{Counters, Device, IoContext, Space};
+use writer::TableWriter;
+
+const KIND: StoreKind = StoreKind(*b"band\0\0\0\0");
+/// Bands kept for the outputs of compactions, unless something else is said.
+const RESERVE_BANDS: u16 = 2;
+
+/// Runs every decoder of this store on bytes that may be anything.
+pub(crate) fn decode_anything(bytes: &[u8]) {
+    let region = |offset_bytes, length_bytes| Region { offset_bytes, length_bytes };
+    let journal = JournalRegions {
+        log: region(128 << 10, 128 << 10),
+        checkpoints: [region(256 << 10, 64 << 10), region(320 << 10, 64 << 10)],
+        unit_bytes: 512,
+    };
+    let _ = StoreGeometry::decode(bytes, &journal, 64 << 20);
+    decode_table(bytes);
+    decode_frame(bytes);
+}
+
+/// Decodes bytes as parts of the band table. What is taken says the same when it is written again.
+pub(crate) fn decode_table(bytes: &[u8]) {
+    if let Ok(changes) = change::decode_commit(bytes) {
+        let mut writer = crate::wire::Writer::default();
+        changes.iter().for_each(|change| change::encode_change(&mut writer, change));
+        assert_eq!(writer.as_slice(), bytes, "a commit that reads otherwise than it was written");
+    }
+    if let Ok(checkpoint) = change::decode_checkpoint(bytes) {
+        assert_eq!(encode_checkpoint(&checkpoint), bytes, "a checkpoint that reads otherwise than it was written");
+    }
+}
+
+/// Decodes bytes as a frame, as they are and with a header whose checksum is right.
+pub(crate) fn decode_frame(bytes: &[u8]) {
+    let format = frame::FrameFormat { store_id: 1, unit_bytes: 512 };
+    let _ = format.open(bytes);
+    let Some((fields, payload)) = bytes.split_at_checked(32).filter(|(_, payload)| !payload.is_empty()) else { return };
+    let payload = &payload[..payload.len().min(frame::FRAME_BYTES_MAX - frame::HEADER_BYTES)];
+    let number = |at: usize| fields[at..at + 8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let header = frame::FrameHeader {
+        is_copy: bytes[0] & 1 == 1,
+        file: number(0),
+        offset_bytes: number(8),
+        sequence: number(16),
+        durable_sequence: number(24),
+    };
+    let mut framed = vec![0; format.frame_bytes(payload.len())];
+    framed[frame::HEADER_BYTES..frame::HEADER_BYTES + payload.len()].copy_from_slice(payload);
+    format.seal(&mut framed, &header, payload.len());
+    if let Some(opened) = format.open(&framed) {
+        assert_eq!((opened.header, opened.payload), (header, payload), "a frame that reads otherwise than written");
+    }
+}
+
+/// How a device becomes a [`BandStore`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BandFormatOptions {
+    /// Bands kept for the outputs of compactions, so that those can always finish. One more is kept for the store's
+    /// own use.
+    pub reserve_bands: u16,
+    /// Format although the device holds something: a store, or anything else.
+    pub overwrite: bool,
+}
+
+impl Default for BandFormatOptions {
+    fn default() -> Self {
+        BandFormatOptions { reserve_bands: RESERVE_BANDS, overwrite: false }
+    }
+}
+
+/// A [`FileStore`] on a zoned device. See the module for the order of its steps.
+///
+/// One open at a time: nothing stops a second process from opening the same device, unless the device itself refuses.
+pub struct BandStore {
+    core: Arc<Core>,
+}
+
+impl BandStore {
+    /// Makes an empty store on a device. Everything on it is lost; its zones are reset when they are used.
+    ///
+    /// Errors: a device without zones, or without conventional zones at its start that are large enough; one with too
+    /// few zones; one that holds something, without `overwrite`.
+    pub fn format(env: &Env, device: &Device, options: &BandFormatOptions) -> Result<(), StoreError> {
+        let label = device.block.name();
+        recovery::zones_of(label, device)?;
+        let capabilities = device.block.capabilities();
+        let zones = capabilities.zones.as_ref().ok_or_else(|| StoreError::InvalidRequest {
+            store: label.to_owned(),
+            reason: "the device does not say what its zones are".to_owned(),
+        })?;
+        let geometry = StoreGeometry::plan(label, device.block.geometry(), zones, options.reserve_bands)?;
+        if !options.overwrite && Journal::probe(device, label, KIND)? {
+            let reason = "the device holds a store; format with overwrite to lose it".to_owned();
+            return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
+        }
+        // Two formats in one simulation draw at different times.
+        let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));
+        let empty = encode_checkpoint(&Checkpoint { next_file: 1, ..Checkpoint::default() });
+        let (journal, parameters) = (&geometry.journal, geometry.encode());
+        Journal::format(device, label, KIND, random.next_u64(), journal, &parameters, &empty)
+    }
+
+    /// Whether a store of this kind is on the device: `Ok(false)` when its superblocks are zeros, an error when
+    /// something else is there or the store is damaged.
+    pub fn probe(device: &Device) -> Result<bool, StoreError> {
+        Journal::probe(device, device.block.name(), KIND)
+    }
+
+    /// Opens the store on a device, after a clean end or a crash. Takes time in proportion to what the log bands hold,
+    /// which is read, and to the number of zones.
+    ///
+    /// Errors: [`StoreError::Foreign`] when there is none or another version's, [`StoreError::Corruption`] when the
+    /// band table or a frame that was durable is damaged; both name offset, expected, found and what to do. Zones that
+    /// went offline are no error: reading the files that were in them is.
+    pub fn open(env: &Env, device: Device) -> Result<BandStore, StoreError> {
+        recovery::open(env, device).map(|core| BandStore { core: Arc::new(core) })
+    }
+
+    /// What [`check`](FileStore::check) would say about a device whose store cannot be opened, or is not open.
+    pub fn inspect(device: &Device) -> Vec<Finding> {
+        check::inspect(device)
+    }
+}
+
+impl Core {
+    fn check_name(&self, name: &str) -> Result<(), StoreError> {
+        name::check(name).map_err(|reason| name::invalid(&self.label, name, reason))
+    }
+
+    fn not_found(&self, name: &str) -> StoreError {
+        StoreError::NotFound { store: self.label.clone(), name: name.to_owned() }
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<Node>, StoreError> {
+        self.check_name(name)?;
+        self.state.lock().names.get(name).cloned().ok_or_else(|| self.not_found(name))
+    }
+}
+
+impl FileStore for BandStore {
+    fn name(&self) -> &str {
+        &self.core.label
+    }
+
+    fn properties(&self) -> &StoreProperties {
+        &self.core.properties
+    }
+
+    fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
+        let core = &self.core;
+        core.check_name(name)?;
+        core.check()?;
+        let small = options.kind != FileKind::Table;
+        let created = core.state.lock().create(name, small, options.level);
+        let node = created.map_err(core.no_room(name))?;
+        Ok(match small {
+            true => Box::new(LogWriter::new(core.clone(), node, name, options)),
+            false => Box::new(TableWriter::new(core.clone(), node, name, options)),
+        })
+    }
+
+    fn open(&self, name: &str, _options: &OpenOptions) -> Result<Arc<dyn ReadableFile>, StoreError> {
+        let node = self.core.find(name)?;
+        Ok(Arc::new(BandReader::new(self.core.clone(), node, name)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let core = &self.core;
+        core.check_name(to)?;
+        let node = core.find(from)?;
+        core.check()?;
+        if node.is_unsynced() {
+            core.sync_node(&node, from, &IoContext::default())?;
+        }
+        drop(node);
+        let change = {
+            let mut state = core.state.lock();
+            if !state.names.has_room_to_rename(from, to) {
+                let (store, name) = (core.label.clone(), to.to_owned());
+                return Err(StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 });
+            }
+            state.rename(from, to).ok_or_else(|| core.not_found(from))?
+        };
+        core.commit(change)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let core = &self.core;
+        core.check_name(name)?;
+        core.check()?;
+        if core.state.lock().remove(name) { Ok(()) } else { Err(core.not_found(name)) }
+    }
+
+    fn sync_names(&self) -> Result<(), StoreError> {
+        self.core.check()?;
+        let change = self.core.state.lock().names.change();
+        self.core.commit(change)
+    }
+
+    fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
+        let state = self.core.state.lock();
+        let entry =
+            |(name, node): (&String, &Arc<Node>)| FileEntry { name: name.clone(), size_bytes: node.flushed_bytes() };
+        Ok(state.names.iter().map(entry).collect())
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
+        self.core.check_name(name)?;
+        if !self.core.locks.lock().insert(name.to_owned()) {
+            return Err(StoreError::Locked { store: self.core.label.clone(), name: name.to_owned() });
+        }
+        Ok(Box::new(BandLock { core: self.core.clone(), name: name.to_owned() }))
+    }
+
+    fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {
+        self.core.check_name(target_name)?;
+        self.core.find(name).map(|_| false)
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        let geometry = &self.core.geometry;
+        let state = self.core.state.lock();
+        let kept = state.bands.view().kept_bands(Purpose::Table);
+        let available = state.free_soon().saturating_sub(kept) as u64;
+        let total_bytes = u64::from(geometry.band_count) * geometry.band_bytes;
+        Ok(Space { total_bytes, available_bytes: available * geometry.band_bytes })
+    }
+
+    fn hint(&self, hint: &Hint<'_>) {
+        match hint {
+            Hint::CompactionBegin { job, .. } => self.core.compaction_begins(*job),
+            Hint::CompactionEnd { job, .. } => self.core.compaction_ends(*job),
+            Hint::LevelChanged { file } => {
+                let node = self.core.state.lock().names.get(&file.name).cloned();
+                if let (Some(node), Some(level)) = (node, file.level) {
+                    node.set_level(level);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn counters(&self) -> Vec<(String, Counters)> {
+        vec![(self.core.device.block.name().to_owned(), self.core.device.block.counters())]
+    }
+
+    fn statistics(&self) -> Vec<StoreMeasure> {
+        statistics::measures(&self.core)
+    }
+
+    fn layout(&self) -> Vec<(&'static str, String)> {
+        let geometry = &self.core.geometry;
+        vec![
+            ("bands", format!("{} of {} bytes", geometry.band_count, geometry.band_bytes)),
+            ("reserve", format!("{} bands for compactions, 1 for logs", geometry.reserve_bands)),
+            ("random-access region", format!("{} bytes", geometry.start_bytes(geometry.first_band))),
+        ]
+    }
+
+    fn occupancy(&self) -> Occupancy {
+        occupancy::occupancy(&self.core)
+    }
+
+    fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        Ok(check::check(&self.core))
+    }
+}
+
+impl Drop for BandStore {
+    fn drop(&mut self) {
+        // Nobody is left to tell; what was synced is safe without it.
+        let _ = self.core.close();
+    }
+}
+
+struct BandLock {
+    core: Arc<Core>,
+    name: String,
+}
+
+impl StoreLock for BandLock {}
+
+impl Drop for BandLock {
+    fn drop(&mut self) {
+        self.core.locks.lock().remove(&self.name);
+    }
+}

@@ -1,0 +1,82 @@
+//! What every band of the device is used for.
+
+use super::bands::BandUse;
+use super::core::Core;
+use super::node::Node;
+use super::state::State;
+use crate::occupancy::{Occupancy, OccupancyPiece, PieceUsage};
+use std::collections::BTreeMap;
+
+/// What a band is told as.
+struct Told {
+    usage: PieceUsage,
+    file: Option<u32>,
+    used_bytes: u64,
+}
+
+/// One piece for each band, and one for the random-access region.
+pub(super) fn occupancy(core: &Core) -> Occupancy {
+    let geometry = &core.geometry;
+    let mut occupancy = Occupancy::default();
+    let device = occupancy.add_device(core.device.block.name(), core.device.block.geometry().capacity_bytes);
+    let state = core.state.lock();
+    let mut told = tell_tables(&state, &mut occupancy);
+    for (band, log) in &state.log_bands {
+        told.insert(*band, Told { usage: PieceUsage::SmallFiles, file: None, used_bytes: log.live_bytes });
+    }
+    let retired: Vec<u32> = state.bands.retired().keys().copied().collect();
+    let piece = |offset_bytes, length_bytes, part, told: Told| OccupancyPiece {
+        device,
+        offset_bytes,
+        length_bytes,
+        used_bytes: told.used_bytes.min(length_bytes),
+        part,
+        usage: told.usage,
+        file: told.file,
+        rewrites: 0,
+    };
+    let own_bytes = geometry.start_bytes(geometry.first_band);
+    let metadata = Told { usage: PieceUsage::Metadata, file: None, used_bytes: own_bytes };
+    occupancy.pieces.push(piece(0, own_bytes, "random-access", metadata));
+    for (band, band_use) in state.bands.iter() {
+        let told = told.remove(&band).unwrap_or(Told {
+            usage: match band_use {
+                BandUse::Free => PieceUsage::Free,
+                BandUse::Table => PieceUsage::Table,
+                BandUse::Log => PieceUsage::SmallFiles,
+                BandUse::Retired => PieceUsage::Reserved,
+            },
+            file: None,
+            used_bytes: 0,
+        });
+        let part = if retired.binary_search(&band).is_ok() { "retired" } else { "band" };
+        occupancy.pieces.push(piece(geometry.start_bytes(band), geometry.zone_bytes, part, told));
+    }
+    drop(state);
+    occupancy.sort();
+    occupancy
+}
+
+/// The bands of tables, removed ones too.
+fn tell_tables(state: &State, occupancy: &mut Occupancy) -> BTreeMap<u32, Told> {
+    let mut told = BTreeMap::new();
+    let mut tell = |node: &Node, file: u32, usage: PieceUsage| {
+        for band in &*node.bands.lock() {
+            told.insert(*band, Told { usage, file: Some(file), used_bytes: 0 });
+        }
+        for run in node.runs.read().iter() {
+            if let Some(told) = told.get_mut(&run.band) {
+                told.used_bytes += run.length_bytes;
+            }
+        }
+    };
+    for (name, node) in state.names.iter() {
+        let file = occupancy.add_file(name, node.level(), node.written_nanos());
+        tell(node, file, PieceUsage::Table);
+    }
+    for condemned in &state.condemned {
+        let file = occupancy.add_file("", condemned.node.level(), condemned.node.written_nanos());
+        tell(&condemned.node, file, PieceUsage::Removed);
+    }
+    told
+}

@@ -1,0 +1,278 @@
+//! The present band table: names, files, bands, and the changes no commit has taken yet.
+
+use super::bands::Bands;
+use super::change::{
+    Change, Checkpoint, FileRecord, LogBandRecord, RUN_BYTES, Retirement, empty_bytes, encode_change,
+    encode_checkpoint, record_bytes,
+};
+use super::node::Node;
+use super::pieces::{Dead, Piece};
+use crate::names::{NameTable, Unnamed};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A removed file whose bands are not free yet.
+pub(super) struct Condemned {
+    /// The change that removed it must be durable first.
+    pub(super) change: u64,
+    /// And nobody else may hold it.
+    pub(super) node: Arc<Node>,
+}
+
+/// A band with frames of small files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogBand {
+    pub(super) order: u64,
+    pub(super) first_sequence: u64,
+    /// Bytes of frames, once nothing is added any more.
+    pub(super) sealed_bytes: Option<u64>,
+    /// Bytes of files in it that count.
+    pub(super) live_bytes: u64,
+}
+
+/// Kept under one short lock that is never held across I/O.
+pub(super) struct State {
+    pub(super) names: NameTable<Node>,
+    pub(super) condemned: Vec<Condemned>,
+    pub(super) bands: Bands,
+    pub(super) log_bands: BTreeMap<u32, LogBand>,
+    /// Log bands that are free once the change with this number is durable.
+    pub(super) releasing: Vec<(u64, u32)>,
+    /// Tables with data on the device that the band table does not know.
+    pub(super) unsynced: BTreeMap<u64, Arc<Node>>,
+}
+
+/// The band table has no room to describe more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NoRoom;
+
+impl State {
+    pub(super) fn new(
+        names: BTreeMap<String, Arc<Node>>,
+        next_file: u64,
+        bands: Bands,
+        log_bands: BTreeMap<u32, LogBand>,
+        checkpoint_bytes_max: u64,
+    ) -> State {
+        let empty = empty_bytes(bands.iter().count() as u32);
+        State {
+            names: NameTable::new(names, next_file, empty, checkpoint_bytes_max),
+            condemned: Vec::new(),
+            bands,
+            log_bands,
+            releasing: Vec::new(),
+            unsynced: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn record(&mut self, change: &Change) -> u64 {
+        self.names.record(|writer| encode_change(writer, change))
+    }
+
+    /// The whole band table, in place of what waits for a commit; and the number of the last change in it.
+    pub(super) fn take_checkpoint(&mut self) -> (Vec<u8>, u64) {
+        let log_bands = self.log_bands.iter().map(|(band, log)| LogBandRecord {
+            band: *band,
+            order: log.order,
+            first_sequence: log.first_sequence,
+            sealed_bytes: log.sealed_bytes,
+        });
+        let files = self.names.iter().map(|(name, node)| {
+            let runs = node.runs.read().recorded_runs().to_vec();
+            let size_bytes = if node.small { node.durable_bytes() } else { node.runs.read().recorded_bytes() };
+            let (name, level) = (name.clone(), node.level());
+            FileRecord { file: node.file, small: node.small, level, size_bytes, name, runs }
+        });
+        let checkpoint = Checkpoint {
+            next_file: self.names.next_file(),
+            log_bands: log_bands.collect(),
+            retired: self.bands.retired().iter().map(|(band, retirement)| (*band, *retirement)).collect(),
+            files: files.collect(),
+        };
+        let (_, change) = self.names.take_pending();
+        (encode_checkpoint(&checkpoint), change)
+    }
+
+    /// Makes a new file, in place of an older one of that name.
+    pub(super) fn create(&mut self, name: &str, small: bool, level: Option<u8>) -> Result<Arc<Node>, NoRoom> {
+        // Room for a first run, so that an ordinary table can be synced.
+        if !self.names.has_room(record_bytes(name.len(), 1)) {
+            return Err(NoRoom);
+        }
+        let file = self.names.number();
+        let node = Arc::new(Node::new(file, small, level));
+        let create = Change::Create { file, small, level, name: name.to_owned() };
+        let replaced = self.names.create(name, &node, |writer| encode_change(writer, &create));
+        self.condemn(replaced);
+        Ok(node)
+    }
+
+    /// A file lost its name.
+    fn condemn(&mut self, unnamed: Option<Unnamed<Node>>) {
+        let Some(Unnamed { node, change }) = unnamed else { return };
+        self.unsynced.remove(&node.file);
+        self.condemned.push(Condemned { change, node });
+    }
+
+    /// False when there is no such file.
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        let remove = Change::Remove { name: name.to_owned() };
+        let removed = self.names.remove(name, |writer| encode_change(writer, &remove));
+        let is_there = removed.is_some();
+        self.condemn(removed);
+        is_there
+    }
+
+    /// The change to wait for; `None` when there is no such file.
+    pub(super) fn rename(&mut self, from: &str, to: &str) -> Option<u64> {
+        let rename = Change::Rename { from: from.to_owned(), to: to.to_owned() };
+        let (change, replaced) = self.names.rename(from, to, |writer| encode_change(writer, &rename))?;
+        self.condemn(replaced);
+        Some(change)
+    }
+
+    /// Tells the band table the first `size_bytes` of a table, which are durable.
+    pub(super) fn record_runs(&mut self, node: &Node, size_bytes: u64) -> Result<(), NoRoom> {
+        let mut map = node.runs.write();
+        let Some((keep, runs)) = map.unrecorded(size_bytes) else { return Ok(()) };
+        if node.is_removed() {
+            return Ok(());
+        }
+        let (before, after) = (map.recorded_runs().len(), keep as usize + runs.len());
+        if after > before.max(1) && !self.names.has_room(((after - before) * RUN_BYTES) as u64) {
+            return Err(NoRoom);
+        }
+        map.record(keep, &runs);
+        drop(map);
+        self.names.resize((before * RUN_BYTES) as u64, (after * RUN_BYTES) as u64);
+        let change = self.record(&Change::Runs { file: node.file, level: node.level(), keep, runs });
+        node.set_needed_change(change);
+        Ok(())
+    }
+
+    /// Bytes of log bands count no more.
+    pub(super) fn bury(&mut self, dead: &[Dead]) {
+        for Dead { band, bytes } in dead {
+            if let Some(log) = self.log_bands.get_mut(band) {
+                log.live_bytes -= bytes;
+            }
+        }
+    }
+
+    /// A piece ends a small file.
+    pub(super) fn append_piece(&mut self, node: &Node, piece: Piece) {
+        let mut dead = Vec::new();
+        node.pieces.write().append(piece, &mut dead);
+        self.enliven(piece.band, piece.length_bytes);
+        self.bury(&dead);
+    }
+
+    /// A copy takes the place of pieces.
+    pub(super) fn replace_piece(&mut self, node: &Node, copy: Piece) {
+        let mut dead = Vec::new();
+        node.pieces.write().replace(copy, &mut dead);
+        self.enliven(copy.band, copy.length_bytes);
+        self.bury(&dead);
+    }
+
+    fn enliven(&mut self, band: u32, bytes: u64) {
+        if let Some(log) = self.log_bands.get_mut(&band) {
+            log.live_bytes += bytes;
+        }
+    }
+
+    /// Forgets the pieces of a small file behind its first `size_bytes`.
+    pub(super) fn truncate_pieces(&mut self, node: &Node, size_bytes: u64) {
+        let mut dead = Vec::new();
+        node.pieces.write().truncate(size_bytes, &mut dead);
+        self.bury(&dead);
+    }
+
+    /// A band is a log band from now on.
+    pub(super) fn begin_log(&mut self, band: u32, order: u64, first_sequence: u64) {
+        self.log_bands.insert(band, LogBand { order, first_sequence, sealed_bytes: None, live_bytes: 0 });
+        self.record(&Change::LogBegun { band, order, first_sequence });
+    }
+
+    /// Nothing is added to a log band any more; its first `valid_bytes` are durable.
+    pub(super) fn seal_log(&mut self, band: u32, valid_bytes: u64) {
+        if let Some(log) = self.log_bands.get_mut(&band) {
+            log.sealed_bytes = Some(valid_bytes);
+            self.bands.set_inactive(band);
+            self.record(&Change::LogSealed { band, valid_bytes });
+        }
+    }
+
+    /// Gives up sealed log bands in which nothing lives.
+    pub(super) fn release_logs(&mut self) {
+        let idle: Vec<u32> = self
+            .log_bands
+            .iter()
+            .filter(|(_, log)| log.sealed_bytes.is_some() && log.live_bytes == 0)
+            .map(|(band, _)| *band)
+            .collect();
+        for band in idle {
+            self.log_bands.remove(&band);
+            let change = self.record(&Change::LogReleased { band });
+            self.releasing.push((change, band));
+        }
+    }
+
+    /// A band is never taken again.
+    pub(super) fn retire(&mut self, band: u32, retirement: Retirement) {
+        if self.bands.retired().get(&band) != Some(&retirement) {
+            self.bands.retire(band, retirement);
+            self.record(&Change::Retired { band, retirement });
+        }
+    }
+
+    /// Lets the band table know how much of each small file is durable, so that a loss is noticed.
+    pub(super) fn note_sizes(&mut self) {
+        let sizes: Vec<Change> = self
+            .names
+            .values()
+            .filter(|node| node.small && node.durable_bytes() > 0)
+            .map(|node| Change::Size { file: node.file, size_bytes: node.durable_bytes() })
+            .collect();
+        sizes.iter().for_each(|change| {
+            self.record(change);
+        });
+    }
+
+    /// Frees the bands of removed files, those whose removal is among the first `durable_change` changes and that
+    /// nobody holds, and released log bands.
+    pub(super) fn reclaim(&mut self, durable_change: u64) {
+        let mut kept = Vec::new();
+        for condemned in std::mem::take(&mut self.condemned) {
+            // Nobody finds it by name any more, so a count of one stays one.
+            if condemned.change > durable_change || Arc::strong_count(&condemned.node) > 1 {
+                kept.push(condemned);
+                continue;
+            }
+            std::sync::atomic::fence(Ordering::Acquire);
+            for band in std::mem::take(&mut *condemned.node.bands.lock()) {
+                self.bands.give_back(band);
+            }
+            self.truncate_pieces(&condemned.node, 0);
+        }
+        self.condemned = kept;
+        let releasing = std::mem::take(&mut self.releasing);
+        let (durable, waiting): (Vec<_>, Vec<_>) =
+            releasing.into_iter().partition(|(change, _)| *change <= durable_change);
+        self.releasing = waiting;
+        durable.into_iter().for_each(|(_, band)| self.bands.give_back(band));
+        self.release_logs();
+    }
+
+    /// Bands that are free, or will be once what was removed and released is durable.
+    pub(super) fn free_soon(&self) -> usize {
+        let condemned: usize = self
+            .condemned
+            .iter()
+            .filter(|condemned| Arc::strong_count(&condemned.node) == 1)
+            .map(|condemned| condemned.node.bands.lock().len())
+            .sum();
+        self.bands.free_count() + self.releasing.len() + condemned
+    }
+}

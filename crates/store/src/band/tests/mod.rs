@@ -1,0 +1,70 @@
+//! The store on emulated zoned devices: space, logs, and zones that are given up. The contract and power cuts are in
+//! the suites of [`conformance`](crate::conformance).
+
+mod given_up;
+mod kernel;
+mod space;
+
+use super::*;
+use crate::conformance::content;
+use crate::error::StoreErrorKind;
+use crate::file_store::Severity;
+use std::collections::BTreeMap;
+use varve_media::emulated::Zoned;
+use varve_media::{BlockDeviceExt, Emulated, Geometry, Immediate, JobId, RamBacking, ZoneGeometry, ZoneId};
+
+const BAND_BYTES: u64 = 256 << 10;
+
+/// Bands of 256 KiB behind 1 MiB of conventional zones.
+fn zones(bands: u64) -> ZoneGeometry {
+    let all = ZoneGeometry::fit((1 << 20) + bands * BAND_BYTES, BAND_BYTES).unwrap();
+    ZoneGeometry { conventional_zones: 4, ..all }
+}
+
+fn device(env: &Env, zones: &ZoneGeometry) -> Device {
+    let rules = Zoned::new(zones);
+    let asked = Geometry { capacity_bytes: u64::MAX, sector_bytes: 512, physical_sector_bytes: 4096 };
+    let (geometry, timing) = (rules.cut(&asked), Box::<Immediate>::default());
+    rules.device(|rules| Emulated::new(env, "zoned", geometry, rules, timing, Box::new(RamBacking::new())))
+}
+
+fn formatted(env: &Env, zones: &ZoneGeometry) -> Device {
+    let device = device(env, zones);
+    BandStore::format(env, &device, &BandFormatOptions::default()).unwrap();
+    device
+}
+
+fn create(store: &BandStore, name: &str, kind: FileKind, job: Option<JobId>) -> Box<dyn WritableFile> {
+    store.create(name, &CreateOptions { kind, job, ..CreateOptions::default() }).unwrap()
+}
+
+/// Writes a whole file durably.
+fn write(store: &BandStore, name: &str, kind: FileKind, job: Option<JobId>, data: &[u8]) -> Result<(), StoreError> {
+    let context = IoContext::default();
+    let mut writer = create(store, name, kind, job);
+    writer.append(data, &context)?;
+    writer.sync(&context)?;
+    writer.finish(&context)
+}
+
+fn read(store: &BandStore, name: &str) -> Result<Vec<u8>, StoreError> {
+    let reader = store.open(name, &OpenOptions::default())?;
+    let mut data = vec![0; reader.size_bytes() as usize];
+    reader.read_at(0, &mut data, &IoContext::default())?;
+    Ok(data)
+}
+
+fn measure(store: &BandStore, name: &str) -> u64 {
+    store.statistics().iter().find(|measure| measure.name == name).expect("a number of that name").value
+}
+
+fn codes(findings: &[Finding], severity: Severity) -> Vec<&'static str> {
+    findings.iter().filter(|finding| finding.severity >= severity).map(|finding| finding.code).collect()
+}
+
+/// Nothing is wrong with the store, and the device never had to refuse anything.
+fn assert_sound(store: &BandStore) {
+    let findings = store.check().unwrap();
+    assert_eq!(codes(&findings, Severity::Warning), [""; 0], "{findings:?}");
+    assert_eq!(store.core.device.block.counters().errors, 0, "a rule of the zones was broken");
+}

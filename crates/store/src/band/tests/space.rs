@@ -1,0 +1,250 @@
+//! Bands that run out, and log bands that come and go.
+
+use super::*;
+
+/// Write-ahead logs come and go beside a manifest that stays, many times around the device.
+#[test]
+fn log_bands_are_recycled_beside_a_manifest_that_stays() {
+    let env = Env::sim(1);
+    for active_zones_max in [0, 6] {
+        let zones = ZoneGeometry { active_zones_max, open_zones_max: active_zones_max, ..zones(12) };
+        let device = formatted(&env, &zones);
+        let mut store = BandStore::open(&env, device.clone()).unwrap();
+        let context = IoContext::default();
+        let mut manifest = create(&store, "MANIFEST", FileKind::Manifest, None);
+        let (mut manifest_bytes, mut written) = (0, 0);
+        for number in 0..120_u64 {
+            let name = format!("{number}.log");
+            let mut log = create(&store, &name, FileKind::Log, None);
+            for step in 0..20 {
+                log.append(&content(number, step * 3000, 3000), &context).unwrap();
+                log.sync(&context).unwrap();
+            }
+            manifest.append(&content(7, manifest_bytes, 100), &context).unwrap();
+            manifest.sync(&context).unwrap();
+            manifest_bytes += 100;
+            assert_eq!(read(&store, &name).unwrap(), content(number, 0, 60_000));
+            drop(log);
+            if number > 0 {
+                store.remove(&format!("{}.log", number - 1)).unwrap();
+            }
+            written += 60_000;
+            if number == 80 {
+                // Another process goes on; the manifest is begun anew, as trees do.
+                drop(manifest);
+                drop(store);
+                store = BandStore::open(&env, device.clone()).unwrap();
+                assert_eq!(read(&store, "MANIFEST").unwrap(), content(7, 0, manifest_bytes));
+                assert_eq!(read(&store, "80.log").unwrap(), content(80, 0, 60_000));
+                manifest = create(&store, "MANIFEST", FileKind::Manifest, None);
+                manifest_bytes = 0;
+            }
+        }
+        assert!(written > 2 * 12 * BAND_BYTES);
+        assert_eq!(read(&store, "MANIFEST").unwrap(), content(7, 0, manifest_bytes));
+        assert!(measure(&store, "log bands emptied") > 0 && measure(&store, "zone resets") > 0);
+        assert_sound(&store);
+        assert!(store.space().unwrap().available_bytes >= 4 * BAND_BYTES, "{:?}", store.space());
+    }
+}
+
+/// A sync of a log is one write and one sync, and no change of the band table.
+#[test]
+fn a_synced_append_is_one_write_and_one_sync() {
+    let env = Env::sim(1);
+    let store = BandStore::open(&env, formatted(&env, &zones(12))).unwrap();
+    let context = IoContext::default();
+    let mut log = create(&store, "log", FileKind::Log, None);
+    log.append(b"first", &context).unwrap();
+    log.sync(&context).unwrap();
+    let before = store.core.device.block.counters();
+    for _ in 0..10 {
+        log.append(&content(1, 0, 3000), &context).unwrap();
+        log.sync(&context).unwrap();
+    }
+    let after = store.core.device.block.counters();
+    assert_eq!((after.writes - before.writes, after.syncs - before.syncs), (10, 10));
+    assert_eq!(after.written_bytes - before.written_bytes, 10 * 4096);
+}
+
+/// When bands run out, flushes and logs are refused first; compactions can finish and manifests can tell of it; what
+/// is removed comes back. Nothing is lost.
+#[test]
+fn compactions_finish_when_bands_have_run_out() {
+    let env = Env::sim(1);
+    let device = formatted(&env, &zones(12));
+    let store = BandStore::open(&env, device.clone()).unwrap();
+    let band = content(1, 0, BAND_BYTES);
+    let mut expected: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    write(&store, "MANIFEST", FileKind::Manifest, None, &content(2, 0, 200_000)).unwrap();
+    expected.insert("MANIFEST".to_owned(), content(2, 0, 200_000));
+    let refused = (0..).find_map(|number| {
+        let name = format!("{number}.sst");
+        match write(&store, &name, FileKind::Table, None, &band) {
+            Ok(()) => {
+                expected.insert(name, band.clone());
+                None
+            }
+            Err(error) => {
+                store.remove(&name).unwrap();
+                Some(error)
+            }
+        }
+    });
+    assert_eq!(refused.map(|error| error.kind()), Some(StoreErrorKind::NoSpace));
+    // Twelve bands, one of them with the manifest, two kept for compactions, one for logs.
+    assert_eq!(expected.len(), 1 + 8);
+    assert_eq!(store.space().unwrap().available_bytes, 0);
+    let context = IoContext::default();
+    let mut log = create(&store, "log", FileKind::Log, None);
+    let refused = (0..100).find_map(|step| {
+        log.append(&content(3, step * 20_000, 20_000), &context).unwrap();
+        log.sync(&context).err()
+    });
+    assert_eq!(refused.map(|error| error.kind()), Some(StoreErrorKind::NoSpace));
+    drop(log);
+    store.remove("log").unwrap();
+    let job = JobId(5);
+    store.hint(&Hint::CompactionBegin { job, inputs: &[], output_level: Some(1) });
+    for name in ["a.sst", "b.sst"] {
+        write(&store, name, FileKind::Table, Some(job), &band).unwrap();
+        expected.insert(name.to_owned(), band.clone());
+    }
+    store.hint(&Hint::CompactionEnd { job, outputs: &[], succeeded: true });
+    // The last one is for those who tell of it.
+    write(&store, "MANIFEST.new", FileKind::Manifest, None, &content(4, 0, 100_000)).unwrap();
+    store.rename("MANIFEST.new", "MANIFEST").unwrap();
+    expected.insert("MANIFEST".to_owned(), content(4, 0, 100_000));
+    for number in 0..4 {
+        let name = format!("{number}.sst");
+        store.remove(&name).unwrap();
+        expected.remove(&name);
+    }
+    store.sync_names().unwrap();
+    write(&store, "again.sst", FileKind::Table, None, &band).unwrap();
+    expected.insert("again.sst".to_owned(), band.clone());
+    assert!(measure(&store, "bands refused") > 0);
+    assert_sound(&store);
+    drop(store);
+    let store = BandStore::open(&env, device).unwrap();
+    let found: BTreeMap<String, Vec<u8>> = store
+        .list()
+        .unwrap()
+        .into_iter()
+        .map(|entry| (entry.name.clone(), read(&store, &entry.name).unwrap()))
+        .collect();
+    assert!(found == expected, "{:?}", found.keys());
+    assert_sound(&store);
+}
+
+/// A store that is opened and closed takes no room for it.
+#[test]
+fn opening_takes_no_bands() {
+    let env = Env::sim(1);
+    let device = formatted(&env, &zones(8));
+    let context = IoContext::default();
+    for number in 0..40_u64 {
+        let store = BandStore::open(&env, device.clone()).unwrap();
+        if number > 0 {
+            assert_eq!(read(&store, "log").unwrap(), content(number - 1, 0, 5000));
+        }
+        let mut log = create(&store, "log", FileKind::Log, None);
+        log.append(&content(number, 0, 5000), &context).unwrap();
+        log.sync(&context).unwrap();
+        log.finish(&context).unwrap();
+        assert_sound(&store);
+    }
+}
+
+/// Tables larger than a band go on in the next.
+#[test]
+fn a_table_may_have_several_bands_and_syncs() {
+    let env = Env::sim(1);
+    let device = formatted(&env, &zones(12));
+    let store = BandStore::open(&env, device.clone()).unwrap();
+    let context = IoContext::default();
+    let mut table = create(&store, "table", FileKind::Table, None);
+    let mut size = 0;
+    for length in [1, 300_000, 4095, 4096, 1, 150_000, 100_000] {
+        table.append(&content(1, size, length), &context).unwrap();
+        size += length;
+        table.sync(&context).unwrap();
+        assert_eq!(read(&store, "table").unwrap(), content(1, 0, size));
+    }
+    table.finish(&context).unwrap();
+    drop(store);
+    let store = BandStore::open(&env, device).unwrap();
+    assert_eq!(read(&store, "table").unwrap(), content(1, 0, size));
+    assert_sound(&store);
+}
+
+/// Room a device has for zones that are written is not exceeded, and given back.
+#[test]
+fn no_more_tables_are_written_at_once_than_the_device_takes() {
+    let env = Env::sim(1);
+    let limited = ZoneGeometry { active_zones_max: 3, open_zones_max: 3, ..zones(12) };
+    let store = BandStore::open(&env, formatted(&env, &limited)).unwrap();
+    let context = IoContext::default();
+    let begin = |number: u64| {
+        let mut writer = create(&store, &number.to_string(), FileKind::Table, None);
+        writer.append(&content(number, 0, 5000), &context).unwrap();
+        writer.sync(&context).map(|()| writer)
+    };
+    let mut writers: Vec<_> = (0..3).map(|number| begin(number).unwrap()).collect();
+    let refused = begin(3).err().expect("three are written already");
+    assert!(matches!(refused, StoreError::TooManyWriters { limit: 3, .. }), "{refused}");
+    writers.pop().unwrap().finish(&context).unwrap();
+    begin(4).unwrap().finish(&context).unwrap();
+    drop(writers);
+    write(&store, "log", FileKind::Log, None, b"goes on").unwrap();
+    assert_sound(&store);
+}
+
+/// What was durable and is damaged is told, whether a later frame or the band table says that it was durable.
+#[test]
+fn damaged_frames_are_told() {
+    let env = Env::sim(1);
+    let device = formatted(&env, &zones(12));
+    let context = IoContext::default();
+    let store = BandStore::open(&env, device.clone()).unwrap();
+    let mut log = create(&store, "log", FileKind::Log, None);
+    for step in 0..3 {
+        log.append(&content(1, step * 3000, 3000), &context).unwrap();
+        log.sync(&context).unwrap();
+    }
+    let places: Vec<u64> = {
+        let state = store.core.state.lock();
+        let map = state.names["log"].pieces.read();
+        map.iter().map(|piece| store.core.geometry.start_bytes(piece.band) + piece.frame_at).collect()
+    };
+    // The process ends without a word.
+    std::mem::forget((log, store));
+    let copy_with_damage = |at: Option<u64>| {
+        let copy = self::device(&env, &zones(12));
+        let mut data = vec![0; copy.block.geometry().capacity_bytes as usize];
+        device.block.read_at(0, &mut data, &context).unwrap();
+        if let Some(at) = at {
+            data[at as usize + 100] ^= 1;
+        }
+        let reported = device.zones.as_ref().unwrap().report(ZoneId(0), u32::MAX, &context).unwrap();
+        for zone in reported {
+            let end = if zone.condition == varve_media::ZoneCondition::NotWritePointer {
+                zone.end_bytes()
+            } else {
+                zone.write_pointer_bytes.min(zone.end_bytes())
+            };
+            if end > zone.start_bytes {
+                copy.block
+                    .write_at(zone.start_bytes, &data[zone.start_bytes as usize..end as usize], &context)
+                    .unwrap();
+            }
+        }
+        copy
+    };
+    let store = BandStore::open(&env, copy_with_damage(None)).unwrap();
+    assert_eq!(read(&store, "log").unwrap(), content(1, 0, 9000));
+    for place in &places[..2] {
+        let error = BandStore::open(&env, copy_with_damage(Some(*place))).err().expect("a durable frame is damaged");
+        assert_eq!(error.kind(), StoreErrorKind::Corruption, "{error}");
+    }
+}

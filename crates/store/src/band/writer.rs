@@ -1,0 +1,265 @@
+//! Writing a table: whole units, in order, to a band of its own.
+
+use super::allocation::Purpose;
+use super::bands::AfterFailure;
+use super::change::Run;
+use super::core::Core;
+use super::node::{Node, Tail};
+use crate::error::StoreError;
+use crate::file_store::{CreateOptions, FileKind, WritableFile};
+use crate::journal;
+use std::sync::Arc;
+use varve_media::{AlignedBuffer, IoContext};
+
+const BUFFER_BYTES: usize = 1 << 20;
+/// Bands that may refuse one write, one after the other.
+const MOVES_MAX: u32 = 4;
+
+/// Where a table is written next.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    band: u32,
+    written_bytes: u64,
+}
+
+/// The writer of one table.
+///
+/// Whole units are written when the buffer is full or flushed; what does not fill one stays in memory, where readers
+/// find it once it was flushed. A sync fills up the last unit; what follows begins at the next one, as another run.
+pub(super) struct TableWriter {
+    core: Arc<Core>,
+    node: Arc<Node>,
+    name: String,
+    purpose: Purpose,
+    buffer: AlignedBuffer,
+    /// Offset in the file of the first byte of the buffer.
+    start_bytes: u64,
+    /// Bytes of the file in the buffer.
+    buffered_bytes: usize,
+    unit_bytes: usize,
+    place: Option<Place>,
+    finished: bool,
+}
+
+impl TableWriter {
+    pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
+        let unit_bytes = core.geometry.unit_bytes as usize;
+        let expected = options.expected_size_bytes.unwrap_or(u64::MAX).clamp(4096, BUFFER_BYTES as u64) as usize;
+        let capacity = expected.min(core.geometry.band_bytes as usize).next_multiple_of(unit_bytes);
+        TableWriter {
+            buffer: journal::buffer(&core.device, capacity),
+            purpose: core.purpose(FileKind::Table, options.job),
+            name: name.to_owned(),
+            start_bytes: 0,
+            buffered_bytes: 0,
+            unit_bytes,
+            place: None,
+            finished: false,
+            core,
+            node,
+        }
+    }
+
+    /// Takes data the buffer has no room for. All of it is accepted, or none.
+    #[cold]
+    fn append_large(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
+        self.core.check()?;
+        let before_bytes = self.size_bytes();
+        let mut rest = data;
+        loop {
+            let (head, tail) = rest.split_at(rest.len().min(self.buffer.len() - self.buffered_bytes));
+            self.buffer[self.buffered_bytes..self.buffered_bytes + head.len()].copy_from_slice(head);
+            self.buffered_bytes += head.len();
+            rest = tail;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            if let Err(error) = self.write(self.buffered_bytes, context) {
+                self.go_back(before_bytes);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Forgets what was appended behind `size_bytes`, written or not.
+    fn go_back(&mut self, size_bytes: u64) {
+        match size_bytes.checked_sub(self.start_bytes) {
+            Some(buffered) => self.buffered_bytes = buffered as usize,
+            None => {
+                self.node.runs.write().truncate(size_bytes);
+                self.node.set_written_bytes(size_bytes);
+                self.start_bytes = size_bytes;
+                self.buffered_bytes = 0;
+            }
+        }
+    }
+
+    /// Writes the first `payload_bytes` of the buffer, the last unit filled up with zeros. What was written leaves the
+    /// buffer, also when an error ends it.
+    fn write(&mut self, payload_bytes: usize, context: &IoContext) -> Result<(), StoreError> {
+        self.core.check()?;
+        let length = payload_bytes.next_multiple_of(self.unit_bytes);
+        // What lies behind the payload must still be there when the rest moves to the front.
+        let behind = self.buffer[payload_bytes..self.buffered_bytes.max(payload_bytes)].to_vec();
+        self.buffer[payload_bytes..length].fill(0);
+        let (mut done, mut moves) = (0, 0);
+        let outcome = loop {
+            if done == length {
+                break Ok(());
+            }
+            let place = match self.current_place(length - done) {
+                Ok(place) => place,
+                Err(error) => break Err(error),
+            };
+            let room = self.core.geometry.band_bytes - place.written_bytes;
+            let count = (length - done).min(room as usize);
+            match self.core.write_band(place.band, place.written_bytes, &self.buffer[done..done + count], context) {
+                Ok(()) => {
+                    let length_bytes = (payload_bytes - done).min(count) as u64;
+                    let run = Run { band: place.band, offset_bytes: place.written_bytes, length_bytes };
+                    self.node.runs.write().push(run);
+                    self.place = Some(Place { written_bytes: place.written_bytes + count as u64, ..place });
+                    done += count;
+                }
+                Err((_, AfterFailure::Move(_))) if moves < MOVES_MAX => {
+                    moves += 1;
+                    self.leave(place);
+                }
+                Err((error, after)) => {
+                    if after != AfterFailure::Retry {
+                        self.leave(place);
+                    }
+                    break Err(self.core.media_error(&self.name, error));
+                }
+            }
+        };
+        let written = done.min(payload_bytes);
+        self.buffer[payload_bytes..payload_bytes + behind.len()].copy_from_slice(&behind);
+        self.buffer.copy_within(written..self.buffered_bytes, 0);
+        self.buffered_bytes -= written;
+        self.start_bytes += written as u64;
+        if written > 0 {
+            self.node.set_written_bytes(self.start_bytes);
+            self.node.set_written_nanos(self.core.env.now().as_nanos());
+            self.core.note_unsynced(&self.node);
+        }
+        outcome
+    }
+
+    /// The band that is written, with room in it.
+    fn current_place(&mut self, requested_bytes: usize) -> Result<Place, StoreError> {
+        if let Some(place) = self.place {
+            if place.written_bytes < self.core.geometry.band_bytes {
+                return Ok(place);
+            }
+            self.core.leave_band(place.band, place.written_bytes);
+            self.place = None;
+        }
+        let mut taken = self.core.take_band(&self.name, self.purpose)?;
+        if taken.is_none() {
+            self.core.make_room(self.purpose)?;
+            taken = self.core.take_band(&self.name, self.purpose)?;
+        }
+        let Some(band) = taken else {
+            return Err(self.core.no_space(&self.name, requested_bytes as u64, self.purpose));
+        };
+        self.node.bands.lock().insert(band);
+        let place = Place { band, written_bytes: 0 };
+        self.place = Some(place);
+        Ok(place)
+    }
+
+    /// Gives up a band that cannot be written any more, and forgets it when nothing of the file is in it.
+    fn leave(&mut self, place: Place) {
+        self.place = None;
+        if place.written_bytes > 0 {
+            // Its pointer is not where it should be: what a device limits is given back by a finish.
+            self.core.leave_band(place.band, place.written_bytes);
+        } else if self.node.bands.lock().remove(&place.band) {
+            self.core.state.lock().bands.give_back(place.band);
+        }
+    }
+
+    /// Readers see everything appended. What fills units is written, the rest told from memory.
+    fn publish(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.core.check()?;
+        let whole = self.buffered_bytes / self.unit_bytes * self.unit_bytes;
+        if whole > 0 {
+            self.write(whole, context)?;
+        }
+        *self.node.tail.write() =
+            Tail { offset_bytes: self.start_bytes, bytes: self.buffer[..self.buffered_bytes].to_vec() };
+        self.node.set_flushed_bytes(self.size_bytes());
+        Ok(())
+    }
+
+    /// Writes everything appended, the last unit filled up.
+    fn write_all(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        if self.buffered_bytes > 0 {
+            self.write(self.buffered_bytes, context)?;
+        }
+        self.node.set_flushed_bytes(self.size_bytes());
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        if let Some(place) = self.place.take() {
+            self.core.leave_band(place.band, place.written_bytes);
+        }
+        self.finished = true;
+    }
+}
+
+impl WritableFile for TableWriter {
+    #[inline]
+    fn append(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
+        if self.buffered_bytes + data.len() > self.buffer.len() {
+            return self.append_large(data, context);
+        }
+        self.buffer[self.buffered_bytes..self.buffered_bytes + data.len()].copy_from_slice(data);
+        self.buffered_bytes += data.len();
+        Ok(())
+    }
+
+    fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.publish(context)
+    }
+
+    fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.core.check()?;
+        self.write_all(context)?;
+        self.core.sync_node(&self.node, &self.name, context)
+    }
+
+    fn set_level(&mut self, level: u8) {
+        if self.node.flushed_bytes() == 0 {
+            self.node.set_level(level);
+        }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.start_bytes + self.buffered_bytes as u64
+    }
+
+    fn finish(mut self: Box<Self>, context: &IoContext) -> Result<(), StoreError> {
+        self.core.check()?;
+        self.write_all(context)?;
+        self.end();
+        Ok(())
+    }
+}
+
+impl Drop for TableWriter {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        // What readers have seen stays; what was only appended is forgotten.
+        let published = self.node.flushed_bytes();
+        if published > self.start_bytes {
+            self.buffered_bytes = (published - self.start_bytes) as usize;
+            let _ = self.write(self.buffered_bytes, &IoContext::default());
+        }
+        self.end();
+    }
+}

@@ -1,0 +1,58 @@
+//! `band`: files on a zoned device.
+
+use crate::error::Error;
+use crate::registry::{FileStoreKind, OptionDescription, ValueForm};
+use crate::spec::Part;
+use crate::stack::{Base, BuiltDevice, Construction, refused};
+use std::sync::Arc;
+use varve_media::Device;
+use varve_store::{BandFormatOptions, BandStore, FileStore};
+
+const RESERVE: &str = "reserve";
+
+pub(crate) const BAND: FileStoreKind = FileStoreKind {
+    name: "band",
+    summary: "tables in zones of their own, all other files in logs that share zones (SMRDB)",
+    needs: "one device with zones, of which the first are conventional",
+    options: &[OptionDescription {
+        name: RESERVE,
+        value: ValueForm::Number(0),
+        default: "2",
+        meaning: "zones kept for the outputs of compactions, so that those can always finish, decided when the device \
+                  is laid out",
+    }],
+    accepts: |base| device_of(base).is_some_and(|device| device.zones.is_some()),
+    logs: None,
+    open,
+};
+
+fn device_of(base: &Base) -> Option<&Device> {
+    match base {
+        Base::Devices(devices) => match devices.as_slice() {
+            [BuiltDevice { device, .. }] => Some(device),
+            _ => None,
+        },
+        Base::Directory(_) => None,
+    }
+}
+
+fn open(
+    construction: &Construction<'_>,
+    base: &Base,
+    part: &Part,
+    _logs: Option<&BuiltDevice>,
+) -> Result<Arc<dyn FileStore>, Error> {
+    let device = device_of(base).ok_or_else(|| refused(part, &BAND, base))?;
+    let mut options = BandFormatOptions { overwrite: construction.format, ..BandFormatOptions::default() };
+    if let Some(text) = part.text(RESERVE)? {
+        let expected = || part.value_error(RESERVE, "a whole number below 65536");
+        options.reserve_bands = text.parse().map_err(|_| expected())?;
+    }
+    if construction.format || !BandStore::probe(device)? {
+        if !construction.create && !construction.format {
+            return Err(Error::missing(device.block.name()));
+        }
+        BandStore::format(construction.env, device, &options)?;
+    }
+    Ok(Arc::new(BandStore::open(construction.env, device.clone())?))
+}
