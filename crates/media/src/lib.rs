@@ -52,4 +52,6 @@ pub use layer::{
 };
 pub use request::{ProtectionFormat, Request, Transfer};
 pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
-pub use zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneRefusal, ZoneType};
+pub use zones::{
+    TrackOverlap, ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneRefusal, ZoneType,
+};

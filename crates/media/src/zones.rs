@@ -83,6 +83,16 @@ impl std::fmt::Display for ZoneCondition {
     }
 }
 
+/// Raw shingled tracks of the preferred zones of a device: writing one destroys the same span of the
+/// `tracks` after it, as far as they are in the same zone. A host that writes each zone in order loses nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrackOverlap {
+    /// Tracks that a write to one destroys a part of.
+    pub tracks: u32,
+    /// Bytes of a track; zones are whole tracks.
+    pub track_bytes: u64,
+}
+
 /// Zone sizes and limits of a device, by value.
 ///
 /// Zones lie one after the other in address order, all of the same length. Lengths and capacities are
@@ -113,6 +123,8 @@ pub struct ZoneGeometry {
     pub open_zones_max: u32,
     /// Zones that may be open or closed with data at once; 0 is no limit.
     pub active_zones_max: u32,
+    /// Tracks that overlap in the zones that may be written anywhere; `None` where a write destroys nothing.
+    pub track_overlap: Option<TrackOverlap>,
     /// Largest append; 0 is no limit of its own. A zone takes appends only where it must be written in order.
     pub append_bytes_max: u64,
 }
@@ -131,6 +143,7 @@ impl ZoneGeometry {
             sequential_type: ZoneType::SequentialWriteRequired,
             open_zones_max: 0,
             active_zones_max: 0,
+            track_overlap: None,
             append_bytes_max: 0,
         })
     }

@@ -85,7 +85,7 @@ impl Enforcement {
         rules.complete(device, request)
     }
 
-    fn make_readable(&self, range: Range<u64>) {
+    pub(super) fn make_readable(&self, range: Range<u64>) {
         if !self.unreadable.read().is_empty() {
             self.unreadable.write().remove(range);
         }

@@ -255,6 +255,7 @@ impl ZonedGround for Emulated {
 
     fn forget(&self, range: Range<u64>, _show_through: bool) -> Result<(), MediaError> {
         let discarded = self.backing.discard(range.start, range.end - range.start);
+        self.enforcement.make_readable(range.clone());
         discarded.map_err(|error| MediaError::io(&self.name, Operation::Zone, range.start, error))
     }
 

@@ -126,6 +126,7 @@ impl ZonedGround for RuledDevice {
 
     /// Bytes that nobody gets to see stay.
     fn forget(&self, range: Range<u64>, show_through: bool) -> Result<(), MediaError> {
+        self.enforcement.make_readable(range.clone());
         match show_through {
             true => self.inner.discard_at(range.start, range.end - range.start, &IoContext::default()),
             false => Ok(()),

@@ -189,6 +189,11 @@ impl FileDevice {
         }
     }
 
+    /// Whether it goes past the page cache.
+    pub(super) fn is_direct(&self) -> bool {
+        self.buffered.is_none()
+    }
+
     /// The file itself, for commands of the kernel beyond reading and writing.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

@@ -242,7 +242,7 @@ mod tests {
         {
             assert_eq!(parse_report(&report_of(1, &[bad])), None);
         }
-        let mut long = report_of(1, &[good.clone()]);
+        let mut long = report_of(1, std::slice::from_ref(&good));
         long[8] = 2;
         assert_eq!(parse_report(&long), None);
         let mut random = Random::seeded(1);

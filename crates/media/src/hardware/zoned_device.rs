@@ -30,7 +30,33 @@ const LOCKS: usize = 64;
 /// Those of [`FileDevice::open`]; [`MediaError::Rule`] when the device at `path` has no zones, or zones that
 /// Linux does not support; what the kernel says to a report.
 pub fn open_zoned_device(path: impl AsRef<Path>, options: &FileDeviceOptions) -> Result<Device, MediaError> {
-    let file = FileDevice::open(path, &FileDeviceOptions { direct: true, ..options.clone() })?;
+    zoned(FileDevice::open(path, &FileDeviceOptions { direct: true, ..options.clone() })?)
+}
+
+impl FileDevice {
+    /// This device with what the kernel knows of it beyond blocks: its zones, if it is a zoned block device
+    /// ([`open_zoned_device`]).
+    ///
+    /// # Errors
+    /// Those of [`open_zoned_device`], for a zoned block device.
+    pub fn into_device(self) -> Result<Device, MediaError> {
+        match zone_commands::zone_sizes(self.as_fd()) {
+            Ok((_, zone_count)) if zone_count > 0 => zoned(self),
+            _ => Ok(Device::of_blocks(Arc::new(self))),
+        }
+    }
+}
+
+fn zoned(file: FileDevice) -> Result<Device, MediaError> {
+    if !file.is_direct() {
+        return Err(MediaError::Rule {
+            device: file.name().to_owned(),
+            operation: Operation::Open,
+            offset_bytes: 0,
+            rule: "zones are written past the page cache, which keeps no order; open the device for direct I/O"
+                .to_owned(),
+        });
+    }
     let reported = report_all(&file)?;
     let geometry = geometry_of(&file, &reported)?;
     let mut table = ZoneTable::new(&geometry);
@@ -223,16 +249,20 @@ impl ZonedFileDevice {
         Ok(reported)
     }
 
-    /// After a failure nothing is known about a zone but what the kernel says. Its lock is held.
-    fn refresh_one(&self, zone: ZoneId) -> Option<ZoneDescription> {
+    /// After a failure nothing is known about a zone but what the kernel says. The lock of a zone that was written or
+    /// commanded is held; after a read there may be writes in flight, whose pointer is known better here.
+    fn refresh_one(&self, zone: ZoneId, operation: Operation) -> Option<ZoneDescription> {
         let found = self.refresh(zone, 1).ok()?.pop()?;
-        self.table.lock().restore_open(zone, state_of(&found));
+        let is_worn = matches!(found.condition, ZoneCondition::ReadOnly | ZoneCondition::Offline);
+        if is_worn || operation != Operation::Read {
+            self.table.lock().restore_open(zone, state_of(&found));
+        }
         Some(found)
     }
 
     /// The same failure, told as a refusal where the kernel or the zone says that it was one.
     fn explain(&self, error: MediaError, operation: Operation, zone: ZoneId, offset_bytes: u64) -> MediaError {
-        let found = self.refresh_one(zone);
+        let found = self.refresh_one(zone, operation);
         let condition = found.as_ref().map(|found| found.condition);
         let code = match &error {
             MediaError::Io { source, .. } => source.raw_os_error(),

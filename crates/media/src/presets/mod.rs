@@ -253,7 +253,7 @@ impl Preset {
     ) -> Device {
         let geometry = rules.cut(&self.geometry());
         let timing = self.parameters.timing();
-        rules.device(|rules| {
+        rules.with_physical_sector(geometry.physical_sector_bytes).device(|rules| {
             Emulated::with_pacing(env, name, geometry, rules, timing, backing, pacing).with_nominal(self.nominal)
         })
     }

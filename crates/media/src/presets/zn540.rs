@@ -82,6 +82,7 @@ fn zones() -> ZoneGeometry {
         sequential_type: ZoneType::SequentialWriteRequired,
         open_zones_max: 14,
         active_zones_max: 14,
+        track_overlap: None,
         append_bytes_max: 0,
     }
 }

@@ -2,6 +2,7 @@
 
 mod conventional;
 mod interlaced;
+mod shingled;
 mod zoned;
 
 pub use conventional::Conventional;

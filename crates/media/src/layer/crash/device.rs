@@ -129,8 +129,8 @@ impl CrashDevice {
     /// A layer over `inner`, whose content now counts as durable and which nobody else may change.
     ///
     /// # Errors
-    /// [`MediaError::Rule`] for a device with byte addressing or protection information: an image would lack
-    /// them. What a device with zones says when it is asked for a report.
+    /// [`MediaError::Rule`] for a device with byte addressing, protection information or zones whose tracks
+    /// overlap: an image would lack them. What a device with zones says when it is asked for a report.
     pub fn new(env: &Env, inner: &Device) -> Result<Self, MediaError> {
         let capabilities = inner.block.capabilities();
         if inner.bytes.is_some() || capabilities.protection.is_some() {
@@ -139,6 +139,14 @@ impl CrashDevice {
                 operation: Operation::Open,
                 offset_bytes: 0,
                 rule: "crash images are made of blocks, tracks and zones only, without bytes or protection".to_owned(),
+            });
+        }
+        if capabilities.zones.as_ref().is_some_and(|zones| zones.track_overlap.is_some()) {
+            return Err(MediaError::Rule {
+                device: inner.block.name().to_owned(),
+                operation: Operation::Open,
+                offset_bytes: 0,
+                rule: "there are no crash images of zones with overlapping tracks".to_owned(),
             });
         }
         let is_strict = inner.tracks.as_ref().is_some_and(|control| control.is_strict());

@@ -12,6 +12,7 @@ pub use record::ZoneRecord;
 pub(crate) use record::fuzz as fuzz_zone_record;
 pub(crate) use table::{ZoneCommand, ZoneState, ZoneTable};
 
+use super::shingled::Shingled;
 use super::{Conventional, Rules};
 use crate::device::{Capabilities, Device, Geometry};
 use crate::emulated::{Emulated, RuledDevice};
@@ -24,18 +25,22 @@ use recorded::Recorded;
 use std::ops::Range;
 use std::sync::Arc;
 
+const PHYSICAL_SECTOR_BYTES: u32 = 4096;
+
 /// Zones as ZBC/ZAC and ZNS know them, in the words of [`ZoneControl`]: a shingled disk of bands, or a zoned
 /// solid-state drive. Where the standards leave a choice: closing an empty or full zone and opening a full one
 /// are refused (ZNS); reads are unrestricted and give zeros where nothing was written (URSWRZ of ZBC); the
 /// zone that is implicitly closed is the one that was implicitly opened first.
 ///
 /// Zones of sequential-write-preferred type can be written anywhere; their pointer follows the highest byte
-/// written, and limits on open zones do not hold for them.
+/// written, and limits on open zones do not hold for them. Where their tracks overlap
+/// ([`ZoneGeometry::track_overlap`]), writing out of order destroys data.
 ///
 /// Memory: 32 bytes for each zone.
 pub struct Zoned {
     table: Arc<Mutex<ZoneTable>>,
     record: Option<Arc<Mutex<ZoneRecord>>>,
+    physical_sector_bytes: u32,
 }
 
 impl Zoned {
@@ -62,7 +67,17 @@ impl Zoned {
     }
 
     pub(crate) fn of(table: ZoneTable) -> Self {
-        Zoned { table: Arc::new(Mutex::new(table)), record: None }
+        Zoned { table: Arc::new(Mutex::new(table)), record: None, physical_sector_bytes: PHYSICAL_SECTOR_BYTES }
+    }
+
+    /// The same rules for physical sectors of this size, not 4 KiB: what a write to overlapping tracks destroys
+    /// is rounded outwards to them.
+    pub fn with_physical_sector(self, physical_sector_bytes: u32) -> Self {
+        Zoned { physical_sector_bytes, ..self }
+    }
+
+    pub(super) fn physical_sector_bytes(&self) -> u32 {
+        self.physical_sector_bytes
     }
 
     /// Sizes of a device like `geometry` cut to these zones.
@@ -75,7 +90,7 @@ impl Zoned {
     /// [cut](Zoned::cut).
     pub fn device(self, make: impl FnOnce(Box<dyn Rules>) -> Emulated) -> Device {
         let (table, record) = (self.table.clone(), self.record.clone());
-        device_of(table, record, Arc::new(make(Box::new(self))))
+        device_of(table, record, Arc::new(make(Shingled::over(self))))
     }
 
     /// Zones on another device, cut to whole ones: a banded disk on a conventional one, whose time is its own.
@@ -85,7 +100,8 @@ impl Zoned {
     pub fn over(self, inner: &Arc<dyn BlockDevice>) -> Device {
         let (table, record) = (self.table.clone(), self.record.clone());
         let geometry = self.cut(inner.geometry());
-        device_of(table, record, Arc::new(RuledDevice::new(inner.clone(), geometry, Box::new(self))))
+        let rules = Shingled::over(self.with_physical_sector(geometry.physical_sector_bytes));
+        device_of(table, record, Arc::new(RuledDevice::new(inner.clone(), geometry, rules)))
     }
 }
 

@@ -247,12 +247,17 @@ impl ZoneRecord {
             expected,
             found,
         };
-        if !fresh && found_length != length {
-            return Err(damaged(0, ("length of the file".to_owned(), length.to_string(), found_length.to_string())));
+        let short = || ("length of the file".to_owned(), length.to_string(), found_length.to_string());
+        if !fresh && found_length < HEADER_BYTES as u64 {
+            return Err(damaged(0, short()));
         }
         let mut bytes = vec![0; HEADER_BYTES];
         file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+        // First which zones it is of, on which the length depends.
         let written_in = read_header(&bytes, &zones).map_err(|flaw| damaged(0, flaw))?;
+        if !fresh && found_length != length {
+            return Err(damaged(0, short()));
+        }
         let restarted = written_in != boot_id || boot_id == [0; 36];
         let mut entries = Vec::with_capacity(zones.zone_count as usize);
         for zone in (0..zones.zone_count).map(ZoneId) {
@@ -391,6 +396,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         sequential_type: ZoneType::SequentialWriteRequired,
         open_zones_max: 0,
         active_zones_max: 0,
+        track_overlap: None,
         append_bytes_max: 0,
     };
     let cut = bytes.len().min(HEADER_BYTES);

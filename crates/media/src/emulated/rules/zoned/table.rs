@@ -75,6 +75,9 @@ impl ZoneTable {
             ZoneType::SequentialWriteRequired => geometry.zone_capacity_bytes.min(geometry.zone_bytes),
             _ => geometry.zone_bytes,
         };
+        if geometry.sequential_type != ZoneType::SequentialWritePreferred {
+            geometry.track_overlap = None;
+        }
         let fresh = |zone| {
             let condition = match geometry.zone_type(ZoneId(zone)) {
                 ZoneType::Conventional => ZoneCondition::NotWritePointer,
