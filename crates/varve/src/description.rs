@@ -41,6 +41,73 @@ pub struct DeviceDescription {
     pub timing: String,
     /// Interlaced tracks, if it has them.
     pub tracks: Option<TracksDescription>,
+    /// Zones, if it has them.
+    pub zones: Option<ZonesDescription>,
+}
+
+/// The zones of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ZonesDescription {
+    /// Zones of all types.
+    pub zones: u32,
+    /// Distance between the starts of zones.
+    pub zone_bytes: u64,
+    /// Writable bytes of a sequential zone.
+    pub zone_capacity_bytes: u64,
+    /// Conventional zones at the start.
+    pub conventional_zones: u32,
+    /// Writable bytes of the conventional zones.
+    pub conventional_bytes: u64,
+    /// Writable bytes of the others.
+    pub sequential_bytes: u64,
+    /// How the others may be written.
+    pub sequential_type: String,
+    /// Zones that may be open at once; 0 is no limit.
+    pub open_zones_max: u32,
+    /// Zones that may be active at once; 0 is no limit.
+    pub active_zones_max: u32,
+    /// Tracks that a write destroys the same span of, behind its own; 0 where none overlap.
+    pub overlap_tracks: u32,
+}
+
+impl ZonesDescription {
+    fn of(device: &Device) -> Option<Self> {
+        let zones = device.block.capabilities().zones.as_ref()?;
+        Some(ZonesDescription {
+            zones: zones.zone_count,
+            zone_bytes: zones.zone_bytes,
+            zone_capacity_bytes: zones.zone_capacity_bytes,
+            conventional_zones: zones.conventional_zones,
+            conventional_bytes: zones.zone_bytes.saturating_mul(u64::from(zones.conventional_zones)),
+            sequential_bytes: zones.zone_capacity_bytes.saturating_mul(u64::from(zones.sequential_zones())),
+            sequential_type: zones.sequential_type.to_string(),
+            open_zones_max: zones.open_zones_max,
+            active_zones_max: zones.active_zones_max,
+            overlap_tracks: zones.track_overlap.map_or(0, |overlap| overlap.tracks),
+        })
+    }
+}
+
+impl fmt::Display for ZonesDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sequential = self.zones.saturating_sub(self.conventional_zones);
+        let size = ByteSize(self.zone_bytes);
+        write!(f, "  {} zones of {size}: ", self.zones)?;
+        if self.conventional_zones > 0 {
+            write!(f, "{} conventional, together {}; ", self.conventional_zones, capacity(self.conventional_bytes))?;
+        }
+        write!(f, "{sequential} {}, ", self.sequential_type)?;
+        if self.zone_capacity_bytes < self.zone_bytes {
+            write!(f, "{} writable of each, ", ByteSize(self.zone_capacity_bytes))?;
+        }
+        writeln!(f, "together {}", capacity(self.sequential_bytes))?;
+        if self.overlap_tracks > 0 {
+            writeln!(f, "  a write destroys the same span of the {} tracks after it in its zone", self.overlap_tracks)?;
+        }
+        let limit = |limit: u32| if limit == 0 { "any number".to_owned() } else { limit.to_string() };
+        writeln!(f, "  open at once: {}; active: {}", limit(self.open_zones_max), limit(self.active_zones_max))
+    }
 }
 
 /// The interlaced tracks of a device.
@@ -128,6 +195,7 @@ impl DeviceDescription {
             scale_divisor: 1,
             timing: String::new(),
             tracks: TracksDescription::of(device),
+            zones: ZonesDescription::of(device),
         }
     }
 }
@@ -184,6 +252,9 @@ impl fmt::Display for DeviceDescription {
         }
         if let Some(tracks) = &self.tracks {
             tracks.fmt(f)?;
+        }
+        if let Some(zones) = &self.zones {
+            zones.fmt(f)?;
         }
         write!(f, "  bytes in {}, {} time", self.backing, self.time)?;
         if self.scale_divisor != 1 {

@@ -10,8 +10,17 @@ use std::sync::Arc;
 use varve_store::FileStore;
 
 /// Every kind of medium.
-pub(crate) static MEDIA: &[MediumKind] =
-    &[medium::FILE, medium::DISK, medium::IMR, medium::SSD, medium::NVME, medium::RAM, medium::DEV];
+pub(crate) static MEDIA: &[MediumKind] = &[
+    medium::FILE,
+    medium::DISK,
+    medium::IMR,
+    medium::SMR,
+    medium::SSD,
+    medium::NVME,
+    medium::ZNS,
+    medium::RAM,
+    medium::DEV,
+];
 
 /// Every file store. The first that accepts a medium is its default.
 pub(crate) static FILE_STORES: &[FileStoreKind] =

@@ -36,7 +36,9 @@ impl Base {
                 let plural = if names.len() == 1 { "" } else { "s" };
                 let interlaced = devices.iter().any(|built| built.device.block.capabilities().tracks.is_some());
                 let tracks = if interlaced { " with interlaced tracks" } else { "" };
-                format!("{} device{plural}{tracks} ({})", names.len(), names.join(", "))
+                let zoned = devices.iter().any(|built| built.device.block.capabilities().zones.is_some());
+                let zones = if zoned { " with zones" } else { "" };
+                format!("{} device{plural}{tracks}{zones} ({})", names.len(), names.join(", "))
             }
         }
     }

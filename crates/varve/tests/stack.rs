@@ -313,3 +313,118 @@ fn interlaced_disks_on_files_and_real_devices() {
     let error = StackBuilder::new(&Env::real()).devices(&spec(&large)).err().unwrap().to_string();
     assert!(error.contains("at most the 16MiB of the device"), "{error}");
 }
+
+#[test]
+fn devices_with_zones_by_spec() {
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    let describe = |text: &str| builder.describe(&spec(text)).unwrap().remove(0);
+    let disk = describe("smr:8TiB?band=80MiB,conventional=1GiB");
+    let zones = disk.zones.as_ref().unwrap();
+    assert_eq!((zones.zones, zones.conventional_zones, zones.zone_bytes), (104_857, 13, 80 << 20));
+    assert_eq!((zones.open_zones_max, zones.active_zones_max), (128, 0));
+    assert_eq!((disk.model.as_str(), disk.rotational), ("barracuda-3tb", true));
+    let text = disk.to_string();
+    assert!(text.contains("104857 zones of 80MiB: 13 conventional, together 1.09 GB"), "{text}");
+    assert!(text.contains("104844 sequential write required"), "{text}");
+    // A smaller disk has a smaller region, and a scaled one is similar.
+    assert_eq!(describe("smr:1GiB?band=16MiB").zones.unwrap().conventional_zones, 8);
+    let scaled = describe("smr:8GiB?scale=1/64,conventional=160MiB,host-aware").zones.unwrap();
+    assert_eq!((scaled.zone_bytes, scaled.conventional_zones), (1_310_720 / 4096 * 4096, 2));
+    assert_eq!(scaled.sequential_type, "sequential write preferred");
+    assert_eq!(describe("smr:1GiB?conventional=0,band=1MiB,open=0").zones.unwrap().conventional_zones, 0);
+
+    let raw = describe("smr:1GiB?band=16MiB,overlap-tracks=3,track=1MiB");
+    assert_eq!(raw.zones.as_ref().unwrap().overlap_tracks, 3);
+    assert!(raw.to_string().contains("destroys the same span of the 3 tracks after it"), "{raw}");
+    let drive = describe("zns:21GiB");
+    let zones = drive.zones.as_ref().unwrap();
+    assert_eq!((zones.zones, zones.zone_bytes, zones.zone_capacity_bytes), (20, 2 << 30, 1077 << 20));
+    assert_eq!((zones.open_zones_max, zones.active_zones_max, drive.model.as_str()), (14, 14, "zn540"));
+    assert_eq!(zones.sequential_bytes, 20 * (1077 << 20));
+    let scaled = describe("zns:21GiB?scale=1/64").zones.unwrap();
+    assert_eq!((scaled.zones, scaled.zone_bytes), (20, 32 << 20));
+    let other = describe("zns:1GiB?model=nvme-ssd,zone=64MiB,open=3").zones.unwrap();
+    assert_eq!(
+        (other.zones, other.zone_capacity_bytes, other.open_zones_max, other.active_zones_max),
+        (16, 64 << 20, 3, 14)
+    );
+    for (text, complaint) in [
+        ("smr:1MB", "a capacity of one band of 80MiB"),
+        ("smr:1GB?band=512", "bands of at least one physical sector of 4096 bytes"),
+        ("smr:1GB?conventional=1GB", "less than the"),
+        ("smr:1GB?model=zn540", "a model for smr:"),
+        ("smr:1GiB?band=16MiB,overlap-tracks=3,track=3MiB", "a whole number"),
+        ("smr:1GiB?track=1MiB", "without overlap-tracks"),
+        ("zns:1GB?model=barracuda-3tb", "a model for zns:"),
+        ("zns:1GB?zone=1MiB,zone-capacity=2MiB", "from one physical sector"),
+    ] {
+        let error = builder.devices(&spec(text)).err().unwrap().to_string();
+        assert!(error.contains(complaint), "{text}: {error}");
+    }
+    // Stores for plain disks do not mistake zones for one.
+    for (text, complaint) in [
+        ("smr:1GB?store=extent", "'extent' needs one conventional device"),
+        ("zns:1GB?store=imr", "'imr' needs one device with interlaced tracks, or a conventional one"),
+    ] {
+        let error = builder.build(&spec(text)).unwrap_err().to_string();
+        assert!(error.contains(complaint), "{text}: {error}");
+    }
+}
+
+/// The band device over a conventional disk has the same timing as that disk.
+#[test]
+fn bands_take_the_time_of_the_disk_they_are_on() {
+    let time = |text: &str| {
+        let env = Env::sim(1);
+        let devices = StackBuilder::new(&env).devices(&spec(text)).unwrap();
+        let (block, context) = (devices[0].device().block.clone(), IoContext::default());
+        let mut data = vec![1; 1 << 20];
+        for index in 0..32u64 {
+            block.write_at((index % 4 * 8 + index / 4) << 20, &data, &context).unwrap();
+        }
+        block.sync(&context).unwrap();
+        for index in 0..40u64 {
+            block.read_at((index * 7 % 32) << 20, &mut data, &context).unwrap();
+        }
+        (env.now(), block.counters())
+    };
+    let disk = time("disk:64MiB?model=barracuda-3tb");
+    assert_eq!(disk, time("smr:64MiB?model=barracuda-3tb,band=8MiB,conventional=0,open=2"));
+    assert!(disk.1.seeks > 0);
+}
+
+#[test]
+fn bands_on_files_and_real_devices_are_as_they_were_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let context = IoContext::default();
+    let image = format!("smr:16MiB?band=1MiB,conventional=1MiB,backing=file:{}", path(&directory, "image"));
+    let real = format!("smr:15MiB?band=1MiB,conventional=1MiB,backing=(dev:{}?size=16MiB)", path(&directory, "disk"));
+    assert!(spec(&image).is_emulated() && !spec(&real).is_emulated());
+    for (text, env) in [(&image, Env::sim(1)), (&real, Env::real())] {
+        for round in 0..3u64 {
+            let devices = StackBuilder::new(&env).devices(&spec(text)).unwrap();
+            let device = devices[0].device();
+            let zones = device.zones.as_ref().unwrap();
+            let zone = zones.report(varve::media::ZoneId(3), 1, &context).unwrap().remove(0);
+            assert_eq!(zone.write_pointer_bytes, (3 << 20) + round * 4096, "{text}");
+            device.block.write_at(zone.write_pointer_bytes, &[round as u8 + 1; 4096], &context).unwrap();
+            let mut data = vec![9; 8 * 4096];
+            device.block.read_at(3 << 20, &mut data, &context).unwrap();
+            for (sector, bytes) in data.chunks(4096).enumerate() {
+                let expected = if sector as u64 <= round { sector as u8 + 1 } else { 0 };
+                assert!(bytes.iter().all(|&byte| byte == expected), "{text} round {round}");
+            }
+        }
+    }
+    // Without the record the bands would look empty.
+    std::fs::remove_file(directory.path().join("image.zones")).unwrap();
+    let error = StackBuilder::new(&Env::sim(1)).devices(&spec(&image)).err().unwrap().to_string();
+    assert!(error.contains("image.zones") && error.contains("what the zones of the device are in"), "{error}");
+    let other = real.replace("band=1MiB", "band=2MiB");
+    let error = StackBuilder::new(&Env::real()).devices(&spec(&other)).err().unwrap().to_string();
+    assert!(error.contains("disk.zones") && error.contains("number of zones"), "{error}");
+    let aware = real.replace("band=1MiB", "host-aware");
+    let error = StackBuilder::new(&Env::real()).devices(&spec(&aware)).err().unwrap().to_string();
+    assert!(error.contains("no 'host-aware' with a real device"), "{error}");
+}

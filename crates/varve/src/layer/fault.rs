@@ -104,7 +104,8 @@ fn parse(part: &Part, text: &str) -> Result<Fault, SpecError> {
         let errors = ERRORS
             .iter()
             .flat_map(|(name, _)| ["", "after-", "partly-", "dropping-"].map(|manner| format!("{manner}{name}")));
-        let others = ["short-read", "flip-bits", "misdirect", "lose", "stall-10ms"].map(str::to_owned);
+        let others = ["short-read", "flip-bits", "misdirect", "lose", "stall-10ms", "zone-read-only", "zone-offline"]
+            .map(str::to_owned);
         refuse("an effect").with_known(errors.chain(others))
     })?;
     let trigger = parse_trigger(trigger)
@@ -135,6 +136,8 @@ fn parse_effect(text: &str) -> Option<FaultEffect> {
         "flip-bits" => Some(FaultEffect::FlipBits(1)),
         "misdirect" => Some(FaultEffect::Misdirect),
         "lose" => Some(FaultEffect::Lose),
+        "zone-read-only" => Some(FaultEffect::ZoneReadOnly),
+        "zone-offline" => Some(FaultEffect::ZoneOffline),
         _ => None,
     }
 }
@@ -165,6 +168,7 @@ mod tests {
         }
         assert_eq!(parse_effect("dropping-io"), Some(FaultEffect::FailDroppingUnsynced(FaultError::Io)));
         assert_eq!(parse_effect("stall-10ms"), Some(FaultEffect::Stall(Duration::from_millis(10))));
+        assert_eq!(parse_effect("zone-offline"), Some(FaultEffect::ZoneOffline));
         assert_eq!(parse_effect("after-"), None);
         assert_eq!(parse_effect("stall-10"), None);
     }

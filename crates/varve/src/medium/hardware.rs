@@ -5,8 +5,7 @@ use crate::error::Error;
 use crate::registry::{ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, whole_number};
 use crate::spec::{Part, SpecErrorKind};
 use crate::stack::{Base, BuiltDevice, Construction};
-use std::sync::Arc;
-use varve_media::{Device, FileDevice, FileDeviceOptions, IoEngine, MediaErrorKind};
+use varve_media::{FileDevice, FileDeviceOptions, IoEngine, MediaErrorKind};
 
 pub(crate) const DEV: MediumKind = MediumKind {
     description: KindDescription {
@@ -86,7 +85,7 @@ pub(super) fn open(construction: &Construction<'_>, part: &Part) -> Result<Built
         IoEngine::Uring => "io_uring",
         _ => "pread and pwrite",
     };
-    let device = Device::of_blocks(Arc::new(device));
+    let device = device.into_device()?;
     let description = DeviceDescription {
         name: part.to_string(),
         model: path.display().to_string(),

@@ -1,0 +1,161 @@
+//! What the kinds with zones share.
+
+use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, SCALE};
+use super::hardware;
+use crate::description::DeviceDescription;
+use crate::error::Error;
+use crate::registry::{OptionDescription, ValueForm, file_path_of, whole_number};
+use crate::spec::{ByteSize, Part, SpecErrorKind, SpecOption, Value, path_of};
+use crate::stack::{Base, BuiltDevice, Construction};
+use std::path::{Path, PathBuf};
+use varve_media::presets::Preset;
+use varve_media::{MediaError, ZoneGeometry, ZoneRecord, Zoned};
+
+/// Options that say what a real disk says by itself.
+const TIMING_OPTIONS: [OptionDescription; 4] = [MODEL, SCALE, PACE, ACCOUNT];
+
+/// Limit on open zones.
+pub(super) const OPEN: OptionDescription = OptionDescription {
+    name: "open",
+    value: ValueForm::Number(0),
+    default: "128 for bands, 14 for zones of a drive, or the model's",
+    meaning: "zones that may be open at once; 0 is no limit",
+};
+
+/// Limit on active zones.
+pub(super) const ACTIVE: OptionDescription = OptionDescription {
+    name: "active",
+    value: ValueForm::Number(0),
+    default: "no limit for bands, 14 for zones of a drive, or the model's",
+    meaning: "zones that may be open or closed with data at once; 0 is no limit",
+};
+
+/// Where the bytes are.
+pub(super) const BACKING: OptionDescription = OptionDescription {
+    name: "backing",
+    value: ValueForm::ChoiceOrFileOrDevice(emulated::BACKING_WORDS),
+    default: "ram",
+    meaning: "where its bytes are: memory, memory compressed by LZ4, nowhere, a sparse file that lasts, or a real \
+              disk with its own time; what zones are in on the last two is kept in a file of its own",
+};
+
+/// Where zones are kept.
+pub(super) const RECORD: OptionDescription = OptionDescription {
+    name: "record",
+    value: ValueForm::Path,
+    default: "PATH.zones, where the bytes are in a file PATH",
+    meaning: "file that keeps what zones are in, for bytes in a file or on a real disk; a real disk takes the time of \
+              this file too at each sync, reset and finish",
+};
+
+/// The limit an option asks for.
+pub(super) fn limit(part: &Part, option: OptionDescription, default: u32) -> Result<u32, Error> {
+    match part.text(option.name)?.and_then(whole_number) {
+        None => Ok(default),
+        Some(limit) => {
+            u32::try_from(limit).map_err(|_| part.value_error(option.name, "a number of zones below 2^32").into())
+        }
+    }
+}
+
+fn record_path(part: &Part) -> Result<Option<PathBuf>, Error> {
+    match part.option(RECORD.name).and_then(SpecOption::value) {
+        None => Ok(None),
+        Some(value) => path_of(value).map(Some).ok_or_else(|| part.value_error(RECORD.name, "a path").into()),
+    }
+}
+
+/// `PATH.zones`.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".zones");
+    name.into()
+}
+
+/// Rules of zones as a record has them.
+fn recorded(construction: &Construction<'_>, path: &Path, zones: &ZoneGeometry, create: bool) -> Result<Zoned, Error> {
+    if construction.describe {
+        return Ok(Zoned::new(zones));
+    }
+    let opened = match construction.format {
+        true => ZoneRecord::create(path, zones),
+        false => ZoneRecord::open(path, zones, create),
+    };
+    match opened {
+        Err(MediaError::NotFound { name, .. }) => Err(Error::Missing {
+            name,
+            advice: "it keeps what the zones of the device are in: restore it, name it with record=PATH, or format anew",
+        }),
+        record => Ok(Zoned::recorded(record?)),
+    }
+}
+
+/// A device with these zones on the model of a preset.
+pub(super) fn build_on_preset(
+    construction: &Construction<'_>,
+    part: &Part,
+    preset: &Preset,
+    zones: &ZoneGeometry,
+    model: Model<'_>,
+) -> Result<Base, Error> {
+    let (backing, used) = emulated::backing(construction, part, zones.address_bytes())?;
+    let pacing = emulated::pacing(part);
+    let file = match part.option("backing").and_then(SpecOption::value) {
+        Some(Value::Spec(spec)) => file_path_of(spec),
+        _ => None,
+    };
+    let rules = match file.filter(|_| !construction.describe) {
+        // What a used file holds is lost without its record.
+        Some(file) => {
+            let path = record_path(part)?.unwrap_or_else(|| beside(&file));
+            recorded(construction, &path, zones, construction.create && !used)?
+        }
+        None if part.option(RECORD.name).is_some() && !construction.describe => {
+            let expected = "no record, or backing=file:PATH: what is in memory needs none";
+            return Err(part.value_error(RECORD.name, expected).into());
+        }
+        None => Zoned::new(zones),
+    };
+    let device = preset.build_zoned(construction.env, &part.to_string(), rules, backing, pacing);
+    Ok(emulated::built(construction, part, device, model))
+}
+
+/// A device with the zones that `zones` makes of a capacity and a physical sector, on real hardware.
+pub(super) fn build_on_hardware(
+    construction: &Construction<'_>,
+    part: &Part,
+    real: &Part,
+    zones: impl FnOnce(u64, u32) -> Result<ZoneGeometry, Error>,
+) -> Result<Base, Error> {
+    if let Some(option) = TIMING_OPTIONS.iter().find(|option| part.option(option.name).is_some()) {
+        let expected = format!("no option '{}' with a real device, which takes its own time", option.name);
+        return Err(part.value_error(option.name, expected).into());
+    }
+    let BuiltDevice { device: inner, description } = hardware::open(construction, real)?;
+    let geometry = inner.block.geometry();
+    let capacity_bytes = part.argument_size_bytes().unwrap_or(geometry.capacity_bytes);
+    if capacity_bytes > geometry.capacity_bytes {
+        let expected = format!("at most the {} of the device", ByteSize(geometry.capacity_bytes));
+        return Err(part.argument_error(SpecErrorKind::InvalidValue, expected).into());
+    }
+    let zones = zones(capacity_bytes, geometry.physical_sector_bytes)?;
+    let rules = match (record_path(part)?, real.argument_path()) {
+        (Some(path), _) => recorded(construction, &path, &zones, construction.create)?,
+        // Nothing lasts there.
+        (None, Some(path)) if path.starts_with("/dev") => {
+            let expected = "record=PATH with a real disk: a file on another one that keeps what its zones are in";
+            return Err(part.value_error("backing", expected).into());
+        }
+        (None, Some(path)) => recorded(construction, &beside(&path), &zones, construction.create)?,
+        (None, None) => Zoned::new(&zones),
+    };
+    let device = rules.over(&inner.block);
+    let description = DeviceDescription {
+        name: part.to_string(),
+        model: description.model,
+        summary: format!("zones on {}", description.summary),
+        backing: real.to_string(),
+        ..DeviceDescription::of(&device)
+    };
+    Ok(Base::Devices(vec![BuiltDevice { device, description }]))
+}
