@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{BlockDevice, BlockDeviceExt, Device, Emulated, Interlaced, IoContext, TrackGeometry, TrackId};
+use varve_media::emulated::Zoned;
+use varve_media::{
+    BlockDevice, BlockDeviceExt, Device, Emulated, Interlaced, IoContext, TrackGeometry, TrackId, ZoneGeometry,
+};
 
 /// Every decoder of a structure on a medium.
 pub fn decoders(bytes: &[u8]) {
@@ -70,6 +73,23 @@ pub fn imr_open(bytes: &[u8]) {
     let _ = crate::ImrStore::open(&env, device, &crate::ImrOpenOptions::default());
 }
 
+/// Opens a store on a device with zones of which the conventional ones begin with `bytes`, and inspects it.
+pub fn band_open(bytes: &[u8]) {
+    const ZONE_BYTES: u64 = 64 << 10;
+    let env = Env::real();
+    let Some(all) = ZoneGeometry::fit(64 * ZONE_BYTES, ZONE_BYTES) else { return };
+    let rules = Zoned::new(&ZoneGeometry { conventional_zones: 16, ..all });
+    let emulated: Arc<dyn BlockDevice> = Arc::new(Emulated::immediate(&env, "fuzz", 64 * ZONE_BYTES));
+    let device = rules.over(&emulated);
+    let mut image = bytes[..bytes.len().min(16 * ZONE_BYTES as usize)].to_vec();
+    image.resize(image.len().next_multiple_of(512), 0);
+    if device.block.write_at(0, &image, &IoContext::default()).is_err() {
+        return;
+    }
+    let _ = crate::BandStore::inspect(&device);
+    let _ = crate::BandStore::open(&env, device);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +110,7 @@ mod tests {
             if step % 30 == 0 {
                 extent_open(&bytes[..length]);
                 imr_open(&bytes[..length]);
+                band_open(&bytes[..length]);
             }
         }
         decoders(&[]);
@@ -99,5 +120,6 @@ mod tests {
         log_frame(&[]);
         extent_open(&[]);
         imr_open(&[]);
+        band_open(&[]);
     }
 }

@@ -68,6 +68,11 @@ impl Bands {
         self.active.len()
     }
 
+    /// Taken and not left yet: perhaps its owner does not know of it.
+    pub(super) fn is_active(&self, band: u32) -> bool {
+        self.active.contains(&band)
+    }
+
     pub(super) fn view(&self) -> BandView<'_> {
         BandView { free: &self.free, cursor: self.cursor, reserve_bands: self.reserve_bands }
     }

@@ -153,7 +153,9 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
             || releasing.contains(&band)
             || tables.iter().any(|table| table.bands.binary_search(&band).is_ok());
         let is_used = matches!(band_use, BandUse::Table | BandUse::Log);
-        if is_used != is_owned && band_use != BandUse::Retired {
+        // One that was just taken is being reset for its owner.
+        let is_known = band_use == BandUse::Retired || (is_used && state.bands.is_active(band));
+        if is_used != is_owned && !is_known {
             let message = format!("{label}: band {band} is told as {band_use:?}, and its owner says otherwise");
             findings.push(finding(Severity::Error, "band-leak", message));
         }

@@ -244,8 +244,8 @@ impl Core {
     }
 
     pub(super) fn retire(&self, band: u32, retirement: Retirement) {
-        add(&self.counts.retired_bands, 1);
-        self.state.lock().retire(band, retirement);
+        let is_news = self.state.lock().retire(band, retirement);
+        add(&self.counts.retired_bands, u64::from(is_news));
     }
 
     /// Nothing more is written to a band of which `written_bytes` were. Where the device limits how many zones are

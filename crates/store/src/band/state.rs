@@ -219,12 +219,14 @@ impl State {
         }
     }
 
-    /// A band is never taken again.
-    pub(super) fn retire(&mut self, band: u32, retirement: Retirement) {
-        if self.bands.retired().get(&band) != Some(&retirement) {
+    /// A band is never taken again. False when that was known.
+    pub(super) fn retire(&mut self, band: u32, retirement: Retirement) -> bool {
+        let is_news = self.bands.retired().get(&band) != Some(&retirement);
+        if is_news {
             self.bands.retire(band, retirement);
             self.record(&Change::Retired { band, retirement });
         }
+        is_news
     }
 
     /// Lets the band table know how much of each small file is durable, so that a loss is noticed.

@@ -145,6 +145,11 @@ fn band_subjects() -> Vec<Box<dyn Subject>> {
     fn preferred() -> ZoneGeometry {
         ZoneGeometry { sequential_type: ZoneType::SequentialWritePreferred, open_zones_max: 4, ..zones() }
     }
+    // Smaller than what is written at once: log bands come and go all the time.
+    fn tiny() -> ZoneGeometry {
+        let all = ZoneGeometry::fit(24 << 20, 16 << 10).expect("zones");
+        ZoneGeometry { conventional_zones: 128, ..all }
+    }
     let subject = |name, physical_sector_bytes, zones| {
         Box::new(DeviceSubject {
             name,
@@ -164,6 +169,7 @@ fn band_subjects() -> Vec<Box<dyn Subject>> {
         subject("band", 4096, zones as fn() -> ZoneGeometry),
         subject("band within limits", 4096, limited),
         subject("band on preferred zones", 512, preferred),
+        subject("band of small zones", 512, tiny),
     ]
 }
 
