@@ -431,6 +431,16 @@ fn logs_in_another_directory_survive_crashes_during_recovery() {
     crash_during_recovery(Kind::PlainLogsApart, 14, 80, 40);
 }
 
+#[test]
+fn band_survives_a_crash_at_every_point() {
+    crash_at_every_point(Kind::Band, 15, History::new(15, 100, UNIVERSE), FaultPlan::default(), &small_options());
+}
+
+#[test]
+fn band_survives_crashes_during_recovery() {
+    crash_during_recovery(Kind::Band, 16, 80, 40);
+}
+
 /// Every policy with both rewrites, logs on the disk and apart, on disks that are nearly full.
 #[test]
 fn interlaced_tracks_survive_a_crash_at_every_point() {

@@ -116,6 +116,7 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     }
     drop((db, files));
     assert_eq!(image.destroyed_bytes(), 0, "{kind:?} seed {seed}: live data was destroyed");
+    assert_eq!(image.device_errors(), 0, "{kind:?} seed {seed}: a rule of the device was broken");
     let table_bytes_written = image.table_bytes_written();
     Ran { event_hash: env.event_hash(), flushes, compactions, moves, table_bytes_written, rewrites: rewritten }
 }
@@ -168,6 +169,18 @@ fn histories_agree_with_a_map_on_interlaced_tracks() {
         flushes > 20 * kinds && compactions > 8 * kinds && rewrites > 50 * kinds,
         "{flushes} {compactions} {rewrites}"
     );
+}
+
+#[test]
+fn histories_agree_with_a_map_on_bands() {
+    let (mut flushes, mut compactions) = (0, 0);
+    for seed in 300..306 {
+        let ran = run(seed, Kind::Band, suite::option_set(seed), 1500);
+        flushes += ran.flushes;
+        compactions += ran.compactions;
+    }
+    println!("{flushes} flushes, {compactions} compactions");
+    assert!(flushes > 120 && compactions > 48, "{flushes} {compactions}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Media that are crashed: a directory below `plain`, a device below `extent`, an interlaced disk below
-//! `imr`, or two of them, the second for the logs.
+//! `imr`, a zoned one below `band`, or two of them, the second for the logs.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -7,15 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use varve_engine::Media;
 use varve_env::{Env, Random};
+use varve_media::emulated::Zoned;
 use varve_media::{
     BlockDevice, Capabilities, Counters, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory,
     DirectoryCrashState, Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, Interlaced,
     IoClass, IoContext, MediaError, MemoryDirectory, Operation, PersistencePoint, RamBacking, Request, TrackGeometry,
+    ZoneGeometry,
 };
 use varve_store::{
-    AllocationName, CreateOptions, Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore, FileKind, FileStore,
-    ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrStore, OpenOptions, PlainOptions, PlainStore, RewriteName,
-    StoreError,
+    AllocationName, BandFormatOptions, BandStore, CreateOptions, Ext4Options, ExtentFormatOptions, ExtentLayout,
+    ExtentStore, FileKind, FileStore, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrStore, OpenOptions,
+    PlainOptions, PlainStore, RewriteName, StoreError,
 };
 
 /// Room of the emulated device.
@@ -39,9 +41,20 @@ pub(crate) const FULL_DISK_FREE_TRACKS: u64 = 36;
 /// Tables beside the database there.
 pub(crate) const FULL_DISK_BALLAST: u64 = FULL_DISK_TRACKS - FULL_DISK_FREE_TRACKS;
 
+/// Bytes of a band of a zoned device.
+const BAND_BYTES: u64 = 32 << 10;
+
+/// Bands of it: more than small databases have tables, and few enough that they are used again.
+const BANDS: u64 = 400;
+
+/// Its conventional zones.
+const CONVENTIONAL_ZONES: u32 = 32;
+
 /// A store and what it stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// Tables in bands of a zoned device.
+    Band,
     Plain,
     Extent,
     ExtentNextFit,
@@ -291,6 +304,7 @@ impl Image {
             Kind::PlainLogsApart => Image::Several(vec![Image::directory("crashed"), Image::directory("crashed logs")]),
             Kind::ExtentLogsApart => Image::Several(vec![device("crashed"), device("crashed logs")]),
             Kind::Plain => Image::directory("crashed"),
+            Kind::Band => Image::Device(Image::zoned(env)),
             Kind::Imr(allocation, rewrite) => Image::Device(Image::interlaced(allocation, rewrite, room_bytes, None)),
             Kind::ImrLogsApart(allocation, rewrite) => {
                 let emulated = Emulated::immediate(&Env::real(), "crashed logs", room_bytes.max(4 << 20));
@@ -326,6 +340,19 @@ impl Image {
         let options = ExtentFormatOptions { layout, ..ExtentFormatOptions::default() };
         ExtentStore::format(env, &device, &options).expect("format");
         Image::Device(device)
+    }
+
+    /// A zoned device. Of the real world, as [`Image::device`].
+    fn zoned(env: &Env) -> Device {
+        let bytes = (BANDS + u64::from(CONVENTIONAL_ZONES)) * BAND_BYTES;
+        let all = ZoneGeometry::fit(bytes, BAND_BYTES).expect("zones of a device");
+        let rules = Zoned::new(&ZoneGeometry { conventional_zones: CONVENTIONAL_ZONES, ..all });
+        let asked = Geometry { capacity_bytes: bytes, sector_bytes: 512, physical_sector_bytes: 512 };
+        let (geometry, timing) = (rules.cut(&asked), Box::<Immediate>::default());
+        let backing = Box::new(RamBacking::new());
+        let device = rules.device(|rules| Emulated::new(&Env::real(), "crashed", geometry, rules, timing, backing));
+        BandStore::format(env, &device, &BandFormatOptions::default()).expect("format");
+        device
     }
 
     /// A strict interlaced disk with room for so many bytes of tables. Of the real world, as [`Image::device`].
@@ -412,6 +439,15 @@ impl Image {
             Image::Directory(_) => 0,
             Image::Device(device) => device.tracks.as_ref().map_or(0, |tracks| tracks.destroyed().bytes),
             Image::Several(parts) => parts.iter().map(Image::destroyed_bytes).sum(),
+        }
+    }
+
+    /// Requests that the device had to refuse or failed: none, where nobody injects faults.
+    pub(crate) fn device_errors(&self) -> u64 {
+        match self {
+            Image::Directory(_) => 0,
+            Image::Device(device) => device.block.counters().errors,
+            Image::Several(parts) => parts.iter().map(Image::device_errors).sum(),
         }
     }
 
@@ -510,6 +546,9 @@ impl Image {
                 let device = injector.map_or_else(|| device.clone(), |injector| FaultDevice::device(injector, device));
                 if device.tracks.is_some() {
                     return Ok(Arc::new(ImrStore::open(env, device, &ImrOpenOptions::default())?));
+                }
+                if device.zones.is_some() {
+                    return Ok(Arc::new(BandStore::open(env, device)?));
                 }
                 Arc::new(ExtentStore::open(env, device)?)
             }
