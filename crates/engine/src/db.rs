@@ -5,10 +5,10 @@ use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::key::VALUE_BYTES_MAX;
 use crate::media::Media;
-use crate::options::{Options, TreeKind};
+use crate::options::Options;
 use crate::snapshot::Snapshot;
 use crate::statistics::Statistics;
-use crate::tree::{LeveledTree, Tree, repair_leveled};
+use crate::tree::{self, LogStructuredTree, Tree, organise};
 use crate::value::Value;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -123,9 +123,8 @@ impl Db {
     /// `Locked` (see [`Error::kind`]) when it is open elsewhere.
     pub fn open(env: &Env, media: Media, options: Options) -> Result<Db, Error> {
         options.validate()?;
-        let tree: Box<dyn Tree> = match options.tree {
-            TreeKind::Leveled => Box::new(LeveledTree::open(env, media, options)?),
-        };
+        let organisation = organise(&options);
+        let tree: Box<dyn Tree> = Box::new(LogStructuredTree::open(env, media, options, organisation)?);
         Ok(Db { handle: Arc::new(Handle { tree, env: env.clone() }) })
     }
 
@@ -274,9 +273,7 @@ pub struct RepairReport {
 /// `damaged-...`. Errors are those of the store; damage is in the report.
 pub fn repair(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
     options.validate()?;
-    match options.tree {
-        TreeKind::Leveled => repair_leveled(env, media, options),
-    }
+    tree::repair(env, media, options, organise)
 }
 
 #[cfg(test)]

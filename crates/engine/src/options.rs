@@ -40,6 +40,8 @@ pub enum TreeKind {
     /// Levels of disjoint tables, each a multiple of the one above (LevelDB, RocksDB).
     #[default]
     Leveled,
+    /// Two levels whose tables may both overlap, for tables as large as a band (SMRDB).
+    TwoLevel,
 }
 
 /// Options of a database. Sizes in bytes. Every field has a default; from TOML, unknown fields are
@@ -67,7 +69,11 @@ pub struct Options {
     pub soft_pending_compaction_bytes_limit: u64,
     /// Bytes awaiting compaction at which writes stop; 0 is never.
     pub hard_pending_compaction_bytes_limit: u64,
-    /// Levels.
+    /// Trees of two levels: tables of level 0 that one compaction takes.
+    pub max_level0_compaction_tables: usize,
+    /// Trees of two levels: tables of level 1 overlapping one of them that start a compaction within the level.
+    pub level1_overlap_compaction_trigger: usize,
+    /// Levels of a leveled tree.
     pub num_levels: usize,
     /// Size of level 1.
     pub max_bytes_for_level_base: u64,
@@ -140,6 +146,8 @@ impl Default for Options {
             level0_stop_writes_trigger: 36,
             soft_pending_compaction_bytes_limit: 64 << 30,
             hard_pending_compaction_bytes_limit: 256 << 30,
+            max_level0_compaction_tables: 8,
+            level1_overlap_compaction_trigger: 8,
             num_levels: 7,
             max_bytes_for_level_base: 256 << 20,
             max_bytes_for_level_multiplier: 10,
@@ -223,6 +231,8 @@ impl Options {
             self.level0_stop_writes_trigger as u64,
             self.level0_slowdown_writes_trigger.max(self.level0_file_num_compaction_trigger) as u64,
         )?;
+        least("max_level0_compaction_tables", self.max_level0_compaction_tables as u64, 1)?;
+        least("level1_overlap_compaction_trigger", self.level1_overlap_compaction_trigger as u64, 1)?;
         least("num_levels", self.num_levels as u64, 2)?;
         most("num_levels", self.num_levels as u64, 64)?;
         least("max_bytes_for_level_base", self.max_bytes_for_level_base, 1)?;

@@ -6,6 +6,7 @@ use super::filter::{FilterBuilder, key_hash};
 use super::format::{
     BLOCK_SIZE_MAX, BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, block_trailer, compression_number,
 };
+use super::histogram::HistogramBuilder;
 use super::index::IndexBuilder;
 use super::properties::TableProperties;
 use crate::checksum;
@@ -41,6 +42,8 @@ pub(crate) struct TableBuildOptions {
     pub(crate) compression: Compression,
     /// A number no other table near this one has, so that their blocks cannot be taken for each other's.
     pub(crate) table_id: u64,
+    /// Bytes of the histogram; 0 is none.
+    pub(crate) histogram_bytes: usize,
 }
 
 impl TableBuildOptions {
@@ -53,6 +56,7 @@ impl TableBuildOptions {
             bloom_bits_per_key: options.bloom_bits_per_key,
             compression: options.compression_of_level(level),
             table_id,
+            histogram_bytes: 0,
         }
     }
 }
@@ -82,6 +86,7 @@ pub(crate) struct TableBuilder {
     compressed: Vec<u8>,
     index: IndexBuilder,
     filter: Option<FilterBuilder>,
+    histogram: Option<HistogramBuilder>,
     properties: TableProperties,
     last_key: Vec<u8>,
     failed: bool,
@@ -112,6 +117,7 @@ impl TableBuilder {
             compressed: Vec::new(),
             index: IndexBuilder::default(),
             filter: (options.bloom_bits_per_key > 0).then(|| FilterBuilder::new(options.bloom_bits_per_key)),
+            histogram: (options.histogram_bytes > 0).then(|| HistogramBuilder::new(options.histogram_bytes)),
             properties: TableProperties {
                 block_align: options.block_align as u64,
                 compression: u64::from(compression_number(options.compression)),
@@ -137,7 +143,8 @@ impl TableBuilder {
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let open_block = if self.block.is_empty() { 0 } else { self.block.bytes_estimate() };
         let filter = self.filter.as_ref().map_or(0, FilterBuilder::bytes);
-        self.offset + open_block + (filter + self.index.bytes_estimate() + 512) as u64
+        let histogram = self.options.histogram_bytes;
+        self.offset + open_block + (filter + self.index.bytes_estimate() + histogram + 512) as u64
     }
 
     /// Adds an entry, which must come after the last one.
@@ -275,6 +282,9 @@ impl TableBuilder {
         self.pending.clear();
         self.checksum = 0;
         let handle = BlockHandle { offset_bytes: self.offset, length_bytes: length + BLOCK_TRAILER_BYTES as u64 };
+        if let Some(histogram) = &mut self.histogram {
+            histogram.add_block(key::user_key(&self.last_key), handle.length_bytes);
+        }
         self.index.end_block(handle.length_bytes);
         self.offset += handle.length_bytes;
         // Whoever wants to follow a table block by block (shipping it while it is built) hooks in here.
@@ -313,6 +323,7 @@ impl TableBuilder {
         self.properties.data_bytes = self.offset;
         self.properties.data_blocks = self.index.blocks();
         self.properties.largest = std::mem::take(&mut self.last_key);
+        self.properties.histogram = self.histogram.take().map(HistogramBuilder::finish).unwrap_or_default();
         let filter = match self.filter.take() {
             Some(filter) => self.write_block(filter.finish())?,
             None => BlockHandle { offset_bytes: self.offset, length_bytes: 0 },

@@ -12,6 +12,7 @@ mod compress;
 mod data_block;
 mod filter;
 mod format;
+mod histogram;
 mod index;
 mod iterator;
 mod prefix_search;
@@ -33,6 +34,9 @@ pub(crate) use builder::TableSummary;
 pub(crate) use builder::{TableBuildOptions, TableBuilder};
 pub(crate) use data_block::{DataBlock, PinnedBytes};
 pub(crate) use filter::key_hash;
+#[cfg(test)]
+pub(crate) use histogram::Bucket;
+pub(crate) use histogram::Histogram;
 pub(crate) use iterator::{Readahead, TableIterator, TableIteratorOptions};
 pub(crate) use properties::TableProperties;
 pub(crate) use reader::{Found, Lookup, ReadContext, Table, TableReadOptions};

@@ -30,7 +30,9 @@
 //! | 16 | no | number of the job that wrote it |
 //! | 17 | no | level it was written for |
 //! | 18 | no | distinct user keys |
+//! | 19 | no | histogram of bytes over keys ([`super::histogram`]); absent when the tree needs none |
 
+use super::histogram::Histogram;
 use crate::encoding::{Damage, Decoder, append_string, append_varint};
 use crate::key::{KEY_BYTES_MAX, Sequence, TRAILER_BYTES};
 
@@ -57,6 +59,8 @@ pub(crate) struct TableProperties {
     pub(crate) job: Option<u64>,
     pub(crate) level: Option<u64>,
     pub(crate) distinct_keys: u64,
+    /// Empty when the table has none.
+    pub(crate) histogram: Histogram,
 }
 
 const TAG_ENTRIES: u64 = 1;
@@ -77,6 +81,7 @@ const TAG_COMPRESSION: u64 = 15;
 const TAG_JOB: u64 = 16;
 const TAG_LEVEL: u64 = 17;
 const TAG_DISTINCT_KEYS: u64 = 18;
+const TAG_HISTOGRAM: u64 = 19;
 
 fn append_field(out: &mut Vec<u8>, tag: u64, required: bool, value: &[u8]) {
     append_varint(out, tag << 1 | u64::from(required));
@@ -121,6 +126,9 @@ impl TableProperties {
             append_number(&mut out, TAG_LEVEL, false, level);
         }
         append_number(&mut out, TAG_DISTINCT_KEYS, false, self.distinct_keys);
+        if !self.histogram.is_empty() {
+            append_field(&mut out, TAG_HISTOGRAM, false, &self.histogram.encode());
+        }
         out
     }
 
@@ -166,6 +174,7 @@ impl TableProperties {
                 TAG_JOB => properties.job = Some(number()?),
                 TAG_LEVEL => properties.level = Some(number()?),
                 TAG_DISTINCT_KEYS => properties.distinct_keys = number()?,
+                TAG_HISTOGRAM => properties.histogram = Histogram::decode(value, value_at)?,
                 _ if tagged & 1 == 0 => {}
                 _ => {
                     let mut damage =
@@ -219,6 +228,7 @@ mod tests {
             job: Some(7),
             level: Some(0),
             distinct_keys: 299,
+            histogram: Histogram::default(),
         }
     }
 

@@ -48,7 +48,6 @@ pub(crate) struct ReadContext {
 /// The newest visible version of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    #[cfg_attr(not(test), allow(dead_code, reason = "for callers that weigh versions from several places"))]
     pub(crate) sequence: Sequence,
     pub(crate) kind: EntryKind,
     /// Empty for a deletion.

@@ -29,6 +29,7 @@ pub(crate) fn build_options() -> TableBuildOptions {
         bloom_bits_per_key: 10,
         compression: Compression::None,
         table_id: 77,
+        histogram_bytes: 0,
     }
 }
 
@@ -115,6 +116,7 @@ fn random_build_options(random: &mut Random) -> TableBuildOptions {
         compression: [Compression::None, Compression::None, Compression::Lz4, Compression::Zstd]
             [random.below(4) as usize],
         table_id: random.next_u64(),
+        histogram_bytes: [0, 0, 300, 4096][random.below(4) as usize],
     }
 }
 

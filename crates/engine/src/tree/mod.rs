@@ -2,17 +2,32 @@
 //! beside this folder.
 
 mod leveled;
+mod log_structured;
+mod two_level;
 
-pub(crate) use leveled::{LeveledTree, repair as repair_leveled};
+pub(crate) use log_structured::{LogStructuredTree, repair};
+
+use leveled::Leveled;
+use log_structured::Organisation;
+use two_level::TwoLevel;
 
 use crate::batch::WriteBatch;
 use crate::db::{ReadOptions, WriteOptions};
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
+use crate::options::{Options, TreeKind};
 use crate::snapshot::Snapshot;
 use crate::statistics::Statistics;
 use crate::value::Value;
 use varve_store::{FileStore, Finding};
+
+/// The organisation that `options` ask for. A new one is a line here.
+pub(crate) fn organise(options: &Options) -> Box<dyn Organisation> {
+    match options.tree {
+        TreeKind::Leveled => Box::new(Leveled::new(options)),
+        TreeKind::TwoLevel => Box::new(TwoLevel::new(options)),
+    }
+}
 
 /// What every organisation of data answers. Thread-safe.
 pub(crate) trait Tree: Send + Sync {

@@ -1,202 +1,352 @@
-//! Levels of disjoint tables, each a multiple of the one above (LevelDB, RocksDB).
+//! Levels of disjoint tables, each a multiple of the one above: what to compact, as a pure function from the
+//! shape of the tree to a plan.
 //!
-//! Writes go to a log and a memtable; full memtables become tables of level 0, whose tables
-//! overlap; compactions move data down into levels whose tables do not. `policy` says what to
-//! compact, as a pure function; `compaction` and `flush` do it; `version` is the shape of the tree
-//! at one moment; `shared` holds what all of them see.
+//! Leveled compaction as in LevelDB and RocksDB: level 0 holds overlapping tables by age, deeper
+//! levels hold disjoint tables. A level whose score reaches 1 gives tables to the next one.
 
-mod background;
-mod checkpoint;
-mod compaction;
-mod flush;
-mod inspect;
-mod level_iterator;
-mod output;
-mod policy;
-mod rate_limiter;
-mod read;
-mod recovery;
-mod repair;
-mod shared;
-mod tables;
-mod version;
-mod write;
-
-pub(crate) use self::repair::repair;
-
-use self::shared::Shared;
-use self::write::WritePath;
-use crate::batch::WriteBatch;
-use crate::cache::{BlockCache, EvictionQueue, EvictionSink};
-use crate::db::{ReadOptions, WriteOptions};
-use crate::db_iterator::DbIterator;
-use crate::error::Error;
-use crate::file_name;
-use crate::media::Media;
-use crate::options::Options;
-use crate::snapshot::Snapshot;
-use crate::statistics::Statistics;
-use crate::tree::Tree;
-use crate::value::Value;
+use super::log_structured::{Busy, CompactionPlan, FileMeta, Organisation, Reason, Version};
+use crate::options::{CompactionPriority, Options};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use varve_env::{Env, JoinHandle};
-use varve_store::{FileStore, Finding, StoreLock};
 
-/// Name of this organisation in manifests.
-const TREE_NAME: &str = "leveled";
-
-/// Evicted blocks on their way to the store; more are dropped.
-const EVICTIONS_WAITING_MAX: usize = 256;
-
-/// The leveled tree; see the module.
-pub(crate) struct LeveledTree {
-    shared: Arc<Shared>,
-    write_path: WritePath,
-    workers: parking_lot::Mutex<Vec<JoinHandle<()>>>,
-    locks: parking_lot::Mutex<Vec<Box<dyn StoreLock>>>,
+/// The leveled organisation.
+pub(crate) struct Leveled {
+    options: PolicyOptions,
+    level_count: usize,
 }
 
-impl LeveledTree {
-    /// Opens or creates the database on `media`; see [`crate::Db::open`].
-    pub(crate) fn open(env: &Env, media: Media, options: Options) -> Result<Self, Error> {
-        let mut locks = vec![media.files.lock(file_name::LOCK)?];
-        if let Some(logs) = &media.logs {
-            locks.push(logs.lock(file_name::LOCK)?);
+impl Leveled {
+    pub(crate) fn new(options: &Options) -> Self {
+        Leveled {
+            options: PolicyOptions {
+                level0_file_num_compaction_trigger: options.level0_file_num_compaction_trigger,
+                max_bytes_for_level_base: options.max_bytes_for_level_base,
+                max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
+                dynamic_level_bytes: options.level_compaction_dynamic_level_bytes,
+                max_compaction_bytes: options.max_compaction_bytes,
+                priority: options.compaction_pri,
+            },
+            level_count: options.num_levels,
         }
-        let mut evictions = None;
-        let mut sink: Option<Arc<dyn EvictionSink>> = None;
-        if media.files.properties().wants_evictions {
-            let (queue, receiver) = EvictionQueue::new(env, EVICTIONS_WAITING_MAX);
-            sink = Some(queue);
-            evictions = Some((media.files.clone(), receiver));
+    }
+}
+
+impl Organisation for Leveled {
+    fn name(&self) -> &'static str {
+        "leveled"
+    }
+
+    fn level_count(&self) -> usize {
+        self.level_count
+    }
+
+    fn disjoint_from(&self) -> usize {
+        1
+    }
+
+    fn histogram_bytes(&self) -> usize {
+        0
+    }
+
+    fn pick(&self, version: &Version, busy: &Busy, room_bytes: u64) -> Option<CompactionPlan> {
+        pick_within(version, busy, &self.options, room_bytes)
+    }
+
+    fn next_of_range(
+        &self,
+        version: &Version,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        last: Option<&CompactionPlan>,
+    ) -> Option<CompactionPlan> {
+        next_of_range(version, begin, end, last, &self.options)
+    }
+
+    fn pending_bytes(&self, version: &Version) -> u64 {
+        pending_bytes(version, &level_targets(version, &self.options), &self.options)
+    }
+}
+
+/// The part of the options the policy looks at.
+#[derive(Clone, Debug)]
+struct PolicyOptions {
+    level0_file_num_compaction_trigger: usize,
+    max_bytes_for_level_base: u64,
+    max_bytes_for_level_multiplier: u64,
+    dynamic_level_bytes: bool,
+    max_compaction_bytes: u64,
+    priority: CompactionPriority,
+}
+
+/// Size each level should have, and the level that level 0 compacts into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LevelTargets {
+    base_level: usize,
+    /// Bytes by level; level 0 has no size target.
+    target_bytes: Vec<u64>,
+}
+
+/// Sizes the levels should have. With dynamic level bytes the last level holds what it holds and
+/// each level above is smaller by the multiplier, down to the first one not larger than
+/// `max_bytes_for_level_base`; a level that would be smaller than a share of the base is skipped,
+/// because moving data through it costs more than it saves.
+fn level_targets(version: &Version, options: &PolicyOptions) -> LevelTargets {
+    let last = version.levels.len() - 1;
+    let multiplier = options.max_bytes_for_level_multiplier.max(2);
+    let base_bytes = options.max_bytes_for_level_base.max(1);
+    let mut target_bytes = vec![u64::MAX; last + 1];
+    if !options.dynamic_level_bytes {
+        let mut target = base_bytes;
+        for slot in target_bytes.iter_mut().skip(1) {
+            *slot = target;
+            target = target.saturating_mul(multiplier);
         }
-        let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, sink));
-        let (shared, writer) = recovery::open(env, media, options, blocks)?;
-        let write_path = WritePath::new(&shared, writer);
-        let mut workers = background::start(&shared);
-        if let Some((files, receiver)) = evictions {
-            workers.push(background::pass_evictions(&shared, files, receiver));
+        return LevelTargets { base_level: 1.min(last), target_bytes };
+    }
+    let first_non_empty = (1..=last).find(|&level| version.level_bytes(level) > 0).unwrap_or(last);
+    let largest = (1..=last).map(|level| version.level_bytes(level)).max().unwrap_or(0);
+    let mut base_level = last;
+    target_bytes[last] = largest.max(base_bytes);
+    // A new level appears only once it would hold a fair share of the base.
+    while base_level > 1 {
+        let above = target_bytes[base_level] / multiplier;
+        if target_bytes[base_level] <= base_bytes || (above < base_bytes / 2 && base_level <= first_non_empty) {
+            break;
         }
-        inspect::announce_levels(&shared);
-        Ok(LeveledTree {
-            shared,
-            write_path,
-            workers: parking_lot::Mutex::new(workers),
-            locks: parking_lot::Mutex::new(locks),
+        base_level -= 1;
+        target_bytes[base_level] = above.max(base_bytes / 2).min(target_bytes[base_level + 1]);
+    }
+    LevelTargets { base_level, target_bytes }
+}
+
+/// Scores by level: 1 or more wants compaction. Level 0 counts tables, and bytes against the base.
+fn scores(version: &Version, targets: &LevelTargets, busy: &Busy, options: &PolicyOptions) -> Vec<f64> {
+    let last = version.levels.len() - 1;
+    (0..=last)
+        .map(|level| {
+            if level == 0 {
+                let idle = version.levels[0].iter().filter(|file| !busy.contains(file.number)).count();
+                idle as f64 / options.level0_file_num_compaction_trigger.max(1) as f64
+            } else if level == last {
+                0.0
+            } else if level < targets.base_level {
+                // Above the base nothing should remain.
+                if version.levels[level].iter().any(|file| !busy.contains(file.number)) { 1.5 } else { 0.0 }
+            } else {
+                let idle: u64 = version.levels[level]
+                    .iter()
+                    .filter(|file| !busy.contains(file.number))
+                    .map(|file| file.size_bytes)
+                    .sum();
+                idle as f64 / targets.target_bytes[level] as f64
+            }
         })
+        .collect()
+}
+
+/// Bytes that compactions must still move until every score is below 1: the excess of each level
+/// times what moving a byte of it costs (KVIMR and RocksDB slow writers by such an estimate).
+fn pending_bytes(version: &Version, targets: &LevelTargets, options: &PolicyOptions) -> u64 {
+    let last = version.levels.len() - 1;
+    let mut pending: u64 = 0;
+    let mut carried: u64 = 0;
+    if version.levels[0].len() >= options.level0_file_num_compaction_trigger {
+        carried = version.level_bytes(0);
+        pending = carried;
+    }
+    for level in targets.base_level..last {
+        let size = version.level_bytes(level) + carried;
+        let target = targets.target_bytes[level];
+        carried = size.saturating_sub(target);
+        if carried > 0 {
+            let below = version.level_bytes(level + 1);
+            let ratio = if size > 0 { below as f64 / size as f64 } else { 0.0 };
+            pending = pending.saturating_add((carried as f64 * (1.0 + ratio)) as u64);
+        }
+    }
+    pending
+}
+
+/// The next compaction worth doing that writes no more than `room_bytes`, if any: on a medium that is nearly
+/// full a small compaction may free the room that a more urgent one needs.
+fn pick_within(version: &Version, busy: &Busy, options: &PolicyOptions, room_bytes: u64) -> Option<CompactionPlan> {
+    let targets = level_targets(version, options);
+    let scores = scores(version, &targets, busy, options);
+    let mut order: Vec<usize> = (0..scores.len()).filter(|&level| scores[level] >= 1.0).collect();
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+    order.into_iter().find_map(|level| match level {
+        0 => pick_level0(version, &targets, busy).filter(|plan| plan.written_bytes_max() <= room_bytes),
+        _ => pick_level(version, level, &targets, busy, options, room_bytes),
+    })
+}
+
+fn pick_level0(version: &Version, targets: &LevelTargets, busy: &Busy) -> Option<CompactionPlan> {
+    // Tables leave level 0 oldest first and together; a second compaction of level 0 would break
+    // the order of ages.
+    if version.levels[0].is_empty() || version.levels[0].iter().any(|file| busy.contains(file.number)) {
+        return None;
+    }
+    // While a level above the base still holds tables, they are older than level 0 and newer than the base.
+    let output_level =
+        (1..targets.base_level).find(|&level| !version.levels[level].is_empty()).unwrap_or(targets.base_level);
+    let inputs = version.levels[0].clone();
+    finish(version, Reason::Level0Tables, 0, output_level, inputs, busy)
+}
+
+fn pick_level(
+    version: &Version,
+    level: usize,
+    targets: &LevelTargets,
+    busy: &Busy,
+    options: &PolicyOptions,
+    room_bytes: u64,
+) -> Option<CompactionPlan> {
+    let output_level = (level + 1).max(targets.base_level.min(next_non_empty(version, level)));
+    let last_key = busy.last_key(level);
+    let mut best: Option<(u128, CompactionPlan)> = None;
+    for (position, file) in version.levels[level].iter().enumerate() {
+        if busy.contains(file.number) {
+            continue;
+        }
+        let Some(plan) = finish(version, Reason::LevelSize, level, output_level, vec![file.clone()], busy) else {
+            continue;
+        };
+        if plan.written_bytes_max() > room_bytes {
+            continue;
+        }
+        // Deletions free space below: they count as if the table were larger.
+        let weight = u128::from(file.size_bytes.max(1))
+            + u128::from(file.size_bytes.max(1)) * u128::from(file.deletions) / u128::from(file.entries.max(1));
+        let cost = match options.priority {
+            CompactionPriority::MinOverlappingRatio => {
+                let overlap: u64 = plan.overlapping.iter().map(|file| file.size_bytes).sum();
+                u128::from(overlap) * 1024 / weight
+            }
+            CompactionPriority::ByCompensatedSize => u128::MAX - weight,
+            CompactionPriority::RoundRobin => {
+                let is_behind = last_key.is_none_or(|last| file.smallest_user_key() > last);
+                position as u128 + if is_behind { 0 } else { version.levels[level].len() as u128 }
+            }
+        };
+        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+            best = Some((cost, plan));
+        }
+    }
+    let bytes_max = options.max_compaction_bytes.min(room_bytes);
+    best.map(|(_, plan)| grow(version, plan, busy, bytes_max))
+}
+
+fn next_non_empty(version: &Version, level: usize) -> usize {
+    (level + 1..version.levels.len())
+        .find(|&below| !version.levels[below].is_empty())
+        .unwrap_or(version.levels.len() - 1)
+}
+
+/// Adds input tables that need no further output tables, so that one pass moves more.
+fn grow(version: &Version, plan: CompactionPlan, busy: &Busy, bytes_max: u64) -> CompactionPlan {
+    let (Some(first), Some(last)) = (plan.overlapping.first(), plan.overlapping.last()) else {
+        return plan;
+    };
+    let inputs: Vec<Arc<FileMeta>> = version.levels[plan.input_level]
+        .iter()
+        .filter(|file| {
+            file.smallest_user_key() >= first.smallest_user_key() && file.largest_user_key() <= last.largest_user_key()
+                || plan.inputs.iter().any(|input| input.number == file.number)
+        })
+        .cloned()
+        .collect();
+    if inputs.len() == plan.inputs.len() {
+        return plan;
+    }
+    match finish(version, plan.reason, plan.input_level, plan.output_level, inputs, busy) {
+        Some(larger) if larger.overlapping.len() == plan.overlapping.len() && larger.input_bytes() <= bytes_max => {
+            larger
+        }
+        _ => plan,
     }
 }
 
-impl Tree for LeveledTree {
-    fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Error> {
-        if batch.is_empty() && !options.sync {
-            return Ok(());
-        }
-        self.write_path.write(&self.shared, batch, options.sync)
+/// Completes a plan with the overlapping tables of the output level; `None` when one is busy, or
+/// when a running compaction writes into the same range of the output level.
+fn finish(
+    version: &Version,
+    reason: Reason,
+    input_level: usize,
+    output_level: usize,
+    inputs: Vec<Arc<FileMeta>>,
+    busy: &Busy,
+) -> Option<CompactionPlan> {
+    let smallest = inputs.iter().map(|file| file.smallest_user_key()).min()?;
+    let largest = inputs.iter().map(|file| file.largest_user_key()).max()?;
+    if inputs.iter().any(|file| busy.contains(file.number)) {
+        return None;
     }
-
-    fn get(&self, key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
-        self.shared.refuse_if_closed()?;
-        read::get(&self.shared, key, options)
+    let overlapping =
+        if output_level == input_level { Vec::new() } else { version.overlapping(output_level, smallest, largest) };
+    if overlapping.iter().any(|file| busy.contains(file.number)) {
+        return None;
     }
-
-    fn multi_get(&self, keys: &[&[u8]], options: &ReadOptions<'_>) -> Vec<Result<Option<Value>, Error>> {
-        if let Err(error) = self.shared.refuse_if_closed() {
-            return keys.iter().map(|_| Err(error.clone())).collect();
-        }
-        read::multi_get(&self.shared, keys, options)
-    }
-
-    fn iterator(&self, options: &ReadOptions<'_>) -> Result<DbIterator, Error> {
-        self.shared.refuse_if_closed()?;
-        read::iterator(&self.shared, options)
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        self.shared.snapshots.take()
-    }
-
-    fn flush(&self) -> Result<(), Error> {
-        self.write_path.flush(&self.shared)
-    }
-
-    fn compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<(), Error> {
-        self.write_path.flush(&self.shared)?;
-        background::compact_range(&self.shared, begin, end)
-    }
-
-    fn wait_idle(&self) -> Result<(), Error> {
-        let mut core = self.shared.core.lock();
-        loop {
-            if let Some(error) = &core.halted {
-                return Err(error.clone());
-            }
-            if background::is_idle(&self.shared, &core) {
-                return Ok(());
-            }
-            if core.closing {
-                return Err(Error::Closed);
-            }
-            if let Some(error) = core.flush_error.clone().or(core.compaction_error.clone()) {
-                return Err(error);
-            }
-            self.shared.done.wait(&mut core);
-        }
-    }
-
-    fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error> {
-        self.write_path.flush(&self.shared)?;
-        checkpoint::write(&self.shared, target)
-    }
-
-    fn statistics(&self) -> Statistics {
-        inspect::statistics(&self.shared)
-    }
-
-    fn property(&self, name: &str) -> Option<String> {
-        inspect::property(&self.shared, name)
-    }
-
-    fn approximate_bytes(&self, begin: &[u8], end: &[u8]) -> Result<u64, Error> {
-        self.shared.refuse_if_closed()?;
-        inspect::approximate_bytes(&self.shared, begin, end)
-    }
-
-    fn check(&self) -> Result<Vec<Finding>, Error> {
-        inspect::check(&self.shared)
-    }
-
-    fn close(&self) -> Result<(), Error> {
-        {
-            let mut core = self.shared.core.lock();
-            if core.closing {
-                return Ok(());
-            }
-            core.closing = true;
-            self.shared.cancel.store(true, Ordering::Relaxed);
-            self.shared.work.notify_all();
-            self.shared.done.notify_all();
-        }
-        let mut result = Ok(());
-        let workers = std::mem::take(&mut *self.workers.lock());
-        for worker in workers {
-            if let Err(panicked) = worker.join() {
-                result = Err(Error::Latched { cause: panicked.to_string() });
-            }
-        }
-        {
-            // A compaction a caller runs goes on with its current table; nothing may be written, and
-            // above all nothing removed, once the lock is gone.
-            let mut core = self.shared.core.lock();
-            while core.manual > 0 {
-                self.shared.done.wait(&mut core);
-            }
-        }
-        let sealed = self.write_path.close(&self.shared);
-        self.shared.closed.store(true, Ordering::Release);
-        self.shared.tables.collect(&self.shared.garbage);
-        self.locks.lock().clear();
-        result.and(sealed)
-    }
+    let plan = CompactionPlan { reason, input_level, output_level, inputs, overlapping };
+    let (smallest, largest) = plan.hull()?;
+    (!busy.writes_into(output_level, smallest, largest)).then_some(plan)
 }
+
+/// The step of a manual compaction after `last`: level by level down to the deepest tables of the range, which are
+/// rewritten once where they are, to drop what their deletions hid.
+fn next_of_range(
+    version: &Version,
+    begin: Option<&[u8]>,
+    end: Option<&[u8]>,
+    last: Option<&CompactionPlan>,
+    options: &PolicyOptions,
+) -> Option<CompactionPlan> {
+    let first = match last {
+        None => 0,
+        // It was the rewriting in place.
+        Some(done) if done.input_level == done.output_level => return None,
+        Some(done) if done.input_level == 0 => done.output_level,
+        Some(done) => done.input_level + 1,
+    };
+    let rewrote_into = last.filter(|done| !done.is_trivial_move()).map(|done| done.output_level);
+    let deepest = version.levels.len() - 1;
+    let (level, plan) = (first..=deepest)
+        .find_map(|level| plan_range(version, level, begin, end, options).map(|plan| (level, plan)))?;
+    let nothing_below = (level + 1..=deepest).all(|below| version.overlapping_bounds(below, begin, end).is_empty());
+    if level > 0 && nothing_below {
+        let dirty = plan.inputs.iter().any(|file| file.deletions > 0);
+        let in_place = CompactionPlan { output_level: level, overlapping: Vec::new(), ..plan };
+        return (dirty && rewrote_into != Some(level)).then_some(in_place);
+    }
+    Some(plan)
+}
+
+/// A plan that moves every table of `level` overlapping `[smallest, largest]` (unbounded when
+/// `None`) to the next level that holds anything or is a target. For manual compaction.
+fn plan_range(
+    version: &Version,
+    level: usize,
+    smallest: Option<&[u8]>,
+    largest: Option<&[u8]>,
+    options: &PolicyOptions,
+) -> Option<CompactionPlan> {
+    let targets = level_targets(version, options);
+    let mut inputs = version.overlapping_bounds(level, smallest, largest);
+    if inputs.is_empty() {
+        return None;
+    }
+    if level == 0 {
+        // Ages must not be mixed: everything in level 0 that touches the range, transitively.
+        inputs = version.closure(level, smallest, largest);
+    }
+    let last = version.levels.len() - 1;
+    let output_level = if level == last {
+        last
+    } else if level == 0 {
+        (1..targets.base_level).find(|&above| !version.levels[above].is_empty()).unwrap_or(targets.base_level)
+    } else {
+        (level + 1).max(targets.base_level.min(next_non_empty(version, level)))
+    };
+    finish(version, Reason::Manual, level, output_level, inputs, &Busy::default())
+}
+
+#[cfg(test)]
+mod tests;

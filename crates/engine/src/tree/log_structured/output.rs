@@ -2,7 +2,7 @@
 
 use super::shared::Shared;
 use super::tables::Garbage;
-use super::version::{FileMeta, Version};
+use super::version::{FileMeta, Run};
 use crate::cost;
 use crate::error::Error;
 use crate::file_name;
@@ -10,7 +10,7 @@ use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, Sequence};
 use crate::manifest::AddedFile;
 use crate::snapshot::VersionFilter;
-use crate::table::{TableBuildOptions, TableBuilder, TableProperties};
+use crate::table::{TableBuilder, TableProperties};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_store::{CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId};
@@ -29,8 +29,8 @@ pub(super) struct OutputPlan<'a> {
     /// Tables of the level below the output, in key order: cutting where they end keeps a later
     /// compaction of an output from reading more of them than it must.
     pub(super) below: &'a [Arc<FileMeta>],
-    /// Levels below the output may hold older versions; `None` keeps every deletion.
-    pub(super) version: Option<&'a Version>,
+    /// Tables that may hold older versions and are not read; `None` keeps every deletion.
+    pub(super) older: Option<&'a [Run]>,
     /// Sends `CompactionOutput` hints.
     pub(super) hints_outputs: bool,
 }
@@ -80,35 +80,36 @@ pub(super) fn table_meta(
         entries: properties.entries,
         deletions: properties.deletions,
     };
-    FileMeta::new(&added, garbage)
+    let file = FileMeta::new(&added, garbage);
+    let _ = file.histogram.set(properties.histogram);
+    file
 }
 
-/// Knows, for user keys in ascending order, whether any level below `level` may hold the key.
-struct DeeperLevels<'a> {
-    levels: Vec<(&'a [Arc<FileMeta>], usize)>,
+/// Knows, for user keys in ascending order, whether a table that is not read may hold an older version.
+struct OlderVersions<'a> {
+    runs: Vec<(&'a [Arc<FileMeta>], usize)>,
 }
 
-impl<'a> DeeperLevels<'a> {
-    fn new(version: &'a Version, level: usize) -> Self {
-        DeeperLevels {
-            levels: version
-                .levels
-                .iter()
-                .skip(level + 1)
-                .filter(|files| !files.is_empty())
-                .map(|files| (&files[..], 0))
-                .collect(),
-        }
+impl<'a> OlderVersions<'a> {
+    fn new(runs: &'a [Run]) -> Self {
+        OlderVersions { runs: runs.iter().map(|run| (&run[..], 0)).collect() }
     }
 
-    fn may_hold(&mut self, user_key: &[u8]) -> bool {
-        self.levels.iter_mut().any(|(files, position)| {
+    fn may_exist(&mut self, user_key: &[u8], sequence: Sequence) -> bool {
+        self.runs.iter_mut().any(|(files, position)| {
             while *position < files.len() && files[*position].largest_user_key() < user_key {
                 *position += 1;
             }
-            files.get(*position).is_some_and(|file| file.smallest_user_key() <= user_key)
+            let holds = |file: &Arc<FileMeta>| file.smallest_user_key() <= user_key && file.oldest_sequence < sequence;
+            files.get(*position).is_some_and(holds)
         })
     }
+}
+
+/// Bytes at which an output is cut.
+pub(super) fn table_bytes(shared: &Shared) -> u64 {
+    let most = shared.media.files.properties().table_bytes_max / 2;
+    shared.options.target_file_size_base.min(most).max(1)
 }
 
 /// Where the tables below end, passed in ascending key order.
@@ -166,7 +167,7 @@ fn write_all(
     outputs: &mut Outputs,
 ) -> Result<(), Error> {
     let mut filter = VersionFilter::new(boundaries);
-    let mut deeper = plan.version.map(|version| DeeperLevels::new(version, plan.level));
+    let mut older = plan.older.map(OlderVersions::new);
     let mut borders = Borders { below: plan.below, position: 0 };
     let mut current_key: Vec<u8> = Vec::new();
     let mut has_key = false;
@@ -198,7 +199,7 @@ fn write_all(
             let gone = !hidden
                 && key::kind_number(internal) == EntryKind::Delete as u8
                 && filter.is_oldest_view(sequence)
-                && deeper.as_mut().is_some_and(|deeper| !deeper.may_hold(user));
+                && older.as_mut().is_some_and(|older| !older.may_exist(user, sequence));
             if hidden || gone {
                 outputs.dropped_entries += 1;
             } else {
@@ -251,7 +252,7 @@ fn begin(shared: &Shared, plan: &OutputPlan<'_>) -> Result<Open, Error> {
             return Err(error.into());
         }
     };
-    let build = TableBuildOptions::new(&shared.options, plan.level, shared.random_number());
+    let build = shared.table_build_options(plan.level);
     Ok(Open {
         builder: TableBuilder::new(file, &name, &build, plan.context, shared.env.clone()),
         number,

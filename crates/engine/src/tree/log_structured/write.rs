@@ -1,7 +1,7 @@
 //! The write path: writers queue up, one of them leads and commits for all who wait.
 
-use super::policy::Stall;
 use super::shared::{Core, Immutable, Shared, panic_message};
+use super::stall::Stall;
 use crate::batch::{self, WriteBatch};
 use crate::cost;
 use crate::error::Error;

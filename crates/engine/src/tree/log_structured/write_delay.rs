@@ -1,6 +1,6 @@
 //! How fast writers may go while compactions are behind.
 
-use super::{Pressure, Stall, StallOptions, stall};
+use super::stall::{Pressure, Stall, StallOptions, stall};
 
 /// No delay makes writers slower than this, unless they are told to be.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;

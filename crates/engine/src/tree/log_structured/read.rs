@@ -1,8 +1,8 @@
 //! Gets and walks over one read state.
 
-use super::level_iterator::LevelIterator;
+use super::compaction::sources_of;
 use super::shared::{ReadState, Shared};
-use super::version::FileMeta;
+use super::version::{FileMeta, Version};
 use crate::cost;
 use crate::db::ReadOptions;
 use crate::db_iterator::DbIterator;
@@ -83,6 +83,12 @@ pub(super) fn multi_get(
         }
     }
     let version = &state.version;
+    if version.disjoint_from() > 1 {
+        for Sought { position, user_key, hash, lookup } in open {
+            results[position] = look_up_in_tables(shared, version, user_key, &lookup, hash, &context);
+        }
+        open = Vec::new();
+    }
     for file in &version.levels[0] {
         let inside = |sought: &Sought<'_>| {
             file.smallest_user_key() <= sought.user_key && sought.user_key <= file.largest_user_key()
@@ -205,21 +211,54 @@ fn look_up(
             return Ok(value_in_memory(&found));
         }
     }
-    let version = &state.version;
-    let hash = crate::table::key_hash(user_key);
-    // Level 0 from new to old; below, at most one table of a level can hold the key.
-    let level0 = version.levels[0]
-        .iter()
-        .filter(|file| file.smallest_user_key() <= user_key && user_key <= file.largest_user_key())
-        .map(|file| (0, file));
-    let deeper = (1..version.levels.len()).filter_map(|level| {
-        let file = version.levels[level].get(version.find(level, user_key))?;
-        (file.smallest_user_key() <= user_key).then_some((level, file))
-    });
-    for (level, file) in level0.chain(deeper) {
-        let table = shared.tables.get(file)?;
+    look_up_in_tables(shared, &state.version, user_key, lookup, crate::table::key_hash(user_key), context)
+}
+
+fn look_up_in_tables(
+    shared: &Shared,
+    version: &Version,
+    user_key: &[u8],
+    lookup: &[u8],
+    hash: u64,
+    context: &ReadContext,
+) -> Result<Option<Value>, Error> {
+    let ask = |level: usize, file: &FileMeta| {
         let context = ReadContext { io: context.io.at_level(level as u8), ..*context };
-        if let Some(found) = table.get(lookup, hash, &context)? {
+        shared.tables.get(file)?.get(lookup, hash, &context)
+    };
+    // In a level 0 that is the only one to overlap, tables are ordered by age.
+    if version.disjoint_from() == 1 {
+        for file in &version.levels[0] {
+            if file.smallest_user_key() <= user_key
+                && user_key <= file.largest_user_key()
+                && let Some(found) = ask(0, file)?
+            {
+                return Ok(value_in_table(found));
+            }
+        }
+    }
+    // Else none hides another: the newest version of any counts, and a table is asked only while it may hold
+    // a newer one than was found.
+    let mut newest: Option<Found> = None;
+    for (level, file) in version.overlapping_with(user_key) {
+        if newest.as_ref().is_some_and(|found| found.sequence >= file.newest_sequence) {
+            break;
+        }
+        if let Some(found) = ask(level, file)?
+            && newest.as_ref().is_none_or(|newest| newest.sequence < found.sequence)
+        {
+            newest = Some(found);
+        }
+    }
+    if let Some(found) = newest {
+        return Ok(value_in_table(found));
+    }
+    // Where they do not, at most one table of a level can hold the key.
+    for level in version.disjoint_from()..version.levels.len() {
+        let Some(file) = version.levels[level].get(version.find(level, user_key)) else { continue };
+        if file.smallest_user_key() <= user_key
+            && let Some(found) = ask(level, file)?
+        {
             return Ok(value_in_table(found));
         }
     }
@@ -251,14 +290,9 @@ pub(super) fn iterator(shared: &Shared, options: &ReadOptions<'_>) -> Result<DbI
             sources.push(Box::new(memtable.iterator()));
         }
     }
-    for file in state.version.overlapping_bounds(0, lower, upper) {
-        sources.push(Box::new(shared.tables.get(&file)?.iterator(read(0))));
-    }
-    for level in 1..state.version.levels.len() {
+    for level in 0..state.version.levels.len() {
         let files = state.version.overlapping_bounds(level, lower, upper);
-        if !files.is_empty() {
-            sources.push(Box::new(LevelIterator::new(files, shared.tables.clone(), read(level))));
-        }
+        sources.extend(sources_of(shared, &state.version, level, &files, &read(level))?);
     }
     let source = merge(sources);
     Ok(DbIterator::new(

@@ -4,7 +4,6 @@ use super::recovery::NO_LOG;
 use super::shared::{Shared, snapshot_edit};
 use crate::error::Error;
 use crate::file_name;
-use crate::manifest::Manifest;
 use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext, OpenOptions};
 
 /// Bytes copied at once.
@@ -35,8 +34,8 @@ pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error
         }
     }
     target.sync_names()?;
-    let edit = snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, shared.options.num_levels);
-    Manifest::create(target, highest + 1, super::TREE_NAME, &edit, shared.random_number())?;
+    let edit = snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, &*shared.organisation);
+    shared.create_manifest(target, highest + 1, &edit)?;
     Ok(())
 }
 

@@ -54,7 +54,7 @@ pub(super) fn write(shared: &Shared, memtables: &[Arc<MemTable>]) -> Result<Outp
         table_bytes: shared.media.files.properties().table_bytes_max / 2,
         expected_bytes,
         below: &[],
-        version: None,
+        older: None,
         hints_outputs: false,
     };
     let result = output::write_tables(shared, &mut *source, None, shared.snapshots.boundaries(), &plan);

@@ -2,9 +2,9 @@
 
 use super::level_iterator::LevelIterator;
 use super::output::{self, OutputPlan, Outputs, hinted};
-use super::policy::{self, CompactionPlan};
+use super::plan::{CompactionPlan, subcompaction_boundaries};
 use super::shared::{Change, Shared};
-use super::version::Version;
+use super::version::{FileMeta, Run, Version, runs};
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
@@ -70,7 +70,7 @@ pub(super) fn compact(shared: &Arc<Shared>, version: &Arc<Version>, plan: &Compa
 }
 
 fn rewrite(shared: &Arc<Shared>, version: &Arc<Version>, plan: &CompactionPlan, job: JobId) -> Result<Outputs, Error> {
-    let boundaries = policy::subcompaction_boundaries(plan, shared.options.max_subcompactions);
+    let boundaries = subcompaction_boundaries(plan, shared.options.max_subcompactions);
     let part_count = boundaries.len() + 1;
     let part = |position: usize| {
         let begin = position.checked_sub(1).map(|before| boundaries[before].clone());
@@ -120,19 +120,8 @@ fn rewrite_part(
         io: IoContext::of(IoClass::Compaction).at_level(level as u8).for_job(job),
     };
     let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
-    if plan.input_level == 0 {
-        for file in &plan.inputs {
-            sources.push(Box::new(shared.tables.get(file)?.iterator(read(0))));
-        }
-    } else {
-        sources.push(Box::new(LevelIterator::new(plan.inputs.clone(), shared.tables.clone(), read(plan.input_level))));
-    }
-    if !plan.overlapping.is_empty() {
-        sources.push(Box::new(LevelIterator::new(
-            plan.overlapping.clone(),
-            shared.tables.clone(),
-            read(plan.output_level),
-        )));
+    for (level, files) in [(plan.input_level, &plan.inputs), (plan.output_level, &plan.overlapping)] {
+        sources.extend(sources_of(shared, version, level, files, &read(level))?);
     }
     let mut source = merge(sources);
     match &begin {
@@ -144,16 +133,39 @@ fn rewrite_part(
         None => source.seek_to_first(),
     }
     let below: Vec<_> = version.levels.get(plan.output_level + 1).cloned().unwrap_or_default();
-    let target = shared.options.target_file_size_base.min(shared.media.files.properties().table_bytes_max / 2);
+    let older = version.older_than(plan);
     let output = OutputPlan {
         job,
         level: plan.output_level,
         context: IoContext::of(IoClass::Compaction).at_level(plan.output_level as u8).for_job(job),
-        table_bytes: target.max(1),
+        table_bytes: output::table_bytes(shared),
         expected_bytes: plan.input_bytes() / part_count as u64 + 1,
         below: &below,
-        version: Some(version),
+        older: Some(&older),
         hints_outputs: true,
     };
     output::write_tables(shared, &mut *source, end.as_deref(), shared.snapshots.boundaries(), &output)
+}
+
+/// Walks over tables of one level: one where they are disjoint, else as few as can be.
+pub(super) fn sources_of(
+    shared: &Shared,
+    version: &Version,
+    level: usize,
+    files: &[Arc<FileMeta>],
+    options: &TableIteratorOptions,
+) -> Result<Vec<Box<dyn InternalIterator>>, Error> {
+    let walk =
+        |run: Run| -> Box<dyn InternalIterator> { Box::new(LevelIterator::new(run, shared.tables.clone(), *options)) };
+    match files {
+        [] => Ok(Vec::new()),
+        _ if level >= version.disjoint_from() => Ok(vec![walk(files.to_vec())]),
+        _ => runs(files)
+            .into_iter()
+            .map(|run| match &run[..] {
+                [file] => Ok(Box::new(shared.tables.get(file)?.iterator(*options)) as Box<dyn InternalIterator>),
+                _ => Ok(walk(run)),
+            })
+            .collect(),
+    }
 }

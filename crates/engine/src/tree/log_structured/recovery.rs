@@ -1,6 +1,7 @@
 //! Opening: from the manifest and the logs back to the state before the last close or crash.
 
 use super::flush;
+use super::organisation::Organisation;
 use super::shared::{Change, Immutable, ManifestState, Shared};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
@@ -38,6 +39,7 @@ pub(super) fn open(
     env: &Env,
     media: Media,
     options: Options,
+    organisation: Box<dyn Organisation>,
     blocks: Arc<BlockCache>,
 ) -> Result<(Arc<Shared>, Writer), Error> {
     let garbage = Arc::new(Garbage::default());
@@ -62,7 +64,7 @@ pub(super) fn open(
         if options.error_if_exists {
             return Err(Error::Exists { store: media.files.name().to_owned() });
         }
-        read_manifest(&media, &options, &listing, &garbage)?
+        read_manifest(&media, &*organisation, &listing, &garbage)?
     } else {
         if let Some(orphan) = file_names.iter().find(|name| matches!(name, FileName::Table(_) | FileName::Manifest(_)))
             && file_names.iter().any(|name| matches!(name, FileName::Table(_)))
@@ -94,7 +96,7 @@ pub(super) fn open(
         logs.clear();
         Recovered {
             manifest_number: 0,
-            version: Version::empty(options.num_levels),
+            version: Version::empty(organisation.level_count(), organisation.disjoint_from()),
             log_number: NO_LOG,
             next_file_number: highest + 1,
             last_sequence: 0,
@@ -125,6 +127,7 @@ pub(super) fn open(
         env,
         media,
         options,
+        organisation,
         tables,
         garbage,
         memtable.clone(),
@@ -236,25 +239,26 @@ fn hold(
 /// Reads CURRENT and the manifest it names, and compares what they say with the files there.
 fn read_manifest(
     media: &Media,
-    options: &Options,
+    organisation: &dyn Organisation,
     listing: &[FileEntry],
     garbage: &Arc<Garbage>,
 ) -> Result<Recovered, Error> {
-    let (number, state) = Manifest::recover(&*media.files, super::TREE_NAME)?;
+    let (number, state) = Manifest::recover(&*media.files, organisation.name())?;
+    let level_count = organisation.level_count();
     let name = file_name::manifest(number);
-    if usize::from(state.num_levels) > options.num_levels {
+    if usize::from(state.num_levels) > level_count {
         let deepest = state.files.values().map(|file| usize::from(file.level)).max().unwrap_or(0);
-        if deepest >= options.num_levels {
+        if deepest >= level_count {
             return Err(Error::Foreign {
                 file: name,
                 offset_bytes: 0,
-                expected: format!("tables in levels below num_levels = {}", options.num_levels),
+                expected: format!("tables in levels below num_levels = {level_count}"),
                 found: format!("a table in level {deepest}"),
                 advice: format!("open it with num_levels of at least {}", deepest + 1),
             });
         }
     }
-    let mut levels = vec![Vec::new(); options.num_levels];
+    let mut levels = vec![Vec::new(); level_count];
     for added in state.files.values() {
         let table = file_name::table(added.number);
         let size = listing
@@ -272,13 +276,14 @@ fn read_manifest(
         }
         levels[usize::from(added.level)].push(FileMeta::new(added, garbage));
     }
-    let version = Version::checked(levels).map_err(|(first, second)| Error::Corruption {
-        file: name,
-        offset_bytes: 0,
-        structure: "list of tables".to_owned(),
-        expected: "tables of one level that do not overlap".to_owned(),
-        found: format!("tables {first} and {second}"),
-    })?;
+    let version =
+        Version::checked(levels, organisation.disjoint_from()).map_err(|(first, second)| Error::Corruption {
+            file: name,
+            offset_bytes: 0,
+            structure: "list of tables".to_owned(),
+            expected: "tables of one level that do not overlap".to_owned(),
+            found: format!("tables {first} and {second}"),
+        })?;
     Ok(Recovered {
         manifest_number: number,
         version,

@@ -4,7 +4,7 @@
 use super::*;
 use crate::key;
 use crate::manifest::AddedFile;
-use crate::tree::leveled::tables::Garbage;
+use crate::tree::log_structured::{Garbage, Pressure, Stall, StallOptions, stall, subcompaction_boundaries};
 
 const MIB: u64 = 1 << 20;
 
@@ -53,11 +53,15 @@ fn shape(text: &str) -> Version {
                 .collect()
         })
         .collect();
-    Version::new(levels)
+    Version::new(levels, 1)
 }
 
 fn numbers(files: &[Arc<FileMeta>]) -> Vec<u64> {
     files.iter().map(|file| file.number).collect()
+}
+
+fn pick(version: &Version, busy: &Busy, options: &PolicyOptions) -> Option<CompactionPlan> {
+    pick_within(version, busy, options, u64::MAX)
 }
 
 fn picked(version: &Version, busy: &Busy) -> Option<(usize, usize, Vec<u64>, Vec<u64>)> {
@@ -250,7 +254,7 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
             max_bytes_for_level_multiplier: 2,
             ..options()
         };
-        let mut version = Version::empty(5);
+        let mut version = Version::empty(5, 1);
         let mut busy = Busy::default();
         let mut running: Vec<CompactionPlan> = Vec::new();
         let mut next = 1;
@@ -286,7 +290,7 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
                 }
                 _ => {}
             }
-            assert!(Version::checked(version.levels.clone()).is_ok(), "seed {seed}");
+            assert!(Version::checked(version.levels.clone(), 1).is_ok(), "seed {seed}");
         }
     }
 }

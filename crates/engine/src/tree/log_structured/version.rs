@@ -1,11 +1,15 @@
 //! A version: which tables make up the tree at one moment. Immutable; readers hold it by `Arc`.
 
+use super::plan::CompactionPlan;
 use super::tables::Garbage;
 use crate::cache::TableHandle;
 use crate::key;
 use crate::manifest::AddedFile;
-use std::sync::Arc;
+use crate::table::Histogram;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// One table of the tree. Alive as long as any version or reader holds it; when the last one lets
 /// go of a table that left the tree, its file becomes garbage.
@@ -22,6 +26,8 @@ pub(crate) struct FileMeta {
     pub(crate) deletions: u64,
     /// The open table, while it stays open.
     pub(crate) handle: TableHandle,
+    /// How its bytes are spread over keys, once it is known; empty when the table does not say.
+    pub(crate) histogram: OnceLock<Histogram>,
     obsolete: AtomicBool,
     garbage: Arc<Garbage>,
 }
@@ -46,6 +52,7 @@ impl FileMeta {
             entries: added.entries,
             deletions: added.deletions,
             handle: TableHandle::new(added.number, added.size_bytes),
+            histogram: OnceLock::new(),
             obsolete: AtomicBool::new(false),
             garbage: garbage.clone(),
         })
@@ -97,17 +104,67 @@ impl std::fmt::Debug for FileMeta {
     }
 }
 
-/// The tables of every level. Level 0 is ordered newest first; deeper levels by key, disjoint.
+/// The tables of every level. Levels up to some depth hold tables that may overlap, ordered newest first;
+/// deeper levels hold disjoint ones, ordered by key.
 ///
-/// A user key's versions within one level below 0 are all in one table: outputs are never cut
+/// A user key's versions within one level of disjoint tables are all in one table: outputs are never cut
 /// between two versions of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub(crate) levels: Vec<Vec<Arc<FileMeta>>>,
     bytes: Vec<u64>,
-    /// First eight bytes, big-endian, of each table's largest user key, for levels below 0: a
-    /// compact array to search before touching the tables themselves.
-    largest_prefixes: Vec<Vec<u64>>,
+    disjoint_from: usize,
+    /// For disjoint levels.
+    largest_prefixes: Vec<Prefixes>,
+    /// The tables of overlapping levels, with their level, when level 0 is not the only one of them.
+    runs: Vec<(usize, Run, Prefixes)>,
+}
+
+/// Disjoint tables in key order.
+pub(crate) type Run = Vec<Arc<FileMeta>>;
+
+/// First eight bytes, big-endian, of each table's largest user key: a compact array to search before
+/// touching the tables themselves.
+type Prefixes = Vec<u64>;
+
+fn prefixes(run: &[Arc<FileMeta>]) -> Prefixes {
+    run.iter().map(|file| key_prefix(file.largest_user_key())).collect()
+}
+
+/// Position of the first table of a run whose largest user key is at or after `user_key`; the number of
+/// tables when there is none.
+#[inline]
+fn find_in(run: &[Arc<FileMeta>], prefixes: &Prefixes, user_key: &[u8]) -> usize {
+    let prefix = key_prefix(user_key);
+    let start = prefixes.partition_point(|&largest| largest < prefix);
+    // Keys often share their first bytes: among equals the whole key decides.
+    let equal = prefixes[start..].partition_point(|&largest| largest == prefix);
+    start + run[start..start + equal].partition_point(|file| file.largest_user_key() < user_key)
+}
+
+/// As few runs as hold all these tables: as many as tables overlap at most in one key.
+pub(crate) fn runs<'a>(files: impl IntoIterator<Item = &'a Arc<FileMeta>>) -> Vec<Run> {
+    let mut files: Vec<&Arc<FileMeta>> = files.into_iter().collect();
+    files.sort_by(|a, b| key::compare(&a.smallest, &b.smallest).then(a.number.cmp(&b.number)));
+    let mut runs: Vec<Run> = Vec::new();
+    // Runs by the largest user key of their last table: the one that ends first is the first to be free.
+    let mut ends: BinaryHeap<Reverse<(&[u8], usize)>> = BinaryHeap::new();
+    for file in files {
+        let run = match ends.peek() {
+            Some(Reverse((end, run))) if *end < file.smallest_user_key() => {
+                let run = *run;
+                ends.pop();
+                run
+            }
+            _ => {
+                runs.push(Vec::new());
+                runs.len() - 1
+            }
+        };
+        runs[run].push(file.clone());
+        ends.push(Reverse((file.largest_user_key(), run)));
+    }
+    runs
 }
 
 /// First eight bytes of a key as a number that orders like the key.
@@ -126,27 +183,42 @@ pub(crate) fn key_prefix(user_key: &[u8]) -> u64 {
 }
 
 impl Version {
-    pub(crate) fn empty(num_levels: usize) -> Self {
-        Version::new(vec![Vec::new(); num_levels.max(2)])
+    pub(crate) fn empty(level_count: usize, disjoint_from: usize) -> Self {
+        Version::new(vec![Vec::new(); level_count.max(2)], disjoint_from)
     }
 
-    /// Orders the tables of each level and builds the search arrays.
-    pub(crate) fn new(mut levels: Vec<Vec<Arc<FileMeta>>>) -> Self {
-        levels[0].sort_by_key(|file| std::cmp::Reverse((file.newest_sequence, file.number)));
-        for level in levels.iter_mut().skip(1) {
+    /// Orders the tables of each level and builds the search arrays. Tables of levels from `disjoint_from`,
+    /// at least 1, are disjoint.
+    pub(crate) fn new(mut levels: Vec<Vec<Arc<FileMeta>>>, disjoint_from: usize) -> Self {
+        let disjoint_from = disjoint_from.clamp(1, levels.len());
+        for level in levels.iter_mut().take(disjoint_from) {
+            level.sort_by_key(|file| Reverse((file.newest_sequence, file.number)));
+        }
+        for level in levels.iter_mut().skip(disjoint_from) {
             level.sort_by(|a, b| key::compare(&a.smallest, &b.smallest));
             debug_assert!(level.windows(2).all(|pair| pair[0].largest_user_key() < pair[1].smallest_user_key()));
         }
         let bytes = levels.iter().map(|level| level.iter().map(|file| file.size_bytes).sum()).collect();
-        let largest_prefixes =
-            levels.iter().map(|level| level.iter().map(|file| key_prefix(file.largest_user_key())).collect()).collect();
-        Version { levels, bytes, largest_prefixes }
+        let largest_prefixes = levels
+            .iter()
+            .enumerate()
+            .map(|(level, files)| if level < disjoint_from { Vec::new() } else { prefixes(files) })
+            .collect();
+        let overlapping = if disjoint_from > 1 { disjoint_from } else { 0 };
+        let runs = (0..overlapping)
+            .flat_map(|level| runs(&levels[level]).into_iter().map(move |run| (level, run)))
+            .map(|(level, run)| {
+                let prefixes = prefixes(&run);
+                (level, run, prefixes)
+            })
+            .collect();
+        Version { levels, bytes, disjoint_from, largest_prefixes, runs }
     }
 
     /// The same for tables that come from a file; errs with the numbers of two tables of one level
-    /// that overlap.
-    pub(crate) fn checked(levels: Vec<Vec<Arc<FileMeta>>>) -> Result<Self, (u64, u64)> {
-        for level in levels.iter().skip(1) {
+    /// that overlap where they may not.
+    pub(crate) fn checked(levels: Vec<Vec<Arc<FileMeta>>>, disjoint_from: usize) -> Result<Self, (u64, u64)> {
+        for level in levels.iter().skip(disjoint_from) {
             let mut files: Vec<&Arc<FileMeta>> = level.iter().collect();
             files.sort_by(|a, b| key::compare(&a.smallest, &b.smallest));
             for pair in files.windows(2) {
@@ -155,7 +227,7 @@ impl Version {
                 }
             }
         }
-        Ok(Version::new(levels))
+        Ok(Version::new(levels, disjoint_from))
     }
 
     /// This version with some tables removed and others added.
@@ -171,7 +243,38 @@ impl Version {
                 files.push(file.clone());
             }
         }
-        Version::new(levels)
+        Version::new(levels, self.disjoint_from)
+    }
+
+    /// The first level whose tables are disjoint, as those of all deeper ones are.
+    pub(crate) fn disjoint_from(&self) -> usize {
+        self.disjoint_from
+    }
+
+    /// Tables that may hold `user_key`, the newest first, with their levels, when more levels than level 0 overlap;
+    /// else none.
+    pub(crate) fn overlapping_with(&self, user_key: &[u8]) -> Vec<(usize, &Arc<FileMeta>)> {
+        let find = |(level, run, prefixes): &'_ (usize, Run, Prefixes)| {
+            let position = find_in(run, prefixes, user_key);
+            run.get(position).filter(|file| file.smallest_user_key() <= user_key).map(|_| (*level, position))
+        };
+        let mut found: Vec<(usize, &Arc<FileMeta>)> =
+            self.runs.iter().filter_map(|run| find(run).map(|(level, position)| (level, &run.1[position]))).collect();
+        found.sort_by_key(|(_, file)| Reverse((file.newest_sequence, file.number)));
+        found
+    }
+
+    /// Tables that may hold older versions of what a compaction writes and take no part in it.
+    pub(crate) fn older_than(&self, plan: &CompactionPlan) -> Vec<Run> {
+        let deeper = self.levels.iter().skip(self.disjoint_from.max(plan.output_level + 1));
+        let mut older: Vec<Run> = deeper.filter(|files| !files.is_empty()).cloned().collect();
+        if plan.output_level < self.disjoint_from {
+            // Tables of overlapping levels have no order of age but the sequence numbers of their entries.
+            let takes_part: BTreeSet<u64> = plan.all_inputs().map(|file| file.number).collect();
+            let overlapping = self.levels[..self.disjoint_from].iter().flatten();
+            older.extend(runs(overlapping.filter(|file| !takes_part.contains(&file.number))));
+        }
+        older
     }
 
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
@@ -182,16 +285,11 @@ impl Version {
         self.levels.iter().enumerate().flat_map(|(level, files)| files.iter().map(move |file| (level, file)))
     }
 
-    /// Position of the first table of a level (not 0) whose largest user key is at or after
+    /// Position of the first table of a disjoint level whose largest user key is at or after
     /// `user_key`; the number of tables when there is none.
     #[inline]
     pub(crate) fn find(&self, level: usize, user_key: &[u8]) -> usize {
-        let prefix = key_prefix(user_key);
-        let prefixes = &self.largest_prefixes[level];
-        let start = prefixes.partition_point(|&largest| largest < prefix);
-        // Keys often share their first bytes: among equals the whole key decides.
-        let equal = prefixes[start..].partition_point(|&largest| largest == prefix);
-        start + self.levels[level][start..start + equal].partition_point(|file| file.largest_user_key() < user_key)
+        find_in(&self.levels[level], &self.largest_prefixes[level], user_key)
     }
 
     /// Tables of a level that overlap `[smallest, largest]`, in the level's order.
@@ -206,8 +304,8 @@ impl Version {
         smallest: Option<&[u8]>,
         largest: Option<&[u8]>,
     ) -> Vec<Arc<FileMeta>> {
-        if level == 0 {
-            return self.levels[0].iter().filter(|file| file.overlaps(smallest, largest)).cloned().collect();
+        if level < self.disjoint_from {
+            return self.levels[level].iter().filter(|file| file.overlaps(smallest, largest)).cloned().collect();
         }
         let start = smallest.map_or(0, |key| self.find(level, key));
         self.levels[level][start..]
@@ -217,12 +315,12 @@ impl Version {
             .collect()
     }
 
-    /// Level-0 tables overlapping the range, those overlapping these, and so on, newest first.
-    pub(crate) fn closure_level0(&self, smallest: Option<&[u8]>, largest: Option<&[u8]>) -> Vec<Arc<FileMeta>> {
+    /// Tables of a level overlapping the range, those overlapping these, and so on, in the level's order.
+    pub(crate) fn closure(&self, level: usize, smallest: Option<&[u8]>, largest: Option<&[u8]>) -> Vec<Arc<FileMeta>> {
         let mut low = smallest.map(<[u8]>::to_vec);
         let mut high = largest.map(<[u8]>::to_vec);
         loop {
-            let found = self.overlapping_bounds(0, low.as_deref(), high.as_deref());
+            let found = self.overlapping_bounds(level, low.as_deref(), high.as_deref());
             let mut grew = false;
             for file in &found {
                 if low.as_deref().is_some_and(|low| file.smallest_user_key() < low) {

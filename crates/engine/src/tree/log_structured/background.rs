@@ -2,9 +2,9 @@
 
 use super::compaction;
 use super::flush;
-use super::policy::{self, CompactionPlan};
+use super::plan::{Busy, CompactionPlan};
 use super::shared::{Core, Shared, panic_message};
-use super::version::Version;
+use super::version::{FileMeta, Version};
 use crate::cache::EvictedBlock;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
@@ -32,8 +32,18 @@ enum Role {
 }
 
 enum Job {
-    Flush { memtables: Vec<Arc<MemTable>>, log_number: u64 },
-    Compact { version: Arc<Version>, plan: CompactionPlan },
+    Flush {
+        memtables: Vec<Arc<MemTable>>,
+        log_number: u64,
+    },
+    Compact {
+        version: Arc<Version>,
+        plan: CompactionPlan,
+    },
+    /// Reads what plans must know of tables.
+    Sample {
+        tables: Vec<Arc<FileMeta>>,
+    },
     Collect,
 }
 
@@ -100,12 +110,16 @@ fn next_job(shared: &Shared, core: &mut MutexGuard<'_, Core>, role: Role) -> Opt
     }
     if role != Role::Flushes && core.manual == 0 && !shared.options.disable_auto_compactions {
         let version = shared.read_state.load().version.clone();
-        let options = &shared.policy_options;
-        let urgent = policy::pick(&version, &core.busy, options);
+        let pick = |busy: &Busy, room_bytes| shared.organisation.pick(&version, busy, room_bytes);
+        let urgent = pick(&core.busy, u64::MAX);
         core.room_bytes =
             core.room_bytes.filter(|room| urgent.as_ref().is_some_and(|plan| plan.written_bytes_max() > *room));
-        let fitting = core.room_bytes.and_then(|room| policy::pick_within(&version, &core.busy, options, room));
+        let fitting = core.room_bytes.and_then(|room| pick(&core.busy, room));
         if let Some(plan) = fitting.or(urgent) {
+            let tables = unsampled(shared, &version, &plan);
+            if !tables.is_empty() {
+                return Some(Job::Sample { tables });
+            }
             core.busy.enter(&plan);
             core.running_compactions += 1;
             return Some(Job::Compact { version, plan });
@@ -119,6 +133,10 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
     let result = match &job {
         Job::Flush { memtables, log_number } => flush::flush(shared, memtables, *log_number),
         Job::Compact { version, plan } => compaction::compact(shared, version, plan),
+        Job::Sample { tables } => {
+            sample(shared, tables);
+            Ok(())
+        }
         Job::Collect => Ok(()),
     };
     shared.tables.collect(&shared.garbage);
@@ -144,12 +162,29 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
             core.room_bytes = room_bytes;
             note(&mut core, failure, |core| (&mut core.compaction_attempts, &mut core.compaction_error));
         }
-        Job::Collect => return false,
+        Job::Sample { .. } | Job::Collect => return false,
     }
     // A finished job makes others due: the next level may be over its size now.
     shared.work.notify_all();
     shared.done.notify_all();
     failed
+}
+
+/// Tables a plan depends on whose histograms were not read yet.
+fn unsampled(shared: &Shared, version: &Version, plan: &CompactionPlan) -> Vec<Arc<FileMeta>> {
+    let Some((smallest, largest)) = plan.hull().filter(|_| shared.organisation.histogram_bytes() > 0) else {
+        return Vec::new();
+    };
+    let near = version.overlapping(plan.output_level, smallest, largest);
+    near.iter().chain(plan.all_inputs()).filter(|file| file.histogram.get().is_none()).cloned().collect()
+}
+
+/// A table that cannot be read has an empty histogram: whoever compacts it finds out why.
+fn sample(shared: &Shared, tables: &[Arc<FileMeta>]) {
+    for file in tables {
+        let read = shared.tables.get(file).map(|table| table.properties().histogram.clone());
+        let _ = file.histogram.set(read.unwrap_or_default());
+    }
 }
 
 fn note(core: &mut Core, failure: Option<Error>, fields: impl Fn(&mut Core) -> (&mut u64, &mut Option<Error>)) {
@@ -162,7 +197,7 @@ fn note(core: &mut Core, failure: Option<Error>, fields: impl Fn(&mut Core) -> (
 pub(super) fn is_idle(shared: &Shared, core: &Core) -> bool {
     let compaction_due = core.manual == 0 && !shared.options.disable_auto_compactions && {
         let version = shared.read_state.load().version.clone();
-        policy::pick(&version, &core.busy, &shared.policy_options).is_some()
+        shared.organisation.pick(&version, &core.busy, u64::MAX).is_some()
     };
     (core.immutables.is_empty() || core.flush_held)
         && !core.flush_running
@@ -211,34 +246,18 @@ pub(super) fn compact_range(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Opt
 }
 
 fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<(), Error> {
-    let last = shared.options.num_levels - 1;
-    let mut level = 0;
-    let mut rewrote_into = None;
-    while level <= last {
+    let mut last = None;
+    loop {
         if shared.cancel.load(Ordering::Relaxed) {
             return Err(Error::Closed);
         }
         let version = shared.read_state.load().version.clone();
-        let Some(plan) = policy::plan_range(&version, level, begin, end, &shared.policy_options) else {
-            level += 1;
-            continue;
+        let Some(plan) = shared.organisation.next_of_range(&version, begin, end, last.as_ref()) else {
+            return Ok(());
         };
-        // The deepest tables of the range are rewritten once, to drop what their deletions hid.
-        let deepest = (level + 1..=last).all(|below| version.overlapping_bounds(below, begin, end).is_empty());
-        if level > 0 && deepest {
-            let dirty = plan.inputs.iter().any(|file| file.deletions > 0);
-            if rewrote_into == Some(level) || !dirty {
-                return Ok(());
-            }
-            let in_place = CompactionPlan { output_level: level, overlapping: Vec::new(), ..plan };
-            return compaction::compact(shared, &version, &in_place);
-        }
-        rewrote_into = (!plan.is_trivial_move()).then_some(plan.output_level);
-        let output_level = plan.output_level;
         compaction::compact(shared, &version, &plan)?;
-        level = if level == 0 { output_level } else { level + 1 };
+        last = Some(plan);
     }
-    Ok(())
 }
 
 /// Tells the store of blocks the cache dropped. Ends when the tree closes.

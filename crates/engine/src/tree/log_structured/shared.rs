@@ -1,13 +1,16 @@
-//! State shared by writers, readers and background workers of one leveled tree.
+//! State shared by writers, readers and background workers of one tree.
 //!
 //! Locks, in the order they are taken; none is taken while a later one is held:
 //! `queue` (writers' turn) - `writer` (log and active memtable; held across log I/O) -
 //! `manifest` (held across manifest I/O) - `core` (scheduling; never held across I/O).
 
-use super::policy::{self, Busy, PolicyOptions, Pressure, Stall, StallOptions, WriteDelay};
+use super::organisation::Organisation;
+use super::plan::Busy;
 use super::rate_limiter::RateLimiter;
+use super::stall::{Pressure, Stall, StallOptions};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
+use super::write_delay::WriteDelay;
 use crate::error::Error;
 use crate::key::Sequence;
 use crate::log::LogCounters;
@@ -17,13 +20,14 @@ use crate::memtable::MemTable;
 use crate::options::Options;
 use crate::snapshot::SnapshotList;
 use crate::statistics::Counters;
+use crate::table::TableBuildOptions;
 use arc_swap::ArcSwap;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use varve_env::{Condvar, Env, Mutex, Random};
-use varve_store::JobId;
+use varve_store::{FileStore, JobId};
 
 /// What a reader needs, replaced as a whole. A reader loads it first and the visible sequence
 /// number second: then every write up to that number is either in this state or came after the
@@ -74,7 +78,7 @@ pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) media: Media,
     pub(super) options: Options,
-    pub(super) policy_options: PolicyOptions,
+    pub(super) organisation: Box<dyn Organisation>,
     pub(super) stall_options: StallOptions,
     pub(super) tables: Arc<Tables>,
     pub(super) garbage: Arc<Garbage>,
@@ -140,6 +144,7 @@ impl Shared {
         env: &Env,
         media: Media,
         options: Options,
+        organisation: Box<dyn Organisation>,
         tables: Arc<Tables>,
         garbage: Arc<Garbage>,
         memtable: Arc<MemTable>,
@@ -148,14 +153,6 @@ impl Shared {
         next_file_number: u64,
         last_sequence: u64,
     ) -> Shared {
-        let policy_options = PolicyOptions {
-            level0_file_num_compaction_trigger: options.level0_file_num_compaction_trigger,
-            max_bytes_for_level_base: options.max_bytes_for_level_base,
-            max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
-            dynamic_level_bytes: options.level_compaction_dynamic_level_bytes,
-            max_compaction_bytes: options.max_compaction_bytes,
-            priority: options.compaction_pri,
-        };
         let stall_options = StallOptions {
             level0_slowdown_writes_trigger: options.level0_slowdown_writes_trigger,
             level0_stop_writes_trigger: options.level0_stop_writes_trigger,
@@ -175,7 +172,7 @@ impl Shared {
             env: env.clone(),
             media,
             options,
-            policy_options,
+            organisation,
             stall_options,
             tables,
             garbage,
@@ -276,15 +273,10 @@ impl Shared {
         }
     }
 
-    pub(super) fn pending_compaction_bytes(&self, version: &Version) -> u64 {
-        let targets = policy::level_targets(version, &self.policy_options);
-        policy::pending_bytes(version, &targets, &self.policy_options)
-    }
-
     fn update_stall(&self, version: &Version) {
         let pressure = Pressure {
             level0_tables: version.levels[0].len(),
-            pending_compaction_bytes: self.pending_compaction_bytes(version),
+            pending_compaction_bytes: self.organisation.pending_bytes(version),
         };
         let mut write_delay = self.write_delay.lock();
         *write_delay = write_delay.after(&pressure, &self.stall_options, self.options.delayed_write_rate);
@@ -327,10 +319,9 @@ impl Shared {
                     log_number,
                     self.next_file_number.load(Ordering::Relaxed),
                     last_sequence,
-                    self.options.num_levels,
+                    &*self.organisation,
                 );
-                manifest.manifest =
-                    Some(Manifest::create(&*self.media.files, number, super::TREE_NAME, &edit, self.random_number())?);
+                manifest.manifest = Some(self.create_manifest(&*self.media.files, number, &edit)?);
                 if let Some(old) = old {
                     self.garbage.push_manifest(old.number());
                 }
@@ -354,6 +345,16 @@ impl Shared {
         Ok(())
     }
 
+    /// A manifest of this kind of tree that begins with `edit`, named by the file CURRENT when this returns.
+    pub(super) fn create_manifest(
+        &self,
+        files: &dyn FileStore,
+        number: u64,
+        edit: &VersionEdit,
+    ) -> Result<Manifest, Error> {
+        Manifest::create(files, number, self.organisation.name(), edit, self.random_number())
+    }
+
     /// Replaces the readers' state. The core lock orders replacements.
     pub(super) fn publish(&self, core: &Core, memtable: Option<Arc<MemTable>>, version: Option<Arc<Version>>) {
         let old = self.read_state.load();
@@ -369,6 +370,14 @@ impl Shared {
     /// A number for a new log or table that nobody who writes records knows.
     pub(super) fn random_number(&self) -> u64 {
         self.salts.lock().next_u64()
+    }
+
+    /// How tables of a level are built.
+    pub(super) fn table_build_options(&self, level: usize) -> TableBuildOptions {
+        TableBuildOptions {
+            histogram_bytes: self.organisation.histogram_bytes(),
+            ..TableBuildOptions::new(&self.options, level, self.random_number())
+        }
     }
 
     pub(super) fn refuse_if_closed(&self) -> Result<(), Error> {
@@ -391,10 +400,10 @@ pub(super) fn snapshot_edit(
     log_number: u64,
     next_file_number: u64,
     last_sequence: u64,
-    num_levels: usize,
+    organisation: &dyn Organisation,
 ) -> VersionEdit {
     VersionEdit {
-        num_levels: Some(num_levels as u8),
+        num_levels: Some(organisation.level_count() as u8),
         next_file_number: Some(next_file_number),
         last_sequence: Some(last_sequence),
         log_number: Some(log_number),

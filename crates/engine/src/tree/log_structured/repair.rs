@@ -8,8 +8,9 @@
 
 use super::checkpoint;
 use super::compaction;
+use super::organisation::Organisation;
 use super::output::table_meta;
-use super::policy::{CompactionPlan, Reason};
+use super::plan::{CompactionPlan, Reason};
 use super::recovery::remove_strays;
 use super::shared::{Change, ManifestState, Shared};
 use super::tables::{Garbage, Tables};
@@ -27,7 +28,7 @@ use crate::manifest::Manifest;
 use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
-use crate::table::{Readahead, Table, TableBuildOptions, TableBuilder, TableIteratorOptions};
+use crate::table::{Readahead, Table, TableBuilder, TableIteratorOptions};
 use std::sync::Arc;
 use varve_env::Env;
 use varve_store::{CreateOptions, FileKind, FileStore, Finding, IoClass, IoContext, OpenOptions, Severity};
@@ -44,8 +45,13 @@ struct Salvage {
     damaged: Vec<(Arc<dyn FileStore>, String)>,
 }
 
-/// See [`crate::repair`].
-pub(crate) fn repair(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
+/// See [`crate::repair`]. `organise` makes the organisation of these options.
+pub(crate) fn repair(
+    env: &Env,
+    media: Media,
+    options: Options,
+    organise: impl Fn(&Options) -> Box<dyn Organisation>,
+) -> Result<RepairReport, Error> {
     let _lock = media.files.lock(file_name::LOCK)?;
     let _log_lock = media.logs.as_ref().map(|logs| logs.lock(file_name::LOCK)).transpose()?;
     let names = |store: &Arc<dyn FileStore>| -> Result<Vec<FileName>, Error> {
@@ -55,7 +61,7 @@ pub(crate) fn repair(env: &Env, media: Media, options: Options) -> Result<Repair
     let highest = files.iter().chain(&logs).filter_map(FileName::number).max().unwrap_or(0);
     let mut report = RepairReport::default();
 
-    let contents = match Manifest::recover(&*media.files, super::TREE_NAME) {
+    let contents = match Manifest::recover(&*media.files, organise(&options).name()) {
         Ok((_, contents)) => Some(contents),
         Err(error) => {
             report.findings.push(Finding {
@@ -89,11 +95,24 @@ pub(crate) fn repair(env: &Env, media: Media, options: Options) -> Result<Repair
     let blocks = Arc::new(BlockCache::new(0, None, None));
     let tables = Tables::new(env, &media, &options, blocks);
     let memtable = Arc::new(MemTable::new(0, options.write_buffer_size, 0));
-    let version = Version::empty(options.num_levels);
+    let organisation = organise(&options);
+    let version = Version::empty(organisation.level_count(), organisation.disjoint_from());
     // No older log is needed once the fresh manifest holds.
     let log_number = highest + 1;
     let state = ManifestState { manifest: None, log_number, last_sequence: 0 };
-    let shared = Arc::new(Shared::new(env, media, options, tables, garbage, memtable, version, state, highest + 2, 0));
+    let shared = Arc::new(Shared::new(
+        env,
+        media,
+        options,
+        organisation,
+        tables,
+        garbage,
+        memtable,
+        version,
+        state,
+        highest + 2,
+        0,
+    ));
     let last_sequence = contents.as_ref().map_or(0, |contents| contents.last_sequence);
     let mut salvage = Salvage { shared, report, tables: Vec::new(), last_sequence, damaged: Vec::new() };
     for number in table_numbers {
@@ -154,7 +173,7 @@ impl Salvage {
         let name = file_name::table(fresh);
         let create = CreateOptions { kind: FileKind::Table, ..CreateOptions::default() };
         let file = self.shared.media.files.create(&name, &create)?;
-        let build = TableBuildOptions::new(&self.shared.options, 0, self.shared.random_number());
+        let build = self.shared.table_build_options(0);
         let context = IoContext::of(IoClass::Maintenance);
         let mut builder = TableBuilder::new(file, &name, &build, context, self.shared.env.clone());
         let mut walk = table.iterator(TableIteratorOptions {
@@ -275,7 +294,7 @@ impl Salvage {
         let shared = self.shared.clone();
         let shared = &shared;
         shared.snapshots.publish(self.last_sequence);
-        let last = shared.options.num_levels - 1;
+        let last = shared.organisation.level_count() - 1;
         let log_number = shared.manifest.lock().log_number;
         let log_start = Some((log_number, self.last_sequence));
         // The manifest will name it, so it is there first.
@@ -283,9 +302,9 @@ impl Salvage {
         if self.tables.is_empty() {
             shared.install(Change { log_start, ..Change::default() })?;
         } else {
-            let mut levels = vec![Vec::new(); shared.options.num_levels];
+            let mut levels = vec![Vec::new(); last + 1];
             levels[0] = std::mem::take(&mut self.tables);
-            let version = Arc::new(Version::new(levels));
+            let version = Arc::new(Version::new(levels, shared.organisation.disjoint_from()));
             {
                 let core = shared.core.lock();
                 shared.publish(&core, None, Some(version.clone()));

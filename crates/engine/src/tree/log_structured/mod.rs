@@ -1,0 +1,216 @@
+//! What trees of tables have in common (log-structured merge trees).
+//!
+//! Writes go to a log and a memtable; full memtables become tables of level 0, whose tables
+//! overlap; compactions move data down. An [`Organisation`] says what to compact and where, as a pure
+//! function; `compaction` and `flush` do it; `version` is the shape of the tree at one moment; `shared`
+//! holds what all of them see.
+
+mod background;
+mod checkpoint;
+mod compaction;
+mod flush;
+mod inspect;
+mod level_iterator;
+mod organisation;
+mod output;
+mod plan;
+mod rate_limiter;
+mod read;
+mod recovery;
+mod repair;
+mod shared;
+mod stall;
+mod tables;
+mod version;
+mod write;
+mod write_delay;
+
+pub(crate) use self::organisation::Organisation;
+pub(crate) use self::plan::{Busy, CompactionPlan, Reason};
+pub(crate) use self::repair::repair;
+pub(crate) use self::version::{FileMeta, Version};
+#[cfg(test)]
+pub(crate) use self::{
+    plan::subcompaction_boundaries,
+    stall::{Pressure, Stall, StallOptions, stall},
+    tables::Garbage,
+};
+
+use self::shared::Shared;
+use self::write::WritePath;
+use crate::batch::WriteBatch;
+use crate::cache::{BlockCache, EvictionQueue, EvictionSink};
+use crate::db::{ReadOptions, WriteOptions};
+use crate::db_iterator::DbIterator;
+use crate::error::Error;
+use crate::file_name;
+use crate::media::Media;
+use crate::options::Options;
+use crate::snapshot::Snapshot;
+use crate::statistics::Statistics;
+use crate::tree::Tree;
+use crate::value::Value;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_env::{Env, JoinHandle};
+use varve_store::{FileStore, Finding, StoreLock};
+
+/// Evicted blocks on their way to the store; more are dropped.
+const EVICTIONS_WAITING_MAX: usize = 256;
+
+/// A tree of tables; see the module.
+pub(crate) struct LogStructuredTree {
+    shared: Arc<Shared>,
+    write_path: WritePath,
+    workers: parking_lot::Mutex<Vec<JoinHandle<()>>>,
+    locks: parking_lot::Mutex<Vec<Box<dyn StoreLock>>>,
+}
+
+impl LogStructuredTree {
+    /// Opens or creates the database on `media`; see [`crate::Db::open`].
+    pub(crate) fn open(
+        env: &Env,
+        media: Media,
+        options: Options,
+        organisation: Box<dyn Organisation>,
+    ) -> Result<Self, Error> {
+        let mut locks = vec![media.files.lock(file_name::LOCK)?];
+        if let Some(logs) = &media.logs {
+            locks.push(logs.lock(file_name::LOCK)?);
+        }
+        let mut evictions = None;
+        let mut sink: Option<Arc<dyn EvictionSink>> = None;
+        if media.files.properties().wants_evictions {
+            let (queue, receiver) = EvictionQueue::new(env, EVICTIONS_WAITING_MAX);
+            sink = Some(queue);
+            evictions = Some((media.files.clone(), receiver));
+        }
+        let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, sink));
+        let (shared, writer) = recovery::open(env, media, options, organisation, blocks)?;
+        let write_path = WritePath::new(&shared, writer);
+        let mut workers = background::start(&shared);
+        if let Some((files, receiver)) = evictions {
+            workers.push(background::pass_evictions(&shared, files, receiver));
+        }
+        inspect::announce_levels(&shared);
+        Ok(LogStructuredTree {
+            shared,
+            write_path,
+            workers: parking_lot::Mutex::new(workers),
+            locks: parking_lot::Mutex::new(locks),
+        })
+    }
+}
+
+impl Tree for LogStructuredTree {
+    fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Error> {
+        if batch.is_empty() && !options.sync {
+            return Ok(());
+        }
+        self.write_path.write(&self.shared, batch, options.sync)
+    }
+
+    fn get(&self, key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
+        self.shared.refuse_if_closed()?;
+        read::get(&self.shared, key, options)
+    }
+
+    fn multi_get(&self, keys: &[&[u8]], options: &ReadOptions<'_>) -> Vec<Result<Option<Value>, Error>> {
+        if let Err(error) = self.shared.refuse_if_closed() {
+            return keys.iter().map(|_| Err(error.clone())).collect();
+        }
+        read::multi_get(&self.shared, keys, options)
+    }
+
+    fn iterator(&self, options: &ReadOptions<'_>) -> Result<DbIterator, Error> {
+        self.shared.refuse_if_closed()?;
+        read::iterator(&self.shared, options)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.shared.snapshots.take()
+    }
+
+    fn flush(&self) -> Result<(), Error> {
+        self.write_path.flush(&self.shared)
+    }
+
+    fn compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<(), Error> {
+        self.write_path.flush(&self.shared)?;
+        background::compact_range(&self.shared, begin, end)
+    }
+
+    fn wait_idle(&self) -> Result<(), Error> {
+        let mut core = self.shared.core.lock();
+        loop {
+            if let Some(error) = &core.halted {
+                return Err(error.clone());
+            }
+            if background::is_idle(&self.shared, &core) {
+                return Ok(());
+            }
+            if core.closing {
+                return Err(Error::Closed);
+            }
+            if let Some(error) = core.flush_error.clone().or(core.compaction_error.clone()) {
+                return Err(error);
+            }
+            self.shared.done.wait(&mut core);
+        }
+    }
+
+    fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error> {
+        self.write_path.flush(&self.shared)?;
+        checkpoint::write(&self.shared, target)
+    }
+
+    fn statistics(&self) -> Statistics {
+        inspect::statistics(&self.shared)
+    }
+
+    fn property(&self, name: &str) -> Option<String> {
+        inspect::property(&self.shared, name)
+    }
+
+    fn approximate_bytes(&self, begin: &[u8], end: &[u8]) -> Result<u64, Error> {
+        self.shared.refuse_if_closed()?;
+        inspect::approximate_bytes(&self.shared, begin, end)
+    }
+
+    fn check(&self) -> Result<Vec<Finding>, Error> {
+        inspect::check(&self.shared)
+    }
+
+    fn close(&self) -> Result<(), Error> {
+        {
+            let mut core = self.shared.core.lock();
+            if core.closing {
+                return Ok(());
+            }
+            core.closing = true;
+            self.shared.cancel.store(true, Ordering::Relaxed);
+            self.shared.work.notify_all();
+            self.shared.done.notify_all();
+        }
+        let mut result = Ok(());
+        let workers = std::mem::take(&mut *self.workers.lock());
+        for worker in workers {
+            if let Err(panicked) = worker.join() {
+                result = Err(Error::Latched { cause: panicked.to_string() });
+            }
+        }
+        {
+            // A compaction a caller runs goes on with its current table; nothing may be written, and
+            // above all nothing removed, once the lock is gone.
+            let mut core = self.shared.core.lock();
+            while core.manual > 0 {
+                self.shared.done.wait(&mut core);
+            }
+        }
+        let sealed = self.write_path.close(&self.shared);
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.tables.collect(&self.shared.garbage);
+        self.locks.lock().clear();
+        result.and(sealed)
+    }
+}

@@ -1,0 +1,39 @@
+//! What tells one log-structured tree from another: pure functions from its shape.
+
+use super::plan::{Busy, CompactionPlan};
+use super::version::Version;
+
+/// How the tables of a log-structured tree are organised. Nothing here does I/O, takes a lock or looks at a
+/// clock. What readers see does not depend on it: of all versions of a key the one with the largest sequence
+/// number counts, wherever it is.
+pub(crate) trait Organisation: Send + Sync {
+    /// Name in manifests.
+    fn name(&self) -> &'static str;
+
+    /// Levels of the tree, level 0 among them; at least 2.
+    fn level_count(&self) -> usize;
+
+    /// The first level whose tables do not overlap each other, and nor do those of deeper ones; at least 1.
+    /// There a deeper level holds older versions of a key than one above it. [`Organisation::level_count`]
+    /// when there is none.
+    fn disjoint_from(&self) -> usize;
+
+    /// Bytes of a histogram of each table's keys, which plans may look at; 0 is none.
+    fn histogram_bytes(&self) -> usize;
+
+    /// The next compaction worth doing that writes no more than `room_bytes`, if any.
+    fn pick(&self, version: &Version, busy: &Busy, room_bytes: u64) -> Option<CompactionPlan>;
+
+    /// The next compaction of those that order every table with keys in `[begin, end]` (all when `None`),
+    /// after `last`, the one before it. Nothing else runs.
+    fn next_of_range(
+        &self,
+        version: &Version,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        last: Option<&CompactionPlan>,
+    ) -> Option<CompactionPlan>;
+
+    /// Bytes that compactions must still move until nothing is due.
+    fn pending_bytes(&self, version: &Version) -> u64;
+}

@@ -1,0 +1,142 @@
+//! What one compaction does, and what running ones touch.
+
+use super::version::FileMeta;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Why a compaction was picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    Level0Tables,
+    LevelSize,
+    Overlap,
+    Manual,
+}
+
+/// What one compaction reads, and where it writes.
+#[derive(Clone, Debug)]
+pub(crate) struct CompactionPlan {
+    pub(crate) reason: Reason,
+    pub(crate) input_level: usize,
+    pub(crate) output_level: usize,
+    /// Tables of the input level, in its order.
+    pub(crate) inputs: Vec<Arc<FileMeta>>,
+    /// Tables of the output level that overlap, in its order.
+    pub(crate) overlapping: Vec<Arc<FileMeta>>,
+}
+
+impl CompactionPlan {
+    /// The one input can change its level without being rewritten.
+    pub(crate) fn is_trivial_move(&self) -> bool {
+        self.overlapping.is_empty()
+            && self.input_level != self.output_level
+            && (self.inputs.len() == 1 || self.input_level > 0 || disjoint(&self.inputs))
+    }
+
+    pub(crate) fn all_inputs(&self) -> impl Iterator<Item = &Arc<FileMeta>> {
+        self.inputs.iter().chain(self.overlapping.iter())
+    }
+
+    /// Smallest and largest user key it touches.
+    pub(crate) fn hull(&self) -> Option<(&[u8], &[u8])> {
+        let smallest = self.all_inputs().map(|file| file.smallest_user_key()).min()?;
+        let largest = self.all_inputs().map(|file| file.largest_user_key()).max()?;
+        Some((smallest, largest))
+    }
+
+    /// What it writes at most: as much as it reads, or nothing.
+    pub(crate) fn written_bytes_max(&self) -> u64 {
+        if self.is_trivial_move() { 0 } else { self.input_bytes() }
+    }
+
+    pub(crate) fn input_bytes(&self) -> u64 {
+        self.all_inputs().map(|file| file.size_bytes).sum()
+    }
+}
+
+fn disjoint(files: &[Arc<FileMeta>]) -> bool {
+    let mut ranges: Vec<(&[u8], &[u8])> =
+        files.iter().map(|file| (file.smallest_user_key(), file.largest_user_key())).collect();
+    ranges.sort();
+    ranges.windows(2).all(|pair| pair[0].1 < pair[1].0)
+}
+
+/// What running compactions read and where they write.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Busy {
+    files: BTreeSet<u64>,
+    /// Output level, smallest and largest user key of each running compaction.
+    outputs: Vec<(usize, Vec<u8>, Vec<u8>)>,
+    /// Largest user key of the last compaction of each level.
+    last_keys: BTreeMap<usize, Vec<u8>>,
+}
+
+impl Busy {
+    pub(crate) fn contains(&self, number: u64) -> bool {
+        self.files.contains(&number)
+    }
+
+    /// Enters a plan that starts to run.
+    pub(crate) fn enter(&mut self, plan: &CompactionPlan) {
+        self.files.extend(plan.all_inputs().map(|file| file.number));
+        if let Some((smallest, largest)) = plan.hull() {
+            self.outputs.push((plan.output_level, smallest.to_vec(), largest.to_vec()));
+        }
+        if let Some(last) = plan.inputs.iter().map(|file| file.largest_user_key()).max() {
+            self.last_keys.insert(plan.input_level, last.to_vec());
+        }
+    }
+
+    /// Takes out a plan that ended.
+    pub(crate) fn leave(&mut self, plan: &CompactionPlan) {
+        for file in plan.all_inputs() {
+            self.files.remove(&file.number);
+        }
+        if let Some((smallest, largest)) = plan.hull()
+            && let Some(position) = self.outputs.iter().position(|(level, low, high)| {
+                *level == plan.output_level && low.as_slice() == smallest && high.as_slice() == largest
+            })
+        {
+            self.outputs.swap_remove(position);
+        }
+    }
+
+    /// Largest user key of the last compaction of a level.
+    pub(crate) fn last_key(&self, level: usize) -> Option<&[u8]> {
+        self.last_keys.get(&level).map(Vec::as_slice)
+    }
+
+    /// A running compaction may put a table of `level` anywhere between its smallest and largest
+    /// key, also where no input had one.
+    pub(crate) fn writes_into(&self, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
+        self.outputs
+            .iter()
+            .any(|(output, low, high)| *output == level && low.as_slice() <= largest && high.as_slice() >= smallest)
+    }
+}
+
+/// Splits a plan's key range for parallel work: user keys that begin a new part, at table borders
+/// so that the parts' input bytes are about equal. At most `parts - 1` of them.
+pub(crate) fn subcompaction_boundaries(plan: &CompactionPlan, parts: usize) -> Vec<Vec<u8>> {
+    if parts < 2 {
+        return Vec::new();
+    }
+    let mut borders: Vec<(&[u8], u64)> =
+        plan.all_inputs().map(|file| (file.smallest_user_key(), file.size_bytes)).collect();
+    borders.sort();
+    let total: u64 = borders.iter().map(|(_, size)| size).sum();
+    let share = (total / parts as u64).max(1);
+    let mut boundaries: Vec<Vec<u8>> = Vec::new();
+    let mut gathered = 0;
+    for (key, size) in &borders {
+        if gathered >= share * (boundaries.len() as u64 + 1)
+            && boundaries.len() + 1 < parts
+            && boundaries.last().is_none_or(|last| last.as_slice() < *key)
+            && borders[0].0 < *key
+        {
+            boundaries.push(key.to_vec());
+        }
+        gathered += size;
+    }
+    boundaries
+}

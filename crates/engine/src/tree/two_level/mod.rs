@@ -1,0 +1,178 @@
+//! Two levels whose tables may both overlap (SMRDB-SOC: Pitchumani et al., "SMRDB: Key-Value Data Store for
+//! Shingled Magnetic Recording Disks", SYSTOR 2015, sections 4.2 and 4.3).
+//!
+//! Level 0 buffers what memtables were written as; level 1 is kept mostly in order. A compaction takes the oldest
+//! tables of level 0 and, of the tables of level 1 they overlap, only those it pays to reorder: the least
+//! sequential one and the newer ones it overlaps. When tables of level 1 overlap too much they are reordered
+//! among themselves.
+//!
+//! # Why reads are right
+//!
+//! The paper keeps the newest version of a key in the highest level, and there in the newest band; which
+//! selections keep this is subtle. Say key `k` has version 5 in band A and version 9 in band B of level 1, and
+//! a compaction merges A with a new band of level 0 that does not hold `k`: its output is newer than B as a
+//! band and holds the older version.
+//!
+//! We rely on sequence numbers instead. *Invariant*: of all versions of a key in memtables and tables that some
+//! reader may see, every one stays in some table until a newer one, which every such reader sees instead, or a
+//! deletion that hides it, is in the tree.
+//!
+//! - *Get* looks for the version with the largest sequence number that is not after the reader's, in every
+//!   table whose range holds the key, from the largest newest sequence number to the smallest, and stops when
+//!   what it found is at or above the newest of the next table. Memtables come first: all they hold is newer
+//!   than what is in tables, because tables are made from memtables in order.
+//! - *Scan* merges all tables by key and descending sequence number.
+//! - *A compaction* drops a version only for a newer one among its own inputs that every reader who could see
+//!   the older one sees instead. That one is in its output, or was a deletion dropped as follows.
+//! - *A deletion* is dropped when no reader stands before it and no table outside the compaction can hold an
+//!   older version: none whose range holds the key and whose oldest sequence number is below the deletion's.
+//!   A compaction that runs at the same time is no exception: the tables it reads are part of the tree until
+//!   its outputs are, so one of both is outside. Nor is a flush, which only brings newer versions.
+//!
+//! So any set of tables may be merged in any order, at once with others; selections decide about cost only.
+
+mod selection;
+mod sequentiality;
+#[cfg(test)]
+mod tests;
+
+use super::log_structured::{Busy, CompactionPlan, FileMeta, Organisation, Reason, Version};
+use crate::options::Options;
+use selection::overlap;
+use std::sync::Arc;
+
+/// Bytes of a table's histogram (SMRDB, section 4.3).
+const HISTOGRAM_BYTES: usize = 4096;
+
+/// The two-level organisation.
+pub(crate) struct TwoLevel {
+    /// Tables in level 0 that start a compaction.
+    level0_trigger: usize,
+    /// Tables of level 0 that one compaction takes.
+    level0_tables_max: usize,
+    /// Tables of level 1 that overlap one of them and start a compaction within the level.
+    overlap_trigger: usize,
+}
+
+impl TwoLevel {
+    pub(crate) fn new(options: &Options) -> Self {
+        TwoLevel {
+            level0_trigger: options.level0_file_num_compaction_trigger,
+            level0_tables_max: options.max_level0_compaction_tables,
+            overlap_trigger: options.level1_overlap_compaction_trigger,
+        }
+    }
+
+    fn pick_level0(&self, version: &Version, busy: &Busy) -> Option<CompactionPlan> {
+        let idle = version.levels[0].iter().filter(|file| !busy.contains(file.number)).count();
+        if idle < self.level0_trigger.max(1) {
+            return None;
+        }
+        let inputs = selection::level0(version, busy, self.level0_tables_max);
+        let under = selection::level1_under(version, busy, &inputs);
+        let overlapping = selection::pruned(version, busy, &under);
+        Some(CompactionPlan { reason: Reason::Level0Tables, input_level: 0, output_level: 1, inputs, overlapping })
+    }
+
+    fn pick_level1(&self, version: &Version, busy: &Busy) -> Option<CompactionPlan> {
+        let candidates = selection::most_overlapped(version, busy, self.overlap_trigger)?;
+        let mut inputs = selection::pruned(version, busy, &candidates);
+        if inputs.len() < 2 {
+            // The least sequential one is the newest: what it overlaps is as good to merge it with.
+            inputs = candidates;
+        }
+        (inputs.len() > 1).then_some(CompactionPlan {
+            reason: Reason::Overlap,
+            input_level: 1,
+            output_level: 1,
+            inputs,
+            overlapping: Vec::new(),
+        })
+    }
+}
+
+impl Organisation for TwoLevel {
+    fn name(&self) -> &'static str {
+        "two_level"
+    }
+
+    fn level_count(&self) -> usize {
+        2
+    }
+
+    fn disjoint_from(&self) -> usize {
+        2
+    }
+
+    fn histogram_bytes(&self) -> usize {
+        HISTOGRAM_BYTES
+    }
+
+    fn pick(&self, version: &Version, busy: &Busy, room_bytes: u64) -> Option<CompactionPlan> {
+        let fits = |plan: &CompactionPlan| plan.written_bytes_max() <= room_bytes;
+        self.pick_level0(version, busy).filter(fits).or_else(|| self.pick_level1(version, busy).filter(fits))
+    }
+
+    /// Everything connected by overlaps is merged at once, which needs as much room again: the tables in order, with
+    /// no key in two of them, and no deletion left.
+    fn next_of_range(
+        &self,
+        version: &Version,
+        begin: Option<&[u8]>,
+        end: Option<&[u8]>,
+        last: Option<&CompactionPlan>,
+    ) -> Option<CompactionPlan> {
+        let done = last.and_then(CompactionPlan::hull).map(|(_, largest)| largest);
+        let is_due = |tables: &[(usize, Arc<FileMeta>)]| {
+            tables.len() > 1 || tables.iter().any(|(level, file)| *level == 0 || file.deletions > 0)
+        };
+        let in_range = |file: &FileMeta| {
+            end.is_none_or(|end| file.smallest_user_key() <= end)
+                && begin.is_none_or(|begin| file.largest_user_key() >= begin)
+                && done.is_none_or(|done| file.smallest_user_key() > done)
+        };
+        let tables = connected(version)
+            .into_iter()
+            .find(|tables| is_due(tables) && tables.iter().any(|(_, file)| in_range(file)))?;
+        let of_level = |wanted: usize| {
+            tables.iter().filter(|(level, _)| *level == wanted).map(|(_, file)| file.clone()).collect::<Vec<_>>()
+        };
+        let (level0, level1) = (of_level(0), of_level(1));
+        Some(match level0.is_empty() {
+            false => CompactionPlan {
+                reason: Reason::Manual,
+                input_level: 0,
+                output_level: 1,
+                inputs: level0,
+                overlapping: level1,
+            },
+            true => CompactionPlan {
+                reason: Reason::Manual,
+                input_level: 1,
+                output_level: 1,
+                inputs: level1,
+                overlapping: Vec::new(),
+            },
+        })
+    }
+
+    /// What level 0 holds when it is due, and as much of level 1.
+    fn pending_bytes(&self, version: &Version) -> u64 {
+        let due = version.levels[0].len() >= self.level0_trigger;
+        if due { version.level_bytes(0) + version.level_bytes(0).min(version.level_bytes(1)) } else { 0 }
+    }
+}
+
+/// All tables with their levels, in groups connected by overlaps, in key order.
+fn connected(version: &Version) -> Vec<Vec<(usize, Arc<FileMeta>)>> {
+    let mut tables: Vec<(usize, Arc<FileMeta>)> = version.files().map(|(level, file)| (level, file.clone())).collect();
+    tables.sort_by(|(_, a), (_, b)| a.smallest_user_key().cmp(b.smallest_user_key()).then(a.number.cmp(&b.number)));
+    let mut groups: Vec<Vec<(usize, Arc<FileMeta>)>> = Vec::new();
+    for (level, file) in tables {
+        match groups.last_mut() {
+            Some(group) if group.iter().any(|(_, member)| overlap(member, &file)) => group.push((level, file)),
+            _ => groups.push(vec![(level, file)]),
+        }
+    }
+    groups
+}

@@ -1,0 +1,162 @@
+//! The policy on shapes written as text.
+
+use super::*;
+use crate::key;
+use crate::manifest::AddedFile;
+use crate::table::{Bucket, Histogram};
+use crate::tree::log_structured::Garbage;
+
+/// A table `number` with buckets written as `last:bytes`; without any it ranges from a to z, of 64 bytes.
+pub(super) fn table(number: u64, buckets: &str) -> Arc<FileMeta> {
+    let buckets: Vec<Bucket> = buckets
+        .split_whitespace()
+        .map(|word| {
+            let (last, bytes) = word.split_once(':').unwrap();
+            Bucket { last: last.as_bytes().into(), bytes: bytes.parse().unwrap() }
+        })
+        .collect();
+    let internal = |user: &[u8]| {
+        let mut out = Vec::new();
+        key::append_internal_key(&mut out, user, number, 1);
+        out
+    };
+    let file = FileMeta::new(
+        &AddedFile {
+            level: 1,
+            number,
+            size_bytes: if buckets.is_empty() { 64 } else { buckets.iter().map(|bucket| bucket.bytes).sum() },
+            smallest: internal(buckets.first().map_or(b"a", |bucket| &bucket.last)),
+            largest: internal(buckets.last().map_or(b"z", |bucket| &bucket.last)),
+            oldest_sequence: number,
+            newest_sequence: number,
+            entries: 1000,
+            deletions: 0,
+        },
+        &Arc::new(Garbage::default()),
+    );
+    let _ = file.histogram.set(Histogram::of(buckets));
+    file
+}
+
+/// Tables of both levels, `number first:bytes ... last:bytes`, one a line; a line of dashes divides the levels.
+fn shape(text: &str) -> Version {
+    let level = |text: &str| {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        lines
+            .map(|line| {
+                let (number, buckets) = line.split_once(' ').unwrap();
+                table(number.parse().unwrap(), buckets)
+            })
+            .collect()
+    };
+    let (level0, level1) = text.split_once("--").unwrap();
+    Version::new(vec![level(level0), level(level1)], 2)
+}
+
+fn policy() -> TwoLevel {
+    TwoLevel { level0_trigger: 4, level0_tables_max: 4, overlap_trigger: 3 }
+}
+
+fn numbers(files: &[Arc<FileMeta>]) -> Vec<u64> {
+    files.iter().map(|file| file.number).collect()
+}
+
+fn picked(version: &Version, busy: &Busy) -> Option<(usize, Vec<u64>, Vec<u64>)> {
+    let plan = policy().pick(version, busy, u64::MAX)?;
+    assert_eq!(plan.output_level, 1);
+    Some((plan.input_level, numbers(&plan.inputs), numbers(&plan.overlapping)))
+}
+
+#[test]
+fn level_0_goes_oldest_first_with_what_overlaps_it() {
+    let version = shape("14 a:1 z:1\n13 x:1 z:1\n12 a:1 c:1\n11 b:1 d:1\n10 c:1 e:1\n--\n");
+    assert_eq!(picked(&version, &Busy::default()), Some((0, vec![14, 12, 11, 10], vec![])));
+    let version = shape("13 x:1 z:1\n12 x:1 z:1\n11 x:1 z:1\n10 c:1 e:1\n--\n");
+    let plan = policy().pick(&version, &Busy::default(), u64::MAX).unwrap();
+    assert!(plan.is_trivial_move() && numbers(&plan.inputs) == [10]);
+    assert_eq!(picked(&shape("12 a:1\n11 a:1\n10 a:1\n--\n"), &Busy::default()), None);
+}
+
+#[test]
+fn of_level_1_the_least_sequential_goes_and_the_newer_ones_it_overlaps() {
+    // 3 interleaves with 4 most; 2 is older than 3 and stays, 5 does not overlap it.
+    let version = shape(
+        "13 a:1 z:1\n12 a:1 z:1\n11 a:1 z:1\n10 a:1 z:1\n--
+         2 a:10 b:10 c:10 d:10 e:9
+         3 e:10 f:10 g:10 h:10 i:10 j:10
+         4 e:10 f:10 g:10 h:10 i:10 j:10 k:10 l:10
+         5 p:10 q:10 r:10",
+    );
+    assert_eq!(picked(&version, &Busy::default()), Some((0, vec![13, 12, 11, 10], vec![4, 3])));
+}
+
+#[test]
+fn tables_of_level_1_that_overlap_too_many_are_reordered_among_themselves() {
+    let text = "--
+         2 a:10 b:10 c:10 d:10
+         3 a:10 b:10 c:10 d:10
+         4 a:10 b:10 c:10 d:10";
+    assert_eq!(picked(&shape(text), &Busy::default()), None);
+    let version = shape(&format!("{text}\n5 b:10 c:10 d:10 e:10"));
+    assert_eq!(picked(&version, &Busy::default()), Some((1, vec![5, 4, 3, 2], vec![])));
+    let mut busy = Busy::default();
+    busy.enter(&policy().pick(&version, &Busy::default(), u64::MAX).unwrap());
+    assert_eq!(picked(&version, &busy), None);
+}
+
+#[test]
+fn what_does_not_fit_is_not_picked() {
+    let version = shape("13 a:9 z:9\n12 a:9 z:9\n11 a:9 z:9\n10 a:9 z:9\n--\n");
+    assert!(policy().pick(&version, &Busy::default(), 71).is_none());
+    assert!(policy().pick(&version, &Busy::default(), 72).is_some());
+}
+
+#[test]
+fn a_manual_compaction_merges_what_overlaps_and_leaves_the_rest() {
+    let version = shape("12 b:1 c:1\n--\n2 a:1 b:1\n3 d:1 e:1\n4 f:1 h:1\n5 g:1 i:1\n6 k:1 l:1");
+    let mut steps = Vec::new();
+    let mut last = None;
+    while let Some(plan) = policy().next_of_range(&version, None, None, last.as_ref()) {
+        steps.push((plan.input_level, numbers(&plan.inputs), numbers(&plan.overlapping)));
+        last = Some(plan);
+    }
+    assert_eq!(steps, [(0, vec![12], vec![2]), (1, vec![4, 5], vec![])]);
+    assert!(policy().next_of_range(&version, Some(b"j"), None, None).is_none());
+}
+
+/// Reordering tables of level 1 ends: whatever the shape, each step leaves less overlap.
+#[test]
+fn reordering_ends() {
+    for seed in 0..200 {
+        let mut random = varve_env::Random::seeded(seed);
+        let mut tables: Vec<Arc<FileMeta>> = (0..12)
+            .map(|number| {
+                let mut ends: Vec<u64> = (0..1 + random.below(6)).map(|_| random.below(26)).collect();
+                ends.sort_unstable();
+                let buckets: Vec<String> =
+                    ends.iter().map(|end| format!("{}:4", (b'a' + *end as u8) as char)).collect();
+                table(number, &buckets.join(" "))
+            })
+            .collect();
+        let mut next_number = 100;
+        for step in 0.. {
+            assert!(step < 100, "seed {seed}");
+            let version = Version::new(vec![Vec::new(), tables.clone()], 2);
+            let Some(plan) = policy().pick(&version, &Busy::default(), u64::MAX) else { break };
+            tables.retain(|file| !plan.inputs.iter().any(|input| input.number == file.number));
+            // Outputs: the keys of the inputs in order, cut into tables of at most six buckets.
+            let mut keys: Vec<char> = plan
+                .inputs
+                .iter()
+                .flat_map(|file| file.histogram.get().unwrap().buckets().iter().map(|bucket| bucket.last[0] as char))
+                .collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for piece in keys.chunks(6) {
+                let buckets: Vec<String> = piece.iter().map(|key| format!("{key}:4")).collect();
+                tables.push(table(next_number, &buckets.join(" ")));
+                next_number += 1;
+            }
+        }
+    }
+}
