@@ -13,7 +13,7 @@ mod medium;
 #[path = "suite/parallel.rs"]
 mod parallel;
 
-use history::{History, Step, small_options};
+use history::{History, Step};
 use medium::{CrashState, FULL_DISK_BALLAST, Image, Kind, Point, Recorder, check_ballast, imr_kinds};
 use parallel::in_parallel;
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use varve_engine::{Db, Error, Options, WriteOptions};
+use varve_engine::{Db, Error, Options, TreeKind, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{CrashVariant, Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
 use varve_store::{FileStore, StoreMeasure};
@@ -45,17 +45,17 @@ fn simulation(seed: u64, perturb: bool) -> Env {
     Env::sim_with(SimOptions { seed, perturb, time_limit: Some(TIME_LIMIT), ..SimOptions::default() })
 }
 
-fn open(env: &Env, image: &Image) -> Result<Db, Error> {
-    Db::open(env, image.media(env)?, small_options())
+fn open(env: &Env, image: &Image, history: &History) -> Result<Db, Error> {
+    Db::open(env, image.media(env)?, history.options.clone())
 }
 
 /// As [`open`], once what is beside the database on an interlaced disk was found whole.
-fn open_beside(env: &Env, image: &Image) -> Result<Db, String> {
+fn open_beside(env: &Env, image: &Image, history: &History) -> Result<Db, String> {
     let media = image.media(env).map_err(|error| format!("the store does not open: {error}"))?;
     if image.part(0).has_tracks() {
         check_ballast(&*media.files, FULL_DISK_BALLAST)?;
     }
-    Db::open(env, media, small_options()).map_err(|error| format!("open failed: {error}"))
+    Db::open(env, media, history.options.clone()).map_err(|error| format!("open failed: {error}"))
 }
 
 /// What a workload on a store of interlaced disks did to it.
@@ -81,7 +81,7 @@ impl Strain {
 }
 
 /// Runs the workload under `faults` and returns what a power cut at each point could leave.
-fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan, options: &Options) -> (Vec<Point>, Strain) {
+fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<Point>, Strain) {
     let env = simulation(seed, true);
     let recorder = Arc::new(Recorder::default());
     let observation = Image::fresh(&env, kind).observed(&env, &recorder);
@@ -90,7 +90,7 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan, options: 
     let open = || {
         let media = image.media_under(&env, Some(&injector)).expect("media");
         let files = media.files.clone();
-        (Db::open(&env, media, options.clone()).expect("open"), files)
+        (Db::open(&env, media, history.options.clone()).expect("open"), files)
     };
     let (mut db, mut files) = open();
     let mut strain = Strain::default();
@@ -178,14 +178,14 @@ fn examine(db: &Db, history: &History, allowed: RangeInclusive<usize>) -> Result
 /// Opens an image and verifies it.
 fn recover(image: &Image, seed: u64, history: &History, allowed: RangeInclusive<usize>) -> Result<usize, String> {
     let env = simulation(seed, seed.is_multiple_of(4));
-    let db = open_beside(&env, image)?;
+    let db = open_beside(&env, image, history)?;
     let count = examine(&db, history, allowed)?;
     if seed.is_multiple_of(5) {
         // Life goes on: what is written now is there after another opening.
         db.put_with(b"after", b"the crash", &WriteOptions { sync: true })
             .map_err(|error| format!("a write after recovery failed: {error}"))?;
         drop(db);
-        let db = open(&env, image).map_err(|error| format!("the second open failed: {error}"))?;
+        let db = open(&env, image, history).map_err(|error| format!("the second open failed: {error}"))?;
         let found = db.get(b"after").map_err(|error| error.to_string())?;
         if found.as_deref() != Some(b"the crash") {
             return Err(format!("a synced write after recovery is gone: {found:?}"));
@@ -216,7 +216,7 @@ fn recover_observed(
     let env = simulation(seed, seed.is_multiple_of(4));
     let recorder = Arc::new(Recorder::default());
     let observation = image.observed(&env, &recorder);
-    let db = open_beside(&env, &observation.image)?;
+    let db = open_beside(&env, &observation.image, history)?;
     let opened = recorder.points.lock().len();
     let end = observation.capture();
     // Workers may have begun meanwhile.
@@ -232,15 +232,9 @@ fn recover_observed(
 }
 
 /// Crashes a workload at every point, in every variant; how many points and images that were.
-fn crash_at_every_point(
-    kind: Kind,
-    seed: u64,
-    history: History,
-    faults: FaultPlan,
-    options: &Options,
-) -> (usize, usize) {
+fn crash_at_every_point(kind: Kind, seed: u64, history: History, faults: FaultPlan) -> (usize, usize) {
     let history = Arc::new(history);
-    let points = Arc::new(record(kind, seed, &history, faults, options).0);
+    let points = Arc::new(record(kind, seed, &history, faults).0);
     assert_all_operations(kind, &points);
     // Variants that differ by seed come twice where there are fewer than eight, or several media.
     let repeats = move |variant: CrashVariant| if variant.is_random() && kind != Kind::Plain { 2 } else { 1 };
@@ -274,7 +268,7 @@ fn crash_at_every_point(
 /// images that were.
 fn crash_at_every_point_in_turn(kind: Kind, seed: u64, history: History, images_per_point: usize) -> usize {
     let history = Arc::new(history);
-    let points = Arc::new(record(kind, seed, &history, FaultPlan::default(), &small_options()).0);
+    let points = Arc::new(record(kind, seed, &history, FaultPlan::default()).0);
     assert_all_operations(kind, &points);
     let (count, images) = (points.len(), Arc::new(AtomicUsize::new(0)));
     let counted = images.clone();
@@ -296,9 +290,9 @@ fn crash_at_every_point_in_turn(kind: Kind, seed: u64, history: History, images_
 
 /// Crashes during recoveries from seeded crashed states, at every point of each, and in each of
 /// those recoveries once more, at a seeded point.
-fn crash_during_recovery(kind: Kind, seed: u64, batches: usize, states: usize) {
-    let history = Arc::new(History::new(seed, batches, UNIVERSE));
-    let points = Arc::new(record(kind, seed, &history, slow_flushes(), &small_options()).0);
+fn crash_during_recovery(kind: Kind, seed: u64, history: History, states: usize) {
+    let history = Arc::new(history);
+    let points = Arc::new(record(kind, seed, &history, slow_flushes()).0);
     assert_all_operations(kind, &points);
     let crashed: Arc<Mutex<BTreeSet<(usize, CrashVariant, u64)>>> = Arc::default();
     let counts: Arc<[AtomicUsize; 3]> = Arc::default();
@@ -364,71 +358,87 @@ fn hurried(seed: u64, batches: usize) -> History {
 #[test]
 fn plain_survives_a_crash_at_every_point() {
     let history = History::new(1, 160, UNIVERSE);
-    let (points, images) = crash_at_every_point(Kind::Plain, 1, history, FaultPlan::default(), &small_options());
+    let (points, images) = crash_at_every_point(Kind::Plain, 1, history, FaultPlan::default());
     assert!(points >= 1500 && images >= 15_000, "{points} points and {images} images are too few");
 }
 
 #[test]
 fn extent_survives_a_crash_at_every_point() {
     let history = History::new(2, 160, UNIVERSE);
-    let (points, images) = crash_at_every_point(Kind::Extent, 2, history, FaultPlan::default(), &small_options());
+    let (points, images) = crash_at_every_point(Kind::Extent, 2, history, FaultPlan::default());
     assert!(points >= 1000 && images >= 12_000, "{points} points and {images} images are too few");
 }
 
 #[test]
 fn next_fit_placement_survives_a_crash_at_every_point() {
     let history = History::new(11, 110, UNIVERSE);
-    crash_at_every_point(Kind::ExtentNextFit, 11, history, FaultPlan::default(), &small_options());
+    crash_at_every_point(Kind::ExtentNextFit, 11, history, FaultPlan::default());
 }
 
 #[test]
 fn logs_in_another_directory_survive_a_crash_at_every_point() {
     let history = History::new(12, 80, UNIVERSE);
-    crash_at_every_point(Kind::PlainLogsApart, 12, history, FaultPlan::default(), &small_options());
+    crash_at_every_point(Kind::PlainLogsApart, 12, history, FaultPlan::default());
 }
 
 #[test]
 fn logs_on_another_device_survive_a_crash_at_every_point() {
     let history = History::new(13, 70, UNIVERSE);
-    crash_at_every_point(Kind::ExtentLogsApart, 13, history, FaultPlan::default(), &small_options());
+    crash_at_every_point(Kind::ExtentLogsApart, 13, history, FaultPlan::default());
 }
 
 #[test]
 fn ext4_layout_survives_a_crash_at_every_point() {
-    crash_at_every_point(Kind::ExtentExt4, 3, History::new(3, 100, UNIVERSE), FaultPlan::default(), &small_options());
+    crash_at_every_point(Kind::ExtentExt4, 3, History::new(3, 100, UNIVERSE), FaultPlan::default());
 }
 
 #[test]
 fn plain_survives_a_crash_while_logs_pile_up() {
-    crash_at_every_point(Kind::Plain, 6, hurried(6, 160), slow_flushes(), &small_options());
+    crash_at_every_point(Kind::Plain, 6, hurried(6, 160), slow_flushes());
 }
 
 #[test]
 fn extent_survives_a_crash_while_logs_pile_up() {
-    crash_at_every_point(Kind::Extent, 7, hurried(7, 160), slow_flushes(), &small_options());
+    crash_at_every_point(Kind::Extent, 7, hurried(7, 160), slow_flushes());
 }
 
 /// Unsynced writes wait in the process until they are many, or one is synced.
 #[test]
 fn a_log_that_is_held_back_loses_nothing_that_was_synced() {
-    let options = Options { log_buffer_size: Some(2 << 10), ..small_options() };
-    crash_at_every_point(Kind::Plain, 9, hurried(9, 160), slow_flushes(), &options);
-    crash_at_every_point(Kind::Extent, 10, hurried(10, 160), slow_flushes(), &options);
+    let held_back = |seed: u64| {
+        let history = hurried(seed, 160);
+        History { options: Options { log_buffer_size: Some(2 << 10), ..history.options }, ..history }
+    };
+    crash_at_every_point(Kind::Plain, 9, held_back(9), slow_flushes());
+    crash_at_every_point(Kind::Extent, 10, held_back(10), slow_flushes());
 }
 
 #[test]
 fn plain_survives_crashes_during_recovery() {
-    crash_during_recovery(Kind::Plain, 4, 120, CRASHED_STATES_MIN);
+    crash_during_recovery(Kind::Plain, 4, History::new(4, 120, UNIVERSE), CRASHED_STATES_MIN);
 }
 
 #[test]
 fn extent_survives_crashes_during_recovery() {
-    crash_during_recovery(Kind::Extent, 5, 120, CRASHED_STATES_MIN);
+    crash_during_recovery(Kind::Extent, 5, History::new(5, 120, UNIVERSE), CRASHED_STATES_MIN);
 }
 
 #[test]
 fn logs_in_another_directory_survive_crashes_during_recovery() {
-    crash_during_recovery(Kind::PlainLogsApart, 14, 80, 40);
+    crash_during_recovery(Kind::PlainLogsApart, 14, History::new(14, 80, UNIVERSE), 40);
+}
+
+#[test]
+fn two_levels_survive_a_crash_at_every_point() {
+    for (kind, seed) in [(Kind::Plain, 90), (Kind::Extent, 91)] {
+        let history = History::new(seed, 100, UNIVERSE).in_tree(TreeKind::TwoLevel);
+        assert!(crash_at_every_point_in_turn(kind, seed, history, 3) > 1500);
+    }
+}
+
+#[test]
+fn two_levels_survive_crashes_during_recovery() {
+    crash_during_recovery(Kind::Plain, 92, History::new(92, 100, UNIVERSE).in_tree(TreeKind::TwoLevel), 20);
 }
 
 #[test]
@@ -455,7 +465,7 @@ fn interlaced_tracks_survive_a_crash_at_every_point() {
 #[test]
 fn interlaced_tracks_survive_crashes_during_recovery() {
     for (seed, kind) in (50..).zip(imr_kinds()) {
-        crash_during_recovery(kind, seed, 60, 2);
+        crash_during_recovery(kind, seed, History::new(seed, 60, UNIVERSE), 2);
     }
 }
 
@@ -470,7 +480,7 @@ fn a_medium_that_loses_syncs_is_noticed() {
     ] {
         let history = History::new(8, 80, UNIVERSE);
         let fault = Fault { class, ..lose(operation) };
-        let (points, _) = record(Kind::Plain, 8, &history, FaultPlan::of(fault), &small_options());
+        let (points, _) = record(Kind::Plain, 8, &history, FaultPlan::of(fault));
         let wrong = points.iter().any(|point| {
             Kind::Plain.variants().iter().any(|&variant| {
                 let image = point.state.image(variant, 8);

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use varve_engine::{Db, ErrorKind, Options, WriteOptions};
+use varve_engine::{Db, ErrorKind, Options, TreeKind, WriteOptions};
 use varve_env::{Env, SimOptions};
 use varve_media::{
     BlockDeviceExt, Fault, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, IoClass, MemoryDirectory,
@@ -47,7 +47,8 @@ fn run_with_fault(kind: Kind, history: &History, fault: Fault) -> Result<Outcome
     if kind.is_imr() {
         check_ballast(&*media.files, FULL_DISK_BALLAST)?;
     }
-    let db = Db::open(&env, media, small_options()).map_err(|error| format!("does not open afterwards: {error}"))?;
+    let db =
+        Db::open(&env, media, history.options.clone()).map_err(|error| format!("does not open afterwards: {error}"))?;
     let (found, error) = walk_all(&db);
     if let Some(error) = error {
         return Err(format!("reading afterwards failed: {error}"));
@@ -99,8 +100,8 @@ fn short_history() -> History {
 }
 
 /// Every `stride`-th fault.
-fn every_call_fails(kind: Kind, stride: usize) {
-    let history = Arc::new(short_history());
+fn every_call_fails(kind: Kind, tree: TreeKind, stride: usize) {
+    let history = Arc::new(short_history().in_tree(tree));
     let calls = {
         let env = simulation(SEED);
         let image = Image::fresh(&env, kind);
@@ -170,19 +171,25 @@ fn every_call_fails(kind: Kind, stride: usize) {
 
 #[test]
 fn every_call_of_plain_fails_once_and_for_good() {
-    every_call_fails(Kind::Plain, 1);
+    every_call_fails(Kind::Plain, TreeKind::Leveled, 1);
 }
 
 #[test]
 fn every_call_of_extent_fails_once_and_for_good() {
-    every_call_fails(Kind::Extent, 1);
+    every_call_fails(Kind::Extent, TreeKind::Leveled, 1);
 }
 
 /// Of every policy, rewrite and place of the logs others, on disks that are nearly full.
 #[test]
+fn every_call_may_fail_in_two_levels() {
+    every_call_fails(Kind::Plain, TreeKind::TwoLevel, 7);
+    every_call_fails(Kind::Extent, TreeKind::TwoLevel, 23);
+}
+
+#[test]
 fn calls_of_interlaced_disks_fail_once_and_for_good() {
     for kind in imr_kinds() {
-        every_call_fails(kind, 127);
+        every_call_fails(kind, TreeKind::Leveled, 127);
     }
 }
 

@@ -8,16 +8,20 @@ mod suite;
 
 use medium::{Image, Kind, TRACK_BYTES, check_ballast, imr_kinds};
 use suite::Model;
-use varve_engine::{Db, Options, Snapshot};
+use varve_engine::{Db, Options, Snapshot, TreeKind};
 use varve_env::{Env, Random, SimOptions};
 use varve_store::{AllocationName, FileStore, RewriteName};
 
 const OPTION_SETS: u64 = 60;
+const TWO_LEVEL_OPTION_SETS: u64 = 16;
 const OPERATIONS_PER_SET: u64 = 3500;
 const UNIVERSE: u64 = 400;
 
 /// Room of the devices: so little that tables go around it.
 const DEVICE_BYTES: u64 = 4 << 20;
+
+/// The same for trees that may need as much again to put everything in order.
+const TWO_LEVEL_DEVICE_BYTES: u64 = 16 << 20;
 
 /// What is free of an interlaced disk with that room.
 const FREE_TRACKS: u64 = 400;
@@ -39,7 +43,8 @@ fn rewrites(files: &dyn FileStore) -> u64 {
 
 fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     let env = Env::sim_with(SimOptions { seed, perturb: seed % 2 == 1, ..SimOptions::default() });
-    let image = Image::fresh_of(&env, kind, DEVICE_BYTES);
+    let room_bytes = if options.tree == TreeKind::TwoLevel { TWO_LEVEL_DEVICE_BYTES } else { DEVICE_BYTES };
+    let image = Image::fresh_of(&env, kind, room_bytes);
     if kind.is_imr() {
         image.fill_tracks(FREE_TRACKS);
     }
@@ -111,7 +116,7 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     db.close().expect("close");
     rewritten += rewrites(&*files);
     if kind.is_imr() {
-        check_ballast(&*files, DEVICE_BYTES / TRACK_BYTES - FREE_TRACKS)
+        check_ballast(&*files, room_bytes / TRACK_BYTES - FREE_TRACKS)
             .unwrap_or_else(|what| panic!("{kind:?} seed {seed}: {what}"));
     }
     drop((db, files));
@@ -125,7 +130,7 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
 fn histories_agree_with_a_map_over_many_option_sets() {
     let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
     for seed in 0..OPTION_SETS {
-        let ran = run(seed, Kind::Plain, suite::option_set(seed), OPERATIONS_PER_SET);
+        let ran = run(seed, Kind::Plain, suite::option_set(TreeKind::Leveled, seed), OPERATIONS_PER_SET);
         flushes += ran.flushes;
         compactions += ran.compactions;
         moves += ran.moves;
@@ -138,12 +143,29 @@ fn histories_agree_with_a_map_over_many_option_sets() {
 }
 
 #[test]
+fn histories_agree_with_a_map_in_two_levels() {
+    let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
+    for seed in 300..300 + TWO_LEVEL_OPTION_SETS {
+        let kind = if seed % 4 == 0 { Kind::Extent } else { Kind::Plain };
+        let ran = run(seed, kind, suite::option_set(TreeKind::TwoLevel, seed), OPERATIONS_PER_SET);
+        flushes += ran.flushes;
+        compactions += ran.compactions;
+        moves += ran.moves;
+    }
+    println!("{flushes} flushes, {compactions} compactions, {moves} moves");
+    assert!(
+        flushes > 50 * TWO_LEVEL_OPTION_SETS && compactions > 50 * TWO_LEVEL_OPTION_SETS,
+        "{flushes} {compactions} {moves}"
+    );
+}
+
+#[test]
 fn histories_agree_with_a_map_on_every_store() {
     let kinds = [Kind::Extent, Kind::ExtentNextFit, Kind::ExtentExt4, Kind::PlainLogsApart, Kind::ExtentLogsApart];
     for (place, kind) in (0u64..).zip(kinds) {
         let (mut flushes, mut compactions, mut around) = (0, 0, 0);
         for seed in 100 + 4 * place..104 + 4 * place {
-            let ran = run(seed, kind, suite::option_set(seed), 2500);
+            let ran = run(seed, kind, suite::option_set(TreeKind::Leveled, seed), 2500);
             flushes += ran.flushes;
             compactions += ran.compactions;
             around += usize::from(ran.table_bytes_written > DEVICE_BYTES);
@@ -158,7 +180,7 @@ fn histories_agree_with_a_map_on_every_store() {
 fn histories_agree_with_a_map_on_interlaced_tracks() {
     let (mut flushes, mut compactions, mut rewrites) = (0, 0, 0);
     for (seed, kind) in (200..).zip(imr_kinds()) {
-        let ran = run(seed, kind, suite::option_set(seed), 1500);
+        let ran = run(seed, kind, suite::option_set(TreeKind::Leveled, seed), 1500);
         println!("{kind:?}: {} flushes, {} compactions, {} rewrites", ran.flushes, ran.compactions, ran.rewrites);
         flushes += ran.flushes;
         compactions += ran.compactions;
@@ -188,8 +210,12 @@ fn the_same_seed_repeats_to_the_event() {
     for seed in [3, 8] {
         let imr = Kind::ImrLogsApart(AllocationName::CompactionAware, RewriteName::Merged);
         for kind in [Kind::Plain, Kind::ExtentLogsApart, imr] {
-            let first = run(seed, kind, suite::option_set(seed), 800).event_hash;
-            assert_eq!(first, run(seed, kind, suite::option_set(seed), 800).event_hash, "{kind:?} seed {seed}");
+            let first = run(seed, kind, suite::option_set(TreeKind::Leveled, seed), 800).event_hash;
+            assert_eq!(
+                first,
+                run(seed, kind, suite::option_set(TreeKind::Leveled, seed), 800).event_hash,
+                "{kind:?} seed {seed}"
+            );
         }
     }
 }

@@ -22,7 +22,7 @@ mod outcome;
 #[path = "suite/parallel.rs"]
 mod parallel;
 
-use history::{History, Step, small_options};
+use history::{History, Step};
 use medium::{Image, Kind, imr_kinds};
 use outcome::{MayLose, UNIVERSE, run, walk_all};
 use parallel::in_parallel;
@@ -85,7 +85,7 @@ fn run_with_fault(
         Ok(media) => media,
         Err(error) => return typed(&error.into()).map(|()| Met::Refused.max(met)),
     };
-    let db = match Db::open(&env, media, small_options()) {
+    let db = match Db::open(&env, media, history.options.clone()) {
         Ok(db) => db,
         Err(error) => return typed(&error).map(|()| Met::Refused.max(met)),
     };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use varve_engine::{Db, Error, Options, ReadOptions, WriteBatch, WriteOptions};
+use varve_engine::{Db, Error, Options, ReadOptions, TreeKind, WriteBatch, WriteOptions};
 use varve_env::Random;
 
 /// Every batch puts its number here: the value tells how many batches a state has seen.
@@ -31,8 +31,9 @@ pub(crate) enum Step {
     },
 }
 
-/// Batches, the states between them, and the steps of the workload.
+/// Batches, the states between them, the steps of the workload, and the options it runs with.
 pub(crate) struct History {
+    pub(crate) options: Options,
     pub(crate) batches: Vec<Batch>,
     /// One more than batches.
     pub(crate) states: Vec<State>,
@@ -76,7 +77,12 @@ impl History {
                 _ => {}
             }
         }
-        History { batches, states, steps }
+        History { options: small_options(), batches, states, steps }
+    }
+
+    /// The same in another tree.
+    pub(crate) fn in_tree(self, tree: TreeKind) -> History {
+        History { options: Options { tree, ..self.options }, ..self }
     }
 
     /// Writes batch `number`, counted from 1.
@@ -143,6 +149,8 @@ pub(crate) fn small_options() -> Options {
         log_buffer_size: Some(0),
         max_write_buffer_number: 3,
         level0_file_num_compaction_trigger: 2,
+        max_level0_compaction_tables: 3,
+        level1_overlap_compaction_trigger: 2,
         num_levels: 4,
         max_bytes_for_level_base: 8 << 10,
         max_bytes_for_level_multiplier: 2,

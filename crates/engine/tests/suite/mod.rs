@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use varve_engine::{
-    CompactionPriority, Compression, Db, DbIterator, Options, ReadOptions, Snapshot, WriteBatch, WriteOptions,
+    CompactionPriority, Compression, Db, DbIterator, Options, ReadOptions, Snapshot, TreeKind, WriteBatch, WriteOptions,
 };
 use varve_env::Random;
 
@@ -10,7 +10,7 @@ use varve_env::Random;
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Options small enough that a few hundred writes flush and compact many times, different by seed.
-pub(crate) fn option_set(seed: u64) -> Options {
+pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
     let mut random = Random::named(seed, "options");
     let pick = |random: &mut Random, choices: &[u64]| choices[random.index(choices.len())];
     let priorities = [
@@ -52,6 +52,9 @@ pub(crate) fn option_set(seed: u64) -> Options {
         max_manifest_file_size: pick(&mut random, &[1 << 10, 1 << 20]),
         delayed_write_rate: 1 << 30,
         compaction_pri: priorities[random.index(3)],
+        max_level0_compaction_tables: pick(&mut random, &[1, 2, 8]) as usize,
+        level1_overlap_compaction_trigger: pick(&mut random, &[1, 2, 5]) as usize,
+        tree,
         ..Options::default()
     }
 }

@@ -1,6 +1,6 @@
 //! A workload on a medium that fails, and what it may leave behind.
 
-use super::history::{History, State, Step, small_options};
+use super::history::{History, State, Step};
 use super::medium::Image;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -133,7 +133,8 @@ pub(crate) fn run(
         may_lose,
         rolled_back: 0,
     };
-    let open = || -> Result<Db, Error> { Db::open(env, image.media_under(env, Some(injector))?, small_options()) };
+    let open =
+        || -> Result<Db, Error> { Db::open(env, image.media_under(env, Some(injector))?, history.options.clone()) };
     let mut db: Option<Db> = None;
     let mut written = 0;
     let mut latched = false;

@@ -214,3 +214,6 @@ impl Tree for LogStructuredTree {
         result.and(sealed)
     }
 }
+
+#[cfg(test)]
+mod tests;

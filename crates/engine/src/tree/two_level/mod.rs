@@ -57,25 +57,28 @@ pub(crate) struct TwoLevel {
 impl TwoLevel {
     pub(crate) fn new(options: &Options) -> Self {
         TwoLevel {
-            level0_trigger: options.level0_file_num_compaction_trigger,
+            level0_trigger: options.level0_file_num_compaction_trigger.max(1),
             level0_tables_max: options.max_level0_compaction_tables,
-            overlap_trigger: options.level1_overlap_compaction_trigger,
+            overlap_trigger: options.level1_overlap_compaction_trigger.max(1),
         }
     }
 
-    fn pick_level0(&self, version: &Version, busy: &Busy) -> Option<CompactionPlan> {
-        let idle = version.levels[0].iter().filter(|file| !busy.contains(file.number)).count();
-        if idle < self.level0_trigger.max(1) {
-            return None;
-        }
+    fn plan_level0(&self, version: &Version, busy: &Busy) -> Option<CompactionPlan> {
         let inputs = selection::level0(version, busy, self.level0_tables_max);
         let under = selection::level1_under(version, busy, &inputs);
         let overlapping = selection::pruned(version, busy, &under);
-        Some(CompactionPlan { reason: Reason::Level0Tables, input_level: 0, output_level: 1, inputs, overlapping })
+        (!inputs.is_empty()).then_some(CompactionPlan {
+            reason: Reason::Level0Tables,
+            input_level: 0,
+            output_level: 1,
+            inputs,
+            overlapping,
+        })
     }
 
-    fn pick_level1(&self, version: &Version, busy: &Busy) -> Option<CompactionPlan> {
-        let candidates = selection::most_overlapped(version, busy, self.overlap_trigger)?;
+    /// `most` is the table of level 1 that overlaps most.
+    fn plan_level1(&self, version: &Version, busy: &Busy, most: &Arc<FileMeta>) -> Option<CompactionPlan> {
+        let candidates = selection::level1_under(version, busy, std::slice::from_ref(most));
         let mut inputs = selection::pruned(version, busy, &candidates);
         if inputs.len() < 2 {
             // The least sequential one is the newest: what it overlaps is as good to merge it with.
@@ -110,7 +113,19 @@ impl Organisation for TwoLevel {
 
     fn pick(&self, version: &Version, busy: &Busy, room_bytes: u64) -> Option<CompactionPlan> {
         let fits = |plan: &CompactionPlan| plan.written_bytes_max() <= room_bytes;
-        self.pick_level0(version, busy).filter(fits).or_else(|| self.pick_level1(version, busy).filter(fits))
+        let idle = version.levels[0].iter().filter(|file| !busy.contains(file.number)).count();
+        let (overlaps, most) = selection::most_overlapped(version, busy).unzip();
+        let overlaps = overlaps.unwrap_or(0);
+        let level0 = || (idle >= self.level0_trigger).then(|| self.plan_level0(version, busy)).flatten().filter(fits);
+        let level1 = || {
+            let most = most.filter(|_| overlaps >= self.overlap_trigger)?;
+            self.plan_level1(version, busy, most).filter(fits)
+        };
+        // Whichever is further over its trigger.
+        match idle * self.overlap_trigger >= overlaps * self.level0_trigger {
+            true => level0().or_else(level1),
+            false => level1().or_else(level0),
+        }
     }
 
     /// Everything connected by overlaps is merged at once, which needs as much room again: the tables in order, with

@@ -47,10 +47,10 @@ pub(super) fn level1_under(version: &Version, busy: &Busy, tables: &[Table]) -> 
         .collect()
 }
 
-/// The idle table of level 1 that overlaps most others there, with these, if they are `overlaps_min` or more.
+/// The idle table of level 1 that overlaps most others there, and how many; of equals the oldest.
 ///
 /// Cost: a sort of the level's smallest and largest keys and two binary searches for each table.
-pub(super) fn most_overlapped(version: &Version, busy: &Busy, overlaps_min: usize) -> Option<Vec<Table>> {
+pub(super) fn most_overlapped<'a>(version: &'a Version, busy: &Busy) -> Option<(usize, &'a Table)> {
     let level = &version.levels[1];
     let mut starts: Vec<&[u8]> = level.iter().map(|file| file.smallest_user_key()).collect();
     let mut ends: Vec<&[u8]> = level.iter().map(|file| file.largest_user_key()).collect();
@@ -63,7 +63,5 @@ pub(super) fn most_overlapped(version: &Version, busy: &Busy, overlaps_min: usiz
         begun - ended - 1
     };
     let idle = level.iter().filter(|file| !busy.contains(file.number));
-    let (count, most) =
-        idle.map(|file| (overlaps(file), file)).max_by_key(|(count, file)| (*count, std::cmp::Reverse(file.number)))?;
-    (count >= overlaps_min.max(1)).then(|| level1_under(version, busy, std::slice::from_ref(most)))
+    idle.map(|file| (overlaps(file), file)).max_by_key(|(count, file)| (*count, std::cmp::Reverse(file.number)))
 }

@@ -1,0 +1,151 @@
+//! What readers see must not depend on which tables are merged, where levels overlap.
+
+use super::compaction;
+use super::plan::{CompactionPlan, Reason};
+use super::*;
+use crate::db::{ReadOptions, WriteOptions};
+use crate::options::TreeKind;
+use crate::test_store::MemoryStore;
+use crate::tree::organise;
+use std::collections::BTreeMap;
+use varve_env::{Random, SimOptions};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A tree of two overlapping levels that compacts only what it is told to.
+fn tree(seed: u64) -> (Env, LogStructuredTree) {
+    let env = Env::sim_with(SimOptions { seed, ..SimOptions::default() });
+    let options = Options {
+        tree: TreeKind::TwoLevel,
+        disable_auto_compactions: true,
+        target_file_size_base: 1 << 10,
+        block_size: 64,
+        level0_slowdown_writes_trigger: 1000,
+        level0_stop_writes_trigger: 1000,
+        ..Options::default()
+    };
+    let organisation = organise(&options);
+    let media = Media::of_files(Arc::new(MemoryStore::new()));
+    let tree = LogStructuredTree::open(&env, media, options, organisation).expect("open");
+    (env, tree)
+}
+
+fn write(tree: &LogStructuredTree, pairs: &[(&[u8], Option<&[u8]>)]) {
+    let mut batch = WriteBatch::new();
+    for (key, value) in pairs {
+        match value {
+            Some(value) => batch.put(key, value).expect("put"),
+            None => batch.delete(key).expect("delete"),
+        }
+    }
+    tree.write(batch, &WriteOptions::default()).expect("write");
+}
+
+/// Merges the tables that `chosen` says yes to into level 1.
+fn merge(tree: &LogStructuredTree, mut chosen: impl FnMut(&FileMeta) -> bool) {
+    let version = tree.shared.read_state.load().version.clone();
+    let mut of_level = |level: usize| -> Vec<Arc<FileMeta>> {
+        version.levels[level].iter().filter(|file| chosen(file)).cloned().collect()
+    };
+    let (level0, level1) = (of_level(0), of_level(1));
+    let (input_level, inputs, overlapping) =
+        if level0.is_empty() { (1, level1, Vec::new()) } else { (0, level0, level1) };
+    if inputs.is_empty() {
+        return;
+    }
+    let plan = CompactionPlan { reason: Reason::Manual, input_level, output_level: 1, inputs, overlapping };
+    compaction::compact(&tree.shared, &version, &plan).expect("compact");
+}
+
+fn compare(tree: &LogStructuredTree, model: &Model, options: &ReadOptions<'_>, note: &str) {
+    let mut walk = tree.iterator(options).expect("iterator");
+    walk.seek_to_first();
+    for (key, value) in model {
+        assert!(walk.valid(), "{note}: the walk ended before {}", key.escape_ascii());
+        assert_eq!((walk.key(), walk.value()), (&key[..], &value[..]), "{note}");
+        walk.next();
+    }
+    assert!(!walk.valid(), "{note}: {} should not be there", walk.key().escape_ascii());
+    let keys: Vec<Vec<u8>> = (0..40).map(|number| format!("k{number:02}").into_bytes()).collect();
+    let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    for (key, many) in asked.iter().zip(tree.multi_get(&asked, options)) {
+        let one = tree.get(key, options).expect("get");
+        assert_eq!(one.as_deref(), model.get(*key).map(Vec::as_slice), "{note}: {}", key.escape_ascii());
+        assert_eq!(many.expect("multi_get").as_deref(), one.as_deref(), "{note}: {}", key.escape_ascii());
+    }
+}
+
+/// L, N and M are of rising age, N overlaps both others. Merging a new table with L and N makes N's old version of
+/// `o` part of the newest table, while M, which took no part, holds a newer one.
+#[test]
+fn a_merged_table_that_looks_newest_does_not_hide_a_newer_version() {
+    let (_env, tree) = tree(1);
+    for pairs in [
+        &[(&b"a"[..], Some(&b"L"[..])), (b"h", Some(b"L"))],
+        &[(&b"g"[..], Some(&b"N"[..])), (b"o", Some(b"N"))],
+        &[(&b"n"[..], Some(&b"M"[..])), (b"o", Some(b"M"))],
+        &[(&b"b"[..], Some(&b"D"[..])), (b"c", Some(b"D"))],
+    ] {
+        write(&tree, pairs);
+        tree.flush().expect("flush");
+    }
+    let takes_part = |file: &FileMeta| file.smallest_user_key() != b"n";
+    merge(&tree, takes_part);
+    let version = tree.shared.read_state.load().version.clone();
+    let newest = version.levels[1].iter().map(|file| file.newest_sequence).max();
+    assert!(newest > version.levels[0].iter().map(|file| file.newest_sequence).max(), "the output looks newest");
+    assert_eq!(tree.get(b"o", &ReadOptions::default()).expect("get").as_deref(), Some(&b"M"[..]));
+    // The same with a deletion in M: it may not go while the output holds what it hides.
+    write(&tree, &[(b"o", None)]);
+    tree.flush().expect("flush");
+    merge(&tree, |file| file.smallest_user_key() == b"n" || file.deletions > 0);
+    assert_eq!(tree.get(b"o", &ReadOptions::default()).expect("get").as_deref(), None);
+    merge(&tree, |_| true);
+    assert_eq!(tree.get(b"o", &ReadOptions::default()).expect("get").as_deref(), None);
+    let deletions: u64 = tree.statistics().levels.iter().map(|level| level.deletions).sum();
+    assert_eq!(deletions, 0, "nothing is left for it to hide");
+    tree.close().expect("close");
+}
+
+#[test]
+fn any_tables_may_be_merged_in_any_order() {
+    let mut merged_apart = 0;
+    for seed in 0..24 {
+        let (_env, tree) = tree(seed);
+        let mut random = Random::named(seed, "merges");
+        let mut model = Model::new();
+        let mut held: Option<(Snapshot, Model)> = None;
+        for step in 0..120 {
+            let note = format!("seed {seed} step {step}");
+            for _ in 0..random.below(6) {
+                let key = format!("k{:02}", random.below(40)).into_bytes();
+                if random.chance(1, 3) {
+                    write(&tree, &[(&key, None)]);
+                    model.remove(&key);
+                } else {
+                    let value = format!("{step} {}", "v".repeat(random.index(60))).into_bytes();
+                    write(&tree, &[(&key, Some(&value))]);
+                    model.insert(key, value);
+                }
+            }
+            match random.below(8) {
+                0..3 => tree.flush().expect("flush"),
+                3..6 => {
+                    let share = 1 + random.below(4);
+                    merge(&tree, |_| random.chance(share, 4));
+                    let version = tree.shared.read_state.load().version.clone();
+                    merged_apart += usize::from(version.levels[1].len() > 1);
+                }
+                6 => held = Some((tree.snapshot(), model.clone())),
+                _ => held = None,
+            }
+            compare(&tree, &model, &ReadOptions::default(), &note);
+            if let Some((snapshot, then)) = &held {
+                compare(&tree, then, &ReadOptions::at(snapshot), &note);
+            }
+        }
+        drop(held);
+        tree.close().expect("close");
+    }
+    assert!(merged_apart > 200, "{merged_apart} merges left tables beside theirs");
+}
