@@ -55,7 +55,7 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse to open when there is one.
     pub error_if_exists: bool,
-    /// Memtable size at which it becomes immutable and is flushed.
+    /// Memtable size at which it becomes immutable and is flushed; less on media that like smaller tables (bands).
     pub write_buffer_size: usize,
     /// Memtables, the active one included; writes stop when all are full.
     pub max_write_buffer_number: usize,
@@ -81,7 +81,7 @@ pub struct Options {
     pub max_bytes_for_level_multiplier: u64,
     /// Derive level sizes from the last level upwards, so space stays near the data's size.
     pub level_compaction_dynamic_level_bytes: bool,
-    /// Table size of level 1 and below.
+    /// Table size of level 1 and below; on media that like tables of one size (bands) they have that size.
     pub target_file_size_base: u64,
     /// Bytes one compaction may read; larger ones are split.
     pub max_compaction_bytes: u64,

@@ -37,6 +37,13 @@ impl MemoryStore {
         MemoryStore { properties, state: Arc::default() }
     }
 
+    /// The same, liking tables of one size.
+    pub(crate) fn of_bands(band_bytes: u64) -> Self {
+        let store = MemoryStore::new();
+        let properties = StoreProperties { preferred_table_bytes: Some(band_bytes), ..store.properties.clone() };
+        MemoryStore { properties, ..store }
+    }
+
     /// Changes so far: creates, appends, flushes, syncs, finishes, renames, removes.
     pub(crate) fn changes(&self) -> usize {
         self.state.lock().changes

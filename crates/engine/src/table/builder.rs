@@ -147,6 +147,15 @@ impl TableBuilder {
         self.offset + open_block + (filter + self.index.bytes_estimate() + histogram + 512) as u64
     }
 
+    /// At most how large the table would be with one more entry of these lengths.
+    #[inline]
+    pub(crate) fn bytes_bound_with(&self, internal_key_length: usize, value_length: usize) -> u64 {
+        // The entry, its fence in the index, a line of the filter, a block begun for it, and both ends in the properties.
+        let alignment = self.options.block_align.max(1);
+        let keys = 2 * internal_key_length + self.last_key.len() + self.properties.smallest.len();
+        self.estimated_bytes() + (keys + value_length + 256 + 2 * alignment) as u64
+    }
+
     /// Adds an entry, which must come after the last one.
     pub(crate) fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<(), Error> {
         let result = self.try_add(internal_key, value);

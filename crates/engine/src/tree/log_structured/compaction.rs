@@ -1,7 +1,7 @@
 //! Carries out compaction plans.
 
 use super::level_iterator::LevelIterator;
-use super::output::{self, OutputPlan, Outputs, hinted};
+use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
 use super::plan::{CompactionPlan, subcompaction_boundaries};
 use super::shared::{Change, Shared};
 use super::version::{FileMeta, Run, Version, runs};
@@ -138,7 +138,7 @@ fn rewrite_part(
         job,
         level: plan.output_level,
         context: IoContext::of(IoClass::Compaction).at_level(plan.output_level as u8).for_job(job),
-        table_bytes: output::table_bytes(shared),
+        size: TableSize::of_compaction(shared),
         expected_bytes: plan.input_bytes() / part_count as u64 + 1,
         below: &below,
         older: Some(&older),

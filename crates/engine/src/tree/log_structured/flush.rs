@@ -1,6 +1,6 @@
 //! Memtables to level 0.
 
-use super::output::{self, OutputPlan, Outputs};
+use super::output::{self, OutputPlan, Outputs, TableSize};
 use super::shared::{Change, Shared};
 use crate::error::Error;
 use crate::iterator::InternalIterator;
@@ -51,7 +51,7 @@ pub(super) fn write(shared: &Shared, memtables: &[Arc<MemTable>]) -> Result<Outp
         job,
         level: 0,
         context: IoContext::of(IoClass::Flush).at_level(0).for_job(job),
-        table_bytes: shared.media.files.properties().table_bytes_max / 2,
+        size: TableSize::of_flush(shared),
         expected_bytes,
         below: &[],
         older: None,

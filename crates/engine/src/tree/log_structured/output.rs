@@ -23,8 +23,8 @@ pub(super) struct OutputPlan<'a> {
     pub(super) job: JobId,
     pub(super) level: usize,
     pub(super) context: IoContext,
-    /// Bytes at which a table is cut; never between versions of one key.
-    pub(super) table_bytes: u64,
+    /// Size at which a table is cut; never between versions of one key.
+    pub(super) size: TableSize,
     pub(super) expected_bytes: u64,
     /// Tables of the level below the output, in key order: cutting where they end keeps a later
     /// compaction of an output from reading more of them than it must.
@@ -106,10 +106,49 @@ impl<'a> OlderVersions<'a> {
     }
 }
 
-/// Bytes at which an output is cut.
-pub(super) fn table_bytes(shared: &Shared) -> u64 {
-    let most = shared.media.files.properties().table_bytes_max / 2;
-    shared.options.target_file_size_base.min(most).max(1)
+/// When a table is large enough.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableSize {
+    /// It is cut once it is this large, ...
+    target_bytes: u64,
+    /// and before it would become larger than this.
+    most_bytes: u64,
+}
+
+impl TableSize {
+    /// Tables of compactions. On a medium that likes tables of one size (a band), they have that size whatever
+    /// the options say: what is left over of it would be wasted.
+    pub(super) fn of_compaction(shared: &Shared) -> TableSize {
+        let properties = shared.media.files.properties();
+        match properties.preferred_table_bytes {
+            Some(most_bytes) => TableSize { target_bytes: u64::MAX, most_bytes },
+            None => TableSize {
+                target_bytes: shared.options.target_file_size_base.min(properties.table_bytes_max / 2).max(1),
+                most_bytes: u64::MAX,
+            },
+        }
+    }
+
+    /// A memtable becomes one table if it can.
+    pub(super) fn of_flush(shared: &Shared) -> TableSize {
+        let properties = shared.media.files.properties();
+        TableSize {
+            target_bytes: properties.table_bytes_max / 2,
+            most_bytes: properties.preferred_table_bytes.unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Whether a table is to be cut before an entry. `crossed` says that a good place to cut was passed.
+    fn is_reached(&self, builder: &TableBuilder, crossed: bool, key: &[u8], value: &[u8]) -> bool {
+        let bytes = builder.estimated_bytes();
+        bytes >= self.target_bytes
+            || (crossed && bytes >= self.target_bytes / 2)
+            || builder.bytes_bound_with(key.len(), value.len()) > self.most_bytes
+    }
+
+    fn bound_bytes(&self) -> u64 {
+        self.most_bytes.min(self.target_bytes.saturating_add(self.target_bytes / 8))
+    }
 }
 
 /// Where the tables below end, passed in ascending key order.
@@ -187,11 +226,10 @@ fn write_all(
                 current_key.extend_from_slice(user);
                 filter.begin_key();
                 let crossed = borders.crossed(user);
-                if let Some(current) = &open {
-                    let bytes = current.builder.estimated_bytes();
-                    if bytes >= plan.table_bytes || (crossed && bytes >= plan.table_bytes / 2) {
-                        finish(shared, open.take(), plan, outputs)?;
-                    }
+                if let Some(current) = &open
+                    && plan.size.is_reached(&current.builder, crossed, internal, source.value())
+                {
+                    finish(shared, open.take(), plan, outputs)?;
                 }
             }
             let sequence = key::sequence(internal);
@@ -242,7 +280,7 @@ fn begin(shared: &Shared, plan: &OutputPlan<'_>) -> Result<Open, Error> {
         kind: FileKind::Table,
         level: Some(plan.level as u8),
         job: Some(plan.job),
-        expected_size_bytes: Some(plan.expected_bytes.min(plan.table_bytes + plan.table_bytes / 8)),
+        expected_size_bytes: Some(plan.expected_bytes.min(plan.size.bound_bytes())),
         direct: shared.options.use_direct_io_for_flush_and_compaction,
     };
     let file = match shared.media.files.create(&name, &options) {

@@ -2,7 +2,7 @@
 
 use super::flush;
 use super::organisation::Organisation;
-use super::shared::{Change, Immutable, ManifestState, Shared};
+use super::shared::{Change, Immutable, ManifestState, Shared, write_buffer_bytes};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
 use super::write::{Writer, create_log};
@@ -120,7 +120,7 @@ pub(super) fn open(
     }
     let tables = Tables::new(env, &media, &options, blocks);
     let seed = env.random("memtable").next_u64();
-    let memtable = Arc::new(MemTable::new(0, options.write_buffer_size, seed));
+    let memtable = Arc::new(MemTable::new(0, write_buffer_bytes(&options, &*media.files), seed));
     let state =
         ManifestState { manifest: None, log_number: recovered.log_number, last_sequence: recovered.last_sequence };
     let shared = Arc::new(Shared::new(
@@ -306,8 +306,7 @@ fn replay(
     sink: &mut dyn FnMut(Arc<MemTable>, Sequence) -> Result<(), Error>,
 ) -> Result<Sequence, Error> {
     let Replay { logs, oldest, mut last_sequence } = *replayed;
-    let options = &shared.options;
-    let new_memtable = || Arc::new(MemTable::new(0, options.write_buffer_size, 0));
+    let new_memtable = || Arc::new(MemTable::new(0, shared.write_buffer_bytes, 0));
     let mut memtable = new_memtable();
     let mut readers = logs.iter().map(|&number| (number, open_log(&shared.media, number))).peekable();
     while let Some((number, reader)) = readers.next() {
@@ -349,7 +348,7 @@ fn replay(
             }
             memtable.apply(batch.iter(), batch.first_sequence);
             last_sequence = batch.last_sequence();
-            if memtable.memory_bytes() >= options.write_buffer_size {
+            if memtable.memory_bytes() >= shared.write_buffer_bytes {
                 sink(std::mem::replace(&mut memtable, new_memtable()), last_sequence)?;
             }
         }

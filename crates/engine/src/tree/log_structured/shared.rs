@@ -101,6 +101,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) rate_limiter: RateLimiter,
     pub(super) compaction_readahead_bytes: usize,
+    /// Bytes at which a memtable is full.
+    pub(super) write_buffer_bytes: usize,
     /// Bytes the log may hold back between syncs.
     pub(super) log_buffer_bytes: u64,
     pub(super) log_counters: Arc<LogCounters>,
@@ -163,6 +165,7 @@ impl Shared {
         let compaction_readahead_bytes = options
             .compaction_readahead_size
             .unwrap_or(if media.files.properties().rotational { 2 << 20 } else { 256 << 10 });
+        let write_buffer_bytes = write_buffer_bytes(&options, &*media.files);
         let flush_is_device_request = media.log_store().properties().flush_is_device_request;
         let log_buffer_bytes =
             options.log_buffer_size.unwrap_or(if flush_is_device_request { 1 << 20 } else { 0 }) as u64;
@@ -213,6 +216,7 @@ impl Shared {
             counters: Counters::default(),
             rate_limiter,
             compaction_readahead_bytes,
+            write_buffer_bytes,
             log_buffer_bytes,
             log_counters: Arc::new(LogCounters::default()),
             salts: parking_lot::Mutex::new(env.random("log salts")),
@@ -383,6 +387,14 @@ impl Shared {
     pub(super) fn refuse_if_closed(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
+}
+
+/// Bytes at which a memtable is full: so that its table, with index, filter and what the last write brought too
+/// much, does not outgrow the size the medium likes, where it likes one.
+pub(super) fn write_buffer_bytes(options: &Options, files: &dyn FileStore) -> usize {
+    let fitting = |bytes: u64| usize::try_from(bytes - bytes / 64).unwrap_or(usize::MAX);
+    let preferred = files.properties().preferred_table_bytes;
+    preferred.map_or(options.write_buffer_size, |bytes| options.write_buffer_size.min(fitting(bytes)))
 }
 
 /// What a thread that panicked said.

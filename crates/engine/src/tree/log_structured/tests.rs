@@ -1,6 +1,5 @@
 //! What readers see must not depend on which tables are merged, where levels overlap.
 
-use super::compaction;
 use super::plan::{CompactionPlan, Reason};
 use super::*;
 use crate::db::{ReadOptions, WriteOptions};
@@ -14,6 +13,10 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A tree of two overlapping levels that compacts only what it is told to.
 fn tree(seed: u64) -> (Env, LogStructuredTree) {
+    tree_on(seed, MemoryStore::new())
+}
+
+fn tree_on(seed: u64, store: MemoryStore) -> (Env, LogStructuredTree) {
     let env = Env::sim_with(SimOptions { seed, ..SimOptions::default() });
     let options = Options {
         tree: TreeKind::TwoLevel,
@@ -25,7 +28,7 @@ fn tree(seed: u64) -> (Env, LogStructuredTree) {
         ..Options::default()
     };
     let organisation = organise(&options);
-    let media = Media::of_files(Arc::new(MemoryStore::new()));
+    let media = Media::of_files(Arc::new(store));
     let tree = LogStructuredTree::open(&env, media, options, organisation).expect("open");
     (env, tree)
 }
@@ -105,6 +108,39 @@ fn a_merged_table_that_looks_newest_does_not_hide_a_newer_version() {
     let deletions: u64 = tree.statistics().levels.iter().map(|level| level.deletions).sum();
     assert_eq!(deletions, 0, "nothing is left for it to hide");
     tree.close().expect("close");
+}
+
+/// Whatever pairs, options and compression make of them: what is left over of a band is wasted, and what does not
+/// fit takes another one.
+#[test]
+fn tables_fill_bands_and_do_not_outgrow_them() {
+    const BAND_BYTES: u64 = 64 << 10;
+    for (seed, value_bytes) in [(1, 20), (2, 100), (3, 4096), (4, 9000)] {
+        let (_env, tree) = tree_on(seed, MemoryStore::of_bands(BAND_BYTES));
+        let mut random = Random::named(seed, "bands");
+        for _ in 0..6 * BAND_BYTES / (value_bytes + 16) {
+            let key = format!("{:016}", random.below(1 << 40)).into_bytes();
+            write(&tree, &[(&key, Some(&vec![7; random.index(2 * value_bytes as usize)]))]);
+        }
+        tree.flush().expect("flush");
+        let sizes = |level: usize| -> Vec<u64> {
+            let version = tree.shared.read_state.load().version.clone();
+            version.levels[level].iter().map(|file| file.size_bytes).collect()
+        };
+        let flushed = sizes(0);
+        assert!(
+            flushed.len() >= 4 && flushed.iter().all(|bytes| *bytes <= BAND_BYTES),
+            "{value_bytes}: {} tables",
+            flushed.len()
+        );
+        merge(&tree, |_| true);
+        let merged = sizes(1);
+        assert!(merged.iter().all(|bytes| *bytes <= BAND_BYTES), "{value_bytes}: {merged:?}");
+        let filled: u64 = merged.iter().sum();
+        let most = merged.len() as u64 - 1;
+        assert!(filled >= most * (BAND_BYTES - 5000 - 3 * value_bytes), "{value_bytes}: {merged:?}");
+        tree.close().expect("close");
+    }
 }
 
 #[test]

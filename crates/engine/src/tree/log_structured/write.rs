@@ -279,7 +279,7 @@ impl WritePath {
             if writer.log_broken || writer.flush_owed {
                 return self.replace_broken_log(shared, writer);
             }
-            if writer.memtable.is_empty() || writer.memtable.memory_bytes() < shared.options.write_buffer_size {
+            if writer.memtable.is_empty() || writer.memtable.memory_bytes() < shared.write_buffer_bytes {
                 return Ok(());
             }
             self.wait_for_flush(shared, shared.options.max_write_buffer_number.max(2) - 1)?;
@@ -471,7 +471,7 @@ fn sync_logs(writer: &mut Writer, shared: &Shared) -> Result<(), Error> {
 pub(super) fn create_log(shared: &Shared, number: u64, previous: Option<PreviousLog>) -> Result<LogWriter, Error> {
     let options = CreateOptions {
         kind: FileKind::Log,
-        expected_size_bytes: Some(shared.options.write_buffer_size as u64 * 9 / 8),
+        expected_size_bytes: Some(shared.write_buffer_bytes as u64 * 9 / 8),
         ..CreateOptions::default()
     };
     let file = shared.media.log_store().create(&file_name::log(number), &options)?;
