@@ -40,9 +40,6 @@ pub(super) const VALUE_BYTES: usize = 1000;
 /// "the SSTable size is 64 MB".
 pub(super) const TABLE_BYTES: u64 = 64 << 20;
 
-/// Memtable size, RocksDB's default.
-const WRITE_BUFFER_BYTES: u64 = 64 << 20;
-
 /// The solid-state drive beside the disk: logs, manifest and the metadata of the store.
 const SSD_BYTES: u64 = 16 << 30;
 
@@ -93,7 +90,7 @@ pub(super) struct Setup {
     pub(super) seed: u64,
     /// Pairs at full scale.
     pub(super) pairs: u64,
-    /// Table size at full scale.
+    /// Size of tables and of memtables at full scale: a memtable becomes a table, and both are 64 MiB by default.
     pub(super) table_bytes: u64,
     pub(super) shape: Shape,
     pub(super) logs: Logs,
@@ -207,7 +204,7 @@ impl Setup {
         let size = |bytes: u64| self.scale.of(bytes);
         Options {
             tree: TreeKind::Leveled,
-            write_buffer_size: size(WRITE_BUFFER_BYTES) as usize,
+            write_buffer_size: size(self.table_bytes) as usize,
             max_write_buffer_number: 2,
             level0_file_num_compaction_trigger: 4,
             level0_slowdown_writes_trigger: 20,
@@ -329,9 +326,10 @@ impl Setup {
             }
             Shape::HyperLevel => {
                 "taken from the source, because the paper does not say: memtable 64 MiB, writers are not slowed before \
-                 the stop trigger, no limit of pending bytes; not expressible: HyperLevelDB takes the run of tables with \
-                 the best ratio of bytes where this tree takes the table with the least overlap and what comes free with \
-                 it, prefers upper levels only when the next one is in shape, and compacts in more than one thread"
+                 the stop trigger, no limit of pending bytes; not expressible: HyperLevelDB has no stop trigger either (its \
+                 constant is only used by tests) and merges at most 32 tables of level 0 at a time, takes the run of tables \
+                 with the best ratio of bytes where this tree takes the table with the least overlap and what comes free \
+                 with it, and prefers upper levels only when the next one is in shape"
             }
         };
         report.condition("not as in the paper", differences);

@@ -14,7 +14,7 @@ const SIZES: [(u64, f64); 4] = [(64, 7.0), (128, 5.9), (256, 13.0), (512, 16.8)]
 pub(in crate::experiment) const FIG_8: Experiment = Experiment {
     id: "kvimr/fig8",
     title: "KVIMR, figure 8: throughput of the load with tables of 64 to 512 MiB",
-    description: "The load of kvimr/fig5a with larger tables; the memtable stays at 64 MiB, level 1 at 256 MiB.",
+    description: "The load of kvimr/fig5a with larger tables and memtables, which become tables; level 1 stays at 256 MiB.",
     default_scale: DEFAULT_SCALE,
     run: |run| {
         let setup = |scheme: Scheme, mebibytes: u64| Setup {
@@ -28,6 +28,7 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
         if let Some(first) = setups.first() {
             first.describe(&mut report);
         }
+        report.condition("write_buffer_size", "the table size");
         report.condition("target_file_size_base", "as the rows say; backup region accordingly");
         report.condition("max_compaction_bytes", "25 times the table size");
         let throughput = |scheme: Scheme, mebibytes: u64| {
