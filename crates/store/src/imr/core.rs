@@ -4,7 +4,7 @@ use super::ImrStatistics;
 use super::allocation::{AllocationName, AllocationPolicy};
 use super::devices::Beside;
 use super::geometry::StoreGeometry;
-use super::node::{Node, small_name};
+use super::node::{Node, SpareBuffers, small_name};
 use super::relocation::Relocations;
 use super::rewrite::RewriteName;
 use super::state::State;
@@ -52,6 +52,7 @@ pub(super) struct Core {
     /// Changes that are durable.
     pub(super) durable_change: AtomicU64,
     pub(super) relocations: ShortMutex<Relocations>,
+    pub(super) spare_buffers: SpareBuffers,
     /// Why nothing is acknowledged any more.
     pub(super) latched: OnceLock<String>,
     pub(super) statistics: ShortMutex<ImrStatistics>,

@@ -3,7 +3,7 @@
 use super::map::TrackMap;
 use crate::error::StoreError;
 use crate::names::{NameMark, Named};
-use parking_lot::RwLock as ShortRwLock;
+use parking_lot::{Mutex as ShortMutex, RwLock as ShortRwLock};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex, RwLock};
@@ -28,6 +28,34 @@ impl Buffer {
     pub(super) fn get(&self, offset_bytes: u64, length: usize) -> Option<&[u8]> {
         let start = usize::try_from(offset_bytes.checked_sub(self.offset_bytes)?).ok()?;
         self.bytes.get(start..start.checked_add(length)?)
+    }
+}
+
+/// Buffers kept for the next table: those of a flush and of a compaction.
+const SPARE_BUFFERS_MAX: usize = 2;
+
+/// Memory of write buffers that were brought to tracks. Tables follow each other; to get tens of megabytes
+/// anew from the operating system for each costs more processor time than to fill them.
+#[derive(Debug, Default)]
+pub(super) struct SpareBuffers {
+    buffers: ShortMutex<Vec<Vec<u8>>>,
+}
+
+impl SpareBuffers {
+    /// An empty buffer, the largest there is.
+    pub(super) fn take(&self) -> Vec<u8> {
+        self.buffers.lock().pop().unwrap_or_default()
+    }
+
+    /// Keeps the memory of one that is not needed any more, unless larger ones are kept.
+    pub(super) fn give(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let mut buffers = self.buffers.lock();
+        buffers.push(buffer);
+        buffers.sort_by_key(Vec::capacity);
+        if buffers.len() > SPARE_BUFFERS_MAX {
+            buffers.remove(0);
+        }
     }
 }
 
@@ -160,4 +188,23 @@ impl Named for Node {
 /// Name of a small file in the store of small files.
 pub(super) fn small_name(file: u64) -> String {
     format!("{file:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_buffers_are_kept_and_come_first() {
+        let spare = SpareBuffers::default();
+        for capacity in [10, 1000, 100, 2000] {
+            spare.give(vec![7; capacity]);
+        }
+        let taken: Vec<usize> = (0..3)
+            .map(|_| spare.take())
+            .inspect(|buffer| assert!(buffer.is_empty()))
+            .map(|buffer| buffer.capacity())
+            .collect();
+        assert_eq!(taken, [2000, 1000, 0]);
+    }
 }

@@ -73,9 +73,10 @@ impl Core {
             let (_, start) = node.map().full();
             let mut buffer = node.buffer.write();
             let whole = (start.saturating_sub(buffer.offset_bytes)).min(buffer.bytes.len() as u64);
-            buffer.bytes.drain(..whole as usize);
+            let rest = buffer.bytes.split_off(whole as usize);
+            let used = std::mem::replace(&mut buffer.bytes, rest);
             buffer.offset_bytes += whole;
-            buffer.bytes.shrink_to_fit();
+            self.spare_buffers.give(used);
         }
         drop(turn);
         self.commit(node.needed_change())

@@ -16,7 +16,7 @@ use super::devices::{ImrDevices, Mounted, mount};
 use super::geometry::StoreGeometry;
 use super::intent::{Intent, SavedTop, intent_bytes};
 use super::map::TrackMap;
-use super::node::{Node, small_name};
+use super::node::{Node, SpareBuffers, small_name};
 use super::relocation::Relocations;
 use super::state::{Beginning, State};
 use super::view::Disk;
@@ -341,6 +341,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         committer: Mutex::new(env, "imr store commit", journal),
         durable_change: AtomicU64::new(0),
         relocations: ShortMutex::new(Relocations::default()),
+        spare_buffers: SpareBuffers::default(),
         latched: OnceLock::new(),
         statistics: ShortMutex::new(super::ImrStatistics { restored_at_open: restored, ..Default::default() }),
         restores: (0..geometry.tracks.track_count).map(|_| AtomicU32::new(0)).collect(),

@@ -21,7 +21,11 @@ pub(super) struct TableWriter {
 impl TableWriter {
     pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
         let expected = options.expected_size_bytes.unwrap_or(0).min(core.geometry.table_bytes_max);
-        node.buffer.write().bytes.reserve(usize::try_from(expected).unwrap_or(0));
+        if expected > 0 {
+            let mut bytes = core.spare_buffers.take();
+            bytes.reserve(usize::try_from(expected).unwrap_or(0));
+            node.buffer.write().bytes = bytes;
+        }
         TableWriter { core, node, name: name.to_owned(), size_bytes: 0, takes_level: true, is_finished: false }
     }
 
@@ -31,7 +35,8 @@ impl TableWriter {
         let mut buffer = self.node.buffer.write();
         if self.node.map().size_bytes() == buffer.end_bytes() {
             buffer.offset_bytes = buffer.end_bytes();
-            buffer.bytes = Vec::new();
+            let used = std::mem::take(&mut buffer.bytes);
+            self.core.spare_buffers.give(used);
         }
     }
 }
