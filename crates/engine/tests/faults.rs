@@ -193,6 +193,12 @@ fn calls_of_interlaced_disks_fail_once_and_for_good() {
     }
 }
 
+/// Zone commands are among them.
+#[test]
+fn every_call_of_band_fails_once_and_for_good() {
+    every_call_fails(Kind::Band, 5);
+}
+
 fn sync() -> WriteOptions {
     WriteOptions { sync: true }
 }
@@ -289,6 +295,14 @@ fn a_full_device_fails_cleanly_and_goes_on_when_space_is_back() {
     varve_store::ExtentStore::format(&env, &device, &varve_store::ExtentFormatOptions::default()).expect("format");
     let store = varve_store::ExtentStore::open(&env, device).expect("open");
     full_and_back(&env, Arc::new(store), 1536 << 10);
+}
+
+#[test]
+fn a_full_zoned_device_fails_cleanly_and_goes_on_when_space_is_back() {
+    let env = simulation(23);
+    let image = Image::fresh(&env, Kind::Band);
+    full_and_back(&env, image.media(&env).expect("media").files, 8 << 20);
+    assert_eq!(image.device_errors(), 0, "a rule of the device was broken");
 }
 
 /// Tables have no room left, or everything else has none.

@@ -1,0 +1,66 @@
+//! Databases on zoned devices, named by a spec.
+
+use varve::env::Env;
+use varve::media::Counters;
+use varve::{ErrorKind, Options, Spec, StackRole, Varve, WriteOptions};
+
+fn spec(text: &str) -> Spec {
+    text.parse().unwrap()
+}
+
+fn open(env: &Env, text: &str) -> Result<Varve, varve::Error> {
+    let options = Options { write_buffer_size: 256 << 10, target_file_size_base: 512 << 10, ..Options::default() };
+    Varve::builder().env(env).options(options).open(&spec(text))
+}
+
+fn counters(db: &Varve, role: StackRole) -> Option<Counters> {
+    db.stack().devices().iter().find(|device| device.role() == role).map(|device| device.device().block.counters())
+}
+
+/// Writes values, each durable on return, and reads them.
+fn fill(db: &Varve) {
+    for key in 0..300u32 {
+        db.put_with(&key.to_le_bytes(), &[key as u8; 4000], &WriteOptions { sync: true }).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    for key in 0..300u32 {
+        assert_eq!(db.get(&key.to_le_bytes()).unwrap().as_deref(), Some(&[key as u8; 4000][..]));
+    }
+}
+
+#[test]
+fn shingled_disks_carry_a_database_without_being_told_how() {
+    for (text, beside) in [
+        ("smr:128MiB?band=1MiB,conventional=4MiB", false),
+        ("smr:128MiB?band=1MiB,conventional=4MiB,store=band,reserve=5", false),
+        ("smr:128MiB?band=1MiB,conventional=4MiB,host-aware", false),
+        ("smr:128MiB?band=1MiB,conventional=4MiB,logs=ssd:64MiB", true),
+    ] {
+        let env = Env::sim(1);
+        let db = open(&env, text).unwrap();
+        fill(&db);
+        let (disk, logs) = (counters(&db, StackRole::Files).unwrap(), counters(&db, StackRole::Logs));
+        assert_eq!(disk.errors, 0, "{text}: a rule of the zones was broken");
+        assert_eq!(logs.is_some_and(|logs| logs.syncs > 100), beside, "{text}");
+        assert_eq!(disk.syncs > 100, !beside, "{text}: {} syncs", disk.syncs);
+        assert!(db.check().unwrap().is_empty(), "{text}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_to_do() {
+    let env = Env::sim(1);
+    for (text, advice) in [
+        ("smr:128MiB?band=1MiB,conventional=0", "conventional=SIZE"),
+        ("smr:128MiB?band=1MiB,conventional=4MiB,reserve=1000", "smaller reserve"),
+        ("smr:128MiB?band=1MiB,conventional=4MiB,reserve=70000", "below 65536"),
+        ("disk:128MiB?store=band", "zones"),
+        ("smr:128MiB?band=1MiB,conventional=4MiB,store=extent", "band"),
+    ] {
+        let error = open(&env, text).err().expect("it cannot be");
+        assert!(error.to_string().contains(advice), "{text}: {error}");
+        assert_ne!(error.kind(), ErrorKind::Corruption, "{text}");
+    }
+}
