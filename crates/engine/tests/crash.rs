@@ -443,12 +443,15 @@ fn two_levels_survive_crashes_during_recovery() {
 
 #[test]
 fn band_survives_a_crash_at_every_point() {
-    crash_at_every_point(Kind::Band, 15, History::new(15, 100, UNIVERSE), FaultPlan::default(), &small_options());
+    crash_at_every_point(Kind::Band, 15, History::new(15, 100, UNIVERSE), FaultPlan::default());
+    let history = History::new(17, 100, UNIVERSE).in_tree(TreeKind::TwoLevel);
+    assert!(crash_at_every_point_in_turn(Kind::Band, 17, history, 3) > 1000);
 }
 
 #[test]
 fn band_survives_crashes_during_recovery() {
-    crash_during_recovery(Kind::Band, 16, 80, 40);
+    crash_during_recovery(Kind::Band, 16, History::new(16, 80, UNIVERSE), 25);
+    crash_during_recovery(Kind::Band, 18, History::new(18, 80, UNIVERSE).in_tree(TreeKind::TwoLevel), 15);
 }
 
 /// Every policy with both rewrites, logs on the disk and apart, on disks that are nearly full.

@@ -196,7 +196,8 @@ fn calls_of_interlaced_disks_fail_once_and_for_good() {
 /// Zone commands are among them.
 #[test]
 fn every_call_of_band_fails_once_and_for_good() {
-    every_call_fails(Kind::Band, 5);
+    every_call_fails(Kind::Band, TreeKind::Leveled, 1);
+    every_call_fails(Kind::Band, TreeKind::TwoLevel, 2);
 }
 
 fn sync() -> WriteOptions {

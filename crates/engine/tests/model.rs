@@ -196,8 +196,9 @@ fn histories_agree_with_a_map_on_interlaced_tracks() {
 #[test]
 fn histories_agree_with_a_map_on_bands() {
     let (mut flushes, mut compactions) = (0, 0);
-    for seed in 300..306 {
-        let ran = run(seed, Kind::Band, suite::option_set(seed), 1500);
+    for seed in 300..308 {
+        let tree = if seed % 2 == 0 { TreeKind::Leveled } else { TreeKind::TwoLevel };
+        let ran = run(seed, Kind::Band, suite::option_set(tree, seed), 1500);
         flushes += ran.flushes;
         compactions += ran.compactions;
     }

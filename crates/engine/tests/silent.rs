@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use varve_engine::{Db, Error, ErrorKind};
+use varve_engine::{Db, Error, ErrorKind, TreeKind};
 use varve_env::{Env, SimOptions};
 use varve_media::{Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
 
@@ -267,7 +267,8 @@ fn silent_faults_of_a_device_give_an_error_or_the_right_answer() {
 
 #[test]
 fn silent_faults_of_a_zoned_device_give_an_error_or_the_right_answer() {
-    every_call_lies(Kind::Band, history(40), 7);
+    every_call_lies(Kind::Band, history(40), 11);
+    every_call_lies(Kind::Band, history(40).in_tree(TreeKind::TwoLevel), 17);
 }
 
 #[test]
