@@ -11,6 +11,7 @@ mod memory_file;
 mod peers;
 mod scale;
 mod shared;
+mod smrdb;
 mod traces;
 mod ycsb;
 
@@ -136,6 +137,14 @@ pub fn experiments() -> &'static [Experiment] {
         kvimr::ABLATION,
         kvimr::LOGS,
         kvimr::USAGE,
+        smrdb::FIG_8,
+        smrdb::FIG_9,
+        smrdb::FIG_10,
+        smrdb::FIG_11,
+        smrdb::FIG_12,
+        smrdb::FIG_13,
+        smrdb::FIG_14,
+        smrdb::FIG_15,
     ];
     ALL
 }

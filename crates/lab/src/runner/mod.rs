@@ -6,6 +6,7 @@ mod result;
 mod timeline;
 mod worker;
 
+pub(crate) use latency::Latencies;
 pub use latency::LatencySummary;
 pub use phase::{Finish, Group, Phase, run_phase};
 pub use result::{Amplification, DeviceActivity, GroupResult, KindResult, PhaseResult, VirtualTime};

@@ -1,0 +1,59 @@
+//! `smrdb/*`: the figures of SMRDB (Pitchumani, Hughes and Miller, "SMRDB: Key-Value Data Store for Shingled Magnetic
+//! Recording Disks", SYSTOR 2015).
+//!
+//! Figures that need the same puts share them: what an earlier experiment of the same run measured is not
+//! measured again.
+
+mod driver;
+mod random_gets;
+mod random_puts;
+mod scheme;
+mod sequential_puts;
+mod settings;
+mod ycsb;
+
+use super::kvimr::comparison;
+
+pub(super) use random_gets::FIG_12;
+pub(super) use random_puts::{FIG_9, FIG_10, FIG_11, FIG_13};
+pub(super) use sequential_puts::FIG_8;
+pub(super) use ycsb::{FIG_14, FIG_15};
+
+#[cfg(test)]
+mod tests {
+    use crate::experiment::{Scale, Settings, run, select};
+    use crate::report::Report;
+
+    fn report(id: &str, scale: u64) -> Report {
+        let experiment = select(&[id.to_owned()]).unwrap()[0];
+        let settings = Settings { scale: Some(Scale::one_in(scale)), ..Settings::default() };
+        run(experiment, &settings).unwrap()
+    }
+
+    #[test]
+    fn random_puts_repeat_to_the_byte_and_reach_compactions() {
+        let first = report("smrdb/fig10", 512);
+        assert_eq!(first.to_json(), report("smrdb/fig10", 512).to_json());
+        for scheme in ["LevelDB-like", "SMRDB-LOC", "SMRDB-SOC"] {
+            let row = first.rows.iter().find(|row| row.scheme == scheme && row.metric == "written to a user byte");
+            let written = row.and_then(|row| row.ours).unwrap();
+            assert!(written > 1.5, "{scheme}: {}", first.to_text());
+        }
+    }
+
+    #[test]
+    fn every_put_of_ycsb_waits_for_a_turn_of_the_disk() {
+        let found = report("smrdb/fig15", 2000);
+        let rows = found.rows.iter().filter(|row| row.metric == "load: mean latency of a put");
+        let latencies: Vec<f64> = rows.filter_map(|row| row.ours).collect();
+        assert!(latencies.len() == 2 && latencies.iter().all(|millis| *millis > 4.0), "{}", found.to_text());
+    }
+
+    #[test]
+    fn gets_after_both_orders_are_counted() {
+        let found = report("smrdb/fig12", 2000);
+        let rows = found.rows.iter().filter(|row| row.metric.ends_with("media reads of a get"));
+        assert_eq!(rows.filter(|row| row.ours.is_some()).count(), 4, "{}", found.to_text());
+        assert!(!report("smrdb/fig8", 100_000).rows.is_empty());
+    }
+}

@@ -1,0 +1,69 @@
+//! Figure 12: random gets after sequential and after random puts.
+
+use super::comparison::{drawn, goal, ours};
+use super::driver::{Stretch, measure};
+use super::random_puts::VALUE_BYTES;
+use super::scheme::Scheme;
+use super::settings::{KEY_BYTES, RANDOM_BYTES, Setup};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Scale};
+use std::sync::Arc;
+
+/// Reads at full scale.
+const READS: u64 = 160_000;
+
+pub(in crate::experiment) const FIG_12: Experiment = Experiment {
+    id: "smrdb/fig12",
+    title: "SMRDB, figure 12: latency of random gets after sequential and after random puts",
+    description: "Puts 11 GB in order or at random, and reads at random. A read moves the arm whatever the scale, so scale divides \
+                  the number of puts and of gets only.",
+    default_scale: Scale::one_in(8),
+    run: |run| {
+        let mut report = run.report();
+        let setup = |scheme: Scheme| Setup::new(scheme, Scale::FULL, run.settings.seed);
+        setup(Scheme::Soc).describe(&mut report);
+        let records = run.scale.of(RANDOM_BYTES / (KEY_BYTES + VALUE_BYTES) as u64);
+        let reads = run.scale.of(READS);
+        report.condition("puts", format!("{records} of {KEY_BYTES} + {VALUE_BYTES} B"));
+        report.condition("gets", reads);
+        for (order, is_random) in [("sequential", false), ("random", true)] {
+            let gets = |scheme: Scheme| -> Result<Arc<Vec<Stretch>>, LabError> {
+                measure(run, &setup(scheme), VALUE_BYTES, &format!("gets after {order} puts"), move |driver| {
+                    let puts =
+                        if is_random { driver.put_at_random(records) } else { driver.put_in_order(records, None) }?;
+                    driver.idle()?;
+                    Ok(vec![puts, driver.read_at_random(reads, records)?])
+                })
+            };
+            let mut means = Vec::new();
+            for scheme in Scheme::PAIR {
+                let stretches = gets(scheme)?;
+                let gets = &stretches[1];
+                let mean_millis = gets.latency.as_ref().map_or(f64::NAN, |latency| latency.mean_nanos as f64 / 1e6);
+                means.push(mean_millis);
+                drawn(
+                    &mut report,
+                    scheme.name(),
+                    &format!("after {order} puts: mean latency of a get"),
+                    "ms",
+                    mean_millis,
+                );
+                let media_reads = gets.media_reads() as f64 / gets.operations as f64;
+                let metric = format!("after {order} puts: media reads of a get");
+                match scheme {
+                    Scheme::Soc => {
+                        goal(&mut report, scheme.name(), &metric, media_reads, "at most 1.1", media_reads <= 1.1)
+                    }
+                    _ => ours(&mut report, scheme.name(), &metric, "1", media_reads),
+                }
+            }
+            let ratio = means[1] / means[0];
+            let metric = format!("after {order} puts: latency / LevelDB-like");
+            match is_random {
+                true => goal(&mut report, Scheme::Soc.name(), &metric, ratio, "at most 0.5", ratio <= 0.5),
+                false => ours(&mut report, Scheme::Soc.name(), &metric, "1", ratio),
+            }
+        }
+        Ok(report)
+    },
+};

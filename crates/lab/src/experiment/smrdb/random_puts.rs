@@ -1,0 +1,178 @@
+//! Figures 9 to 11 and 13: 11 GB put at random, what compactions cost, and reading everything in order afterwards.
+
+use super::comparison::{drawn, goal, ours};
+use super::driver::{Stretch, measure};
+use super::scheme::Scheme;
+use super::settings::{BAND_BYTES, KEY_BYTES, RANDOM_BYTES, Setup};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Run, Scale};
+use crate::report::{Axis, Bars, Figure, Plot, Report};
+use std::sync::Arc;
+
+/// "All the tests here use 16 byte keys and 4 KB values".
+pub(super) const VALUE_BYTES: usize = 4096;
+
+/// Sizes and positioning times are divided alike.
+const DEFAULT_SCALE: Scale = Scale::one_in(32);
+
+const DESCRIPTION: &str = "Puts 4 KiB values under keys drawn at random from as many as are put (11 GB), none synced, and \
+                           then reads everything in order, at once. Scale divides every size and every positioning time.";
+
+pub(in crate::experiment) const FIG_9: Experiment = Experiment {
+    id: "smrdb/fig9",
+    title: "SMRDB, figure 9: random puts, and sequential gets after them",
+    description: DESCRIPTION,
+    default_scale: DEFAULT_SCALE,
+    run: |run| {
+        let (all, mut report) = loads(run, &Scheme::ALL.map(|scheme| setup(run, scheme)))?;
+        let rate = |loaded: &Loaded, stretch: usize| loaded.stretches[stretch].megabytes_per_second();
+        for (stretch, metric) in [(0, "random puts"), (1, "sequential gets")] {
+            for loaded in &all {
+                drawn(&mut report, loaded.setup.scheme.name(), metric, "MB/s", rate(loaded, stretch));
+            }
+            over_leveldb(&mut report, &all, metric, |loaded| rate(loaded, stretch));
+        }
+        for loaded in &all {
+            let (name, ordered) = (loaded.setup.scheme.name(), &loaded.stretches[2]);
+            let rate = ordered.megabytes_per_second();
+            ours(&mut report, name, "sequential gets after manual compaction", "MB/s", rate);
+            let (metric, share) = ("the same: disk transferring, of all time", ordered.transferring());
+            match loaded.setup.scheme {
+                Scheme::Soc => goal(&mut report, name, metric, share, "at least 0.95", share >= 0.95),
+                _ => ours(&mut report, name, metric, "1", share),
+            }
+        }
+        report.plots.push(bars("throughput", "throughput (MB/s)", &["random puts", "sequential gets"], &all, rate));
+        Ok(report)
+    },
+};
+
+pub(in crate::experiment) const FIG_10: Experiment = Experiment {
+    id: "smrdb/fig10",
+    title: "SMRDB, figure 10: time and bytes of compactions during random puts",
+    description: "Of the puts of smrdb/fig9: time spent in compactions, and bytes read and written but for the log.",
+    default_scale: DEFAULT_SCALE,
+    run: |run| {
+        let (all, mut report) = loads(run, &Scheme::ALL.map(|scheme| setup(run, scheme)))?;
+        let factor = run.scale.denominator() as f64;
+        for loaded in &all {
+            let (name, puts) = (loaded.setup.scheme.name(), &loaded.stretches[0]);
+            let full_seconds = puts.growth(|statistics| statistics.compaction_nanos) as f64 / 1e9 * factor;
+            drawn(&mut report, name, "time of compactions", "s", full_seconds);
+            let gigabytes = |bytes: u64| bytes as f64 * factor / 1e9;
+            let read = puts.growth(|statistics| statistics.compaction_read_bytes);
+            let written = puts.growth(|statistics| statistics.compaction_written_bytes);
+            let flushed = puts.growth(|statistics| statistics.flush_bytes);
+            drawn(&mut report, name, "read by compactions", "GB", gigabytes(read));
+            drawn(&mut report, name, "written by flushes and compactions", "GB", gigabytes(flushed + written));
+            let amplification = (flushed + written) as f64 / puts.user_bytes as f64;
+            ours(&mut report, name, "written to a user byte", "1", amplification);
+        }
+        Ok(report)
+    },
+};
+
+/// Tables in level 0 that start a compaction, and those that slow writers down.
+const TRIGGERS: [(usize, usize); 4] = [(4, 8), (8, 16), (16, 32), (32, 64)];
+
+pub(in crate::experiment) const FIG_11: Experiment = Experiment {
+    id: "smrdb/fig11",
+    title: "SMRDB, figure 11: random puts with delayed compactions",
+    description: "The puts and gets of smrdb/fig9 under SMRDB-SOC, with more bands in level 0 before a compaction begins; the \
+                  values of the figure's axis after the first are not in the text.",
+    default_scale: DEFAULT_SCALE,
+    run: |run| {
+        let setups = TRIGGERS.map(|level0_triggers| Setup { level0_triggers, ..setup(run, Scheme::Soc) });
+        let (all, mut report) = loads(run, &setups)?;
+        for loaded in &all {
+            let (trigger, slowdown) = loaded.setup.level0_triggers;
+            for (stretch, metric) in [(0, "random puts"), (1, "sequential gets")] {
+                let name = format!("{trigger}/{slowdown}: {metric}");
+                let rate = loaded.stretches[stretch].megabytes_per_second();
+                drawn(&mut report, loaded.setup.scheme.name(), &name, "MB/s", rate);
+            }
+        }
+        Ok(report)
+    },
+};
+
+/// Sizes of bands in MiB.
+const BANDS: [u64; 4] = [40, 80, 160, 320];
+
+pub(in crate::experiment) const FIG_13: Experiment = Experiment {
+    id: "smrdb/fig13",
+    title: "SMRDB, figure 13: random puts by size of the bands",
+    description: "The puts of smrdb/fig9 with bands, tables and memtables of other sizes; the sizes on the figure's axis are not \
+                  in the text.",
+    default_scale: DEFAULT_SCALE,
+    run: |run| {
+        let of = |scheme: Scheme, mebibytes: u64| Setup { band_bytes: mebibytes << 20, ..setup(run, scheme) };
+        let setups: Vec<Setup> =
+            BANDS.iter().flat_map(|&size| [Scheme::Loc, Scheme::Soc].map(|scheme| of(scheme, size))).collect();
+        let (all, mut report) = loads(run, &setups)?;
+        for loaded in &all {
+            let metric = format!("{} MiB: random puts", loaded.setup.band_bytes >> 20);
+            let rate = loaded.stretches[0].megabytes_per_second();
+            drawn(&mut report, loaded.setup.scheme.name(), &metric, "MB/s", rate);
+        }
+        Ok(report)
+    },
+};
+
+/// Random puts and what followed.
+pub(super) struct Loaded {
+    pub(super) setup: Setup,
+    /// The puts, reading everything in order, and the same after everything was put in order.
+    pub(super) stretches: Arc<Vec<Stretch>>,
+}
+
+fn setup(run: &Run<'_>, scheme: Scheme) -> Setup {
+    Setup::new(scheme, run.scale, run.settings.seed)
+}
+
+fn loads(run: &Run<'_>, setups: &[Setup]) -> Result<(Vec<Loaded>, Report), LabError> {
+    let records = run.scale.of(RANDOM_BYTES / (KEY_BYTES + VALUE_BYTES) as u64);
+    let load = |setup: &Setup| {
+        let stretches = measure(run, setup, VALUE_BYTES, "random puts", move |driver| {
+            let puts = driver.put_at_random(records)?;
+            let at_once = driver.read_in_order()?;
+            driver.compact()?;
+            Ok(vec![puts, at_once, driver.read_in_order()?])
+        })?;
+        Ok(Loaded { setup: setup.clone(), stretches })
+    };
+    let all = setups.iter().map(load).collect::<Result<Vec<_>, LabError>>()?;
+    let mut report = run.report();
+    if let Some(last) = setups.last() {
+        last.describe(&mut report);
+    }
+    report.condition("puts", format!("{records} of {KEY_BYTES} + {VALUE_BYTES} B"));
+    if setups.iter().any(|setup| setup.band_bytes != BAND_BYTES) {
+        report.condition("band, memtable", "as the rows say");
+    }
+    Ok((all, report))
+}
+
+fn over_leveldb(report: &mut Report, all: &[Loaded], metric: &str, of: impl Fn(&Loaded) -> f64) {
+    let Some(leveldb) = all.iter().find(|loaded| loaded.setup.scheme == Scheme::LevelDb) else { return };
+    for loaded in all.iter().filter(|loaded| loaded.setup.scheme != Scheme::LevelDb) {
+        let metric = format!("{metric} / LevelDB-like");
+        ours(report, loaded.setup.scheme.name(), &metric, "1", of(loaded) / of(leveldb));
+    }
+}
+
+fn bars(name: &str, label: &str, groups: &[&str], all: &[Loaded], of: impl Fn(&Loaded, usize) -> f64) -> Plot {
+    let series = all
+        .iter()
+        .map(|loaded| {
+            let values = (0..groups.len()).map(|group| Some(of(loaded, group))).collect();
+            (loaded.setup.scheme.name().to_owned(), values)
+        })
+        .collect();
+    Plot {
+        name: name.to_owned(),
+        title: "random puts of 11 GB, and sequential gets after them".to_owned(),
+        y: Axis::linear(label),
+        figure: Figure::Bars(Bars { groups: groups.iter().map(ToString::to_string).collect(), series }),
+    }
+}

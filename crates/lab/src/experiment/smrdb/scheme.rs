@@ -1,0 +1,29 @@
+//! The stores that are compared.
+
+/// A tree on a store (SMRDB, section 5; the last one is ours).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Scheme {
+    /// The leveled tree with LevelDB's defaults, on a conventional disk with the layout of a file system.
+    LevelDb,
+    /// The leveled tree with tables of a band.
+    Loc,
+    /// Two levels whose bands may overlap.
+    Soc,
+}
+
+impl Scheme {
+    /// All of them, in the paper's order.
+    pub(super) const ALL: [Scheme; 3] = [Scheme::LevelDb, Scheme::Loc, Scheme::Soc];
+
+    /// LevelDB and what is compared with it in most figures.
+    pub(super) const PAIR: [Scheme; 2] = [Scheme::LevelDb, Scheme::Soc];
+
+    /// The paper's name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Scheme::LevelDb => "LevelDB-like",
+            Scheme::Loc => "SMRDB-LOC",
+            Scheme::Soc => "SMRDB-SOC",
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What the paper says it ran: sizes, options of the trees, and what is assumed where it does not say.
+
+use super::scheme::Scheme;
+use crate::experiment::Scale;
+use crate::report::{Report, format_bytes};
+use varve::{CompactionPriority, Compression, Options, TreeKind};
+
+/// "we chose the same memory buffer (memtable) size, 80 MB, for both" (section 5.2), and bands of that size.
+pub(super) const BAND_BYTES: u64 = 80 << 20;
+
+/// The random-access region.
+const CONVENTIONAL_BYTES: u64 = 1 << 30;
+
+/// What it holds at any scale.
+const BAND_TABLE_BYTES: u64 = 48 << 20;
+
+/// "LevelDB chooses the same amount of log buffer (80 MB) as memory buffer".
+const LEVELDB_LOG_BUFFER_BYTES: u64 = 80 << 20;
+
+/// "SMRDB, which uses a 1 MB log buffer".
+const LOG_BUFFER_BYTES: u64 = 1 << 20;
+
+/// "same default 8 MB cache".
+const CACHE_BYTES: u64 = 8 << 20;
+
+/// "key-value pairs with 16 byte keys".
+pub(super) const KEY_BYTES: usize = 16;
+
+/// "All inserts total roughly 11 GB".
+pub(super) const RANDOM_BYTES: u64 = 11_000_000_000;
+
+/// "10 GB of data was inserted during all tests" of sequential writes.
+pub(super) const SEQUENTIAL_BYTES: u64 = 10_000_000_000;
+
+/// "The kernel read ahead was not tuned": Linux' default.
+const KERNEL_READ_AHEAD_BYTES: u64 = 128 << 10;
+
+/// Size of values where memory holds them compressed, as a share.
+pub(super) const COMPRESSION_RATIO: f64 = 0.012;
+
+/// Everything a run depends on. Two equal ones give equal numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Setup {
+    pub(super) scheme: Scheme,
+    /// Divides sizes and positioning times.
+    pub(super) sizes: Scale,
+    pub(super) seed: u64,
+    /// Size of a band in full.
+    pub(super) band_bytes: u64,
+    /// Tables in level 0 that start a compaction, and those that slow writers down.
+    pub(super) level0_triggers: (usize, usize),
+    /// Whether the log is on the disk. If not it is in memory.
+    pub(super) logs: bool,
+}
+
+impl Setup {
+    /// The paper's: triggers of 4 and 8.
+    pub(super) fn new(scheme: Scheme, sizes: Scale, seed: u64) -> Setup {
+        Setup { scheme, sizes, seed, band_bytes: BAND_BYTES, level0_triggers: (4, 8), logs: true }
+    }
+
+    /// The medium and the store on it. Sizes of the device are given in full and divided by its own option.
+    pub(super) fn spec(&self) -> String {
+        let model = format!("model=barracuda-3tb,scale={},backing=compressed", self.sizes);
+        let logs = if self.logs { "" } else { ",logs=(ram:1GiB)" };
+        match self.scheme {
+            Scheme::LevelDb => format!("disk:3TB?{model},store=extent,layout=ext4{logs}"),
+            Scheme::Loc | Scheme::Soc => {
+                // The number of bands does not shrink with the scale, nor does the band table.
+                let conventional_bytes = CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * self.sizes.denominator());
+                format!("smr:3TB?band={}B,conventional={conventional_bytes}B,{model}{logs}", self.band_bytes)
+            }
+        }
+    }
+
+    /// Options of the tree.
+    pub(super) fn options(&self) -> Options {
+        let size = |bytes: u64| self.sizes.of(bytes);
+        let (trigger, slowdown) = self.level0_triggers;
+        let leveldb = Options {
+            tree: TreeKind::Leveled,
+            write_buffer_size: size(self.band_bytes) as usize,
+            max_write_buffer_number: 2,
+            level0_file_num_compaction_trigger: trigger,
+            level0_slowdown_writes_trigger: slowdown,
+            // LevelDB stops four tables later.
+            level0_stop_writes_trigger: slowdown + 4,
+            soft_pending_compaction_bytes_limit: 0,
+            hard_pending_compaction_bytes_limit: 0,
+            num_levels: 7,
+            max_bytes_for_level_base: size(10 << 20),
+            max_bytes_for_level_multiplier: 10,
+            level_compaction_dynamic_level_bytes: false,
+            target_file_size_base: size(2 << 20),
+            max_compaction_bytes: size(25 * (2 << 20)),
+            compaction_pri: CompactionPriority::RoundRobin,
+            // One thread compacts; LevelDB's flushes in the same.
+            max_background_jobs: 2,
+            max_subcompactions: 1,
+            block_size: 4096,
+            block_restart_interval: 16,
+            bloom_bits_per_key: 0,
+            compression: Compression::None,
+            block_cache_capacity: size(CACHE_BYTES) as usize,
+            max_open_files: 990,
+            log_buffer_size: Some(size(LEVELDB_LOG_BUFFER_BYTES) as usize),
+            compaction_readahead_size: Some(size(KERNEL_READ_AHEAD_BYTES).max(4096) as usize),
+            delayed_write_rate: 1000 * 4112,
+            ..Options::default()
+        };
+        // Five tables in level 1, as LevelDB has; the tables are bands.
+        let in_bands = Options {
+            max_bytes_for_level_base: size(5 * self.band_bytes),
+            target_file_size_base: size(self.band_bytes),
+            max_compaction_bytes: size(25 * self.band_bytes),
+            bloom_bits_per_key: 10,
+            log_buffer_size: Some(size(LOG_BUFFER_BYTES) as usize),
+            ..leveldb.clone()
+        };
+        match self.scheme {
+            Scheme::LevelDb => leveldb,
+            Scheme::Loc => in_bands,
+            Scheme::Soc => Options { tree: TreeKind::TwoLevel, ..in_bands },
+        }
+    }
+
+    /// States everything that has to be the same for the numbers to be.
+    pub(super) fn describe(&self, report: &mut Report) {
+        let options = self.options();
+        report.condition("medium (of this scheme)", self.spec());
+        report.condition("processor cost constants", format!("version {}", varve::cost::VERSION));
+        for (name, bytes) in [
+            ("write_buffer_size", options.write_buffer_size as u64),
+            ("target_file_size_base", options.target_file_size_base),
+            ("max_bytes_for_level_base", options.max_bytes_for_level_base),
+            ("block_cache_capacity", options.block_cache_capacity as u64),
+            ("log_buffer_size", options.log_buffer_size.unwrap_or(0) as u64),
+            ("compaction_readahead_size", options.compaction_readahead_size.unwrap_or(0) as u64),
+        ] {
+            report.condition(name, format_bytes(bytes));
+        }
+        for (name, value) in [
+            ("level0_file_num_compaction_trigger", options.level0_file_num_compaction_trigger),
+            ("level0_slowdown_writes_trigger", options.level0_slowdown_writes_trigger),
+            ("level0_stop_writes_trigger", options.level0_stop_writes_trigger),
+            ("max_level0_compaction_tables", options.max_level0_compaction_tables),
+            ("level1_overlap_compaction_trigger", options.level1_overlap_compaction_trigger),
+            ("bloom_bits_per_key", options.bloom_bits_per_key as usize),
+        ] {
+            report.condition(name, value);
+        }
+        report.condition(
+            "assumed",
+            "128 KiB of kernel read-ahead; five bands in level 1 of SMRDB-LOC; a slowed write waits for 1 ms; stop four \
+             tables after the slowdown; how many bands of level 0 a compaction takes and how many may overlap in \
+             level 1 are not given",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setup_is_a_medium_and_options() {
+        for scheme in Scheme::ALL {
+            for sizes in [Scale::FULL, Scale::one_in(16), Scale::one_in(64)] {
+                let setup = Setup::new(scheme, sizes, 1);
+                setup.spec().parse::<varve::Spec>().unwrap_or_else(|error| panic!("{}: {error}", scheme.name()));
+                setup.options().validate().unwrap();
+            }
+        }
+    }
+}
