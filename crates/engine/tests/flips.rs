@@ -14,13 +14,13 @@ use medium::{Image, Kind};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use varve_engine::{Db, Error, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions, repair};
+use varve_engine::{Db, Error, ErrorKind, Options, ReadOptions, TreeKind, WriteBatch, WriteOptions, repair};
 use varve_env::{Env, SimOptions};
 use varve_media::{
-    BlockDeviceExt, CrashDevice, CrashVariant, Device, Directory, DirectoryCrashState, IoContext, MemoryDirectory,
-    OpenMode,
+    BlockDevice, BlockDeviceExt, Capabilities, Counters, CrashDevice, CrashVariant, Device, Directory,
+    DirectoryCrashState, Geometry, IoContext, MediaError, MemoryDirectory, OpenMode, Request, Transfer,
 };
 use varve_store::{AllocationName, RewriteName};
 
@@ -40,13 +40,21 @@ fn options() -> Options {
 }
 
 fn open(env: &Env, image: &Image) -> Result<Db, Error> {
-    Db::open(env, image.media(env)?, options())
+    open_in(env, image, TreeKind::Leveled)
+}
+
+fn open_in(env: &Env, image: &Image, tree: TreeKind) -> Result<Db, Error> {
+    Db::open(env, image.media(env)?, Options { tree, ..options() })
 }
 
 /// A closed database with tables in two levels, deletions, and a log that holds writes.
 fn small_store(env: &Env, image: &Image) -> State {
+    small_store_in(env, image, TreeKind::Leveled)
+}
+
+fn small_store_in(env: &Env, image: &Image, tree: TreeKind) -> State {
     let mut model = State::new();
-    let db = open(env, image).expect("open");
+    let db = open_in(env, image, tree).expect("open");
     let put = |model: &mut State, number: u32, length: usize| {
         let (key, value) = (format!("key{number:03}").into_bytes(), vec![b'a' + (number % 26) as u8; length]);
         db.put(&key, &value).expect("put");
@@ -95,7 +103,11 @@ fn typed(error: &Error) -> Result<(), String> {
 
 /// Opens, gets, scans both ways and checks: an error of the right kind, or the right answer.
 fn examine(env: &Env, image: &Image, model: &State) -> Result<Met, String> {
-    let db = match open(env, image) {
+    examine_in(env, image, TreeKind::Leveled, model)
+}
+
+fn examine_in(env: &Env, image: &Image, tree: TreeKind, model: &State) -> Result<Met, String> {
+    let db = match open_in(env, image, tree) {
         Ok(db) => db,
         Err(error) => return typed(&error).map(|()| Met::RefusedAtOpen),
     };
@@ -365,6 +377,99 @@ fn bytes_of_interlaced_disks_flipped_give_an_error_or_the_right_answer() {
     // some policies put all tables on bottoms.
     let kinds = 2 * AllocationName::ALL.len();
     assert!(flips >= 100 * kinds && noticed >= 20 * kinds, "{noticed} of {flips} flips were noticed");
+}
+
+/// A device on which one byte reads flipped until it is written: for media that cannot be written in place.
+struct Flipped {
+    inner: Arc<dyn BlockDevice>,
+    offset: u64,
+    is_whole: AtomicBool,
+}
+
+impl BlockDevice for Flipped {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let result = self.inner.execute(requests, context);
+        for request in requests {
+            let Some(mut place) = self.offset.checked_sub(request.offset_bytes) else { continue };
+            if place >= request.length_bytes() || request.outcome.is_err() {
+                continue;
+            }
+            match &mut request.transfer {
+                Transfer::Read { data, .. } if !self.is_whole.load(Ordering::Relaxed) => {
+                    for slice in data.iter_mut() {
+                        if let Some(byte) = slice.get_mut(place as usize) {
+                            *byte ^= mask(self.offset);
+                            break;
+                        }
+                        place -= slice.len() as u64;
+                    }
+                }
+                Transfer::Read { .. } => {}
+                _ => self.is_whole.store(true, Ordering::Relaxed),
+            }
+        }
+        result
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        self.inner.sync(context)
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+}
+
+/// The same on bands, with both trees: the random-access region, tables and log bands.
+#[test]
+fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
+    const STRIDE: usize = 2;
+    for (seed, tree) in [(30, TreeKind::Leveled), (31, TreeKind::TwoLevel)] {
+        let env = simulation(seed);
+        let image = Image::fresh(&Env::real(), Kind::Band);
+        let model = Arc::new(small_store_in(&env, &image, tree));
+        let observation = image.observed(&env, &Arc::default());
+        let state = observation.capture();
+        let Image::Device(device) = image.part(0) else { panic!("a device") };
+        let mut places: Vec<u64> = Vec::new();
+        let mut block = [0; 512];
+        for start in (0..device.block.geometry().capacity_bytes).step_by(block.len()) {
+            device.block.read_at(start, &mut block, &IoContext::default()).expect("read");
+            if let Some(last) = block.iter().rposition(|&byte| byte != 0) {
+                places.extend((0..=last as u64).map(|at| start + at));
+            }
+        }
+        let places: Vec<u64> = places.into_iter().step_by(STRIDE).collect();
+        let (count, all) = (places.len(), Arc::new(places.clone()));
+        let said = in_parallel(count, move |index| {
+            let Image::Device(device) = state.image(CrashVariant::KeepAll, 0) else {
+                return Err("no device".to_owned());
+            };
+            let (inner, offset) = (device.block.clone(), all[index]);
+            let flipped = Flipped { inner, offset, is_whole: AtomicBool::new(false) };
+            let image = Image::Device(Device { block: Arc::new(flipped), ..device });
+            examine_in(&simulation(32), &image, tree, &model)
+        });
+        let mut met = Vec::new();
+        for (place, said) in places.iter().zip(said) {
+            met.push(said.unwrap_or_else(|what| panic!("{tree:?}, byte {place}: {what}")));
+        }
+        println!("{}", tell(&format!("bands, {tree:?}"), &met));
+        let unnoticed = met.iter().filter(|met| **met == Met::Unnoticed).count();
+        assert!(count > 2000 && unnoticed < count / 2, "{unnoticed} of {count} flips were not noticed");
+    }
 }
 
 fn flip(device: &Device, offset: u64) {
