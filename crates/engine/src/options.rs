@@ -44,6 +44,11 @@ pub enum TreeKind {
     TwoLevel,
 }
 
+impl TreeKind {
+    /// Every organisation.
+    pub const ALL: [TreeKind; 2] = [TreeKind::Leveled, TreeKind::TwoLevel];
+}
+
 /// Options of a database. Sizes in bytes. Every field has a default; from TOML, unknown fields are
 /// errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

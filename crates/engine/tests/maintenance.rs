@@ -20,7 +20,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use varve_engine::{Db, Error, ErrorKind, Options, ReadOptions, RepairReport, repair};
+use varve_engine::{Db, Error, ErrorKind, Options, ReadOptions, RepairReport, TreeKind, repair};
 use varve_env::{Env, SimOptions};
 use varve_media::{CrashVariant, Directory, IoContext, MemoryDirectory, OpenMode, Operation};
 
@@ -334,4 +334,20 @@ fn a_repair_cut_short_at_every_point_is_run_again_and_finds_the_same() {
         }
     }
     assert!(all >= 600, "{all} points of repairs are too few");
+}
+
+/// Whoever repairs with the wrong tree would otherwise take every table there ever was for part of the database, and
+/// bring back what was deleted.
+#[test]
+fn a_sound_database_of_another_tree_is_not_repaired() {
+    let env = simulation(40, false);
+    let image = Image::fresh(&env, Kind::Plain);
+    let two_level = Options { tree: TreeKind::TwoLevel, ..small_options() };
+    let db = open(&env, &image, two_level.clone()).expect("open");
+    db.put(b"key", b"value").expect("put");
+    db.close().expect("close");
+    drop(db);
+    let refused = repair(&env, image.media(&env).expect("media"), small_options()).expect_err("the wrong tree");
+    assert_eq!(refused.kind(), ErrorKind::Foreign, "{refused}");
+    assert!(repair(&env, image.media(&env).expect("media"), two_level).is_ok());
 }

@@ -55,6 +55,9 @@ struct Content<'a> {
     is_copy: bool,
 }
 
+/// Copies that were written and are not durable yet: until they are, what they replace stays in use.
+type Copies = Vec<(Arc<Node>, Vec<Piece>)>;
+
 impl LogAppender {
     /// An appender that has not begun a band.
     pub(super) fn new(next_order: u64, sequence: u64) -> LogAppender {
@@ -91,7 +94,7 @@ impl Core {
         if outcome.is_err() {
             self.state.lock().truncate_pieces(node, offset_bytes);
         }
-        outcome
+        outcome.map(|_| ())
     }
 
     /// Bytes that the present log band still takes, for this.
@@ -104,6 +107,7 @@ impl Core {
         self.geometry.band_bytes - current.written_bytes
     }
 
+    /// Writes frames. They end the file at once; those of a copy are returned.
     fn write_frames(
         &self,
         appender: &mut MutexGuard<'_, LogAppender>,
@@ -111,8 +115,9 @@ impl Core {
         name: &str,
         purpose: Purpose,
         context: &IoContext,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<Piece>, StoreError> {
         let (mut done, mut moves) = (0, 0);
+        let mut copied = Vec::new();
         while done < content.data.len() {
             self.check()?;
             let room = self.room_bytes(appender, purpose);
@@ -138,7 +143,7 @@ impl Core {
                     for piece in pieces {
                         done += piece.length_bytes as usize;
                         match content.is_copy {
-                            true => state.replace_piece(content.node, piece),
+                            true => copied.push(piece),
                             false => state.append_piece(content.node, piece),
                         }
                     }
@@ -150,7 +155,7 @@ impl Core {
                 Err((error, _)) => return Err(self.media_error(name, error)),
             }
         }
-        Ok(())
+        Ok(copied)
     }
 
     /// The frames of as much of the rest as fits, and what they hold.
@@ -263,17 +268,21 @@ impl Core {
         if plan.is_empty() {
             return Ok(());
         }
+        let mut copies = Copies::new();
         for band in &plan {
             // What cannot be read stays where it is.
-            if self.empty_band(appender, *band).is_ok() {
+            if self.empty_band(appender, *band, &mut copies).is_ok() {
                 add(&self.counts.cleaned_bands, 1);
             }
             self.check()?;
         }
-        // Copies are durable before what they replace is given up.
+        // Copies are durable before they replace anything: whoever commits next gives up bands in which nothing lives.
         self.sync_device(&COPYING)?;
         let change = {
             let mut state = self.state.lock();
+            for (node, pieces) in copies {
+                pieces.into_iter().for_each(|piece| state.replace_piece(&node, piece));
+            }
             state.release_logs();
             state.names.change()
         };
@@ -294,8 +303,13 @@ impl Core {
             .sum()
     }
 
-    /// Copies what lives in a band to the present one.
-    fn empty_band(&self, appender: &mut MutexGuard<'_, LogAppender>, band: u32) -> Result<(), StoreError> {
+    /// Copies what lives in a band to the present one, which stays the present one meanwhile.
+    fn empty_band(
+        &self,
+        appender: &mut MutexGuard<'_, LogAppender>,
+        band: u32,
+        copies: &mut Copies,
+    ) -> Result<(), StoreError> {
         let nodes: Vec<(String, Arc<Node>)> = {
             let state = self.state.lock();
             let condemned = state.condemned.iter().map(|condemned| (String::new(), condemned.node.clone()));
@@ -307,7 +321,8 @@ impl Core {
                 let mut data = vec![0; length_bytes as usize];
                 self.read_pieces(&node, &name, offset_bytes, &mut data, &COPYING)?;
                 let content = Content { node: &node, offset_bytes, data: &data, is_copy: true };
-                self.write_frames(appender, &content, &name, Purpose::Metadata, &COPYING)?;
+                let pieces = self.write_frames(appender, &content, &name, Purpose::Metadata, &COPYING)?;
+                copies.push((node.clone(), pieces));
                 add(&self.counts.copied_bytes, length_bytes);
             }
         }

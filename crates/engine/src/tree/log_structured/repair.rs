@@ -27,7 +27,7 @@ use crate::log::{LogReader, Purpose};
 use crate::manifest::Manifest;
 use crate::media::Media;
 use crate::memtable::MemTable;
-use crate::options::Options;
+use crate::options::{Options, TreeKind};
 use crate::table::{Readahead, Table, TableBuilder, TableIteratorOptions};
 use std::sync::Arc;
 use varve_env::Env;
@@ -63,6 +63,8 @@ pub(crate) fn repair(
 
     let contents = match Manifest::recover(&*media.files, organise(&options).name()) {
         Ok((_, contents)) => Some(contents),
+        // Sound, and of another tree: what it says is not lost.
+        Err(error) if is_of_another_tree(&media, &options, &organise) => return Err(error),
         Err(error) => {
             report.findings.push(Finding {
                 severity: Severity::Fatal,
@@ -122,6 +124,14 @@ pub(crate) fn repair(
         salvage.read_log(number)?;
     }
     salvage.finish()
+}
+
+/// Whether the manifest can be read, as that of another tree than `options` say.
+fn is_of_another_tree(media: &Media, options: &Options, organise: &impl Fn(&Options) -> Box<dyn Organisation>) -> bool {
+    TreeKind::ALL.iter().filter(|&&tree| tree != options.tree).any(|&tree| {
+        let other = organise(&Options { tree, ..options.clone() });
+        Manifest::recover(&*media.files, other.name()).is_ok()
+    })
 }
 
 impl Salvage {

@@ -116,13 +116,17 @@ impl Organisation for TwoLevel {
         let idle = version.levels[0].iter().filter(|file| !busy.contains(file.number)).count();
         let (overlaps, most) = selection::most_overlapped(version, busy).unzip();
         let overlaps = overlaps.unwrap_or(0);
-        let level0 = || (idle >= self.level0_trigger).then(|| self.plan_level0(version, busy)).flatten().filter(fits);
+        let level0 = || {
+            let plan = (idle >= self.level0_trigger).then(|| self.plan_level0(version, busy)).flatten()?;
+            [plan.clone(), without_level1(&plan), of_the_oldest(plan)].into_iter().find(fits)
+        };
         let level1 = || {
             let most = most.filter(|_| overlaps >= self.overlap_trigger)?;
-            self.plan_level1(version, busy, most).filter(fits)
+            let plan = self.plan_level1(version, busy, most)?;
+            [plan.clone(), of_two(plan)].into_iter().find(fits)
         };
         // Whichever is further over its trigger.
-        match idle * self.overlap_trigger >= overlaps * self.level0_trigger {
+        match idle.saturating_mul(self.overlap_trigger) >= overlaps.saturating_mul(self.level0_trigger) {
             true => level0().or_else(level1),
             false => level1().or_else(level0),
         }
@@ -175,6 +179,30 @@ impl Organisation for TwoLevel {
     fn pending_bytes(&self, version: &Version) -> u64 {
         let due = version.levels[0].len() >= self.level0_trigger;
         if due { version.level_bytes(0) + version.level_bytes(0).min(version.level_bytes(1)) } else { 0 }
+    }
+}
+
+/// Of a plan that does not fit: the tables of level 0 alone, ...
+fn without_level1(plan: &CompactionPlan) -> CompactionPlan {
+    CompactionPlan { overlapping: Vec::new(), ..plan.clone() }
+}
+
+/// only the oldest of them, ...
+fn of_the_oldest(plan: CompactionPlan) -> CompactionPlan {
+    let oldest = plan.inputs.last().cloned().into_iter().collect();
+    CompactionPlan { inputs: oldest, overlapping: Vec::new(), ..plan }
+}
+
+/// or the two smallest tables of level 1 of it that overlap: merging others would gain nothing, again and again.
+fn of_two(plan: CompactionPlan) -> CompactionPlan {
+    let inputs = &plan.inputs;
+    let pairs = (1..inputs.len()).flat_map(|second| (0..second).map(move |first| (first, second)));
+    let smallest = pairs
+        .filter(|&(first, second)| overlap(&inputs[first], &inputs[second]))
+        .min_by_key(|&(first, second)| (inputs[first].size_bytes + inputs[second].size_bytes, first, second));
+    match smallest {
+        Some((first, second)) => CompactionPlan { inputs: vec![inputs[first].clone(), inputs[second].clone()], ..plan },
+        None => plan,
     }
 }
 
