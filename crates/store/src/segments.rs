@@ -1,7 +1,7 @@
 //! Reading pieces of a device whatever their place and alignment.
 
 use std::io::IoSliceMut;
-use varve_media::{AlignedBuffer, Device, IoContext, MediaError, Request};
+use varve_media::{AlignedBuffer, BlockDevice, IoContext, MediaError, Request};
 
 /// A part of a device to be read, in one piece there.
 pub(crate) struct Segment<'a> {
@@ -24,12 +24,12 @@ impl Segment<'_> {
 /// Whole sectors go right into the memory of those who asked where the device can; only what lies around them, and
 /// what the device cannot put there, takes a detour.
 pub(crate) fn read_segments(
-    device: &Device,
+    block: &dyn BlockDevice,
     segments: &mut [Segment<'_>],
     context: &IoContext,
 ) -> Vec<Result<(), MediaError>> {
-    let sector_bytes = u64::from(device.block.geometry().sector_bytes);
-    let alignment = device.block.capabilities().buffer_alignment_bytes.max(1) as usize;
+    let sector_bytes = u64::from(block.geometry().sector_bytes);
+    let alignment = block.capabilities().buffer_alignment_bytes.max(1) as usize;
     let is_direct = |segment: &Segment<'_>| {
         let is_aligned = segment.data.as_ptr().addr().is_multiple_of(alignment);
         alignment == 1 || (segment.around(sector_bytes) == (0, 0) && is_aligned)
@@ -56,7 +56,7 @@ pub(crate) fn read_segments(
             slices.push((at, parts.map(IoSliceMut::new)));
         }
         let mut requests: Vec<Request<'_>> = slices.iter_mut().map(|(at, parts)| Request::read(*at, parts)).collect();
-        let _ = device.block.execute(&mut requests, context);
+        let _ = block.execute(&mut requests, context);
         requests.into_iter().map(|request| request.outcome).collect()
     };
     for (segment, detour) in segments.iter_mut().zip(&detours) {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use varve_env::{Env, Random};
-    use varve_media::{BlockDeviceExt, Emulated};
+    use varve_media::{BlockDeviceExt, Device, Emulated};
 
     #[test]
     fn any_place_and_length_is_read() {
@@ -88,13 +88,13 @@ mod tests {
             let mut buffers: Vec<Vec<u8>> = places.iter().map(|(_, length)| vec![0; *length]).collect();
             let mut segments: Vec<Segment<'_>> =
                 places.iter().zip(&mut buffers).map(|((at, _), data)| Segment { at: *at as u64, data }).collect();
-            assert!(read_segments(&device, &mut segments, &context).iter().all(Result::is_ok));
+            assert!(read_segments(&*device.block, &mut segments, &context).iter().all(Result::is_ok));
             for ((at, length), buffer) in places.iter().zip(&buffers) {
                 assert_eq!(*buffer, content[*at..at + length]);
             }
         }
         let mut data = [0; 10];
-        let outcomes = read_segments(&device, &mut [Segment { at: 64 << 10, data: &mut data }], &context);
+        let outcomes = read_segments(&*device.block, &mut [Segment { at: 64 << 10, data: &mut data }], &context);
         assert!(outcomes[0].is_err());
     }
 }

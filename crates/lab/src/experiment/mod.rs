@@ -1,5 +1,6 @@
 //! Named experiments. A new one is a new file and one line in [`experiments`].
 
+mod comparison;
 mod db_bench;
 mod emulated;
 pub(crate) mod kvimr;

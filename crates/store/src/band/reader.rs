@@ -90,7 +90,7 @@ impl BandReader {
             }
             outcomes.push(&mut range.outcome);
         }
-        for (owner, outcome) in owners.iter().zip(read_segments(&self.core.device, &mut segments, context)) {
+        for (owner, outcome) in owners.iter().zip(read_segments(&*self.core.device.block, &mut segments, context)) {
             if let (Err(error), Ok(())) = (outcome, &*outcomes[*owner]) {
                 *outcomes[*owner] = Err(self.core.media_error(&self.name, error));
             }

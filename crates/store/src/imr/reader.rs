@@ -4,20 +4,17 @@
 use super::core::{Core, named};
 use super::map::TrackMap;
 use super::node::Node;
-use super::view::Disk;
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
-use std::io::IoSliceMut;
+use crate::segments::{Segment, read_segments};
 use std::sync::Arc;
-use varve_media::{AlignedBuffer, IoContext, MediaError, Request, TrackId};
+use varve_media::{IoContext, MediaError, TrackId};
 
-/// A part of the disk to be read, all of it in one piece there.
-struct Segment<'a> {
-    at: u64,
-    data: &'a mut [u8],
+/// What a segment is a part of.
+struct Part {
     /// Of the file, for messages.
     file_offset: u64,
-    /// Which of the ranges it is part of.
+    /// Which of the ranges.
     range: usize,
 }
 
@@ -28,58 +25,12 @@ pub(super) struct TrackRead<'a> {
     pub(super) outcome: Result<(), StoreError>,
 }
 
-/// Reads segments, all in flight at once, whatever their alignment. The outcomes are in their order.
-fn read_segments(disk: &Disk, segments: &mut [Segment<'_>], context: &IoContext) -> Vec<Result<(), MediaError>> {
-    let sector = u64::from(disk.block.geometry().sector_bytes);
-    let alignment = disk.block.capabilities().buffer_alignment_bytes.max(1) as usize;
-    let around = |segment: &Segment<'_>| {
-        let skip = (segment.at % sector) as usize;
-        let end = segment.at + segment.data.len() as u64;
-        (skip, (end.next_multiple_of(sector) - end) as usize)
-    };
-    // What the device reads beside the bytes asked for; or everything, where it cannot read into their memory.
-    let is_direct = |segment: &Segment<'_>| {
-        alignment == 1 || (around(segment) == (0, 0) && segment.data.as_ptr().addr().is_multiple_of(alignment))
-    };
-    let mut scratch: Vec<AlignedBuffer> = segments
-        .iter()
-        .map(|segment| {
-            let (skip, behind) = around(segment);
-            let asked = if is_direct(segment) { 0 } else { segment.data.len() };
-            disk.buffer(skip + asked + behind)
-        })
-        .collect();
-    let outcomes = {
-        let mut slices: Vec<(u64, [IoSliceMut<'_>; 3])> = Vec::with_capacity(segments.len());
-        for (segment, scratch) in segments.iter_mut().zip(&mut scratch) {
-            let (skip, _) = around(segment);
-            let at = segment.at - skip as u64;
-            let parts = if is_direct(segment) {
-                let (head, tail) = scratch.split_at_mut(skip);
-                [IoSliceMut::new(head), IoSliceMut::new(segment.data), IoSliceMut::new(tail)]
-            } else {
-                [IoSliceMut::new(scratch), IoSliceMut::new(&mut []), IoSliceMut::new(&mut [])]
-            };
-            slices.push((at, parts));
-        }
-        let mut requests: Vec<Request<'_>> = slices.iter_mut().map(|(at, parts)| Request::read(*at, parts)).collect();
-        let _ = disk.block.execute(&mut requests, context);
-        requests.into_iter().map(|request| request.outcome).collect()
-    };
-    for (segment, scratch) in segments.iter_mut().zip(&scratch) {
-        if !is_direct(segment) {
-            let (skip, _) = around(segment);
-            segment.data.copy_from_slice(&scratch[skip..skip + segment.data.len()]);
-        }
-    }
-    outcomes
-}
-
 impl Core {
     /// Reads ranges of a file that its map covers, all in flight at once.
     pub(super) fn read_tracks(&self, name: &str, map: &TrackMap, reads: &mut [TrackRead<'_>], context: &IoContext) {
         loop {
-            let (mut tracks, mut segments): (Vec<TrackId>, Vec<Segment<'_>>) = (Vec::new(), Vec::new());
+            let mut tracks: Vec<TrackId> = Vec::new();
+            let (mut parts, mut segments): (Vec<Part>, Vec<Segment<'_>>) = (Vec::new(), Vec::new());
             let epoch = {
                 let relocations = self.relocations.lock();
                 for (range, read) in reads.iter_mut().enumerate() {
@@ -103,19 +54,20 @@ impl Core {
                     for (at, length, file_offset) in runs {
                         let (data, later) = rest.split_at_mut(length as usize);
                         rest = later;
-                        segments.push(Segment { at, data, file_offset, range });
+                        segments.push(Segment { at, data });
+                        parts.push(Part { file_offset, range });
                     }
                 }
                 relocations.epoch()
             };
-            let outcomes = read_segments(&self.disk, &mut segments, context);
+            let outcomes = read_segments(&*self.disk.block, &mut segments, context);
             let failures: Vec<(usize, StoreError)> = segments
                 .iter()
+                .zip(parts)
                 .zip(outcomes)
-                .filter_map(|(segment, outcome)| {
-                    outcome
-                        .err()
-                        .map(|error| (segment.range, self.read_error(name, segment.at, segment.file_offset, error)))
+                .filter_map(|((segment, part), outcome)| {
+                    let error = outcome.err()?;
+                    Some((part.range, self.read_error(name, segment.at, part.file_offset, error)))
                 })
                 .collect();
             drop(segments);

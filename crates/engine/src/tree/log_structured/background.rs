@@ -172,9 +172,10 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
 
 /// Tables a plan depends on whose histograms were not read yet.
 fn unsampled(shared: &Shared, version: &Version, plan: &CompactionPlan) -> Vec<Arc<FileMeta>> {
-    let Some((smallest, largest)) = plan.hull().filter(|_| shared.organisation.histogram_bytes() > 0) else {
+    if shared.organisation.histogram_bytes() == 0 {
         return Vec::new();
-    };
+    }
+    let Some((smallest, largest)) = plan.hull() else { return Vec::new() };
     let near = version.overlapping(plan.output_level, smallest, largest);
     near.iter().chain(plan.all_inputs()).filter(|file| file.histogram.get().is_none()).cloned().collect()
 }

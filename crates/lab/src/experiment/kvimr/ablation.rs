@@ -1,11 +1,11 @@
 //! `kvimr/ablation`: what each term of the policy `CostAware` is worth.
 
-use super::comparison::ours;
 use super::load::loads;
 use super::overall::DEFAULT_SCALE;
 use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::experiment::Experiment;
+use crate::experiment::comparison::ours;
 use crate::report::{Axis, Bars, Figure, Plot};
 
 pub(in crate::experiment) const ABLATION: Experiment = Experiment {

@@ -1,11 +1,11 @@
 //! `kvimr/logs`: logs and metadata on the disk itself, or on a drive beside it.
 
-use super::comparison::ours;
 use super::load::loads;
 use super::overall::DEFAULT_SCALE;
 use super::scheme::Scheme;
 use super::settings::{Logs, Setup};
 use crate::experiment::Experiment;
+use crate::experiment::comparison::ours;
 use crate::report::{Axis, Bars, Figure, Plot};
 
 /// Those compared: the disk that knows no rewrites, the paper's best, and ours.

@@ -1,10 +1,10 @@
 //! Figure 7: reads and updates after the load.
 
-use super::comparison::{compare, drawn, ours};
 use super::load::{Loaded, Mixed, loads};
 use super::scheme::Scheme;
 use super::settings::{MIX_OPERATIONS, MIXES, Setup, Work};
 use crate::error::LabError;
+use crate::experiment::comparison::{compare, drawn, ours};
 use crate::experiment::{Experiment, Run, Scale};
 use crate::report::{Axis, Bars, Figure, Plot, Report};
 use std::sync::Arc;

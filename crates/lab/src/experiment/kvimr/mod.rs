@@ -4,7 +4,6 @@
 //! The figures share loads: one that an earlier experiment of the same run needed is not run again.
 
 mod ablation;
-pub(super) mod comparison;
 mod film;
 mod foresight;
 mod lives;

@@ -1,11 +1,11 @@
 //! Figure 9: the load into trees shaped like LevelDB and HyperLevelDB.
 
-use super::comparison::{compare, drawn};
 use super::load::loads;
 use super::overall::DEFAULT_SCALE;
 use super::scheme::Scheme;
 use super::settings::{Setup, Shape};
 use crate::experiment::Experiment;
+use crate::experiment::comparison::{compare, drawn};
 use crate::report::{Axis, Bars, Figure, Plot};
 
 /// The shapes, and what KVIMR-N and KVIMR-M gain at least over Seq and over 3Phase, in percent.

@@ -1,11 +1,11 @@
 //! Figures 2 and 5: the load as a whole.
 
-use super::comparison::{compare, drawn, goal, ours};
 use super::load::{Loaded, loads};
 use super::mark::Span;
 use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::error::LabError;
+use crate::experiment::comparison::{compare, drawn, goal, ours};
 use crate::experiment::{Experiment, Run, Scale};
 use crate::report::{Axis, Bars, Figure, Plot, Report};
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! Figure 6: the load in pieces of a million pairs.
 
-use super::comparison::{compare, drawn, goal, ours};
 use super::load::{Loaded, loads};
 use super::mark::{Mark, Span};
 use super::overall::DEFAULT_SCALE;
 use super::scheme::Scheme;
 use super::settings::{INTERVAL_PAIRS, Setup};
 use crate::error::LabError;
+use crate::experiment::comparison::{compare, drawn, goal, ours};
 use crate::experiment::{Experiment, Run};
 use crate::report::{Axis, Figure, Lines, Plot, Report};
 use std::sync::Arc;

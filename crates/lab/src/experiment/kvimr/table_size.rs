@@ -1,11 +1,11 @@
 //! Figure 8: the load with larger tables.
 
-use super::comparison::{compare, drawn};
 use super::load::loads;
 use super::overall::DEFAULT_SCALE;
 use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::experiment::Experiment;
+use crate::experiment::comparison::{compare, drawn};
 use crate::report::{Axis, Bars, Figure, Plot};
 
 /// Table sizes in MiB, and by how much KVIMR-M was faster than KVIMR-N with them, in percent.

@@ -1,12 +1,12 @@
 //! `kvimr/usage`: overwriting a disk that is nearly full.
 
-use super::comparison::{goal, ours};
 use super::foresight::rewrites_with_foresight;
 use super::load::{Loaded, Overwritten, loads};
 use super::overall::DEFAULT_SCALE;
 use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::experiment::Experiment;
+use crate::experiment::comparison::{goal, ours};
 use crate::report::{Axis, Bars, Figure, Plot};
 
 /// Shares of the tracks in use, in percent.

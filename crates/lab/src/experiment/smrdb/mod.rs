@@ -12,8 +12,6 @@ mod sequential_puts;
 mod settings;
 mod ycsb;
 
-use super::kvimr::comparison;
-
 pub(super) use random_gets::FIG_12;
 pub(super) use random_puts::{FIG_9, FIG_10, FIG_11, FIG_13};
 pub(super) use sequential_puts::FIG_8;

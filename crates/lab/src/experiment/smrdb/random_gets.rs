@@ -1,11 +1,11 @@
 //! Figure 12: random gets after sequential and after random puts.
 
-use super::comparison::{drawn, goal, ours};
 use super::driver::{Stretch, measure};
 use super::random_puts::VALUE_BYTES;
 use super::scheme::Scheme;
 use super::settings::{KEY_BYTES, RANDOM_BYTES, Setup};
 use crate::error::LabError;
+use crate::experiment::comparison::{drawn, goal, ours};
 use crate::experiment::{Experiment, Scale};
 use std::sync::Arc;
 

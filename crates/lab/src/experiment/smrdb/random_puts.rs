@@ -1,10 +1,10 @@
 //! Figures 9 to 11 and 13: 11 GB put at random, what compactions cost, and reading everything in order afterwards.
 
-use super::comparison::{drawn, goal, ours};
 use super::driver::{Stretch, measure};
 use super::scheme::Scheme;
 use super::settings::{BAND_BYTES, KEY_BYTES, RANDOM_BYTES, Setup};
 use crate::error::LabError;
+use crate::experiment::comparison::{drawn, goal, ours};
 use crate::experiment::{Experiment, Run, Scale};
 use crate::report::{Axis, Bars, Figure, Plot, Report};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Figure 8: 10 GB put in order, by how often a put is synced and by the size of values.
 
-use super::comparison::{drawn, ours};
 use super::driver::measure;
 use super::scheme::Scheme;
 use super::settings::{KEY_BYTES, SEQUENTIAL_BYTES, Setup};
+use crate::experiment::comparison::{drawn, ours};
 use crate::experiment::{Experiment, Scale};
 
 /// Sizes of values; at the last one a sync interval of 1,000 is a tenth of a gigabyte.

@@ -1,9 +1,9 @@
 //! Figures 14 and 15: YCSB with every put synced, and the load over time.
 
-use super::comparison::{drawn, goal, ours};
 use super::scheme::Scheme;
 use super::settings::{COMPRESSION_RATIO, Setup};
 use crate::error::LabError;
+use crate::experiment::comparison::{drawn, goal, ours};
 use crate::experiment::{Experiment, Run, Scale, emulated, simulate};
 use crate::report::{Axis, Bars, Figure, Lines, Plot, Report};
 use crate::runner::{Finish, Group, Phase, PhaseResult, run_phase};

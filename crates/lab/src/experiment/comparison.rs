@@ -6,38 +6,24 @@ use crate::report::{Report, Row};
 const TOLERANCE: f64 = 0.10;
 
 /// Adds a number that stands in the paper's text, and says whether ours is within a tenth of it.
-pub(in crate::experiment) fn compare(
-    report: &mut Report,
-    scheme: &str,
-    metric: &str,
-    unit: &str,
-    paper: f64,
-    ours: f64,
-) {
+pub(super) fn compare(report: &mut Report, scheme: &str, metric: &str, unit: &str, paper: f64, ours: f64) {
     let off = ours / paper - 1.0;
     let verdict = if off.abs() <= TOLERANCE { "within 10 %".to_owned() } else { format!("{:+.0} %", off * 100.0) };
     report.rows.push(Row::new(scheme, metric, unit, ours).with_paper(paper).with_note(verdict));
 }
 
 /// Adds a number the paper only draws.
-pub(in crate::experiment) fn drawn(report: &mut Report, scheme: &str, metric: &str, unit: &str, ours: f64) {
+pub(super) fn drawn(report: &mut Report, scheme: &str, metric: &str, unit: &str, ours: f64) {
     report.rows.push(Row::new(scheme, metric, unit, ours).with_note("drawing only"));
 }
 
 /// Adds a number of ours that the paper does not have.
-pub(in crate::experiment) fn ours(report: &mut Report, scheme: &str, metric: &str, unit: &str, ours: f64) {
+pub(super) fn ours(report: &mut Report, scheme: &str, metric: &str, unit: &str, ours: f64) {
     report.rows.push(Row::new(scheme, metric, unit, ours));
 }
 
 /// Adds a number of ours that is to be something, and says whether it is.
-pub(in crate::experiment) fn goal(
-    report: &mut Report,
-    scheme: &str,
-    metric: &str,
-    ours: f64,
-    wanted: &str,
-    reached: bool,
-) {
+pub(super) fn goal(report: &mut Report, scheme: &str, metric: &str, ours: f64, wanted: &str, reached: bool) {
     let verdict = if reached { "reached" } else { "not reached" };
     report.rows.push(Row::new(scheme, metric, "1", ours).with_note(format!("goal: {wanted}, {verdict}")));
 }
