@@ -1,23 +1,39 @@
 //! The largest and the smallest that is taken, and memory that does not grow with the data.
 
-use std::sync::Arc;
+#[path = "suite/medium.rs"]
+#[allow(dead_code)]
+mod medium;
+
+use medium::{Image, Kind};
 use varve_engine::{
-    Db, ErrorKind, KEY_BYTES_MAX, Media, Options, ReadOptions, VALUE_BYTES_MAX, WriteBatch, WriteOptions,
+    Db, ErrorKind, KEY_BYTES_MAX, Options, ReadOptions, TreeKind, VALUE_BYTES_MAX, WriteBatch, WriteOptions,
 };
 use varve_env::Env;
-use varve_media::MemoryDirectory;
-use varve_store::{PlainOptions, PlainStore};
+use varve_store::{AllocationName, RewriteName};
 
-fn media(env: &Env, directory: &MemoryDirectory) -> Media {
-    Media::of_files(Arc::new(PlainStore::open(env, Arc::new(directory.clone()), PlainOptions::default())))
-}
+/// Stores and trees on them. The logs of an interlaced disk have a device of their own, large enough for a log of the
+/// largest value here.
+const ON: [(Kind, TreeKind); 4] = [
+    (Kind::Plain, TreeKind::Leveled),
+    (Kind::Band, TreeKind::Leveled),
+    (Kind::Band, TreeKind::TwoLevel),
+    (Kind::ImrLogsApart(AllocationName::CompactionAware, RewriteName::Merged), TreeKind::Leveled),
+];
+
+/// Room of the devices: for hundreds of tables, and for values that fill hundreds of bands.
+const ROOM_BYTES: u64 = 64 << 20;
 
 #[test]
 fn keys_and_values_at_their_limits_survive_flushing_compacting_and_reopening() {
+    ON.into_iter().for_each(|(kind, tree)| keys_and_values_at_their_limits(kind, tree));
+}
+
+fn keys_and_values_at_their_limits(kind: Kind, tree: TreeKind) {
     let env = Env::sim(1);
-    let directory = MemoryDirectory::new("limits");
-    let options = Options { write_buffer_size: 1 << 20, target_file_size_base: 64 << 10, ..Options::default() };
-    let db = Db::open(&env, media(&env, &directory), options.clone()).expect("open");
+    let image = Image::fresh_of(&env, kind, ROOM_BYTES);
+    let media = || image.media(&env).expect("store");
+    let options = Options { tree, write_buffer_size: 1 << 20, target_file_size_base: 64 << 10, ..Options::default() };
+    let db = Db::open(&env, media(), options.clone()).expect("open");
     assert_eq!(KEY_BYTES_MAX, 64 << 10);
     let longest = vec![b'k'; KEY_BYTES_MAX];
     let mut nearly = longest.clone();
@@ -42,7 +58,8 @@ fn keys_and_values_at_their_limits_survive_flushing_compacting_and_reopening() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
         assert!(error.to_string().contains("65537") && error.to_string().contains("65536"), "{error}");
     }
-    let compare = |db: &Db, note: &str| {
+    let compare = |db: &Db, when: &str| {
+        let note = format!("{kind:?} {tree:?}, {when}");
         for (key, value) in pairs {
             assert_eq!(db.get(key).expect("get").as_deref(), Some(value), "{note}");
         }
@@ -65,9 +82,9 @@ fn keys_and_values_at_their_limits_survive_flushing_compacting_and_reopening() {
     compare(&db, "compacted");
     db.close().expect("close");
     drop(db);
-    let db = Db::open(&env, media(&env, &directory), options).expect("reopen");
+    let db = Db::open(&env, media(), options).expect("reopen");
     compare(&db, "reopened");
-    assert_eq!(db.check().expect("check"), []);
+    assert_eq!(db.check().expect("check"), [], "{kind:?} {tree:?}");
     db.close().expect("close");
 }
 
@@ -89,21 +106,30 @@ fn a_value_beyond_the_limit_is_refused_before_it_is_copied() {
     assert!(error.to_string().contains("4294967296") && error.to_string().contains("4294967295"), "{error}");
     assert!(batch.is_empty());
     let env = Env::sim(2);
-    let db = Db::open(&env, media(&env, &MemoryDirectory::new("limits")), Options::default()).expect("open");
+    let media = Image::fresh(&env, Kind::Plain).media(&env).expect("store");
+    let db = Db::open(&env, media, Options::default()).expect("open");
     let error = db.put(b"key", &value).expect_err("a value that is too long");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     db.close().expect("close");
 }
 
 /// A store of many tables, as one of 100 GB has them (1,600 of 64 MiB): what open tables cost is
-/// bounded by how many may be open.
+/// bounded by how many may be open. On devices fewer: 400.
 #[test]
 fn memory_of_tables_is_bounded_by_the_table_cache() {
-    const TABLES: usize = 1600;
+    for (kind, tree) in ON {
+        let tables = if kind == Kind::Plain { 1600 } else { 400 };
+        memory_of_tables_is_bounded(kind, tree, tables);
+    }
+}
+
+fn memory_of_tables_is_bounded(kind: Kind, tree: TreeKind, tables_min: usize) {
     const OPEN_FILES: usize = 16;
     let env = Env::sim(3);
-    let directory = MemoryDirectory::new("wide");
+    let image = Image::fresh_of(&env, kind, ROOM_BYTES);
+    let media = || image.media(&env).expect("store");
     let options = Options {
+        tree,
         write_buffer_size: 4 << 10,
         target_file_size_base: 1 << 10,
         block_size: 256,
@@ -114,22 +140,22 @@ fn memory_of_tables_is_bounded_by_the_table_cache() {
         level_compaction_dynamic_level_bytes: false,
         ..Options::default()
     };
-    let db = Db::open(&env, media(&env, &directory), options.clone()).expect("open");
+    let db = Db::open(&env, media(), options.clone()).expect("open");
     let value = [7; 100];
     let mut keys = 0u32;
     let tables = |db: &Db| db.statistics().levels.iter().map(|level| level.tables).sum::<usize>();
-    while tables(&db) < TABLES {
+    while tables(&db) < tables_min {
         db.put(format!("{keys:08}").as_bytes(), &value).expect("put");
         keys += 1;
         assert!(keys < 200_000, "{} tables of {keys} keys", tables(&db));
     }
     // Tables that do not overlap only move.
     db.compact_range(None, None).expect("compact_range");
-    assert!(tables(&db) >= TABLES);
+    assert!(tables(&db) >= tables_min, "{kind:?} {tree:?}: {} tables", tables(&db));
     db.close().expect("close");
     drop(db);
 
-    let db = Db::open(&env, media(&env, &directory), options).expect("reopen");
+    let db = Db::open(&env, media(), options).expect("reopen");
     let opened = db.statistics();
     assert!(opened.open_tables <= OPEN_FILES, "{} tables are open after opening", opened.open_tables);
     let mut largest_bytes = 0;
@@ -156,7 +182,10 @@ fn memory_of_tables_is_bounded_by_the_table_cache() {
     assert_eq!(count, keys);
     let table_count = tables(&db) as u64;
     // Index, filter and properties of a table of a kilobyte.
-    assert!(largest_bytes > 0 && largest_bytes <= OPEN_FILES as u64 * 4096, "{largest_bytes} bytes of open tables");
-    println!("{table_count} tables, at most {OPEN_FILES} open, at most {largest_bytes} bytes of them in memory");
+    let bound = OPEN_FILES as u64 * 4096;
+    assert!(largest_bytes > 0 && largest_bytes <= bound, "{kind:?} {tree:?}: {largest_bytes} bytes of open tables");
+    println!(
+        "{kind:?} {tree:?}: {table_count} tables, at most {OPEN_FILES} open, at most {largest_bytes} bytes of them in memory"
+    );
     db.close().expect("close");
 }

@@ -1,17 +1,33 @@
 //! A store that panics in a worker, or in a writer that leads others: nobody waits forever, writes
 //! are refused with the reason, reads go on, and the next open finds everything acknowledged.
 
+#[path = "suite/medium.rs"]
+#[allow(dead_code)]
+mod medium;
+
+use medium::{Image, Kind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
-use varve_engine::{Db, Error, ErrorKind, Media, Options, WriteOptions};
+use varve_engine::{Db, Error, ErrorKind, Media, Options, TreeKind, WriteOptions};
 use varve_env::channel::{self, RecvError};
 use varve_env::{Env, SimOptions};
-use varve_media::{Counters, MemoryDirectory, Space};
+use varve_media::{Counters, Space};
 use varve_store::{
-    CreateOptions, FileEntry, FileStore, Finding, Hint, IoClass, IoContext, Location, Occupancy, OpenOptions,
-    PlainOptions, PlainStore, ReadableFile, StoreError, StoreLock, StoreMeasure, StoreProperties, WritableFile,
+    AllocationName, CreateOptions, FileEntry, FileStore, Finding, Hint, IoClass, IoContext, Location, Occupancy,
+    OpenOptions, ReadableFile, RewriteName, StoreError, StoreLock, StoreMeasure, StoreProperties, WritableFile,
 };
+
+/// Stores and trees on them.
+const ON: [(Kind, TreeKind); 4] = [
+    (Kind::Plain, TreeKind::Leveled),
+    (Kind::Band, TreeKind::Leveled),
+    (Kind::Band, TreeKind::TwoLevel),
+    (Kind::Imr(AllocationName::CompactionAware, RewriteName::Merged), TreeKind::Leveled),
+];
+
+/// Room of an interlaced disk.
+const ROOM_BYTES: u64 = 4 << 20;
 
 /// What the panic says.
 const MESSAGE: &str = "the store broke down";
@@ -21,7 +37,7 @@ const HANG: Duration = Duration::from_secs(120);
 
 /// A store whose files panic at an append of one class, once it is told to.
 struct PanickingStore {
-    inner: PlainStore,
+    inner: Arc<dyn FileStore>,
     fuse: Arc<Fuse>,
 }
 
@@ -158,8 +174,9 @@ impl FileStore for PanickingStore {
     }
 }
 
-fn options(workers: usize) -> Options {
+fn options(tree: TreeKind, workers: usize) -> Options {
     Options {
+        tree,
         write_buffer_size: 4 << 10,
         max_write_buffer_number: 2,
         level0_file_num_compaction_trigger: 2,
@@ -173,14 +190,20 @@ fn options(workers: usize) -> Options {
 }
 
 /// A database on a store that will panic, its fuse, and what it stands on.
-fn database(env: &Env, class: IoClass, after: bool, workers: usize) -> (Db, Arc<Fuse>, Arc<MemoryDirectory>) {
-    let directory = Arc::new(MemoryDirectory::new("panicking"));
+fn database(
+    env: &Env,
+    (kind, tree): (Kind, TreeKind),
+    class: IoClass,
+    after: bool,
+    workers: usize,
+) -> (Db, Arc<Fuse>, Image) {
+    let image = if kind.is_imr() { Image::fresh_of(env, kind, ROOM_BYTES) } else { Image::fresh(env, kind) };
     let delay = Duration::from_millis(20);
     let fuse = Arc::new(Fuse { class, left: AtomicI64::new(-1), after, delay, env: env.clone() });
-    let inner = PlainStore::open(env, directory.clone(), PlainOptions::default());
+    let inner = image.store(env, None).expect("store");
     let store = PanickingStore { inner, fuse: fuse.clone() };
-    let db = Db::open(env, Media::of_files(Arc::new(store)), options(workers)).expect("open");
-    (db, fuse, directory)
+    let db = Db::open(env, Media::of_files(Arc::new(store)), options(tree, workers)).expect("open");
+    (db, fuse, image)
 }
 
 /// The result of `work`, done in a thread that must end.
@@ -219,9 +242,9 @@ fn write_until_refused(db: &Db) -> (u32, Error) {
     panic!("writes go on as if nothing had happened");
 }
 
-fn a_worker_panics(env: &Env, class: IoClass, workers: usize) {
-    let note = format!("{class:?} with {workers} workers, simulated {}", env.is_virtual());
-    let (db, fuse, directory) = database(env, class, workers == 2, workers);
+fn a_worker_panics(env: &Env, (kind, tree): (Kind, TreeKind), class: IoClass, workers: usize) {
+    let note = format!("{kind:?} {tree:?}, {class:?} with {workers} workers, simulated {}", env.is_virtual());
+    let (db, fuse, image) = database(env, (kind, tree), class, workers == 2, workers);
     fuse.light(3);
     let writer = db.clone();
     let (written, error) = ends(env, "writing", move || write_until_refused(&writer));
@@ -245,8 +268,7 @@ fn a_worker_panics(env: &Env, class: IoClass, workers: usize) {
     let error = ends(env, "close", move || closing.close()).expect_err("close tells of the panic");
     expect_latched(&note, "close", &error);
     drop(db);
-    let store = PlainStore::open(env, directory, PlainOptions::default());
-    let db = Db::open(env, Media::of_files(Arc::new(store)), options(workers)).expect("open");
+    let db = Db::open(env, image.media(env).expect("store"), options(tree, workers)).expect("open");
     for number in 0..500 {
         assert_eq!(db.get(&key(number)).expect("get"), newest(number), "{note}: {number} after reopening");
     }
@@ -262,7 +284,15 @@ fn a_worker_that_panics_latches_the_database_and_nobody_waits_for_it() {
     for seed in 0..4 {
         for class in [IoClass::Flush, IoClass::Compaction] {
             for workers in [1, 2, 4] {
-                a_worker_panics(&simulation(seed), class, workers);
+                a_worker_panics(&simulation(seed), ON[0], class, workers);
+            }
+        }
+    }
+    // On each device with other seeds.
+    for (seed, on) in (4..).zip(&ON[1..]) {
+        for class in [IoClass::Flush, IoClass::Compaction] {
+            for workers in [1, 2, 4] {
+                a_worker_panics(&simulation(seed), *on, class, workers);
             }
         }
     }
@@ -272,8 +302,9 @@ fn a_worker_that_panics_latches_the_database_and_nobody_waits_for_it() {
 fn a_worker_that_panics_latches_the_database_in_real_time_too() {
     for class in [IoClass::Flush, IoClass::Compaction] {
         for workers in [1, 2] {
-            a_worker_panics(&Env::real(), class, workers);
+            a_worker_panics(&Env::real(), ON[0], class, workers);
         }
+        a_worker_panics(&Env::real(), ON[2], class, 2);
     }
 }
 
@@ -287,8 +318,8 @@ fn simulation(seed: u64) -> Env {
 }
 
 /// Those who wait behind a writer are told when it panics.
-fn a_writer_panics(env: &Env, after: bool, append: i64) {
-    let (db, fuse, directory) = database(env, IoClass::Log, after, 2);
+fn a_writer_panics(env: &Env, (kind, tree): (Kind, TreeKind), after: bool, append: i64) {
+    let (db, fuse, image) = database(env, (kind, tree), IoClass::Log, after, 2);
     db.put_with(b"before", b"1", &WriteOptions { sync: true }).expect("put");
     fuse.light(append);
     let writers: Vec<_> = (0..4u32)
@@ -300,7 +331,7 @@ fn a_writer_panics(env: &Env, after: bool, append: i64) {
     let outcomes =
         ends(env, "waiting writers", move || writers.into_iter().map(|writer| writer.join()).collect::<Vec<_>>());
     let panicked = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-    assert_eq!(panicked, 1, "{outcomes:?}");
+    assert_eq!(panicked, 1, "{kind:?} {tree:?}: {outcomes:?}");
     for error in outcomes.iter().flatten().map(|outcome| outcome.as_ref().expect_err("a write behind a panic")) {
         expect_latched("a writer", "put", error);
     }
@@ -308,8 +339,7 @@ fn a_writer_panics(env: &Env, after: bool, append: i64) {
     let closing = db.clone();
     let _ = ends(env, "close", move || closing.close());
     drop(db);
-    let store = PlainStore::open(env, directory, PlainOptions::default());
-    let db = Db::open(env, Media::of_files(Arc::new(store)), options(2)).expect("open");
+    let db = Db::open(env, image.media(env).expect("store"), options(tree, 2)).expect("open");
     assert_eq!(db.get(b"before").expect("get").as_deref(), Some(&b"1"[..]));
     // The write that panicked may be there, whole; those behind it never began.
     let there = (0..4).filter(|&number| db.get(&key(number)).expect("get").is_some()).count();
@@ -323,9 +353,13 @@ fn writers_behind_one_that_panics_are_told() {
     for seed in 0..8 {
         // The head of a record, and what follows it.
         for append in [0, 1] {
-            a_writer_panics(&simulation(seed), seed % 2 == 0, append);
+            for on in ON {
+                a_writer_panics(&simulation(seed), on, seed % 2 == 0, append);
+            }
         }
     }
-    a_writer_panics(&Env::real(), false, 0);
-    a_writer_panics(&Env::real(), true, 1);
+    for on in &ON[..3] {
+        a_writer_panics(&Env::real(), *on, false, 0);
+        a_writer_panics(&Env::real(), *on, true, 1);
+    }
 }

@@ -42,13 +42,16 @@ pub(crate) const FULL_DISK_FREE_TRACKS: u64 = 36;
 pub(crate) const FULL_DISK_BALLAST: u64 = FULL_DISK_TRACKS - FULL_DISK_FREE_TRACKS;
 
 /// Bytes of a band of a zoned device.
-const BAND_BYTES: u64 = 32 << 10;
+pub(crate) const BAND_BYTES: u64 = 32 << 10;
 
 /// Bands of it: more than small databases have tables, and few enough that they are used again.
-const BANDS: u64 = 400;
+pub(crate) const BANDS: u64 = 400;
 
-/// Its conventional zones.
-const CONVENTIONAL_ZONES: u32 = 32;
+/// Its conventional zones, at least: those of many bands take more room to tell of.
+const CONVENTIONAL_ZONES_MIN: u32 = 32;
+
+/// Bands that a conventional zone can tell of.
+const BANDS_PER_CONVENTIONAL_ZONE: u32 = 40;
 
 /// A store and what it stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,6 +282,7 @@ impl Image {
     pub(crate) fn fresh(env: &Env, kind: Kind) -> Image {
         match kind {
             Kind::ExtentNextFit => {}
+            Kind::Band => return Image::fresh_of(env, kind, BANDS * BAND_BYTES),
             Kind::Imr(..) | Kind::ImrLogsApart(..) => {
                 let image = Image::fresh_of(env, kind, FULL_DISK_TRACKS * TRACK_BYTES);
                 image.fill_tracks(FULL_DISK_FREE_TRACKS);
@@ -304,7 +308,7 @@ impl Image {
             Kind::PlainLogsApart => Image::Several(vec![Image::directory("crashed"), Image::directory("crashed logs")]),
             Kind::ExtentLogsApart => Image::Several(vec![device("crashed"), device("crashed logs")]),
             Kind::Plain => Image::directory("crashed"),
-            Kind::Band => Image::Device(Image::zoned(env)),
+            Kind::Band => Image::Device(Image::zoned(env, room_bytes / BAND_BYTES)),
             Kind::Imr(allocation, rewrite) => Image::Device(Image::interlaced(allocation, rewrite, room_bytes, None)),
             Kind::ImrLogsApart(allocation, rewrite) => {
                 let emulated = Emulated::immediate(&Env::real(), "crashed logs", room_bytes.max(4 << 20));
@@ -342,11 +346,12 @@ impl Image {
         Image::Device(device)
     }
 
-    /// A zoned device. Of the real world, as [`Image::device`].
-    fn zoned(env: &Env) -> Device {
-        let bytes = (BANDS + u64::from(CONVENTIONAL_ZONES)) * BAND_BYTES;
+    /// A zoned device with so many bands. Of the real world, as [`Image::device`].
+    fn zoned(env: &Env, bands: u64) -> Device {
+        let conventional_zones = CONVENTIONAL_ZONES_MIN.max(bands as u32 / BANDS_PER_CONVENTIONAL_ZONE);
+        let bytes = (bands + u64::from(conventional_zones)) * BAND_BYTES;
         let all = ZoneGeometry::fit(bytes, BAND_BYTES).expect("zones of a device");
-        let rules = Zoned::new(&ZoneGeometry { conventional_zones: CONVENTIONAL_ZONES, ..all });
+        let rules = Zoned::new(&ZoneGeometry { conventional_zones, ..all });
         let asked = Geometry { capacity_bytes: bytes, sector_bytes: 512, physical_sector_bytes: 512 };
         let (geometry, timing) = (rules.cut(&asked), Box::<Immediate>::default());
         let backing = Box::new(RamBacking::new());
