@@ -35,7 +35,7 @@ pub struct ReadOptions<'a> {
     pub lower_bound: Option<Vec<u8>>,
     /// Iterators: end, exclusive.
     pub upper_bound: Option<Vec<u8>>,
-    /// Iterators: bytes to read ahead from the medium; 0 grows by itself.
+    /// Iterators: bytes to read ahead from the medium at most; 0 is what the database's options say.
     pub readahead_size: usize,
 }
 

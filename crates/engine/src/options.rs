@@ -122,6 +122,9 @@ pub struct Options {
     pub log_buffer_size: Option<usize>,
     /// Bytes compactions read ahead; unset picks 2 MiB on rotational media, 256 KiB elsewhere.
     pub compaction_readahead_size: Option<usize>,
+    /// Bytes iterators come to read ahead of each table they walk over at most, when their own options do not say;
+    /// unset picks 256 KiB, or what compactions read ahead if that is less.
+    pub iterator_readahead_size: Option<usize>,
     /// Read tables past the operating system's cache.
     pub use_direct_reads: bool,
     /// Write tables past the operating system's cache.
@@ -173,6 +176,7 @@ impl Default for Options {
             max_open_files: 1000,
             log_buffer_size: None,
             compaction_readahead_size: None,
+            iterator_readahead_size: None,
             use_direct_reads: false,
             use_direct_io_for_flush_and_compaction: false,
             rate_limit_bytes_per_second: 0,
@@ -263,6 +267,7 @@ impl Options {
         most("block_cache_shard_bits", u64::from(self.block_cache_shard_bits.unwrap_or(0)), 16)?;
         least("max_open_files", self.max_open_files as u64, 1)?;
         most("compaction_readahead_size", self.compaction_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
+        most("iterator_readahead_size", self.iterator_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
         most("log_buffer_size", self.log_buffer_size.unwrap_or(0) as u64, 1 << 30)?;
         least("delayed_write_rate", self.delayed_write_rate, 1)?;
         least("max_manifest_file_size", self.max_manifest_file_size, 1)?;

@@ -274,7 +274,7 @@ pub(super) fn iterator(shared: &Shared, options: &ReadOptions<'_>) -> Result<DbI
     let sequence = options.snapshot.map_or_else(|| shared.snapshots.visible(), |snapshot| snapshot.sequence());
     let context = read_context(shared, options);
     let window_bytes = match options.readahead_size {
-        0 => shared.compaction_readahead_bytes.min(256 << 10),
+        0 => shared.options.iterator_readahead_size.unwrap_or(shared.compaction_readahead_bytes.min(256 << 10)),
         bytes => bytes,
     };
     let read = |level: usize| TableIteratorOptions {

@@ -9,21 +9,24 @@ pub(super) enum Scheme {
     Loc,
     /// Two levels whose bands may overlap.
     Soc,
+    /// SMRDB-SOC with what goes past the paper: see [`super::settings`].
+    Ours,
 }
 
 impl Scheme {
-    /// All of them, in the paper's order.
-    pub(super) const ALL: [Scheme; 3] = [Scheme::LevelDb, Scheme::Loc, Scheme::Soc];
+    /// All of them, in the paper's order, and ours.
+    pub(super) const ALL: [Scheme; 4] = [Scheme::LevelDb, Scheme::Loc, Scheme::Soc, Scheme::Ours];
 
     /// LevelDB and what is compared with it in most figures.
     pub(super) const PAIR: [Scheme; 2] = [Scheme::LevelDb, Scheme::Soc];
 
-    /// The paper's name.
+    /// The paper's name, but for ours.
     pub(super) fn name(self) -> &'static str {
         match self {
             Scheme::LevelDb => "LevelDB-like",
             Scheme::Loc => "SMRDB-LOC",
             Scheme::Soc => "SMRDB-SOC",
+            Scheme::Ours => "ours",
         }
     }
 }

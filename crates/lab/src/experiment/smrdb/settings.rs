@@ -35,6 +35,9 @@ pub(super) const SEQUENTIAL_BYTES: u64 = 10_000_000_000;
 /// "The kernel read ahead was not tuned": Linux' default.
 const KERNEL_READ_AHEAD_BYTES: u64 = 128 << 10;
 
+/// What ours reads ahead of each table it walks over: as long as a few turns of the disk.
+const OUR_READ_AHEAD_BYTES: u64 = 4 << 20;
+
 /// Size of values where memory holds them compressed, as a share.
 pub(super) const COMPRESSION_RATIO: f64 = 0.012;
 
@@ -65,7 +68,7 @@ impl Setup {
         let logs = if self.logs { "" } else { ",logs=(ram:1GiB)" };
         match self.scheme {
             Scheme::LevelDb => format!("disk:3TB?{model},store=extent,layout=ext4{logs}"),
-            Scheme::Loc | Scheme::Soc => {
+            Scheme::Loc | Scheme::Soc | Scheme::Ours => {
                 // The number of bands does not shrink with the scale, nor does the band table.
                 let conventional_bytes = CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * self.sizes.denominator());
                 format!("smr:3TB?band={}B,conventional={conventional_bytes}B,{model}{logs}", self.band_bytes)
@@ -121,6 +124,12 @@ impl Setup {
             Scheme::LevelDb => leveldb,
             Scheme::Loc => in_bands,
             Scheme::Soc => Options { tree: TreeKind::TwoLevel, ..in_bands },
+            Scheme::Ours => Options {
+                tree: TreeKind::TwoLevel,
+                compaction_readahead_size: Some(size(OUR_READ_AHEAD_BYTES) as usize),
+                iterator_readahead_size: Some(size(OUR_READ_AHEAD_BYTES) as usize),
+                ..in_bands
+            },
         }
     }
 
@@ -149,6 +158,9 @@ impl Setup {
         ] {
             report.condition(name, value);
         }
+        let read_ahead = format_bytes(self.sizes.of(OUR_READ_AHEAD_BYTES));
+        report
+            .condition("ours", format!("SMRDB-SOC whose compactions and scans read {read_ahead} ahead of each table"));
         report.condition(
             "assumed",
             "128 KiB of kernel read-ahead; five bands in level 1 of SMRDB-LOC; a slowed write waits for 1 ms; stop four \
