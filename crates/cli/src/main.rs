@@ -16,6 +16,11 @@ use console::Console;
 use failure::{EXIT_CODES, Failure, Status};
 use std::process::ExitCode;
 
+/// Emulated worlds allocate in one thread what another frees, by the gigabyte: the C library's allocator keeps
+/// that apart by thread and gives neither to the next world nor back to the system.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A key-value store that knows what it is written on.
 ///
 /// A database lives on a medium. A path is a directory; disk:10GB, ssd:10GB and the like are

@@ -17,7 +17,7 @@ pub(super) struct Description {
     pub(super) sector_bytes: u32,
     /// Unit the medium writes whole, a multiple of `sector_bytes` where known.
     pub(super) physical_sector_bytes: u32,
-    /// Memory alignment direct I/O needs.
+    /// Memory alignment direct I/O needs; on a block device at least `sector_bytes` then.
     pub(super) memory_alignment_bytes: u32,
     pub(super) rotational: bool,
     /// Completed direct writes may be lost by a power cut.
@@ -49,8 +49,10 @@ pub(super) fn describe(file: &OwnedFd, direct: bool, writable: bool) -> rustix::
             true => (sector_bytes, sector_bytes),
             false => (DIRECT_ALIGNMENT_BYTES, DIRECT_ALIGNMENT_BYTES),
         });
-        memory_alignment_bytes = memory;
         sector_bytes = sector_bytes.max(offset);
+        // A sector in two pages may be allowed and yet more than a driver is made for: null_blk of Linux 6.1 with
+        // sectors of 4096 bytes then writes behind a page of the kernel.
+        memory_alignment_bytes = if is_block_device { memory.max(sector_bytes) } else { memory };
     }
     physical_sector_bytes = physical_sector_bytes.max(sector_bytes);
     let size_bytes = match is_block_device {
