@@ -148,6 +148,11 @@ pub struct DeviceActivity {
     pub idle_nanos: u64,
 }
 
+/// Hardware does not say what it writes of its own.
+fn tells_of_its_medium(device: &DeviceActivity) -> bool {
+    device.media_written_bytes > 0 || device.written_bytes == 0
+}
+
 impl DeviceActivity {
     fn between(name: &str, before: &Counters, after: &Counters) -> DeviceActivity {
         let by_class = |before: &[u64], after: &[u64]| {
@@ -302,7 +307,10 @@ impl PhaseResult {
             |field: fn(&DeviceActivity) -> u64| (!devices.is_empty()).then(|| devices.iter().map(field).sum::<u64>());
         let amplification = Amplification {
             write_engine: ratio(engine.written_bytes(), user_written_bytes),
-            write_medium: ratio(media(|device| device.media_written_bytes), user_written_bytes),
+            write_medium: ratio(
+                media(|device| device.media_written_bytes).filter(|_| devices.iter().all(tells_of_its_medium)),
+                user_written_bytes,
+            ),
             write_process: ratio(process_io.map(|io| io.written_bytes), user_written_bytes),
             read_device: ratio(media(|device| device.read_bytes), user_read_bytes),
             space: ratio(engine.space_bytes, phase.live_bytes.unwrap_or(0)),
