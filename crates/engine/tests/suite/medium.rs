@@ -2,7 +2,7 @@
 //! `imr`, a zoned one below `band`, or two of them, the second for the logs.
 
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use varve_engine::Media;
@@ -566,10 +566,15 @@ fn ballast_name(number: u64) -> String {
     format!("ballast{number}")
 }
 
-fn ballast_content(number: u64) -> Vec<u8> {
-    let mut bytes = vec![0; TRACK_BYTES as usize];
-    Random::named(number, "ballast").fill_bytes(&mut bytes);
-    bytes
+/// Made once: every image of every disk is compared with it.
+fn ballast_content(number: u64) -> Arc<[u8]> {
+    static CONTENTS: Mutex<BTreeMap<u64, Arc<[u8]>>> = Mutex::new(BTreeMap::new());
+    let make = || {
+        let mut bytes = vec![0; TRACK_BYTES as usize];
+        Random::named(number, "ballast").fill_bytes(&mut bytes);
+        bytes.into()
+    };
+    CONTENTS.lock().entry(number).or_insert_with(make).clone()
 }
 
 /// What was on an interlaced disk beside the database is all there: so many tables.
@@ -583,7 +588,7 @@ pub(crate) fn check_ballast(files: &dyn FileStore, expected: u64) -> Result<(), 
         let reader = files.open(&name, &OpenOptions::default()).map_err(said)?;
         let mut data = vec![0; TRACK_BYTES as usize];
         reader.read_at(0, &mut data, &IoContext::default()).map_err(said)?;
-        if data != ballast_content(number) {
+        if *data != *ballast_content(number) {
             return Err(format!("'{name}' is another"));
         }
         count += 1;
