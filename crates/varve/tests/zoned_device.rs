@@ -1,7 +1,7 @@
 //! Databases on a zoned block device of the machine, through the kernel.
 //!
 //! `VARVE_ZONED_DEVICE` names the device; everything on it is lost. Its first zones must be conventional, and zones of
-//! a few MiB make the test do most. `docs/zoned_devices.md` says how to make one.
+//! a few MiB make the test do most. `docs/devices.md` says how to make one.
 
 use std::collections::BTreeMap;
 use varve::env::{Env, Random};
