@@ -57,6 +57,23 @@ impl BlockBuilder {
         values + keys + record * (self.entries.len() as u64 + 1) + TAIL_BYTES as u64
     }
 
+    /// Upper bound of the contents with the entries that are there.
+    pub(crate) fn bytes_bound(&self) -> u64 {
+        self.bound(self.values_length, self.suffixes.len() as u64, self.entries.len() as u64)
+    }
+
+    /// The same with one more entry of these lengths, after whatever key.
+    pub(crate) fn bytes_bound_after_any(&self, user_key_length: usize, value_length: usize) -> u64 {
+        let keys = (self.suffixes.len() + user_key_length) as u64;
+        self.bound(self.values_length + value_length as u64, keys, self.entries.len() as u64 + 1)
+    }
+
+    fn bound(&self, values: u64, keys: u64, entries: u64) -> u64 {
+        // A key shares three bytes' worth of length at most, and trailers have eight bytes.
+        let record = (width(values) + width(keys) + 3 + 8) as u64;
+        values + keys + record * entries + TAIL_BYTES as u64
+    }
+
     /// Bytes of the block's contents so far, as if records were of a usual size.
     pub(crate) fn bytes_estimate(&self) -> u64 {
         self.values_length + self.suffixes.len() as u64 + 8 * self.entries.len() as u64 + TAIL_BYTES as u64

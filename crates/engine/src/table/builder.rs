@@ -29,6 +29,9 @@ const COMPRESSED_BYTES_MAX: usize = 1 << 30;
 /// neighbours can be read without it.
 const LONE_ENTRY_BLOCKS: u64 = 16;
 
+/// Bytes of the properties but for both ends and the histogram, at most.
+const PROPERTIES_BYTES_MAX: usize = 512;
+
 /// How to build a table.
 #[derive(Clone, Debug)]
 pub(crate) struct TableBuildOptions {
@@ -147,13 +150,21 @@ impl TableBuilder {
         self.offset + open_block + (filter + self.index.bytes_estimate() + histogram + 512) as u64
     }
 
-    /// At most how large the table would be with one more entry of these lengths.
+    /// At most how large the table would be with one more entry of these lengths, wherever that goes: to the open
+    /// block or to one of its own.
     #[inline]
     pub(crate) fn bytes_bound_with(&self, internal_key_length: usize, value_length: usize) -> u64 {
-        // The entry, its fence in the index, a line of the filter, a block begun for it, and both ends in the properties.
-        let alignment = self.options.block_align.max(1);
-        let keys = 2 * internal_key_length + self.last_key.len() + self.properties.smallest.len();
-        self.estimated_bytes() + (keys + value_length + 256 + 2 * alignment) as u64
+        let user_key_length = internal_key_length.saturating_sub(key::TRAILER_BYTES);
+        let alignment = self.options.block_align.max(1) as u64;
+        let in_file = |contents: u64| (contents + BLOCK_TRAILER_BYTES as u64).next_multiple_of(alignment);
+        let together = in_file(self.block.bytes_bound_after_any(user_key_length, value_length));
+        let lone = BlockBuilder::new(1).bytes_bound_after_any(user_key_length, value_length);
+        let open = if self.block.is_empty() { 0 } else { in_file(self.block.bytes_bound()) };
+        let filter = self.filter.as_ref().map_or(0, FilterBuilder::bytes_with_key);
+        let index = self.index.bytes_bound_with(user_key_length);
+        let ends = self.properties.smallest.len().max(internal_key_length) + internal_key_length;
+        let behind = filter + index + ends + self.options.histogram_bytes + PROPERTIES_BYTES_MAX + FOOTER_BYTES;
+        self.offset + together.max(open + in_file(lone)) + (behind + 3 * BLOCK_TRAILER_BYTES) as u64
     }
 
     /// Adds an entry, which must come after the last one.

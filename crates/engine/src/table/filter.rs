@@ -88,8 +88,17 @@ impl FilterBuilder {
         self.lines() as usize * LINE_BYTES + TAIL_BYTES
     }
 
+    /// The same with one more key.
+    pub(crate) fn bytes_with_key(&self) -> usize {
+        self.lines_of(self.hashes.len() + 1) as usize * LINE_BYTES + TAIL_BYTES
+    }
+
     fn lines(&self) -> u32 {
-        let bits = (self.hashes.len() as u64).saturating_mul(u64::from(self.bits_per_key));
+        self.lines_of(self.hashes.len())
+    }
+
+    fn lines_of(&self, keys: usize) -> u32 {
+        let bits = (keys as u64).saturating_mul(u64::from(self.bits_per_key));
         let lines = bits.div_ceil(8 * LINE_BYTES as u64).max(1);
         u32::try_from(lines).unwrap_or(u32::MAX)
     }

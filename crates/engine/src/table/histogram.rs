@@ -60,22 +60,20 @@ impl Histogram {
         out
     }
 
-    /// `at` is where `bytes` stand in what is decoded.
-    pub(super) fn decode(bytes: &[u8], at: usize) -> Result<Self, Damage> {
-        let within = |damage: Damage| Damage { offset_bytes: damage.offset_bytes + at as u64, ..damage };
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let mut decoder = Decoder::new(bytes);
         let mut buckets: Vec<Bucket> = Vec::new();
         while !decoder.is_empty() {
             let start = decoder.position();
             let before: &[u8] = buckets.last().map_or(&[], |bucket| &bucket.last);
-            let bytes = decoder.varint("bytes of a bucket").map_err(within)?;
-            let shared = decoder.varint_at_most(before.len() as u64, "shared bytes of a key").map_err(within)?;
-            let rest = decoder.string(KEY_BYTES_KEPT, "the rest of a key").map_err(within)?;
+            let bytes = decoder.varint("bytes of a bucket")?;
+            let shared = decoder.varint_at_most(before.len() as u64, "shared bytes of a key")?;
+            let rest = decoder.string(KEY_BYTES_KEPT, "the rest of a key")?;
             let last = [&before[..shared as usize], rest].concat();
             // Two keys that part behind what is kept look the same.
             if last.as_slice() < before || last.len() > KEY_BYTES_KEPT {
                 let expected = format!("the keys of buckets in order, of {KEY_BYTES_KEPT} bytes at most");
-                return Err(within(Decoder::damage(start, expected, last.escape_ascii().to_string())));
+                return Err(Decoder::damage(start, expected, last.escape_ascii().to_string()));
             }
             buckets.push(Bucket { last: last.into_boxed_slice(), bytes });
         }
@@ -185,13 +183,13 @@ mod tests {
     #[test]
     fn any_bytes_are_refused_or_decoded() {
         let whole = histogram(1024, (0..500).map(|number| (format!("key{number:05}"), 100 + number)));
-        assert_eq!(Histogram::decode(&whole.encode(), 0), Ok(whole.clone()));
+        assert_eq!(Histogram::decode(&whole.encode()), Ok(whole.clone()));
         for seed in 0..3000 {
             let mut random = Random::seeded(seed);
             let mut damaged = whole.encode();
             let position = random.index(damaged.len());
             damaged[position] = random.next_u64() as u8;
-            if let Ok(found) = Histogram::decode(&damaged, 7) {
+            if let Ok(found) = Histogram::decode(&damaged) {
                 assert!(found.buckets().windows(2).all(|pair| pair[0].last <= pair[1].last), "seed {seed}");
             }
         }

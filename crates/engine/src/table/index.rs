@@ -81,6 +81,13 @@ impl IndexBuilder {
         self.bytes.len() + 8
     }
 
+    /// At most how many bytes it has when the open block ended and one more, that begins with a key of this length.
+    pub(crate) fn bytes_bound_with(&self, user_key_length: usize) -> usize {
+        // Four varints and a trailer to a block, of which no varint takes more than ten bytes.
+        const BLOCK_BYTES: usize = 38;
+        10 + self.bytes.len() + 2 * BLOCK_BYTES + self.fence.len() + user_key_length
+    }
+
     /// Contents of the index block.
     pub(crate) fn finish(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bytes.len() + 10);

@@ -61,6 +61,8 @@ pub(crate) struct TableProperties {
     pub(crate) distinct_keys: u64,
     /// Empty when the table has none.
     pub(crate) histogram: Histogram,
+    /// Why the table has no histogram although there is one. Everything else of it is as good as ever.
+    pub(crate) histogram_damage: Option<Damage>,
 }
 
 const TAG_ENTRIES: u64 = 1;
@@ -174,7 +176,13 @@ impl TableProperties {
                 TAG_JOB => properties.job = Some(number()?),
                 TAG_LEVEL => properties.level = Some(number()?),
                 TAG_DISTINCT_KEYS => properties.distinct_keys = number()?,
-                TAG_HISTOGRAM => properties.histogram = Histogram::decode(value, value_at)?,
+                TAG_HISTOGRAM => match Histogram::decode(value) {
+                    Ok(histogram) => properties.histogram = histogram,
+                    Err(damage) => {
+                        let offset_bytes = damage.offset_bytes + value_at as u64;
+                        properties.histogram_damage = Some(Damage { offset_bytes, ..damage });
+                    }
+                },
                 _ if tagged & 1 == 0 => {}
                 _ => {
                     let mut damage =
@@ -229,6 +237,7 @@ mod tests {
             level: Some(0),
             distinct_keys: 299,
             histogram: Histogram::default(),
+            histogram_damage: None,
         }
     }
 
@@ -239,6 +248,18 @@ mod tests {
         assert_eq!(bytes[12..22], *b"\x09a\x01\x05\0\0\0\0\0\0");
         assert_eq!(crate::checksum::crc32c(&bytes), GOLDEN_CHECKSUM, "{bytes:?}");
         assert_eq!(TableProperties::decode(&bytes).expect("sound"), sample());
+    }
+
+    /// Once it made the whole table unreadable.
+    #[test]
+    fn a_histogram_that_cannot_be_decoded_leaves_the_rest_readable() {
+        let mut bytes = sample().encode();
+        let at = bytes.len() as u64;
+        append_field(&mut bytes, TAG_HISTOGRAM, false, &[10, 7, 1, b'a']);
+        let found = TableProperties::decode(&bytes).expect("the rest is sound");
+        let damage = found.histogram_damage.clone().expect("damage");
+        assert!(damage.offset_bytes > at, "{damage:?}");
+        assert_eq!(TableProperties { histogram_damage: None, ..found }, sample());
     }
 
     const GOLDEN_CHECKSUM: u32 = 3_229_314_411;

@@ -65,6 +65,13 @@ impl Verifier<'_> {
             readahead: Readahead::Fixed { bytes: READ_BYTES },
             io,
         });
+        if let Some(damage) = &table.properties().histogram_damage {
+            let message = format!(
+                "the histogram is damaged at {} of the properties: expected {}, found {}",
+                damage.offset_bytes, damage.expected, damage.found
+            );
+            self.find("table-histogram", message);
+        }
         let mut totals = Totals::default();
         let mut last: Vec<u8> = Vec::new();
         let mut all_read = true;

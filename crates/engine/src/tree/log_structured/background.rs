@@ -2,7 +2,7 @@
 
 use super::compaction;
 use super::flush;
-use super::plan::{Busy, CompactionPlan};
+use super::plan::CompactionPlan;
 use super::shared::{Core, Shared, panic_message};
 use super::version::{FileMeta, Version};
 use crate::cache::EvictedBlock;
@@ -82,14 +82,20 @@ fn work(shared: &Arc<Shared>, role: Role) {
         if retry || not_before.is_some_and(|moment| shared.env.now() >= moment) {
             not_before = None;
         }
-        if not_before.is_none()
-            && let Some(job) = next_job(shared, &mut core, role)
-        {
-            drop(core);
-            let failed = run(shared, job);
-            not_before = failed.then(|| shared.env.now() + RETRY_DELAY);
-            core = shared.core.lock();
-            continue;
+        if not_before.is_none() {
+            let (relocked, next) = next_job(shared, core, role);
+            core = relocked;
+            match next {
+                Next::Job(job) => {
+                    drop(core);
+                    let failed = run(shared, job);
+                    not_before = failed.then(|| shared.env.now() + RETRY_DELAY);
+                    core = shared.core.lock();
+                    continue;
+                }
+                Next::AskAgain => continue,
+                Next::Nothing => {}
+            }
         }
         match not_before {
             Some(moment) => {
@@ -100,32 +106,73 @@ fn work(shared: &Arc<Shared>, role: Role) {
     }
 }
 
-fn next_job(shared: &Shared, core: &mut MutexGuard<'_, Core>, role: Role) -> Option<Job> {
+enum Next {
+    Job(Job),
+    Nothing,
+    /// What a plan was made for changed while it was made.
+    AskAgain,
+}
+
+/// What a worker does next. Plans are made without the lock: they take time where there are many tables, and writers
+/// need the lock to go on.
+fn next_job<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>, role: Role) -> (MutexGuard<'a, Core>, Next) {
     if role != Role::Compactions && !core.flush_running && !core.flush_held && !core.immutables.is_empty() {
         core.flush_running = true;
-        return Some(Job::Flush {
+        let job = Job::Flush {
             memtables: core.immutables.iter().map(|immutable| immutable.memtable.clone()).collect(),
             log_number: core.immutables.back().map_or(0, |immutable| immutable.next_log_number),
-        });
+        };
+        return (core, Next::Job(job));
     }
-    if role != Role::Flushes && core.manual == 0 && !shared.options.disable_auto_compactions {
-        let version = shared.read_state.load().version.clone();
-        let pick = |busy: &Busy, room_bytes| shared.organisation.pick(&version, busy, room_bytes);
-        let urgent = pick(&core.busy, u64::MAX);
-        core.room_bytes =
-            core.room_bytes.filter(|room| urgent.as_ref().is_some_and(|plan| plan.written_bytes_max() > *room));
-        let fitting = core.room_bytes.and_then(|room| pick(&core.busy, room));
-        if let Some(plan) = fitting.or(urgent) {
-            let tables = unsampled(shared, &version, &plan);
-            if !tables.is_empty() {
-                return Some(Job::Sample { tables });
+    if role != Role::Flushes && may_compact(shared, &core) {
+        let (relocked, planned) = plan(shared, core);
+        core = relocked;
+        let Some(planned) = planned else { return (core, Next::AskAgain) };
+        core.room_bytes = planned.room_bytes;
+        if let Some(plan) = planned.plan {
+            let tables = unsampled(shared, &planned.version, &plan);
+            if tables.is_empty() {
+                core.busy.enter(&plan);
+                core.running_compactions += 1;
+                return (core, Next::Job(Job::Compact { version: planned.version, plan }));
             }
-            core.busy.enter(&plan);
-            core.running_compactions += 1;
-            return Some(Job::Compact { version, plan });
+            // One worker reads what others wait for.
+            if !core.sampling {
+                core.sampling = true;
+                return (core, Next::Job(Job::Sample { tables }));
+            }
         }
     }
-    shared.garbage.any().then_some(Job::Collect)
+    let next = if shared.garbage.any() { Next::Job(Job::Collect) } else { Next::Nothing };
+    (core, next)
+}
+
+fn may_compact(shared: &Shared, core: &Core) -> bool {
+    core.manual == 0 && !shared.options.disable_auto_compactions
+}
+
+struct Planned {
+    version: Arc<Version>,
+    plan: Option<CompactionPlan>,
+    /// Room that plans have to keep to from now on.
+    room_bytes: Option<u64>,
+}
+
+/// Lets go of the lock, makes a plan and takes the lock again. Nothing when what the plan depends on changed meanwhile, or
+/// anything else that may be a reason to do something else.
+fn plan<'a>(shared: &'a Shared, core: MutexGuard<'a, Core>) -> (MutexGuard<'a, Core>, Option<Planned>) {
+    let outlook = core.outlook();
+    let version = shared.read_state.load().version.clone();
+    let (busy, room_bytes) = (core.busy.clone(), core.room_bytes);
+    drop(core);
+    let pick = |room_bytes| shared.organisation.pick(&version, &busy, room_bytes);
+    let urgent = pick(u64::MAX);
+    let room_bytes = room_bytes.filter(|room| urgent.as_ref().is_some_and(|plan| plan.written_bytes_max() > *room));
+    let plan = room_bytes.and_then(pick).or(urgent);
+    let core = shared.core.lock();
+    let is_as_before = core.outlook() == outlook && Arc::ptr_eq(&version, &shared.read_state.load().version);
+    let planned = is_as_before.then_some(Planned { version, plan, room_bytes });
+    (core, planned)
 }
 
 /// Runs a job; true when it failed.
@@ -162,7 +209,8 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
             core.room_bytes = room_bytes;
             note(&mut core, failure, |core| (&mut core.compaction_attempts, &mut core.compaction_error));
         }
-        Job::Sample { .. } | Job::Collect => return false,
+        Job::Sample { .. } => core.sampling = false,
+        Job::Collect => return false,
     }
     // A finished job makes others due: the next level may be over its size now.
     shared.work.notify_all();
@@ -194,17 +242,23 @@ fn note(core: &mut Core, failure: Option<Error>, fields: impl Fn(&mut Core) -> (
     *last = failure;
 }
 
-/// No flush or compaction runs or is due.
-pub(super) fn is_idle(shared: &Shared, core: &Core) -> bool {
-    let compaction_due = core.manual == 0 && !shared.options.disable_auto_compactions && {
-        let version = shared.read_state.load().version.clone();
-        shared.organisation.pick(&version, &core.busy, u64::MAX).is_some()
-    };
-    (core.immutables.is_empty() || core.flush_held)
-        && !core.flush_running
-        && core.running_compactions == 0
-        && core.manual == 0
-        && !compaction_due
+/// No flush or compaction runs or is due. Lets go of the lock meanwhile; what is returned holds as long as the lock
+/// that is returned with it is.
+pub(super) fn is_idle<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>) -> (MutexGuard<'a, Core>, bool) {
+    loop {
+        let rests = (core.immutables.is_empty() || core.flush_held)
+            && !core.flush_running
+            && core.running_compactions == 0
+            && core.manual == 0;
+        if !rests || !may_compact(shared, &core) {
+            return (core, rests);
+        }
+        let (relocked, planned) = plan(shared, core);
+        core = relocked;
+        if let Some(planned) = planned {
+            return (core, planned.plan.is_none());
+        }
+    }
 }
 
 /// A caller's compaction, counted while it waits and runs, however it ends: closing waits for it.

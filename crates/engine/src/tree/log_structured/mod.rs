@@ -143,10 +143,12 @@ impl Tree for LogStructuredTree {
     fn wait_idle(&self) -> Result<(), Error> {
         let mut core = self.shared.core.lock();
         loop {
+            let (relocked, is_idle) = background::is_idle(&self.shared, core);
+            core = relocked;
             if let Some(error) = &core.halted {
                 return Err(error.clone());
             }
-            if background::is_idle(&self.shared, &core) {
+            if is_idle {
                 return Ok(());
             }
             if core.closing {

@@ -26,10 +26,13 @@ pub(crate) struct CompactionPlan {
 }
 
 impl CompactionPlan {
-    /// The one input can change its level without being rewritten.
+    /// The one input can change its level without being rewritten. Who asks for everything to be put in order wants
+    /// deletions gone, which a table that is moved keeps.
     pub(crate) fn is_trivial_move(&self) -> bool {
+        let keeps_deletions = self.reason == Reason::Manual && self.inputs.iter().any(|file| file.deletions > 0);
         self.overlapping.is_empty()
             && self.input_level != self.output_level
+            && !keeps_deletions
             && (self.inputs.len() == 1 || self.input_level > 0 || disjoint(&self.inputs))
     }
 
@@ -69,6 +72,8 @@ pub(crate) struct Busy {
     outputs: Vec<(usize, Vec<u8>, Vec<u8>)>,
     /// Largest user key of the last compaction of each level.
     last_keys: BTreeMap<usize, Vec<u8>>,
+    /// Plans that entered or left.
+    changes: u64,
 }
 
 impl Busy {
@@ -78,6 +83,7 @@ impl Busy {
 
     /// Enters a plan that starts to run.
     pub(crate) fn enter(&mut self, plan: &CompactionPlan) {
+        self.changes += 1;
         self.files.extend(plan.all_inputs().map(|file| file.number));
         if let Some((smallest, largest)) = plan.hull() {
             self.outputs.push((plan.output_level, smallest.to_vec(), largest.to_vec()));
@@ -89,6 +95,7 @@ impl Busy {
 
     /// Takes out a plan that ended.
     pub(crate) fn leave(&mut self, plan: &CompactionPlan) {
+        self.changes += 1;
         for file in plan.all_inputs() {
             self.files.remove(&file.number);
         }
@@ -99,6 +106,11 @@ impl Busy {
         {
             self.outputs.swap_remove(position);
         }
+    }
+
+    /// A number that is another one whenever this changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Largest user key of the last compaction of a level.
@@ -115,28 +127,36 @@ impl Busy {
     }
 }
 
-/// Splits a plan's key range for parallel work: user keys that begin a new part, at table borders
-/// so that the parts' input bytes are about equal. At most `parts - 1` of them.
+/// Splits a plan's key range for parallel work: user keys that begin a new part, so that the parts' input bytes are
+/// about equal: where tables begin, and where buckets of their histograms do if they have one. At most `parts - 1` of
+/// them.
 pub(crate) fn subcompaction_boundaries(plan: &CompactionPlan, parts: usize) -> Vec<Vec<u8>> {
     if parts < 2 {
         return Vec::new();
     }
-    let mut borders: Vec<(&[u8], u64)> =
-        plan.all_inputs().map(|file| (file.smallest_user_key(), file.size_bytes)).collect();
+    let mut borders: Vec<(&[u8], u64)> = plan.all_inputs().flat_map(begins).collect();
     borders.sort();
-    let total: u64 = borders.iter().map(|(_, size)| size).sum();
+    let total = borders.iter().fold(0u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
     let share = (total / parts as u64).max(1);
     let mut boundaries: Vec<Vec<u8>> = Vec::new();
-    let mut gathered = 0;
-    for (key, size) in &borders {
-        if gathered >= share * (boundaries.len() as u64 + 1)
+    let mut gathered = 0u64;
+    for (key, bytes) in &borders {
+        if gathered >= share.saturating_mul(boundaries.len() as u64 + 1)
             && boundaries.len() + 1 < parts
             && boundaries.last().is_none_or(|last| last.as_slice() < *key)
             && borders[0].0 < *key
         {
             boundaries.push(key.to_vec());
         }
-        gathered += size;
+        gathered = gathered.saturating_add(*bytes);
     }
     boundaries
+}
+
+/// Where parts of a table begin, and their bytes.
+fn begins(file: &Arc<FileMeta>) -> impl Iterator<Item = (&[u8], u64)> {
+    let buckets = file.histogram.get().map_or(&[][..], |histogram| histogram.buckets());
+    let whole = buckets.is_empty().then_some((file.smallest_user_key(), file.size_bytes));
+    let before = std::iter::once(file.smallest_user_key()).chain(buckets.iter().map(|bucket| &*bucket.last));
+    whole.into_iter().chain(before.zip(buckets).map(|(key, bucket)| (key, bucket.bytes)))
 }

@@ -56,6 +56,8 @@ pub(super) struct Core {
     /// What running compactions touch.
     pub(super) busy: Busy,
     pub(super) running_compactions: usize,
+    /// A worker reads histograms that plans wait for.
+    pub(super) sampling: bool,
     /// Manual compactions waiting or running: automatic ones are not started meanwhile.
     pub(super) manual: usize,
     /// Last failure of a flush, until one succeeds.
@@ -72,6 +74,17 @@ pub(super) struct Core {
     pub(super) closing: bool,
     /// A worker panicked: no job begins any more, and whoever waits for one is told this.
     pub(super) halted: Option<Error>,
+}
+
+impl Core {
+    /// What decides about the next job but the version: equal when nothing changed.
+    pub(super) fn outlook(&self) -> impl PartialEq + use<> {
+        (
+            (self.immutables.len(), self.flush_running, self.flush_held, self.busy.changes()),
+            (self.running_compactions, self.sampling, self.manual, self.room_bytes),
+            (self.retries, self.closing, self.halted.is_some()),
+        )
+    }
 }
 
 pub(super) struct Shared {
@@ -200,6 +213,7 @@ impl Shared {
                     flush_held: false,
                     busy: Busy::default(),
                     running_compactions: 0,
+                    sampling: false,
                     manual: 0,
                     flush_error: None,
                     compaction_error: None,
@@ -293,6 +307,18 @@ impl Shared {
         };
         self.delayed_write_rate.store(write_delay.bytes_per_second, Ordering::Relaxed);
         self.stall.store(number, Ordering::Relaxed);
+    }
+
+    /// Whether a memtable takes no batch of `batch_bytes` more: it has its size, or its table would outgrow the one the
+    /// medium likes.
+    pub(super) fn is_full(&self, memtable: &MemTable, batch_bytes: usize) -> bool {
+        let memory_bytes = memtable.memory_bytes();
+        let outgrows = |most_bytes: u64| {
+            let bytes = (memory_bytes + batch_bytes) as u64;
+            bytes.saturating_add(padding_bytes(bytes, memtable.entries() + 1, &self.options)) > most_bytes
+        };
+        memory_bytes >= self.write_buffer_bytes
+            || self.media.files.properties().preferred_table_bytes.is_some_and(outgrows)
     }
 
     /// Makes a change of shape durable, then visible. Nothing changed when it fails; whether a
@@ -395,6 +421,25 @@ pub(super) fn write_buffer_bytes(options: &Options, files: &dyn FileStore) -> us
     let fitting = |bytes: u64| usize::try_from(bytes - bytes / 64).unwrap_or(usize::MAX);
     let preferred = files.properties().preferred_table_bytes;
     preferred.map_or(options.write_buffer_size, |bytes| options.write_buffer_size.min(fitting(bytes)))
+}
+
+/// About how many bytes aligned blocks add to so many bytes in so many entries, if these are alike, and to what follows
+/// the data.
+fn padding_bytes(bytes: u64, entries: u64, options: &Options) -> u64 {
+    /// What a block has beside its entries.
+    const BLOCK_BYTES: u64 = 64;
+    /// A histogram, properties and a footer.
+    const BEHIND_BYTES: u64 = 5 << 10;
+    let alignment = options.block_align as u64;
+    if alignment < 2 {
+        return 0;
+    }
+    let entry_bytes = (bytes / entries.max(1)).max(1);
+    let limit_bytes = (options.block_size as u64).next_multiple_of(alignment);
+    let block_entries = (limit_bytes.saturating_sub(BLOCK_BYTES) / entry_bytes).max(1);
+    let block_bytes = (block_entries * entry_bytes + BLOCK_BYTES).next_multiple_of(alignment);
+    let padding_bytes = (block_bytes - block_entries * entry_bytes).saturating_mul(entries.div_ceil(block_entries));
+    padding_bytes.saturating_add(BEHIND_BYTES + 2 * block_bytes)
 }
 
 /// What a thread that panicked said.

@@ -143,6 +143,42 @@ fn tables_fill_bands_and_do_not_outgrow_them() {
     }
 }
 
+/// Memtables that were a little too large for a band became a band and a crumb: with aligned blocks, and with batches
+/// that are large for a band.
+#[test]
+fn a_memtable_becomes_one_band() {
+    const BAND_BYTES: u64 = 256 << 10;
+    for (block_align, value_bytes, batch) in [(0, 100, 100), (512, 700, 1), (4096, 3000, 1), (4096, 100, 7)] {
+        let env = Env::sim(1);
+        let options = Options {
+            tree: TreeKind::TwoLevel,
+            disable_auto_compactions: true,
+            block_align,
+            level0_slowdown_writes_trigger: 1000,
+            level0_stop_writes_trigger: 1000,
+            ..Options::default()
+        };
+        let media = Media::of_files(Arc::new(MemoryStore::of_bands(BAND_BYTES)));
+        let organisation = organise(&options);
+        let tree = LogStructuredTree::open(&env, media, options, organisation).expect("open");
+        let mut number = 0u64;
+        for _ in 0..8 * BAND_BYTES / (value_bytes * batch) {
+            let keys: Vec<Vec<u8>> = (0..batch).map(|of| format!("{:016}", number + of).into_bytes()).collect();
+            number += batch;
+            let value = vec![7; value_bytes as usize];
+            let pairs: Vec<(&[u8], Option<&[u8]>)> = keys.iter().map(|key| (&key[..], Some(&value[..]))).collect();
+            write(&tree, &pairs);
+        }
+        tree.flush().expect("flush");
+        let version = tree.shared.read_state.load().version.clone();
+        let mut sizes: Vec<u64> = version.levels[0].iter().map(|file| file.size_bytes).collect();
+        sizes.remove(0);
+        let least = sizes.iter().min().copied().unwrap_or(0);
+        assert!(sizes.len() >= 6 && least > BAND_BYTES / 2, "{block_align} {value_bytes} {batch}: {sizes:?}");
+        tree.close().expect("close");
+    }
+}
+
 #[test]
 fn any_tables_may_be_merged_in_any_order() {
     let mut merged_apart = 0;

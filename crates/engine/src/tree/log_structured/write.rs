@@ -279,7 +279,7 @@ impl WritePath {
             if writer.log_broken || writer.flush_owed {
                 return self.replace_broken_log(shared, writer);
             }
-            if writer.memtable.is_empty() || writer.memtable.memory_bytes() < shared.write_buffer_bytes {
+            if writer.memtable.is_empty() || !shared.is_full(&writer.memtable, bytes) {
                 return Ok(());
             }
             self.wait_for_flush(shared, shared.options.max_write_buffer_number.max(2) - 1)?;

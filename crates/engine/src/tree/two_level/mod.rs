@@ -29,7 +29,14 @@
 //!   A compaction that runs at the same time is no exception: the tables it reads are part of the tree until
 //!   its outputs are, so one of both is outside. Nor is a flush, which only brings newer versions.
 //!
-//! So any set of tables may be merged in any order, at once with others; selections decide about cost only.
+//! So any set of tables may be merged in any order, at once with others; selections decide about cost only. This is
+//! also why a selection may be cut short: to what `max_compaction_bytes` allows, or to what there is room for.
+//!
+//! # Why it ends
+//!
+//! Let the width of a table be the number of different keys of the database within its range. A compaction of level 1
+//! takes two tables at least that overlap, and its outputs do not overlap each other, as all versions of a key are
+//! written to one of them: the sum of all widths falls with each, whatever it took, and so there is a last one.
 
 mod selection;
 mod sequentiality;
@@ -52,6 +59,9 @@ pub(crate) struct TwoLevel {
     level0_tables_max: usize,
     /// Tables of level 1 that overlap one of them and start a compaction within the level.
     overlap_trigger: usize,
+    /// Bytes that one compaction reads, but for the least that changes anything: one table of level 0, or two of
+    /// level 1.
+    compaction_bytes_max: u64,
 }
 
 impl TwoLevel {
@@ -60,13 +70,15 @@ impl TwoLevel {
             level0_trigger: options.level0_file_num_compaction_trigger.max(1),
             level0_tables_max: options.max_level0_compaction_tables,
             overlap_trigger: options.level1_overlap_compaction_trigger.max(1),
+            compaction_bytes_max: options.max_compaction_bytes,
         }
     }
 
     fn plan_level0(&self, version: &Version, busy: &Busy) -> Option<CompactionPlan> {
-        let inputs = selection::level0(version, busy, self.level0_tables_max);
+        let inputs = selection::level0(version, busy, self.level0_tables_max, self.compaction_bytes_max);
+        let left_bytes = self.compaction_bytes_max.saturating_sub(selection::bytes_of(&inputs));
         let under = selection::level1_under(version, busy, &inputs);
-        let overlapping = selection::pruned(version, busy, &under);
+        let overlapping = selection::pruned(version, busy, &under, left_bytes);
         (!inputs.is_empty()).then_some(CompactionPlan {
             reason: Reason::Level0Tables,
             input_level: 0,
@@ -79,10 +91,13 @@ impl TwoLevel {
     /// `most` is the table of level 1 that overlaps most.
     fn plan_level1(&self, version: &Version, busy: &Busy, most: &Arc<FileMeta>) -> Option<CompactionPlan> {
         let candidates = selection::level1_under(version, busy, std::slice::from_ref(most));
-        let mut inputs = selection::pruned(version, busy, &candidates);
+        let mut inputs = selection::pruned(version, busy, &candidates, self.compaction_bytes_max);
         if inputs.len() < 2 {
             // The least sequential one is the newest: what it overlaps is as good to merge it with.
-            inputs = candidates;
+            let others = candidates.iter().rev().filter(|file| file.number != most.number);
+            let chosen = selection::within(std::iter::once(most).chain(others), 2, self.compaction_bytes_max);
+            inputs = chosen.into_iter().cloned().collect();
+            inputs.sort_by_key(|file| std::cmp::Reverse((file.newest_sequence, file.number)));
         }
         (inputs.len() > 1).then_some(CompactionPlan {
             reason: Reason::Overlap,
