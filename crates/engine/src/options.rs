@@ -78,6 +78,9 @@ pub struct Options {
     pub max_level0_compaction_tables: usize,
     /// Trees of two levels: tables of level 1 overlapping one of them that start a compaction within the level.
     pub level1_overlap_compaction_trigger: usize,
+    /// Trees of two levels: tables that may overlap in one key; where there are more, those are merged with which a
+    /// rewritten byte gains most order. 0 is the paper's selection (SMRDB), which the two triggers above steer.
+    pub overlap_depth_max: usize,
     /// Levels of a leveled tree.
     pub num_levels: usize,
     /// Size of level 1.
@@ -131,6 +134,10 @@ pub struct Options {
     pub use_direct_io_for_flush_and_compaction: bool,
     /// Bytes per second flushes and compactions may write; 0 is no limit.
     pub rate_limit_bytes_per_second: u64,
+    /// Do flushes and compactions in small steps between the writes that come until their results are needed, instead
+    /// of at once: for writes that are to take about the same time each. They go on at once while nobody writes, while
+    /// writers wait for them, and when they are late.
+    pub pace_background_work: bool,
     /// Bytes per second writers get at most while slowed; less while compactions fall further behind.
     pub delayed_write_rate: u64,
     /// Verify checksums of blocks read by users (compactions always do).
@@ -156,6 +163,7 @@ impl Default for Options {
             hard_pending_compaction_bytes_limit: 256 << 30,
             max_level0_compaction_tables: 8,
             level1_overlap_compaction_trigger: 8,
+            overlap_depth_max: 0,
             num_levels: 7,
             max_bytes_for_level_base: 256 << 20,
             max_bytes_for_level_multiplier: 10,
@@ -180,6 +188,7 @@ impl Default for Options {
             use_direct_reads: false,
             use_direct_io_for_flush_and_compaction: false,
             rate_limit_bytes_per_second: 0,
+            pace_background_work: false,
             delayed_write_rate: 16 << 20,
             verify_checksums: true,
             max_manifest_file_size: 64 << 20,

@@ -54,6 +54,8 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
         compaction_pri: priorities[random.index(3)],
         max_level0_compaction_tables: pick(&mut random, &[1, 2, 8]) as usize,
         level1_overlap_compaction_trigger: pick(&mut random, &[1, 2, 5]) as usize,
+        overlap_depth_max: pick(&mut random, &[0, 1, 4]) as usize,
+        pace_background_work: random.chance(1, 3),
         tree,
         ..Options::default()
     }

@@ -2,7 +2,8 @@
 
 use super::level_iterator::LevelIterator;
 use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
-use super::plan::{CompactionPlan, subcompaction_boundaries};
+use super::pacing::{JobPace, compaction_headroom_bytes};
+use super::plan::{CompactionPlan, Reason, subcompaction_boundaries};
 use super::shared::{Change, Shared};
 use super::version::{FileMeta, Run, Version, runs};
 use crate::error::Error;
@@ -76,16 +77,20 @@ fn rewrite(shared: &Arc<Shared>, version: &Arc<Version>, plan: &CompactionPlan, 
         let begin = position.checked_sub(1).map(|before| boundaries[before].clone());
         (begin, boundaries.get(position).cloned())
     };
+    let pace = Arc::new(pace_of(shared, version, plan));
     let workers: Vec<_> = (1..part_count)
         .map(|position| {
             let (begin, end) = part(position);
-            let (shared, version, plan) = (shared.clone(), version.clone(), plan.clone());
+            let (shared, version, plan, pace) = (shared.clone(), version.clone(), plan.clone(), pace.clone());
             let name = format!("subcompaction {}.{position}", job.0);
-            shared.clone().env.spawn(&name, move || rewrite_part(&shared, &version, &plan, job, begin, end, part_count))
+            shared
+                .clone()
+                .env
+                .spawn(&name, move || rewrite_part(&shared, &version, &plan, job, (begin, end), part_count, &pace))
         })
         .collect();
     let (begin, end) = part(0);
-    let mut result = rewrite_part(shared, version, plan, job, begin, end, part_count);
+    let mut result = rewrite_part(shared, version, plan, job, (begin, end), part_count, &pace);
     for worker in workers {
         let other = worker.join().unwrap_or_else(|panic| panic.resume());
         result = match (result, other) {
@@ -103,15 +108,25 @@ fn rewrite(shared: &Arc<Shared>, version: &Arc<Version>, plan: &CompactionPlan, 
     result
 }
 
+/// Who asks for a compaction waits for it.
+fn pace_of(shared: &Shared, version: &Version, plan: &CompactionPlan) -> JobPace {
+    if plan.reason == Reason::Manual {
+        return JobPace::unheld();
+    }
+    let slowdown = shared.options.level0_slowdown_writes_trigger;
+    let headroom_bytes = compaction_headroom_bytes(version.levels[0].len(), slowdown, shared.write_buffer_bytes as u64);
+    JobPace::new(shared, plan.input_bytes(), headroom_bytes)
+}
+
 /// Rewrites the pairs of `[begin, end)`.
 fn rewrite_part(
     shared: &Arc<Shared>,
     version: &Version,
     plan: &CompactionPlan,
     job: JobId,
-    begin: Option<Vec<u8>>,
-    end: Option<Vec<u8>>,
+    (begin, end): (Option<Vec<u8>>, Option<Vec<u8>>),
     part_count: usize,
+    pace: &JobPace,
 ) -> Result<Outputs, Error> {
     let read = |level: usize| TableIteratorOptions {
         fill_cache: false,
@@ -143,6 +158,7 @@ fn rewrite_part(
         below: &below,
         older: Some(&older),
         hints_outputs: true,
+        pace,
     };
     output::write_tables(shared, &mut *source, end.as_deref(), shared.snapshots.boundaries(), &output)
 }

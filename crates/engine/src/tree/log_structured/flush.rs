@@ -1,6 +1,7 @@
 //! Memtables to level 0.
 
 use super::output::{self, OutputPlan, Outputs, TableSize};
+use super::pacing::JobPace;
 use super::shared::{Change, Shared};
 use crate::error::Error;
 use crate::iterator::InternalIterator;
@@ -14,7 +15,8 @@ use varve_store::{Hint, IoClass, IoContext};
 /// `log_number` is the oldest log needed afterwards.
 pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u64) -> Result<(), Error> {
     let start = shared.env.now();
-    let outputs = write(shared, memtables)?;
+    let pace = JobPace::new(shared, bytes_of(memtables), headroom_bytes(shared));
+    let outputs = write(shared, memtables, &pace)?;
     let last_sequence = memtables.iter().filter_map(|memtable| memtable.last_sequence()).max();
     let before = shared.manifest.lock().last_sequence;
     let change = Change {
@@ -38,10 +40,22 @@ pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u6
     Ok(())
 }
 
+fn bytes_of(memtables: &[Arc<MemTable>]) -> u64 {
+    memtables.iter().map(|memtable| memtable.memory_bytes() as u64).sum()
+}
+
+/// User bytes until all memtables are full and writers wait for a flush.
+fn headroom_bytes(shared: &Shared) -> u64 {
+    let state = shared.read_state.load();
+    let free = shared.options.max_write_buffer_number.saturating_sub(state.immutables.len());
+    let active_bytes = state.memtable.memory_bytes();
+    free.saturating_mul(shared.write_buffer_bytes).saturating_sub(active_bytes) as u64
+}
+
 /// Writes `memtables` (oldest first) as one table of level 0; none when nothing in them is visible.
-pub(super) fn write(shared: &Shared, memtables: &[Arc<MemTable>]) -> Result<Outputs, Error> {
+pub(super) fn write(shared: &Shared, memtables: &[Arc<MemTable>], pace: &JobPace) -> Result<Outputs, Error> {
     let job = shared.new_job();
-    let expected_bytes = memtables.iter().map(|memtable| memtable.memory_bytes() as u64).sum();
+    let expected_bytes = bytes_of(memtables);
     shared.media.files.hint(&Hint::FlushBegin { job, expected_bytes });
     let sources: Vec<Box<dyn InternalIterator>> =
         memtables.iter().rev().map(|memtable| Box::new(memtable.iterator()) as Box<dyn InternalIterator>).collect();
@@ -56,6 +70,7 @@ pub(super) fn write(shared: &Shared, memtables: &[Arc<MemTable>]) -> Result<Outp
         below: &[],
         older: None,
         hints_outputs: false,
+        pace,
     };
     let result = output::write_tables(shared, &mut *source, None, shared.snapshots.boundaries(), &plan);
     let hinted = result.as_ref().map(|outputs| outputs.hinted(0)).unwrap_or_default();

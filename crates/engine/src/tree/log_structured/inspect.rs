@@ -101,6 +101,7 @@ pub(super) fn property(shared: &Shared, name: &str) -> Option<String> {
         "num-snapshots" => Some(statistics.snapshots.to_string()),
         "block-cache-usage" => Some(statistics.block_cache_bytes.to_string()),
         "estimate-pending-compaction-bytes" => Some(statistics.pending_compaction_bytes.to_string()),
+        "overlap-depth" => Some(format!("{:.3}", shared.read_state.load().version.mean_depth())),
         "levels" => Some(levels_text(&statistics)),
         "stats" => Some(statistics_text(&statistics)),
         _ => None,

@@ -13,6 +13,7 @@ mod inspect;
 mod level_iterator;
 mod organisation;
 mod output;
+mod pacing;
 mod plan;
 mod rate_limiter;
 mod read;

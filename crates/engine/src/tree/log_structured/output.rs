@@ -1,5 +1,6 @@
 //! Writes a sorted walk into new tables: what flushes and compactions have in common.
 
+use super::pacing::{JobPace, STEP_BYTES};
 use super::shared::Shared;
 use super::tables::Garbage;
 use super::version::{FileMeta, Run};
@@ -33,6 +34,7 @@ pub(super) struct OutputPlan<'a> {
     pub(super) older: Option<&'a [Run]>,
     /// Sends `CompactionOutput` hints.
     pub(super) hints_outputs: bool,
+    pub(super) pace: &'a JobPace,
 }
 
 /// What came of it.
@@ -211,6 +213,7 @@ fn write_all(
     let mut current_key: Vec<u8> = Vec::new();
     let mut has_key = false;
     let mut open: Option<Open> = None;
+    let mut unpaced_bytes = 0;
     let result = (|| {
         while source.valid() {
             let internal = source.key();
@@ -258,7 +261,16 @@ fn write_all(
                     }
                 }
             }
+            if plan.pace.is_held() {
+                unpaced_bytes += (internal.len() + source.value().len()) as u64;
+            }
             source.next();
+            if unpaced_bytes >= STEP_BYTES {
+                plan.pace.step(shared, std::mem::take(&mut unpaced_bytes));
+                if shared.cancel.load(Ordering::Relaxed) {
+                    return Err(Error::Closed);
+                }
+            }
         }
         source.status()?;
         finish(shared, open.take(), plan, outputs)

@@ -2,6 +2,7 @@
 
 use super::flush;
 use super::organisation::Organisation;
+use super::pacing::JobPace;
 use super::shared::{Change, Immutable, ManifestState, Shared, write_buffer_bytes};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
@@ -381,7 +382,7 @@ fn add_to_level0(shared: &Arc<Shared>, memtable: &Arc<MemTable>, last_sequence: 
     if memtable.is_empty() {
         return Ok(());
     }
-    let outputs = flush::write(shared, std::slice::from_ref(memtable))?;
+    let outputs = flush::write(shared, std::slice::from_ref(memtable), &JobPace::unheld())?;
     let added: Vec<_> = outputs.tables.iter().map(|file| (0, file.clone())).collect();
     let next = shared.read_state.load().version.with(&[], &added);
     let core = shared.core.lock();

@@ -10,6 +10,7 @@ use super::checkpoint;
 use super::compaction;
 use super::organisation::Organisation;
 use super::output::table_meta;
+use super::pacing::JobPace;
 use super::plan::{CompactionPlan, Reason};
 use super::recovery::remove_strays;
 use super::shared::{Change, ManifestState, Shared};
@@ -265,7 +266,8 @@ impl Salvage {
             return Ok(());
         }
         self.shared.snapshots.publish(self.last_sequence);
-        self.tables.extend(super::flush::write(&self.shared, std::slice::from_ref(memtable))?.tables);
+        self.tables
+            .extend(super::flush::write(&self.shared, std::slice::from_ref(memtable), &JobPace::unheld())?.tables);
         Ok(())
     }
 

@@ -25,7 +25,7 @@ use arc_swap::ArcSwap;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use varve_env::{Condvar, Env, Mutex, Random};
 use varve_store::{FileStore, JobId};
 
@@ -113,6 +113,10 @@ pub(super) struct Shared {
     pub(super) done: Condvar,
     pub(super) counters: Counters,
     pub(super) rate_limiter: RateLimiter,
+    /// Time of the env of the last write, where jobs keep pace with writes.
+    pub(super) last_write_nanos: AtomicU64,
+    /// Threads that wait for a job to end.
+    pub(super) waiting: AtomicUsize,
     pub(super) compaction_readahead_bytes: usize,
     /// Bytes at which a memtable is full.
     pub(super) write_buffer_bytes: usize,
@@ -229,6 +233,8 @@ impl Shared {
             done: Condvar::new(env, "background progress"),
             counters: Counters::default(),
             rate_limiter,
+            last_write_nanos: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
             compaction_readahead_bytes,
             write_buffer_bytes,
             log_buffer_bytes,

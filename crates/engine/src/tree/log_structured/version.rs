@@ -277,6 +277,31 @@ impl Version {
         older
     }
 
+    /// Mean number of tables whose ranges hold the key of a pair, as far as histograms say where pairs are; 0 without
+    /// tables.
+    ///
+    /// Cost: a sort of the tables' ends, and two binary searches for each bucket of their histograms.
+    pub(crate) fn mean_depth(&self) -> f64 {
+        let mut starts: Vec<&[u8]> = self.files().map(|(_, file)| file.smallest_user_key()).collect();
+        let mut ends: Vec<&[u8]> = self.files().map(|(_, file)| file.largest_user_key()).collect();
+        starts.sort_unstable();
+        ends.sort_unstable();
+        let depth = |key: &[u8]| {
+            let begun = starts.partition_point(|start| *start <= key);
+            (begun - ends.partition_point(|end| *end < key).min(begun)) as f64
+        };
+        let (mut bytes, mut weighted) = (0.0, 0.0);
+        for (_, file) in self.files() {
+            let buckets = file.histogram.get().map_or(&[][..], |histogram| histogram.buckets());
+            let whole = buckets.is_empty().then(|| (file.largest_user_key(), file.size_bytes));
+            for (key, of_bucket) in buckets.iter().map(|bucket| (&*bucket.last, bucket.bytes)).chain(whole) {
+                bytes += of_bucket as f64;
+                weighted += of_bucket as f64 * depth(key);
+            }
+        }
+        if bytes > 0.0 { weighted / bytes } else { 0.0 }
+    }
+
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         self.bytes[level]
     }

@@ -12,7 +12,7 @@ use crate::memtable::MemTable;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use varve_env::{Condvar, Mutex, MutexGuard};
 use varve_store::{CreateOptions, FileKind};
@@ -235,6 +235,9 @@ impl WritePath {
         counters.write_batches.fetch_add(1 + others.len() as u64, Ordering::Relaxed);
         counters.user_written_entries.fetch_add(count, Ordering::Relaxed);
         counters.user_written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if shared.options.pace_background_work {
+            shared.last_write_nanos.store(shared.env.now().as_nanos(), Ordering::Relaxed);
+        }
         Ok(())
     }
 
@@ -419,6 +422,22 @@ fn note_stall(shared: &Shared, start: varve_env::Instant) {
     shared.counters.stall_nanos.fetch_add(waited, Ordering::Relaxed);
 }
 
+/// Counted as long as it lives: jobs make haste.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Waits for workers until `ready`, or until one more of their attempts failed with the same kind
 /// of trouble that already stands: then the writer is told rather than kept waiting.
 pub(super) fn wait_for_progress(
@@ -430,6 +449,7 @@ pub(super) fn wait_for_progress(
     let (attempts_before, _) = attempts(core);
     core.retries += 1;
     shared.work.notify_all();
+    let _waiting = Waiting::begin(&shared.waiting);
     loop {
         if let Some(result) = ready(core) {
             return result;

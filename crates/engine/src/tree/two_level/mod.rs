@@ -4,7 +4,7 @@
 //! Level 0 buffers what memtables were written as; level 1 is kept mostly in order. A compaction takes the oldest
 //! tables of level 0 and, of the tables of level 1 they overlap, only those it pays to reorder: the least
 //! sequential one and the newer ones it overlaps. When tables of level 1 overlap too much they are reordered
-//! among themselves.
+//! among themselves. With a bound on the depth (`overlap_depth_max`) tables are selected otherwise: see [`depth`].
 //!
 //! # Why reads are right
 //!
@@ -38,6 +38,9 @@
 //! takes two tables at least that overlap, and its outputs do not overlap each other, as all versions of a key are
 //! written to one of them: the sum of all widths falls with each, whatever it took, and so there is a last one.
 
+mod depth;
+#[cfg(test)]
+mod replay;
 mod selection;
 mod sequentiality;
 #[cfg(test)]
@@ -62,6 +65,8 @@ pub(crate) struct TwoLevel {
     /// Bytes that one compaction reads, but for the least that changes anything: one table of level 0, or two of
     /// level 1.
     compaction_bytes_max: u64,
+    /// Tables that may overlap in one key; 0 selects as the paper does.
+    depth_max: usize,
 }
 
 impl TwoLevel {
@@ -71,6 +76,7 @@ impl TwoLevel {
             level0_tables_max: options.max_level0_compaction_tables,
             overlap_trigger: options.level1_overlap_compaction_trigger.max(1),
             compaction_bytes_max: options.max_compaction_bytes,
+            depth_max: options.overlap_depth_max,
         }
     }
 
@@ -85,6 +91,19 @@ impl TwoLevel {
             output_level: 1,
             inputs,
             overlapping,
+        })
+    }
+
+    /// The oldest table of level 0, which is moved, when enough of them are there.
+    fn oldest_to_level1(&self, version: &Version, busy: &Busy) -> Option<CompactionPlan> {
+        let mut idle = version.levels[0].iter().filter(|file| !busy.contains(file.number));
+        let oldest = idle.next_back()?;
+        (idle.count() + 1 >= self.level0_trigger).then(|| CompactionPlan {
+            reason: Reason::Level0Tables,
+            input_level: 0,
+            output_level: 1,
+            inputs: vec![oldest.clone()],
+            overlapping: Vec::new(),
         })
     }
 
@@ -127,6 +146,10 @@ impl Organisation for TwoLevel {
     }
 
     fn pick(&self, version: &Version, busy: &Busy, room_bytes: u64) -> Option<CompactionPlan> {
+        if self.depth_max > 0 {
+            let due = depth::pick(version, busy, self.depth_max, self.compaction_bytes_max, room_bytes);
+            return due.or_else(|| self.oldest_to_level1(version, busy));
+        }
         let fits = |plan: &CompactionPlan| plan.written_bytes_max() <= room_bytes;
         let idle = version.levels[0].iter().filter(|file| !busy.contains(file.number)).count();
         let (overlaps, most) = selection::most_overlapped(version, busy).unzip();

@@ -47,13 +47,13 @@ impl<'a> Density<'a> {
     }
 
     /// Bytes at keys up to `key`.
-    fn up_to(&self, key: &[u8]) -> u64 {
+    pub(super) fn up_to(&self, key: &[u8]) -> u64 {
         let position = self.points.partition_point(|(point, _)| *point <= key);
         position.checked_sub(1).map_or(0, |before| self.points[before].1)
     }
 
     /// Bytes at keys before `key`.
-    fn before(&self, key: &[u8]) -> u64 {
+    pub(super) fn before(&self, key: &[u8]) -> u64 {
         let position = self.points.partition_point(|(point, _)| *point < key);
         position.checked_sub(1).map_or(0, |before| self.points[before].1)
     }

@@ -42,7 +42,7 @@ pub(super) fn table(number: u64, buckets: &str) -> Arc<FileMeta> {
 }
 
 /// Tables of both levels, `number first:bytes ... last:bytes`, one a line; a line of dashes divides the levels.
-fn shape(text: &str) -> Version {
+pub(super) fn shape(text: &str) -> Version {
     let level = |text: &str| {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         lines
@@ -57,10 +57,16 @@ fn shape(text: &str) -> Version {
 }
 
 fn policy() -> TwoLevel {
-    TwoLevel { level0_trigger: 4, level0_tables_max: 4, overlap_trigger: 3, compaction_bytes_max: u64::MAX }
+    TwoLevel {
+        level0_trigger: 4,
+        level0_tables_max: 4,
+        overlap_trigger: 3,
+        compaction_bytes_max: u64::MAX,
+        depth_max: 0,
+    }
 }
 
-fn numbers(files: &[Arc<FileMeta>]) -> Vec<u64> {
+pub(super) fn numbers(files: &[Arc<FileMeta>]) -> Vec<u64> {
     files.iter().map(|file| file.number).collect()
 }
 

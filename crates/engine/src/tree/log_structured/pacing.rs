@@ -1,0 +1,131 @@
+//! Spreads flushes and compactions over the writes that come until their results are needed.
+//!
+//! Done at once, a compaction keeps the medium busy for seconds, and every write that must reach the medium meanwhile waits
+//! behind its reads and behind all it has put into the device's cache. Nothing is gained by that haste as long as
+//! compactions keep up: its result is needed when level 0 would become too large, which is some memtables away.
+//!
+//! So a job is geared to the writers, as in "spring and gear" schedulers (Sears and Ramakrishnan, "bLSM: a general purpose
+//! log structured merge tree", SIGMOD 2012, section 4): it may move its work's share `u / h` once users wrote `u` bytes, where
+//! `h` is a part of what they may write until its result is needed. Its progress is incremental in small steps along the
+//! key range, writes are slowed by one step at most at a time, all alike, and the sum of the work is what it was. Three
+//! things let a job go on at once:
+//!
+//! - Writers wait for a job: then haste is all that helps them.
+//! - Nobody wrote for a while: then there is nobody to hold up.
+//! - It is late: `h` has been written. A job that begins with no time left is late from the start, so that under
+//!   writers faster than the medium nothing changes.
+//!
+//! What is decided is a pure function of a job's [`Share`] and what was written; [`JobPace`] waits.
+
+use super::shared::Shared;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Bytes of input a job moves between two looks at its pace: a few times what positioning on a disk is worth.
+pub(super) const STEP_BYTES: u64 = 512 << 10;
+
+/// How long a job that is ahead waits until it looks again.
+const WAIT: Duration = Duration::from_millis(5);
+
+/// Without a write for this long there is nobody to hold up.
+const QUIET: Duration = Duration::from_millis(50);
+
+/// Part of what may be written until a result is needed, in which it is there: what else comes up meanwhile has the rest.
+const HEADROOM_PARTS: u64 = 4;
+
+/// What a job has to do, and by when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    work_bytes: u64,
+    within_bytes: u64,
+}
+
+impl Share {
+    /// A job of `work_bytes` whose result is needed when users wrote `headroom_bytes`.
+    pub(super) fn new(work_bytes: u64, headroom_bytes: u64) -> Share {
+        Share { work_bytes: work_bytes.max(1), within_bytes: headroom_bytes / HEADROOM_PARTS }
+    }
+
+    /// Bytes of the work that may be done when users wrote `written_bytes` since it began; all when it is late.
+    pub(super) fn allowed_bytes(&self, written_bytes: u64) -> u64 {
+        if written_bytes >= self.within_bytes {
+            return u64::MAX;
+        }
+        let allowed = u128::from(self.work_bytes) * u128::from(written_bytes) / u128::from(self.within_bytes);
+        u64::try_from(allowed).unwrap_or(u64::MAX)
+    }
+}
+
+/// User bytes until level 0 would slow writers down.
+pub(super) fn compaction_headroom_bytes(level0_tables: usize, level0_slowdown: usize, memtable_bytes: u64) -> u64 {
+    (level0_slowdown.saturating_sub(level0_tables) as u64).saturating_mul(memtable_bytes)
+}
+
+/// Holds one job to its pace, over all its threads.
+pub(super) struct JobPace {
+    /// Nothing when it is not held.
+    share: Option<Share>,
+    /// Bytes users had written when the job began.
+    begin_bytes: u64,
+    done_bytes: AtomicU64,
+}
+
+impl JobPace {
+    /// A job that is not held.
+    pub(super) fn unheld() -> JobPace {
+        JobPace { share: None, begin_bytes: 0, done_bytes: AtomicU64::new(0) }
+    }
+
+    /// A job that begins now, if jobs are held at all.
+    pub(super) fn new(shared: &Shared, work_bytes: u64, headroom_bytes: u64) -> JobPace {
+        JobPace {
+            share: shared.options.pace_background_work.then(|| Share::new(work_bytes, headroom_bytes)),
+            begin_bytes: shared.counters.user_written_bytes.load(Ordering::Relaxed),
+            done_bytes: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.share.is_some()
+    }
+
+    /// Tells of a step of the work and returns when the next may begin.
+    pub(super) fn step(&self, shared: &Shared, bytes: u64) {
+        let Some(share) = self.share else { return };
+        let done_bytes = self.done_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        loop {
+            let written = shared.counters.user_written_bytes.load(Ordering::Relaxed).saturating_sub(self.begin_bytes);
+            let idle_nanos =
+                shared.env.now().as_nanos().saturating_sub(shared.last_write_nanos.load(Ordering::Relaxed));
+            if share.allowed_bytes(written) >= done_bytes
+                || Duration::from_nanos(idle_nanos) >= QUIET
+                || shared.waiting.load(Ordering::Relaxed) > 0
+                || shared.cancel.load(Ordering::Relaxed)
+            {
+                return;
+            }
+            shared.env.sleep(WAIT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_allowed_in_proportion_to_what_was_written_and_all_of_it_when_late() {
+        let share = Share::new(1000, 400);
+        let allowed: Vec<u64> = [0, 1, 50, 99, 100, 1 << 60].iter().map(|&bytes| share.allowed_bytes(bytes)).collect();
+        assert_eq!(allowed, [0, 10, 500, 990, u64::MAX, u64::MAX]);
+        assert_eq!(Share::new(1000, 3).allowed_bytes(0), u64::MAX, "late from the start");
+        assert!(Share::new(u64::MAX, u64::MAX).allowed_bytes(u64::MAX / 5) < u64::MAX);
+    }
+
+    #[test]
+    fn headroom_is_what_level_0_may_still_grow() {
+        assert_eq!(compaction_headroom_bytes(4, 8, 100), 400);
+        assert_eq!(compaction_headroom_bytes(9, 8, 100), 0);
+        assert_eq!(compaction_headroom_bytes(0, usize::MAX, u64::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,227 @@
+//! Selection by depth: what is rewritten buys as much order as it can.
+//!
+//! # The cost of order
+//!
+//! A get and a scan look into as many tables as overlap in a key: its *depth*. A compaction that merges `f` layers of
+//! tables into one takes `f - 1` off the depth where it works, and costs each byte of them one rewrite, however many
+//! layers there are. So a byte's rewrites buy most when they are saved up: between two compactions of a byte as many
+//! layers as possible should gather on it. What limits the saving is the depth itself, which readers pay for.
+//!
+//! Hence one number, the depth up to which nothing is merged, and one rule: where it is exceeded, merge those tables that
+//! have the most layers. With a bound of `d` on the depth, tables then go through sizes of groups of `d + 1`, `d`,
+//! `d - 1`, ... layers, which is the binomial scheme of dynamic structures: `n` tables as wide as the whole range are
+//! rewritten about `w` times each while `n` is at most `(d + w)! / (d! w!)`, and no scheme that keeps to the bound
+//! rewrites less (Bentley and Saxe, "Decomposable searching problems I", Journal of Algorithms 1, 1980; Mathieu, Staelin,
+//! Young and Yousefi, "Bigtable merge compaction", 2014). The paper's selection (SMRDB, section 4.3) merges as soon
+//! as four tables wait and takes the least sequential band of level 1 and all newer ones it overlaps each time, which
+//! keeps the disk in good order and rewrites, when there is time for it, a share of level 1 that grows with it.
+//!
+//! # Layers
+//!
+//! A group is what lies under one table, its *seed*: the tables that overlap the seed, are about as wide as it or
+//! narrower, and have most of their width within it. Widths are in bytes of the database between two keys, known from
+//! histograms, so that a table with one key far away does not look wide. The group's layers are the sum of its widths
+//! over the width of all of it together. Much narrower tables are left out: they are in better order already, and would
+//! be rewritten for little. Seeds are the tables at the deepest key; of groups with equally many layers the widest seed's
+//! is taken, as it takes the most off the mean depth.
+//!
+//! # Levels
+//!
+//! Where everything may be merged with everything (see the module above) the level of a table means nothing but that it is
+//! new. Tables stay in level 0 while something must be merged, so that the number of them says how far compactions are
+//! behind; otherwise the oldest go to level 1 without being touched.
+
+use super::selection::{overlap, within};
+use super::sequentiality::Density;
+use crate::tree::log_structured::{Busy, CompactionPlan, FileMeta, Reason, Version};
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+type Table = Arc<FileMeta>;
+
+/// Tables of a group are at most this much wider than the seed, in tenths of it, ...
+const WIDEST_TENTHS: u64 = 11;
+
+/// at least this part of its width, ...
+const NARROWEST_PART: u64 = 8;
+
+/// and have as much of their width within it, in tenths of theirs.
+const WITHIN_TENTHS: u64 = 6;
+
+/// Layers of a group, in thousandths, below which it is not worth a rewrite.
+const LAYERS_MIN: u64 = 1200;
+
+/// The compaction due when no key may have more than `depth_max` tables, reading at most `bytes_max` bytes but for two
+/// tables, and writing no more than `room_bytes`.
+///
+/// Cost: two sorts of the idle tables' ends, and that of [`Density`] over those that overlap at the deepest key.
+pub(super) fn pick(
+    version: &Version,
+    busy: &Busy,
+    depth_max: usize,
+    bytes_max: u64,
+    room_bytes: u64,
+) -> Option<CompactionPlan> {
+    let idle: Vec<(usize, &Table)> = version.files().filter(|(_, file)| !busy.contains(file.number)).collect();
+    let seeds = deepest(&idle);
+    if seeds.len() <= depth_max.max(1) {
+        return None;
+    }
+    let group = most_layers(&idle, &seeds, bytes_max.min(room_bytes));
+    let of_level = |wanted: usize| -> Vec<Table> {
+        let chosen = idle.iter().filter(|(level, file)| *level == wanted && group.contains(&file.number));
+        chosen.map(|(_, file)| (*file).clone()).collect()
+    };
+    let (level0, level1) = (of_level(0), of_level(1));
+    let (input_level, inputs, overlapping) =
+        if level0.is_empty() { (1, level1, Vec::new()) } else { (0, level0, level1) };
+    let plan = CompactionPlan { reason: Reason::Overlap, input_level, output_level: 1, inputs, overlapping };
+    (plan.all_inputs().count() > 1 && plan.written_bytes_max() <= room_bytes).then_some(plan)
+}
+
+/// The tables at a key that has the most of them; of such keys the first.
+fn deepest<'a>(tables: &[(usize, &'a Table)]) -> Vec<&'a Table> {
+    let mut starts: Vec<&[u8]> = tables.iter().map(|(_, file)| file.smallest_user_key()).collect();
+    let mut ends: Vec<&[u8]> = tables.iter().map(|(_, file)| file.largest_user_key()).collect();
+    starts.sort_unstable();
+    ends.sort_unstable();
+    let (mut ended, mut most, mut deepest_key) = (0, 0, None);
+    for (begun, start) in starts.iter().enumerate() {
+        while ended < ends.len() && ends[ended] < *start {
+            ended += 1;
+        }
+        if begun + 1 - ended > most {
+            most = begun + 1 - ended;
+            deepest_key = Some(*start);
+        }
+    }
+    let Some(key) = deepest_key else { return Vec::new() };
+    let holds = |file: &&Table| file.smallest_user_key() <= key && file.largest_user_key() >= key;
+    tables.iter().map(|(_, file)| *file).filter(holds).collect()
+}
+
+/// Numbers of the tables of the group with the most layers under one of `seeds`, which overlap each other.
+fn most_layers(idle: &[(usize, &Table)], seeds: &[&Table], bytes_max: u64) -> Vec<u64> {
+    let near: Vec<&Table> =
+        idle.iter().map(|(_, file)| *file).filter(|file| seeds.iter().any(|seed| overlap(seed, file))).collect();
+    let density = Density::new(&near);
+    let spans: Vec<Span> = near.iter().map(|file| Span::of(&density, file)).collect();
+    let mut best: Option<(u64, u64, Vec<u64>)> = None;
+    for (seed, seed_span) in near.iter().zip(&spans) {
+        if !seeds.iter().any(|file| file.number == seed.number) {
+            continue;
+        }
+        let mut members: Vec<(&Table, &Span)> = near
+            .iter()
+            .zip(&spans)
+            .filter(|(file, span)| file.number == seed.number || (overlap(file, seed) && span.lies_under(seed_span)))
+            .map(|(file, span)| (*file, span))
+            .collect();
+        // The widest first: they are what is left when not all may be read.
+        members.sort_by_key(|(file, span)| (file.number != seed.number, Reverse(span.width()), file.number));
+        let chosen = within(members.iter().map(|(file, _)| *file), 2, bytes_max).len();
+        members.truncate(chosen);
+        let layers = layers(&members);
+        if members.len() > 1
+            && layers >= LAYERS_MIN
+            && best.as_ref().is_none_or(|(most, width, _)| (layers, seed_span.width()) > (*most, *width))
+        {
+            let numbers = members.iter().map(|(file, _)| file.number).collect();
+            best = Some((layers, seed_span.width(), numbers));
+        }
+    }
+    match best {
+        Some((_, _, numbers)) => numbers,
+        // Tables of all widths, one each: whatever is there.
+        None => within(seeds.iter().copied(), 2, bytes_max).iter().map(|file| file.number).collect(),
+    }
+}
+
+/// Sum of the widths over the width of all together, in thousandths.
+fn layers(members: &[(&Table, &Span)]) -> u64 {
+    let begin = members.iter().map(|(_, span)| span.begin).min().unwrap_or(0);
+    let end = members.iter().map(|(_, span)| span.end).max().unwrap_or(0);
+    let widths: u128 = members.iter().map(|(_, span)| u128::from(span.width())).sum();
+    let layers = (widths * 1000).checked_div(u128::from(end - begin)).unwrap_or(0);
+    u64::try_from(layers).unwrap_or(u64::MAX)
+}
+
+/// Where a table lies among the bytes of the database.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    begin: u64,
+    end: u64,
+}
+
+impl Span {
+    fn of(density: &Density<'_>, file: &FileMeta) -> Span {
+        let begin = density.before(file.smallest_user_key());
+        Span { begin, end: density.up_to(file.largest_user_key()).max(begin) }
+    }
+
+    fn width(&self) -> u64 {
+        self.end - self.begin
+    }
+
+    fn lies_under(&self, seed: &Span) -> bool {
+        let common = self.end.min(seed.end).saturating_sub(self.begin.max(seed.begin));
+        let times = |bytes: u64, factor: u64| u128::from(bytes) * u128::from(factor);
+        times(self.width(), 10) <= times(seed.width(), WIDEST_TENTHS)
+            && times(self.width(), NARROWEST_PART) >= u128::from(seed.width())
+            && times(common, 10) >= times(self.width(), WITHIN_TENTHS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::two_level::tests::{numbers, shape};
+
+    fn picked(text: &str, depth_max: usize, bytes_max: u64) -> Option<(usize, Vec<u64>, Vec<u64>)> {
+        let plan = pick(&shape(text), &Busy::default(), depth_max, bytes_max, u64::MAX)?;
+        assert_eq!((plan.reason, plan.output_level), (Reason::Overlap, 1));
+        Some((plan.input_level, numbers(&plan.inputs), numbers(&plan.overlapping)))
+    }
+
+    const STACKED: &str = "
+        9 a:4 h:4 p:4 z:4
+        8 a:4 h:4 p:4 z:4
+        --
+        7 a:4 h:4 p:4 z:4
+        3 a:9 b:9 c:9
+        2 c:9 d:9 e:9
+        1 p:9 q:9 r:9";
+
+    #[test]
+    fn nothing_is_merged_up_to_the_bound_and_then_what_has_most_layers() {
+        assert_eq!(picked(STACKED, 5, u64::MAX), None);
+        // At c lie 9, 8, 7, 3 and 2; under 9 lie all of them, and 1.
+        assert_eq!(picked(STACKED, 4, u64::MAX), Some((0, vec![9, 8], vec![7, 3, 2, 1])));
+        assert_eq!(picked(STACKED, 4, 35), Some((0, vec![9], vec![7])));
+        assert_eq!(picked(STACKED, 4, 1), Some((0, vec![9], vec![7])), "two in any case");
+    }
+
+    #[test]
+    fn what_is_in_good_order_already_is_left_out() {
+        let text = "--\n4 a:9 h:9 z:9\n3 a:9 h:9 z:9\n2 a:9 h:9 z:9\n1 b:1";
+        assert_eq!(picked(text, 3, u64::MAX), Some((1, vec![4, 3, 2], vec![])));
+    }
+
+    #[test]
+    fn what_runs_already_is_left_alone_and_what_does_not_fit_is_not_picked() {
+        let version = shape(STACKED);
+        let mut busy = Busy::default();
+        busy.enter(&pick(&version, &busy, 4, u64::MAX, u64::MAX).unwrap());
+        assert!(pick(&version, &busy, 4, u64::MAX, u64::MAX).is_none());
+        assert!(pick(&version, &Busy::default(), 4, u64::MAX, 31).is_none());
+        assert!(pick(&version, &Busy::default(), 4, u64::MAX, 32).is_some());
+    }
+
+    #[test]
+    fn tables_of_all_widths_are_merged_when_there_is_nothing_better() {
+        let text = "--
+            3 a:1 b:1 c:1 d:1 e:1 f:1 g:1 h:1 i:1 j:1 k:1 l:1 m:1 n:1 o:1 p:1 q:1 r:1 s:1 t:1 u:1 v:1 w:1 x:1 y:1 z:1
+            2 b:1";
+        assert_eq!(picked(text, 1, u64::MAX), Some((1, vec![3, 2], vec![])));
+    }
+}
