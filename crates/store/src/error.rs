@@ -42,8 +42,8 @@ pub enum StoreError {
     )]
     NoSpace { store: String, name: String, requested_bytes: u64, available_bytes: u64 },
     #[error(
-        "{store}: '{name}' needs a zone of its own, and {limit} are written already, the most the device has; finish a \
-         file and retry"
+        "{store}: '{name}' needs a zone of its own, and {limit} are written already, the most the device lets be beside \
+         that of the logs; finish a file and retry"
     )]
     TooManyWriters { store: String, name: String, limit: u32 },
     #[error("{store}: '{name}' is locked by another process or another open of this store; close that one first")]

@@ -7,7 +7,9 @@
 //!
 //! When bands get scarce the last ones are kept in this order: one for a log band of manifests, pointers and copies,
 //! without which nothing could be told any more; before it the reserve, for the outputs of compactions, which give
-//! back more than they take; everything else is refused first.
+//! back more than they take; everything else is refused first. While the one kept for logs is being written the reserve
+//! is all that is kept, so that as many outputs find a band as were promised; the next log band comes from what the
+//! compaction gives back, or from its outputs when it fails.
 
 use std::collections::BTreeSet;
 
@@ -36,6 +38,8 @@ pub(super) struct BandView<'a> {
     pub(super) cursor: u32,
     /// Bands kept for the outputs of compactions.
     pub(super) reserve_bands: u32,
+    /// The band kept for manifests, pointers and copies is being written: none is kept for them beside it.
+    pub(super) log_reserve_is_taken: bool,
 }
 
 impl BandView<'_> {
@@ -43,6 +47,7 @@ impl BandView<'_> {
     pub(super) fn kept_bands(&self, purpose: Purpose) -> usize {
         let kept = match purpose {
             Purpose::Table | Purpose::Log => self.reserve_bands + LOG_RESERVE_BANDS,
+            Purpose::CompactionOutput if self.log_reserve_is_taken => 0,
             Purpose::CompactionOutput => LOG_RESERVE_BANDS,
             Purpose::Metadata => 0,
         };
@@ -73,8 +78,12 @@ mod tests {
     use Purpose::{CompactionOutput, Log, Metadata, Table};
 
     fn places(free: &[u32], cursor: u32) -> [Option<u32>; 4] {
+        places_with(free, cursor, false)
+    }
+
+    fn places_with(free: &[u32], cursor: u32, log_reserve_is_taken: bool) -> [Option<u32>; 4] {
         let free = free.iter().copied().collect();
-        let view = BandView { free: &free, cursor, reserve_bands: 2 };
+        let view = BandView { free: &free, cursor, reserve_bands: 2, log_reserve_is_taken };
         [Table, CompactionOutput, Log, Metadata].map(|purpose| view.place(purpose))
     }
 
@@ -90,5 +99,13 @@ mod tests {
         assert_eq!(places(&[3, 5], 0), [None, Some(3), None, Some(3)]);
         assert_eq!(places(&[3], 0), [None, None, None, Some(3)]);
         assert_eq!(places(&[], 0), [None; 4]);
+    }
+
+    #[test]
+    fn the_reserve_is_whole_while_the_band_kept_for_logs_is_written() {
+        assert_eq!(places_with(&[3, 5], 0, true), [None, Some(3), None, Some(3)]);
+        assert_eq!(places_with(&[5], 0, true), [None, Some(5), None, Some(5)]);
+        // Logs and other tables wait until it is kept again.
+        assert_eq!(places_with(&[3, 5, 7], 0, true), [None, Some(3), None, Some(3)]);
     }
 }

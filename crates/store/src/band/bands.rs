@@ -1,10 +1,10 @@
 //! What every band is used for, and what the device says of it after a failed write.
 
-use super::allocation::{BandView, Purpose};
+use super::allocation::{BandView, LOG_RESERVE_BANDS, Purpose};
 use super::change::Retirement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use varve_media::{ZoneCondition, ZoneDescription, ZoneType};
+use varve_media::{MediaError, ZoneCondition, ZoneDescription, ZoneRefusal, ZoneType};
 
 /// What a band is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +26,16 @@ pub(super) struct Bands {
     /// Free bands that are not empty: they are reset when they are taken.
     dirty: BTreeSet<u32>,
     retired: BTreeMap<u32, Retirement>,
+    /// Zones that cannot be bands.
+    excluded: BTreeSet<u32>,
     /// Bands that are written: what a device limits.
     active: BTreeSet<u32>,
+    /// Bands that are not written any more and that the device still counts: their zones could not be finished.
+    unfinished: BTreeSet<u32>,
     cursor: u32,
     reserve_bands: u32,
+    /// The band kept for logs is the one that is written.
+    log_reserve_is_taken: bool,
 }
 
 impl Bands {
@@ -41,13 +47,15 @@ impl Bands {
             free: bands.clone().collect(),
             dirty: bands.clone().collect(),
             retired: BTreeMap::new(),
+            excluded: BTreeSet::new(),
             active: BTreeSet::new(),
+            unfinished: BTreeSet::new(),
             cursor: bands.start,
             reserve_bands,
+            log_reserve_is_taken: false,
         }
     }
 
-    #[cfg(test)]
     fn use_of(&self, band: u32) -> BandUse {
         self.uses[(band - self.first) as usize]
     }
@@ -64,8 +72,15 @@ impl Bands {
         &self.retired
     }
 
-    pub(super) fn active_count(&self) -> usize {
-        self.active.len()
+    /// Zones that the device counts as active beside that of the log band.
+    pub(super) fn active_beside_log(&self) -> usize {
+        let tables = self.active.iter().filter(|band| self.use_of(**band) == BandUse::Table).count();
+        tables + self.unfinished.len()
+    }
+
+    /// Bands whose zones are still to be finished, and that nobody has taken again.
+    pub(super) fn unfinished(&self) -> Vec<u32> {
+        self.unfinished.difference(&self.active).copied().collect()
     }
 
     /// Taken and not left yet: perhaps its owner does not know of it.
@@ -74,11 +89,23 @@ impl Bands {
     }
 
     pub(super) fn view(&self) -> BandView<'_> {
-        BandView { free: &self.free, cursor: self.cursor, reserve_bands: self.reserve_bands }
+        let Bands { free, cursor, reserve_bands, log_reserve_is_taken, .. } = self;
+        let log_reserve_is_taken = *log_reserve_is_taken;
+        BandView { free, cursor: *cursor, reserve_bands: *reserve_bands, log_reserve_is_taken }
+    }
+
+    /// Says whether the band kept for logs is the one that is written.
+    pub(super) fn set_log_reserve_taken(&mut self, is_taken: bool) {
+        self.log_reserve_is_taken = is_taken;
     }
 
     pub(super) fn free_count(&self) -> usize {
         self.free.len()
+    }
+
+    /// Free bands that are kept for somebody when none is in use.
+    pub(super) fn kept_in_all(&self) -> usize {
+        (self.reserve_bands + LOG_RESERVE_BANDS) as usize
     }
 
     /// A free band is known to be empty.
@@ -108,15 +135,27 @@ impl Bands {
         self.set_use(band, band_use);
     }
 
-    /// Nothing more is written to a band.
+    /// Nothing more is written to a band, and the device does not count it any more.
     pub(super) fn set_inactive(&mut self, band: u32) {
         self.active.remove(&band);
+        self.unfinished.remove(&band);
+    }
+
+    /// The device does not count a band any more for what was written to it before.
+    pub(super) fn set_finished(&mut self, band: u32) {
+        self.unfinished.remove(&band);
+    }
+
+    /// Nothing more is written to a band that the device still counts.
+    pub(super) fn set_unfinished(&mut self, band: u32) {
+        self.active.remove(&band);
+        self.unfinished.insert(band);
     }
 
     /// A band is not used any more.
     pub(super) fn give_back(&mut self, band: u32) {
         self.active.remove(&band);
-        if self.retired.contains_key(&band) {
+        if self.retired.contains_key(&band) || self.excluded.contains(&band) {
             self.set_use(band, BandUse::Retired);
             return;
         }
@@ -127,7 +166,7 @@ impl Bands {
 
     /// Never takes a band again. What is in it stays until it is given back.
     pub(super) fn retire(&mut self, band: u32, retirement: Retirement) {
-        self.active.remove(&band);
+        self.set_inactive(band);
         if self.free.remove(&band) {
             self.dirty.remove(&band);
             self.set_use(band, BandUse::Retired);
@@ -136,8 +175,10 @@ impl Bands {
         *known = retirement.max(*known);
     }
 
-    /// A zone that cannot be a band: nothing is told of it in the band table.
+    /// A zone that cannot be a band: nothing is told of it in the band table. What is in it stays until it is given
+    /// back.
     pub(super) fn exclude(&mut self, band: u32) {
+        self.excluded.insert(band);
         self.free.remove(&band);
         self.dirty.remove(&band);
         self.set_use(band, BandUse::Retired);
@@ -160,6 +201,11 @@ pub(super) enum AfterFailure {
     Retry,
     /// Something arrived, nobody knows what, or the band cannot be written any more: on in another band.
     Move(Option<Retirement>),
+}
+
+/// Whether a write was refused for what other zones are in: nothing arrived, and another band would not help.
+pub(super) fn is_refused_by_limit(error: &MediaError) -> bool {
+    matches!(error, MediaError::Zone { refusal: ZoneRefusal::OpenLimit { .. } | ZoneRefusal::ActiveLimit { .. }, .. })
 }
 
 /// Decides from what the device says of the zone. `written_bytes` of the band were written before.
@@ -185,7 +231,7 @@ mod tests {
         assert_eq!(bands.take(Purpose::Log), Some((3, false)));
         assert_eq!(bands.take(Purpose::Table), Some((4, true)));
         assert_eq!(bands.take(Purpose::Table), Some((5, true)));
-        assert_eq!((bands.active_count(), bands.free_count()), (3, 3));
+        assert_eq!((bands.active_beside_log(), bands.free_count()), (2, 3));
         bands.give_back(4);
         assert_eq!((bands.use_of(4), bands.use_of(5), bands.use_of(3)), (BandUse::Free, BandUse::Table, BandUse::Log));
         // Six is the next, then it goes round.
@@ -203,6 +249,32 @@ mod tests {
         assert_eq!(bands.take(Purpose::Metadata), None);
         bands.claim(7, BandUse::Log);
         assert_eq!(bands.use_of(7), BandUse::Log);
+    }
+
+    #[test]
+    fn what_a_device_counts_is_counted_until_it_is_finished() {
+        let mut bands = Bands::new(3..9, 1);
+        let (table, log) = (bands.take(Purpose::Table).unwrap().0, bands.take(Purpose::Log).unwrap().0);
+        assert_eq!(bands.active_beside_log(), 1);
+        bands.set_unfinished(table);
+        assert_eq!((bands.active_beside_log(), bands.unfinished()), (1, vec![table]));
+        // Also when nothing of it is needed any more.
+        bands.give_back(table);
+        bands.set_unfinished(log);
+        assert_eq!(bands.active_beside_log(), 2);
+        bands.set_inactive(table);
+        bands.retire(log, Retirement::ReadOnly);
+        assert_eq!(bands.active_beside_log(), 0);
+    }
+
+    #[test]
+    fn excluded_zones_never_become_free() {
+        let mut bands = Bands::new(3..9, 1);
+        bands.exclude(5);
+        // A table was in it before the device said that it is something else.
+        bands.claim(5, BandUse::Table);
+        bands.give_back(5);
+        assert_eq!((bands.use_of(5), bands.free_count()), (BandUse::Retired, 5));
     }
 
     #[test]

@@ -15,8 +15,12 @@
 //! | 7 | log band sealed | band (4), bytes (8) in which every frame is durable |
 //! | 8 | log band released | band (4): it holds nothing any more |
 //! | 9 | band retired | band (4), condition (1): 1 read-only, 2 offline |
+//! | 10 | small file cut | file (8), bytes (8), number of a frame (8): frames before that one do not count behind those bytes |
 //!
-//! Flags: bit 0, the file is small: it lies in frames of log bands. Others are zero.
+//! Flags: bit 0, the file is small: it lies in frames of log bands; bit 1, it was cut, only in a checkpoint and only of
+//! a small file. Others are zero.
+//!
+//! Numbers of files and frames and orders of log bands are less than 2^63, so that those that follow are numbers too.
 //!
 //! A checkpoint:
 //!
@@ -28,17 +32,22 @@
 //! | 4 | retired bands |
 //! | 5 each | band (4), condition (1) |
 //! | 8 | files |
-//! | ... | per file, by name: number (8), flags (1), level (1), bytes (8), name, count (4), runs |
+//! | ... | per file, by name: number (8), flags (1), level (1), bytes (8), name, count (4), runs; then, of one that was cut, bytes (8) and number of a frame (8) as in the change; the last cut is all that matters |
 
 use crate::wire::{Reader, Writer};
 
 pub(super) const RUN_BYTES: usize = 20;
 const FLAG_SMALL: u8 = 1;
+const FLAG_CUT: u8 = 2;
+const CUT_BYTES: u64 = 16;
 const LEVEL_UNKNOWN: u8 = 255;
 const LOG_BAND_BYTES: u64 = 28;
 const RETIRED_BYTES: u64 = 5;
-/// No zone is longer. Sums over what a commit can hold stay far from overflow.
+/// No zone and no small file is longer. Sums over what a commit can hold stay far from overflow.
 const BYTES_MAX: u64 = 1 << 52;
+
+/// Numbers of files, frames and log bands are smaller.
+pub(super) const NUMBER_END: u64 = 1 << 63;
 
 /// A part of a table that lies in one band in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +67,15 @@ pub(super) enum Retirement {
     Offline,
 }
 
+/// What is left of a small file by an append that failed when some of its frames were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// Bytes of the file before that append.
+    pub(super) size_bytes: u64,
+    /// Frames before this number do not count behind those bytes.
+    pub(super) sequence: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Create { file: u64, small: bool, level: Option<u8>, name: String },
@@ -69,6 +87,7 @@ pub(super) enum Change {
     LogSealed { band: u32, valid_bytes: u64 },
     LogReleased { band: u32 },
     Retired { band: u32, retirement: Retirement },
+    Cut { file: u64, cut: Cut },
 }
 
 /// One file of a checkpoint.
@@ -81,6 +100,8 @@ pub(super) struct FileRecord {
     pub(super) size_bytes: u64,
     pub(super) name: String,
     pub(super) runs: Vec<Run>,
+    /// Of a small file only.
+    pub(super) cut: Option<Cut>,
 }
 
 /// A log band of a checkpoint.
@@ -107,9 +128,9 @@ pub(super) fn empty_bytes(bands: u32) -> u64 {
     24 + u64::from(bands) * (LOG_BAND_BYTES + RETIRED_BYTES)
 }
 
-/// Bytes of a file's record.
-pub(super) fn record_bytes(name_bytes: usize, runs: usize) -> u64 {
-    (8 + 1 + 1 + 8 + 1 + name_bytes + 4 + runs * RUN_BYTES) as u64
+/// Bytes of a file's record; of a small file's at most.
+pub(super) fn record_bytes(name_bytes: usize, runs: usize, small: bool) -> u64 {
+    (8 + 1 + 1 + 8 + 1 + name_bytes + 4 + runs * RUN_BYTES) as u64 + u64::from(small) * CUT_BYTES
 }
 
 fn write_level(writer: &mut Writer, level: Option<u8>) {
@@ -120,8 +141,18 @@ fn read_level(reader: &mut Reader<'_>) -> Option<Option<u8>> {
     reader.u8().map(|level| Some(level).filter(|&level| level != LEVEL_UNKNOWN))
 }
 
-fn read_flags(reader: &mut Reader<'_>) -> Option<bool> {
-    reader.u8().filter(|flags| flags & !FLAG_SMALL == 0).map(|flags| flags & FLAG_SMALL != 0)
+/// Whether a file is small, and whether it was cut.
+fn read_flags(reader: &mut Reader<'_>) -> Option<(bool, bool)> {
+    match reader.u8()? {
+        0 => Some((false, false)),
+        FLAG_SMALL => Some((true, false)),
+        flags if flags == FLAG_SMALL | FLAG_CUT => Some((true, true)),
+        _ => None,
+    }
+}
+
+fn read_small(reader: &mut Reader<'_>) -> Option<bool> {
+    read_flags(reader).filter(|(_, is_cut)| !is_cut).map(|(small, _)| small)
 }
 
 fn write_runs(writer: &mut Writer, runs: &[Run]) {
@@ -146,6 +177,23 @@ fn read_runs(reader: &mut Reader<'_>) -> Option<Vec<Run>> {
             sound.then_some(run)
         })
         .collect()
+}
+
+fn read_number(reader: &mut Reader<'_>) -> Option<u64> {
+    reader.u64().filter(|number| *number < NUMBER_END)
+}
+
+fn read_bytes(reader: &mut Reader<'_>) -> Option<u64> {
+    reader.u64().filter(|bytes| *bytes <= BYTES_MAX)
+}
+
+fn write_cut(writer: &mut Writer, cut: &Cut) {
+    writer.u64(cut.size_bytes);
+    writer.u64(cut.sequence);
+}
+
+fn read_cut(reader: &mut Reader<'_>) -> Option<Cut> {
+    Some(Cut { size_bytes: read_bytes(reader)?, sequence: read_number(reader)? })
 }
 
 fn write_retirement(writer: &mut Writer, retirement: Retirement) {
@@ -213,14 +261,19 @@ pub(super) fn encode_change(writer: &mut Writer, change: &Change) {
             writer.u32(*band);
             write_retirement(writer, *retirement);
         }
+        Change::Cut { file, cut } => {
+            writer.u8(10);
+            writer.u64(*file);
+            write_cut(writer, cut);
+        }
     }
 }
 
 fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
     Some(match reader.u8()? {
         1 => Change::Create {
-            file: reader.u64()?,
-            small: read_flags(reader)?,
+            file: read_number(reader)?,
+            small: read_small(reader)?,
             level: read_level(reader)?,
             name: reader.name()?,
         },
@@ -230,13 +283,17 @@ fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
             keep: reader.u32()?,
             runs: read_runs(reader)?,
         },
-        3 => Change::Size { file: reader.u64()?, size_bytes: reader.u64()? },
+        3 => Change::Size { file: reader.u64()?, size_bytes: read_bytes(reader)? },
         4 => Change::Rename { from: reader.name()?, to: reader.name()? },
         5 => Change::Remove { name: reader.name()? },
-        6 => Change::LogBegun { band: reader.u32()?, order: reader.u64()?, first_sequence: reader.u64()? },
+        6 => {
+            let (band, order) = (reader.u32()?, read_number(reader)?);
+            Change::LogBegun { band, order, first_sequence: read_number(reader)? }
+        }
         7 => Change::LogSealed { band: reader.u32()?, valid_bytes: reader.u64()? },
         8 => Change::LogReleased { band: reader.u32()? },
         9 => Change::Retired { band: reader.u32()?, retirement: read_retirement(reader)? },
+        10 => Change::Cut { file: reader.u64()?, cut: read_cut(reader)? },
         _ => return None,
     })
 }
@@ -264,11 +321,12 @@ pub(super) fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     writer.u64(checkpoint.files.len() as u64);
     for record in &checkpoint.files {
         writer.u64(record.file);
-        writer.u8(u8::from(record.small) * FLAG_SMALL);
+        writer.u8(u8::from(record.small) * FLAG_SMALL + u8::from(record.cut.is_some()) * FLAG_CUT);
         write_level(&mut writer, record.level);
         writer.u64(record.size_bytes);
         writer.name(&record.name);
         write_runs(&mut writer, &record.runs);
+        record.cut.iter().for_each(|cut| write_cut(&mut writer, cut));
     }
     writer.into_vec()
 }
@@ -279,10 +337,11 @@ pub(super) fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, usize> {
     let mut found = Checkpoint::default();
     let mut offset = 0;
     let mut parse = || {
-        found.next_file = reader.u64()?;
+        found.next_file = read_number(&mut reader)?;
         for _ in 0..reader.u32()? {
             offset = bytes.len() - reader.remaining();
-            let (band, order, first_sequence) = (reader.u32()?, reader.u64()?, reader.u64()?);
+            let (band, order) = (reader.u32()?, read_number(&mut reader)?);
+            let first_sequence = read_number(&mut reader)?;
             let sealed = reader.u64()?;
             if sealed > BYTES_MAX {
                 return None;
@@ -295,13 +354,16 @@ pub(super) fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, usize> {
         }
         for _ in 0..reader.u64()? {
             offset = bytes.len() - reader.remaining();
+            let file = read_number(&mut reader)?;
+            let (small, is_cut) = read_flags(&mut reader)?;
             found.files.push(FileRecord {
-                file: reader.u64()?,
-                small: read_flags(&mut reader)?,
+                file,
+                small,
                 level: read_level(&mut reader)?,
-                size_bytes: reader.u64()?,
+                size_bytes: read_bytes(&mut reader)?,
                 name: reader.name()?,
                 runs: read_runs(&mut reader)?,
+                cut: if is_cut { Some(read_cut(&mut reader)?) } else { None },
             });
         }
         offset = bytes.len() - reader.remaining();
@@ -336,6 +398,7 @@ mod tests {
             Change::LogSealed { band: 20, valid_bytes: 80 << 20 },
             Change::LogReleased { band: 20 },
             Change::Retired { band: 21, retirement: Retirement::Offline },
+            Change::Cut { file: 7, cut: Cut { size_bytes: 70_000, sequence: (1 << 33) + 5 } },
         ]
     }
 
@@ -346,7 +409,8 @@ mod tests {
         let bytes = writer.into_vec();
         assert_eq!(decode_commit(&bytes), Ok(changes()));
         // Golden: version 1 of the format. A difference means stores of others cannot be read.
-        assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (407, 0x7cc1_c2ca));
+        assert_eq!(crc32c::crc32c(&bytes[..407]), 0x7cc1_c2ca);
+        assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (432, 0x91bd_ebd8));
     }
 
     #[test]
@@ -367,6 +431,7 @@ mod tests {
                     size_bytes: 5,
                     name: "a".to_owned(),
                     runs: vec![run],
+                    cut: None,
                 },
                 FileRecord {
                     file: 2,
@@ -375,15 +440,23 @@ mod tests {
                     size_bytes: 4096,
                     name: "log".to_owned(),
                     runs: vec![],
+                    cut: Some(Cut { size_bytes: 5000, sequence: 12 }),
                 },
             ],
         };
         let bytes = encode_checkpoint(&checkpoint);
-        let records: u64 =
-            checkpoint.files.iter().map(|record| record_bytes(record.name.len(), record.runs.len())).sum();
+        let records: u64 = checkpoint
+            .files
+            .iter()
+            .map(|record| record_bytes(record.name.len(), record.runs.len(), record.small))
+            .sum();
         assert_eq!(bytes.len() as u64, empty_bytes(0) + 2 * LOG_BAND_BYTES + RETIRED_BYTES + records);
-        assert_eq!(decode_checkpoint(&bytes), Ok(checkpoint));
-        assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (155, 0xa389_2a8b));
+        assert_eq!(decode_checkpoint(&bytes).as_ref(), Ok(&checkpoint));
+        assert_eq!((bytes.len(), crc32c::crc32c(&bytes)), (171, 0x1d9b_62a3));
+        let mut uncut = checkpoint;
+        uncut.files[1].cut = None;
+        let uncut = encode_checkpoint(&uncut);
+        assert_eq!((uncut.len(), crc32c::crc32c(&uncut)), (155, 0xa389_2a8b));
         for length in 0..bytes.len() {
             assert!(decode_checkpoint(&bytes[..length]).is_err());
         }
@@ -393,10 +466,35 @@ mod tests {
     fn nonsense_is_refused_without_allocating_for_it() {
         // A count of four billion runs and nothing behind it.
         assert_eq!(decode_commit(b"\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff"), Err(0));
-        assert_eq!(decode_commit(b"\x0a"), Err(0));
+        assert_eq!(decode_commit(b"\x0b"), Err(0));
         assert_eq!(decode_commit(b"\x05\0"), Err(0));
         assert_eq!(decode_commit(b"\x05\x01a\x09"), Err(3));
         assert_eq!(decode_commit(b"\x09\0\0\0\0\x03"), Err(0));
-        assert_eq!(decode_checkpoint(&[0xff; 16]), Err(12));
+        assert_eq!(decode_checkpoint(&[&[0xff; 7][..], &[0x7f], &[0xff; 8]].concat()), Err(12));
+    }
+
+    #[test]
+    fn numbers_after_which_there_are_none_are_refused() {
+        let last = NUMBER_END - 1;
+        for (number, is_taken) in [(last, true), (NUMBER_END, false), (u64::MAX, false)] {
+            for change in [
+                Change::Create { file: number, small: true, level: None, name: "a".to_owned() },
+                Change::LogBegun { band: 1, order: number, first_sequence: 1 },
+                Change::LogBegun { band: 1, order: 1, first_sequence: number },
+                Change::Cut { file: 1, cut: Cut { size_bytes: 0, sequence: number } },
+            ] {
+                let mut writer = Writer::default();
+                encode_change(&mut writer, &change);
+                assert_eq!(decode_commit(writer.as_slice()).is_ok(), is_taken, "{change:?}");
+            }
+            let log = |order, first_sequence| LogBandRecord { band: 1, order, first_sequence, sealed_bytes: None };
+            for checkpoint in [
+                Checkpoint { next_file: number, ..Checkpoint::default() },
+                Checkpoint { log_bands: vec![log(number, 1)], ..Checkpoint::default() },
+                Checkpoint { log_bands: vec![log(1, number)], ..Checkpoint::default() },
+            ] {
+                assert_eq!(decode_checkpoint(&encode_checkpoint(&checkpoint)).is_ok(), is_taken, "{checkpoint:?}");
+            }
+        }
     }
 }

@@ -10,7 +10,8 @@
 //! | `band-overlap` | error | two files, or a file and the logs, have the same band |
 //! | `band-leak` | error | a band belongs to nothing, and is not free |
 //! | `pointer-behind` | error | the device says that less of a band was written than a file has in it |
-//! | `log-damaged` | error | a frame of a small file inside its durable length is damaged |
+//! | `log-damaged` | error | a part of a log band in which frames are missing that were durable, or may have been |
+//! | `file-damaged` | error | a small file of which a part is missing, and from which offset on it cannot be read |
 
 use super::KIND;
 use super::bands::{BandUse, retirement_of};
@@ -18,11 +19,12 @@ use super::change::{Retirement, Run};
 use super::core::Core;
 use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
+use super::node::Damage;
 use super::recovery::{replay, report, written_bytes, zones_of};
 use super::scan::{LogExtent, scan};
 use crate::error::StoreError;
 use crate::file_store::{Finding, Severity};
-use crate::journal::Journal;
+use crate::journal::{Journal, corruption};
 use std::collections::BTreeMap;
 use varve_media::{Device, IoClass, IoContext, ZoneCondition, ZoneDescription};
 
@@ -97,11 +99,12 @@ fn log_findings(
 ) -> Vec<Finding> {
     let context = IoContext::of(IoClass::Check);
     let is_lost = |band| zones.get(&band).is_some_and(|zone| zone.condition == ZoneCondition::Offline);
-    let failures = extents
-        .iter()
-        .filter(|extent| !is_lost(extent.band))
-        .filter_map(|extent| scan(device, label, frame, geometry, extent, &context).err());
-    failures.map(|error| finding(Severity::Error, "log-damaged", error.to_string())).collect()
+    let read = extents.iter().filter(|extent| !is_lost(extent.band));
+    let errors = read.flat_map(|extent| {
+        let damaged = scan(device, frame, geometry, extent, &context).damaged;
+        damaged.into_iter().map(|part| part.error(label, geometry, extent.band))
+    });
+    errors.map(|error| finding(Severity::Error, "log-damaged", error.to_string())).collect()
 }
 
 fn unreadable(error: &StoreError) -> Finding {
@@ -146,6 +149,12 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
         })
         .chain(appender.written_extent(&state))
         .collect();
+    for (name, node) in state.names.iter() {
+        if let Some(Damage { from_bytes, expected, found }) = node.damage.get() {
+            let error = corruption(label, &format!("file '{name}'"), *from_bytes, expected, found);
+            findings.push(finding(Severity::Error, "file-damaged", error.to_string()));
+        }
+    }
     let logs: Vec<u32> = state.log_bands.keys().copied().collect();
     let releasing: Vec<u32> = state.releasing.iter().map(|(_, band)| *band).collect();
     for (band, band_use) in state.bands.iter() {

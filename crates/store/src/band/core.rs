@@ -1,7 +1,7 @@
 //! What the store, its writers and its readers share: the steps that change something durably.
 
 use super::allocation::Purpose;
-use super::bands::{AfterFailure, after_failure};
+use super::bands::{AfterFailure, after_failure, is_refused_by_limit};
 use super::change::Retirement;
 use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
@@ -17,7 +17,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex};
-use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, JobId, MediaError, ZoneControl, ZoneId};
+use varve_media::{
+    BlockDeviceExt, Device, IoClass, IoContext, JobId, MediaError, Operation, ZoneControl, ZoneId, ZoneRefusal,
+};
 
 /// Compactions remembered at once: a tree that never says that one ended costs no more than this.
 const COMPACTIONS_MAX: usize = 1024;
@@ -30,13 +32,19 @@ pub(super) struct Core {
     pub(super) properties: StoreProperties,
     pub(super) geometry: StoreGeometry,
     pub(super) frame: FrameFormat,
-    /// Bands that may be written at once; 0 is no limit.
+    /// Zones that may be active at once, one of them the log band's; 0 is no limit.
     pub(super) active_max: u32,
     pub(super) state: ShortMutex<State>,
     /// Held across the I/O of a commit, so that one commit serves all who wait for it.
     pub(super) journal: Mutex<Journal>,
     /// Held across the writing of frames. Taken before the journal.
     pub(super) appender: Mutex<LogAppender>,
+    /// Held across a sync of the device, so that nothing is acknowledged between one that failed and its latch. Taken
+    /// last.
+    sync_order: Mutex<()>,
+    /// Held while bands are taken and while zones that were left are finished, where the device limits how many are
+    /// active: none is finished that somebody has begun to write.
+    taking: Mutex<()>,
     /// Changes that are durable.
     pub(super) durable_change: AtomicU64,
     /// Frames before this number are on the device.
@@ -83,6 +91,8 @@ impl Core {
             state: ShortMutex::new(opened.state),
             journal: Mutex::new(env, "band table", opened.journal),
             appender: Mutex::new(env, "log bands", opened.appender),
+            sync_order: Mutex::new(env, "device sync", ()),
+            taking: Mutex::new(env, "bands taken", ()),
             durable_change: AtomicU64::new(0),
             written_sequence: AtomicU64::new(sequence),
             durable_sequence: AtomicU64::new(sequence),
@@ -152,7 +162,11 @@ impl Core {
     }
 
     /// Makes every write that has completed durable.
+    ///
+    /// A failed sync may have dropped what others wrote, and the next one succeeds without it: none begins before the
+    /// failure of the one before it is known to all.
     pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
+        let _order = self.sync_order.lock();
         self.check()?;
         let sequence = self.written_sequence.load(Ordering::Acquire);
         add(&self.counts.syncs, 1);
@@ -177,18 +191,21 @@ impl Core {
     fn commit_pending(&self, journal: &mut Journal) -> Result<(), StoreError> {
         self.check()?;
         let (payload, mut change) = self.state.lock().names.take_pending();
-        let outcome = if payload.is_empty() {
-            Ok(())
-        } else if journal.fits(payload.len(), CommitStyle::Single) {
-            add(&self.counts.commits, 1);
-            journal.commit(&payload, CommitStyle::Single)
+        if payload.is_empty() || journal.fits(payload.len(), CommitStyle::Single) {
+            // Durable by itself: a sync that fails meanwhile takes nothing from it.
+            if !payload.is_empty() {
+                add(&self.counts.commits, 1);
+                journal.commit(&payload, CommitStyle::Single).map_err(|error| self.latch(error))?;
+            }
         } else {
             add(&self.counts.checkpoints, 1);
             let (checkpoint, last) = self.state.lock().take_checkpoint();
             change = last;
-            journal.begin(Some(&checkpoint))
-        };
-        outcome.map_err(|error| self.latch(error))?;
+            // A checkpoint syncs the device.
+            let _order = self.sync_order.lock();
+            self.check()?;
+            journal.begin(Some(&checkpoint)).map_err(|error| self.latch(error))?;
+        }
         self.durable_change.fetch_max(change, Ordering::AcqRel);
         self.state.lock().reclaim(change);
         Ok(())
@@ -203,17 +220,32 @@ impl Core {
     }
 
     /// A band for this, empty; `None` when there is none.
+    ///
+    /// Where the device limits how many zones are active, tables leave one to the log: who takes a log band finishes
+    /// the one before it first.
     pub(super) fn take_band(&self, name: &str, purpose: Purpose) -> Result<Option<u32>, StoreError> {
+        let is_table = matches!(purpose, Purpose::Table | Purpose::CompactionOutput);
+        let mut tried_to_finish = false;
         loop {
             self.check()?;
+            let taking = (self.active_max > 0).then(|| self.taking.lock());
             let taken = {
                 let mut state = self.state.lock();
-                let active = state.bands.active_count() as u64;
-                if self.active_max > 0 && active >= u64::from(self.active_max) {
-                    let (store, name) = (self.label.clone(), name.to_owned());
-                    return Err(StoreError::TooManyWriters { store, name, limit: self.active_max });
+                let active = state.bands.active_beside_log() as u64;
+                if is_table && self.active_max > 0 && active + 1 >= u64::from(self.active_max) {
+                    None
+                } else {
+                    Some(state.bands.take(purpose))
                 }
-                state.bands.take(purpose)
+            };
+            let Some(taken) = taken else {
+                drop(taking);
+                if !tried_to_finish && self.finish_left() {
+                    tried_to_finish = true;
+                    continue;
+                }
+                let (store, name) = (self.label.clone(), name.to_owned());
+                return Err(StoreError::TooManyWriters { store, name, limit: self.active_max - 1 });
             };
             let Some((band, is_dirty)) = taken else { return Ok(None) };
             if !is_dirty {
@@ -221,7 +253,10 @@ impl Core {
             }
             add(&self.counts.resets, 1);
             match self.zones.reset(ZoneId(band), &METADATA) {
-                Ok(()) => return Ok(Some(band)),
+                Ok(()) => {
+                    self.state.lock().bands.set_finished(band);
+                    return Ok(Some(band));
+                }
                 Err(error) => {
                     let retired = self.retire_if_given_up(band);
                     self.state.lock().bands.give_back(band);
@@ -249,18 +284,57 @@ impl Core {
     }
 
     /// Nothing more is written to a band of which `written_bytes` were. Where the device limits how many zones are
-    /// active, the zone is finished.
+    /// active, the zone is finished before it counts no more.
     pub(super) fn leave_band(&self, band: u32, written_bytes: u64) {
-        self.state.lock().bands.set_inactive(band);
-        if self.active_max > 0 && written_bytes < self.geometry.band_bytes {
-            add(&self.counts.finishes, 1);
-            // A zone that stays active is noticed when another one cannot be opened.
-            let _ = self.zones.finish(ZoneId(band), &METADATA);
+        if self.active_max == 0 || written_bytes == self.geometry.band_bytes {
+            self.state.lock().bands.set_inactive(band);
+            return;
+        }
+        add(&self.counts.finishes, 1);
+        let is_finished = self.zones.finish(ZoneId(band), &METADATA).is_ok();
+        if !is_finished && self.retire_if_given_up(band) {
+            return;
+        }
+        let mut state = self.state.lock();
+        match is_finished {
+            true => state.bands.set_inactive(band),
+            // Tried again when its place is needed.
+            false => state.bands.set_unfinished(band),
         }
     }
 
-    /// Writes whole units to a band behind its first `written_bytes`. The error is what the device said, and whether
-    /// the band can still be written at the same place.
+    /// Gives back a band of which nothing is needed. Something may have arrived in it: where the device limits how many
+    /// zones are active, its zone is emptied first.
+    pub(super) fn give_back_band(&self, band: u32) {
+        let still_counts =
+            self.active_max > 0 && self.zones.reset(ZoneId(band), &METADATA).is_err() && !self.retire_if_given_up(band);
+        let mut state = self.state.lock();
+        if still_counts {
+            state.bands.set_unfinished(band);
+        }
+        state.bands.give_back(band);
+    }
+
+    /// Finishes zones that refused it before. Whether one did not refuse it now.
+    fn finish_left(&self) -> bool {
+        let _taking = self.taking.lock();
+        let left = self.state.lock().bands.unfinished();
+        let mut is_any_finished = false;
+        for band in left {
+            add(&self.counts.finishes, 1);
+            if self.zones.finish(ZoneId(band), &METADATA).is_ok() {
+                self.state.lock().bands.set_finished(band);
+                is_any_finished = true;
+            } else {
+                is_any_finished |= self.retire_if_given_up(band);
+            }
+        }
+        is_any_finished
+    }
+
+    /// Writes whole units to a band behind its first `written_bytes`. What fails and did not arrive is written once
+    /// more. The error is what the device said, and whether the band can still be written at the same place: only when
+    /// it was refused for what other zones are in.
     pub(super) fn write_band(
         &self,
         band: u32,
@@ -272,15 +346,24 @@ impl Core {
         let mut failed = false;
         loop {
             let Err(error) = self.device.block.write_at(at, data, context) else { return Ok(()) };
+            if is_refused_by_limit(&error) {
+                if failed || !self.finish_left() {
+                    return Err((error, AfterFailure::Retry));
+                }
+                failed = true;
+                continue;
+            }
             let zone = self.zones.report(ZoneId(band), 1, &METADATA).ok().and_then(|zones| zones.into_iter().next());
             // Of a zone of which the device says nothing nothing can be known.
             let after = zone.map_or(AfterFailure::Move(None), |zone| after_failure(&zone, written_bytes));
             if after != AfterFailure::Retry || failed {
-                if let AfterFailure::Move(retirement) = after {
-                    add(&self.counts.moved_writes, 1);
-                    retirement.into_iter().for_each(|retirement| self.retire(band, retirement));
-                }
-                return Err((error, after));
+                add(&self.counts.moved_writes, 1);
+                let retirement = match after {
+                    AfterFailure::Move(retirement) => retirement,
+                    AfterFailure::Retry => None,
+                };
+                retirement.into_iter().for_each(|retirement| self.retire(band, retirement));
+                return Err((error, AfterFailure::Move(retirement)));
             }
             add(&self.counts.repeated_writes, 1);
             failed = true;
@@ -304,11 +387,13 @@ impl Core {
             self.commit(node.needed_change())?;
             if written > node.durable_bytes() {
                 self.sync_device(context)?;
+                self.check_not_lost(&self.state.lock(), node, name)?;
             }
         } else {
             if written > node.durable_bytes() {
                 self.sync_device(context)?;
                 let mut state = self.state.lock();
+                self.check_not_lost(&state, node, name)?;
                 state.record_runs(node, written).map_err(self.no_room(name))?;
                 state.unsynced.remove(&node.file);
             }
@@ -318,35 +403,50 @@ impl Core {
         Ok(())
     }
 
+    /// Refuses a file of which a part was lost with its zone before it was synced: no sync of the device brings it back.
+    fn check_not_lost(&self, state: &State, node: &Node, name: &str) -> Result<(), StoreError> {
+        let Some(band) = state.lost_unsynced(node) else { return Ok(()) };
+        Err(self.media_error(
+            name,
+            MediaError::Zone {
+                device: self.device.block.name().to_owned(),
+                operation: Operation::Sync,
+                zone: ZoneId(band),
+                offset_bytes: self.geometry.start_bytes(band),
+                refusal: ZoneRefusal::Offline,
+            },
+        ))
+    }
+
     /// What a clean end makes durable: everything that reached the device.
     pub(super) fn close(&self) -> Result<(), StoreError> {
         self.check()?;
         let unsynced = std::mem::take(&mut self.state.lock().unsynced);
         let written: Vec<(Arc<Node>, u64)> =
             unsynced.into_values().map(|node| (node.clone(), node.written_bytes())).collect();
-        let small: Vec<(Arc<Node>, u64)> = {
-            let state = self.state.lock();
-            let nodes = state.names.values().filter(|node| node.small);
-            nodes.map(|node| (node.clone(), node.written_bytes())).collect()
-        };
-        let sealed = self.seal_current();
+        let mut appender = self.appender.lock();
+        let sealed = self.end_current(&mut appender);
         if !written.is_empty() || sealed.is_some() {
             self.sync_device(&METADATA)?;
         }
         let change = {
             let mut state = self.state.lock();
             for (node, written) in &written {
+                if state.lost_unsynced(node).is_some() {
+                    continue;
+                }
                 // A table that was never synced and does not fit the band table was never promised.
                 let _ = state.record_runs(node, *written);
             }
             if let Some((band, valid_bytes)) = sealed {
-                small.iter().for_each(|(node, written)| node.set_durable_bytes(*written));
+                state.small_files_are_durable();
                 state.seal_log(band, valid_bytes);
                 state.note_sizes();
                 state.release_logs();
             }
             state.names.change()
         };
+        drop(appender);
         self.commit(change)
     }
 }

@@ -17,13 +17,15 @@
 //! | 12 | 4 | bytes of the file in this frame, 1 or more |
 //! | 16 | 8 | number of the file |
 //! | 24 | 8 | offset in the file |
-//! | 32 | 8 | number of the frame: one more than that of the frame before it in the band |
+//! | 32 | 8 | number of the frame: one more than that of the frame before it in the band; less than 2^63 |
 //! | 40 | 8 | frames before this number were durable when it was written |
 //! | 48 | ... | bytes of the file, then zeros |
 //!
 //! The last field tells a band that was torn (its last frames were never synced) from one that was damaged (a later
-//! frame says that what is missing was durable).
+//! frame says that what is missing was durable). Of a file that the band table says was cut, frames before the number it
+//! names count only up to the offset it names.
 
+use super::change::NUMBER_END;
 use crate::wire::Reader;
 
 pub(super) const HEADER_BYTES: usize = 48;
@@ -112,7 +114,9 @@ impl FrameFormat {
         let frame_bytes = (payload_bytes <= FRAME_BYTES_MAX - HEADER_BYTES).then(|| self.frame_bytes(payload_bytes))?;
         let behind = bytes.get(8..frame_bytes)?;
         header.offset_bytes.checked_add(payload_bytes as u64)?;
-        header.sequence.checked_add(1)?;
+        if header.sequence >= NUMBER_END {
+            return None;
+        }
         let payload = &bytes[HEADER_BYTES..HEADER_BYTES + payload_bytes];
         (stored == self.checksum(behind)).then_some(Frame { header, payload, frame_bytes })
     }

@@ -62,6 +62,13 @@ impl StoreGeometry {
             return Err(refuse(format!("physical sectors of {unit_bytes} bytes are not supported")));
         }
         let unit = u64::from(unit_bytes);
+        if reserve_bands == 0 {
+            return Err(refuse(
+                "without a band in reserve a full device cannot be compacted, and what is removed gives nothing back; \
+                 choose a reserve of 1 or more"
+                    .to_owned(),
+            ));
+        }
         let band_bytes = zones.zone_capacity_bytes.min(zones.zone_bytes) / unit * unit;
         let band_count = zones.sequential_zones();
         let most_reserved = band_count.saturating_sub(BANDS_MIN);
@@ -227,7 +234,8 @@ pub(super) mod tests {
         for (capacity, zone, conventional, reserve, advice) in [
             (8 << 20, 64 << 10, 0, 2, "conventional=SIZE"),
             (8 << 20, 64 << 10, 2, 2, "are the least"),
-            (1 << 20, 128 << 10, 6, 0, "smaller bands"),
+            (1 << 20, 128 << 10, 6, 1, "smaller bands"),
+            (8 << 20, 64 << 10, 8, 0, "1 or more"),
             (8 << 20, 64 << 10, 8, 200, "smaller reserve"),
             (64 << 20, 2 << 10, 1000, 2, "choose larger ones"),
         ] {

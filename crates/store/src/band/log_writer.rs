@@ -36,7 +36,6 @@ impl LogWriter {
         self.core.check()?;
         self.core.append_frames(&self.node, &self.name, self.purpose, self.start_bytes, data, context)?;
         self.start_bytes += data.len() as u64;
-        self.node.set_written_bytes(self.start_bytes);
         self.node.set_written_nanos(self.core.env.now().as_nanos());
         self.node.set_flushed_bytes(self.start_bytes);
         Ok(())

@@ -3,8 +3,24 @@
 //! One *appender* writes the frames of all small files, one band after the other. Beginning a band makes the band
 //! before it durable and seals it, with one commit for both; only the last one is open, and only in it a crash can have
 //! left frames torn. Then bands in which little lives are emptied (see [`cleaning`](super::cleaning)).
+//!
+//! # Writes that fail
+//!
+//! A write that failed twice, or of which something arrived, is done again in another band. The band before it takes
+//! nothing more, and the numbers of the frames that failed are not used again: what arrived of them lies behind what is
+//! sealed, or, when a power cut comes before that is committed, at the end of the last band, where it is a part of an
+//! append that nobody acknowledged.
+//!
+//! An append that fails for good when it had filled other bands leaves frames in them that are no part of the file. The
+//! first that is appended after it takes their place, as in any file that is shortened. But bands are given up one by
+//! one, when nothing lives in them: then frames would remain behind a hole, and copies of the frames that took their
+//! place do not shorten a file. So a *cut* goes to the band table at once: frames of the file before a number do not count
+//! behind an offset. Whatever gives up a band is committed with it or after it. Before that commit every band is there,
+//! and frames are played back in the order in which they were written, which needs no cut. The last cut of a file is
+//! enough: what lies between an earlier one and the last was appended anew since, and its frames, or copies of them,
+//! replace all that was there.
 
-use super::allocation::{LOG_RESERVE_BANDS, Purpose};
+use super::allocation::Purpose;
 use super::bands::AfterFailure;
 use super::cleaning::{self, SealedBand};
 use super::core::{Core, METADATA};
@@ -35,6 +51,8 @@ struct CurrentBand {
     band: u32,
     /// Bytes of frames in it.
     written_bytes: u64,
+    /// A write to it failed, and something of it may be behind those: it is not written any more.
+    is_broken: bool,
     /// It is the last one that was kept: for manifests, pointers and copies only, while bands are scarce.
     is_last_kept: bool,
 }
@@ -78,7 +96,9 @@ impl LogAppender {
 }
 
 impl Core {
-    /// Writes bytes of a small file behind what it has. All of them, or the file stays as it was.
+    /// Writes bytes of a small file behind what it has. All of them, or the file stays as it was: of an append that
+    /// fails when some of its frames are written the band table hears that they do not count, before it hears of
+    /// anything that could bring them back.
     pub(super) fn append_frames(
         &self,
         node: &Node,
@@ -90,19 +110,25 @@ impl Core {
     ) -> Result<(), StoreError> {
         let mut appender = self.appender.lock();
         let content = Content { node, offset_bytes, data, is_copy: false };
+        let first_sequence = appender.sequence;
         let outcome = self.write_frames(&mut appender, &content, name, purpose, context);
-        if outcome.is_err() {
-            self.state.lock().truncate_pieces(node, offset_bytes);
+        match outcome {
+            // Before anybody else seals the band.
+            Ok(_) => node.set_written_bytes(offset_bytes + data.len() as u64),
+            Err(_) if appender.sequence == first_sequence => {}
+            Err(_) => self.state.lock().cut(node, offset_bytes, appender.sequence),
         }
         outcome.map(|_| ())
     }
 
     /// Bytes that the present log band still takes, for this.
     fn room_bytes(&self, appender: &LogAppender, purpose: Purpose) -> u64 {
-        let Some(current) = appender.current else { return 0 };
-        let kept = (self.state.lock().bands.view().reserve_bands + LOG_RESERVE_BANDS) as usize;
-        if current.is_last_kept && purpose == Purpose::Log && self.state.lock().bands.free_count() < kept {
-            return 0;
+        let Some(current) = appender.current.filter(|current| !current.is_broken) else { return 0 };
+        if current.is_last_kept && purpose == Purpose::Log {
+            let state = self.state.lock();
+            if state.bands.free_count() < state.bands.kept_in_all() {
+                return 0;
+            }
         }
         self.geometry.band_bytes - current.written_bytes
     }
@@ -148,11 +174,19 @@ impl Core {
                         }
                     }
                 }
-                Err((_, AfterFailure::Move(_))) if moves < MOVES_MAX && !content.is_copy => {
+                Err((error, after)) => {
+                    if after != AfterFailure::Retry {
+                        current.is_broken = true;
+                        appender.current = Some(current);
+                        // Frames of it may be there. Their numbers are not used again.
+                        appender.sequence += pieces.len() as u64;
+                    }
+                    if after == AfterFailure::Retry || moves == MOVES_MAX || content.is_copy {
+                        return Err(self.media_error(name, error));
+                    }
                     moves += 1;
                     self.begin_band(appender, name, purpose, rest.len() as u64)?;
                 }
-                Err((error, _)) => return Err(self.media_error(name, error)),
             }
         }
         Ok(copied)
@@ -203,6 +237,7 @@ impl Core {
         purpose: Purpose,
         requested_bytes: u64,
     ) -> Result<(), StoreError> {
+        let is_replaced = appender.current.is_some_and(|current| current.is_broken);
         let mut taken = self.take_band(name, purpose)?;
         if taken.is_none() {
             self.commit_and_reclaim()?;
@@ -214,10 +249,15 @@ impl Core {
             self.state.lock().bands.give_back(band);
             return Err(error);
         }
+        if let Some(sealed) = appender.current {
+            self.leave_band(sealed.band, sealed.written_bytes);
+        }
         let is_last_kept;
         let change = {
             let mut state = self.state.lock();
-            is_last_kept = state.bands.view().available_bands(Purpose::Log) == 0 && purpose == Purpose::Metadata;
+            is_last_kept = purpose == Purpose::Metadata && state.bands.free_count() < state.bands.kept_in_all();
+            state.bands.set_log_reserve_taken(is_last_kept);
+            state.small_files_are_durable();
             if let Some(current) = appender.current {
                 state.seal_log(current.band, current.written_bytes);
             }
@@ -226,14 +266,13 @@ impl Core {
             state.release_logs();
             state.names.change()
         };
-        let sealed = appender.current.replace(CurrentBand { band, written_bytes: 0, is_last_kept });
+        let begun = CurrentBand { band, written_bytes: 0, is_broken: false, is_last_kept };
+        appender.current = Some(begun);
         appender.next_order += 1;
         add(&self.counts.log_bands, 1);
-        if let Some(sealed) = sealed {
-            self.leave_band(sealed.band, sealed.written_bytes);
-        }
         self.commit(change)?;
-        self.clean(appender, false)
+        // While writes fail nothing is copied: a copy that fails would take the next band too, and so on.
+        if is_replaced { Ok(()) } else { self.clean(appender, false) }
     }
 
     /// Makes room by commits and, where that is not enough, by copying what lives in log bands.
@@ -249,8 +288,10 @@ impl Core {
 
     /// Empties log bands into the present one.
     fn clean(&self, appender: &mut MutexGuard<'_, LogAppender>, in_need: bool) -> Result<(), StoreError> {
-        let Some(current) = appender.current else { return Ok(()) };
-        let room = self.geometry.band_bytes - current.written_bytes;
+        let room = self.room_bytes(appender, Purpose::Metadata);
+        if room == 0 {
+            return Ok(());
+        }
         let plan = {
             let state = self.state.lock();
             let sealed: Vec<SealedBand> = state
@@ -330,9 +371,10 @@ impl Core {
     }
 
     /// Ends the present log band; what is in it is not durable yet.
-    pub(super) fn seal_current(&self) -> Option<(u32, u64)> {
-        let current = self.appender.lock().current.take()?;
+    pub(super) fn end_current(&self, appender: &mut LogAppender) -> Option<(u32, u64)> {
+        let current = appender.current.take()?;
         self.leave_band(current.band, current.written_bytes);
+        self.state.lock().bands.set_log_reserve_taken(false);
         Some((current.band, current.written_bytes))
     }
 }

@@ -12,14 +12,24 @@
 //! - *Sync of a table*: what is left of it, sync of the device, then one durable commit of its runs (and everything
 //!   changed before).
 //! - *Sync of a small file*: its frame, and one sync of the device. A commit only when the name is not yet durable.
-//! - *A new log band*: the one before it is made durable; one commit says that it is sealed and the new one begun. So
-//!   only the last log band can be torn by a crash. After an [open](recovery) every log band is sealed.
+//! - Of a file that has a part in a zone that died before it was synced, every sync is refused.
+//! - *A new log band*: the one before it is made durable; one commit says that it is sealed and the new one begun, and how
+//!   long every small file is. So only the last log band can be torn by a crash. After an [open](recovery) every log band
+//!   is sealed, except one of which something cannot be read.
 //! - *Rename*: the source is synced, then one commit; *remove*: a change that waits for the next commit.
 //! - *A band is free* once the commit that gave it up is durable and the last reader is gone. It is reset when it is
 //!   taken again. Log bands in which little lives are [emptied](cleaning) by copies, which are durable before it is
 //!   given up.
-//! - *A failed write*: nothing arrived, it is repeated; otherwise what follows goes to [another band](bands). Bands
-//!   whose zone the device gave up are retired for good.
+//! - *A failed write*: when nothing arrived it is repeated once; then, or when something did, what follows goes to
+//!   [another band](bands). Bands whose zone the device gave up are retired for good. What an append to a small file
+//!   leaves behind that fails for good is [cut off](logs).
+//! - *Active zones*: where the device limits them, tables leave one to the log, and a zone that is not written any more
+//!   counts until it is finished.
+//!
+//! What is lost of a log band, with its zone or by bad sectors, costs the files that had something there: they are read
+//! up to the first byte that is missing. When the band was being written nobody knows who had something behind the loss:
+//! files of that time without a frame behind it are not read at all, so that their beginning is not taken for all of
+//! them.
 //!
 //! Which band is taken, and for whom the last ones are kept, is a [policy](allocation). The paper's log is a buffer
 //! of 1 MiB in memory that is written to the log bands when it is full; trees have it (`log_buffer_size`), and every
@@ -131,8 +141,8 @@ pub(crate) fn decode_frame(bytes: &[u8]) {
 /// How a device becomes a [`BandStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BandFormatOptions {
-    /// Bands kept for the outputs of compactions, so that those can always finish. One more is kept for the store's
-    /// own use.
+    /// Bands kept for the outputs of compactions, so that those can always finish; 1 or more. One more is kept for the
+    /// store's own use.
     pub reserve_bands: u16,
     /// Format although the device holds something: a store, or anything else.
     pub overwrite: bool,
@@ -155,7 +165,7 @@ impl BandStore {
     /// Makes an empty store on a device. Everything on it is lost; its zones are reset when they are used.
     ///
     /// Errors: a device without zones, or without conventional zones at its start that are large enough; one with too
-    /// few zones; one that holds something, without `overwrite`.
+    /// few zones, or that lets too few be active; a reserve of 0; one that holds something, without `overwrite`.
     pub fn format(env: &Env, device: &Device, options: &BandFormatOptions) -> Result<(), StoreError> {
         let label = device.block.name();
         recovery::zones_of(label, device)?;
@@ -164,6 +174,7 @@ impl BandStore {
             store: label.to_owned(),
             reason: "the device does not say what its zones are".to_owned(),
         })?;
+        recovery::check_active_zones(label, zones.active_zones_max)?;
         let geometry = StoreGeometry::plan(label, device.block.geometry(), zones, options.reserve_bands)?;
         if !options.overwrite && Journal::probe(device, label, KIND)? {
             let reason = "the device holds a store; format with overwrite to lose it".to_owned();
@@ -185,9 +196,9 @@ impl BandStore {
     /// Opens the store on a device, after a clean end or a crash. Takes time in proportion to what the log bands hold,
     /// which is read, and to the number of zones.
     ///
-    /// Errors: [`StoreError::Foreign`] when there is none or another version's, [`StoreError::Corruption`] when the
-    /// band table or a frame that was durable is damaged; both name offset, expected, found and what to do. Zones that
-    /// went offline are no error: reading the files that were in them is.
+    /// Errors: [`StoreError::Foreign`] when there is none or another version's, or its zones are not those of the device;
+    /// [`StoreError::Corruption`] when the band table is damaged; both name offset, expected, found and what to do. Zones
+    /// that went offline and damaged frames are no error: reading the files that were in them is.
     pub fn open(env: &Env, device: Device) -> Result<BandStore, StoreError> {
         recovery::open(env, device).map(|core| BandStore { core: Arc::new(core) })
     }

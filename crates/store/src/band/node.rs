@@ -1,5 +1,6 @@
 //! What the store holds of one file while it is open.
 
+use super::change::{Cut, FileRecord};
 use super::pieces::PieceMap;
 use super::runs::RunMap;
 use crate::names::{NameMark, Named};
@@ -34,8 +35,21 @@ pub(super) struct Node {
     written_nanos: AtomicU64,
     /// What was flushed of a table and does not fill a unit yet.
     pub(super) tail: RwLock<Tail>,
-    /// Why a small file cannot be read: a band with a part of it is lost.
-    pub(super) damage: OnceLock<String>,
+    /// What the last failed append left of a small file, when some of its frames were written.
+    pub(super) cut: ShortMutex<Option<Cut>>,
+    /// What cannot be read of a small file.
+    pub(super) damage: OnceLock<Damage>,
+}
+
+/// A part of a small file is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Damage {
+    /// What lies before this offset in the file can be read.
+    pub(super) from_bytes: u64,
+    /// What was expected there.
+    pub(super) expected: String,
+    /// What became of it.
+    pub(super) found: String,
 }
 
 /// The end of a table that is in memory only.
@@ -75,6 +89,7 @@ impl Node {
             mark: NameMark::default(),
             written_nanos: AtomicU64::new(NEVER),
             tail: RwLock::default(),
+            cut: ShortMutex::default(),
             damage: OnceLock::new(),
         }
     }
@@ -95,8 +110,9 @@ impl Node {
     }
 
     /// A small file as it was found when the store was opened.
-    pub(super) fn found_small(file: u64, level: Option<u8>, pieces: PieceMap, size_bytes: u64) -> Node {
-        Node { pieces: RwLock::new(pieces), ..Node::found(file, true, level, size_bytes) }
+    pub(super) fn found_small(record: &FileRecord, pieces: PieceMap, size_bytes: u64) -> Node {
+        let node = Node::found(record.file, true, record.level, size_bytes);
+        Node { pieces: RwLock::new(pieces), cut: ShortMutex::new(record.cut), ..node }
     }
 
     pub(super) fn level(&self) -> Option<u8> {
@@ -166,6 +182,6 @@ impl Named for Node {
     }
 
     fn record_bytes(&self, name_bytes: usize) -> u64 {
-        super::change::record_bytes(name_bytes, self.runs.read().recorded_runs().len())
+        super::change::record_bytes(name_bytes, self.runs.read().recorded_runs().len(), self.small)
     }
 }

@@ -1,7 +1,7 @@
 //! Reading: tables from their runs, small files from the frames that hold them.
 
 use super::core::Core;
-use super::node::Node;
+use super::node::{Damage, Node};
 use super::pieces::Piece;
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
@@ -133,9 +133,10 @@ impl Core {
         data: &mut [u8],
         context: &IoContext,
     ) -> Result<(), StoreError> {
-        if let Some(damage) = node.damage.get() {
-            let what = format!("file '{name}'");
-            return Err(corruption(&self.label, &what, offset_bytes, "every part of the file", damage.clone()));
+        let end_bytes = offset_bytes.saturating_add(data.len() as u64);
+        let is_damaged = |damage: &&Damage| damage.from_bytes == 0 || end_bytes > damage.from_bytes;
+        if let Some(Damage { from_bytes, expected, found }) = node.damage.get().filter(is_damaged) {
+            return Err(corruption(&self.label, &format!("file '{name}'"), *from_bytes, expected, found));
         }
         let mut done = 0;
         while done < data.len() {

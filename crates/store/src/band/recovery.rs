@@ -4,19 +4,24 @@
 //! their order. The device is synced, so that what was found stays. Then a new generation of the band table begins, in
 //! which every log band is sealed where its frames end, and bands the device gave up are retired. A crash anywhere in
 //! this leaves the old generation, and the next open does the same again.
+//!
+//! A log band of which something cannot be read is kept while files miss something, and is not sealed when it was being
+//! written: the next open looks again, and a place that can be read then is read.
 
 use super::KIND;
 use super::allocation::LOG_RESERVE_BANDS;
 use super::bands::{BandUse, Bands, retirement_of};
-use super::change::{Change, Checkpoint, FileRecord, LogBandRecord, Retirement, decode_checkpoint, decode_commit};
+use super::change::{
+    Change, Checkpoint, FileRecord, LogBandRecord, NUMBER_END, Retirement, decode_checkpoint, decode_commit,
+};
 use super::core::{Core, METADATA, Opened};
 use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::logs::LogAppender;
-use super::node::Node;
+use super::node::{Damage, Node};
 use super::pieces::PieceMap;
 use super::runs::RunMap;
-use super::scan::{LogExtent, add_frame, scan};
+use super::scan::{DamagedPart, LogExtent, add_frame, scan};
 use super::state::{LogBand, State};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
@@ -29,6 +34,8 @@ use varve_media::{Device, ZoneCondition, ZoneControl, ZoneDescription, ZoneId, Z
 
 /// Numbers of files and frames begin with the generation in which they were drawn.
 const GENERATION_SHIFT: u32 = 32;
+/// One for logs, one for a flush, one for a compaction.
+const ACTIVE_ZONES_MIN: u32 = 3;
 /// Zones reported at once.
 const REPORT_ZONES: u32 = 4096;
 
@@ -101,7 +108,8 @@ fn apply(
     match change {
         Change::Create { file, small, level, name } => {
             let (file, small, level, name) = (*file, *small, *level, name.clone());
-            let record = FileRecord { file, small, level, size_bytes: 0, name: name.clone(), runs: Vec::new() };
+            let record =
+                FileRecord { file, small, level, size_bytes: 0, name: name.clone(), runs: Vec::new(), cut: None };
             names.create(&name, FoundFile { record })?;
         }
         Change::Runs { file, level, keep, runs } => {
@@ -141,6 +149,13 @@ fn apply(
         }
         Change::Retired { band, retirement } => {
             retired.insert(*band, *retirement);
+        }
+        Change::Cut { file, cut } => {
+            let record = &mut names.file_mut(*file)?.record;
+            if !record.small {
+                return None;
+            }
+            record.cut = Some(*cut);
         }
     }
     Some(())
@@ -203,20 +218,34 @@ pub(super) fn report(
             break;
         }
         for zone in described {
+            if (zone.start_bytes, zone.length_bytes) != (geometry.start_bytes(next), geometry.zone_bytes) {
+                let expected = format!("zone {next} of {} bytes", geometry.zone_bytes);
+                let found = format!("one of {} bytes at byte {}", zone.length_bytes, zone.start_bytes);
+                return Err(other_zones(label, geometry.start_bytes(next), expected, found));
+            }
             found.insert(next, zone);
             next += 1;
         }
     }
     match found.len() == bands.len() {
         true => Ok(found),
-        false => Err(StoreError::Foreign {
-            store: label.to_owned(),
-            structure: "superblock".to_owned(),
-            offset_bytes: 0,
-            expected: format!("zones up to number {}", bands.end - 1),
-            found: format!("{} zones fewer", bands.len() - found.len()),
-            advice: "open the whole device it was formatted on".to_owned(),
-        }),
+        false => {
+            let (expected, found) =
+                (format!("zones up to number {}", bands.end - 1), format!("{} fewer", bands.len() - found.len()));
+            Err(other_zones(label, 0, expected, found))
+        }
+    }
+}
+
+/// The zones are not those the store was made on.
+fn other_zones(label: &str, offset_bytes: u64, expected: String, found: String) -> StoreError {
+    StoreError::Foreign {
+        store: label.to_owned(),
+        structure: "zones".to_owned(),
+        offset_bytes,
+        expected,
+        found,
+        advice: "open the whole device it was formatted on".to_owned(),
     }
 }
 
@@ -243,57 +272,87 @@ pub(super) fn written_bytes(zone: &ZoneDescription, geometry: &StoreGeometry) ->
 struct FoundLogs {
     bands: BTreeMap<u32, LogBand>,
     pieces: BTreeMap<u64, PieceMap>,
-    /// Log bands that are lost, with what was in them.
-    lost: Vec<u32>,
-    /// Generations in which one of them was being written: how far their files went is not known.
-    lost_generations: Vec<u64>,
+    /// What is lost of log bands.
+    losses: Vec<String>,
+    /// Log bands that were being written and of which something is lost.
+    uncertain: Vec<UncertainBand>,
+}
+
+/// A log band that was being written and of which something is lost: how far the files of its generation went is not
+/// known, except of those with a frame behind the loss.
+struct UncertainBand {
+    band: u32,
+    generation: u64,
+    certain_files: BTreeSet<u64>,
+}
+
+impl FoundLogs {
+    /// Whether everything of a small file is there, as far as is known.
+    fn is_whole(&self, file: u64, size_bytes: u64) -> bool {
+        let Some(pieces) = self.pieces.get(&file) else { return true };
+        let contiguous = pieces.contiguous_bytes();
+        contiguous == pieces.size_bytes() && contiguous >= size_bytes && self.is_certain(file)
+    }
+
+    /// Whether nothing can be missing behind the end of a small file, as far as log bands tell. A file is written in
+    /// the generation it was created in, and later only copied.
+    fn is_certain(&self, file: u64) -> bool {
+        let generation = file >> GENERATION_SHIFT;
+        !self.uncertain.iter().any(|band| band.generation == generation && !band.certain_files.contains(&file))
+    }
 }
 
 fn read_logs(
     device: &Device,
-    label: &str,
     format: &FrameFormat,
     found: &Found,
     zones: &BTreeMap<u32, ZoneDescription>,
-) -> Result<FoundLogs, StoreError> {
+) -> FoundLogs {
     let mut logs =
-        FoundLogs { bands: BTreeMap::new(), pieces: BTreeMap::new(), lost: Vec::new(), lost_generations: Vec::new() };
+        FoundLogs { bands: BTreeMap::new(), pieces: BTreeMap::new(), losses: Vec::new(), uncertain: Vec::new() };
     let small = found.files.values().map(|file| &file.record).filter(|record| record.small);
-    logs.pieces.extend(small.map(|record| (record.file, PieceMap::default())));
+    let records: BTreeMap<u64, &FileRecord> = small.map(|record| (record.file, record)).collect();
+    logs.pieces.extend(records.keys().map(|file| (*file, PieceMap::default())));
+    let mut damaged = Vec::new();
     let mut ordered: Vec<&LogBandRecord> = found.log_bands.values().collect();
     ordered.sort_by_key(|record| record.order);
     for record in ordered {
         let zone = &zones[&record.band];
+        let LogBandRecord { band, order, first_sequence, sealed_bytes } = *record;
+        let generation = first_sequence >> GENERATION_SHIFT;
         if zone.condition == ZoneCondition::Offline {
-            logs.lost.push(record.band);
-            if record.sealed_bytes.is_none() {
-                logs.lost_generations.push(record.first_sequence >> GENERATION_SHIFT);
+            logs.losses.push(format!("the log band {band} is offline"));
+            if sealed_bytes.is_none() {
+                logs.uncertain.push(UncertainBand { band, generation, certain_files: BTreeSet::new() });
             }
             // Remembered as long as the store lives, so that what was in it is missed.
-            let LogBandRecord { order, first_sequence, sealed_bytes, .. } = *record;
-            logs.bands.insert(record.band, LogBand { order, first_sequence, sealed_bytes, live_bytes: 1 });
+            logs.bands.insert(band, LogBand { order, first_sequence, sealed_bytes, live_bytes: 1 });
             continue;
         }
         let extent = LogExtent {
-            band: record.band,
-            first_sequence: record.first_sequence,
-            end_bytes: record.sealed_bytes.unwrap_or_else(|| written_bytes(zone, &found.geometry)),
-            is_sealed: record.sealed_bytes.is_some(),
+            band,
+            first_sequence,
+            end_bytes: sealed_bytes.unwrap_or_else(|| written_bytes(zone, &found.geometry)),
+            is_sealed: sealed_bytes.is_some(),
         };
-        let scanned = scan(device, label, format, &found.geometry, &extent, &METADATA)?;
-        logs.bands.insert(
-            record.band,
-            LogBand {
-                order: record.order,
-                first_sequence: record.first_sequence,
-                sealed_bytes: Some(scanned.valid_bytes),
-                live_bytes: 0,
-            },
-        );
+        let scanned = scan(device, format, &found.geometry, &extent, &METADATA);
+        if let Some(last) = scanned.damaged.last() {
+            damaged.push(band);
+            let DamagedPart { start_bytes, expected, found, .. } = last;
+            logs.losses.push(format!("byte {start_bytes} of log band {band} should have {expected}, and has {found}"));
+            if sealed_bytes.is_none() {
+                let behind = scanned.frames.iter().filter(|frame| frame.piece.frame_at >= last.end_bytes);
+                let certain_files = behind.map(|frame| frame.header.file).collect();
+                logs.uncertain.push(UncertainBand { band, generation, certain_files });
+            }
+        }
+        let sealed_bytes = Some(sealed_bytes.unwrap_or(scanned.valid_bytes));
+        logs.bands.insert(band, LogBand { order, first_sequence, sealed_bytes, live_bytes: 0 });
         let mut dead = Vec::new();
         for frame in &scanned.frames {
-            if let Some(map) = logs.pieces.get_mut(&frame.header.file) {
-                add_frame(map, frame, &mut dead);
+            let file = frame.header.file;
+            if let Some((map, record)) = logs.pieces.get_mut(&file).zip(records.get(&file)) {
+                add_frame(map, record.cut, frame, &mut dead);
             }
         }
     }
@@ -302,33 +361,42 @@ fn read_logs(
             log.live_bytes += piece.length_bytes;
         }
     }
+    // A damaged band is kept while a small file misses something, and one that was being written stays so in the band
+    // table: the next open may be able to read it, and must not take what it finds for all there was.
+    if records.values().any(|record| !logs.is_whole(record.file, record.size_bytes)) {
+        for band in damaged {
+            let is_uncertain = logs.uncertain.iter().any(|uncertain| uncertain.band == band);
+            if let Some(log) = logs.bands.get_mut(&band) {
+                log.live_bytes += 1;
+                log.sealed_bytes = log.sealed_bytes.filter(|_| !is_uncertain);
+            }
+        }
+    }
     // Those with nothing in them are given up with the checkpoint.
     logs.bands.retain(|_, log| log.live_bytes > 0);
-    Ok(logs)
+    logs
 }
 
-/// A small file from its pieces; an error when a part is missing that no lost band explains.
-fn small_node(label: &str, record: &FileRecord, pieces: PieceMap, logs: &FoundLogs) -> Result<Node, StoreError> {
+/// A small file from its pieces. What is missing is an error of those who read it, not of those who open the store.
+fn small_node(record: &FileRecord, pieces: PieceMap, logs: &FoundLogs) -> Node {
     let (contiguous, end) = (pieces.contiguous_bytes(), pieces.size_bytes());
-    let is_whole = contiguous == end && end >= record.size_bytes;
-    // A file is written in the generation it was created in, and later only copied.
-    let is_certain = !logs.lost_generations.contains(&(record.file >> GENERATION_SHIFT));
-    if is_whole && is_certain {
-        return Ok(Node::found_small(record.file, record.level, pieces, end));
+    let size_bytes = end.max(record.size_bytes);
+    let is_certain = logs.is_certain(record.file);
+    let node = Node::found_small(record, pieces, size_bytes);
+    if contiguous == size_bytes && is_certain {
+        return node;
     }
-    if logs.lost.is_empty() {
-        return Err(corruption(
-            label,
-            &format!("file '{}'", record.name),
-            contiguous,
-            format!("{} bytes in frames", end.max(record.size_bytes)),
-            format!("the first {contiguous} of them"),
-        ));
-    }
-    let node = Node::found_small(record.file, record.level, pieces, end.max(record.size_bytes));
-    let bands: Vec<String> = logs.lost.iter().map(u32::to_string).collect();
-    let _ = node.damage.set(format!("the log band {} is offline", bands.join(", ")));
-    Ok(node)
+    let (from_bytes, expected) = match is_certain {
+        true => (contiguous, format!("{size_bytes} bytes in frames")),
+        // Nobody must take what is there for all there was.
+        false => (0, "every part of the file".to_owned()),
+    };
+    let found = match logs.losses.is_empty() {
+        true => format!("the first {contiguous} of them"),
+        false => logs.losses.join("; "),
+    };
+    let _ = node.damage.set(Damage { from_bytes, expected, found });
+    node
 }
 
 pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
@@ -337,13 +405,18 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     let (mut journal, recovered) = Journal::recover(&device, &label, KIND)?;
     let found = replay(&label, &journal, &recovered)?;
     let geometry = found.geometry;
+    let active_max = device.block.capabilities().zones.as_ref().map_or(0, |zones| zones.active_zones_max);
+    check_active_zones(&label, active_max)?;
     let zones = report(&label, &*zone_control, &geometry)?;
     let format = FrameFormat { store_id: journal.store_id(), unit_bytes: geometry.unit_bytes as usize };
-    let logs = read_logs(&device, &label, &format, &found, &zones)?;
+    let logs = read_logs(&device, &format, &found, &zones);
 
     let mut bands = Bands::new(geometry.bands(), u32::from(geometry.reserve_bands));
     let mut changed = found.log_bands.len() != logs.bands.len();
-    changed |= found.log_bands.values().any(|record| record.sealed_bytes.is_none());
+    changed |= found
+        .log_bands
+        .iter()
+        .any(|(band, record)| record.sealed_bytes != logs.bands.get(band).and_then(|log| log.sealed_bytes));
     for (band, zone) in &zones {
         if zone.condition == ZoneCondition::Empty {
             bands.set_clean(*band);
@@ -364,7 +437,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     let mut used: BTreeSet<u32> = logs.bands.keys().copied().collect();
     for (name, FoundFile { record }) in &found.files {
         let node = if record.small {
-            small_node(&label, record, pieces.remove(&record.file).unwrap_or_default(), &logs)?
+            small_node(record, pieces.remove(&record.file).unwrap_or_default(), &logs)
         } else {
             let runs = RunMap::recorded(&record.runs);
             runs.bands().into_iter().for_each(|band| bands.claim(band, BandUse::Table));
@@ -374,11 +447,10 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
         names.insert(name.clone(), Arc::new(node));
     }
     // A number that a crash made the band table forget must not be used again: its bytes may be there.
-    let first_number = (journal.generation() + 1) << GENERATION_SHIFT;
+    let first_number = first_number(&label, journal.generation(), &found)?;
     let next_order = found.log_bands.values().map(|record| record.order + 1).max().unwrap_or(1);
     let appender = LogAppender::new(next_order, first_number);
     let next_file = found.next_file.max(first_number);
-    let active_max = device.block.capabilities().zones.as_ref().map_or(0, |zones| zones.active_zones_max);
     let mut state = State::new(names, next_file, bands, logs.bands, journal.state_bytes_max());
 
     // What was found may be in the device's cache only, when the process ended and not the power.
@@ -386,7 +458,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.take_checkpoint().0);
     journal.begin(checkpoint.as_deref())?;
     if active_max > 0 {
-        make_inactive(&label, &*zone_control, &zones, &used, &mut state)?;
+        make_inactive(&*zone_control, &zones, &used, &mut state);
     }
 
     let kept = u32::from(geometry.reserve_bands) + LOG_RESERVE_BANDS;
@@ -416,22 +488,55 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     Ok(Core::new(env, opened))
 }
 
-/// Where the device limits how many zones are active, nothing that is left over counts.
+/// The first number of files and frames of this generation. Numbers on the medium that leave too few behind them are no
+/// store's: none draws so many.
+fn first_number(label: &str, generation: u64, found: &Found) -> Result<u64, StoreError> {
+    const LAST: u64 = NUMBER_END / 2;
+    let order = found.log_bands.values().map(|record| record.order).max().unwrap_or(0);
+    let first = generation.checked_add(1).and_then(|next| next.checked_mul(1 << GENERATION_SHIFT));
+    match first.filter(|first| (*first).max(order).max(found.next_file) <= LAST) {
+        Some(first) => Ok(first),
+        None => {
+            let numbers = format!("generation {generation}, file {}, log band {order}", found.next_file);
+            Err(corruption(label, "band table", 0, format!("numbers up to {LAST}"), numbers))
+        }
+    }
+}
+
+/// Refuses devices that cannot have the zones active that this store writes at once.
+pub(super) fn check_active_zones(label: &str, active_zones_max: u32) -> Result<(), StoreError> {
+    match active_zones_max {
+        1..ACTIVE_ZONES_MIN => Err(StoreError::InvalidRequest {
+            store: label.to_owned(),
+            reason: format!(
+                "the device lets {active_zones_max} zones be active, and this store needs {ACTIVE_ZONES_MIN}: one for \
+                 logs, one for a flush, one for a compaction; use a device that lets more be"
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Where the device limits how many zones are active, nothing that is left over counts. What refuses that counts until
+/// it does not.
 fn make_inactive(
-    label: &str,
     control: &dyn ZoneControl,
     zones: &BTreeMap<u32, ZoneDescription>,
     used: &BTreeSet<u32>,
     state: &mut State,
-) -> Result<(), StoreError> {
-    for band in zones.iter().filter(|(_, zone)| zone.condition.is_active()).map(|(band, _)| band) {
-        let outcome = if used.contains(band) {
-            control.finish(ZoneId(*band), &METADATA)
+) {
+    for band in zones.iter().filter(|(_, zone)| zone.condition.is_active()).map(|(band, _)| *band) {
+        let is_done = if used.contains(&band) {
+            control.finish(ZoneId(band), &METADATA).is_ok()
         } else {
-            state.bands.set_clean(*band);
-            control.reset(ZoneId(*band), &METADATA)
+            let is_reset = control.reset(ZoneId(band), &METADATA).is_ok();
+            if is_reset {
+                state.bands.set_clean(band);
+            }
+            is_reset
         };
-        outcome.map_err(|error| journal::media_error(label, "zones", error))?;
+        if !is_done {
+            state.bands.set_unfinished(band);
+        }
     }
-    Ok(())
 }

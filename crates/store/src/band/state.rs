@@ -2,7 +2,7 @@
 
 use super::bands::Bands;
 use super::change::{
-    Change, Checkpoint, FileRecord, LogBandRecord, RUN_BYTES, Retirement, empty_bytes, encode_change,
+    Change, Checkpoint, Cut, FileRecord, LogBandRecord, RUN_BYTES, Retirement, empty_bytes, encode_change,
     encode_checkpoint, record_bytes,
 };
 use super::node::Node;
@@ -81,8 +81,8 @@ impl State {
         let files = self.names.iter().map(|(name, node)| {
             let runs = node.runs.read().recorded_runs().to_vec();
             let size_bytes = if node.small { node.durable_bytes() } else { node.runs.read().recorded_bytes() };
-            let (name, level) = (name.clone(), node.level());
-            FileRecord { file: node.file, small: node.small, level, size_bytes, name, runs }
+            let (name, level, cut) = (name.clone(), node.level(), *node.cut.lock());
+            FileRecord { file: node.file, small: node.small, level, size_bytes, name, runs, cut }
         });
         let checkpoint = Checkpoint {
             next_file: self.names.next_file(),
@@ -97,7 +97,7 @@ impl State {
     /// Makes a new file, in place of an older one of that name.
     pub(super) fn create(&mut self, name: &str, small: bool, level: Option<u8>) -> Result<Arc<Node>, NoRoom> {
         // Room for a first run, so that an ordinary table can be synced.
-        if !self.names.has_room(record_bytes(name.len(), 1)) {
+        if !self.names.has_room(record_bytes(name.len(), 1, small)) {
             return Err(NoRoom);
         }
         let file = self.names.number();
@@ -182,6 +182,40 @@ impl State {
         }
     }
 
+    /// Makes a small file what it was before an append that failed. Frames of it may be on the device, up to number
+    /// `sequence`: the band table hears that they do not count.
+    pub(super) fn cut(&mut self, node: &Node, size_bytes: u64, sequence: u64) {
+        self.truncate_pieces(node, size_bytes);
+        if node.is_removed() {
+            return;
+        }
+        let cut = Cut { size_bytes, sequence };
+        *node.cut.lock() = Some(cut);
+        let change = self.record(&Change::Cut { file: node.file, cut });
+        // What is acknowledged next must not be mixed with what failed, whatever becomes of the frames that replace it.
+        node.set_needed_change(change);
+    }
+
+    /// Whether something of a file behind its durable length lies in a band that is lost.
+    pub(super) fn lost_unsynced(&self, node: &Node) -> Option<u32> {
+        let durable = node.durable_bytes();
+        let is_lost = |band: &u32| self.bands.retired().get(band) == Some(&Retirement::Offline);
+        if self.bands.retired().is_empty() {
+            return None;
+        }
+        if node.small {
+            let pieces = node.pieces.read();
+            return pieces.iter().filter(|piece| piece.end_bytes() > durable).map(|piece| piece.band).find(is_lost);
+        }
+        let runs = node.runs.read();
+        let mut at = 0;
+        let mut unsynced = runs.iter().filter(|run| {
+            at += run.length_bytes;
+            at > durable
+        });
+        unsynced.find(|run| is_lost(&run.band)).map(|run| run.band)
+    }
+
     /// Forgets the pieces of a small file behind its first `size_bytes`.
     pub(super) fn truncate_pieces(&mut self, node: &Node, size_bytes: u64) {
         let mut dead = Vec::new();
@@ -199,7 +233,6 @@ impl State {
     pub(super) fn seal_log(&mut self, band: u32, valid_bytes: u64) {
         if let Some(log) = self.log_bands.get_mut(&band) {
             log.sealed_bytes = Some(valid_bytes);
-            self.bands.set_inactive(band);
             self.record(&Change::LogSealed { band, valid_bytes });
         }
     }
@@ -227,6 +260,15 @@ impl State {
             self.record(&Change::Retired { band, retirement });
         }
         is_news
+    }
+
+    /// Everything that was written of small files is durable now, except what a lost band had.
+    pub(super) fn small_files_are_durable(&mut self) {
+        for node in self.names.values().filter(|node| node.small && node.is_unsynced()) {
+            if self.lost_unsynced(node).is_none() {
+                node.set_durable_bytes(node.written_bytes());
+            }
+        }
     }
 
     /// Lets the band table know how much of each small file is durable, so that a loss is noticed.

@@ -121,15 +121,14 @@ impl TableWriter {
                     self.place = Some(Place { written_bytes: place.written_bytes + count as u64, ..place });
                     done += count;
                 }
-                Err((_, AfterFailure::Move(_))) if moves < MOVES_MAX => {
-                    moves += 1;
-                    self.leave(place);
-                }
                 Err((error, after)) => {
                     if after != AfterFailure::Retry {
                         self.leave(place);
                     }
-                    break Err(self.core.media_error(&self.name, error));
+                    if after == AfterFailure::Retry || moves == MOVES_MAX {
+                        break Err(self.core.media_error(&self.name, error));
+                    }
+                    moves += 1;
                 }
             }
         };
@@ -176,7 +175,7 @@ impl TableWriter {
             // Its pointer is not where it should be: what a device limits is given back by a finish.
             self.core.leave_band(place.band, place.written_bytes);
         } else if self.node.bands.lock().remove(&place.band) {
-            self.core.state.lock().bands.give_back(place.band);
+            self.core.give_back_band(place.band);
         }
     }
 

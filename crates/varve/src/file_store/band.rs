@@ -16,7 +16,7 @@ pub(crate) const BAND: FileStoreKind = FileStoreKind {
     needs: "one device with zones, of which the first are conventional",
     options: &[OptionDescription {
         name: RESERVE,
-        value: ValueForm::Number(0),
+        value: ValueForm::Number(1),
         default: "2",
         meaning: "zones kept for the outputs of compactions, so that those can always finish, decided when the device \
                   is laid out",

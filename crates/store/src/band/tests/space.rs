@@ -1,6 +1,9 @@
 //! Bands that run out, and log bands that come and go.
 
 use super::*;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use varve_media::{CrashDevice, CrashVariant};
 
 /// Write-ahead logs come and go beside a manifest that stays, many times around the device.
 #[test]
@@ -137,6 +140,72 @@ fn compactions_finish_when_bands_have_run_out() {
     assert_sound(&store);
 }
 
+/// One actor fills log band after log band beside a manifest that stays; another one's commits give up bands. Wherever
+/// the power is cut, what was acknowledged of the manifest is there: in the band it was in, or in copies.
+#[test]
+fn a_log_band_is_kept_until_copies_of_what_lived_in_it_are_durable() {
+    for seed in 1..=3 {
+        let env = Env::sim_with(varve_env::SimOptions { seed, perturb: true, ..Default::default() });
+        let crash = CrashDevice::new(&env, &formatted(&env, &zones(12))).unwrap();
+        let store = Arc::new(BandStore::open(&env, crash.device()).unwrap());
+        let synced = Arc::new(AtomicU64::new(0));
+        let points: Arc<Mutex<Vec<_>>> = Arc::default();
+        let (found, acknowledged) = (points.clone(), synced.clone());
+        crash.on_persistence_point(move |point| {
+            found.lock().push((point.capture(), acknowledged.load(Ordering::Acquire)));
+        });
+        let (rolling, acknowledged) = (store.clone(), synced.clone());
+        let rolls = env.spawn("rolls log bands", move || {
+            let context = IoContext::default();
+            let mut manifest = create(&rolling, "MANIFEST", FileKind::Manifest, None);
+            for number in 0..16_u64 {
+                manifest.append(&content(7, number * 100, 100), &context).unwrap();
+                manifest.sync(&context).unwrap();
+                acknowledged.store((number + 1) * 100, Ordering::Release);
+                write(&rolling, "log", FileKind::Log, None, &content(number, 0, 150_000)).unwrap();
+            }
+        });
+        let (making, clock) = (store.clone(), env.clone());
+        let makes_room = env.spawn("makes room", move || {
+            for number in 0..40_u64 {
+                write(&making, "table", FileKind::Table, None, &content(number, 0, 5000)).unwrap();
+                making.core.make_room(allocation::Purpose::Table).unwrap();
+                clock.yield_now();
+            }
+        });
+        [rolls, makes_room].into_iter().for_each(|actor| actor.join().unwrap());
+        assert!(measure(&store, "log bands emptied") > 0, "seed {seed}");
+        let points = std::mem::take(&mut *points.lock());
+        assert!(points.len() > 40, "seed {seed}");
+        for (number, (state, acknowledged)) in points.iter().enumerate().filter(|(number, _)| number % 3 == 0) {
+            for variant in [CrashVariant::KeepAll, CrashVariant::DropAll, CrashVariant::DropRandom] {
+                let note = format!("seed {seed}, point {number}, {variant:?}");
+                let store = BandStore::open(&env, state.image(variant, number as u64));
+                let store = store.unwrap_or_else(|error| panic!("{note}: {error}"));
+                if *acknowledged > 0 {
+                    let manifest = read(&store, "MANIFEST").unwrap_or_else(|error| panic!("{note}: {error}"));
+                    let length = manifest.len() as u64;
+                    assert!(length >= *acknowledged, "{note}: {length} bytes of {acknowledged}");
+                    assert_eq!(manifest, content(7, 0, length), "{note}");
+                }
+            }
+        }
+    }
+}
+
+/// Zones that lie elsewhere than those of the device that was formatted are another device's.
+#[test]
+fn zones_of_another_length_are_refused() {
+    let env = Env::sim(1);
+    let device = formatted(&env, &zones(12));
+    let geometry = BandStore::open(&env, device.clone()).unwrap().core.geometry;
+    let control = device.zones.as_ref().unwrap();
+    assert!(recovery::report("zoned", &**control, &geometry).is_ok());
+    let other = geometry::StoreGeometry { zone_bytes: geometry.zone_bytes / 2, ..geometry };
+    let error = recovery::report("zoned", &**control, &other).expect_err("zones of another length");
+    assert_eq!(error.kind(), StoreErrorKind::Foreign, "{error}");
+}
+
 /// A store that is opened and closed takes no room for it.
 #[test]
 fn opening_takes_no_bands() {
@@ -190,13 +259,70 @@ fn no_more_tables_are_written_at_once_than_the_device_takes() {
         writer.append(&content(number, 0, 5000), &context).unwrap();
         writer.sync(&context).map(|()| writer)
     };
-    let mut writers: Vec<_> = (0..3).map(|number| begin(number).unwrap()).collect();
-    let refused = begin(3).err().expect("three are written already");
-    assert!(matches!(refused, StoreError::TooManyWriters { limit: 3, .. }), "{refused}");
+    let mut writers: Vec<_> = (0..2).map(|number| begin(number).unwrap()).collect();
+    let refused = begin(3).err().expect("two are written already, and one zone is the log's");
+    assert!(matches!(refused, StoreError::TooManyWriters { limit: 2, .. }), "{refused}");
+    // The log goes on, from band to band.
+    for number in 0..6_u64 {
+        let name = format!("{number}.log");
+        write(&store, &name, FileKind::Log, None, &content(number, 0, 200_000)).unwrap();
+        if number > 0 {
+            store.remove(&format!("{}.log", number - 1)).unwrap();
+        }
+    }
     writers.pop().unwrap().finish(&context).unwrap();
     begin(4).unwrap().finish(&context).unwrap();
     drop(writers);
     write(&store, "log", FileKind::Log, None, b"goes on").unwrap();
+    assert_sound(&store);
+}
+
+/// Fewer active zones than are written at once are refused before anything is written.
+#[test]
+fn devices_with_too_few_active_zones_are_refused() {
+    let env = Env::sim(1);
+    for active_zones_max in 0..5 {
+        let limited = ZoneGeometry { active_zones_max, open_zones_max: active_zones_max, ..zones(12) };
+        let outcome = BandStore::format(&env, &device(&env, &limited), &BandFormatOptions::default());
+        match active_zones_max {
+            1 | 2 => {
+                let error = outcome.expect_err("too few");
+                assert_eq!(error.kind(), StoreErrorKind::InvalidRequest);
+                assert!(error.to_string().contains("needs 3"), "{error}");
+            }
+            _ => outcome.unwrap(),
+        }
+    }
+}
+
+/// As many outputs of a compaction find a band as were promised, also when the band kept for logs is in use.
+#[test]
+fn the_reserve_is_whole_when_the_kept_log_band_is_taken() {
+    let env = Env::sim(1);
+    let store = BandStore::open(&env, formatted(&env, &zones(12))).unwrap();
+    let band = content(1, 0, BAND_BYTES);
+    let filled = (0..).take_while(|number| {
+        let name = format!("{number}.sst");
+        let outcome = write(&store, &name, FileKind::Table, None, &band);
+        outcome.inspect_err(|_| store.remove(&name).unwrap()).is_ok()
+    });
+    assert_eq!(filled.count(), 9);
+    // Nothing is left but the reserve and the band kept for logs, which the manifest takes.
+    write(&store, "MANIFEST", FileKind::Manifest, None, &content(2, 0, 1000)).unwrap();
+    let job = JobId(5);
+    store.hint(&Hint::CompactionBegin { job, inputs: &[], output_level: Some(1) });
+    for name in ["a.sst", "b.sst"] {
+        write(&store, name, FileKind::Table, Some(job), &band).unwrap();
+    }
+    let refused = write(&store, "c.sst", FileKind::Table, Some(job), &band).expect_err("there are no more");
+    assert_eq!(refused.kind(), StoreErrorKind::NoSpace);
+    store.remove("c.sst").unwrap();
+    store.hint(&Hint::CompactionEnd { job, outputs: &[], succeeded: true });
+    // What tells of it still finds room, and what it made superfluous comes back.
+    write(&store, "CURRENT", FileKind::Pointer, None, &content(4, 0, 1000)).unwrap();
+    (0..4).for_each(|number| store.remove(&format!("{number}.sst")).unwrap());
+    store.sync_names().unwrap();
+    write(&store, "log", FileKind::Log, None, &content(5, 0, 1000)).unwrap();
     assert_sound(&store);
 }
 
@@ -206,6 +332,9 @@ fn damaged_frames_are_told() {
     let env = Env::sim(1);
     let device = formatted(&env, &zones(12));
     let context = IoContext::default();
+    let store = BandStore::open(&env, device.clone()).unwrap();
+    write(&store, "older", FileKind::Other, None, &content(2, 0, 5000)).unwrap();
+    drop(store);
     let store = BandStore::open(&env, device.clone()).unwrap();
     let mut log = create(&store, "log", FileKind::Log, None);
     for step in 0..3 {
@@ -244,7 +373,18 @@ fn damaged_frames_are_told() {
     let store = BandStore::open(&env, copy_with_damage(None)).unwrap();
     assert_eq!(read(&store, "log").unwrap(), content(1, 0, 9000));
     for place in &places[..2] {
-        let error = BandStore::open(&env, copy_with_damage(Some(*place))).err().expect("a durable frame is damaged");
-        assert_eq!(error.kind(), StoreErrorKind::Corruption, "{error}");
+        let device = copy_with_damage(Some(*place));
+        // However often it is opened, and whatever is written meanwhile.
+        for round in 0..3 {
+            let store = BandStore::open(&env, device.clone()).unwrap();
+            let error = read(&store, "log").map(|data| data.len()).expect_err("a durable frame is damaged");
+            assert_eq!(error.kind(), StoreErrorKind::Corruption, "{error}");
+            assert_eq!(read(&store, "older").unwrap(), content(2, 0, 5000));
+            let found = codes(&store.check().unwrap(), Severity::Error);
+            assert!(found.contains(&"file-damaged"), "{found:?}");
+            let name = format!("new {round}");
+            write(&store, &name, FileKind::Log, None, &content(3, 0, 5000)).unwrap();
+            assert_eq!(read(&store, &name).unwrap(), content(3, 0, 5000));
+        }
     }
 }
