@@ -20,6 +20,8 @@ mod report;
 mod subject;
 
 #[cfg(test)]
+mod late_failure;
+#[cfg(test)]
 mod tests;
 
 pub use crash::{CrashReport, CrashSuite};

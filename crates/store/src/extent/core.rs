@@ -38,6 +38,9 @@ pub(super) struct Core {
     pub(super) discards: bool,
     pub(super) state: ShortMutex<State>,
     pub(super) committer: Mutex<Committer>,
+    /// Held across a sync of the device, so that nothing is acknowledged between one that failed and its latch. Taken
+    /// last.
+    pub(super) sync_order: Mutex<()>,
     /// Changes that are durable.
     pub(super) durable_change: AtomicU64,
     pub(super) last_commit_nanos: AtomicU64,
@@ -83,7 +86,11 @@ impl Core {
     }
 
     /// Makes every write that has completed durable.
+    ///
+    /// A failed sync may have dropped what others wrote, and the next one succeeds without it: none begins before the
+    /// failure of the one before it is known to all.
     pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
+        let _order = self.sync_order.lock();
         self.check()?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.device.block.sync(context).map_err(|error| self.latch(self.media_error("sync", error)))
@@ -107,6 +114,12 @@ impl Core {
         let mut batch = self.state.lock().take_batch();
         let style = self.commit_style(committer, batch.blocks.len() as u64);
         let mut journal_full = false;
+        // What is durable by itself need not wait; an ordered commit and a checkpoint sync the device.
+        let is_single = style == CommitStyle::Single && committer.journal.fits(batch.payload.len(), style);
+        let order = (!is_single && !batch.payload.is_empty()).then(|| self.sync_order.lock());
+        if order.is_some() {
+            self.check()?;
+        }
         let outcome = if batch.payload.is_empty() {
             Ok(())
         } else if committer.journal.fits(batch.payload.len(), style) {
@@ -121,6 +134,7 @@ impl Core {
             committer.journal.begin(Some(&batch.payload))
         };
         outcome.map_err(|error| self.latch(error))?;
+        drop(order);
         self.durable_change.store(batch.change, Ordering::Release);
         self.write_back(committer, &batch.blocks, journal_full);
         self.reclaim(batch.change);

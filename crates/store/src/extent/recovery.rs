@@ -189,6 +189,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
             "extent store commit",
             Committer { journal, writeback: caches.then(Writeback::default) },
         ),
+        sync_order: Mutex::new(env, "device sync", ()),
         durable_change: AtomicU64::new(0),
         last_commit_nanos: AtomicU64::new(env.now().as_nanos()),
         latched: OnceLock::new(),
