@@ -146,6 +146,11 @@ impl Bands {
         self.unfinished.remove(&band);
     }
 
+    /// A band that was taken is not written after all; it is given back later.
+    pub(super) fn set_aside(&mut self, band: u32) {
+        self.active.remove(&band);
+    }
+
     /// Nothing more is written to a band that the device still counts.
     pub(super) fn set_unfinished(&mut self, band: u32) {
         self.active.remove(&band);

@@ -21,6 +21,8 @@ use varve_media::{
     BlockDeviceExt, Device, IoClass, IoContext, JobId, MediaError, Operation, ZoneControl, ZoneId, ZoneRefusal,
 };
 
+/// Bands that may refuse to be emptied, one after the other, before that is an error.
+const REFUSALS_MAX: usize = 4;
 /// Compactions remembered at once: a tree that never says that one ended costs no more than this.
 const COMPACTIONS_MAX: usize = 1024;
 
@@ -219,11 +221,20 @@ impl Core {
         self.commit_pending(&mut journal)
     }
 
-    /// A band for this, empty; `None` when there is none.
+    /// A band for this, empty; `None` when there is none. Zones that refuse to be reset are passed over, some of them.
     ///
     /// Where the device limits how many zones are active, tables leave one to the log: who takes a log band finishes
     /// the one before it first.
     pub(super) fn take_band(&self, name: &str, purpose: Purpose) -> Result<Option<u32>, StoreError> {
+        let mut refused = Vec::new();
+        let outcome = self.take_empty_band(name, purpose, &mut refused);
+        let mut state = self.state.lock();
+        refused.into_iter().for_each(|band| state.bands.give_back(band));
+        outcome
+    }
+
+    /// A band for this, empty. Those that could not be emptied are in `refused`, taken.
+    fn take_empty_band(&self, name: &str, purpose: Purpose, refused: &mut Vec<u32>) -> Result<Option<u32>, StoreError> {
         let is_table = matches!(purpose, Purpose::Table | Purpose::CompactionOutput);
         let mut tried_to_finish = false;
         loop {
@@ -247,23 +258,24 @@ impl Core {
                 let (store, name) = (self.label.clone(), name.to_owned());
                 return Err(StoreError::TooManyWriters { store, name, limit: self.active_max - 1 });
             };
+            // The caller may make room.
             let Some((band, is_dirty)) = taken else { return Ok(None) };
             if !is_dirty {
                 return Ok(Some(band));
             }
             add(&self.counts.resets, 1);
-            match self.zones.reset(ZoneId(band), &METADATA) {
-                Ok(()) => {
-                    self.state.lock().bands.set_finished(band);
-                    return Ok(Some(band));
-                }
-                Err(error) => {
-                    let retired = self.retire_if_given_up(band);
-                    self.state.lock().bands.give_back(band);
-                    if !retired {
-                        return Err(self.media_error(name, error));
-                    }
-                }
+            let Err(error) = self.zones.reset(ZoneId(band), &METADATA) else {
+                self.state.lock().bands.set_finished(band);
+                return Ok(Some(band));
+            };
+            if self.retire_if_given_up(band) {
+                self.state.lock().bands.give_back(band);
+                continue;
+            }
+            self.state.lock().bands.set_aside(band);
+            refused.push(band);
+            if refused.len() > REFUSALS_MAX {
+                return Err(self.media_error(name, error));
             }
         }
     }

@@ -140,6 +140,39 @@ fn writes_that_keep_failing_in_one_band_go_on_in_another() {
     }
 }
 
+/// A zone that refuses to be reset, and is not given up, keeps nobody from the others.
+#[test]
+fn a_band_that_cannot_be_emptied_is_passed_over() {
+    let env = Env::sim(1);
+    let limited = ZoneGeometry { active_zones_max: 3, open_zones_max: 3, ..zones(10) };
+    for zones in [zones(10), limited] {
+        let device = formatted(&env, &zones);
+        let injector = FaultInjector::new(&env, FaultPlan::default());
+        let store = BandStore::open(&env, FaultDevice::device(&injector, &device)).unwrap();
+        let rounds = |first: u64| {
+            for round in first..first + 10 {
+                for (name, kind) in [("table", FileKind::Table), ("log", FileKind::Log)] {
+                    write(&store, name, kind, None, &content(round, 0, 200_000)).unwrap();
+                }
+            }
+            store.sync_names().unwrap();
+        };
+        rounds(0);
+        let lowest = *store.core.state.lock().bands.view().free.first().unwrap();
+        let bytes = first_byte(lowest)..first_byte(lowest + 1);
+        injector.set_plan(failing(Operation::Zone, FaultEffect::Fail(FaultError::Io), bytes));
+        let before = injector.injected();
+        rounds(10);
+        assert!(injector.injected() > before);
+        injector.set_plan(FaultPlan::default());
+        rounds(20);
+        for name in ["table", "log"] {
+            assert_eq!(read(&store, name).unwrap(), content(29, 0, 200_000));
+        }
+        assert_sound(&store);
+    }
+}
+
 /// A zone to which the first write arrived in part is active, and nothing of it is needed.
 #[test]
 fn a_first_write_that_arrives_in_part_takes_no_active_zone_for_good() {
