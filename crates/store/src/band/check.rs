@@ -149,6 +149,8 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
         })
         .chain(appender.written_extent(&state))
         .collect();
+    let found = core.found_damaged.iter();
+    findings.extend(found.map(|error| finding(Severity::Error, "log-damaged", error.to_string())));
     for (name, node) in state.names.iter() {
         if let Some(Damage { from_bytes, expected, found }) = node.damage.get() {
             let error = corruption(label, &format!("file '{name}'"), *from_bytes, expected, found);

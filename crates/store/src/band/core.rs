@@ -58,6 +58,8 @@ pub(super) struct Core {
     pub(super) locks: ShortMutex<BTreeSet<String>>,
     /// Compactions that have begun and not ended.
     compactions: ShortMutex<BTreeSet<JobId>>,
+    /// What the open found damaged of log bands, also of those that were given up since.
+    pub(super) found_damaged: Vec<StoreError>,
     pub(super) counts: Counts,
 }
 
@@ -76,6 +78,7 @@ pub(super) struct Opened {
     pub(super) state: State,
     pub(super) journal: Journal,
     pub(super) appender: LogAppender,
+    pub(super) found_damaged: Vec<StoreError>,
 }
 
 impl Core {
@@ -101,6 +104,7 @@ impl Core {
             latched: OnceLock::new(),
             locks: ShortMutex::new(BTreeSet::new()),
             compactions: ShortMutex::new(BTreeSet::new()),
+            found_damaged: opened.found_damaged,
             counts: Counts::default(),
         }
     }

@@ -274,6 +274,8 @@ struct FoundLogs {
     pieces: BTreeMap<u64, PieceMap>,
     /// What is lost of log bands.
     losses: Vec<String>,
+    /// Damaged parts of log bands that can be read.
+    damaged: Vec<StoreError>,
     /// Log bands that were being written and of which something is lost.
     uncertain: Vec<UncertainBand>,
 }
@@ -304,12 +306,18 @@ impl FoundLogs {
 
 fn read_logs(
     device: &Device,
+    label: &str,
     format: &FrameFormat,
     found: &Found,
     zones: &BTreeMap<u32, ZoneDescription>,
 ) -> FoundLogs {
-    let mut logs =
-        FoundLogs { bands: BTreeMap::new(), pieces: BTreeMap::new(), losses: Vec::new(), uncertain: Vec::new() };
+    let mut logs = FoundLogs {
+        bands: BTreeMap::new(),
+        pieces: BTreeMap::new(),
+        losses: Vec::new(),
+        damaged: Vec::new(),
+        uncertain: Vec::new(),
+    };
     let small = found.files.values().map(|file| &file.record).filter(|record| record.small);
     let records: BTreeMap<u64, &FileRecord> = small.map(|record| (record.file, record)).collect();
     logs.pieces.extend(records.keys().map(|file| (*file, PieceMap::default())));
@@ -336,6 +344,7 @@ fn read_logs(
             is_sealed: sealed_bytes.is_some(),
         };
         let scanned = scan(device, format, &found.geometry, &extent, &METADATA);
+        logs.damaged.extend(scanned.damaged.iter().map(|part| part.error(label, &found.geometry, band)));
         if let Some(last) = scanned.damaged.last() {
             damaged.push(band);
             let DamagedPart { start_bytes, expected, found, .. } = last;
@@ -409,7 +418,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     check_active_zones(&label, active_max)?;
     let zones = report(&label, &*zone_control, &geometry)?;
     let format = FrameFormat { store_id: journal.store_id(), unit_bytes: geometry.unit_bytes as usize };
-    let logs = read_logs(&device, &format, &found, &zones);
+    let logs = read_logs(&device, &label, &format, &found, &zones);
 
     let mut bands = Bands::new(geometry.bands(), u32::from(geometry.reserve_bands));
     let mut changed = found.log_bands.len() != logs.bands.len();
@@ -483,6 +492,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
         state,
         journal,
         appender,
+        found_damaged: logs.damaged,
         device,
     };
     Ok(Core::new(env, opened))
