@@ -103,9 +103,21 @@ pub(super) fn property(shared: &Shared, name: &str) -> Option<String> {
         "estimate-pending-compaction-bytes" => Some(statistics.pending_compaction_bytes.to_string()),
         "overlap-depth" => Some(format!("{:.3}", shared.read_state.load().version.mean_depth())),
         "levels" => Some(levels_text(&statistics)),
+        "tables" => Some(tables_text(shared)),
         "stats" => Some(statistics_text(&statistics)),
         _ => None,
     }
+}
+
+/// A line for each table: level, number, bytes, entries, smallest and largest user key. Nothing in a key is a space.
+fn tables_text(shared: &Shared) -> String {
+    let escaped = |user_key: &[u8]| user_key.escape_ascii().to_string().replace(' ', "\\x20");
+    let mut text = String::new();
+    for (level, file) in shared.read_state.load().version.files() {
+        let (smallest, largest) = (escaped(file.smallest_user_key()), escaped(file.largest_user_key()));
+        let _ = writeln!(text, "{level} {} {} {} {smallest} {largest}", file.number, file.size_bytes, file.entries);
+    }
+    text
 }
 
 fn levels_text(statistics: &Statistics) -> String {

@@ -268,3 +268,19 @@ fn any_tables_may_be_merged_in_any_order() {
     }
     assert!(merged_apart > 200, "{merged_apart} merges left tables beside theirs");
 }
+
+#[test]
+fn every_table_is_listed_with_its_keys() {
+    let (_env, tree) = tree(1);
+    for pairs in [&[(&b"a b"[..], Some(&b"1"[..])), (b"\xff", Some(b"1"))], &[(b"c", Some(b"2")), (b"d", Some(b"2"))]] {
+        write(&tree, pairs);
+        tree.flush().expect("flush");
+    }
+    merge(&tree, |file| file.smallest_user_key() == b"a b");
+    let tables = tree.property("varve.tables").expect("known");
+    let lines: Vec<Vec<&str>> = tables.lines().map(|line| line.split(' ').collect()).collect();
+    let found: Vec<_> = lines.iter().map(|fields| (fields[0], fields[3], fields[4], fields[5])).collect();
+    assert_eq!(found, [("0", "2", "c", "d"), ("1", "2", "a\\x20b", "\\xff")], "{tables}");
+    assert!(lines.iter().all(|fields| fields.len() == 6 && fields[2].parse::<u64>().is_ok_and(|bytes| bytes > 0)));
+    tree.close().expect("close");
+}
