@@ -209,6 +209,7 @@ fn group_result(group: &Group, tallies: Vec<Tally>, elapsed_nanos: u64) -> Group
         background: group.background,
         operations: kinds.iter().map(|kind| kind.operations).sum(),
         kinds,
+        slowest_second_operations: timeline.slowest_second(elapsed_nanos),
         timeline: timeline.points(TIMELINE_POINTS, elapsed_nanos),
     }
 }

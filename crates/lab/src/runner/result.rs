@@ -71,6 +71,9 @@ pub struct GroupResult {
     pub operations: u64,
     /// By kind; kinds that did not occur are left out.
     pub kinds: Vec<KindResult>,
+    /// Fewest operations that ended in one whole second; absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowest_second_operations: Option<u64>,
     /// What happened when.
     pub timeline: Vec<TimelinePoint>,
 }

@@ -9,6 +9,11 @@ const INTERVALS_MAX: usize = 512;
 /// Interval a timeline begins with.
 const FIRST_INTERVAL_NANOS: u64 = 1_000_000;
 
+const SECOND_NANOS: u64 = 1_000_000_000;
+
+/// Whole seconds whose operations are counted: four days and 4 MB at most.
+const SECONDS_MAX: u64 = 1 << 19;
+
 #[derive(Clone, Debug)]
 struct Interval {
     operations: u64,
@@ -23,11 +28,13 @@ struct Interval {
 pub(crate) struct Timeline {
     interval_nanos: u64,
     intervals: Vec<Interval>,
+    /// Operations of each second, of the first [`SECONDS_MAX`].
+    seconds: Vec<u64>,
 }
 
 impl Timeline {
     pub(crate) fn new() -> Timeline {
-        Timeline { interval_nanos: FIRST_INTERVAL_NANOS, intervals: Vec::new() }
+        Timeline { interval_nanos: FIRST_INTERVAL_NANOS, intervals: Vec::new(), seconds: Vec::new() }
     }
 
     /// Counts what ended `since_start_nanos` after the start.
@@ -35,12 +42,30 @@ impl Timeline {
         while since_start_nanos / self.interval_nanos >= INTERVALS_MAX as u64 {
             self.double();
         }
+        self.count_second(since_start_nanos / SECOND_NANOS, operations);
         let interval = self.interval(since_start_nanos);
         interval.operations += operations;
         interval.bytes += bytes;
         if let Some(nanos) = latency_nanos {
             interval.latencies.record(nanos);
         }
+    }
+
+    fn count_second(&mut self, second: u64, operations: u64) {
+        if second < SECONDS_MAX {
+            let second = second as usize;
+            self.seconds.resize(self.seconds.len().max(second + 1), 0);
+            self.seconds[second] += operations;
+        }
+    }
+
+    /// Fewest operations that ended in one of the whole seconds of a run of `elapsed_nanos`; `None` when it had none, or
+    /// more than are counted.
+    pub(crate) fn slowest_second(&self, elapsed_nanos: u64) -> Option<u64> {
+        let whole = elapsed_nanos / SECOND_NANOS;
+        // Seconds behind the last operation are not there.
+        let of = |second: u64| self.seconds.get(second as usize).copied().unwrap_or(0);
+        (whole <= SECONDS_MAX).then(|| (0..whole).map(of).min()).flatten()
     }
 
     fn interval(&mut self, at_nanos: u64) -> &mut Interval {
@@ -73,6 +98,9 @@ impl Timeline {
         }
         while other.interval_nanos < self.interval_nanos {
             other.double();
+        }
+        for (second, operations) in other.seconds.iter().enumerate() {
+            self.count_second(second as u64, *operations);
         }
         for (index, theirs) in other.intervals.iter().enumerate() {
             let ours = self.interval(index as u64 * other.interval_nanos);
@@ -144,6 +172,23 @@ mod tests {
         assert_eq!(total(a.clone()), 3);
         assert_eq!(total(b), 5);
         assert_eq!(a.points(10, 51_000_000_000).last().unwrap().p99_nanos, Some(7));
+    }
+
+    #[test]
+    fn the_slowest_second_is_a_whole_one() {
+        let mut timeline = Timeline::new();
+        for millis in (0..1_000).step_by(100).chain(2_000..2_003).chain([3_400]) {
+            timeline.record(millis * 1_000_000, 1, 0, None);
+        }
+        assert_eq!(timeline.slowest_second(3_500_000_000), Some(0));
+        assert_eq!(timeline.slowest_second(1_500_000_000), Some(10));
+        assert_eq!(timeline.slowest_second(999_999_999), None);
+        let mut other = Timeline::new();
+        other.record(1_000_000_000, 2, 0, None);
+        timeline.merge(other);
+        assert_eq!(timeline.slowest_second(3_500_000_000), Some(2));
+        timeline.record((SECONDS_MAX + 7) * SECOND_NANOS, 1, 0, None);
+        assert_eq!(timeline.slowest_second((SECONDS_MAX + 8) * SECOND_NANOS), None);
     }
 
     #[test]
