@@ -138,6 +138,7 @@ pub fn experiments() -> &'static [Experiment] {
         kvimr::ABLATION,
         kvimr::LOGS,
         kvimr::USAGE,
+        smrdb::FIG_7,
         smrdb::FIG_8,
         smrdb::FIG_9,
         smrdb::FIG_10,

@@ -4,16 +4,25 @@ use super::settings::{COMPRESSION_RATIO, KEY_BYTES, Setup};
 use crate::error::LabError;
 use crate::experiment::{Run, emulated, simulate};
 use crate::generator::{KeyFormat, ValueGenerator};
+use crate::media::{BlockDeviceExt, IoContext};
 use crate::runner::{Latencies, LatencySummary};
 use crate::target::{Direction, Durability, Session, Target, TargetError, TargetStatistics, VarveTarget};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use varve::env::{Env, Random};
+use varve::{PieceUsage, Stack};
 
 /// db_bench's keys.
 const KEYS: KeyFormat = KeyFormat::Decimal { width_bytes: KEY_BYTES };
 
 /// Operations after which charged processor time becomes virtual time at the latest.
 const SETTLE_STEP: u64 = 8;
+
+/// Moments at which it is looked how much tables overlap.
+const DEPTHS: u64 = 64;
+
+/// A request when the disk is read past the store.
+const RAW_REQUEST_BYTES: u64 = 1 << 20;
 
 /// A stretch of operations.
 #[derive(Clone, Debug)]
@@ -23,6 +32,9 @@ pub(super) struct Stretch {
     pub(super) user_bytes: u64,
     pub(super) seconds: f64,
     pub(super) latency: Option<LatencySummary>,
+    /// Tables whose range of keys holds a record, on average over the records and over moments of the stretch; only of
+    /// random puts.
+    pub(super) overlap_depth: Option<f64>,
     pub(super) from: TargetStatistics,
     pub(super) to: TargetStatistics,
 }
@@ -37,12 +49,12 @@ impl Stretch {
         of(&self.to).unwrap_or(0) - of(&self.from).unwrap_or(0)
     }
 
-    /// Share of the time in which a disk moved bytes.
-    pub(super) fn transferring(&self) -> f64 {
-        let nanos = |statistics: &TargetStatistics| -> u64 {
-            statistics.devices.iter().map(|(_, counters)| counters.time.transfer_nanos).sum()
+    /// Bytes that the devices read.
+    pub(super) fn device_read_bytes(&self) -> u64 {
+        let read = |statistics: &TargetStatistics| -> u64 {
+            statistics.devices.iter().map(|(_, counters)| counters.read_bytes).sum()
         };
-        (nanos(&self.to) - nanos(&self.from)) as f64 / 1e9 / self.seconds
+        read(&self.to) - read(&self.from)
     }
 
     /// Requests to read that reached the media.
@@ -54,10 +66,12 @@ impl Stretch {
     }
 }
 
-/// A database in a world of its own.
+/// A store, and what puts into it and gets from it.
 pub(super) struct Driver {
     env: Env,
-    target: VarveTarget,
+    target: Arc<dyn Target>,
+    /// The store, if it is Varve.
+    varve: Option<Arc<VarveTarget>>,
     session: Box<dyn Session>,
     values: ValueGenerator,
     value_bytes: usize,
@@ -84,20 +98,7 @@ pub(super) fn measure(
     }
     run.settings.progress.begin(&format!("{name}, {}", setup.scheme.name()), None);
     let setup = setup.clone();
-    let stretches = simulate(setup.seed, move |env| {
-        let target = emulated::open_varve(env, &setup.spec(), &setup.options())?;
-        let mut driver = Driver {
-            env: env.clone(),
-            session: target.session().map_err(failed("session"))?,
-            target,
-            values: ValueGenerator::new(setup.seed, COMPRESSION_RATIO)?,
-            value_bytes,
-            key: Vec::new(),
-            value: Vec::new(),
-            random: Random::named(setup.seed, "smrdb"),
-        };
-        work(&mut driver)
-    });
+    let stretches = simulate(setup.seed, move |env| work(&mut Driver::open(env, &setup, value_bytes)?));
     run.settings.progress.end();
     let stretches = Arc::new(stretches?);
     run.settings.shared.insert(&key, Arc::clone(&stretches));
@@ -105,8 +106,35 @@ pub(super) fn measure(
 }
 
 impl Driver {
-    fn statistics(&self) -> Result<TargetStatistics, LabError> {
-        self.target.statistics().map_err(failed("statistics"))
+    /// Opens a new database.
+    pub(super) fn open(env: &Env, setup: &Setup, value_bytes: usize) -> Result<Driver, LabError> {
+        let varve = Arc::new(emulated::open_varve(env, &setup.spec(), &setup.options())?);
+        let driver = Driver::over(env, Arc::clone(&varve) as Arc<dyn Target>, setup.seed, value_bytes)?;
+        Ok(Driver { varve: Some(varve), ..driver })
+    }
+
+    /// A driver of any store.
+    pub(super) fn over(env: &Env, target: Arc<dyn Target>, seed: u64, value_bytes: usize) -> Result<Driver, LabError> {
+        Ok(Driver {
+            env: env.clone(),
+            session: target.session().map_err(|source| failed(target.name(), "session", source))?,
+            target,
+            varve: None,
+            values: ValueGenerator::new(seed, COMPRESSION_RATIO)?,
+            value_bytes,
+            key: Vec::new(),
+            value: Vec::new(),
+            random: Random::named(seed, "smrdb"),
+        })
+    }
+
+    /// Files of the database, and devices below it; `None` when it is none of ours.
+    pub(super) fn stack(&self) -> Option<&Stack> {
+        self.varve.as_ref().map(|varve| varve.varve().stack())
+    }
+
+    pub(super) fn statistics(&self) -> Result<TargetStatistics, LabError> {
+        self.target.statistics().map_err(|source| failed(self.target.name(), "statistics", source))
     }
 
     /// Measures `operations` calls of `step`, each of which returns the bytes of keys and values it moved.
@@ -131,13 +159,15 @@ impl Driver {
         self.env.settle();
         let seconds = (self.env.now() - start).as_secs_f64();
         let to = self.statistics()?;
-        Ok(Stretch { operations, user_bytes, seconds, latency: latencies.summary(), from, to })
+        Ok(Stretch { operations, user_bytes, seconds, latency: latencies.summary(), overlap_depth: None, from, to })
     }
 
     fn put(&mut self, record: u64, version: u64, durability: Durability) -> Result<u64, LabError> {
         KEYS.write(record, &mut self.key);
         self.values.write(&self.key, version, self.value_bytes, &mut self.value);
-        self.session.put(&self.key, &self.value, durability).map_err(failed("put"))?;
+        self.session
+            .put(&self.key, &self.value, durability)
+            .map_err(|source| failed(self.target.name(), "put", source))?;
         Ok((self.key.len() + self.value.len()) as u64)
     }
 
@@ -151,9 +181,64 @@ impl Driver {
 
     /// Puts `records` drawn at random from as many, as fillrandom of db_bench.
     pub(super) fn put_at_random(&mut self, records: u64) -> Result<Stretch, LabError> {
-        self.stretch(records, |driver, number| {
-            let record = driver.random.below(records);
-            driver.put(record, number, Durability::Buffered)
+        let (mut depths, step) = (0.0, (records / DEPTHS).max(1));
+        let mut stretch = self.stretch(records, |driver, number| {
+            if number % step == 0 {
+                depths += driver.overlap_depth(records);
+            }
+            driver.put_one_at_random(number, records)
+        })?;
+        stretch.overlap_depth = Some(depths / records.div_ceil(step).max(1) as f64);
+        Ok(stretch)
+    }
+
+    /// Puts a record drawn at random from `records`, the `number`-th that is put.
+    pub(super) fn put_one_at_random(&mut self, number: u64, records: u64) -> Result<u64, LabError> {
+        let record = self.random.below(records);
+        self.put(record, number, Durability::Buffered)
+    }
+
+    /// The tables: number, first and last record.
+    pub(super) fn tables(&self) -> Vec<(u64, RangeInclusive<u64>)> {
+        let text = self.varve.as_ref().and_then(|varve| varve.varve().property("varve.tables")).unwrap_or_default();
+        let table = |line: &str| {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let number = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok());
+            Some((number(1)?, number(4)?..=number(5)?))
+        };
+        text.lines().filter_map(table).collect()
+    }
+
+    /// Tables whose range of keys holds a record, on average over the records.
+    fn overlap_depth(&self, records: u64) -> f64 {
+        let tables = self.tables().into_iter();
+        tables.map(|(_, held)| held.end().saturating_sub(*held.start()) + 1).sum::<u64>() as f64 / records as f64
+    }
+
+    /// Reads every piece of the first device that holds tables, by address, past the store: how fast their bytes come.
+    pub(super) fn read_tables_by_address(&mut self) -> Result<Stretch, LabError> {
+        let stack = self.stack();
+        let pieces = stack.map(|stack| stack.media().files.occupancy().pieces).unwrap_or_default();
+        let tables: Vec<_> = pieces
+            .into_iter()
+            .filter(|piece| piece.device == 0 && matches!(piece.usage, PieceUsage::Table | PieceUsage::File))
+            .collect();
+        let Some(device) = stack.and_then(|stack| stack.devices().first()).map(|first| first.device().block.clone())
+        else {
+            return Err(LabError::invalid("medium", "no device"));
+        };
+        let sector = u64::from(device.geometry().physical_sector_bytes).max(1);
+        let mut buffer = vec![0; RAW_REQUEST_BYTES as usize];
+        self.stretch(tables.len() as u64, |_, number| {
+            let piece = &tables[number as usize];
+            let end = piece.used_bytes.next_multiple_of(sector).min(piece.length_bytes);
+            let mut offset = 0;
+            while offset < end {
+                let length = (end - offset).min(RAW_REQUEST_BYTES);
+                device.read_at(piece.offset_bytes + offset, &mut buffer[..length as usize], &IoContext::default())?;
+                offset += length;
+            }
+            Ok(end)
         })
     }
 
@@ -163,7 +248,8 @@ impl Driver {
         let mut stretch = self.stretch(1, |driver, _| {
             let mut bytes = 0;
             let visit = &mut |key: &[u8], value: &[u8]| bytes += (key.len() + value.len()) as u64;
-            pairs = driver.session.scan(None, Direction::Forward, u64::MAX, visit).map_err(failed("scan"))?;
+            let scanned = driver.session.scan(None, Direction::Forward, u64::MAX, visit);
+            pairs = scanned.map_err(|source| failed(driver.target.name(), "scan", source))?;
             Ok(bytes)
         })?;
         stretch.operations = pairs;
@@ -175,7 +261,8 @@ impl Driver {
         self.stretch(reads, |driver, _| {
             let record = driver.random.below(records);
             KEYS.write(record, &mut driver.key);
-            let found = driver.session.get(&driver.key, &mut driver.value).map_err(failed("get"))?;
+            let found = driver.session.get(&driver.key, &mut driver.value);
+            let found = found.map_err(|source| failed(driver.target.name(), "get", source))?;
             if found && !driver.values.verify(&driver.key, &driver.value) {
                 return Err(LabError::WrongValue {
                     target: driver.target.name().to_owned(),
@@ -190,16 +277,16 @@ impl Driver {
 
     /// Until nothing is left to do.
     pub(super) fn idle(&mut self) -> Result<(), LabError> {
-        self.target.flush().map_err(failed("flush"))?;
-        self.target.wait_idle().map_err(failed("wait_idle"))
+        self.target.flush().map_err(|source| failed(self.target.name(), "flush", source))?;
+        self.target.wait_idle().map_err(|source| failed(self.target.name(), "wait_idle", source))
     }
 
     /// Everything in order.
     pub(super) fn compact(&mut self) -> Result<(), LabError> {
-        self.target.compact().map_err(failed("compact"))
+        self.target.compact().map_err(|source| failed(self.target.name(), "compact", source))
     }
 }
 
-fn failed(operation: &'static str) -> impl FnOnce(TargetError) -> LabError {
-    move |source| LabError::Target { target: "varve".to_owned(), operation, source }
+fn failed(target: &str, operation: &'static str, source: TargetError) -> LabError {
+    LabError::Target { target: target.to_owned(), operation, source }
 }

@@ -18,7 +18,12 @@ impl Scheme {
     pub(super) const ALL: [Scheme; 4] = [Scheme::LevelDb, Scheme::Loc, Scheme::Soc, Scheme::Ours];
 
     /// LevelDB and what is compared with it in most figures.
-    pub(super) const PAIR: [Scheme; 2] = [Scheme::LevelDb, Scheme::Soc];
+    pub(super) const COMPARED: [Scheme; 3] = [Scheme::LevelDb, Scheme::Soc, Scheme::Ours];
+
+    /// Whether it is ours, with goals of its own, and not the paper's.
+    pub(super) fn is_past_paper(self) -> bool {
+        self == Scheme::Ours
+    }
 
     /// The paper's name, but for ours.
     pub(super) fn name(self) -> &'static str {

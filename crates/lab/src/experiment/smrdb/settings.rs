@@ -3,10 +3,13 @@
 use super::scheme::Scheme;
 use crate::experiment::Scale;
 use crate::report::{Report, format_bytes};
-use varve::{CompactionPriority, Compression, Options, TreeKind};
+use varve::{ByteSize, CompactionPriority, Compression, Options, TreeKind};
 
 /// "we chose the same memory buffer (memtable) size, 80 MB, for both" (section 5.2), and bands of that size.
 pub(super) const BAND_BYTES: u64 = 80 << 20;
+
+/// "a Seagate Barracuda SATA 3 TB 7200 rpm disk".
+const DISK_BYTES: u64 = 3_000_000_000_000;
 
 /// The random-access region.
 const CONVENTIONAL_BYTES: u64 = 1 << 30;
@@ -55,6 +58,8 @@ pub(super) struct Setup {
     /// Divides sizes and positioning times.
     pub(super) sizes: Scale,
     pub(super) seed: u64,
+    /// Capacity of the disk in full.
+    pub(super) disk_bytes: u64,
     /// Size of a band in full.
     pub(super) band_bytes: u64,
     /// Tables in level 0 that start a compaction, and those that slow writers down.
@@ -66,19 +71,25 @@ pub(super) struct Setup {
 impl Setup {
     /// The paper's: triggers of 4 and 8.
     pub(super) fn new(scheme: Scheme, sizes: Scale, seed: u64) -> Setup {
-        Setup { scheme, sizes, seed, band_bytes: BAND_BYTES, level0_triggers: (4, 8), logs: true }
+        let (disk_bytes, band_bytes) = (DISK_BYTES, BAND_BYTES);
+        Setup { scheme, sizes, seed, disk_bytes, band_bytes, level0_triggers: (4, 8), logs: true }
+    }
+
+    /// The random-access region in full. The number of bands does not shrink with the scale, nor does the band table.
+    pub(super) fn conventional_bytes(&self) -> u64 {
+        CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * self.sizes.denominator())
     }
 
     /// The medium and the store on it. Sizes of the device are given in full and divided by its own option.
     pub(super) fn spec(&self) -> String {
         let model = format!("model=barracuda-3tb,scale={},backing=compressed", self.sizes);
         let logs = if self.logs { "" } else { ",logs=(ram:1GiB)" };
+        let disk = ByteSize(self.disk_bytes);
         match self.scheme {
-            Scheme::LevelDb => format!("disk:3TB?{model},store=extent,layout=ext4{logs}"),
+            Scheme::LevelDb => format!("disk:{disk}?{model},store=extent,layout=ext4{logs}"),
             Scheme::Loc | Scheme::Soc | Scheme::Ours => {
-                // The number of bands does not shrink with the scale, nor does the band table.
-                let conventional_bytes = CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * self.sizes.denominator());
-                format!("smr:3TB?band={}B,conventional={conventional_bytes}B,{model}{logs}", self.band_bytes)
+                let (band_bytes, conventional_bytes) = (self.band_bytes, self.conventional_bytes());
+                format!("smr:{disk}?band={band_bytes}B,conventional={conventional_bytes}B,{model}{logs}")
             }
         }
     }
