@@ -3,9 +3,9 @@
 use crate::arguments::Global;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use varve_lab::experiment::{self, Experiment, Scale, Settings};
-use varve_lab::map::ImrMap;
+use varve_lab::map::{DrawnMap, ImrMap, SmrMap};
 use varve_lab::report::{Align, Table, format_number};
 
 /// Run the experiments that show what this store does, beside what the papers say
@@ -18,7 +18,8 @@ Examples:
   varve lab run kvimr/fig5                         a figure with all its parts
   varve lab run 'media/*' --json --out results     a group; JSON, tables and plots into a directory
   varve lab run all --scale 1/64
-  varve lab map imr --policy three-phase,compaction-aware    a film of what every track holds")]
+  varve lab map imr --policy three-phase,compaction-aware    a film of what every track holds
+  varve lab map smr                                          a film of what every band holds")]
 pub(crate) struct Lab {
     #[command(subcommand)]
     command: LabCommand,
@@ -93,6 +94,7 @@ struct Map {
 #[derive(Debug, clap::Subcommand)]
 enum MapCommand {
     Imr(MapImr),
+    Smr(MapSmr),
 }
 
 /// Tracks of an interlaced disk by tier, level and age, and where rewrites happen, during the load of KVIMR
@@ -125,6 +127,40 @@ struct MapImr {
     #[arg(long, value_name = "1/N", default_value = "1/256")]
     scale: Scale,
     /// Pairs at full scale [default: 75000000]
+    #[arg(long, value_name = "N")]
+    pairs: Option<u64>,
+    /// Everything random follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Bands of a shingled disk by level, age, overlap and what of them counts, during random puts of SMRDB
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  varve lab map smr                                the paper's tree and ours side by side, at 1/64
+  varve lab map smr --scheme SMRDB-LOC,SMRDB-SOC --out paper.html
+  varve lab map smr --frames 200 --scale 1/32 --out large.html
+
+The page needs no network and nothing installed: open it in a browser. It plays the films of all schemes
+in step, by pairs put; its last paragraph names the keys. Colour is the level of a table; how strong it is
+says the table's age or, chosen beside the speed, how many other tables hold keys of its range; a band is
+filled as far as what it holds counts. The picture beside it, of the same name with .svg, shows the last
+frame both ways. The same arguments give the same bytes.")]
+struct MapSmr {
+    /// Schemes, each a picture of its own: SMRDB-LOC, SMRDB-SOC, ours
+    #[arg(long, value_name = "SCHEME", value_delimiter = ',', default_value = "SMRDB-SOC,ours")]
+    scheme: Vec<String>,
+    /// The page; the picture has the same name with .svg
+    #[arg(long, value_name = "FILE.html", default_value = "map-smr.html")]
+    out: PathBuf,
+    /// Moments the puts are seen at, after the first
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    frames: u32,
+    /// How much smaller than full size
+    #[arg(long, value_name = "1/N", default_value = "1/64")]
+    scale: Scale,
+    /// Pairs at full scale [default: as many as are 11 GB]
     #[arg(long, value_name = "N")]
     pairs: Option<u64>,
     /// Everything random follows from it
@@ -241,16 +277,13 @@ impl Map {
     fn run(&self, console: &mut Console) -> Result<Status, Failure> {
         match &self.command {
             MapCommand::Imr(imr) => imr.run(console),
+            MapCommand::Smr(smr) => smr.run(console),
         }
     }
 }
 
 impl MapImr {
     fn run(&self, console: &mut Console) -> Result<Status, Failure> {
-        let picture = self.out.with_extension("svg");
-        if picture == self.out {
-            return Err(Failure::usage("--out: the page is HTML; the picture beside it gets the name with .svg"));
-        }
         let map = ImrMap {
             policies: self.policy.clone(),
             rewrites: self.rewrite.clone(),
@@ -260,37 +293,66 @@ impl MapImr {
             frames: self.frames,
             progress: console.lab_progress(),
         };
-        let drawn = map.draw()?;
-        for (path, contents) in [(&self.out, &drawn.html), (&picture, &drawn.svg)] {
-            std::fs::write(path, contents).map_err(|error| Failure::io(path.display().to_string(), error))?;
-        }
-        if console.json {
-            let film = |film: &varve_lab::map::FilmSummary| {
-                let counters: serde_json::Value =
-                    film.counters.iter().map(|(name, value)| (name.clone(), serde_json::Value::from(*value))).collect();
-                serde_json::json!({
-                    "name": film.name, "pairs": film.operations, "nanos": film.nanos, "counters": counters,
-                })
-            };
-            console.json(&serde_json::json!({
-                "page": self.out, "picture": picture, "films": drawn.summaries.iter().map(film).collect::<Vec<_>>(),
-            }))?;
-            return Ok(Status::Done);
-        }
-        let counted = drawn.summaries.first().map(|film| film.counters.as_slice()).unwrap_or_default();
-        let mut columns = vec![("policy".to_owned(), Align::Left), ("pairs/s".to_owned(), Align::Right)];
-        columns.extend(counted.iter().map(|(name, _)| (name.clone(), Align::Right)));
-        let mut table = Table::new(columns);
-        for film in &drawn.summaries {
-            let rate = film.operations as f64 / (film.nanos.max(1) as f64 / 1e9);
-            let mut row = vec![film.name.clone(), format_number(rate)];
-            row.extend(film.counters.iter().map(|(_, value)| format_number(*value as f64)));
-            table.row(row);
-        }
-        console.write(table.to_text().as_bytes())?;
-        for path in [&self.out, &picture] {
-            console.note(format!("wrote {}", path.display()));
-        }
-        Ok(Status::Done)
+        write_map(console, &self.out, "policy", || Ok(map.draw()?))
     }
+}
+
+impl MapSmr {
+    fn run(&self, console: &mut Console) -> Result<Status, Failure> {
+        let map = SmrMap {
+            schemes: self.scheme.clone(),
+            scale: self.scale,
+            seed: self.seed,
+            pairs: self.pairs,
+            frames: self.frames,
+            progress: console.lab_progress(),
+        };
+        write_map(console, &self.out, "scheme", || Ok(map.draw()?))
+    }
+}
+
+/// Draws a map into the file `page` and one of the same name with .svg, and says what was filmed. `what` is what the films
+/// differ in.
+fn write_map(
+    console: &mut Console,
+    page: &Path,
+    what: &str,
+    draw: impl FnOnce() -> Result<DrawnMap, Failure>,
+) -> Result<Status, Failure> {
+    let picture = page.with_extension("svg");
+    if picture == page {
+        return Err(Failure::usage("--out: the page is HTML; the picture beside it gets the name with .svg"));
+    }
+    let drawn = draw()?;
+    for (path, contents) in [(page, &drawn.html), (&picture, &drawn.svg)] {
+        std::fs::write(path, contents).map_err(|error| Failure::io(path.display().to_string(), error))?;
+    }
+    if console.json {
+        let film = |film: &varve_lab::map::FilmSummary| {
+            let counters: serde_json::Value =
+                film.counters.iter().map(|(name, value)| (name.clone(), serde_json::Value::from(*value))).collect();
+            serde_json::json!({
+                "name": film.name, "pairs": film.operations, "nanos": film.nanos, "counters": counters,
+            })
+        };
+        console.json(&serde_json::json!({
+            "page": page, "picture": picture, "films": drawn.summaries.iter().map(film).collect::<Vec<_>>(),
+        }))?;
+        return Ok(Status::Done);
+    }
+    let counted = drawn.summaries.first().map(|film| film.counters.as_slice()).unwrap_or_default();
+    let mut columns = vec![(what.to_owned(), Align::Left), ("pairs/s".to_owned(), Align::Right)];
+    columns.extend(counted.iter().map(|(name, _)| (name.clone(), Align::Right)));
+    let mut table = Table::new(columns);
+    for film in &drawn.summaries {
+        let rate = film.operations as f64 / (film.nanos.max(1) as f64 / 1e9);
+        let mut row = vec![film.name.clone(), format_number(rate)];
+        row.extend(film.counters.iter().map(|(_, value)| format_number(*value as f64)));
+        table.row(row);
+    }
+    console.write(table.to_text().as_bytes())?;
+    for path in [page, &picture] {
+        console.note(format!("wrote {}", path.display()));
+    }
+    Ok(Status::Done)
 }

@@ -12,7 +12,7 @@ mod memory_file;
 mod peers;
 mod scale;
 mod shared;
-mod smrdb;
+pub(crate) mod smrdb;
 mod traces;
 mod ycsb;
 

@@ -1,6 +1,6 @@
 //! What lies where, moment by moment.
 
-use super::imr::FilmSummary;
+use super::loads::FilmSummary;
 use super::numbers;
 use crate::error::LabError;
 use std::collections::BTreeMap;
@@ -31,7 +31,30 @@ pub(super) struct CellState {
     pub(super) level: Option<u8>,
     /// Frame in whose interval it was written.
     pub(super) born: u32,
+    /// Tables that hold keys of its table's range, in films that show it.
+    pub(super) overlap: u8,
+    /// Eighths of it that count, rounded up.
+    pub(super) live_eighths: u8,
     pub(super) file: String,
+}
+
+/// All of a piece counts, as far as a film shows.
+pub(super) const WHOLE: u8 = 8;
+
+/// What a store tells at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// What lies where.
+    pub occupancy: &'a Occupancy,
+    /// Operations done.
+    pub operations: u64,
+    /// On the clock of the env.
+    pub nanos: u64,
+    /// One number for each counter of the film.
+    pub counters: &'a [u64],
+    /// By name of its file, how many other tables hold keys of a table's range. Given at every moment or at none; with
+    /// it the film shows overlap, and how much of each piece counts.
+    pub overlaps: Option<&'a BTreeMap<String, usize>>,
 }
 
 /// One part of the medium of a film.
@@ -72,6 +95,8 @@ pub struct Film {
     pub(super) last: Vec<u32>,
     /// Whether each cell was rewritten in the last interval.
     pub(super) last_rewritten: Vec<bool>,
+    /// Whether it shows how much tables overlap and how much of each piece counts.
+    pub(super) has_overlaps: bool,
 }
 
 /// Makes a film.
@@ -151,7 +176,14 @@ impl Recorder {
             let reason = format!("the store of {name} tells of no {}", parts.join(" or "));
             return Err(LabError::invalid("map", reason));
         }
-        let free = CellState { usage: PieceUsage::Free, level: None, born: 0, file: String::new() };
+        let free = CellState {
+            usage: PieceUsage::Free,
+            level: None,
+            born: 0,
+            overlap: 0,
+            live_eighths: WHOLE,
+            file: String::new(),
+        };
         let film = Film {
             name: name.to_owned(),
             detail: detail.to_owned(),
@@ -161,6 +193,7 @@ impl Recorder {
             frames: Vec::new(),
             last: vec![0; cells.len()],
             last_rewritten: vec![false; cells.len()],
+            has_overlaps: false,
         };
         Ok(Recorder {
             rewrites: vec![0; cells.len()],
@@ -171,22 +204,31 @@ impl Recorder {
         })
     }
 
-    /// Adds a frame: what the store tells at `nanos` of its env, after `operations`, with one number for each counter.
-    pub fn record(&mut self, occupancy: &Occupancy, operations: u64, nanos: u64, counters: Vec<u64>) {
+    /// Adds a frame.
+    pub fn record(&mut self, moment: &Moment<'_>) {
+        let Moment { occupancy, nanos, overlaps, .. } = *moment;
+        self.film.has_overlaps |= overlaps.is_some();
         self.nanos.push(nanos);
         let mut states = self.film.last.clone();
         let mut rewritten: Vec<u32> = vec![0; states.len()];
         // A file has many pieces.
-        let mut seen: BTreeMap<(Option<u32>, PieceUsage), u32> = BTreeMap::new();
+        let mut seen: BTreeMap<(Option<u32>, PieceUsage, u8), u32> = BTreeMap::new();
         for piece in &occupancy.pieces {
             let Some(&cell) = self.cells.get(&(piece.device, piece.offset_bytes)) else { continue };
-            let index = *seen.entry((piece.file, piece.usage)).or_insert_with(|| {
+            let live_eighths = match overlaps {
+                Some(_) if piece.usage != PieceUsage::Free => live_eighths(piece),
+                _ => WHOLE,
+            };
+            let index = *seen.entry((piece.file, piece.usage, live_eighths)).or_insert_with(|| {
                 let file = piece.file.and_then(|file| occupancy.files.get(file as usize));
                 let written = file.and_then(|file| file.written_nanos).unwrap_or(0);
+                let overlap = overlaps.zip(file).and_then(|(overlaps, file)| overlaps.get(&file.name));
                 let state = CellState {
                     usage: piece.usage,
                     level: file.and_then(|file| file.level),
                     born: self.nanos.partition_point(|&frame| frame < written) as u32,
+                    overlap: overlap.map_or(0, |&tables| u8::try_from(tables).unwrap_or(u8::MAX)),
+                    live_eighths,
                     file: file.map(|file| file.name.clone()).unwrap_or_default(),
                 };
                 let next = self.film.states.len() as u32;
@@ -211,14 +253,25 @@ impl Recorder {
         });
         self.film.last = states;
         self.film.last_rewritten = rewritten.iter().map(|&count| count > 0).collect();
-        let nanos = nanos - self.nanos[0];
-        self.film.frames.push(Frame { operations, nanos, counters, changes, rewrites });
+        self.film.frames.push(Frame {
+            operations: moment.operations,
+            nanos: nanos - self.nanos[0],
+            counters: moment.counters.to_vec(),
+            changes,
+            rewrites,
+        });
     }
 
     /// The film.
     pub fn finish(self) -> Film {
         self.film
     }
+}
+
+/// The part of a piece that counts, in eighths, rounded up.
+fn live_eighths(piece: &OccupancyPiece) -> u8 {
+    let eighths = u128::from(piece.used_bytes) * u128::from(WHOLE);
+    eighths.div_ceil(u128::from(piece.length_bytes.max(1))).min(u128::from(WHOLE)) as u8
 }
 
 impl Film {
@@ -246,8 +299,11 @@ impl Film {
             append_runs(steps.map(Some), &mut pieces, |step, text| numbers::append(u64::from(step), text));
             serde_json::json!({ "name": row.name, "shift": row.shift_half_cells, "pieces": pieces })
         };
-        let mut born = String::new();
-        self.states.iter().for_each(|state| numbers::append(u64::from(state.born), &mut born));
+        let listed = |of: fn(&CellState) -> u64| {
+            let mut text = String::new();
+            self.states.iter().for_each(|state| numbers::append(of(state), &mut text));
+            text
+        };
         let frame = |frame: &Frame| {
             serde_json::json!({
                 "operations": frame.operations,
@@ -267,7 +323,9 @@ impl Film {
             "states": {
                 "usage": self.states.iter().map(|state| usage(state).to_string()).collect::<String>(),
                 "level": self.states.iter().map(level).collect::<String>(),
-                "born": born,
+                "born": listed(|state| u64::from(state.born)),
+                "overlap": listed(|state| u64::from(state.overlap)),
+                "live": self.states.iter().map(|state| state.live_eighths.to_string()).collect::<String>(),
                 "file": self.states.iter().map(|state| state.file.as_str()).collect::<Vec<_>>(),
             },
             "frames": self.frames.iter().map(frame).collect::<Vec<_>>(),
@@ -337,7 +395,13 @@ pub(super) mod tests {
                     *piece = OccupancyPiece { usage, file: Some(file), rewrites, ..*piece };
                 }
             }
-            recorder.record(&disk, frame * 100, nanos, vec![total]);
+            recorder.record(&Moment {
+                occupancy: &disk,
+                operations: frame * 100,
+                nanos,
+                counters: &[total],
+                overlaps: None,
+            });
             seen.push(disk.clone());
         }
         (recorder.finish(), seen)
@@ -393,6 +457,29 @@ pub(super) mod tests {
             }
             assert_eq!(decoded.last().unwrap().0, film.last);
         }
+    }
+
+    #[test]
+    fn overlap_and_what_counts_are_shown_where_they_are_told() {
+        let mut disk = empty_disk(4);
+        disk.files.push(OccupancyFile { name: "000007.sst".into(), level: Some(1), written_nanos: Some(1) });
+        for (piece, used_bytes) in disk.pieces.iter_mut().zip([4096, 1, 2049]) {
+            *piece = OccupancyPiece { usage: PieceUsage::Table, file: Some(0), used_bytes, ..*piece };
+        }
+        let overlaps = BTreeMap::from([("000007.sst".to_owned(), 300)]);
+        let of = |overlaps| {
+            let mut recorder = Recorder::new("bands", "", &ROWS[1..], Vec::new(), &disk).unwrap();
+            recorder.record(&Moment { occupancy: &disk, operations: 0, nanos: 5, counters: &[], overlaps });
+            recorder.finish()
+        };
+        let film = of(Some(&overlaps));
+        let states: Vec<_> = film.last.iter().map(|&state| &film.states[state as usize]).collect();
+        let shown: Vec<(u8, u8)> = states.iter().map(|state| (state.overlap, state.live_eighths)).collect();
+        assert_eq!((film.has_overlaps, shown), (true, vec![(255, 8), (255, 5)]));
+        let film = of(None);
+        assert!(
+            !film.has_overlaps && film.states.iter().all(|state| (state.overlap, state.live_eighths) == (0, WHOLE))
+        );
     }
 
     #[test]

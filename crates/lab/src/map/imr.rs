@@ -1,18 +1,11 @@
 //! The map of an interlaced disk: the load of KVIMR, filmed.
 
-use super::{Caption, Film, page, still};
+use super::Caption;
+use super::loads::{DrawnMap, draw, known};
 use crate::error::LabError;
 use crate::experiment::kvimr::{LoadOnInterlaced, PAIRS, film_load};
 use crate::experiment::{Progress, Scale};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use varve::env::Env;
-
-/// Loads that run at the same time.
-const AT_ONCE: usize = 2;
-
-/// Frames of a film, at most.
-const FRAMES_MAX: u32 = 1_000;
 
 /// What to draw.
 #[derive(Clone)]
@@ -33,30 +26,6 @@ pub struct ImrMap {
     pub progress: Arc<dyn Progress>,
 }
 
-/// A map: two files' contents, and what to say of them.
-#[derive(Clone, Debug)]
-pub struct DrawnMap {
-    /// A page that needs nothing else.
-    pub html: String,
-    /// The last frames as a picture.
-    pub svg: String,
-    /// What was filmed, in the order of the pictures.
-    pub summaries: Vec<FilmSummary>,
-}
-
-/// What a film says in numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FilmSummary {
-    /// Policy and rewrite.
-    pub name: String,
-    /// Pairs loaded.
-    pub operations: u64,
-    /// Virtual time it took.
-    pub nanos: u64,
-    /// What the store counted, by name.
-    pub counters: Vec<(String, u64)>,
-}
-
 /// What the store's option of this name takes.
 fn words(option: &str) -> Vec<&'static str> {
     let known = varve::common_options().find(|(store, known)| *store == "imr" && known.name == option);
@@ -75,18 +44,8 @@ pub fn rewrites() -> Vec<&'static str> {
 
 impl ImrMap {
     fn check(&self) -> Result<(), LabError> {
-        for (what, asked, known) in [("policy", &self.policies, policies()), ("rewrite", &self.rewrites, rewrites())] {
-            if asked.is_empty() {
-                return Err(LabError::invalid(what, format!("one of {} at least", known.join(", "))));
-            }
-            if let Some(unknown) = asked.iter().find(|asked| !known.contains(&asked.as_str())) {
-                return Err(LabError::invalid(what, format!("'{unknown}' is none of {}", known.join(", "))));
-            }
-        }
-        match self.frames {
-            1..=FRAMES_MAX => Ok(()),
-            frames => Err(LabError::invalid("frames", format!("{frames} are not 1 to {FRAMES_MAX}"))),
-        }
+        known("policy", &self.policies, &policies())?;
+        known("rewrite", &self.rewrites, &rewrites())
     }
 
     /// Runs the loads, two at a time, and draws them. The same map gives the same bytes.
@@ -108,10 +67,6 @@ impl ImrMap {
                 frames: self.frames,
             })
             .collect();
-        self.progress.begin("loading", Some(loads.iter().map(LoadOnInterlaced::pairs).sum()));
-        let films = self.films(&loads);
-        self.progress.end();
-        let films = films?;
         let pairs = loads.first().map_or(0, LoadOnInterlaced::pairs);
         let caption = Caption {
             title: "What every track of an interlaced disk holds during a load".to_owned(),
@@ -122,31 +77,14 @@ impl ImrMap {
             ),
             cell: "track".to_owned(),
             operations: "pairs".to_owned(),
+            explanation:
+                "A track with a small square in it was saved and restored in the interval that ends with this \
+                          frame, because one beside it was written."
+                    .to_owned(),
             scale_denominator: self.scale.denominator(),
         };
-        let (html, svg) = (page(&caption, &films)?, still(&caption, &films));
-        Ok(DrawnMap { html, svg, summaries: films.iter().filter_map(Film::summary).collect() })
-    }
-
-    fn films(&self, loads: &[LoadOnInterlaced]) -> Result<Vec<Film>, LabError> {
-        let done = Arc::new(AtomicU64::new(0));
-        let mut films = Vec::new();
-        for together in loads.chunks(AT_ONCE) {
-            let workers: Vec<_> = together
-                .iter()
-                .map(|load| {
-                    let (load, progress, done) = (load.clone(), Arc::clone(&self.progress), Arc::clone(&done));
-                    Env::real().spawn("map", move || {
-                        film_load(&load, move |step| progress.advance(done.fetch_add(step, Ordering::Relaxed) + step))
-                    })
-                })
-                .collect();
-            let outcomes: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-            for outcome in outcomes {
-                films.push(outcome??);
-            }
-        }
-        Ok(films)
+        let total = pairs * loads.len() as u64;
+        draw(&caption, &loads, self.frames, &self.progress, total, |load, advance| film_load(load, advance))
     }
 }
 

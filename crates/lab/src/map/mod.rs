@@ -6,14 +6,18 @@
 
 mod film;
 mod imr;
+mod loads;
 mod numbers;
 mod page;
 mod palette;
+mod smr;
 mod still;
 #[cfg(test)]
 mod well_formed;
 
-pub use film::{Film, FilmCounter, PartRow, Recorder};
-pub use imr::{DrawnMap, FilmSummary, ImrMap, policies, rewrites};
+pub use film::{Film, FilmCounter, Moment, PartRow, Recorder};
+pub use imr::{ImrMap, policies, rewrites};
+pub use loads::{DrawnMap, FilmSummary};
 pub use page::{Caption, page};
+pub use smr::{SmrMap, schemes};
 pub use still::still;

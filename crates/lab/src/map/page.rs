@@ -2,6 +2,7 @@
 
 use super::film::Film;
 use super::palette;
+use super::still::OVERLAPS;
 use crate::error::LabError;
 use crate::report::escape;
 
@@ -20,6 +21,8 @@ pub struct Caption {
     pub cell: String,
     /// What is counted: `pairs`.
     pub operations: String,
+    /// What a reader has to know besides levels and ages: what marks mean.
+    pub explanation: String,
     /// Everything is this many times larger in full.
     pub scale_denominator: u64,
 }
@@ -47,6 +50,8 @@ pub fn page(caption: &Caption, films: &[Film]) -> Result<String, LabError> {
         "scale": caption.scale_denominator,
         "colors": palette::LEVELS,
         "oldest": palette::OLDEST_STRENGTH,
+        "overlaps": films.iter().any(|film| film.has_overlaps),
+        "strongest": OVERLAPS,
         "uses": uses,
         "films": films.iter().map(Film::to_json).collect::<Vec<_>>(),
     });
@@ -62,6 +67,7 @@ pub fn page(caption: &Caption, films: &[Film]) -> Result<String, LabError> {
             "title" => html.push_str(&escape(&caption.title)),
             "description" => html.push_str(&escape(&caption.description)),
             "cell" => html.push_str(&escape(&caption.cell)),
+            "explanation" => html.push_str(&escape(&caption.explanation)),
             "style" => html.push_str(STYLE),
             "script" => html.push_str(SCRIPT),
             "data" => html.push_str(&data),
@@ -78,6 +84,10 @@ mod tests {
     use super::super::film::tests::film_of;
     use super::super::well_formed;
     use super::*;
+    use crate::host;
+    use std::collections::BTreeMap;
+    use std::path::Path;
+    use varve::{Occupancy, PieceUsage};
 
     fn caption() -> Caption {
         Caption {
@@ -85,6 +95,7 @@ mod tests {
             description: "what \"was\" run".into(),
             cell: "track".into(),
             operations: "pairs".into(),
+            explanation: "what a mark <means>".into(),
             scale_denominator: 256,
         }
     }
@@ -111,6 +122,68 @@ mod tests {
         assert_eq!(data["films"][1]["frames"].as_array().unwrap().len(), 6);
         assert_eq!(data["colors"].as_array().unwrap().len(), palette::LEVELS.len());
         assert!(body.contains("a map &amp; &lt;more&gt;"));
+    }
+
+    /// Runs the page's script on the part of a browser it needs, where Node is installed (there is no engine of JavaScript
+    /// among the dependencies, which would be larger than the rest of them).
+    #[test]
+    fn the_script_shows_what_every_frame_holds() {
+        let node = Path::new("node");
+        if let Err(error) = host::run_program(node, &["--version".to_owned()]) {
+            eprintln!("skipped: the page's script is only run where node is installed ({error})");
+            return;
+        }
+        let taken =
+            [(1, "one </script>", 200), (2, "two", 301)].map(|(seed, name, size)| film_of(seed, name, size, 19));
+        let films: Vec<Film> = taken.iter().map(|(film, _)| film.clone()).collect();
+        let directory = tempfile::tempdir().unwrap();
+        let [page_path, harness_path] = ["page.html", "harness.js"].map(|name| directory.path().join(name));
+        host::write_file(&page_path, page(&caption(), &films).unwrap().as_bytes()).unwrap();
+        host::write_file(&harness_path, include_bytes!("page/harness.js")).unwrap();
+        let arguments = [harness_path, page_path].map(|path| path.display().to_string());
+        let printed = String::from_utf8(host::run_program(node, &arguments).unwrap()).unwrap();
+        let lines: Vec<serde_json::Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let (summary, shown) = lines.split_last().unwrap();
+        // Each is reached from both sides.
+        assert_eq!(shown.len(), 2 * films[0].frames.len());
+        // Throughput, and the one counter of these films.
+        assert_eq!((&summary["charts"], &summary["shading"]), (&2.into(), &false.into()));
+        let legend = summary["legend"].as_str().unwrap();
+        assert!(legend.contains("level 4") && legend.contains("removed, not yet free"), "{legend}");
+        let mut pictures = std::collections::BTreeSet::new();
+        for frame in shown {
+            let number = frame["frame"].as_u64().unwrap() as usize;
+            for ((film, seen), shown) in taken.iter().zip(frame["films"].as_array().unwrap()) {
+                let text = |value: &serde_json::Value| value.as_str().unwrap().replace(',', "");
+                assert_eq!(text(&shown["counts"][0][2]), film.frames[number].operations.to_string());
+                let columns = shown["columns"].as_array().unwrap();
+                for (row, line) in film.rows.iter().zip(shown["tally"].as_array().unwrap()) {
+                    let mut found = BTreeMap::new();
+                    for (column, count) in columns.iter().zip(line.as_array().unwrap()).skip(1) {
+                        found.insert(column.as_str().unwrap().to_owned(), text(count).parse::<usize>().unwrap());
+                    }
+                    found.retain(|_, count| *count > 0);
+                    assert_eq!(found, tally(&seen[number], &row.name), "frame {number} of {}", film.name);
+                }
+                assert!(shown["said"].as_str().unwrap().starts_with("track "));
+                pictures.insert(shown["age"].as_u64().unwrap());
+            }
+        }
+        assert!(pictures.len() > films[0].frames.len(), "{} pictures", pictures.len());
+    }
+
+    /// Pieces of a part by what is said of them.
+    fn tally(occupancy: &Occupancy, part: &str) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for piece in occupancy.pieces.iter().filter(|piece| piece.part == part) {
+            let level = piece.file.and_then(|file| occupancy.files[file as usize].level);
+            let said = match piece.usage {
+                PieceUsage::Table => level.map_or("no level".to_owned(), |level| format!("level {level}")),
+                usage => palette::USES.iter().find(|(of, ..)| *of == usage).unwrap().1.to_owned(),
+            };
+            *counts.entry(said).or_default() += 1;
+        }
+        counts
     }
 
     #[test]

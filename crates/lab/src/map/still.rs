@@ -1,6 +1,6 @@
 //! The last frame of films as a picture that stands still.
 
-use super::film::{CellState, Film};
+use super::film::{CellState, Film, WHOLE};
 use super::page::Caption;
 use super::palette::{self, LEVELS};
 use crate::report::{escape, format_number};
@@ -8,8 +8,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use varve::PieceUsage;
 
-/// Side of a cell.
+/// Side of a cell, where there are many and where there are few.
 const CELL: u32 = 4;
+const LARGE_CELL: u32 = 12;
+
+/// Cells that are few.
+const FEW: usize = 2_000;
+
+/// Overlaps of the strongest colour.
+pub(super) const OVERLAPS: u32 = 8;
 
 /// Between two strips.
 const GAP: u32 = 2;
@@ -31,30 +38,44 @@ enum Fill {
     Use(&'static str),
 }
 
+/// What the strength of a colour says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shade {
+    Age,
+    Overlap,
+}
+
+fn side(film: &Film) -> u32 {
+    if film.last.len() < FEW { LARGE_CELL } else { CELL }
+}
+
 /// Cells in a row of a strip, so that the picture is a little wider than high.
 fn columns(film: &Film) -> u32 {
     let longest = film.rows.iter().map(|row| row.pieces.len() as u32).max().unwrap_or(0);
-    let strip = film.rows.len() as u32 * CELL + GAP;
-    // columns * CELL = 1.2 * (longest / columns) * strip
-    let columns = (f64::from(longest) * 1.2 * f64::from(strip) / f64::from(CELL)).sqrt().ceil() as u32;
-    columns.clamp(1, 400)
+    let (side, strip) = (side(film), film.rows.len() as u32 * side(film) + GAP);
+    // columns * side = 1.2 * (longest / columns) * strip
+    let columns = (f64::from(longest) * 1.2 * f64::from(strip) / f64::from(side)).sqrt().ceil() as u32;
+    columns.clamp(1, 1_600 / side)
 }
 
 fn height(film: &Film) -> u32 {
     let longest = film.rows.iter().map(|row| row.pieces.len() as u32).max().unwrap_or(0);
-    HEAD + longest.div_ceil(columns(film)) * (film.rows.len() as u32 * CELL + GAP)
+    HEAD + longest.div_ceil(columns(film)) * (film.rows.len() as u32 * side(film) + GAP)
 }
 
 fn level_index(level: Option<u8>) -> usize {
     level.map_or(LEVELS.len() - 1, |level| usize::from(level).min(LEVELS.len() - 1))
 }
 
-fn fill(state: &CellState, frame: u32) -> Option<Fill> {
+fn fill(state: &CellState, frame: u32, shade: Shade) -> Option<Fill> {
     match state.usage {
         PieceUsage::Free => None,
         PieceUsage::Table | PieceUsage::File => {
-            let age = frame.saturating_sub(state.born);
-            Some(Fill::Level { level: level_index(state.level), age: (age * AGES).div_ceil(frame.max(1)).min(AGES) })
+            let age = match shade {
+                Shade::Age => (frame.saturating_sub(state.born) * AGES).div_ceil(frame.max(1)).min(AGES),
+                Shade::Overlap => AGES - (u32::from(state.overlap) * AGES).div_ceil(OVERLAPS).min(AGES),
+            };
+            Some(Fill::Level { level: level_index(state.level), age })
         }
         PieceUsage::Removed => Some(Fill::Use("removed")),
         PieceUsage::Metadata => Some(Fill::Use("metadata")),
@@ -64,14 +85,17 @@ fn fill(state: &CellState, frame: u32) -> Option<Fill> {
     }
 }
 
-/// Films in rows of at most two, with a legend.
+/// Films in rows of at most two, with a legend; those that show overlap twice, by age and by overlap.
 pub fn still(caption: &Caption, films: &[Film]) -> String {
+    let has_overlaps = films.iter().any(|film| film.has_overlaps);
+    let shades: &[Shade] = if has_overlaps { &[Shade::Age, Shade::Overlap] } else { &[Shade::Age] };
     let across = films.len().clamp(1, 2);
-    let width_of = |film: &Film| columns(film) * CELL + CELL + MARGIN;
+    let width_of = |film: &Film| columns(film) * side(film) + side(film) + MARGIN;
     let film_width = films.iter().map(width_of).max().unwrap_or(0);
     let width = (film_width * across as u32 + MARGIN).max(1000);
-    let rows: Vec<&[Film]> = films.chunks(across).collect();
-    let body: u32 = rows.iter().map(|row| row.iter().map(height).max().unwrap_or(0) + MARGIN).sum();
+    let rows: Vec<(Shade, &[Film])> =
+        shades.iter().flat_map(|&shade| films.chunks(across).map(move |row| (shade, row))).collect();
+    let body: u32 = rows.iter().map(|(_, row)| row.iter().map(height).max().unwrap_or(0) + MARGIN).sum();
     let top = 64;
     let height_all = top + body + 9 * LEGEND_LINE + MARGIN;
     let mut svg = format!(
@@ -90,9 +114,17 @@ pub fn still(caption: &Caption, films: &[Film]) -> String {
     text(&mut svg, MARGIN, 28, "font-size=\"16\" font-weight=\"bold\"", &caption.title);
     text(&mut svg, MARGIN, 48, "fill=\"#555\"", &caption.description);
     let mut y = top;
-    for row in rows {
+    for (shade, row) in rows {
         for (column, film) in row.iter().enumerate() {
-            draw(&mut svg, caption, film, MARGIN + column as u32 * film_width, y);
+            let name = match (has_overlaps, shade) {
+                (false, _) => film.name.clone(),
+                (true, Shade::Age) => format!("{}, by age", film.name),
+                (true, Shade::Overlap) => format!("{}, by overlap", film.name),
+            };
+            let (x, summary) = (MARGIN + column as u32 * film_width, summary(caption, film));
+            text(&mut svg, x, y + 14, "font-size=\"14\" font-weight=\"bold\"", &name);
+            text(&mut svg, x, y + 32, "fill=\"#555\"", &summary);
+            draw(&mut svg, film, shade, x, y + HEAD);
         }
         y += row.iter().map(height).max().unwrap_or(0) + MARGIN;
     }
@@ -118,35 +150,43 @@ fn summary(caption: &Caption, film: &Film) -> String {
     words.join(", ")
 }
 
-fn draw(svg: &mut String, caption: &Caption, film: &Film, x: u32, y: u32) {
-    text(svg, x, y + 14, "font-size=\"14\" font-weight=\"bold\"", &film.name);
-    text(svg, x, y + 32, "fill=\"#555\"", &summary(caption, film));
-    let (columns, frame) = (columns(film), film.frames.len().saturating_sub(1) as u32);
-    let strip = film.rows.len() as u32 * CELL + GAP;
+/// A film's cells, their left upper corner at `x` and `y`.
+fn draw(svg: &mut String, film: &Film, shade: Shade, x: u32, y: u32) {
+    let (columns, side, frame) = (columns(film), side(film), film.frames.len().saturating_sub(1) as u32);
+    let strip = film.rows.len() as u32 * side + GAP;
     let mut paths: BTreeMap<Fill, String> = BTreeMap::new();
     let (mut marks, mut ground) = (String::new(), String::new());
+    let (mark, inset) = (side / 2, side / 4);
     let mut cell = 0;
     for (number, row) in film.rows.iter().enumerate() {
-        let shift = u32::from(row.shift_half_cells) * CELL / 2;
+        let shift = u32::from(row.shift_half_cells) * side / 2;
         let cells = &film.last[cell..cell + row.pieces.len()];
         let marked = &film.last_rewritten[cell..cell + row.pieces.len()];
         cell += row.pieces.len();
         for (line, part) in cells.chunks(columns as usize).enumerate() {
-            let top = y + HEAD + line as u32 * strip + number as u32 * CELL;
+            let top = y + line as u32 * strip + number as u32 * side;
             let first = line * columns as usize;
-            let _ = write!(ground, "M{} {top}h{}v{CELL}h-{0}z", x + shift, part.len() as u32 * CELL);
-            let fills: Vec<Option<Fill>> =
-                part.iter().map(|&state| fill(&film.states[state as usize], frame)).collect();
+            let _ = write!(ground, "M{} {top}h{}v{side}h-{0}z", x + shift, part.len() as u32 * side);
+            let fills: Vec<Option<(Fill, u32)>> = part
+                .iter()
+                .map(|&state| &film.states[state as usize])
+                .map(|state| {
+                    let filled = (side * u32::from(state.live_eighths)).div_ceil(u32::from(WHOLE));
+                    fill(state, frame, shade).map(|fill| (fill, filled))
+                })
+                .collect();
             let mut at = 0;
             for run in fills.chunk_by(PartialEq::eq) {
-                if let Some(fill) = run[0] {
-                    let (left, width) = (x + shift + at * CELL, run.len() as u32 * CELL);
-                    let _ = write!(paths.entry(fill).or_default(), "M{left} {top}h{width}v{CELL}h-{width}z");
+                if let Some((fill, filled)) = run[0] {
+                    let (left, width) = (x + shift + at * side, run.len() as u32 * side);
+                    let from = top + side - filled;
+                    let _ = write!(paths.entry(fill).or_default(), "M{left} {from}h{width}v{filled}h-{width}z");
                 }
                 at += run.len() as u32;
             }
             for at in (0..part.len()).filter(|at| marked[first + at]) {
-                let _ = write!(marks, "M{} {}h2v2h-2z", x + shift + at as u32 * CELL + 1, top + 1);
+                let (left, top) = (x + shift + at as u32 * side + inset, top + inset);
+                let _ = write!(marks, "M{left} {top}h{mark}v{mark}h-{mark}z");
             }
         }
     }
@@ -166,6 +206,7 @@ fn draw(svg: &mut String, caption: &Caption, film: &Film, x: u32, y: u32) {
 }
 
 fn legend(svg: &mut String, caption: &Caption, films: &[Film], y: u32) {
+    let has_overlaps = films.iter().any(|film| film.has_overlaps);
     let mut line = 0;
     let mut entry = |attributes: &str, words: &str| {
         let (x, top) = (MARGIN + (line % 2) * 480, y + line / 2 * LEGEND_LINE);
@@ -184,6 +225,9 @@ fn legend(svg: &mut String, caption: &Caption, films: &[Film], y: u32) {
     levels.dedup();
     for level in levels {
         let words = match level {
+            level if level + 1 < LEVELS.len() && has_overlaps => {
+                format!("level {level}, fainter the older, or the fewer tables overlap it (full: {OVERLAPS})")
+            }
             level if level + 1 < LEVELS.len() => format!("level {level}, the older the fainter"),
             _ => "no level known".to_owned(),
         };
@@ -193,8 +237,13 @@ fn legend(svg: &mut String, caption: &Caption, films: &[Film], y: u32) {
         let class = if *usage == PieceUsage::Free { "free".to_owned() } else { usage.name().replace(' ', "-") };
         entry(&format!("class=\"{class}\""), &format!("{name}: {meaning}"));
     }
-    let words = format!("a {} with a black square was rewritten in the last interval", caption.cell);
-    entry("class=\"mark\"", &words);
+    match has_overlaps {
+        true => entry("class=\"free\"", &format!("a {} is filled as far as what it holds counts", caption.cell)),
+        false => {
+            let words = format!("a {} with a black square was rewritten in the last interval", caption.cell);
+            entry("class=\"mark\"", &words);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -211,6 +260,7 @@ mod tests {
             description: "a load".into(),
             cell: "track".into(),
             operations: "pairs".into(),
+            explanation: String::new(),
             scale_denominator: 1,
         };
         let svg = still(&caption, &films);

@@ -5,7 +5,7 @@ use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::error::LabError;
 use crate::experiment::{Scale, emulated, simulate};
-use crate::map::{Film, FilmCounter, PartRow, Recorder};
+use crate::map::{Film, FilmCounter, Moment, PartRow, Recorder};
 use varve::FileStore;
 
 /// Tracks of an interlaced disk: a bottom track lies under the halves of two tops.
@@ -70,7 +70,13 @@ pub(crate) fn film_load(load: &LoadOnInterlaced, advance: impl Fn(u64) + Send + 
         let mut driver = Driver::new(env, &target, &setup, advance)?;
         let mut record = |operations: u64| {
             env.settle();
-            recorder.record(&store.occupancy(), operations, env.now().as_nanos(), counted(store));
+            recorder.record(&Moment {
+                occupancy: &store.occupancy(),
+                operations,
+                nanos: env.now().as_nanos(),
+                counters: &counted(store),
+                overlaps: None,
+            });
         };
         record(0);
         let (pairs, frames) = (load.pairs(), u64::from(load.frames.max(1)));

@@ -5,6 +5,7 @@
 //! measured again.
 
 mod driver;
+mod film;
 mod floor;
 mod random_gets;
 mod random_puts;
@@ -14,6 +15,7 @@ mod sequential_puts;
 mod settings;
 mod ycsb;
 
+pub(crate) use film::{LoadOnBands, band_schemes, film_bands};
 pub(super) use random_gets::FIG_12;
 pub(super) use random_puts::{FIG_9, FIG_10, FIG_11, FIG_13};
 pub(super) use raw_disk::FIG_7;

@@ -59,13 +59,14 @@
       first += pieces.length;
     }
     const born = numbers(packed.states.born);
+    const overlap = numbers(packed.states.overlap);
     const states = packed.states.file.map((file, index) => {
       const level = packed.states.level[index];
       return {
         usage: packed.usages[Number(packed.states.usage[index])],
         level: level === "-" ? null : Number(level),
         color: level === "-" ? LEVELS - 1 : Math.min(Number(level), LEVELS - 1),
-        born: born[index], file,
+        born: born[index], overlap: overlap[index], live: Number(packed.states.live[index]), file,
       };
     });
     const runs = packed.frames.map((frame) => numbers(frame.changes));
@@ -115,11 +116,16 @@
     theme.levels = DATA.colors.map(rgb);
   }
   let alone = null;
+  // What the strength of a colour says.
+  let shade = "age";
+  function share(state, frame) {
+    if (shade === "overlap") return Math.min(1, state.overlap / DATA.strongest);
+    return 1 - Math.sqrt(Math.min(1, Math.max(0, frame - state.born) / Math.max(1, frame)));
+  }
   // The two colours of a state, which a pattern alternates.
   function colors(state, frame) {
     if (state.usage === "table" || state.usage === "file" || state.usage === "removed") {
-      const age = Math.min(1, Math.max(0, frame - state.born) / Math.max(1, frame));
-      const strength = (1 - (1 - DATA.oldest) * Math.sqrt(age)) * (alone === null || alone === state.color ? 1 : 0.15);
+      const strength = (DATA.oldest + (1 - DATA.oldest) * share(state, frame)) * (alone === null || alone === state.color ? 1 : 0.15);
       const color = mix(theme.levels[state.color], theme.paper, strength);
       return state.usage === "removed" ? [color, theme.store] : [color, color];
     }
@@ -173,14 +179,16 @@
     const { cell, width } = film.layout;
     const unit = Math.max(1, Math.floor(cell / 3));
     const marked = Math.max(1, Math.floor(cell / 2)), inset = Math.floor((cell - marked) / 2);
-    const mark = pixel(theme.mark);
-    const shades = new Map();
-    const shade = (state) => {
-      let found = shades.get(state);
+    const mark = pixel(theme.mark), free = pixel(theme.free);
+    const looks = new Map();
+    const look = (state) => {
+      let found = looks.get(state);
       if (found === undefined) {
+        const { usage, live } = film.states[state];
         const [first, second] = colors(film.states[state], frame).map(pixel);
-        found = { first, second, pattern: PATTERNS[film.states[state].usage] };
-        shades.set(state, found);
+        // What does not count stays empty above the rest.
+        found = { first, second, pattern: PATTERNS[usage], empty: cell - Math.ceil(cell * live / 8) };
+        looks.set(state, found);
       }
       return found;
     };
@@ -188,10 +196,11 @@
     for (const row of film.rows) {
       for (let index = 0; index !== row.pieces.length; index += 1) {
         const [left, top] = corner(film, row, index);
-        const { first, second, pattern } = shade(film.now[row.first + index]);
+        const { first, second, pattern, empty } = look(film.now[row.first + index]);
         for (let y = 0; y !== cell; y += 1) {
           const start = (top + y) * width + left;
-          if (pattern === undefined) film.pixels.fill(first, start, start + cell);
+          if (empty > y) film.pixels.fill(free, start, start + cell);
+          else if (pattern === undefined) film.pixels.fill(first, start, start + cell);
           else for (let x = 0; x !== cell; x += 1) film.pixels[start + x] = pattern(x, y, unit) ? second : first;
         }
         if (film.rewrites[row.first + index] > 0) {
@@ -233,6 +242,8 @@
       const ago = state.born >= film.at ? "in this interval" : `${large(age * DATA.scale)} ${DATA.operations} ago`;
       words.push(state.born === 0 ? "written before the first frame" : `written ${ago}`);
     }
+    if (DATA.overlaps && state.usage !== "free") words.push(`${plain(state.live * 12.5)} % of it counts`);
+    if (DATA.overlaps && state.usage === "table") words.push(`tables beside it with keys of its range: ${state.overlap === 255 ? "255 or more" : state.overlap}`);
     if (film.rewrites[cell] > 0) words.push(`rewritten ${film.rewrites[cell]} ${film.rewrites[cell] === 1 ? "time" : "times"} in this interval`);
     return words.join("; ");
   }
@@ -382,17 +393,19 @@
     for (const color of [...levels.keys()].sort()) {
       const name = levels.get(color) === null ? "no level known" : `level ${levels.get(color)}`;
       const entry = element("button", { type: "button", "aria-pressed": String(kept === color), title: "show it alone" });
-      entry.append(swatch({ usage: "table", color, born: 1 }), element("span", {}, name));
+      entry.append(swatch({ usage: "table", color, born: 1, overlap: DATA.strongest }), element("span", {}, name));
       entry.addEventListener("click", () => { alone = kept === color ? null : color; legend(); show(frame); });
       entries.push(entry);
     }
     for (const use of DATA.uses) {
       if (use.key === "table" || use.key === "file" || !states.some((state) => state.usage === use.key)) continue;
       const entry = element("span", { title: use.meaning });
-      entry.append(swatch({ usage: use.key, color: LEVELS - 1, born: 1 }), element("span", {}, `${use.name}: ${use.meaning}`));
+      entry.append(swatch({ usage: use.key, color: LEVELS - 1, born: 1, overlap: 0 }), element("span", {}, `${use.name}: ${use.meaning}`));
       entries.push(entry);
     }
-    entries.push(element("span", {}, `the older, the fainter; a square in a ${DATA.cell}: rewritten in this interval`));
+    const strength = shade === "age" ? "the older, the fainter" : "the more tables overlap it, the stronger";
+    const mark = DATA.overlaps ? `a ${DATA.cell} is filled as far as it counts` : `a square in a ${DATA.cell}: rewritten in this interval`;
+    entries.push(element("span", {}, `${strength}; ${mark}`));
     byId("legend").replaceChildren(...entries);
     alone = kept;
   }
@@ -437,6 +450,8 @@
   byId("forward").addEventListener("click", () => go(frame + 1));
   byId("speed").addEventListener("change", () => { if (timer !== null) { pause(); play(); } });
   byId("cell").addEventListener("change", () => { films.forEach(layout); show(frame); });
+  byId("shading").hidden = !DATA.overlaps;
+  byId("shade").addEventListener("change", (event) => { shade = event.target.value; legend(); show(frame); });
   document.addEventListener("keydown", (event) => {
     const at = event.target;
     // Elements that use these keys themselves keep them.
