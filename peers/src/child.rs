@@ -1,7 +1,7 @@
 //! One run of one benchmark on one store, in a process of its own.
 
 use crate::comparison::KEY_BYTES;
-use crate::engine::{Budget, Engine};
+use crate::engine::{Budget, Engine, FILTER_BITS, WRITE_BUFFER_BYTES};
 use crate::floor;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -59,7 +59,12 @@ pub(crate) fn run(order: &Order) -> Result<Answer, LabError> {
     let engine: Engine = order.engine.parse().map_err(|reason: String| LabError::invalid("store", reason))?;
     let kind: DbBenchKind = order.kind.parse()?;
     let env = Env::real();
-    let budget = Budget { cache_bytes: order.cache_bytes, direct_reads: order.direct_reads };
+    let budget = Budget {
+        write_buffer_bytes: WRITE_BUFFER_BYTES,
+        filter_bits: FILTER_BITS,
+        cache_bytes: order.cache_bytes,
+        direct_reads: order.direct_reads,
+    };
     let begin = env.now();
     let target = engine.open(&order.directory, budget).map_err(|source| LabError::Target {
         target: engine.to_string(),

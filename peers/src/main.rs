@@ -11,14 +11,16 @@ mod engine;
 mod floor;
 mod instructions;
 mod quiet;
+mod smrdb;
 
 use benchmark::Benchmark;
 use clap::{Args, Parser, Subcommand};
 use comparison::Settings;
 use engine::Engine;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use varve_lab::LabError;
+use varve_lab::experiment::Scale;
 use varve_lab::report::{Report, format_nanos};
 
 /// Varve, RocksDB, LevelDB and fjall measured side by side, with the same budget of memory and
@@ -46,6 +48,11 @@ enum Verb {
         #[arg(long, default_value_t = 20_000)]
         operations: u64,
     },
+    /// Run the loads of SMRDB's figures on real stores, LevelDB with the paper's options among them; those that are not
+    /// installed are skipped.
+    ///
+    /// Example: `cargo peers smrdb --directory /mnt/disk/smrdb --scale 1/64 --out results`
+    Smrdb(Smrdb),
     /// Measure only the floors: append and fdatasync, direct 4 KiB reads.
     Floors(Floors),
     /// One run of one benchmark; what `bench` starts.
@@ -106,6 +113,28 @@ struct Bench {
 }
 
 #[derive(Args)]
+struct Smrdb {
+    /// Directory on the file system to be measured; made when missing.
+    #[arg(long, default_value = "varve-peers-data")]
+    directory: PathBuf,
+    /// Stores, by comma.
+    #[arg(long, value_delimiter = ',', default_values_t = [Engine::LevelDb, Engine::RocksDb, Engine::Varve])]
+    engines: Vec<Engine>,
+    /// How much less than the paper's 10 GB, 2 million records and so on.
+    #[arg(long, value_name = "1/N", default_value = "1/256")]
+    scale: Scale,
+    /// Everything random follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Write JSON and tables into this directory too.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args)]
 struct Floors {
     /// Directory on the file system to be measured.
     #[arg(long, default_value = ".")]
@@ -154,11 +183,16 @@ fn run(verb: Verb) -> Result<(), LabError> {
         }
         Verb::Bench(bench) => {
             let report = comparison::run(&bench.settings(), &mut |line| eprintln!("{line}"))?;
-            bench.print(&report)
+            print(&report, bench.json, bench.out.as_deref())
+        }
+        Verb::Smrdb(smrdb) => {
+            let Smrdb { directory, engines, scale, seed, json, out } = smrdb;
+            let report = smrdb::run(&smrdb::Settings { directory, engines, scale, seed }, &mut |line| eprintln!("{line}"))?;
+            print(&report, json, out.as_deref())
         }
         Verb::Instructions { bench, operations } => {
             let report = instructions::run(&bench.settings(), operations.max(1), &mut |line| eprintln!("{line}"))?;
-            bench.print(&report)
+            print(&report, bench.json, bench.out.as_deref())
         }
     }
 }
@@ -181,22 +215,22 @@ impl Bench {
             seed: self.seed,
         }
     }
+}
 
-    /// Prints a report as asked, and writes it where asked.
-    fn print(&self, report: &Report) -> Result<(), LabError> {
-        if self.json {
-            print!("{}", report.to_json());
-        } else {
-            // Every single run is in the JSON; people get the medians.
-            print!("{}", Report { phases: Vec::new(), ..report.clone() }.to_text());
-        }
-        if let Some(directory) = &self.out {
-            for path in report.write(directory)? {
-                eprintln!("wrote {}", path.display());
-            }
-        }
-        Ok(())
+/// Prints a report as asked, and writes it where asked.
+fn print(report: &Report, json: bool, out: Option<&Path>) -> Result<(), LabError> {
+    if json {
+        print!("{}", report.to_json());
+    } else {
+        // Every single run is in the JSON; people get the medians.
+        print!("{}", Report { phases: Vec::new(), ..report.clone() }.to_text());
     }
+    if let Some(directory) = out {
+        for path in report.write(directory)? {
+            eprintln!("wrote {}", path.display());
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! fjall, the log-structured store written in Rust.
 
-use super::{BACKGROUND_THREADS, BLOCK_BYTES, Budget, FILTER_BITS, WRITE_BUFFER_BYTES};
+use super::{BACKGROUND_THREADS, BLOCK_BYTES, Budget};
 use fjall::config::{BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::path::Path;
@@ -21,10 +21,13 @@ impl FjallTarget {
             .worker_threads(BACKGROUND_THREADS)
             .journal_compression(CompressionType::None)
             .open()?;
-        let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(FILTER_BITS as f32));
+        let filter = match budget.filter_bits {
+            0 => FilterPolicyEntry::None,
+            bits => FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(bits as f32)),
+        };
         let pairs = database.keyspace("pairs", || {
             KeyspaceCreateOptions::default()
-                .max_memtable_size(WRITE_BUFFER_BYTES as u64)
+                .max_memtable_size(budget.write_buffer_bytes as u64)
                 .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES as u32))
                 .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
                 .index_block_compression_policy(CompressionPolicy::all(CompressionType::None))

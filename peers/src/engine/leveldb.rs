@@ -1,7 +1,7 @@
 //! LevelDB through its C interface.
 
 use super::leveldb_library::{ErrorSlot, Library, Opaque};
-use super::{BLOCK_BYTES, Budget, FILTER_BITS, WRITE_BUFFER_BYTES};
+use super::{BLOCK_BYTES, Budget};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -63,10 +63,14 @@ impl LevelDbTarget {
         // would go with the handle are destroyed here.
         unsafe {
             let cache = (library.cache_create_lru)(budget.cache_bytes);
-            let filter = (library.filterpolicy_create_bloom)(FILTER_BITS as c_int);
+            // Null stands for no filter, and may be destroyed.
+            let filter = match budget.filter_bits {
+                0 => std::ptr::null_mut(),
+                bits => (library.filterpolicy_create_bloom)(bits as c_int),
+            };
             let options = (library.options_create)();
             (library.options_set_create_if_missing)(options, 1);
-            (library.options_set_write_buffer_size)(options, WRITE_BUFFER_BYTES);
+            (library.options_set_write_buffer_size)(options, budget.write_buffer_bytes);
             (library.options_set_block_size)(options, BLOCK_BYTES);
             (library.options_set_compression)(options, NO_COMPRESSION);
             (library.options_set_cache)(options, cache);

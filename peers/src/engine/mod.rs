@@ -96,6 +96,10 @@ impl FromStr for Engine {
 /// What a store may use besides the constants above.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
+    /// A memtable.
+    pub(crate) write_buffer_bytes: usize,
+    /// Bits of a filter for a key; 0 for no filter.
+    pub(crate) filter_bits: u32,
     /// Block cache.
     pub(crate) cache_bytes: usize,
     /// Read tables past the page cache.

@@ -1,6 +1,6 @@
 //! RocksDB through the crate that bundles it.
 
-use super::{BACKGROUND_THREADS, BLOCK_BYTES, Budget, FILTER_BITS, WRITE_BUFFER_BYTES, WRITE_BUFFERS};
+use super::{BACKGROUND_THREADS, BLOCK_BYTES, Budget, WRITE_BUFFERS};
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, Options, ReadOptions, WaitForCompactOptions, WriteBatch,
     WriteOptions,
@@ -21,11 +21,13 @@ impl RocksDbTarget {
         let mut tables = BlockBasedOptions::default();
         tables.set_block_size(BLOCK_BYTES);
         tables.set_block_cache(&Cache::new_lru_cache(budget.cache_bytes));
-        tables.set_bloom_filter(f64::from(FILTER_BITS), false);
+        if budget.filter_bits > 0 {
+            tables.set_bloom_filter(f64::from(budget.filter_bits), false);
+        }
         let mut options = Options::default();
         options.create_if_missing(true);
         options.set_compression_type(DBCompressionType::None);
-        options.set_write_buffer_size(WRITE_BUFFER_BYTES);
+        options.set_write_buffer_size(budget.write_buffer_bytes);
         options.set_max_write_buffer_number(WRITE_BUFFERS as i32);
         options.set_max_background_jobs(BACKGROUND_THREADS as i32);
         options.set_block_based_table_factory(&tables);

@@ -18,6 +18,7 @@ mod ycsb;
 
 pub use scale::Scale;
 pub use shared::Shared;
+pub use smrdb::measure_beside;
 
 use crate::error::LabError;
 use crate::report::{Align, Report, Table};

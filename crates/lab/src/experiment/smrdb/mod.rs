@@ -4,6 +4,7 @@
 //! Figures that need the same puts share them: what an earlier experiment of the same run measured is not
 //! measured again.
 
+mod beside;
 mod driver;
 mod film;
 mod floor;
@@ -15,6 +16,7 @@ mod sequential_puts;
 mod settings;
 mod ycsb;
 
+pub use beside::measure_beside;
 pub(crate) use film::{LoadOnBands, band_schemes, film_bands};
 pub(super) use random_gets::FIG_12;
 pub(super) use random_puts::{FIG_9, FIG_10, FIG_11, FIG_13};
