@@ -84,7 +84,7 @@ impl ImrMap {
             scale_denominator: self.scale.denominator(),
         };
         let total = pairs * loads.len() as u64;
-        draw(&caption, &loads, self.frames, &self.progress, total, |load, advance| film_load(load, advance))
+        draw(&caption, &loads, self.frames, &self.progress, total, film_load)
     }
 }
 

@@ -62,7 +62,7 @@ impl SmrMap {
             scale_denominator: self.scale.denominator(),
         };
         let total = pairs * loads.len() as u64;
-        draw(&caption, &loads, self.frames, &self.progress, total, |load, advance| film_bands(load, advance))
+        draw(&caption, &loads, self.frames, &self.progress, total, film_bands)
     }
 }
 
