@@ -245,18 +245,13 @@ fn unreadable_places_of_the_open_log_band_are_not_its_end() {
 fn with_an_unreadable_frame(number: usize) {
     let env = Env::sim(1);
     let device = formatted(&env, &zones(16));
-    let context = IoContext::default();
     let store = BandStore::open(&env, device.clone()).unwrap();
     write(&store, "older", FileKind::Manifest, None, &content(2, 0, 5000)).unwrap();
     drop(store);
     let store = BandStore::open(&env, device.clone()).unwrap();
-    let mut log = create(&store, "log", FileKind::Log, None);
-    for step in 0..3 {
-        log.append(&content(1, step * 3000, 3000), &context).unwrap();
-        log.sync(&context).unwrap();
-    }
+    let log = with_synced_frames(&store, "log", 3);
     write(&store, "later", FileKind::Log, None, &content(3, 0, 100)).unwrap();
-    let place = place_of_frame(&store, "log", number);
+    let place = places_of_frames(&store, "log")[number];
     drop(log);
     std::mem::forget(store);
     let injector = FaultInjector::new(&env, FaultPlan::default());
@@ -279,26 +274,14 @@ fn with_an_unreadable_frame(number: usize) {
     assert_sound(&store);
 }
 
-/// Where on the device a frame of a small file begins.
-fn place_of_frame(store: &BandStore, name: &str, number: usize) -> u64 {
-    let state = store.core.state.lock();
-    let map = state.names[name].pieces.read();
-    map.iter().nth(number).map(|piece| first_byte(piece.band) + piece.frame_at).expect("a frame of that number")
-}
-
 /// The last frames of a log band that was being written cannot be read: nobody can say that they were none.
 #[test]
 fn an_unreadable_end_of_the_open_log_band_is_not_its_end() {
     let env = Env::sim(1);
     let device = formatted(&env, &zones(16));
-    let context = IoContext::default();
     let store = BandStore::open(&env, device.clone()).unwrap();
-    let mut log = create(&store, "log", FileKind::Log, None);
-    for step in 0..2 {
-        log.append(&content(1, step * 3000, 3000), &context).unwrap();
-        log.sync(&context).unwrap();
-    }
-    let last = place_of_frame(&store, "log", 1);
+    let log = with_synced_frames(&store, "log", 2);
+    let last = places_of_frames(&store, "log")[1];
     drop(log);
     std::mem::forget(store);
     let injector = FaultInjector::new(&env, FaultPlan::default());
@@ -331,7 +314,7 @@ fn a_bad_place_in_a_sealed_log_band_costs_one_file() {
         write(&store, name, FileKind::Log, None, data).unwrap();
     }
     let damaged_from = (frame::FRAME_BYTES_MAX - frame::HEADER_BYTES) as u64;
-    let place = place_of_frame(&store, "1.log", 1);
+    let place = places_of_frames(&store, "1.log")[1];
     drop(store);
     let injector = FaultInjector::new(&env, FaultPlan::default());
     injector.set_plan(failing(Operation::Read, FaultEffect::Fail(FaultError::Unreadable), place..place + 512));

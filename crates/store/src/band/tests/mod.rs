@@ -48,6 +48,24 @@ fn write(store: &BandStore, name: &str, kind: FileKind, job: Option<JobId>, data
     writer.finish(&context)
 }
 
+/// A log of frames that were synced one by one, each of 3000 bytes of `content(1, ..)`; its writer.
+fn with_synced_frames(store: &BandStore, name: &str, count: u64) -> Box<dyn WritableFile> {
+    let context = IoContext::default();
+    let mut log = create(store, name, FileKind::Log, None);
+    for step in 0..count {
+        log.append(&content(1, step * 3000, 3000), &context).unwrap();
+        log.sync(&context).unwrap();
+    }
+    log
+}
+
+/// Where on the device the frames of a small file begin, in the order of the file.
+fn places_of_frames(store: &BandStore, name: &str) -> Vec<u64> {
+    let state = store.core.state.lock();
+    let pieces = state.names[name].pieces.read();
+    pieces.iter().map(|piece| store.core.geometry.start_bytes(piece.band) + piece.frame_at).collect()
+}
+
 fn read(store: &BandStore, name: &str) -> Result<Vec<u8>, StoreError> {
     let reader = store.open(name, &OpenOptions::default())?;
     let mut data = vec![0; reader.size_bytes() as usize];

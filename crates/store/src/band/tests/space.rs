@@ -336,16 +336,8 @@ fn damaged_frames_are_told() {
     write(&store, "older", FileKind::Other, None, &content(2, 0, 5000)).unwrap();
     drop(store);
     let store = BandStore::open(&env, device.clone()).unwrap();
-    let mut log = create(&store, "log", FileKind::Log, None);
-    for step in 0..3 {
-        log.append(&content(1, step * 3000, 3000), &context).unwrap();
-        log.sync(&context).unwrap();
-    }
-    let places: Vec<u64> = {
-        let state = store.core.state.lock();
-        let map = state.names["log"].pieces.read();
-        map.iter().map(|piece| store.core.geometry.start_bytes(piece.band) + piece.frame_at).collect()
-    };
+    let log = with_synced_frames(&store, "log", 3);
+    let places = places_of_frames(&store, "log");
     // The process ends without a word.
     std::mem::forget((log, store));
     let copy_with_damage = |at: Option<u64>| {
