@@ -3,7 +3,8 @@
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    if variable("CARGO_CFG_TARGET_ARCH") != "x86_64" {
+    let has_rocksdb = std::env::var_os("CARGO_FEATURE_ROCKSDB").is_some();
+    if !has_rocksdb || variable("CARGO_CFG_TARGET_ARCH") != "x86_64" {
         return;
     }
     let features = variable("CARGO_CFG_TARGET_FEATURE");

@@ -66,3 +66,33 @@ pub(crate) fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Repo
     let _ = std::fs::remove_dir(&settings.directory);
     Ok(report)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_store_that_is_there_does_the_loads_and_the_others_are_named() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("stores");
+        for engine in [Engine::LevelDb, Engine::RocksDb, Engine::Varve] {
+            let settings = Settings {
+                directory: directory.clone(),
+                engines: vec![engine],
+                scale: Scale::one_in(20_000),
+                seed: 1,
+            };
+            let mut said = Vec::new();
+            let report = run(&settings, &mut |line| said.push(line.to_owned())).unwrap();
+            if engine.missing().is_some() {
+                let named = |line: &String| line.starts_with(&format!("{engine} skipped: "));
+                assert!(report.notes.iter().all(named) && said.iter().all(named) && said.len() == 1, "{said:?}");
+                assert!(report.rows.is_empty() && report.skipped.is_some());
+            } else {
+                assert!(report.skipped.is_none() && report.rows.len() == 23, "{}", report.to_text());
+                assert!(report.rows.iter().all(|row| row.ours.is_some_and(|value| value > 0.0)), "{}", report.to_text());
+            }
+            assert!(!directory.exists(), "it leaves nothing");
+        }
+    }
+}

@@ -104,19 +104,34 @@ impl Library {
     pub(super) fn get() -> Result<&'static Library, TargetError> {
         static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
         LIBRARY
-            .get_or_init(|| Library::find().map_err(|error| error.to_string()))
+            .get_or_init(|| {
+                let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
+                Library::find(named.map(PathBuf::from)).map_err(|error| error.to_string())
+            })
             .as_ref()
             .map_err(|error| error.as_str().into())
     }
 
-    fn find() -> Result<Library, TargetError> {
-        if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
-            let path = PathBuf::from(path);
+    /// The library at `named`, or else the packaged one.
+    fn find(named: Option<PathBuf>) -> Result<Library, TargetError> {
+        if let Some(path) = named {
             let origin = format!("built elsewhere, {}", path.display());
             return Library::load(path, &origin).map_err(|error| format!("{VARIABLE}: {error}").into());
         }
         PACKAGED.iter().find_map(|name| Library::load(name.into(), "as packaged").ok()).ok_or_else(|| {
             format!("LevelDB is not installed (`apt-get install libleveldb1d`, or name a library in {VARIABLE})").into()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        let named = PathBuf::from("no-such-folder/libleveldb.so");
+        let reason = Library::find(Some(named)).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(reason.starts_with(VARIABLE) && reason.contains("no-such-folder"), "{reason}");
     }
 }

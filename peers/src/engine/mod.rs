@@ -3,6 +3,7 @@
 mod fjall;
 mod leveldb;
 mod leveldb_library;
+#[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod varve;
 
@@ -29,6 +30,9 @@ pub(crate) const FILTER_BITS: u32 = 10;
 /// Size of a data block before it is cut.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
+/// Why RocksDB cannot be run by a program built without its feature.
+const WITHOUT_ROCKSDB: &str = "this program was built without it (cargo's feature `rocksdb`)";
+
 /// A store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
@@ -53,7 +57,10 @@ impl Engine {
     pub(crate) fn open(self, directory: &Path, budget: Budget) -> Result<Arc<dyn Target>, TargetError> {
         Ok(match self {
             Engine::Varve => Rested::shared(varve::open(directory, budget)?),
+            #[cfg(feature = "rocksdb")]
             Engine::RocksDb => Rested::shared(rocksdb::RocksDbTarget::open(directory, budget)?),
+            #[cfg(not(feature = "rocksdb"))]
+            Engine::RocksDb => return Err(WITHOUT_ROCKSDB.into()),
             Engine::LevelDb => Rested::shared(leveldb::LevelDbTarget::open(directory, budget)?),
             Engine::Fjall => Rested::shared(fjall::FjallTarget::open(directory, budget)?),
             Engine::Null => Rested::shared(NullTarget::new(&Env::real())),
@@ -64,6 +71,7 @@ impl Engine {
     pub(crate) fn missing(self) -> Option<String> {
         match self {
             Engine::LevelDb => leveldb_library::Library::get().err().map(|error| error.to_string()),
+            Engine::RocksDb if !cfg!(feature = "rocksdb") => Some(WITHOUT_ROCKSDB.to_owned()),
             _ => None,
         }
     }
