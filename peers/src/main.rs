@@ -120,8 +120,9 @@ struct Smrdb {
     /// Stores, by comma.
     #[arg(long, value_delimiter = ',', default_values_t = [Engine::LevelDb, Engine::RocksDb, Engine::Varve])]
     engines: Vec<Engine>,
-    /// How much less than the paper's 10 GB, 2 million records and so on.
-    #[arg(long, value_name = "1/N", default_value = "1/256")]
+    /// How much less than the paper's 10 GB, 2 million records and so on. Write buffers and caches stay as they are: below
+    /// 1/100 everything fits into them.
+    #[arg(long, value_name = "1/N", default_value = "1/16")]
     scale: Scale,
     /// Everything random follows from it.
     #[arg(long, default_value_t = 1)]
@@ -187,7 +188,8 @@ fn run(verb: Verb) -> Result<(), LabError> {
         }
         Verb::Smrdb(smrdb) => {
             let Smrdb { directory, engines, scale, seed, json, out } = smrdb;
-            let report = smrdb::run(&smrdb::Settings { directory, engines, scale, seed }, &mut |line| eprintln!("{line}"))?;
+            let report =
+                smrdb::run(&smrdb::Settings { directory, engines, scale, seed }, &mut |line| eprintln!("{line}"))?;
             print(&report, json, out.as_deref())
         }
         Verb::Instructions { bench, operations } => {

@@ -76,12 +76,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("stores");
         for engine in [Engine::LevelDb, Engine::RocksDb, Engine::Varve] {
-            let settings = Settings {
-                directory: directory.clone(),
-                engines: vec![engine],
-                scale: Scale::one_in(20_000),
-                seed: 1,
-            };
+            let settings =
+                Settings { directory: directory.clone(), engines: vec![engine], scale: Scale::one_in(20_000), seed: 1 };
             let mut said = Vec::new();
             let report = run(&settings, &mut |line| said.push(line.to_owned())).unwrap();
             if engine.missing().is_some() {
@@ -90,7 +86,11 @@ mod tests {
                 assert!(report.rows.is_empty() && report.skipped.is_some());
             } else {
                 assert!(report.skipped.is_none() && report.rows.len() == 23, "{}", report.to_text());
-                assert!(report.rows.iter().all(|row| row.ours.is_some_and(|value| value > 0.0)), "{}", report.to_text());
+                assert!(
+                    report.rows.iter().all(|row| row.ours.is_some_and(|value| value > 0.0)),
+                    "{}",
+                    report.to_text()
+                );
             }
             assert!(!directory.exists(), "it leaves nothing");
         }
