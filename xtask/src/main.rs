@@ -13,7 +13,7 @@ type Verb = (&'static str, &'static str, fn(&[String]) -> Result<(), String>);
 
 const VERBS: &[Verb] = &[
     ("quickstart", "build, store a real tree, query it, benchmark on an emulated disk", quickstart::run),
-    ("test", "everything that has to hold, fuzzing included", test::run),
+    ("test", "everything that has to hold, fuzzing included: [--fuzz-seconds N]", test::run),
     ("fuzz", "fuzz every decoder: [--seconds N] [TARGET...]", fuzz::run),
     ("tidy", "check what the compiler does not: dependency directions, names, links", tidy::run),
 ];
