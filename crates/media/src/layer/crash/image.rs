@@ -117,8 +117,12 @@ impl ImageDevice {
 
     fn read_base(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<(), MediaError> {
         let sector = u64::from(self.base.geometry().sector_bytes);
+        let length = data.len() as u64;
+        if offset_bytes.is_multiple_of(sector) && length.is_multiple_of(sector) {
+            return self.base.read_at(offset_bytes, data, context);
+        }
         let start = offset_bytes / sector * sector;
-        let length = (offset_bytes + data.len() as u64).next_multiple_of(sector) - start;
+        let length = (offset_bytes + length).next_multiple_of(sector) - start;
         let mut whole = vec![0; length as usize];
         self.base.read_at(start, &mut whole, context)?;
         let within = (offset_bytes - start) as usize;
