@@ -35,18 +35,17 @@ fn take_tops(view: &TrackView<'_>, choice: &mut Choice<'_>) {
 /// Free bottoms from the last one given on: first those that cost nothing, then the nearest others.
 fn take_bottoms(view: &TrackView<'_>, choice: &mut Choice<'_>) {
     let start = choice.cursor.bottom;
-    let free: Vec<TrackId> = view.free_from(TrackTier::Bottom, start).collect();
-    let costs = |choice: &Choice<'_>, track: TrackId| {
-        view.costs_rewrite(track) || view.geometry.neighbours(track).any(|neighbour| choice.contains(neighbour))
+    // Tops that are chosen: bottoms, which are taken meanwhile, are no neighbours of bottoms.
+    let chosen = choice.chosen.clone();
+    let costs = |track: TrackId| {
+        view.costs_rewrite(track) || view.geometry.neighbours(track).any(|neighbour| chosen.contains(neighbour))
     };
-    let cheap: Vec<TrackId> = free.iter().copied().filter(|&track| !costs(choice, track)).collect();
-    choice.take_from(cheap.into_iter());
+    choice.take_from(view.free_from(TrackTier::Bottom, start).filter(|&track| !costs(track)));
     if choice.is_complete() {
         return;
     }
     // Nearest to where the table's last track is, or to the last position: sequentiality is kept best.
-    let mut costly: Vec<TrackId> = free.into_iter().filter(|&track| !choice.contains(track)).collect();
-    costly.sort_unstable();
+    let mut costly: Vec<TrackId> = view.free_of(TrackTier::Bottom).filter(|&track| !choice.contains(track)).collect();
     while !choice.is_complete() && !costly.is_empty() {
         let at = TrackId(choice.tracks.last().map_or(start, |track| track.0 + 1));
         let after = costly.partition_point(|&track| track < at);

@@ -99,7 +99,7 @@ pub(super) struct CostAware {
 impl AllocationPolicy for CostAware {
     fn place(&self, view: &TrackView<'_>, request: &TrackRequest) -> Option<TrackPlacement> {
         let mut standings: [Vec<TrackId>; 5] = Default::default();
-        for track in view.usable.clone().map(TrackId).filter(|&track| view.is_free(track)) {
+        for track in view.free() {
             standings[self.standing(view, request, track) as usize].push(track);
         }
         let tracks_of = |standing: Standing| &standings[standing as usize];

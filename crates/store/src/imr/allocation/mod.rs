@@ -204,16 +204,27 @@ impl TrackView<'_> {
             && self.geometry.neighbours(track).any(|neighbour| self.valid.contains(neighbour))
     }
 
-    /// Usable tracks of a tier that are free, from `from` on and around.
-    fn free_from(&self, tier: TrackTier, from: u32) -> impl Iterator<Item = TrackId> + '_ {
-        self.around(from).filter(move |&track| self.geometry.tier(track) == tier && self.is_free(track))
+    /// Usable tracks that are free, ascending.
+    fn free(&self) -> impl Iterator<Item = TrackId> + '_ {
+        self.valid.absent(self.locked, self.usable.clone())
     }
 
-    /// Every usable track once, from `from` on and around.
-    fn around(&self, from: u32) -> impl Iterator<Item = TrackId> + use<> {
+    /// Those of a tier.
+    fn free_of(&self, tier: TrackTier) -> impl Iterator<Item = TrackId> + '_ {
+        self.free().filter(move |&track| self.geometry.tier(track) == tier)
+    }
+
+    /// Usable tracks of a tier that are free, from `from` on and around.
+    fn free_from(&self, tier: TrackTier, from: u32) -> impl Iterator<Item = TrackId> + '_ {
+        self.free_around(from).filter(move |&track| self.geometry.tier(track) == tier)
+    }
+
+    /// Every usable track that is free once, from `from` on and around.
+    fn free_around(&self, from: u32) -> impl Iterator<Item = TrackId> + '_ {
         let usable = self.usable.clone();
         let from = if usable.contains(&from) { from } else { usable.start };
-        (from..usable.end).chain(usable.start..from).map(TrackId)
+        let behind = self.valid.absent(self.locked, from..usable.end);
+        behind.chain(self.valid.absent(self.locked, usable.start..from))
     }
 }
 

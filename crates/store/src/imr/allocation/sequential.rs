@@ -8,7 +8,7 @@ pub(super) struct Sequential;
 impl AllocationPolicy for Sequential {
     fn place(&self, view: &TrackView<'_>, request: &TrackRequest) -> Option<TrackPlacement> {
         let mut choice = Choice::new(view, request);
-        choice.take_from(view.around(view.cursor.track));
+        choice.take_from(view.free_around(view.cursor.track));
         choice.finish()
     }
 }

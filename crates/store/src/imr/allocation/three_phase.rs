@@ -12,19 +12,16 @@ pub(super) struct ThreePhase {
 
 impl AllocationPolicy for ThreePhase {
     fn place(&self, view: &TrackView<'_>, request: &TrackRequest) -> Option<TrackPlacement> {
-        let tier = |wanted: TrackTier| {
-            view.usable.clone().map(TrackId).filter(move |&track| view.geometry.tier(track) == wanted)
-        };
         let is_second = |track: &TrackId| (track.0 / 2).is_multiple_of(2);
         let mut choice = Choice::new(view, request);
-        choice.take_from(tier(TrackTier::Bottom));
+        choice.take_from(view.free_of(TrackTier::Bottom));
         if self.zigzag {
-            let second: Vec<TrackId> = tier(TrackTier::Top).filter(is_second).collect();
+            let second: Vec<TrackId> = view.free_of(TrackTier::Top).filter(is_second).collect();
             choice.take_from(second.into_iter().rev());
         } else {
-            choice.take_from(tier(TrackTier::Top).filter(is_second));
+            choice.take_from(view.free_of(TrackTier::Top).filter(is_second));
         }
-        choice.take_from(tier(TrackTier::Top));
+        choice.take_from(view.free_of(TrackTier::Top));
         choice.finish()
     }
 }
