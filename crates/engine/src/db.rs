@@ -221,8 +221,9 @@ impl Db {
 
     /// A property by name: `varve.stats`, `varve.levels`, `varve.num-files-at-levelN`,
     /// `varve.estimate-num-keys`, `varve.total-table-bytes`, `varve.cur-size-all-mem-tables`,
-    /// `varve.num-snapshots`, `varve.block-cache-usage`, `varve.tables` (a line for each table: level, number, bytes,
-    /// entries, smallest and largest key, escaped). `None` for any other name.
+    /// `varve.num-snapshots`, `varve.block-cache-usage`, `varve.num-running-jobs` (flushes and compactions, told without
+    /// looking at tables), `varve.tables` (a line for each table: level, number, bytes, entries, smallest and largest key,
+    /// escaped). `None` for any other name.
     pub fn property(&self, name: &str) -> Option<String> {
         self.tree().property(name)
     }

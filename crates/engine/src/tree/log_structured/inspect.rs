@@ -1,7 +1,7 @@
 //! What the tree tells about itself: statistics, properties, and whether all is well.
 
 use super::output::hinted;
-use super::shared::Shared;
+use super::shared::{Core, Shared};
 use crate::error::Error;
 use crate::file_name;
 use crate::key;
@@ -22,7 +22,7 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
     let (immutable_memtables, immutable_bytes, running_jobs) = {
         let core = shared.core.lock();
         let bytes: usize = core.immutables.iter().map(|immutable| immutable.memtable.reserved_bytes()).sum();
-        (core.immutables.len(), bytes, core.running_compactions + usize::from(core.flush_running))
+        (core.immutables.len(), bytes, running_jobs(&core))
     };
     let state = shared.read_state.load_full();
     let levels = state
@@ -59,6 +59,10 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
     }
 }
 
+fn running_jobs(core: &Core) -> usize {
+    core.running_compactions + usize::from(core.flush_running)
+}
+
 /// See [`crate::Db::approximate_bytes`].
 pub(super) fn approximate_bytes(shared: &Shared, begin: &[u8], end: &[u8]) -> Result<u64, Error> {
     let version = shared.read_state.load().version.clone();
@@ -81,8 +85,12 @@ pub(super) fn approximate_bytes(shared: &Shared, begin: &[u8], end: &[u8]) -> Re
 
 /// See [`crate::Db::property`].
 pub(super) fn property(shared: &Shared, name: &str) -> Option<String> {
-    let statistics = statistics(shared);
     let name = name.strip_prefix("varve.")?;
+    // Those who wait ask often; the others sum over all tables.
+    if name == "num-running-jobs" {
+        return Some(running_jobs(&shared.core.lock()).to_string());
+    }
+    let statistics = statistics(shared);
     if let Some(level) = name.strip_prefix("num-files-at-level") {
         let level: usize = level.parse().ok()?;
         return statistics.levels.get(level).map(|level| level.tables.to_string());
