@@ -25,8 +25,9 @@ const REFUSED: MediaErrorKind = MediaErrorKind::InvalidRequest;
 
 /// Checks the contracts of [`BlockDevice`] and [`ZoneControl`] on devices with zones that `make` makes, one
 /// for each check: at least four sequential zones that can hold 24 sectors. The zones the checks use, the
-/// first of each type, are reset first, so that a real device can be checked; what is on it is lost. Zones that
-/// must be written in order and zones that may be written anywhere are both checked where there are some.
+/// first of each type, and zones that are active, which would count for limits, are reset first, so that a real device
+/// can be checked, again and again; what is on it is lost. Zones that must be written in order and zones that may be
+/// written anywhere are both checked where there are some.
 ///
 /// # Errors
 /// The first clause that is broken.
@@ -111,7 +112,8 @@ impl Zones {
         clause.require(sequential >= 4 && zones.geometry.zone_capacity_bytes >= ZONE_SECTORS_MIN * sector, || {
             format!("the suite needs four zones of {ZONE_SECTORS_MIN} sectors, found {:?}", zones.geometry)
         })?;
-        for &zone in zones.required.iter().chain(&zones.preferred) {
+        let active = (0..).map(ZoneId).zip(&all).filter(|(_, description)| description.condition.is_active());
+        for zone in zones.required.iter().chain(&zones.preferred).copied().chain(active.map(|(zone, _)| zone)) {
             clause.succeed("a reset", zones.control.reset(zone, &context()))?;
         }
         Ok(zones)
