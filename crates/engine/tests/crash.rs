@@ -454,6 +454,21 @@ fn band_survives_crashes_during_recovery() {
     crash_during_recovery(Kind::Band, 18, History::new(18, 80, UNIVERSE).in_tree(TreeKind::TwoLevel), 15);
 }
 
+#[test]
+fn bands_of_variable_size_survive_a_crash_at_every_point() {
+    let kind = Kind::VariableBands;
+    assert!(crash_at_every_point_in_turn(kind, 93, History::new(93, 100, UNIVERSE), 3) > 1000);
+    let history = History::new(94, 100, UNIVERSE).in_tree(TreeKind::TwoLevel);
+    assert!(crash_at_every_point_in_turn(kind, 94, history, 3) > 1000);
+}
+
+#[test]
+fn bands_of_variable_size_survive_crashes_during_recovery() {
+    let kind = Kind::VariableBands;
+    crash_during_recovery(kind, 95, History::new(95, 80, UNIVERSE), 15);
+    crash_during_recovery(kind, 96, History::new(96, 80, UNIVERSE).in_tree(TreeKind::TwoLevel), 15);
+}
+
 /// Every policy with both rewrites, logs on the disk and apart, on disks that are nearly full.
 #[test]
 fn interlaced_tracks_survive_a_crash_at_every_point() {

@@ -200,6 +200,12 @@ fn every_call_of_band_fails_once_and_for_good() {
     every_call_fails(Kind::Band, TreeKind::TwoLevel, 2);
 }
 
+#[test]
+fn calls_of_bands_of_variable_size_fail_once_and_for_good() {
+    every_call_fails(Kind::VariableBands, TreeKind::Leveled, 3);
+    every_call_fails(Kind::VariableBands, TreeKind::TwoLevel, 5);
+}
+
 fn sync() -> WriteOptions {
     WriteOptions { sync: true }
 }
@@ -300,10 +306,12 @@ fn a_full_device_fails_cleanly_and_goes_on_when_space_is_back() {
 
 #[test]
 fn a_full_zoned_device_fails_cleanly_and_goes_on_when_space_is_back() {
-    let env = simulation(23);
-    let image = Image::fresh(&env, Kind::Band);
-    full_and_back(&env, image.media(&env).expect("media").files, 8 << 20);
-    assert_eq!(image.device_errors(), 0, "a rule of the device was broken");
+    for kind in [Kind::Band, Kind::VariableBands] {
+        let env = simulation(23);
+        let image = Image::fresh(&env, kind);
+        full_and_back(&env, image.media(&env).expect("media").files, 8 << 20);
+        assert_eq!(image.device_errors(), 0, "a rule of the device was broken: {kind:?}");
+    }
 }
 
 /// Tables have no room left, or everything else has none.

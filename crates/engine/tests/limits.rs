@@ -13,10 +13,12 @@ use varve_store::{AllocationName, RewriteName};
 
 /// Stores and trees on them. The logs of an interlaced disk have a device of their own, large enough for a log of the
 /// largest value here.
-const ON: [(Kind, TreeKind); 4] = [
+const ON: [(Kind, TreeKind); 6] = [
     (Kind::Plain, TreeKind::Leveled),
     (Kind::Band, TreeKind::Leveled),
     (Kind::Band, TreeKind::TwoLevel),
+    (Kind::VariableBands, TreeKind::Leveled),
+    (Kind::VariableBands, TreeKind::TwoLevel),
     (Kind::ImrLogsApart(AllocationName::CompactionAware, RewriteName::Merged), TreeKind::Leveled),
 ];
 

@@ -44,7 +44,7 @@ fn rewrites(files: &dyn FileStore) -> u64 {
 fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     let env = Env::sim_with(SimOptions { seed, perturb: seed % 2 == 1, ..SimOptions::default() });
     let room_bytes = match (kind, options.tree) {
-        (Kind::Band, _) => BANDS * BAND_BYTES,
+        (Kind::Band | Kind::VariableBands, _) => BANDS * BAND_BYTES,
         (_, TreeKind::TwoLevel) => TWO_LEVEL_DEVICE_BYTES,
         _ => DEVICE_BYTES,
     };
@@ -202,12 +202,14 @@ fn histories_agree_with_a_map_on_bands() {
     let (mut flushes, mut compactions) = (0, 0);
     for seed in 300..308 {
         let tree = if seed % 2 == 0 { TreeKind::Leveled } else { TreeKind::TwoLevel };
-        let ran = run(seed, Kind::Band, suite::option_set(tree, seed), 1500);
-        flushes += ran.flushes;
-        compactions += ran.compactions;
+        for kind in [Kind::Band, Kind::VariableBands] {
+            let ran = run(seed, kind, suite::option_set(tree, seed), 1500);
+            flushes += ran.flushes;
+            compactions += ran.compactions;
+        }
     }
     println!("{flushes} flushes, {compactions} compactions");
-    assert!(flushes > 120 && compactions > 48, "{flushes} {compactions}");
+    assert!(flushes > 240 && compactions > 96, "{flushes} {compactions}");
 }
 
 #[test]

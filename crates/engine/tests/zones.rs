@@ -26,6 +26,14 @@ use varve_store::{Finding, Severity};
 
 const SEED: u64 = 900;
 
+/// Stores and trees on them.
+const ON: [(Kind, TreeKind); 4] = [
+    (Kind::Band, TreeKind::Leveled),
+    (Kind::Band, TreeKind::TwoLevel),
+    (Kind::VariableBands, TreeKind::Leveled),
+    (Kind::VariableBands, TreeKind::TwoLevel),
+];
+
 /// At one of so many writes and zone commands their zone gives up.
 const STRIDE: usize = 3;
 
@@ -52,8 +60,8 @@ struct Worn {
     injected: u64,
 }
 
-fn run_worn(env: &Env, history: &History, fault: Fault) -> Result<Worn, String> {
-    let Image::Device(device) = Image::fresh(env, Kind::Band) else { panic!("a device") };
+fn run_worn(env: &Env, kind: Kind, history: &History, fault: Fault) -> Result<Worn, String> {
+    let Image::Device(device) = Image::fresh(env, kind) else { panic!("a device") };
     let injector = FaultInjector::new(env, FaultPlan::of(fault.on_range(bands(&*device.block))));
     // Zones stay given up however often the store is opened: the layer stays.
     let image = Image::Device(FaultDevice::device(&injector, &device));
@@ -170,29 +178,29 @@ fn expect_once_written(found: &State, history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// One zone after the other, of each tree, gives up at one of its writes or commands; what the examinations said.
+/// One zone after the other, of each store and tree, gives up at one of its writes or commands; what the examinations said.
 fn each_zone_gives_up<T>(
     effect: &FaultEffect,
     reopens: bool,
     examine: impl Fn(&Env, &History, &Worn) -> Result<T, String>,
 ) -> Vec<T> {
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
-    for tree in [TreeKind::Leveled, TreeKind::TwoLevel] {
+    for (kind, tree) in ON {
         let history = fresh_history(tree, reopens);
         for operation in [Operation::Write, Operation::Zone] {
             for index in (0..).step_by(STRIDE) {
                 let env = simulation(SEED + index);
                 let fault = Fault::new(operation, FaultTrigger::Once(index), effect.clone());
-                let result = run_worn(&env, &history, fault).and_then(|worn| {
+                let result = run_worn(&env, kind, &history, fault).and_then(|worn| {
                     let examined = examine(&env, &history, &worn)?;
                     Ok((examined, worn.injected))
                 });
                 match result {
                     Ok((_, 0)) => break,
                     Ok((examined, _)) => all.push(examined),
-                    Err(what) => wrong.push(format!("{tree:?} {operation:?} {index} {effect:?}: {what}")),
+                    Err(what) => wrong.push(format!("{kind:?} {tree:?} {operation:?} {index} {effect:?}: {what}")),
                 }
-                assert!(index < 3000, "{tree:?} {operation:?}: calls without end");
+                assert!(index < 3000, "{kind:?} {tree:?} {operation:?}: calls without end");
             }
         }
     }
@@ -224,13 +232,14 @@ fn a_zone_that_dies_takes_with_it_what_was_in_it_and_nothing_else() {
 #[test]
 fn a_device_whose_zones_wear_out_one_after_the_other_loses_nothing() {
     let trigger = FaultTrigger::Random { numerator: 1, denominator: 40 };
-    for tree in [TreeKind::Leveled, TreeKind::TwoLevel] {
+    for (kind, tree) in ON {
         let history = History::new(SEED, 150, UNIVERSE).in_tree(tree);
         let env = simulation(SEED);
         let fault = Fault::new(Operation::Write, trigger, FaultEffect::ZoneReadOnly);
-        let worn = run_worn(&env, &history, fault).unwrap_or_else(|what| panic!("{tree:?}: {what}"));
-        examine_read_only(&env, &history, &worn).unwrap_or_else(|what| panic!("{tree:?}: {what}"));
-        println!("{tree:?}: {} zones wore out", worn.injected);
-        assert!(worn.injected >= 8, "{tree:?}: {} zones wore out", worn.injected);
+        let worn = run_worn(&env, kind, &history, fault);
+        let worn = worn.unwrap_or_else(|what| panic!("{kind:?} {tree:?}: {what}"));
+        examine_read_only(&env, &history, &worn).unwrap_or_else(|what| panic!("{kind:?} {tree:?}: {what}"));
+        println!("{kind:?} {tree:?}: {} zones wore out", worn.injected);
+        assert!(worn.injected >= 8, "{kind:?} {tree:?}: {} zones wore out", worn.injected);
     }
 }

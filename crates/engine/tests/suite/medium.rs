@@ -47,17 +47,22 @@ pub(crate) const BAND_BYTES: u64 = 32 << 10;
 /// Bands of it: more than small databases have tables, and few enough that they are used again.
 pub(crate) const BANDS: u64 = 400;
 
-/// Its conventional zones, at least: those of many bands take more room to tell of.
-const CONVENTIONAL_ZONES_MIN: u32 = 32;
+/// Zones to a band where bands are of variable size.
+const ZONES_OF_VARIABLE_BAND: u64 = 4;
 
-/// Bands that a conventional zone can tell of.
-const BANDS_PER_CONVENTIONAL_ZONE: u32 = 40;
+/// Its conventional zones, in bands, at least: those of many zones take more room to tell of.
+const CONVENTIONAL_BANDS_MIN: u64 = 32;
+
+/// Zones that a conventional zone of a band can tell of.
+const ZONES_PER_CONVENTIONAL_BAND: u64 = 40;
 
 /// A store and what it stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Tables in bands of a zoned device.
     Band,
+    /// Tables in as many zones of one as they need, up to the size of a band.
+    VariableBands,
     Plain,
     Extent,
     ExtentNextFit,
@@ -282,7 +287,7 @@ impl Image {
     pub(crate) fn fresh(env: &Env, kind: Kind) -> Image {
         match kind {
             Kind::ExtentNextFit => {}
-            Kind::Band => return Image::fresh_of(env, kind, BANDS * BAND_BYTES),
+            Kind::Band | Kind::VariableBands => return Image::fresh_of(env, kind, BANDS * BAND_BYTES),
             Kind::Imr(..) | Kind::ImrLogsApart(..) => {
                 let image = Image::fresh_of(env, kind, FULL_DISK_TRACKS * TRACK_BYTES);
                 image.fill_tracks(FULL_DISK_FREE_TRACKS);
@@ -308,7 +313,8 @@ impl Image {
             Kind::PlainLogsApart => Image::Several(vec![Image::directory("crashed"), Image::directory("crashed logs")]),
             Kind::ExtentLogsApart => Image::Several(vec![device("crashed"), device("crashed logs")]),
             Kind::Plain => Image::directory("crashed"),
-            Kind::Band => Image::Device(Image::zoned(env, room_bytes / BAND_BYTES)),
+            Kind::Band => Image::Device(Image::zoned(env, room_bytes / BAND_BYTES, 1)),
+            Kind::VariableBands => Image::Device(Image::zoned(env, room_bytes / BAND_BYTES, ZONES_OF_VARIABLE_BAND)),
             Kind::Imr(allocation, rewrite) => Image::Device(Image::interlaced(allocation, rewrite, room_bytes, None)),
             Kind::ImrLogsApart(allocation, rewrite) => {
                 let emulated = Emulated::immediate(&Env::real(), "crashed logs", room_bytes.max(4 << 20));
@@ -346,17 +352,19 @@ impl Image {
         Image::Device(device)
     }
 
-    /// A zoned device with so many bands. Of the real world, as [`Image::device`].
-    fn zoned(env: &Env, bands: u64) -> Device {
-        let conventional_zones = CONVENTIONAL_ZONES_MIN.max(bands as u32 / BANDS_PER_CONVENTIONAL_ZONE);
-        let bytes = (bands + u64::from(conventional_zones)) * BAND_BYTES;
-        let all = ZoneGeometry::fit(bytes, BAND_BYTES).expect("zones of a device");
+    /// A zoned device with so many bands, each of so many zones. Of the real world, as [`Image::device`].
+    fn zoned(env: &Env, bands: u64, zones_of_band: u64) -> Device {
+        let conventional_bands = CONVENTIONAL_BANDS_MIN.max(bands * zones_of_band / ZONES_PER_CONVENTIONAL_BAND);
+        let bytes = (bands + conventional_bands) * BAND_BYTES;
+        let all = ZoneGeometry::fit(bytes, BAND_BYTES / zones_of_band).expect("zones of a device");
+        let conventional_zones = (conventional_bands * zones_of_band) as u32;
         let rules = Zoned::new(&ZoneGeometry { conventional_zones, ..all });
         let asked = Geometry { capacity_bytes: bytes, sector_bytes: 512, physical_sector_bytes: 512 };
         let (geometry, timing) = (rules.cut(&asked), Box::<Immediate>::default());
         let backing = Box::new(RamBacking::new());
         let device = rules.device(|rules| Emulated::new(&Env::real(), "crashed", geometry, rules, timing, backing));
-        BandStore::format(env, &device, &BandFormatOptions::default()).expect("format");
+        let options = BandFormatOptions { table_bytes: Some(BAND_BYTES), ..BandFormatOptions::default() };
+        BandStore::format(env, &device, &options).expect("format");
         device
     }
 

@@ -148,6 +148,7 @@ pub fn experiments() -> &'static [Experiment] {
         smrdb::FIG_13,
         smrdb::FIG_14,
         smrdb::FIG_15,
+        smrdb::VARIABLE_BANDS,
     ];
     ALL
 }

@@ -1,20 +1,27 @@
 //! Which band is taken next, and for whom the last ones are kept.
 //!
-//! A pure function of what is free. Tables follow each other over the device: the lowest free band behind the last one
+//! Pure functions of what is free. Tables follow each other over the device: the lowest free band behind the last one
 //! taken, from the start again at the end (SMRDB, section 4.1: bands are written one after the other). Log bands are
 //! the lowest free ones, near the band table, so that the commit that begins one needs a short seek and tables are not
 //! parted by logs.
 //!
-//! When bands get scarce the last ones are kept in this order: one for a log band of manifests, pointers and copies,
-//! without which nothing could be told any more; before it the reserve, for the outputs of compactions, which give
-//! back more than they take; everything else is refused first. While the one kept for logs is being written the reserve
-//! is all that is kept, so that as many outputs find a band as were promised; the next log band comes from what the
+//! A table of several bands wants a [stretch](BandView::stretch) of them, one behind the other, as long as it expects to
+//! become: the next one that is long enough, or else the longest there is, and another one when that is full. So a
+//! scattered device costs seeks, and never room. A stretch is only *set aside*: other tables and logs leave it alone as
+//! long as anything else is free. What a table did not need of its stretch, the next table begins with.
+//!
+//! *Next fit* instead of best fit: the tables of one compaction come to lie behind each other, and what is given back
+//! together joins again to long stretches. With best fit a table that ends early is followed by whatever fits into the
+//! gap, which parts neighbours that would have gone together (see docs/design/0003-variable-bands.md for figures).
+//!
+//! When bands get scarce the last ones are kept in this order: as many as a table has for log bands of manifests, pointers
+//! and copies, without which nothing could be told any more; before them the reserve, for the outputs of compactions, which
+//! give back more than they take; everything else is refused first. Those of the ones kept for logs that are being written
+//! are not kept again, so that as many outputs find their bands as were promised; the next log band comes from what the
 //! compaction gives back, or from its outputs when it fails.
 
-use std::collections::BTreeSet;
-
-/// Bands kept for manifests, pointers and copies.
-pub(super) const LOG_RESERVE_BANDS: u32 = 1;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// What a band is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,26 +36,40 @@ pub(super) enum Purpose {
     Metadata,
 }
 
+/// A table that wants a band, and more behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TableGrowth {
+    /// Number of the file.
+    pub(super) file: u64,
+    /// Bands that it is expected to take still, one at least.
+    pub(super) bands: u32,
+    /// Its present band is full: the table leaves it as soon as it has another.
+    pub(super) leaves_full_band: bool,
+}
+
 /// What the policy looks at.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BandView<'a> {
     /// Bands that may be taken.
     pub(super) free: &'a BTreeSet<u32>,
-    /// The band after the last one taken for a table.
+    /// What tables that are written have set aside, by number of the file: not of zero length.
+    pub(super) aside: &'a BTreeMap<u64, Range<u32>>,
+    /// The band after the last one taken or set aside for a table.
     pub(super) cursor: u32,
     /// Bands kept for the outputs of compactions.
     pub(super) reserve_bands: u32,
-    /// The band kept for manifests, pointers and copies is being written: none is kept for them beside it.
-    pub(super) log_reserve_is_taken: bool,
+    /// Bands kept for manifests, pointers and copies.
+    pub(super) log_reserve_bands: u32,
+    /// As many of those were taken: that much less is kept.
+    pub(super) log_reserve_taken: u32,
 }
 
 impl BandView<'_> {
     /// Bands that are kept from someone who wants one for this.
     pub(super) fn kept_bands(&self, purpose: Purpose) -> usize {
         let kept = match purpose {
-            Purpose::Table | Purpose::Log => self.reserve_bands + LOG_RESERVE_BANDS,
-            Purpose::CompactionOutput if self.log_reserve_is_taken => 0,
-            Purpose::CompactionOutput => LOG_RESERVE_BANDS,
+            Purpose::Table | Purpose::Log => self.reserve_bands + self.log_reserve_bands,
+            Purpose::CompactionOutput => self.log_reserve_bands.saturating_sub(self.log_reserve_taken),
             Purpose::Metadata => 0,
         };
         kept as usize
@@ -59,17 +80,62 @@ impl BandView<'_> {
         self.free.len().saturating_sub(self.kept_bands(purpose))
     }
 
-    /// The band to take; `None` when all that are free are kept for others.
-    pub(super) fn place(&self, purpose: Purpose) -> Option<u32> {
+    /// The band for a log; `None` when all that are free are kept for others.
+    pub(super) fn log_band(&self, purpose: Purpose) -> Option<u32> {
         if self.available_bands(purpose) == 0 {
             return None;
         }
-        let lowest = self.free.first().copied();
-        match purpose {
-            Purpose::Log | Purpose::Metadata => lowest,
-            Purpose::Table | Purpose::CompactionOutput => self.free.range(self.cursor..).next().copied().or(lowest),
+        let is_alone = |band: &&u32| !self.aside.values().any(|stretch| stretch.contains(band));
+        self.free.iter().find(is_alone).or(self.free.first()).copied()
+    }
+
+    /// Where a table goes on: with the first band of what is returned, and with the others as long as it needs them;
+    /// `None` when all that are free are kept for others.
+    pub(super) fn stretch(&self, purpose: Purpose, table: TableGrowth) -> Option<Range<u32>> {
+        if self.available_bands(purpose) == 0 {
+            return None;
+        }
+        let own = self.aside.get(&table.file);
+        if let Some(own) = own.filter(|own| self.free.contains(&own.start)) {
+            return Some(own.clone());
+        }
+        let others: Vec<&Range<u32>> =
+            self.aside.iter().filter(|(file, _)| **file != table.file).map(|(_, stretch)| stretch).collect();
+        let is_left_alone = |band: &u32| others.iter().any(|stretch| stretch.contains(band));
+        let longest = |bands: Range<u32>| {
+            longest_stretch(self.free.range(bands).copied().filter(|band| !is_left_alone(band)), table.bands)
+        };
+        // A stretch of its own that has ended early is where it was.
+        let from = own.map_or(self.cursor, |own| own.start);
+        let mut stretch = longest(from..u32::MAX);
+        if stretch.len() < table.bands as usize {
+            let before = longest(0..from);
+            stretch = if before.len() > stretch.len() { before } else { stretch };
+        }
+        match stretch.is_empty() {
+            false => Some(stretch),
+            // Nothing is free but what others have set aside.
+            true => self.free.first().map(|band| *band..band + 1),
         }
     }
+}
+
+/// The first stretch of so many among ascending bands, or else the longest; empty when there are none.
+fn longest_stretch(bands: impl Iterator<Item = u32>, wanted: u32) -> Range<u32> {
+    let (mut found, mut longest) = (0..0, 0..0);
+    for band in bands {
+        if band != found.end {
+            found = band..band;
+        }
+        found.end += 1;
+        if found.len() > longest.len() {
+            longest = found.clone();
+        }
+        if longest.len() >= wanted as usize {
+            break;
+        }
+    }
+    longest
 }
 
 #[cfg(test)]
@@ -77,14 +143,57 @@ mod tests {
     use super::*;
     use Purpose::{CompactionOutput, Log, Metadata, Table};
 
-    fn places(free: &[u32], cursor: u32) -> [Option<u32>; 4] {
-        places_with(free, cursor, false)
+    fn view<'a>(free: &'a BTreeSet<u32>, aside: &'a BTreeMap<u64, Range<u32>>, cursor: u32) -> BandView<'a> {
+        BandView { free, aside, cursor, reserve_bands: 2, log_reserve_bands: 1, log_reserve_taken: 0 }
     }
 
-    fn places_with(free: &[u32], cursor: u32, log_reserve_is_taken: bool) -> [Option<u32>; 4] {
-        let free = free.iter().copied().collect();
-        let view = BandView { free: &free, cursor, reserve_bands: 2, log_reserve_is_taken };
-        [Table, CompactionOutput, Log, Metadata].map(|purpose| view.place(purpose))
+    fn places(free: &[u32], cursor: u32) -> [Option<u32>; 4] {
+        places_with(free, cursor, 0)
+    }
+
+    fn places_with(free: &[u32], cursor: u32, log_reserve_taken: u32) -> [Option<u32>; 4] {
+        let (free, aside) = (free.iter().copied().collect(), BTreeMap::new());
+        let view = BandView { log_reserve_taken, ..view(&free, &aside, cursor) };
+        let one = TableGrowth { file: 1, bands: 1, leaves_full_band: false };
+        let of_table = |purpose| view.stretch(purpose, one).map(|stretch| stretch.start);
+        [of_table(Table), of_table(CompactionOutput), view.log_band(Log), view.log_band(Metadata)]
+    }
+
+    /// The stretch of table 1, and the band of a log.
+    fn stretch(
+        free: &[u32],
+        cursor: u32,
+        aside: &[(u64, Range<u32>)],
+        bands: u32,
+    ) -> (Option<Range<u32>>, Option<u32>) {
+        let (free, aside) = (free.iter().copied().collect(), aside.iter().cloned().collect());
+        let view = BandView { reserve_bands: 0, log_reserve_bands: 0, ..view(&free, &aside, cursor) };
+        let table = TableGrowth { file: 1, bands, leaves_full_band: false };
+        (view.stretch(CompactionOutput, table), view.log_band(Metadata))
+    }
+
+    #[test]
+    fn a_table_takes_the_next_stretch_that_is_long_enough() {
+        let free = [2, 3, 4, 5, 8, 9, 12, 13, 14, 20];
+        assert_eq!(stretch(&free, 7, &[], 1).0, Some(8..9));
+        assert_eq!(stretch(&free, 7, &[], 2).0, Some(8..10));
+        assert_eq!(stretch(&free, 7, &[], 3).0, Some(12..15));
+        // Round the end.
+        assert_eq!(stretch(&free, 13, &[], 3).0, Some(2..5));
+        assert_eq!(stretch(&free, 4, &[], 4).0, Some(12..15), "the longest there is");
+        assert_eq!(stretch(&[], 4, &[], 4).0, None);
+    }
+
+    #[test]
+    fn what_is_set_aside_is_left_to_its_table_while_anything_else_is_free() {
+        let free = [2, 3, 4, 5, 8, 9];
+        let other = (7, 2..5);
+        assert_eq!(stretch(&free, 2, &[other.clone()], 2), (Some(8..10), Some(5)));
+        assert_eq!(stretch(&free, 2, &[other.clone(), (8, 8..10)], 2), (Some(5..6), Some(5)));
+        assert_eq!(stretch(&free, 2, &[other, (8, 5..10)], 2), (Some(2..3), Some(2)));
+        // Its own goes on, whatever is better, until it is not free.
+        assert_eq!(stretch(&free, 2, &[(1, 9..20)], 4).0, Some(9..20));
+        assert_eq!(stretch(&free, 2, &[(1, 6..20)], 4).0, Some(2..6));
     }
 
     #[test]
@@ -103,9 +212,17 @@ mod tests {
 
     #[test]
     fn the_reserve_is_whole_while_the_band_kept_for_logs_is_written() {
-        assert_eq!(places_with(&[3, 5], 0, true), [None, Some(3), None, Some(3)]);
-        assert_eq!(places_with(&[5], 0, true), [None, Some(5), None, Some(5)]);
+        assert_eq!(places_with(&[3, 5], 0, 1), [None, Some(3), None, Some(3)]);
+        assert_eq!(places_with(&[5], 0, 1), [None, Some(5), None, Some(5)]);
         // Logs and other tables wait until it is kept again.
-        assert_eq!(places_with(&[3, 5, 7], 0, true), [None, Some(3), None, Some(3)]);
+        assert_eq!(places_with(&[3, 5, 7], 0, 1), [None, Some(3), None, Some(3)]);
+        // Of several the others are kept.
+        let (free, aside) = ((3..11).collect(), BTreeMap::new());
+        let of_four = BandView { reserve_bands: 8, log_reserve_bands: 4, ..view(&free, &aside, 0) };
+        let kept = |log_reserve_taken| {
+            let view = BandView { log_reserve_taken, ..of_four };
+            [Table, CompactionOutput, Log, Metadata].map(|purpose| view.kept_bands(purpose))
+        };
+        assert_eq!([0, 1, 4].map(kept), [[12, 4, 12, 0], [12, 3, 12, 0], [12, 0, 12, 0]]);
     }
 }

@@ -1,6 +1,6 @@
 //! What every band is used for, and what the device says of it after a failed write.
 
-use super::allocation::{BandView, LOG_RESERVE_BANDS, Purpose};
+use super::allocation::{BandView, Purpose, TableGrowth};
 use super::change::Retirement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -32,15 +32,18 @@ pub(super) struct Bands {
     active: BTreeSet<u32>,
     /// Bands that are not written any more and that the device still counts: their zones could not be finished.
     unfinished: BTreeSet<u32>,
+    /// Free bands that tables being written want next, by number of the file: none of zero length.
+    aside: BTreeMap<u64, Range<u32>>,
     cursor: u32,
     reserve_bands: u32,
-    /// The band kept for logs is the one that is written.
-    log_reserve_is_taken: bool,
+    log_reserve_bands: u32,
+    /// Bands of the reserve for logs that were taken one after the other, up to the one that is written.
+    log_reserve_taken: u32,
 }
 
 impl Bands {
     /// Bands of which nothing is known: all free, all to be reset.
-    pub(super) fn new(bands: Range<u32>, reserve_bands: u32) -> Bands {
+    pub(super) fn new(bands: Range<u32>, reserve_bands: u32, log_reserve_bands: u32) -> Bands {
         Bands {
             first: bands.start,
             uses: vec![BandUse::Free; bands.len()],
@@ -50,9 +53,11 @@ impl Bands {
             excluded: BTreeSet::new(),
             active: BTreeSet::new(),
             unfinished: BTreeSet::new(),
+            aside: BTreeMap::new(),
             cursor: bands.start,
             reserve_bands,
-            log_reserve_is_taken: false,
+            log_reserve_bands,
+            log_reserve_taken: 0,
         }
     }
 
@@ -89,14 +94,19 @@ impl Bands {
     }
 
     pub(super) fn view(&self) -> BandView<'_> {
-        let Bands { free, cursor, reserve_bands, log_reserve_is_taken, .. } = self;
-        let log_reserve_is_taken = *log_reserve_is_taken;
-        BandView { free, cursor: *cursor, reserve_bands: *reserve_bands, log_reserve_is_taken }
+        BandView {
+            free: &self.free,
+            aside: &self.aside,
+            cursor: self.cursor,
+            reserve_bands: self.reserve_bands,
+            log_reserve_bands: self.log_reserve_bands,
+            log_reserve_taken: self.log_reserve_taken,
+        }
     }
 
-    /// Says whether the band kept for logs is the one that is written.
+    /// Says whether the log band that is written from now on is one of those kept for logs.
     pub(super) fn set_log_reserve_taken(&mut self, is_taken: bool) {
-        self.log_reserve_is_taken = is_taken;
+        self.log_reserve_taken = if is_taken { (self.log_reserve_taken + 1).min(self.log_reserve_bands) } else { 0 };
     }
 
     pub(super) fn free_count(&self) -> usize {
@@ -105,7 +115,7 @@ impl Bands {
 
     /// Free bands that are kept for somebody when none is in use.
     pub(super) fn kept_in_all(&self) -> usize {
-        (self.reserve_bands + LOG_RESERVE_BANDS) as usize
+        (self.reserve_bands + self.log_reserve_bands) as usize
     }
 
     /// A free band is known to be empty.
@@ -113,19 +123,39 @@ impl Bands {
         self.dirty.remove(&band);
     }
 
-    /// Takes a band for this, and says whether it must be reset first; `None` when there is none.
-    pub(super) fn take(&mut self, purpose: Purpose) -> Option<(u32, bool)> {
-        let band = self.view().place(purpose)?;
+    /// Takes a band for a log, and says whether it must be reset first; `None` when there is none.
+    pub(super) fn take_for_log(&mut self, purpose: Purpose) -> Option<(u32, bool)> {
+        let band = self.view().log_band(purpose)?;
+        Some(self.take(band, BandUse::Log))
+    }
+
+    /// Takes the next band of a table, and says whether it must be reset first; `None` when there is none. What the table
+    /// is expected to need behind it is set aside until [`release_aside`](Self::release_aside).
+    pub(super) fn take_for_table(&mut self, purpose: Purpose, table: TableGrowth) -> Option<(u32, bool)> {
+        let stretch = self.view().stretch(purpose, table)?;
+        let (band, rest) = (stretch.start, stretch.start + 1..stretch.end);
+        if self.aside.get(&table.file).is_none_or(|own| *own != stretch) {
+            self.cursor = stretch.end;
+        }
+        match rest.is_empty() {
+            true => self.aside.remove(&table.file),
+            false => self.aside.insert(table.file, rest),
+        };
+        Some(self.take(band, BandUse::Table))
+    }
+
+    /// A table needs no more bands. The next one begins where it ends.
+    pub(super) fn release_aside(&mut self, file: u64) {
+        if let Some(rest) = self.aside.remove(&file).filter(|rest| rest.end == self.cursor) {
+            self.cursor = rest.start;
+        }
+    }
+
+    fn take(&mut self, band: u32, band_use: BandUse) -> (u32, bool) {
         self.free.remove(&band);
         self.active.insert(band);
-        match purpose {
-            Purpose::Table | Purpose::CompactionOutput => {
-                self.cursor = band + 1;
-                self.set_use(band, BandUse::Table);
-            }
-            Purpose::Log | Purpose::Metadata => self.set_use(band, BandUse::Log),
-        }
-        Some((band, self.dirty.remove(&band)))
+        self.set_use(band, band_use);
+        (band, self.dirty.remove(&band))
     }
 
     /// A band that was found in use when the store was opened.
@@ -229,18 +259,47 @@ pub(super) fn after_failure(zone: &ZoneDescription, written_bytes: u64) -> After
 mod tests {
     use super::*;
 
+    const ONE: TableGrowth = TableGrowth { file: 1, bands: 1, leaves_full_band: false };
+
+    #[test]
+    fn tables_of_several_bands_follow_each_other() {
+        let mut bands = Bands::new(3..30, 1, 1);
+        let take = |bands: &mut Bands, file: u64| {
+            bands.take_for_table(Purpose::Table, TableGrowth { file, bands: 4, ..ONE }).unwrap().0
+        };
+        // Two tables at once, and a log.
+        assert_eq!([1, 2, 1, 2, 1].map(|file| take(&mut bands, file)), [3, 7, 4, 8, 5]);
+        assert_eq!(bands.take_for_log(Purpose::Log), Some((11, true)));
+        // The second ends early, too little is left of it for the third; the first outgrows what it expected.
+        bands.release_aside(2);
+        assert_eq!([3, 1, 1].map(|file| take(&mut bands, file)), [12, 6, 16]);
+        // It ends early, and the fourth begins there.
+        bands.release_aside(1);
+        assert_eq!([4, 3, 3, 3].map(|file| take(&mut bands, file)), [17, 13, 14, 15]);
+        // A band of a stretch that is given up parts it.
+        bands.retire(18, Retirement::Offline);
+        assert_eq!(take(&mut bands, 4), 19);
+        bands.release_aside(4);
+        bands.release_aside(5);
+        // What is left over is used when nothing else is.
+        let mut left: Vec<u32> =
+            std::iter::from_fn(|| bands.take_for_log(Purpose::Metadata)).map(|(band, _)| band).collect();
+        left.sort_unstable();
+        assert_eq!(left, [vec![9, 10], (20..30).collect()].concat());
+    }
+
     #[test]
     fn bands_come_and_go() {
-        let mut bands = Bands::new(3..9, 1);
+        let mut bands = Bands::new(3..9, 1, 1);
         bands.set_clean(3);
-        assert_eq!(bands.take(Purpose::Log), Some((3, false)));
-        assert_eq!(bands.take(Purpose::Table), Some((4, true)));
-        assert_eq!(bands.take(Purpose::Table), Some((5, true)));
+        assert_eq!(bands.take_for_log(Purpose::Log), Some((3, false)));
+        assert_eq!(bands.take_for_table(Purpose::Table, ONE), Some((4, true)));
+        assert_eq!(bands.take_for_table(Purpose::Table, ONE), Some((5, true)));
         assert_eq!((bands.active_beside_log(), bands.free_count()), (2, 3));
         bands.give_back(4);
         assert_eq!((bands.use_of(4), bands.use_of(5), bands.use_of(3)), (BandUse::Free, BandUse::Table, BandUse::Log));
         // Six is the next, then it goes round.
-        assert_eq!(bands.take(Purpose::Table), Some((6, true)));
+        assert_eq!(bands.take_for_table(Purpose::Table, ONE), Some((6, true)));
         bands.retire(6, Retirement::ReadOnly);
         bands.retire(7, Retirement::Offline);
         bands.retire(6, Retirement::Offline);
@@ -248,18 +307,19 @@ mod tests {
         bands.give_back(6);
         assert_eq!(bands.use_of(6), BandUse::Retired);
         assert_eq!(bands.retired().len(), 2);
-        assert_eq!(bands.take(Purpose::Table), None);
-        assert_eq!(bands.take(Purpose::CompactionOutput), Some((8, true)));
-        assert_eq!(bands.take(Purpose::Metadata), Some((4, true)));
-        assert_eq!(bands.take(Purpose::Metadata), None);
+        assert_eq!(bands.take_for_table(Purpose::Table, ONE), None);
+        assert_eq!(bands.take_for_table(Purpose::CompactionOutput, ONE), Some((8, true)));
+        assert_eq!(bands.take_for_log(Purpose::Metadata), Some((4, true)));
+        assert_eq!(bands.take_for_log(Purpose::Metadata), None);
         bands.claim(7, BandUse::Log);
         assert_eq!(bands.use_of(7), BandUse::Log);
     }
 
     #[test]
     fn what_a_device_counts_is_counted_until_it_is_finished() {
-        let mut bands = Bands::new(3..9, 1);
-        let (table, log) = (bands.take(Purpose::Table).unwrap().0, bands.take(Purpose::Log).unwrap().0);
+        let mut bands = Bands::new(3..9, 1, 1);
+        let (table, log) =
+            (bands.take_for_table(Purpose::Table, ONE).unwrap().0, bands.take_for_log(Purpose::Log).unwrap().0);
         assert_eq!(bands.active_beside_log(), 1);
         bands.set_unfinished(table);
         assert_eq!((bands.active_beside_log(), bands.unfinished()), (1, vec![table]));
@@ -274,7 +334,7 @@ mod tests {
 
     #[test]
     fn excluded_zones_never_become_free() {
-        let mut bands = Bands::new(3..9, 1);
+        let mut bands = Bands::new(3..9, 1, 1);
         bands.exclude(5);
         // A table was in it before the device said that it is something else.
         bands.claim(5, BandUse::Table);

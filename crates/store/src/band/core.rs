@@ -1,6 +1,6 @@
 //! What the store, its writers and its readers share: the steps that change something durably.
 
-use super::allocation::Purpose;
+use super::allocation::{Purpose, TableGrowth};
 use super::bands::{AfterFailure, after_failure, is_refused_by_limit};
 use super::change::Retirement;
 use super::frame::FrameFormat;
@@ -225,32 +225,48 @@ impl Core {
         self.commit_pending(&mut journal)
     }
 
-    /// A band for this, empty; `None` when there is none. Zones that refuse to be reset are passed over, some of them.
+    /// A band for this, empty; `None` when there is none. `table` is the one it is for, if it is for one. Zones that refuse
+    /// to be reset are passed over, some of them.
     ///
     /// Where the device limits how many zones are active, tables leave one to the log: who takes a log band finishes
-    /// the one before it first.
-    pub(super) fn take_band(&self, name: &str, purpose: Purpose) -> Result<Option<u32>, StoreError> {
+    /// the one before it first. A table that goes on in another band keeps its place: nobody begins a table in between.
+    pub(super) fn take_band(
+        &self,
+        name: &str,
+        purpose: Purpose,
+        table: Option<TableGrowth>,
+    ) -> Result<Option<u32>, StoreError> {
         let mut refused = Vec::new();
-        let outcome = self.take_empty_band(name, purpose, &mut refused);
+        let outcome = self.take_empty_band(name, purpose, table, &mut refused);
         let mut state = self.state.lock();
         refused.into_iter().for_each(|band| state.bands.give_back(band));
         outcome
     }
 
     /// A band for this, empty. Those that could not be emptied are in `refused`, taken.
-    fn take_empty_band(&self, name: &str, purpose: Purpose, refused: &mut Vec<u32>) -> Result<Option<u32>, StoreError> {
-        let is_table = matches!(purpose, Purpose::Table | Purpose::CompactionOutput);
+    fn take_empty_band(
+        &self,
+        name: &str,
+        purpose: Purpose,
+        table: Option<TableGrowth>,
+        refused: &mut Vec<u32>,
+    ) -> Result<Option<u32>, StoreError> {
         let mut tried_to_finish = false;
         loop {
             self.check()?;
             let taking = (self.active_max > 0).then(|| self.taking.lock());
             let taken = {
                 let mut state = self.state.lock();
-                let active = state.bands.active_beside_log() as u64;
-                if is_table && self.active_max > 0 && active + 1 >= u64::from(self.active_max) {
+                // A full band is left once its table has the next, and the device does not count it.
+                let full = u64::from(table.is_some_and(|table| table.leaves_full_band));
+                let active = (state.bands.active_beside_log() as u64).saturating_sub(full);
+                if table.is_some() && self.active_max > 0 && active + 1 >= u64::from(self.active_max) {
                     None
                 } else {
-                    Some(state.bands.take(purpose))
+                    Some(match table {
+                        Some(table) => state.bands.take_for_table(purpose, table),
+                        None => state.bands.take_for_log(purpose),
+                    })
                 }
             };
             let Some(taken) = taken else {

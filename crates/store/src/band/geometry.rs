@@ -4,14 +4,15 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 1 | version, 1 |
+//! | 0 | 1 | version: 1 where a table has the size of a band, 2 where it has that of several |
 //! | 1 | 1 | zero |
-//! | 2 | 2 | bands kept for the outputs of compactions |
+//! | 2 | 2 | outputs of compactions for which bands are kept, as many as a table has |
 //! | 4 | 4 | number of the first band: that of its zone |
 //! | 8 | 4 | bands |
 //! | 12 | 4 | bytes of a unit: the device's physical sector |
 //! | 16 | 8 | bytes from the start of a band to that of the next |
 //! | 24 | 8 | writable bytes of a band |
+//! | 32 | 4 | only of version 2: bands of a table of the size that trees are to make, 2 or more |
 //!
 //! The random-access region is the conventional zones at the start of the device: superblocks, log of changes, two
 //! checkpoint areas. A band is a zone behind them; it has the number of its zone.
@@ -22,14 +23,19 @@ use crate::wire::{Reader, Writer};
 use std::ops::Range;
 use varve_media::{Geometry, ZoneGeometry, ZoneId};
 
-const VERSION: u8 = 1;
+/// A table has the size of a band.
+const VERSION_ONE_BAND: u8 = 1;
+/// A table has the size of several bands. Those who know version 1 only would make tables of another size.
+const VERSION_SEVERAL_BANDS: u8 = 2;
 /// Least log of changes and least checkpoint area.
 const REGION_BYTES_MIN: u64 = 64 << 10;
 const LOG_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of a checkpoint for each band: a file with a name of usual length, and what is said of the band itself.
 const CHECKPOINT_BYTES_OF_BAND: u64 = 256;
-/// Bands fewer than this cannot hold logs, a table, and what a compaction makes of it.
-const BANDS_MIN: u32 = 4;
+/// Fewer bands beside the reserve cannot hold logs, what is kept for logs, a table, and what a compaction makes of it.
+fn bands_min(table_bands: u32) -> u64 {
+    1 + 3 * u64::from(table_bands)
+}
 
 /// How one device is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +49,10 @@ pub(super) struct StoreGeometry {
     pub(super) band_count: u32,
     /// Bytes that are written whole or not at all.
     pub(super) unit_bytes: u32,
-    /// Bands kept for the outputs of compactions.
-    pub(super) reserve_bands: u16,
+    /// Outputs of compactions for which bands are kept.
+    pub(super) reserve_tables: u16,
+    /// Bands of a table of the size that trees are to make.
+    pub(super) table_bands: u32,
     pub(super) journal: JournalRegions,
 }
 
@@ -54,7 +62,8 @@ impl StoreGeometry {
         label: &str,
         device: &Geometry,
         zones: &ZoneGeometry,
-        reserve_bands: u16,
+        reserve_tables: u16,
+        table_bytes: Option<u64>,
     ) -> Result<StoreGeometry, StoreError> {
         let refuse = |reason: String| StoreError::InvalidRequest { store: label.to_owned(), reason };
         let unit_bytes = device.physical_sector_bytes.max(device.sector_bytes).max(512);
@@ -62,7 +71,7 @@ impl StoreGeometry {
             return Err(refuse(format!("physical sectors of {unit_bytes} bytes are not supported")));
         }
         let unit = u64::from(unit_bytes);
-        if reserve_bands == 0 {
+        if reserve_tables == 0 {
             return Err(refuse(
                 "without a band in reserve a full device cannot be compacted, and what is removed gives nothing back; \
                  choose a reserve of 1 or more"
@@ -71,16 +80,19 @@ impl StoreGeometry {
         }
         let band_bytes = zones.zone_capacity_bytes.min(zones.zone_bytes) / unit * unit;
         let band_count = zones.sequential_zones();
-        let most_reserved = band_count.saturating_sub(BANDS_MIN);
-        if band_count < BANDS_MIN || u32::from(reserve_bands) > most_reserved {
-            return Err(refuse(format!(
-                "{band_count} bands with {reserve_bands} of them reserved are too few; choose smaller bands, a larger \
-                 device or a smaller reserve: {} bands beside the reserve are the least",
-                BANDS_MIN
-            )));
-        }
         if band_bytes < u64::from(unit_bytes.max(4096)) {
             return Err(refuse(format!("bands of {band_bytes} bytes are too small; choose larger ones")));
+        }
+        let table_bands = table_bytes.unwrap_or(0).div_ceil(band_bytes).max(1).min(u64::from(u32::MAX)) as u32;
+        let reserve_bands = u64::from(reserve_tables) * u64::from(table_bands);
+        if reserve_bands + bands_min(table_bands) > u64::from(band_count) {
+            let of_table = if table_bands > 1 { format!(", and {table_bands} to a table,") } else { String::new() };
+            let smaller = if table_bands > 1 { "smaller tables" } else { "smaller bands" };
+            return Err(refuse(format!(
+                "{band_count} bands with {reserve_bands} of them reserved{of_table} are too few; choose {smaller}, a larger \
+                 device or a smaller reserve: {} bands beside the reserve are the least",
+                bands_min(table_bands)
+            )));
         }
         if zones.conventional_zones == 0 {
             let reason = "the device has no conventional zone at its start, where the band table would lie; use one \
@@ -108,7 +120,8 @@ impl StoreGeometry {
             first_band: zones.conventional_zones,
             band_count,
             unit_bytes,
-            reserve_bands,
+            reserve_tables,
+            table_bands,
             journal: JournalRegions {
                 log: region(at, log),
                 checkpoints: [0, 1].map(|number| region(at + log + number * checkpoint, checkpoint)),
@@ -120,6 +133,22 @@ impl StoreGeometry {
     /// Numbers of the bands.
     pub(super) fn bands(&self) -> Range<u32> {
         self.first_band..self.first_band + self.band_count
+    }
+
+    /// Bands kept for the outputs of compactions.
+    pub(super) fn reserve_bands(&self) -> u32 {
+        // No more than there are: see `decode`.
+        u32::from(self.reserve_tables) * self.table_bands
+    }
+
+    /// Bands kept for manifests, pointers and copies: as much as a table has.
+    pub(super) fn log_reserve_bands(&self) -> u32 {
+        self.table_bands
+    }
+
+    /// Bytes of a table of the size that trees are to make.
+    pub(super) fn table_bytes(&self) -> u64 {
+        u64::from(self.table_bands) * self.band_bytes
     }
 
     /// First byte of a band on the device.
@@ -135,14 +164,17 @@ impl StoreGeometry {
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.u8(VERSION);
+        writer.u8(if self.table_bands == 1 { VERSION_ONE_BAND } else { VERSION_SEVERAL_BANDS });
         writer.u8(0);
-        writer.u16(self.reserve_bands);
+        writer.u16(self.reserve_tables);
         writer.u32(self.first_band);
         writer.u32(self.band_count);
         writer.u32(self.unit_bytes);
         writer.u64(self.zone_bytes);
         writer.u64(self.band_bytes);
+        if self.table_bands > 1 {
+            writer.u32(self.table_bands);
+        }
         writer.into_vec()
     }
 
@@ -154,9 +186,10 @@ impl StoreGeometry {
     ) -> Result<StoreGeometry, String> {
         let mut reader = Reader::new(parameters);
         let mut fields = || {
-            let (version, reserved, reserve_bands) = (reader.u8()?, reader.u8()?, reader.u16()?);
-            let geometry = StoreGeometry {
-                reserve_bands,
+            let (version, reserved, reserve_tables) = (reader.u8()?, reader.u8()?, reader.u16()?);
+            let mut geometry = StoreGeometry {
+                reserve_tables,
+                table_bands: 1,
                 first_band: reader.u32()?,
                 band_count: reader.u32()?,
                 unit_bytes: reader.u32()?,
@@ -164,14 +197,20 @@ impl StoreGeometry {
                 band_bytes: reader.u64()?,
                 journal: *journal,
             };
+            if version == VERSION_SEVERAL_BANDS {
+                geometry.table_bands = reader.u32()?;
+            }
             Some((version, reserved, geometry))
         };
         let (version, reserved, geometry) =
             fields().ok_or_else(|| format!("{} bytes of parameters", parameters.len()))?;
-        if version != VERSION || reserved != 0 || reader.remaining() != 0 {
+        if !matches!(version, VERSION_ONE_BAND | VERSION_SEVERAL_BANDS) || reserved != 0 || reader.remaining() != 0 {
             return Err(format!("parameters of version {version}, {} bytes", parameters.len()));
         }
-        let StoreGeometry { zone_bytes, band_bytes, first_band, band_count, unit_bytes, .. } = geometry;
+        let StoreGeometry { zone_bytes, band_bytes, first_band, band_count, unit_bytes, table_bands, .. } = geometry;
+        if version == VERSION_SEVERAL_BANDS && table_bands < 2 {
+            return Err(format!("{table_bands} bands to a table in parameters of version {version}"));
+        }
         if unit_bytes != journal.unit_bytes || !unit_bytes.is_power_of_two() {
             return Err(format!("units of {unit_bytes} bytes"));
         }
@@ -179,13 +218,14 @@ impl StoreGeometry {
         let end = first_band.checked_add(band_count).and_then(|end| u64::from(end).checked_mul(zone_bytes));
         let fits = end.is_some_and(|end| end <= capacity_bytes);
         let sound = band_bytes <= zone_bytes && band_bytes >= unit && band_bytes.is_multiple_of(unit);
-        if !fits || !sound || band_count < BANDS_MIN || first_band == 0 {
+        if !fits || !sound || first_band == 0 {
             return Err(format!(
                 "{band_count} bands of {band_bytes} bytes, {zone_bytes} bytes apart, from {first_band}"
             ));
         }
-        if u32::from(geometry.reserve_bands) > band_count - BANDS_MIN {
-            return Err(format!("{} of {band_count} bands reserved", geometry.reserve_bands));
+        let reserve_bands = u64::from(geometry.reserve_tables) * u64::from(table_bands);
+        if reserve_bands + bands_min(table_bands) > u64::from(band_count) {
+            return Err(format!("{reserve_bands} of {band_count} bands reserved, {table_bands} to a table"));
         }
         let regions = [journal.log, journal.checkpoints[0], journal.checkpoints[1]];
         match regions.iter().find(|region| region.end_bytes() > geometry.start_bytes(first_band)) {
@@ -201,64 +241,93 @@ pub(super) mod tests {
 
     /// A small device: bands of 64 KiB behind eight conventional zones.
     pub(in super::super) fn small() -> StoreGeometry {
-        plan(8 << 20, 64 << 10, 8, 2).expect("a device that is large enough")
+        plan(8 << 20, 64 << 10, 8, 2, None).expect("a device that is large enough")
+    }
+
+    /// The same with tables of four bands.
+    fn several_bands() -> StoreGeometry {
+        plan(8 << 20, 64 << 10, 8, 2, Some(200_000)).expect("a device that is large enough")
     }
 
     fn plan(
         capacity_bytes: u64,
         zone_bytes: u64,
         conventional_zones: u32,
-        reserve_bands: u16,
+        reserve_tables: u16,
+        table_bytes: Option<u64>,
     ) -> Result<StoreGeometry, StoreError> {
         let device = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: 4096 };
         let zones = ZoneGeometry { conventional_zones, ..ZoneGeometry::fit(capacity_bytes, zone_bytes).unwrap() };
-        StoreGeometry::plan("test", &device, &zones, reserve_bands)
+        StoreGeometry::plan("test", &device, &zones, reserve_tables, table_bytes)
     }
 
     #[test]
     fn every_size_plans_and_comes_back() {
-        for (capacity, zone, conventional) in
-            [(8 << 20, 64 << 10, 8), (64 << 20, 1 << 20, 1), (8 << 40, 80 << 20, 13), (3 << 40, 256 << 20, 4)]
-        {
-            let planned = plan(capacity, zone, conventional, 2).unwrap();
+        for (capacity, zone, conventional, table_bytes, table_bands) in [
+            (8 << 20, 64 << 10, 8, None, 1),
+            (8 << 20, 64 << 10, 8, Some(0), 1),
+            (8 << 20, 64 << 10, 8, Some(64 << 10), 1),
+            (8 << 20, 64 << 10, 8, Some((64 << 10) + 1), 2),
+            (64 << 20, 1 << 20, 1, None, 1),
+            (8 << 40, 80 << 20, 13, None, 1),
+            (8 << 40, 5 << 20, 400, Some(80 << 20), 16),
+            (3 << 40, 256 << 20, 4, Some(1 << 30), 4),
+        ] {
+            let planned = plan(capacity, zone, conventional, 2, table_bytes).unwrap();
+            assert_eq!(planned.table_bands, table_bands);
+            assert_eq!((planned.reserve_bands(), planned.table_bytes() / zone), (2 * table_bands, table_bands.into()));
             assert_eq!(StoreGeometry::decode(&planned.encode(), &planned.journal, capacity), Ok(planned));
             assert!(planned.journal.checkpoints[1].end_bytes() <= planned.start_bytes(planned.first_band));
             let checkpoint = planned.journal.checkpoints[0].length_bytes;
             assert!(checkpoint >= u64::from(planned.band_count) * CHECKPOINT_BYTES_OF_BAND);
         }
         assert_eq!(crc32c::crc32c(&small().encode()), 0xc122_7365, "golden: version 1 of the parameters");
+        let several = several_bands();
+        assert_eq!((several.table_bands, several.encode().len()), (4, 36));
+        assert_eq!(crc32c::crc32c(&several.encode()), 0x6871_d6c8, "golden: version 2 of the parameters");
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_what_to_do() {
-        for (capacity, zone, conventional, reserve, advice) in [
-            (8 << 20, 64 << 10, 0, 2, "conventional=SIZE"),
-            (8 << 20, 64 << 10, 2, 2, "are the least"),
-            (1 << 20, 128 << 10, 6, 1, "smaller bands"),
-            (8 << 20, 64 << 10, 8, 0, "1 or more"),
-            (8 << 20, 64 << 10, 8, 200, "smaller reserve"),
-            (64 << 20, 2 << 10, 1000, 2, "choose larger ones"),
+        for (capacity, zone, conventional, reserve, table_bytes, advice) in [
+            (8 << 20, 64 << 10, 0, 2, None, "conventional=SIZE"),
+            (8 << 20, 64 << 10, 2, 2, None, "are the least"),
+            (1 << 20, 128 << 10, 6, 1, None, "smaller bands"),
+            (8 << 20, 64 << 10, 8, 0, None, "1 or more"),
+            (8 << 20, 64 << 10, 8, 200, None, "smaller reserve"),
+            (64 << 20, 2 << 10, 1000, 2, None, "choose larger ones"),
+            (8 << 20, 64 << 10, 8, 2, Some(2 << 20), "smaller tables"),
+            (8 << 20, 64 << 10, 8, u16::MAX, Some(u64::MAX), "smaller tables"),
         ] {
-            let error = plan(capacity, zone, conventional, reserve).unwrap_err();
+            let error = plan(capacity, zone, conventional, reserve, table_bytes).unwrap_err();
             assert!(error.to_string().contains(advice), "{error}");
         }
     }
 
     #[test]
     fn damaged_parameters_are_refused_not_believed() {
-        let good = small().encode();
-        for length in 0..good.len() {
-            assert!(StoreGeometry::decode(&good[..length], &small().journal, 8 << 20).is_err());
-        }
-        for index in 0..good.len() {
-            for bit in 0..8 {
-                let mut bad = good.clone();
-                bad[index] ^= 1 << bit;
-                // Refused, or a division that lies inside the device.
-                if let Ok(found) = StoreGeometry::decode(&bad, &small().journal, 8 << 20) {
-                    assert!(found.start_bytes(found.bands().end) <= 8 << 20);
+        for good in [small().encode(), several_bands().encode()] {
+            for length in 0..good.len() {
+                assert!(StoreGeometry::decode(&good[..length], &small().journal, 8 << 20).is_err());
+            }
+            for index in 0..good.len() {
+                for bit in 0..8 {
+                    let mut bad = good.clone();
+                    bad[index] ^= 1 << bit;
+                    // Refused, or a division that lies inside the device.
+                    if let Ok(found) = StoreGeometry::decode(&bad, &small().journal, 8 << 20) {
+                        assert!(found.start_bytes(found.bands().end) <= 8 << 20);
+                        assert!(found.reserve_bands() + 3 * found.table_bands < found.band_count);
+                    }
                 }
             }
+        }
+        // As many bands to a table as there are, in both versions.
+        for (version, table_bands) in [(1, 2), (2, 0), (2, 1), (2, 60), (2, u32::MAX)] {
+            let mut bad = [several_bands().encode(), Vec::new()].concat();
+            bad[0] = version;
+            bad[32..].copy_from_slice(&u32::to_le_bytes(table_bands));
+            StoreGeometry::decode(&bad, &small().journal, 8 << 20).expect_err("no division of bands");
         }
     }
 }

@@ -22,7 +22,7 @@
 
 use super::allocation::Purpose;
 use super::bands::AfterFailure;
-use super::cleaning::{self, SealedBand};
+use super::cleaning::{self, SealedBand, Sizes};
 use super::core::{Core, METADATA};
 use super::frame::{FRAME_BYTES_MAX, FrameHeader, HEADER_BYTES};
 use super::node::Node;
@@ -53,7 +53,7 @@ struct CurrentBand {
     written_bytes: u64,
     /// A write to it failed, and something of it may be behind those: it is not written any more.
     is_broken: bool,
-    /// It is the last one that was kept: for manifests, pointers and copies only, while bands are scarce.
+    /// It is one of the last, which were kept: for manifests, pointers and copies only, while bands are scarce.
     is_last_kept: bool,
 }
 
@@ -238,10 +238,10 @@ impl Core {
         requested_bytes: u64,
     ) -> Result<(), StoreError> {
         let is_replaced = appender.current.is_some_and(|current| current.is_broken);
-        let mut taken = self.take_band(name, purpose)?;
+        let mut taken = self.take_band(name, purpose, None)?;
         if taken.is_none() {
             self.commit_and_reclaim()?;
-            taken = self.take_band(name, purpose)?;
+            taken = self.take_band(name, purpose, None)?;
         }
         let Some(band) = taken else { return Err(self.no_space(name, requested_bytes, purpose)) };
         // What is sealed is durable.
@@ -304,7 +304,8 @@ impl Core {
                     copy_bytes: self.copy_bytes(&state, *band),
                 })
                 .collect();
-            cleaning::plan(&sealed, room, self.geometry.band_bytes, in_need)
+            let (band_bytes, table_bytes) = (self.geometry.band_bytes, self.geometry.table_bytes());
+            cleaning::plan(&sealed, room, Sizes { band_bytes, table_bytes }, in_need)
         };
         if plan.is_empty() {
             return Ok(());

@@ -3,7 +3,9 @@
 //!
 //! The conventional zones at the start of the device are the paper's *random-access region*: a
 //! [journal](crate::journal) with the *band table* lies there and nothing else. Every other zone is a *band*. A table
-//! has bands of its own, most often one, written once in order. Everything else is *small*: [frames](frame) of all
+//! has bands of its own, written once in order: one, where bands have the size of tables as in the paper; or, where the
+//! store was formatted for tables of several, as many as its bytes need, one behind the other where that can be (the
+//! variable size and partial allocation of the paper's section 7). Everything else is *small*: [frames](frame) of all
 //! small files follow each other in *log bands*, in the order in which they were flushed, so that a sync of a log is
 //! one write at the pointer and one sync of the device, and touches no metadata.
 //!
@@ -88,8 +90,8 @@ use varve_media::{Counters, Device, IoContext, Space};
 use writer::TableWriter;
 
 const KIND: StoreKind = StoreKind(*b"band\0\0\0\0");
-/// Bands kept for the outputs of compactions, unless something else is said.
-const RESERVE_BANDS: u16 = 2;
+/// Outputs of compactions for which bands are kept, unless something else is said.
+const RESERVE_TABLES: u16 = 2;
 
 /// Runs every decoder of this store on bytes that may be anything.
 pub(crate) fn decode_anything(bytes: &[u8]) {
@@ -99,7 +101,9 @@ pub(crate) fn decode_anything(bytes: &[u8]) {
         checkpoints: [region(256 << 10, 64 << 10), region(320 << 10, 64 << 10)],
         unit_bytes: 512,
     };
-    let _ = StoreGeometry::decode(bytes, &journal, 64 << 20);
+    if let Ok(geometry) = StoreGeometry::decode(bytes, &journal, 64 << 20) {
+        assert_eq!(geometry.encode(), bytes, "parameters that read otherwise than they were written");
+    }
     decode_table(bytes);
     decode_frame(bytes);
 }
@@ -141,16 +145,19 @@ pub(crate) fn decode_frame(bytes: &[u8]) {
 /// How a device becomes a [`BandStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BandFormatOptions {
-    /// Bands kept for the outputs of compactions, so that those can always finish; 1 or more. One more is kept for the
-    /// store's own use.
-    pub reserve_bands: u16,
+    /// Outputs of compactions for which bands are kept, so that those can always finish; 1 or more. As many as one more
+    /// table has are kept for the store's own use.
+    pub reserve_tables: u16,
+    /// Size of the tables that trees are told to make, rounded up to whole zones; unset is one zone. Each table has a *band
+    /// of variable size*: as many zones as its bytes need, one behind the other where that can be (SMRDB, section 7).
+    pub table_bytes: Option<u64>,
     /// Format although the device holds something: a store, or anything else.
     pub overwrite: bool,
 }
 
 impl Default for BandFormatOptions {
     fn default() -> Self {
-        BandFormatOptions { reserve_bands: RESERVE_BANDS, overwrite: false }
+        BandFormatOptions { reserve_tables: RESERVE_TABLES, table_bytes: None, overwrite: false }
     }
 }
 
@@ -175,7 +182,8 @@ impl BandStore {
             reason: "the device does not say what its zones are".to_owned(),
         })?;
         recovery::check_active_zones(label, zones.active_zones_max)?;
-        let geometry = StoreGeometry::plan(label, device.block.geometry(), zones, options.reserve_bands)?;
+        let (reserve_tables, table_bytes) = (options.reserve_tables, options.table_bytes);
+        let geometry = StoreGeometry::plan(label, device.block.geometry(), zones, reserve_tables, table_bytes)?;
         if !options.overwrite && Journal::probe(device, label, KIND)? {
             let reason = "the device holds a store; format with overwrite to lose it".to_owned();
             return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
@@ -339,7 +347,15 @@ impl FileStore for BandStore {
         let geometry = &self.core.geometry;
         vec![
             ("bands", format!("{} of {} bytes", geometry.band_count, geometry.band_bytes)),
-            ("reserve", format!("{} bands for compactions, 1 for logs", geometry.reserve_bands)),
+            ("table", format!("up to {} bands, {} bytes", geometry.table_bands, geometry.table_bytes())),
+            (
+                "reserve",
+                format!(
+                    "{} bands for compactions, {} for logs",
+                    geometry.reserve_bands(),
+                    geometry.log_reserve_bands()
+                ),
+            ),
             ("random-access region", format!("{} bytes", geometry.start_bytes(geometry.first_band))),
         ]
     }

@@ -9,7 +9,6 @@
 //! written: the next open looks again, and a place that can be read then is read.
 
 use super::KIND;
-use super::allocation::LOG_RESERVE_BANDS;
 use super::bands::{BandUse, Bands, retirement_of};
 use super::change::{
     Change, Checkpoint, FileRecord, LogBandRecord, NUMBER_END, Retirement, decode_checkpoint, decode_commit,
@@ -420,7 +419,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     let format = FrameFormat { store_id: journal.store_id(), unit_bytes: geometry.unit_bytes as usize };
     let logs = read_logs(&device, &label, &format, &found, &zones);
 
-    let mut bands = Bands::new(geometry.bands(), u32::from(geometry.reserve_bands));
+    let mut bands = Bands::new(geometry.bands(), geometry.reserve_bands(), geometry.log_reserve_bands());
     let mut changed = found.log_bands.len() != logs.bands.len();
     changed |= found
         .log_bands
@@ -460,7 +459,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     let next_order = found.log_bands.values().map(|record| record.order + 1).max().unwrap_or(1);
     let appender = LogAppender::new(next_order, first_number);
     let next_file = found.next_file.max(first_number);
-    let mut state = State::new(names, next_file, bands, logs.bands, journal.state_bytes_max());
+    let mut state = State::new(names, next_file, bands, logs.bands, geometry.table_bands, journal.state_bytes_max());
 
     // What was found may be in the device's cache only, when the process ended and not the power.
     journal::sync(&device, &label)?;
@@ -470,13 +469,13 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
         make_inactive(&*zone_control, &zones, &used, &mut state);
     }
 
-    let kept = u32::from(geometry.reserve_bands) + LOG_RESERVE_BANDS;
+    let kept = geometry.reserve_bands() + geometry.log_reserve_bands();
     let table_bytes_max = u64::from(geometry.band_count - kept) * geometry.band_bytes;
     let capabilities = device.block.capabilities();
     let properties = StoreProperties {
         read_alignment_bytes: device.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
         rotational: capabilities.rotational,
-        preferred_table_bytes: Some(geometry.band_bytes),
+        preferred_table_bytes: Some(geometry.table_bytes()),
         table_bytes_max,
         wants_evictions: false,
         flush_is_device_request: true,

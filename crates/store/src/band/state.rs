@@ -41,6 +41,8 @@ pub(super) struct State {
     pub(super) releasing: Vec<(u64, u32)>,
     /// Tables with data on the device that the band table does not know.
     pub(super) unsynced: BTreeMap<u64, Arc<Node>>,
+    /// Runs of an ordinary table.
+    table_runs: usize,
 }
 
 /// The band table has no room to describe more.
@@ -53,6 +55,7 @@ impl State {
         next_file: u64,
         bands: Bands,
         log_bands: BTreeMap<u32, LogBand>,
+        table_bands: u32,
         checkpoint_bytes_max: u64,
     ) -> State {
         let empty = empty_bytes(bands.iter().count() as u32);
@@ -63,6 +66,7 @@ impl State {
             log_bands,
             releasing: Vec::new(),
             unsynced: BTreeMap::new(),
+            table_runs: table_bands as usize,
         }
     }
 
@@ -96,8 +100,8 @@ impl State {
 
     /// Makes a new file, in place of an older one of that name.
     pub(super) fn create(&mut self, name: &str, small: bool, level: Option<u8>) -> Result<Arc<Node>, NoRoom> {
-        // Room for a first run, so that an ordinary table can be synced.
-        if !self.names.has_room(record_bytes(name.len(), 1, small)) {
+        // Room for the runs of a table, so that an ordinary one can be synced.
+        if !self.names.has_room(record_bytes(name.len(), self.table_runs, small)) {
             return Err(NoRoom);
         }
         let file = self.names.number();

@@ -1,6 +1,6 @@
 //! Writing a table: whole units, in order, to a band of its own.
 
-use super::allocation::Purpose;
+use super::allocation::{Purpose, TableGrowth};
 use super::bands::AfterFailure;
 use super::change::Run;
 use super::core::Core;
@@ -31,6 +31,8 @@ pub(super) struct TableWriter {
     node: Arc<Node>,
     name: String,
     purpose: Purpose,
+    /// Bytes that the table is expected to have.
+    expected_bytes: u64,
     buffer: AlignedBuffer,
     /// Offset in the file of the first byte of the buffer.
     start_bytes: u64,
@@ -49,6 +51,7 @@ impl TableWriter {
         TableWriter {
             buffer: journal::buffer(&core.device, capacity),
             purpose: core.purpose(FileKind::Table, options.job),
+            expected_bytes: options.expected_size_bytes.unwrap_or(core.geometry.table_bytes()),
             name: name.to_owned(),
             start_bytes: 0,
             buffered_bytes: 0,
@@ -147,22 +150,25 @@ impl TableWriter {
 
     /// The band that is written, with room in it.
     fn current_place(&mut self, requested_bytes: usize) -> Result<Place, StoreError> {
-        if let Some(place) = self.place {
-            if place.written_bytes < self.core.geometry.band_bytes {
-                return Ok(place);
-            }
-            self.core.leave_band(place.band, place.written_bytes);
-            self.place = None;
+        if let Some(place) = self.place.filter(|place| place.written_bytes < self.core.geometry.band_bytes) {
+            return Ok(place);
         }
-        let mut taken = self.core.take_band(&self.name, self.purpose)?;
+        let geometry = &self.core.geometry;
+        let left_bytes = self.expected_bytes.saturating_sub(self.start_bytes);
+        let bands = left_bytes.div_ceil(geometry.band_bytes).clamp(1, u64::from(geometry.table_bands)) as u32;
+        let table = Some(TableGrowth { file: self.node.file, bands, leaves_full_band: self.place.is_some() });
+        let mut taken = self.core.take_band(&self.name, self.purpose, table)?;
         if taken.is_none() {
             self.core.make_room(self.purpose)?;
-            taken = self.core.take_band(&self.name, self.purpose)?;
+            taken = self.core.take_band(&self.name, self.purpose, table)?;
         }
         let Some(band) = taken else {
             return Err(self.core.no_space(&self.name, requested_bytes as u64, self.purpose));
         };
         self.node.bands.lock().insert(band);
+        if let Some(full) = self.place {
+            self.core.leave_band(full.band, full.written_bytes);
+        }
         let place = Place { band, written_bytes: 0 };
         self.place = Some(place);
         Ok(place)
@@ -205,6 +211,7 @@ impl TableWriter {
         if let Some(place) = self.place.take() {
             self.core.leave_band(place.band, place.written_bytes);
         }
+        self.core.state.lock().bands.release_aside(self.node.file);
         self.finished = true;
     }
 }

@@ -150,7 +150,15 @@ fn band_subjects() -> Vec<Box<dyn Subject>> {
         let all = ZoneGeometry::fit(24 << 20, 16 << 10).expect("zones");
         ZoneGeometry { conventional_zones: 128, ..all }
     }
-    let subject = |name, physical_sector_bytes, zones| {
+    fn tiny_within_limits() -> ZoneGeometry {
+        ZoneGeometry { zone_capacity_bytes: 12 << 10, open_zones_max: 6, active_zones_max: 8, ..tiny() }
+    }
+    fn format(env: &Env, device: &Device, table_bytes: Option<u64>) -> Result<(), StoreError> {
+        let options = BandFormatOptions { overwrite: true, table_bytes, ..BandFormatOptions::default() };
+        BandStore::format(env, device, &options)
+    }
+    type Format = fn(&Env, &Device) -> Result<(), StoreError>;
+    let of_format = |name, physical_sector_bytes, zones, format: Format| {
         Box::new(DeviceSubject {
             name,
             capacity_bytes: 24 << 20,
@@ -159,17 +167,23 @@ fn band_subjects() -> Vec<Box<dyn Subject>> {
             zones: Some(zones),
             discards: true,
             ending: Ending::Forget,
-            format: |env, device| {
-                BandStore::format(env, device, &BandFormatOptions { overwrite: true, ..BandFormatOptions::default() })
-            },
+            format,
             open: |env, device| Ok(Arc::new(BandStore::open(env, device)?)),
         }) as Box<dyn Subject>
+    };
+    let subject = |name, physical_sector_bytes, zones| {
+        of_format(name, physical_sector_bytes, zones, |env, device| format(env, device, None))
+    };
+    let variable = |name, physical_sector_bytes, zones| {
+        of_format(name, physical_sector_bytes, zones, |env, device| format(env, device, Some(64 << 10)))
     };
     vec![
         subject("band", 4096, zones as fn() -> ZoneGeometry),
         subject("band within limits", 4096, limited),
         subject("band on preferred zones", 512, preferred),
         subject("band of small zones", 512, tiny),
+        variable("bands of variable size", 512, tiny),
+        variable("bands of variable size within limits", 4096, tiny_within_limits),
     ]
 }
 

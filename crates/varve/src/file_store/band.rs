@@ -9,18 +9,28 @@ use varve_media::Device;
 use varve_store::{BandFormatOptions, BandStore, FileStore};
 
 const RESERVE: &str = "reserve";
+const TABLE_SIZE: &str = "table-size";
 
 pub(crate) const BAND: FileStoreKind = FileStoreKind {
     name: "band",
     summary: "tables in zones of their own, all other files in logs that share zones (SMRDB)",
     needs: "one device with zones, of which the first are conventional",
-    options: &[OptionDescription {
-        name: RESERVE,
-        value: ValueForm::Number(1),
-        default: "2",
-        meaning: "zones kept for the outputs of compactions, so that those can always finish, decided when the device \
-                  is laid out",
-    }],
+    options: &[
+        OptionDescription {
+            name: RESERVE,
+            value: ValueForm::Number(1),
+            default: "2",
+            meaning: "outputs of compactions for which zones are kept, so that those can always finish, decided when the \
+                      device is laid out",
+        },
+        OptionDescription {
+            name: TABLE_SIZE,
+            value: ValueForm::Size,
+            default: "one zone",
+            meaning: "size of a full table, rounded up to whole zones: each table takes as many zones as its bytes need, one \
+                      behind the other where it can; decided when the device is laid out",
+        },
+    ],
     accepts: |base| device_of(base).is_some_and(|device| device.zones.is_some()),
     logs: None,
     open,
@@ -46,8 +56,9 @@ fn open(
     let mut options = BandFormatOptions { overwrite: construction.format, ..BandFormatOptions::default() };
     if let Some(text) = part.text(RESERVE)? {
         let expected = || part.value_error(RESERVE, "a whole number below 65536");
-        options.reserve_bands = text.parse().map_err(|_| expected())?;
+        options.reserve_tables = text.parse().map_err(|_| expected())?;
     }
+    options.table_bytes = part.size_bytes(TABLE_SIZE)?;
     if construction.format || !BandStore::probe(device)? {
         if !construction.create && !construction.format {
             return Err(Error::missing(device.block.name()));

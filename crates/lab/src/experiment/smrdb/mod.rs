@@ -14,6 +14,7 @@ mod raw_disk;
 mod scheme;
 mod sequential_puts;
 mod settings;
+mod variable_bands;
 mod ycsb;
 
 pub use beside::measure_beside;
@@ -22,6 +23,7 @@ pub(super) use random_gets::FIG_12;
 pub(super) use random_puts::{FIG_9, FIG_10, FIG_11, FIG_13};
 pub(super) use raw_disk::FIG_7;
 pub(super) use sequential_puts::FIG_8;
+pub(super) use variable_bands::VARIABLE_BANDS;
 pub(super) use ycsb::{FIG_14, FIG_15};
 
 #[cfg(test)]

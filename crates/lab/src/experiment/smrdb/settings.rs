@@ -62,6 +62,8 @@ pub(super) struct Setup {
     pub(super) disk_bytes: u64,
     /// Size of a band in full.
     pub(super) band_bytes: u64,
+    /// Zones of the disk that a band is made of. Of several a table has no more than it needs.
+    pub(super) zones_of_band: u64,
     /// Tables in level 0 that start a compaction, and those that slow writers down.
     pub(super) level0_triggers: (usize, usize),
     /// Whether the log is on the disk. If not it is in memory.
@@ -72,12 +74,13 @@ impl Setup {
     /// The paper's: triggers of 4 and 8.
     pub(super) fn new(scheme: Scheme, sizes: Scale, seed: u64) -> Setup {
         let (disk_bytes, band_bytes) = (DISK_BYTES, BAND_BYTES);
-        Setup { scheme, sizes, seed, disk_bytes, band_bytes, level0_triggers: (4, 8), logs: true }
+        let zones_of_band = 1;
+        Setup { scheme, sizes, seed, disk_bytes, band_bytes, zones_of_band, level0_triggers: (4, 8), logs: true }
     }
 
     /// The random-access region in full. The number of bands does not shrink with the scale, nor does the band table.
     pub(super) fn conventional_bytes(&self) -> u64 {
-        CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * self.sizes.denominator())
+        CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * self.zones_of_band * self.sizes.denominator())
     }
 
     /// The medium and the store on it. Sizes of the device are given in full and divided by its own option.
@@ -88,8 +91,13 @@ impl Setup {
         match self.scheme {
             Scheme::LevelDb => format!("disk:{disk}?{model},store=extent,layout=ext4{logs}"),
             Scheme::Loc | Scheme::Soc | Scheme::Ours => {
-                let (band_bytes, conventional_bytes) = (self.band_bytes, self.conventional_bytes());
-                format!("smr:{disk}?band={band_bytes}B,conventional={conventional_bytes}B,{model}{logs}")
+                let (zone_bytes, conventional_bytes) =
+                    (self.band_bytes / self.zones_of_band, self.conventional_bytes());
+                // Not a size of the device.
+                let table_bytes = self.sizes.of(self.band_bytes);
+                let table_size =
+                    if self.zones_of_band == 1 { String::new() } else { format!(",table-size={table_bytes}B") };
+                format!("smr:{disk}?band={zone_bytes}B,conventional={conventional_bytes}B,{model}{table_size}{logs}")
             }
         }
     }

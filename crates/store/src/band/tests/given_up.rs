@@ -9,22 +9,22 @@ use varve_media::{
 
 /// Gives up zones of a device when it is told to.
 #[derive(Clone)]
-struct GivingUp {
+pub(super) struct GivingUp {
     inner: Device,
     given_up: Arc<Mutex<BTreeMap<u32, ZoneCondition>>>,
 }
 
 impl GivingUp {
-    fn new(inner: Device) -> GivingUp {
+    pub(super) fn new(inner: Device) -> GivingUp {
         GivingUp { inner, given_up: Arc::default() }
     }
 
-    fn device(&self) -> Device {
+    pub(super) fn device(&self) -> Device {
         let this = Arc::new(self.clone());
         Device { zones: Some(this.clone()), ..Device::of_blocks(this) }
     }
 
-    fn give_up(&self, band: u32, condition: ZoneCondition) {
+    pub(super) fn give_up(&self, band: u32, condition: ZoneCondition) {
         self.given_up.lock().insert(band, condition);
     }
 
@@ -59,7 +59,8 @@ impl BlockDevice for GivingUp {
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
         for request in requests.iter_mut() {
             let writes = !matches!(request.transfer, Transfer::Read { .. });
-            request.outcome = self.judge((request.offset_bytes / BAND_BYTES) as u32, writes);
+            let zone_bytes = self.capabilities().zones.as_ref().unwrap().zone_bytes;
+            request.outcome = self.judge((request.offset_bytes / zone_bytes) as u32, writes);
             if request.outcome.is_ok() {
                 let _ = self.inner.block.execute(std::slice::from_mut(request), context);
             }
@@ -123,46 +124,48 @@ fn band_of_log(store: &BandStore, name: &str) -> u32 {
 #[test]
 fn writes_go_on_in_another_band_when_one_becomes_read_only() {
     let env = Env::sim(1);
-    let zoned = GivingUp::new(formatted(&env, &zones(16)));
-    let store = BandStore::open(&env, zoned.device()).unwrap();
-    let context = IoContext::default();
-    let mut table = create(&store, "table", FileKind::Table, None);
-    let mut log = create(&store, "log", FileKind::Log, None);
-    for (file, writer) in [(1, &mut table), (2, &mut log)] {
-        writer.append(&content(file, 0, 50_000), &context).unwrap();
-        writer.sync(&context).unwrap();
+    for device in formatted_both(&env, 16) {
+        let zoned = GivingUp::new(device);
+        let store = BandStore::open(&env, zoned.device()).unwrap();
+        let context = IoContext::default();
+        let mut table = create(&store, "table", FileKind::Table, None);
+        let mut log = create(&store, "log", FileKind::Log, None);
+        for (file, writer) in [(1, &mut table), (2, &mut log)] {
+            writer.append(&content(file, 0, 50_000), &context).unwrap();
+            writer.sync(&context).unwrap();
+        }
+        let given_up = [band_of_table(&store, "table"), band_of_log(&store, "log")];
+        given_up.iter().for_each(|band| zoned.give_up(*band, ZoneCondition::ReadOnly));
+        for (file, writer) in [(1, &mut table), (2, &mut log)] {
+            writer.append(&content(file, 50_000, 60_000), &context).unwrap();
+            writer.sync(&context).unwrap();
+        }
+        table.finish(&context).unwrap();
+        drop(log);
+        let verify = |store: &BandStore| {
+            assert_eq!(read(store, "table").unwrap(), content(1, 0, 110_000));
+            assert_eq!(read(store, "log").unwrap(), content(2, 0, 110_000));
+            let findings = store.check().unwrap();
+            assert_eq!(codes(&findings, Severity::Error), [""; 0], "{findings:?}");
+            assert_eq!(codes(&findings, Severity::Warning), ["band-read-only"; 2]);
+        };
+        verify(&store);
+        assert_eq!((measure(&store, "bands retired"), measure(&store, "writes moved to another band")), (2, 2));
+        drop(store);
+        let store = BandStore::open(&env, zoned.device()).unwrap();
+        verify(&store);
+        // Never taken again, however often what is there comes and goes.
+        store.remove("table").unwrap();
+        store.remove("log").unwrap();
+        for round in 0..40 {
+            write(&store, "table", FileKind::Table, None, &content(round, 0, BAND_BYTES)).unwrap();
+            write(&store, "log", FileKind::Log, None, &content(round, 0, 100_000)).unwrap();
+            assert!(!given_up.contains(&band_of_table(&store, "table")));
+            assert!(!given_up.contains(&band_of_log(&store, "log")));
+        }
+        assert_eq!(store.core.state.lock().bands.retired().len(), 2);
+        assert_eq!(store.core.device.block.counters().errors, 0);
     }
-    let given_up = [band_of_table(&store, "table"), band_of_log(&store, "log")];
-    given_up.iter().for_each(|band| zoned.give_up(*band, ZoneCondition::ReadOnly));
-    for (file, writer) in [(1, &mut table), (2, &mut log)] {
-        writer.append(&content(file, 50_000, 60_000), &context).unwrap();
-        writer.sync(&context).unwrap();
-    }
-    table.finish(&context).unwrap();
-    drop(log);
-    let verify = |store: &BandStore| {
-        assert_eq!(read(store, "table").unwrap(), content(1, 0, 110_000));
-        assert_eq!(read(store, "log").unwrap(), content(2, 0, 110_000));
-        let findings = store.check().unwrap();
-        assert_eq!(codes(&findings, Severity::Error), [""; 0], "{findings:?}");
-        assert_eq!(codes(&findings, Severity::Warning), ["band-read-only"; 2]);
-    };
-    verify(&store);
-    assert_eq!((measure(&store, "bands retired"), measure(&store, "writes moved to another band")), (2, 2));
-    drop(store);
-    let store = BandStore::open(&env, zoned.device()).unwrap();
-    verify(&store);
-    // Never taken again, however often what is there comes and goes.
-    store.remove("table").unwrap();
-    store.remove("log").unwrap();
-    for round in 0..40 {
-        write(&store, "table", FileKind::Table, None, &content(round, 0, BAND_BYTES)).unwrap();
-        write(&store, "log", FileKind::Log, None, &content(round, 0, 100_000)).unwrap();
-        assert!(!given_up.contains(&band_of_table(&store, "table")));
-        assert!(!given_up.contains(&band_of_log(&store, "log")));
-    }
-    assert_eq!(store.core.state.lock().bands.retired().len(), 2);
-    assert_eq!(store.core.device.block.counters().errors, 0);
 }
 
 #[test]

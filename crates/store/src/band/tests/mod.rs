@@ -4,7 +4,9 @@
 mod failing;
 mod given_up;
 mod kernel;
+mod replay;
 mod space;
+mod variable;
 
 use super::*;
 use crate::conformance::content;
@@ -20,6 +22,29 @@ const BAND_BYTES: u64 = 256 << 10;
 fn zones(bands: u64) -> ZoneGeometry {
     let all = ZoneGeometry::fit((1 << 20) + bands * BAND_BYTES, BAND_BYTES).unwrap();
     ZoneGeometry { conventional_zones: 4, ..all }
+}
+
+/// Zones to a full table where bands are of variable size.
+const ZONES_OF_TABLE: u64 = 4;
+
+/// The same room in zones that are smaller.
+fn small_zones(bands: u64) -> ZoneGeometry {
+    let zone_bytes = BAND_BYTES / ZONES_OF_TABLE;
+    let all = ZoneGeometry::fit((1 << 20) + bands * BAND_BYTES, zone_bytes).unwrap();
+    ZoneGeometry { conventional_zones: 16, ..all }
+}
+
+/// Formatted for tables of [`BAND_BYTES`], each a band of its own, or as many zones as it needs. Both hold so many full
+/// tables.
+fn formatted_both(env: &Env, bands: u64) -> [Device; 2] {
+    [formatted(env, &zones(bands)), formatted_variable(env, &small_zones(bands))]
+}
+
+fn formatted_variable(env: &Env, zones: &ZoneGeometry) -> Device {
+    let device = device(env, zones);
+    let options = BandFormatOptions { table_bytes: Some(BAND_BYTES), ..BandFormatOptions::default() };
+    BandStore::format(env, &device, &options).unwrap();
+    device
 }
 
 fn device(env: &Env, zones: &ZoneGeometry) -> Device {

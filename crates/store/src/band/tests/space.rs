@@ -9,9 +9,10 @@ use varve_media::{CrashDevice, CrashVariant};
 #[test]
 fn log_bands_are_recycled_beside_a_manifest_that_stays() {
     let env = Env::sim(1);
-    for active_zones_max in [0, 6] {
-        let zones = ZoneGeometry { active_zones_max, open_zones_max: active_zones_max, ..zones(12) };
-        let device = formatted(&env, &zones);
+    let limited = |zones, most| ZoneGeometry { active_zones_max: most, open_zones_max: most, ..zones };
+    let of =
+        |most| [formatted(&env, &limited(zones(12), most)), formatted_variable(&env, &limited(small_zones(12), most))];
+    for device in [of(0), of(6)].into_iter().flatten() {
         let mut store = BandStore::open(&env, device.clone()).unwrap();
         let context = IoContext::default();
         let mut manifest = create(&store, "MANIFEST", FileKind::Manifest, None);
@@ -75,69 +76,70 @@ fn a_synced_append_is_one_write_and_one_sync() {
 #[test]
 fn compactions_finish_when_bands_have_run_out() {
     let env = Env::sim(1);
-    let device = formatted(&env, &zones(12));
-    let store = BandStore::open(&env, device.clone()).unwrap();
-    let band = content(1, 0, BAND_BYTES);
-    let mut expected: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    write(&store, "MANIFEST", FileKind::Manifest, None, &content(2, 0, 200_000)).unwrap();
-    expected.insert("MANIFEST".to_owned(), content(2, 0, 200_000));
-    let refused = (0..).find_map(|number| {
-        let name = format!("{number}.sst");
-        match write(&store, &name, FileKind::Table, None, &band) {
-            Ok(()) => {
-                expected.insert(name, band.clone());
-                None
+    for device in formatted_both(&env, 12) {
+        let store = BandStore::open(&env, device.clone()).unwrap();
+        let band = content(1, 0, BAND_BYTES);
+        let mut expected: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        write(&store, "MANIFEST", FileKind::Manifest, None, &content(2, 0, 200_000)).unwrap();
+        expected.insert("MANIFEST".to_owned(), content(2, 0, 200_000));
+        let refused = (0..).find_map(|number| {
+            let name = format!("{number}.sst");
+            match write(&store, &name, FileKind::Table, None, &band) {
+                Ok(()) => {
+                    expected.insert(name, band.clone());
+                    None
+                }
+                Err(error) => {
+                    store.remove(&name).unwrap();
+                    Some(error)
+                }
             }
-            Err(error) => {
-                store.remove(&name).unwrap();
-                Some(error)
-            }
+        });
+        assert_eq!(refused.map(|error| error.kind()), Some(StoreErrorKind::NoSpace));
+        // Twelve bands, one of them with the manifest, two kept for compactions, one for logs.
+        assert_eq!(expected.len(), 1 + 8);
+        assert_eq!(store.space().unwrap().available_bytes, 0);
+        let context = IoContext::default();
+        let mut log = create(&store, "log", FileKind::Log, None);
+        let refused = (0..100).find_map(|step| {
+            log.append(&content(3, step * 20_000, 20_000), &context).unwrap();
+            log.sync(&context).err()
+        });
+        assert_eq!(refused.map(|error| error.kind()), Some(StoreErrorKind::NoSpace));
+        drop(log);
+        store.remove("log").unwrap();
+        let job = JobId(5);
+        store.hint(&Hint::CompactionBegin { job, inputs: &[], output_level: Some(1) });
+        for name in ["a.sst", "b.sst"] {
+            write(&store, name, FileKind::Table, Some(job), &band).unwrap();
+            expected.insert(name.to_owned(), band.clone());
         }
-    });
-    assert_eq!(refused.map(|error| error.kind()), Some(StoreErrorKind::NoSpace));
-    // Twelve bands, one of them with the manifest, two kept for compactions, one for logs.
-    assert_eq!(expected.len(), 1 + 8);
-    assert_eq!(store.space().unwrap().available_bytes, 0);
-    let context = IoContext::default();
-    let mut log = create(&store, "log", FileKind::Log, None);
-    let refused = (0..100).find_map(|step| {
-        log.append(&content(3, step * 20_000, 20_000), &context).unwrap();
-        log.sync(&context).err()
-    });
-    assert_eq!(refused.map(|error| error.kind()), Some(StoreErrorKind::NoSpace));
-    drop(log);
-    store.remove("log").unwrap();
-    let job = JobId(5);
-    store.hint(&Hint::CompactionBegin { job, inputs: &[], output_level: Some(1) });
-    for name in ["a.sst", "b.sst"] {
-        write(&store, name, FileKind::Table, Some(job), &band).unwrap();
-        expected.insert(name.to_owned(), band.clone());
+        store.hint(&Hint::CompactionEnd { job, outputs: &[], succeeded: true });
+        // The last one is for those who tell of it.
+        write(&store, "MANIFEST.new", FileKind::Manifest, None, &content(4, 0, 100_000)).unwrap();
+        store.rename("MANIFEST.new", "MANIFEST").unwrap();
+        expected.insert("MANIFEST".to_owned(), content(4, 0, 100_000));
+        for number in 0..4 {
+            let name = format!("{number}.sst");
+            store.remove(&name).unwrap();
+            expected.remove(&name);
+        }
+        store.sync_names().unwrap();
+        write(&store, "again.sst", FileKind::Table, None, &band).unwrap();
+        expected.insert("again.sst".to_owned(), band.clone());
+        assert!(measure(&store, "bands refused") > 0);
+        assert_sound(&store);
+        drop(store);
+        let store = BandStore::open(&env, device).unwrap();
+        let found: BTreeMap<String, Vec<u8>> = store
+            .list()
+            .unwrap()
+            .into_iter()
+            .map(|entry| (entry.name.clone(), read(&store, &entry.name).unwrap()))
+            .collect();
+        assert!(found == expected, "{:?}", found.keys());
+        assert_sound(&store);
     }
-    store.hint(&Hint::CompactionEnd { job, outputs: &[], succeeded: true });
-    // The last one is for those who tell of it.
-    write(&store, "MANIFEST.new", FileKind::Manifest, None, &content(4, 0, 100_000)).unwrap();
-    store.rename("MANIFEST.new", "MANIFEST").unwrap();
-    expected.insert("MANIFEST".to_owned(), content(4, 0, 100_000));
-    for number in 0..4 {
-        let name = format!("{number}.sst");
-        store.remove(&name).unwrap();
-        expected.remove(&name);
-    }
-    store.sync_names().unwrap();
-    write(&store, "again.sst", FileKind::Table, None, &band).unwrap();
-    expected.insert("again.sst".to_owned(), band.clone());
-    assert!(measure(&store, "bands refused") > 0);
-    assert_sound(&store);
-    drop(store);
-    let store = BandStore::open(&env, device).unwrap();
-    let found: BTreeMap<String, Vec<u8>> = store
-        .list()
-        .unwrap()
-        .into_iter()
-        .map(|entry| (entry.name.clone(), read(&store, &entry.name).unwrap()))
-        .collect();
-    assert!(found == expected, "{:?}", found.keys());
-    assert_sound(&store);
 }
 
 /// One actor fills log band after log band beside a manifest that stays; another one's commits give up bands. Wherever
@@ -210,18 +212,19 @@ fn zones_of_another_length_are_refused() {
 #[test]
 fn opening_takes_no_bands() {
     let env = Env::sim(1);
-    let device = formatted(&env, &zones(8));
-    let context = IoContext::default();
-    for number in 0..40_u64 {
-        let store = BandStore::open(&env, device.clone()).unwrap();
-        if number > 0 {
-            assert_eq!(read(&store, "log").unwrap(), content(number - 1, 0, 5000));
+    for device in formatted_both(&env, 8) {
+        let context = IoContext::default();
+        for number in 0..40_u64 {
+            let store = BandStore::open(&env, device.clone()).unwrap();
+            if number > 0 {
+                assert_eq!(read(&store, "log").unwrap(), content(number - 1, 0, 5000));
+            }
+            let mut log = create(&store, "log", FileKind::Log, None);
+            log.append(&content(number, 0, 5000), &context).unwrap();
+            log.sync(&context).unwrap();
+            log.finish(&context).unwrap();
+            assert_sound(&store);
         }
-        let mut log = create(&store, "log", FileKind::Log, None);
-        log.append(&content(number, 0, 5000), &context).unwrap();
-        log.sync(&context).unwrap();
-        log.finish(&context).unwrap();
-        assert_sound(&store);
     }
 }
 
@@ -229,52 +232,55 @@ fn opening_takes_no_bands() {
 #[test]
 fn a_table_may_have_several_bands_and_syncs() {
     let env = Env::sim(1);
-    let device = formatted(&env, &zones(12));
-    let store = BandStore::open(&env, device.clone()).unwrap();
-    let context = IoContext::default();
-    let mut table = create(&store, "table", FileKind::Table, None);
-    let mut size = 0;
-    for length in [1, 300_000, 4095, 4096, 1, 150_000, 100_000] {
-        table.append(&content(1, size, length), &context).unwrap();
-        size += length;
-        table.sync(&context).unwrap();
+    for device in formatted_both(&env, 12) {
+        let store = BandStore::open(&env, device.clone()).unwrap();
+        let context = IoContext::default();
+        let mut table = create(&store, "table", FileKind::Table, None);
+        let mut size = 0;
+        for length in [1, 300_000, 4095, 4096, 1, 150_000, 100_000] {
+            table.append(&content(1, size, length), &context).unwrap();
+            size += length;
+            table.sync(&context).unwrap();
+            assert_eq!(read(&store, "table").unwrap(), content(1, 0, size));
+        }
+        table.finish(&context).unwrap();
+        drop(store);
+        let store = BandStore::open(&env, device).unwrap();
         assert_eq!(read(&store, "table").unwrap(), content(1, 0, size));
+        assert_sound(&store);
     }
-    table.finish(&context).unwrap();
-    drop(store);
-    let store = BandStore::open(&env, device).unwrap();
-    assert_eq!(read(&store, "table").unwrap(), content(1, 0, size));
-    assert_sound(&store);
 }
 
 /// Room a device has for zones that are written is not exceeded, and given back.
 #[test]
 fn no_more_tables_are_written_at_once_than_the_device_takes() {
     let env = Env::sim(1);
-    let limited = ZoneGeometry { active_zones_max: 3, open_zones_max: 3, ..zones(12) };
-    let store = BandStore::open(&env, formatted(&env, &limited)).unwrap();
-    let context = IoContext::default();
-    let begin = |number: u64| {
-        let mut writer = create(&store, &number.to_string(), FileKind::Table, None);
-        writer.append(&content(number, 0, 5000), &context).unwrap();
-        writer.sync(&context).map(|()| writer)
-    };
-    let mut writers: Vec<_> = (0..2).map(|number| begin(number).unwrap()).collect();
-    let refused = begin(3).err().expect("two are written already, and one zone is the log's");
-    assert!(matches!(refused, StoreError::TooManyWriters { limit: 2, .. }), "{refused}");
-    // The log goes on, from band to band.
-    for number in 0..6_u64 {
-        let name = format!("{number}.log");
-        write(&store, &name, FileKind::Log, None, &content(number, 0, 200_000)).unwrap();
-        if number > 0 {
-            store.remove(&format!("{}.log", number - 1)).unwrap();
+    let limited = |zones| ZoneGeometry { active_zones_max: 3, open_zones_max: 3, ..zones };
+    for device in [formatted(&env, &limited(zones(12))), formatted_variable(&env, &limited(small_zones(12)))] {
+        let store = BandStore::open(&env, device).unwrap();
+        let context = IoContext::default();
+        let begin = |number: u64| {
+            let mut writer = create(&store, &number.to_string(), FileKind::Table, None);
+            writer.append(&content(number, 0, 5000), &context).unwrap();
+            writer.sync(&context).map(|()| writer)
+        };
+        let mut writers: Vec<_> = (0..2).map(|number| begin(number).unwrap()).collect();
+        let refused = begin(3).err().expect("two are written already, and one zone is the log's");
+        assert!(matches!(refused, StoreError::TooManyWriters { limit: 2, .. }), "{refused}");
+        // The log goes on, from band to band.
+        for number in 0..6_u64 {
+            let name = format!("{number}.log");
+            write(&store, &name, FileKind::Log, None, &content(number, 0, 200_000)).unwrap();
+            if number > 0 {
+                store.remove(&format!("{}.log", number - 1)).unwrap();
+            }
         }
+        writers.pop().unwrap().finish(&context).unwrap();
+        begin(4).unwrap().finish(&context).unwrap();
+        drop(writers);
+        write(&store, "log", FileKind::Log, None, b"goes on").unwrap();
+        assert_sound(&store);
     }
-    writers.pop().unwrap().finish(&context).unwrap();
-    begin(4).unwrap().finish(&context).unwrap();
-    drop(writers);
-    write(&store, "log", FileKind::Log, None, b"goes on").unwrap();
-    assert_sound(&store);
 }
 
 /// Fewer active zones than are written at once are refused before anything is written.
@@ -299,31 +305,33 @@ fn devices_with_too_few_active_zones_are_refused() {
 #[test]
 fn the_reserve_is_whole_when_the_kept_log_band_is_taken() {
     let env = Env::sim(1);
-    let store = BandStore::open(&env, formatted(&env, &zones(12))).unwrap();
-    let band = content(1, 0, BAND_BYTES);
-    let filled = (0..).take_while(|number| {
-        let name = format!("{number}.sst");
-        let outcome = write(&store, &name, FileKind::Table, None, &band);
-        outcome.inspect_err(|_| store.remove(&name).unwrap()).is_ok()
-    });
-    assert_eq!(filled.count(), 9);
-    // Nothing is left but the reserve and the band kept for logs, which the manifest takes.
-    write(&store, "MANIFEST", FileKind::Manifest, None, &content(2, 0, 1000)).unwrap();
-    let job = JobId(5);
-    store.hint(&Hint::CompactionBegin { job, inputs: &[], output_level: Some(1) });
-    for name in ["a.sst", "b.sst"] {
-        write(&store, name, FileKind::Table, Some(job), &band).unwrap();
+    for device in formatted_both(&env, 12) {
+        let store = BandStore::open(&env, device).unwrap();
+        let band = content(1, 0, BAND_BYTES);
+        let filled = (0..).take_while(|number| {
+            let name = format!("{number}.sst");
+            let outcome = write(&store, &name, FileKind::Table, None, &band);
+            outcome.inspect_err(|_| store.remove(&name).unwrap()).is_ok()
+        });
+        assert_eq!(filled.count(), 9);
+        // Nothing is left but the reserve and the band kept for logs, which the manifest takes.
+        write(&store, "MANIFEST", FileKind::Manifest, None, &content(2, 0, 1000)).unwrap();
+        let job = JobId(5);
+        store.hint(&Hint::CompactionBegin { job, inputs: &[], output_level: Some(1) });
+        for name in ["a.sst", "b.sst"] {
+            write(&store, name, FileKind::Table, Some(job), &band).unwrap();
+        }
+        let refused = write(&store, "c.sst", FileKind::Table, Some(job), &band).expect_err("there are no more");
+        assert_eq!(refused.kind(), StoreErrorKind::NoSpace);
+        store.remove("c.sst").unwrap();
+        store.hint(&Hint::CompactionEnd { job, outputs: &[], succeeded: true });
+        // What tells of it still finds room, and what it made superfluous comes back.
+        write(&store, "CURRENT", FileKind::Pointer, None, &content(4, 0, 1000)).unwrap();
+        (0..4).for_each(|number| store.remove(&format!("{number}.sst")).unwrap());
+        store.sync_names().unwrap();
+        write(&store, "log", FileKind::Log, None, &content(5, 0, 1000)).unwrap();
+        assert_sound(&store);
     }
-    let refused = write(&store, "c.sst", FileKind::Table, Some(job), &band).expect_err("there are no more");
-    assert_eq!(refused.kind(), StoreErrorKind::NoSpace);
-    store.remove("c.sst").unwrap();
-    store.hint(&Hint::CompactionEnd { job, outputs: &[], succeeded: true });
-    // What tells of it still finds room, and what it made superfluous comes back.
-    write(&store, "CURRENT", FileKind::Pointer, None, &content(4, 0, 1000)).unwrap();
-    (0..4).for_each(|number| store.remove(&format!("{number}.sst")).unwrap());
-    store.sync_names().unwrap();
-    write(&store, "log", FileKind::Log, None, &content(5, 0, 1000)).unwrap();
-    assert_sound(&store);
 }
 
 /// What was durable and is damaged is told, whether a later frame or the band table says that it was durable.
