@@ -13,14 +13,62 @@ use varve::{Occupancy, OccupancyPiece, PieceUsage};
 /// Zones that the band of a full table is made of.
 const ZONES_OF_BAND: [u64; 5] = [1, 2, 4, 8, 16];
 
-/// Schemes, and bytes of their bands to a byte that is put: as little as lets them go on without waiting for room.
-const SCHEMES: [(Scheme, u64); 3] = [(Scheme::Loc, 2), (Scheme::Soc, 2), (Scheme::Ours, 2)];
+const SCHEMES: [Scheme; 3] = [Scheme::Loc, Scheme::Soc, Scheme::Ours];
 
-/// Bands beside those.
+/// Bytes of the bands to a byte that is put, and bands beside those: enough to go on without waiting for room.
+const ROOM: u64 = 2;
 const BANDS_MIN: u64 = 48;
 
-/// Full size of the load, and of one of a few memtables.
-const LOADS: [(&str, u64); 2] = [("11 GB", RANDOM_BYTES), ("0.3 GB", 300_000_000)];
+/// Bytes of a load of a few memtables.
+const SMALL_BYTES: u64 = 300_000_000;
+
+/// What is loaded into what.
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    /// Bytes put in full.
+    full_bytes: u64,
+    zones_of_band: u64,
+    /// Logs are on the disk. If not they are in memory.
+    logs: bool,
+    /// Memtables and tables have the size of a zone, instead of a band's.
+    tables_of_a_zone: bool,
+}
+
+impl Variant {
+    fn all() -> Vec<Variant> {
+        let of = |full_bytes| {
+            move |zones_of_band| Variant { full_bytes, zones_of_band, logs: true, tables_of_a_zone: false }
+        };
+        let large = || ZONES_OF_BAND.into_iter().map(of(RANDOM_BYTES));
+        let small = ZONES_OF_BAND.into_iter().map(of(SMALL_BYTES));
+        let logs_apart = large().map(|variant| Variant { logs: false, ..variant });
+        let of_a_zone = large().skip(1).map(|variant| Variant { tables_of_a_zone: true, ..variant });
+        large().chain(small).chain(logs_apart).chain(of_a_zone).collect()
+    }
+
+    fn name(&self) -> String {
+        let load = if self.full_bytes == RANDOM_BYTES { "11 GB" } else { "0.3 GB" };
+        let zone = match self.zones_of_band {
+            1 => "zones of a band".to_owned(),
+            zones => format!("zones of 1/{zones}"),
+        };
+        let tables = if self.tables_of_a_zone { ", tables of a zone" } else { "" };
+        let logs = if self.logs { "" } else { ", logs apart" };
+        format!("{load}, {zone}{tables}{logs}")
+    }
+
+    fn setup(&self, run: &Run<'_>, scheme: Scheme) -> Setup {
+        let setup = Setup::new(scheme, run.scale, run.settings.seed);
+        let setup = Setup { zones_of_band: self.zones_of_band, logs: self.logs, ..setup };
+        let bands = (ROOM * self.full_bytes).div_ceil(setup.band_bytes) + BANDS_MIN;
+        let start = setup.conventional_bytes().next_multiple_of(setup.band_bytes);
+        let setup = Setup { disk_bytes: start + bands * setup.band_bytes, ..setup };
+        match self.tables_of_a_zone {
+            true => Setup { band_bytes: setup.band_bytes / setup.zones_of_band, zones_of_band: 1, ..setup },
+            false => setup,
+        }
+    }
+}
 
 /// Moments at which it is looked what lies where.
 const MOMENTS: u64 = 128;
@@ -32,31 +80,29 @@ pub(in crate::experiment) const VARIABLE_BANDS: Experiment = Experiment {
     id: "smrdb/variable-bands",
     title: "SMRDB, past the paper: tables in as many zones as they need, instead of in one each",
     description: "Puts 4 KiB values under keys drawn at random and reads everything in order, on zones of a band and of its \
-                  parts. Room is that of zones that are not free, of tables to a byte of them and of all files to a byte put; \
+                  parts; of those also with tables as small as they are, and with the log in memory. Room is that of zones that are not free, of tables to a byte of them and of all files to a byte put; \
                   the disk has twice the room of what is put. Scale divides every size and every positioning time.",
     default_scale: Scale::one_in(64),
     run: |run| {
         let mut report = run.report();
         Setup::new(Scheme::Soc, run.scale, run.settings.seed).describe(&mut report);
-        for (load, full_bytes) in LOADS {
-            for (scheme, room) in SCHEMES {
-                for zones in ZONES_OF_BAND {
-                    run.settings.progress.begin(&format!("{load}, {zones} zones, {}", scheme.name()), None);
-                    let found = measure(run, scheme, room, zones, full_bytes);
-                    run.settings.progress.end();
-                    let found = found?;
-                    let band = if zones == 1 { "whole bands".to_owned() } else { format!("1/{zones} of a band") };
-                    let mut row = |metric: &str, unit: &str, value: f64| {
-                        ours(&mut report, scheme.name(), &format!("{load}, {band}: {metric}"), unit, value);
-                    };
-                    row("room to a byte of tables, mean", "1", found.table_room);
-                    row("the same at the end", "1", found.table_room_after);
-                    row("room to a byte put at the end", "1", found.room_after);
-                    row("zones in use, mean", "%", found.in_use * 100.0);
-                    row("stretches to a band of tables, mean", "1", found.stretches);
-                    row("random puts", "MB/s", found.puts_megabytes_per_second);
-                    row("sequential gets", "MB/s", found.gets_megabytes_per_second);
-                }
+        for variant in Variant::all() {
+            for scheme in SCHEMES {
+                let name = variant.name();
+                run.settings.progress.begin(&format!("{name}, {}", scheme.name()), None);
+                let found = measure(run, scheme, variant);
+                run.settings.progress.end();
+                let found = found?;
+                let mut row = |metric: &str, unit: &str, value: f64| {
+                    ours(&mut report, scheme.name(), &format!("{name}: {metric}"), unit, value);
+                };
+                row("room to a byte of tables, mean", "1", found.table_room);
+                row("the same at the end", "1", found.table_room_after);
+                row("room to a byte put at the end", "1", found.room_after);
+                row("zones in use, mean", "%", found.in_use * 100.0);
+                row("stretches to a table, mean", "1", found.stretches);
+                row("random puts", "MB/s", found.puts_megabytes_per_second);
+                row("sequential gets", "MB/s", found.gets_megabytes_per_second);
             }
         }
         Ok(report)
@@ -75,13 +121,10 @@ struct Found {
     gets_megabytes_per_second: f64,
 }
 
-fn measure(run: &Run<'_>, scheme: Scheme, room: u64, zones: u64, full_bytes: u64) -> Result<Found, LabError> {
-    let setup = Setup { zones_of_band: zones, ..Setup::new(scheme, run.scale, run.settings.seed) };
+fn measure(run: &Run<'_>, scheme: Scheme, variant: Variant) -> Result<Found, LabError> {
     let pair_bytes = (KEY_BYTES + VALUE_BYTES) as u64;
-    let pairs = run.scale.of(full_bytes / pair_bytes).max(1);
-    let bands = (room * full_bytes).div_ceil(setup.band_bytes) + BANDS_MIN;
-    let start = setup.conventional_bytes().next_multiple_of(setup.band_bytes);
-    let setup = Setup { disk_bytes: start + bands * setup.band_bytes, ..setup };
+    let pairs = run.scale.of(variant.full_bytes / pair_bytes).max(1);
+    let setup = variant.setup(run, scheme);
     simulate(setup.seed, move |env| {
         let mut driver = Driver::open(env, &setup, VALUE_BYTES)?;
         let (step, begin) = ((pairs / MOMENTS).max(1), env.now());
