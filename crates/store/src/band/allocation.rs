@@ -188,7 +188,7 @@ mod tests {
     fn what_is_set_aside_is_left_to_its_table_while_anything_else_is_free() {
         let free = [2, 3, 4, 5, 8, 9];
         let other = (7, 2..5);
-        assert_eq!(stretch(&free, 2, &[other.clone()], 2), (Some(8..10), Some(5)));
+        assert_eq!(stretch(&free, 2, std::slice::from_ref(&other), 2), (Some(8..10), Some(5)));
         assert_eq!(stretch(&free, 2, &[other.clone(), (8, 8..10)], 2), (Some(5..6), Some(5)));
         assert_eq!(stretch(&free, 2, &[other, (8, 5..10)], 2), (Some(2..3), Some(2)));
         // Its own goes on, whatever is better, until it is not free.
