@@ -42,7 +42,8 @@ impl Variant {
         let large = || ZONES_OF_BAND.into_iter().map(of(RANDOM_BYTES));
         let small = ZONES_OF_BAND.into_iter().map(of(SMALL_BYTES));
         let logs_apart = large().map(|variant| Variant { logs: false, ..variant });
-        let of_a_zone = large().skip(1).map(|variant| Variant { tables_of_a_zone: true, ..variant });
+        // Smaller tables are rewritten so often that they take hours.
+        let of_a_zone = large().skip(1).take(2).map(|variant| Variant { tables_of_a_zone: true, ..variant });
         large().chain(small).chain(logs_apart).chain(of_a_zone).collect()
     }
 
