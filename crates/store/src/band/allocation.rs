@@ -10,9 +10,8 @@
 //! scattered device costs seeks, and never room. A stretch is only *set aside*: other tables and logs leave it alone as
 //! long as anything else is free. What a table did not need of its stretch, the next table begins with.
 //!
-//! *Next fit* instead of best fit: the tables of one compaction come to lie behind each other, and what is given back
-//! together joins again to long stretches. With best fit a table that ends early is followed by whatever fits into the
-//! gap, which parts neighbours that would have gone together (see docs/design/0003-variable-bands.md for figures).
+//! *Next fit* instead of best fit: the tables of one compaction come to lie behind each other, no index by length is needed,
+//! and tables are parted no more often to speak of (docs/design/0003-variable-bands.md has figures).
 //!
 //! When bands get scarce the last ones are kept in this order: as many as a table has for log bands of manifests, pointers
 //! and copies, without which nothing could be told any more; before them the reserve, for the outputs of compactions, which
@@ -43,8 +42,8 @@ pub(super) struct TableGrowth {
     pub(super) file: u64,
     /// Bands that it is expected to take still, one at least.
     pub(super) bands: u32,
-    /// Its present band is full: the table leaves it as soon as it has another.
-    pub(super) leaves_full_band: bool,
+    /// Its present band when that is full: the table leaves it as soon as it has another.
+    pub(super) full_band: Option<u32>,
 }
 
 /// What the policy looks at.
@@ -154,7 +153,7 @@ mod tests {
     fn places_with(free: &[u32], cursor: u32, log_reserve_taken: u32) -> [Option<u32>; 4] {
         let (free, aside) = (free.iter().copied().collect(), BTreeMap::new());
         let view = BandView { log_reserve_taken, ..view(&free, &aside, cursor) };
-        let one = TableGrowth { file: 1, bands: 1, leaves_full_band: false };
+        let one = TableGrowth { file: 1, bands: 1, full_band: None };
         let of_table = |purpose| view.stretch(purpose, one).map(|stretch| stretch.start);
         [of_table(Table), of_table(CompactionOutput), view.log_band(Log), view.log_band(Metadata)]
     }
@@ -168,7 +167,7 @@ mod tests {
     ) -> (Option<Range<u32>>, Option<u32>) {
         let (free, aside) = (free.iter().copied().collect(), aside.iter().cloned().collect());
         let view = BandView { reserve_bands: 0, log_reserve_bands: 0, ..view(&free, &aside, cursor) };
-        let table = TableGrowth { file: 1, bands, leaves_full_band: false };
+        let table = TableGrowth { file: 1, bands, full_band: None };
         (view.stretch(CompactionOutput, table), view.log_band(Metadata))
     }
 

@@ -259,7 +259,7 @@ pub(super) fn after_failure(zone: &ZoneDescription, written_bytes: u64) -> After
 mod tests {
     use super::*;
 
-    const ONE: TableGrowth = TableGrowth { file: 1, bands: 1, leaves_full_band: false };
+    const ONE: TableGrowth = TableGrowth { file: 1, bands: 1, full_band: None };
 
     #[test]
     fn tables_of_several_bands_follow_each_other() {

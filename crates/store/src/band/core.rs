@@ -258,8 +258,8 @@ impl Core {
             let taken = {
                 let mut state = self.state.lock();
                 // A full band is left once its table has the next, and the device does not count it.
-                let full = u64::from(table.is_some_and(|table| table.leaves_full_band));
-                let active = (state.bands.active_beside_log() as u64).saturating_sub(full);
+                let full = table.and_then(|table| table.full_band).filter(|band| state.bands.is_active(*band));
+                let active = state.bands.active_beside_log() as u64 - u64::from(full.is_some());
                 if table.is_some() && self.active_max > 0 && active + 1 >= u64::from(self.active_max) {
                     None
                 } else {

@@ -156,7 +156,7 @@ impl TableWriter {
         let geometry = &self.core.geometry;
         let left_bytes = self.expected_bytes.saturating_sub(self.start_bytes);
         let bands = left_bytes.div_ceil(geometry.band_bytes).clamp(1, u64::from(geometry.table_bands)) as u32;
-        let table = Some(TableGrowth { file: self.node.file, bands, leaves_full_band: self.place.is_some() });
+        let table = Some(TableGrowth { file: self.node.file, bands, full_band: self.place.map(|place| place.band) });
         let mut taken = self.core.take_band(&self.name, self.purpose, table)?;
         if taken.is_none() {
             self.core.make_room(self.purpose)?;
