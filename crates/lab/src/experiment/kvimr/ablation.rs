@@ -1,7 +1,7 @@
 //! `kvimr/ablation`: what each term of the policy `CostAware` is worth.
 
 use super::load::loads;
-use super::overall::DEFAULT_SCALE;
+use super::overall::MANY_LOADS_SCALE;
 use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::experiment::Experiment;
@@ -13,7 +13,7 @@ pub(in crate::experiment) const ABLATION: Experiment = Experiment {
     title: "the policy CostAware without each of its terms",
     description: "The load of kvimr/fig5a under CostAware, under it without one term at a time, and under KVIMR-M for \
                   comparison: throughput, rewrites, syncs. The terms are explained in the documentation of the store.",
-    default_scale: DEFAULT_SCALE,
+    default_scale: MANY_LOADS_SCALE,
     run: |run| {
         let schemes: Vec<Scheme> = [Scheme::KvimrM].into_iter().chain(Scheme::ABLATION).collect();
         let setups: Vec<Setup> =

@@ -2,7 +2,9 @@
 
 use super::lives::Lives;
 use super::mark::{Mark, Span, Tiers};
-use super::settings::{COMPRESSION_RATIO, INTERVAL_PAIRS, MIX_OPERATIONS, MIXES, PAIRS, Setup, VALUE_BYTES, Work};
+use super::settings::{
+    COMPRESSION_RATIO, INTERVAL_PAIRS, MIX_OPERATIONS, MIXES, PAIRS, READS_TO_ONE, Setup, VALUE_BYTES, Work,
+};
 use crate::error::LabError;
 use crate::experiment::{Run, emulated, simulate};
 use crate::generator::{Distribution, KeyFormat, Permutation, RecordChooser, ValueGenerator};
@@ -11,6 +13,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use varve::Occupancy;
 use varve::env::{Env, Instant, Random};
 
@@ -36,7 +39,7 @@ pub(super) struct Loaded {
     pub(super) setup: Setup,
     /// Before the first pair, after every [`INTERVAL_PAIRS`] of the full size, and after the last.
     pub(super) marks: Vec<Mark>,
-    /// Once the store was idle; not when mixes followed.
+    /// Once the store was idle, after [`Work::LoadUntilIdle`].
     pub(super) idle: Option<Mark>,
     /// What followed.
     pub(super) mixes: Vec<Mixed>,
@@ -52,8 +55,11 @@ pub(super) struct Mixed {
     pub(super) read_percent: u64,
     /// Updates done, those of the full size by the scale.
     pub(super) updates: u64,
-    /// Reads done, as many as in full: see [`Work::LoadAndMixes`].
+    /// Reads, as many as in full: see [`Work::LoadAndMixes`].
     pub(super) reads: u64,
+    /// Of them those that were not done, and the time that passed for them.
+    pub(super) passed: u64,
+    pub(super) passed_nanos: u64,
     pub(super) from: Mark,
     pub(super) to: Mark,
 }
@@ -82,6 +88,11 @@ impl Mixed {
 }
 
 impl Loaded {
+    /// Whether it is the load of this setup, whatever followed it.
+    pub(super) fn answers(&self, setup: &Setup) -> bool {
+        Setup { work: setup.work, ..self.setup.clone() } == *setup
+    }
+
     /// The whole load, what was still to be compacted when it ended left out, as `db_bench` does.
     pub(super) fn whole(&self) -> Span<'_> {
         Span { from: &self.marks[0], to: &self.marks[self.marks.len() - 1] }
@@ -100,10 +111,14 @@ impl Loaded {
 /// The first one that failed.
 pub(super) fn loads(run: &Run<'_>, setups: &[Setup]) -> Result<Vec<Arc<Loaded>>, LabError> {
     let key = |setup: &Setup| format!("kvimr load {setup:?}");
-    // A load that mixes followed is a load too.
-    let find = |setup: &Setup| {
-        let same = run.settings.shared.get::<Loaded>(&key(setup));
-        same.or_else(|| run.settings.shared.get(&key(&Setup { work: Work::LoadAndMixes, ..setup.clone() })))
+    let measured =
+        |work: Work, setup: &Setup| run.settings.shared.get::<Loaded>(&key(&Setup { work, ..setup.clone() }));
+    // A load that something followed is a load too.
+    let find = |setup: &Setup| match setup.work {
+        Work::Load => [Work::Load, Work::LoadUntilIdle, Work::LoadAndMixes { reads_to_one: READS_TO_ONE }]
+            .into_iter()
+            .find_map(|work| measured(work, setup)),
+        work => measured(work, setup),
     };
     let missing: Vec<Setup> = setups.iter().filter(|setup| find(setup).is_none()).cloned().collect();
     let total: u64 = missing.iter().map(Setup::operations).sum();
@@ -150,10 +165,11 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
         let marks = driver.fill()?;
         let (mut idle, mut mixes, mut overwritten) = (None, Vec::new(), None);
         match setup.work {
-            Work::Load => idle = Some(driver.idle()?),
-            Work::LoadAndMixes => {
+            Work::Load => {}
+            Work::LoadUntilIdle => idle = Some(driver.idle()?),
+            Work::LoadAndMixes { reads_to_one } => {
                 for read_percent in MIXES {
-                    mixes.push(driver.mix(read_percent)?);
+                    mixes.push(driver.mix(read_percent, reads_to_one)?);
                 }
             }
             Work::LoadAndOverwrite { .. } => overwritten = Some(driver.overwrite()?),
@@ -286,7 +302,12 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
         Ok(Overwritten { from, to: self.mark()?, used, lives })
     }
 
-    fn mix(&mut self, read_percent: u64) -> Result<Mixed, LabError> {
+    /// No flush and no compaction runs.
+    fn is_alone(&self) -> bool {
+        self.target.varve().property("varve.num-running-jobs").is_some_and(|jobs| jobs == "0")
+    }
+
+    fn mix(&mut self, read_percent: u64, reads_to_one: u64) -> Result<Mixed, LabError> {
         let records = self.setup.scaled_pairs();
         // Of a smaller load a smaller mix.
         let of_pairs =
@@ -296,18 +317,35 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
         let mut chooser = RecordChooser::new(Distribution::Zipfian, records, 0, 0, 1)?;
         let mut random = Random::named(self.setup.seed, &format!("kvimr mix {read_percent}"));
         let from = self.idle()?;
-        let mut read = 0;
+        let (mut read, mut passed, mut passed_nanos) = (0, 0, 0);
         for update in 0..updates {
             let due = (u128::from(reads) * u128::from(update + 1) / u128::from(updates)) as u64;
+            // Once nothing runs, nothing begins before the next update.
+            let mut is_alone = false;
             while read < due {
+                let was_alone = is_alone || self.is_alone();
+                self.env.settle();
+                let begun = self.env.now();
                 let record = chooser.next(records, &mut random);
                 self.get(record)?;
                 read += 1;
+                is_alone = was_alone && (is_alone || self.is_alone());
+                let others = (due - read).min(reads_to_one - 1);
+                if is_alone && others > 0 {
+                    self.env.settle();
+                    let nanos = (self.env.now() - begun).as_nanos() as u64 * others;
+                    self.env.sleep(Duration::from_nanos(nanos));
+                    read += others;
+                    passed += others;
+                    passed_nanos += nanos;
+                    self.operations += others;
+                    (self.advance)(others + 1);
+                }
             }
             let record = chooser.next(records, &mut random);
             self.put(record, read_percent + update + 1)?;
         }
-        Ok(Mixed { read_percent, updates, reads, from, to: self.mark()? })
+        Ok(Mixed { read_percent, updates, reads, passed, passed_nanos, from, to: self.mark()? })
     }
 }
 
@@ -325,7 +363,7 @@ mod tests {
     /// A load of the shape of the full one, with fewer pairs.
     fn small(scheme: Scheme, pairs: u64) -> Setup {
         let scale = Scale::one_in(256);
-        Setup { pairs: pairs * scale.denominator(), ..Setup::new(scheme, scale, 3) }
+        Setup { pairs: pairs * scale.denominator(), work: Work::LoadUntilIdle, ..Setup::new(scheme, scale, 3) }
     }
 
     #[test]
@@ -336,6 +374,8 @@ mod tests {
             let second = load(&setup, |_| {}).unwrap();
             assert_eq!(first.event_hash, second.event_hash, "{scheme:?}");
             assert_eq!(format!("{:?}", first.marks), format!("{:?}", second.marks), "{scheme:?}");
+            assert!(first.answers(&Setup { work: Work::Load, ..setup.clone() }));
+            assert!(!first.answers(&Setup { seed: 4, ..setup.clone() }));
             let whole = first.whole();
             assert_eq!((whole.operations(), first.marks.len()), (4_500, 2), "{scheme:?}");
             let parts: u64 = first.intervals().map(|span| span.operations()).sum();
@@ -351,7 +391,8 @@ mod tests {
 
     #[test]
     fn mixes_follow_the_load_with_as_many_reads_as_in_full() {
-        let setup = Setup { work: Work::LoadAndMixes, ..small(Scheme::KvimrM, 1_000) };
+        let work = Work::LoadAndMixes { reads_to_one: READS_TO_ONE };
+        let setup = Setup { work, ..small(Scheme::KvimrM, 1_000) };
         let loaded = load(&setup, |_| {}).unwrap();
         let shares: Vec<u64> = loaded.mixes.iter().map(|mixed| mixed.read_percent).collect();
         assert_eq!(shares, MIXES);
@@ -361,6 +402,22 @@ mod tests {
             let of_updates = mixed.updates as f64 * 256.0 / (full * (100 - mixed.read_percent) as f64 / 100.0);
             assert!((0.9..1.01).contains(&of_reads) && (0.9..1.01).contains(&of_updates), "{of_reads} {of_updates}");
             assert!(mixed.span().seconds() > 0.0);
+        }
+    }
+
+    #[test]
+    fn reads_that_pass_take_the_time_of_those_that_are_done() {
+        let mixes = |reads_to_one| {
+            let setup = Setup { work: Work::LoadAndMixes { reads_to_one }, ..small(Scheme::Seq, 2_000) };
+            load(&setup, |_| {}).unwrap().mixes
+        };
+        let (all, few) = (mixes(1), mixes(READS_TO_ONE));
+        for (all, few) in all.iter().zip(&few) {
+            assert_eq!((all.passed, all.reads, all.updates), (0, few.reads, few.updates));
+            assert!(few.passed > few.reads / 2, "{} of {}", few.passed, few.reads);
+            assert_eq!(all.span().operations(), few.span().operations());
+            let ratio = few.span().seconds() / all.span().seconds();
+            assert!((0.98..1.02).contains(&ratio), "{} % reads: {ratio}", all.read_percent);
         }
     }
 }

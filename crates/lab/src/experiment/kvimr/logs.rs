@@ -1,7 +1,7 @@
 //! `kvimr/logs`: logs and metadata on the disk itself, or on a drive beside it.
 
 use super::load::loads;
-use super::overall::DEFAULT_SCALE;
+use super::overall::MANY_LOADS_SCALE;
 use super::scheme::Scheme;
 use super::settings::{Logs, Setup};
 use crate::experiment::Experiment;
@@ -17,7 +17,7 @@ pub(in crate::experiment) const LOGS: Experiment = Experiment {
     description: "The load of kvimr/fig5a with write-ahead logs, manifest and the store's map on reserved top tracks of the \
                   disk, beside the same on a solid-state drive, as the paper has it. The paper expects little impact; \
                   without a drive every flush of a log moves the arm.",
-    default_scale: DEFAULT_SCALE,
+    default_scale: MANY_LOADS_SCALE,
     run: |run| {
         let setup = |scheme: Scheme, logs: Logs| Setup { logs, ..Setup::new(scheme, run.scale, run.settings.seed) };
         let places = [("apart", Logs::Apart), ("inside", Logs::Inside)];
@@ -39,7 +39,7 @@ pub(in crate::experiment) const LOGS: Experiment = Experiment {
         }
         let throughput = |scheme: Scheme, logs: Logs| {
             let wanted = setup(scheme, logs);
-            all.iter().find(|loaded| loaded.setup == wanted).map(|loaded| loaded.whole().throughput())
+            all.iter().find(|loaded| loaded.answers(&wanted)).map(|loaded| loaded.whole().throughput())
         };
         for scheme in SCHEMES {
             if let (Some(inside), Some(apart)) = (throughput(scheme, Logs::Inside), throughput(scheme, Logs::Apart)) {

@@ -3,15 +3,23 @@
 use super::load::{Loaded, loads};
 use super::mark::Span;
 use super::scheme::Scheme;
-use super::settings::Setup;
+use super::settings::{Setup, Work};
 use crate::error::LabError;
 use crate::experiment::comparison::{compare, drawn, goal, ours};
 use crate::experiment::{Experiment, Run, Scale};
 use crate::report::{Axis, Bars, Figure, Plot, Report};
 use std::sync::Arc;
 
-/// The scale of every figure unless told otherwise.
+/// The scale of figures 2, 5 and 6 unless told otherwise.
 pub(super) const DEFAULT_SCALE: Scale = Scale::one_in(256);
+
+/// The scale of experiments that need many loads of their own, unless told otherwise: a track is one sector of 4 KiB then,
+/// the smallest there can be. `kvimr/scales` shows what that changes.
+pub(super) const MANY_LOADS_SCALE: Scale = Scale::one_in(512);
+
+/// The scale of figure 7, where blocks count for more than they should the coarser it is, and the finest of `kvimr/scales`,
+/// unless told otherwise.
+pub(super) const FINER_SCALE: Scale = Scale::one_in(128);
 
 /// The schemes of section 2.3.
 const MOTIVATION: [Scheme; 3] = [Scheme::Cmr, Scheme::Seq, Scheme::ThreePhase];
@@ -256,8 +264,9 @@ struct Overall {
 
 impl Overall {
     fn of(run: &Run<'_>, schemes: &[Scheme]) -> Result<Overall, LabError> {
-        let setups: Vec<Setup> =
-            schemes.iter().map(|&scheme| Setup::new(scheme, run.scale, run.settings.seed)).collect();
+        let setup =
+            |&scheme: &Scheme| Setup { work: Work::LoadUntilIdle, ..Setup::new(scheme, run.scale, run.settings.seed) };
+        let setups: Vec<Setup> = schemes.iter().map(setup).collect();
         Ok(Overall { loaded: loads(run, &setups)? })
     }
 

@@ -2,6 +2,7 @@
 
 use super::load::{Loaded, loads};
 use super::mark::Span;
+use super::overall::FINER_SCALE;
 use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::experiment::{Experiment, Scale};
@@ -9,7 +10,7 @@ use crate::report::{Axis, Figure, Lines, Plot, Row};
 use std::sync::Arc;
 
 /// Scales that are compared, when they are not finer than the one asked for.
-const DENOMINATORS: [u64; 5] = [256, 64, 16, 4, 1];
+const DENOMINATORS: [u64; 6] = [512, 256, 64, 16, 4, 1];
 
 /// A conclusion of the paper as a number: what it is of, its base, the paper's value, how it is measured.
 type Conclusion = (&'static str, Scheme, Scheme, f64, fn(&Span<'_>) -> f64);
@@ -33,10 +34,10 @@ const CONCLUSIONS: [Conclusion; 13] = [
 pub(in crate::experiment) const SCALES: Experiment = Experiment {
     id: "kvimr/scales",
     title: "the conclusions of KVIMR's load at several scales",
-    description: "The load of kvimr/fig5a at 1/256, 1/64 and 1/16, as far as the scale asked for: every ratio the paper \
+    description: "The load of kvimr/fig5a at 1/512, 1/256, 1/64, 1/16 and so on, as far as the scale asked for: every ratio the paper \
                   gives, at each scale, and how far the coarsest is from the finest. Unless told otherwise it ends at \
-                  1/64; '--scale 1/16' takes a quarter of an hour.",
-    default_scale: Scale::one_in(64),
+                  1/128; '--scale 1/16' takes half an hour.",
+    default_scale: FINER_SCALE,
     run: |run| {
         let finest = run.scale.denominator();
         let mut denominators: Vec<u64> = DENOMINATORS.into_iter().filter(|&denominator| denominator > finest).collect();

@@ -28,6 +28,9 @@ pub(super) const MIX_OPERATIONS: u64 = 7_500_000;
 /// Shares of reads of the mixes, in percent; they follow each other on one load.
 pub(super) const MIXES: [u64; 3] = [90, 50, 10];
 
+/// While nothing runs in the background one of so many reads of a mix is done.
+pub(super) const READS_TO_ONE: u64 = 8;
+
 /// Scales 1/N with N below this hold more than fits into memory as it is.
 const LARGE_BELOW: u64 = 64;
 
@@ -62,10 +65,16 @@ pub(super) enum Shape {
 pub(super) enum Work {
     /// The pairs are loaded.
     Load,
-    /// And then read and updated in [`MIXES`]. A read moves the arm and transfers a block, and blocks do
+    /// And then the store comes to rest.
+    LoadUntilIdle,
+    /// The pairs are loaded, and then read and updated in [`MIXES`]. A read moves the arm and transfers a block, and blocks do
     /// not shrink with the scale: so there are as many reads as in full, each of which moves the arm for
     /// `1/N` of the time, and `1/N` of the updates.
-    LoadAndMixes,
+    LoadAndMixes {
+        /// While no flush and no compaction runs, one of so many reads is done and the time of the others passes: what
+        /// a read takes then depends on nothing but its place, and none of them can slow anything else.
+        reads_to_one: u64,
+    },
     /// As many pairs as fill this share of the tracks, in percent, and each overwritten once.
     LoadAndOverwrite {
         /// Share of the tracks in use while overwriting, about, on average.
@@ -250,8 +259,8 @@ impl Setup {
     /// Operations of it, for progress.
     pub(super) fn operations(&self) -> u64 {
         let more: u64 = match self.work {
-            Work::Load => 0,
-            Work::LoadAndMixes => MIXES.iter().map(|percent| MIX_OPERATIONS * percent / 100).sum(),
+            Work::Load | Work::LoadUntilIdle => 0,
+            Work::LoadAndMixes { .. } => MIXES.iter().map(|percent| MIX_OPERATIONS * percent / 100).sum(),
             Work::LoadAndOverwrite { .. } => self.scaled_pairs(),
         };
         self.scaled_pairs() + more

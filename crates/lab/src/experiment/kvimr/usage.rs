@@ -2,7 +2,7 @@
 
 use super::foresight::rewrites_with_foresight;
 use super::load::{Loaded, Overwritten, loads};
-use super::overall::DEFAULT_SCALE;
+use super::overall::MANY_LOADS_SCALE;
 use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::experiment::Experiment;
@@ -12,7 +12,7 @@ use crate::report::{Axis, Bars, Figure, Plot};
 /// Shares of the tracks in use, in percent.
 const PERCENTS: [u64; 3] = [80, 90, 95];
 
-const SCHEMES: [Scheme; 4] = [Scheme::Cmr, Scheme::ThreePhase, Scheme::KvimrM, Scheme::CostAware];
+const SCHEMES: [Scheme; 3] = [Scheme::Cmr, Scheme::KvimrM, Scheme::CostAware];
 
 /// Of what KVIMR-M needs beyond CMR, what CostAware may need at most.
 const WANTED: f64 = 2.0 / 3.0;
@@ -24,7 +24,7 @@ pub(in crate::experiment) const USAGE: Experiment = Experiment {
                   overwrites each pair once in another order, and measures the second half of that: the time beyond \
                   what a conventional disk needs, and rewrites beside those of an allocation that knows the future. The tree has \
                   dynamic levels and a low limit of pending bytes, or what is overwritten would not fit.",
-    default_scale: DEFAULT_SCALE,
+    default_scale: MANY_LOADS_SCALE,
     run: |run| {
         let setup = |scheme: Scheme, percent: u64| Setup::overwriting(scheme, run.scale, run.settings.seed, percent);
         let setups: Vec<Setup> =
