@@ -80,6 +80,10 @@ impl WritableFile for MemoryFile {
         Ok(())
     }
 
+    fn write_back(&mut self, _: &IoContext) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn sync(&mut self, _: &IoContext) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         if state.fail_sync {

@@ -123,6 +123,10 @@ pub struct Options {
     /// never when it ends by closing the database. Unset picks 0 where handing over is a copy (a
     /// directory), and 1 MiB where it is a request to a device (SMRDB, section 4.1).
     pub log_buffer_size: Option<usize>,
+    /// Bytes of unsynced writes that may be on their way to the store, beside the log buffer, while writers go on; what is
+    /// on its way is lost as the log buffer is. 0 lets the writer that fills the log buffer write it, and wait. Worth
+    /// a few log buffers where writing is a request to a device and its latency matters.
+    pub log_write_behind_size: usize,
     /// Bytes compactions read ahead; unset picks 2 MiB on rotational media, 256 KiB elsewhere.
     pub compaction_readahead_size: Option<usize>,
     /// Bytes iterators come to read ahead of each table they walk over at most, when their own options do not say;
@@ -136,7 +140,9 @@ pub struct Options {
     pub rate_limit_bytes_per_second: u64,
     /// Do flushes and compactions in small steps between the writes that come until their results are needed, instead
     /// of at once: for writes that are to take about the same time each. They go on at once while nobody writes, while
-    /// writers wait for them, and when they are late.
+    /// writers wait for them, and when they are late. Writers are held to their pace in turn, a little all the time, so that
+    /// the log's way to the medium, memtables and level 0 are not found full: in place of the slowdown at
+    /// `level0_slowdown_writes_trigger`. Tables are written back every few mebibytes, so that no sync waits for much.
     pub pace_background_work: bool,
     /// Bytes per second writers get at most while slowed; less while compactions fall further behind.
     pub delayed_write_rate: u64,
@@ -183,6 +189,7 @@ impl Default for Options {
             block_cache_shard_bits: None,
             max_open_files: 1000,
             log_buffer_size: None,
+            log_write_behind_size: 0,
             compaction_readahead_size: None,
             iterator_readahead_size: None,
             use_direct_reads: false,
@@ -278,6 +285,7 @@ impl Options {
         most("compaction_readahead_size", self.compaction_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
         most("iterator_readahead_size", self.iterator_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
         most("log_buffer_size", self.log_buffer_size.unwrap_or(0) as u64, 1 << 30)?;
+        most("log_write_behind_size", self.log_write_behind_size as u64, 1 << 30)?;
         least("delayed_write_rate", self.delayed_write_rate, 1)?;
         least("max_manifest_file_size", self.max_manifest_file_size, 1)?;
         Ok(())

@@ -98,6 +98,11 @@ impl WritableFile for StoredFile {
         self.file.flush(context)
     }
 
+    fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        count_change(&self.state)?;
+        self.file.write_back(context)
+    }
+
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         count_change(&self.state)?;
         self.file.sync(context)

@@ -411,6 +411,12 @@ fn a_log_that_is_held_back_loses_nothing_that_was_synced() {
     };
     crash_at_every_point(Kind::Plain, 9, held_back(9), slow_flushes());
     crash_at_every_point(Kind::Extent, 10, held_back(10), slow_flushes());
+    let behind = |seed: u64| {
+        let history = held_back(seed);
+        History { options: Options { log_write_behind_size: 6 << 10, ..history.options }, ..history }
+    };
+    crash_at_every_point(Kind::Plain, 11, behind(11), slow_flushes());
+    crash_at_every_point(Kind::Band, 12, behind(12), slow_flushes());
 }
 
 #[test]

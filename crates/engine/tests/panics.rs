@@ -86,6 +86,10 @@ impl WritableFile for PanickingFile {
         self.inner.flush(context)
     }
 
+    fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.inner.write_back(context)
+    }
+
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         self.inner.sync(context)
     }

@@ -208,6 +208,11 @@ pub trait WritableFile: Send {
     /// other kinds survive it once synced: on a raw device their length is metadata, which costs a sync.
     fn flush(&mut self, context: &IoContext) -> Result<(), StoreError>;
 
+    /// Has the medium write down what it was handed and still keeps in a cache, so that the next sync finds little left to
+    /// do: a long file written back every few mebibytes keeps nobody else's sync waiting. Promises nothing, and does
+    /// nothing where a file stays in the process until it is synced.
+    fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError>;
+
     /// Flushes and makes everything durable (see the contract of [`FileStore`]).
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError>;
 

@@ -87,6 +87,10 @@ impl WritableFile for Sink {
         Ok(())
     }
 
+    fn write_back(&mut self, _: &IoContext) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn sync(&mut self, _: &IoContext) -> Result<(), StoreError> {
         Ok(())
     }

@@ -47,6 +47,8 @@ mod frame;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod throughput;
+mod write_behind;
 mod writer;
 
 use crate::checksum;
@@ -57,6 +59,8 @@ use std::sync::atomic::AtomicU64;
 use varve_store::{IoClass, IoContext};
 
 pub(crate) use reader::LogReader;
+pub(crate) use throughput::Throughput;
+pub(crate) use write_behind::LogBacklog;
 pub(crate) use writer::LogWriter;
 
 /// Bytes of a log's header.

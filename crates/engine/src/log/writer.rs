@@ -1,17 +1,67 @@
 //! Writing a log.
 
 use super::frame::{EncodedHeader, FrameKind, PAYLOAD_BYTES_MAX, Seed};
+use super::write_behind::{LogBacklog, WriteBehind};
 use super::{HEADER_BYTES, LogCounters, LogHeader};
 use crate::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use varve_env::Env;
 use varve_store::{IoContext, StoreError, WritableFile};
+
+/// Who writes to the file.
+enum LogFile {
+    /// Who appends, flushes or syncs.
+    Direct(Box<dyn WritableFile>),
+    Behind(WriteBehind),
+}
+
+impl LogFile {
+    #[inline]
+    fn append(&mut self, bytes: &[u8], context: &IoContext) -> Result<(), StoreError> {
+        match self {
+            LogFile::Direct(file) => file.append(bytes, context),
+            LogFile::Behind(file) => {
+                file.append(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    fn hand_over(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        match self {
+            LogFile::Direct(file) => file.flush(context),
+            LogFile::Behind(file) => file.hand_over(),
+        }
+    }
+
+    fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        match self {
+            LogFile::Direct(file) => file.flush(context),
+            LogFile::Behind(file) => file.with_all_written(|file, context| file.flush(context)),
+        }
+    }
+
+    fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        match self {
+            LogFile::Direct(file) => file.sync(context),
+            LogFile::Behind(file) => file.with_all_written(|file, context| file.sync(context)),
+        }
+    }
+
+    fn finish(self, context: &IoContext) -> Result<(), StoreError> {
+        match self {
+            LogFile::Direct(file) => file.finish(context),
+            LogFile::Behind(file) => file.finish(),
+        }
+    }
+}
 
 /// Appends records to a new log. One owner; may move between threads.
 ///
 /// After any error the log takes nothing more (how much of it arrived is not known): start another.
 pub(crate) struct LogWriter {
-    file: Box<dyn WritableFile>,
+    file: LogFile,
     seed: Seed,
     context: IoContext,
     counters: Arc<LogCounters>,
@@ -33,7 +83,7 @@ impl LogWriter {
         counters: Arc<LogCounters>,
     ) -> Result<Self, Error> {
         let mut writer = LogWriter {
-            file,
+            file: LogFile::Direct(file),
             seed: Seed::of(header),
             context: header.purpose.context(),
             counters,
@@ -45,6 +95,14 @@ impl LogWriter {
         writer.write(&header.encode())?;
         writer.sync()?;
         Ok(writer)
+    }
+
+    /// Lets a thread of its own write what is handed over from now on, and as much be on its way as `backlog` allows.
+    pub(crate) fn write_behind(mut self, env: &Env, backlog: &Arc<LogBacklog>) -> Self {
+        if let LogFile::Direct(file) = self.file {
+            self.file = LogFile::Behind(WriteBehind::new(file, self.context, env, backlog.clone()));
+        }
+        self
     }
 
     /// Appends one record: the concatenation of `pieces`, of any length. It may stay in a buffer of
@@ -118,6 +176,12 @@ impl LogWriter {
         self.size_bytes += bytes.len() as u64;
         self.counters.file_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Begins to hand what was appended to the medium, or does so. An error of it may be told by a later call.
+    pub(crate) fn hand_over(&mut self) -> Result<(), Error> {
+        self.refuse_after_failure()?;
+        self.file.hand_over(&self.context).map_err(|error| self.fail(error))
     }
 
     /// Hands what was appended to the medium: it survives the end of the process, not of the machine.

@@ -69,6 +69,10 @@ impl WritableFile for Discarding {
         Ok(())
     }
 
+    fn write_back(&mut self, _: &IoContext) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn sync(&mut self, _: &IoContext) -> Result<(), StoreError> {
         Ok(())
     }

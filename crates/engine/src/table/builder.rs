@@ -330,6 +330,11 @@ impl TableBuilder {
         Ok(handle)
     }
 
+    /// Has the medium write down what it has of the file: see [`WritableFile::write_back`].
+    pub(crate) fn write_back(&mut self) -> Result<(), Error> {
+        self.file.write_back(&self.context).map_err(Error::from)
+    }
+
     /// Writes what follows the data, and makes the file durable.
     pub(crate) fn finish(mut self) -> Result<TableSummary, Error> {
         if self.failed || self.properties.entries == 0 {

@@ -145,6 +145,10 @@ impl WritableFile for ObservedFile {
         Ok(())
     }
 
+    fn write_back(&mut self, _: &IoContext) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn sync(&mut self, _: &IoContext) -> Result<(), StoreError> {
         spend(&self.shared.appends_left)
     }

@@ -56,6 +56,7 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
         level1_overlap_compaction_trigger: pick(&mut random, &[1, 2, 5]) as usize,
         overlap_depth_max: pick(&mut random, &[0, 1, 4]) as usize,
         pace_background_work: random.chance(1, 3),
+        log_write_behind_size: pick(&mut random, &[0, 0, 2 << 10]) as usize,
         tree,
         ..Options::default()
     }

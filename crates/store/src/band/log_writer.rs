@@ -77,6 +77,10 @@ impl WritableFile for LogWriter {
         }
     }
 
+    fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.core.sync_device(context)
+    }
+
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         self.core.check()?;
         self.write_buffer(context)?;

@@ -231,6 +231,10 @@ impl WritableFile for TableWriter {
         self.publish(context)
     }
 
+    fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.core.sync_device(context)
+    }
+
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         self.core.check()?;
         self.write_all(context)?;

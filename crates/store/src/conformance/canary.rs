@@ -256,6 +256,10 @@ impl WritableFile for CanaryWriter {
         if self.defect == Defect::FlushDoesNothing { Ok(()) } else { self.inner.flush(context) }
     }
 
+    fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.inner.write_back(context)
+    }
+
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         let held = std::mem::take(&mut self.held);
         self.inner.append(&held, context)?;

@@ -310,6 +310,10 @@ impl WritableFile for ExtentWriter {
         if self.node.framed { self.core.commit(self.node.needed_change()) } else { Ok(()) }
     }
 
+    fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.core.sync_device(context)
+    }
+
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         self.core.check()?;
         self.core.tick()?;

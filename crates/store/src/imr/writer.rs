@@ -55,6 +55,11 @@ impl WritableFile for TableWriter {
         Ok(())
     }
 
+    /// A table stays in memory until it is persisted whole.
+    fn write_back(&mut self, _context: &IoContext) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         self.flush(context)?;
         self.core.persist(&self.node, &self.name, context)
@@ -129,6 +134,10 @@ impl WritableFile for SmallWriter {
         self.core.check()?;
         self.inner.flush(context).map_err(|error| named(error, &self.name))?;
         if self.keeps_name { self.core.commit(self.node.needed_change()) } else { Ok(()) }
+    }
+
+    fn write_back(&mut self, _context: &IoContext) -> Result<(), StoreError> {
+        Ok(())
     }
 
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {

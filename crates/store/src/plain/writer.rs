@@ -233,6 +233,10 @@ impl WritableFile for PlainWriter {
         self.flush_buffer(context)
     }
 
+    fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.written.sync(self.shared.name(), &self.name, context)
+    }
+
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         self.flush_buffer(context)?;
         self.written.sync(self.shared.name(), &self.name, context)?;

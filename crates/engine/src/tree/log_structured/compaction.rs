@@ -115,7 +115,8 @@ fn pace_of(shared: &Shared, version: &Version, plan: &CompactionPlan) -> JobPace
     }
     let slowdown = shared.options.level0_slowdown_writes_trigger;
     let headroom_bytes = compaction_headroom_bytes(version.levels[0].len(), slowdown, shared.write_buffer_bytes as u64);
-    JobPace::new(shared, plan.input_bytes(), headroom_bytes)
+    let progress = if plan.input_level == 0 { &shared.level0_progress } else { &shared.deeper_progress };
+    JobPace::new(shared, plan.input_bytes(), headroom_bytes, progress)
 }
 
 /// Rewrites the pairs of `[begin, end)`.

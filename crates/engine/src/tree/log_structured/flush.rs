@@ -15,7 +15,7 @@ use varve_store::{Hint, IoClass, IoContext};
 /// `log_number` is the oldest log needed afterwards.
 pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u64) -> Result<(), Error> {
     let start = shared.env.now();
-    let pace = JobPace::new(shared, bytes_of(memtables), headroom_bytes(shared));
+    let pace = JobPace::new(shared, bytes_of(memtables), headroom_bytes(shared), &shared.flush_progress);
     let outputs = write(shared, memtables, &pace)?;
     let last_sequence = memtables.iter().filter_map(|memtable| memtable.last_sequence()).max();
     let before = shared.manifest.lock().last_sequence;

@@ -25,6 +25,7 @@ mod tables;
 mod version;
 mod write;
 mod write_delay;
+mod write_pace;
 
 pub(crate) use self::organisation::Organisation;
 pub(crate) use self::plan::{Busy, CompactionPlan, Reason};

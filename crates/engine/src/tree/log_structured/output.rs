@@ -19,6 +19,10 @@ use varve_store::{CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId};
 /// Bytes written between two looks at the rate limit and at whether to stop.
 const PACE_BYTES: u64 = 1 << 20;
 
+/// Bytes a table grows by between two times that the medium's cache is emptied, where jobs keep pace with writes: a log
+/// waits that long, instead of for all of a table.
+const WRITE_BACK_BYTES: u64 = 4 << 20;
+
 /// Where the new tables go and when one is full.
 pub(super) struct OutputPlan<'a> {
     pub(super) job: JobId,
@@ -174,6 +178,8 @@ struct Open {
     builder: TableBuilder,
     number: u64,
     paced_bytes: u64,
+    /// What the medium was told to write down.
+    written_back_bytes: u64,
 }
 
 /// Writes the walk from where it stands up to `end` (a user key, exclusive). Tables of a failed
@@ -260,6 +266,10 @@ fn write_all(
                         return Err(Error::Closed);
                     }
                 }
+                if plan.pace.is_held() && bytes - current.written_back_bytes >= WRITE_BACK_BYTES {
+                    current.written_back_bytes = bytes;
+                    current.builder.write_back()?;
+                }
             }
             if plan.pace.is_held() {
                 unpaced_bytes += (internal.len() + source.value().len()) as u64;
@@ -307,6 +317,7 @@ fn begin(shared: &Shared, plan: &OutputPlan<'_>) -> Result<Open, Error> {
         builder: TableBuilder::new(file, &name, &build, plan.context, shared.env.clone()),
         number,
         paced_bytes: 0,
+        written_back_bytes: 0,
     })
 }
 

@@ -15,9 +15,12 @@
 //! - It is late: `h` has been written. A job that begins with no time left is late from the start, so that under
 //!   writers faster than the medium nothing changes.
 //!
-//! What is decided is a pure function of a job's [`Share`] and what was written; [`JobPace`] waits.
+//! What is decided is a pure function of a job's [`Share`] and what was written; [`JobPace`] waits. It also tells of the
+//! job's progress, which writers are held to in turn: see [`super::write_pace`].
 
 use super::shared::Shared;
+use crate::log::Throughput;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -61,27 +64,69 @@ pub(super) fn compaction_headroom_bytes(level0_tables: usize, level0_slowdown: u
     (level0_slowdown.saturating_sub(level0_tables) as u64).saturating_mul(memtable_bytes)
 }
 
+/// How far running jobs of one kind are, in bytes they read.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    begun_bytes: AtomicU64,
+    done_bytes: AtomicU64,
+    rate: Throughput,
+}
+
+impl Progress {
+    pub(super) fn done_bytes(&self) -> u64 {
+        self.done_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What running jobs have left.
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.begun_bytes.load(Ordering::Relaxed).saturating_sub(self.done_bytes())
+    }
+
+    /// How fast it is done while jobs are not held.
+    pub(super) fn rate(&self) -> &Throughput {
+        &self.rate
+    }
+}
+
 /// Holds one job to its pace, over all its threads.
 pub(super) struct JobPace {
     /// Nothing when it is not held.
     share: Option<Share>,
     /// Bytes users had written when the job began.
     begin_bytes: u64,
+    work_bytes: u64,
     done_bytes: AtomicU64,
+    progress: Arc<Progress>,
+    /// When its last step could begin, once there was one.
+    since_nanos: AtomicU64,
 }
 
 impl JobPace {
     /// A job that is not held.
     pub(super) fn unheld() -> JobPace {
-        JobPace { share: None, begin_bytes: 0, done_bytes: AtomicU64::new(0) }
+        JobPace {
+            share: None,
+            begin_bytes: 0,
+            work_bytes: 0,
+            done_bytes: AtomicU64::new(0),
+            progress: Arc::default(),
+            since_nanos: AtomicU64::new(0),
+        }
     }
 
     /// A job that begins now, if jobs are held at all.
-    pub(super) fn new(shared: &Shared, work_bytes: u64, headroom_bytes: u64) -> JobPace {
+    pub(super) fn new(shared: &Shared, work_bytes: u64, headroom_bytes: u64, progress: &Arc<Progress>) -> JobPace {
+        if !shared.options.pace_background_work {
+            return JobPace::unheld();
+        }
+        progress.begun_bytes.fetch_add(work_bytes, Ordering::Relaxed);
         JobPace {
-            share: shared.options.pace_background_work.then(|| Share::new(work_bytes, headroom_bytes)),
+            share: Some(Share::new(work_bytes, headroom_bytes)),
             begin_bytes: shared.counters.user_written_bytes.load(Ordering::Relaxed),
+            work_bytes,
             done_bytes: AtomicU64::new(0),
+            progress: progress.clone(),
+            since_nanos: AtomicU64::new(0),
         }
     }
 
@@ -93,6 +138,12 @@ impl JobPace {
     pub(super) fn step(&self, shared: &Shared, bytes: u64) {
         let Some(share) = self.share else { return };
         let done_bytes = self.done_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        self.progress.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let since_nanos = self.since_nanos.load(Ordering::Relaxed);
+        // Before the first step tables are opened and first pieces of all of them read, which says little about the rest.
+        if since_nanos > 0 {
+            self.progress.rate.note(bytes, shared.env.now().as_nanos().saturating_sub(since_nanos));
+        }
         loop {
             let written = shared.counters.user_written_bytes.load(Ordering::Relaxed).saturating_sub(self.begin_bytes);
             let idle_nanos =
@@ -102,10 +153,19 @@ impl JobPace {
                 || shared.waiting.load(Ordering::Relaxed) > 0
                 || shared.cancel.load(Ordering::Relaxed)
             {
-                return;
+                break;
             }
             shared.env.sleep(WAIT);
         }
+        self.since_nanos.store(shared.env.now().as_nanos(), Ordering::Relaxed);
+    }
+}
+
+/// What the job did stands in the tree now, or was given up.
+impl Drop for JobPace {
+    fn drop(&mut self) {
+        self.progress.begun_bytes.fetch_sub(self.work_bytes, Ordering::Relaxed);
+        self.progress.done_bytes.fetch_sub(*self.done_bytes.get_mut(), Ordering::Relaxed);
     }
 }
 

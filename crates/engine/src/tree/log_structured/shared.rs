@@ -5,6 +5,7 @@
 //! `manifest` (held across manifest I/O) - `core` (scheduling; never held across I/O).
 
 use super::organisation::Organisation;
+use super::pacing::Progress;
 use super::plan::Busy;
 use super::rate_limiter::RateLimiter;
 use super::stall::{Pressure, Stall, StallOptions};
@@ -13,7 +14,7 @@ use super::version::{FileMeta, Version};
 use super::write_delay::WriteDelay;
 use crate::error::Error;
 use crate::key::Sequence;
-use crate::log::LogCounters;
+use crate::log::{LogBacklog, LogCounters};
 use crate::manifest::{Manifest, VersionEdit};
 use crate::media::Media;
 use crate::memtable::MemTable;
@@ -113,6 +114,14 @@ pub(super) struct Shared {
     pub(super) done: Condvar,
     pub(super) counters: Counters,
     pub(super) rate_limiter: RateLimiter,
+    /// How far flushes are, compactions of level 0, and those below it, where jobs keep pace with writes.
+    pub(super) flush_progress: Arc<Progress>,
+    pub(super) level0_progress: Arc<Progress>,
+    pub(super) deeper_progress: Arc<Progress>,
+    /// What writers must know of what is before them, without a lock.
+    pub(super) unflushed_bytes: AtomicU64,
+    pub(super) level0_tables: AtomicUsize,
+    pub(super) log_backlog: Arc<LogBacklog>,
     /// Time of the env of the last write, where jobs keep pace with writes.
     pub(super) last_write_nanos: AtomicU64,
     /// Threads that wait for a job to end.
@@ -173,7 +182,11 @@ impl Shared {
         last_sequence: u64,
     ) -> Shared {
         let stall_options = StallOptions {
-            level0_slowdown_writes_trigger: options.level0_slowdown_writes_trigger,
+            // Writers that keep the pace of compactions are not slowed by level 0 once more.
+            level0_slowdown_writes_trigger: match options.pace_background_work {
+                true => usize::MAX,
+                false => options.level0_slowdown_writes_trigger,
+            },
             level0_stop_writes_trigger: options.level0_stop_writes_trigger,
             soft_pending_compaction_bytes_limit: options.soft_pending_compaction_bytes_limit,
             hard_pending_compaction_bytes_limit: options.hard_pending_compaction_bytes_limit,
@@ -186,6 +199,7 @@ impl Shared {
         let flush_is_device_request = media.log_store().properties().flush_is_device_request;
         let log_buffer_bytes =
             options.log_buffer_size.unwrap_or(if flush_is_device_request { 1 << 20 } else { 0 }) as u64;
+        let log_backlog = Arc::new(LogBacklog::new(options.log_write_behind_size as u64));
         let log_number = manifest.log_number;
         let delayed_write_rate = options.delayed_write_rate;
         let shared = Shared {
@@ -233,6 +247,12 @@ impl Shared {
             done: Condvar::new(env, "background progress"),
             counters: Counters::default(),
             rate_limiter,
+            flush_progress: Arc::default(),
+            level0_progress: Arc::default(),
+            deeper_progress: Arc::default(),
+            unflushed_bytes: AtomicU64::new(0),
+            level0_tables: AtomicUsize::new(0),
+            log_backlog,
             last_write_nanos: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             compaction_readahead_bytes,
@@ -311,6 +331,7 @@ impl Shared {
             Stall::Slow => 1,
             Stall::Stop => 2,
         };
+        self.level0_tables.store(pressure.level0_tables, Ordering::Relaxed);
         self.delayed_write_rate.store(write_delay.bytes_per_second, Ordering::Relaxed);
         self.stall.store(number, Ordering::Relaxed);
     }
@@ -396,6 +417,8 @@ impl Shared {
         let old = self.read_state.load();
         let version = version.unwrap_or_else(|| old.version.clone());
         self.update_stall(&version);
+        let unflushed = core.immutables.iter().map(|immutable| immutable.memtable.memory_bytes() as u64).sum();
+        self.unflushed_bytes.store(unflushed, Ordering::Relaxed);
         self.read_state.store(Arc::new(ReadState {
             memtable: memtable.unwrap_or_else(|| old.memtable.clone()),
             immutables: core.immutables.iter().rev().map(|immutable| immutable.memtable.clone()).collect(),

@@ -197,7 +197,7 @@ fn a_job_keeps_pace_with_writes() {
         shared.env.now() - start
     };
     env.sleep(Duration::from_secs(1));
-    let pace = JobPace::new(&shared, 1 << 20, 400 << 10);
+    let pace = JobPace::new(&shared, 1 << 20, 400 << 10, &Arc::default());
     assert_eq!(timed(&pace, 1 << 20), Duration::ZERO, "nobody writes");
     let writer = {
         let (tree, env) = (tree.clone(), env.clone());
@@ -210,7 +210,7 @@ fn a_job_keeps_pace_with_writes() {
     };
     env.sleep(Duration::from_millis(1));
     // A quarter of the headroom is 100 KiB: the work is ten times what is written.
-    let (pace, begin) = (JobPace::new(&shared, 1 << 20, 400 << 10), written());
+    let (pace, begin) = (JobPace::new(&shared, 1 << 20, 400 << 10, &Arc::default()), written());
     for step in 1..=8 {
         timed(&pace, 100 << 10);
         let since = written() - begin;
@@ -219,7 +219,7 @@ fn a_job_keeps_pace_with_writes() {
     shared.waiting.fetch_add(1, Ordering::Relaxed);
     assert_eq!(timed(&pace, 100 << 10), Duration::ZERO, "somebody waits");
     shared.waiting.fetch_sub(1, Ordering::Relaxed);
-    let late = JobPace::new(&shared, 1 << 20, 0);
+    let late = JobPace::new(&shared, 1 << 20, 0, &Arc::default());
     assert_eq!(timed(&late, 1 << 20), Duration::ZERO, "no time was left");
     assert_eq!(timed(&JobPace::unheld(), u64::MAX), Duration::ZERO);
     writer.join().expect("writer");

@@ -2,6 +2,7 @@
 
 use super::shared::{Core, Immutable, Shared, panic_message};
 use super::stall::Stall;
+use super::write_pace::{self, Reservoir};
 use crate::batch::{self, WriteBatch};
 use crate::cost;
 use crate::error::Error;
@@ -22,6 +23,12 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// Slowed writers sleep when at least so much is due: less would be lost in waking up.
 const DELAY_MIN: Duration = Duration::from_millis(1);
+
+/// The same of writers that are held to the pace of background work, all the time and by little.
+const PACE_DELAY_MIN: Duration = Duration::from_micros(200);
+
+/// A write that is held to the pace sleeps no longer than this: rates change while it does.
+const PACE_DELAY_MAX: Duration = Duration::from_millis(20);
 
 /// How long a slowed writer sleeps until it looks again.
 const DELAY_STEP: Duration = Duration::from_millis(10);
@@ -64,6 +71,56 @@ impl Writer {
         }
         self.due_nanos = self.due_nanos.min(shared.env.now().as_nanos());
         note_stall(shared, start);
+    }
+}
+
+/// Sleeps so that users' writes keep the pace of what empties the log's way to the medium, memtables and level 0.
+fn keep_pace(writer: &mut Writer, shared: &Shared, bytes: usize) {
+    let memtable_bytes = shared.write_buffer_bytes as u64;
+    let active_bytes = writer.memtable.memory_bytes() as u64;
+    let unflushed_bytes = shared.unflushed_bytes.load(Ordering::Relaxed);
+    let room_bytes = memtable_bytes.saturating_mul(shared.options.max_write_buffer_number.max(2) as u64);
+    let free_bytes = room_bytes.saturating_sub(unflushed_bytes).saturating_sub(active_bytes);
+    let (backlog, flushes) = (&shared.log_backlog, &shared.flush_progress);
+    let level0_room_bytes = write_pace::level0_room_bytes(
+        shared.level0_tables.load(Ordering::Relaxed),
+        shared.options.level0_stop_writes_trigger,
+        memtable_bytes,
+        active_bytes + unflushed_bytes,
+    );
+    // After a compaction below level 0 another one has to come until there is more room.
+    let (compactions, level0_room_bytes) = match shared.level0_progress.left_bytes() {
+        0 => (&shared.deeper_progress, level0_room_bytes / 2),
+        _ => (&shared.level0_progress, level0_room_bytes),
+    };
+    let reservoirs = [
+        Reservoir {
+            room_bytes: backlog.limit_bytes().saturating_sub(backlog.bytes()),
+            due_bytes: backlog.bytes(),
+            emptied_bytes_per_second: backlog.rate().bytes_per_second(),
+        },
+        Reservoir {
+            room_bytes: free_bytes,
+            due_bytes: unflushed_bytes.saturating_sub(flushes.done_bytes()),
+            emptied_bytes_per_second: flushes.rate().bytes_per_second(),
+        },
+        Reservoir {
+            room_bytes: level0_room_bytes,
+            due_bytes: compactions.left_bytes(),
+            emptied_bytes_per_second: compactions.rate().bytes_per_second(),
+        },
+    ];
+    let now = shared.env.now();
+    let Some(rate) = write_pace::bytes_per_second(&reservoirs) else {
+        writer.due_nanos = now.as_nanos();
+        return;
+    };
+    let nanos = (bytes as u64).saturating_mul(1_000_000_000) / rate;
+    writer.due_nanos = writer.due_nanos.max(now.as_nanos()).saturating_add(nanos);
+    let ahead = Duration::from_nanos(writer.due_nanos - now.as_nanos());
+    if ahead >= PACE_DELAY_MIN {
+        shared.env.sleep(ahead.min(PACE_DELAY_MAX));
+        writer.due_nanos = writer.due_nanos.min(shared.env.now().as_nanos());
     }
 }
 
@@ -260,7 +317,7 @@ impl WritePath {
             log.append(&parts)?;
         }
         if log.size_bytes() - writer.flushed_bytes > shared.log_buffer_bytes {
-            log.flush()?;
+            log.hand_over()?;
             writer.flushed_bytes = log.size_bytes();
         }
         Ok(())
@@ -268,6 +325,9 @@ impl WritePath {
 
     /// Waits until the active memtable can take `bytes` more, switching it when it is full.
     fn make_room(&self, shared: &Shared, writer: &mut MutexGuard<'_, Writer>, bytes: usize) -> Result<(), Error> {
+        if shared.options.pace_background_work && !shared.options.disable_auto_compactions {
+            keep_pace(writer, shared, bytes);
+        }
         let mut delayed = false;
         loop {
             match shared.stall() {
@@ -497,6 +557,7 @@ pub(super) fn create_log(shared: &Shared, number: u64, previous: Option<Previous
     let file = shared.media.log_store().create(&file_name::log(number), &options)?;
     let header = LogHeader { purpose: Purpose::WriteAhead, number, salt: shared.random_number(), previous };
     let log = match LogWriter::create(file, &header, shared.log_counters.clone()) {
+        Ok(log) if shared.log_backlog.limit_bytes() > 0 => log.write_behind(&shared.env, &shared.log_backlog),
         Ok(log) => log,
         Err(error) => {
             // Nothing was written to it: tries on a full medium must not pile up files.

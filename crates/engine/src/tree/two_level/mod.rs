@@ -67,6 +67,8 @@ pub(crate) struct TwoLevel {
     compaction_bytes_max: u64,
     /// Tables that may overlap in one key; 0 selects as the paper does.
     depth_max: usize,
+    /// Tables in level 0 from which on, with a bound on the depth, only what takes some of them is merged.
+    level0_urgent: usize,
 }
 
 impl TwoLevel {
@@ -77,6 +79,7 @@ impl TwoLevel {
             overlap_trigger: options.level1_overlap_compaction_trigger.max(1),
             compaction_bytes_max: options.max_compaction_bytes,
             depth_max: options.overlap_depth_max,
+            level0_urgent: options.level0_slowdown_writes_trigger,
         }
     }
 
@@ -147,7 +150,8 @@ impl Organisation for TwoLevel {
 
     fn pick(&self, version: &Version, busy: &Busy, room_bytes: u64) -> Option<CompactionPlan> {
         if self.depth_max > 0 {
-            let due = depth::pick(version, busy, self.depth_max, self.compaction_bytes_max, room_bytes);
+            let bounds = (self.depth_max, self.level0_urgent);
+            let due = depth::pick(version, busy, bounds, self.compaction_bytes_max, room_bytes);
             return due.or_else(|| self.oldest_to_level1(version, busy));
         }
         let fits = |plan: &CompactionPlan| plan.written_bytes_max() <= room_bytes;

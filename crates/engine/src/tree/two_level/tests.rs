@@ -63,6 +63,7 @@ fn policy() -> TwoLevel {
         overlap_trigger: 3,
         compaction_bytes_max: u64::MAX,
         depth_max: 0,
+        level0_urgent: usize::MAX,
     }
 }
 

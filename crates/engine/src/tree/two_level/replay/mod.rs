@@ -300,6 +300,7 @@ fn paper() -> TwoLevel {
         overlap_trigger: 8,
         compaction_bytes_max: u64::MAX,
         depth_max: 0,
+        level0_urgent: 8,
     }
 }
 
