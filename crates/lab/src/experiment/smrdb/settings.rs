@@ -41,12 +41,18 @@ const KERNEL_READ_AHEAD_BYTES: u64 = 128 << 10;
 /// What scans of ours read ahead of each table: as long as a few turns of the disk.
 const OUR_SCAN_AHEAD_BYTES: u64 = 4 << 20;
 
-/// What compactions of ours read ahead of each table: less, as a put may have to wait for it.
-const OUR_COMPACTION_AHEAD_BYTES: u64 = 1 << 20;
+/// What compactions of ours read ahead of each table, the same.
+const OUR_COMPACTION_AHEAD_BYTES: u64 = 4 << 20;
 
-/// Bands that may overlap in one key in ours. As many as SMRDB-SOC has there while it loads at random: see
-/// docs/smrdb.md.
-const OUR_DEPTH_MAX: usize = 10;
+/// What of the log may be on its way to the disk while puts go on: a fifth of LevelDB's log buffer.
+const OUR_LOG_BEHIND_BYTES: u64 = 16 << 20;
+
+/// Tables of level 0 between the slowdown and the stop in ours. The more, the evener puts are and the more tables overlap
+/// while they come: see docs/smrdb.md.
+const OUR_TABLES_TO_STOP: usize = 6;
+
+/// Bands that may overlap in one key in ours once compactions have had time.
+const OUR_DEPTH_MAX: usize = 8;
 
 /// Size of values where memory holds them compressed, as a share.
 pub(super) const COMPRESSION_RATIO: f64 = 0.012;
@@ -154,7 +160,9 @@ impl Setup {
             Scheme::Ours => Options {
                 tree: TreeKind::TwoLevel,
                 overlap_depth_max: OUR_DEPTH_MAX,
+                level0_stop_writes_trigger: slowdown + OUR_TABLES_TO_STOP,
                 pace_background_work: true,
+                log_write_behind_size: size(OUR_LOG_BEHIND_BYTES) as usize,
                 compaction_readahead_size: Some(size(OUR_COMPACTION_AHEAD_BYTES) as usize),
                 iterator_readahead_size: Some(size(OUR_SCAN_AHEAD_BYTES) as usize),
                 ..in_bands
@@ -191,8 +199,10 @@ impl Setup {
         report.condition(
             "ours",
             format!(
-                "two levels with at most {OUR_DEPTH_MAX} bands in a key, background work paced, compactions read {} ahead \
-                 of each table and scans {}",
+                "two levels with at most {OUR_DEPTH_MAX} bands in a key, background work and puts paced, a stop {OUR_TABLES_TO_STOP} \
+                 tables after the slowdown, {} of the log written behind, compactions read {} ahead of each table and \
+                 scans {}",
+                ahead(OUR_LOG_BEHIND_BYTES),
                 ahead(OUR_COMPACTION_AHEAD_BYTES),
                 ahead(OUR_SCAN_AHEAD_BYTES)
             ),
