@@ -35,7 +35,7 @@ fn shingled_disks_carry_a_database_without_being_told_how() {
         ("smr:128MiB?band=1MiB,conventional=4MiB", false),
         ("smr:128MiB?band=1MiB,conventional=4MiB,store=band,reserve=5", false),
         ("smr:128MiB?band=1MiB,conventional=4MiB,host-aware", false),
-        ("smr:128MiB?band=128KiB,conventional=4MiB,table-size=1MiB,reserve=1", false),
+        ("smr:128MiB?band=128KiB,conventional=4MiB,zoned-table-size=1MiB,reserve=1", false),
         ("smr:128MiB?band=1MiB,conventional=4MiB,logs=ssd:64MiB", true),
     ] {
         let env = Env::sim(1);
@@ -57,7 +57,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
         ("smr:128MiB?band=1MiB,conventional=0", "conventional=SIZE"),
         ("smr:128MiB?band=1MiB,conventional=4MiB,reserve=1000", "smaller reserve"),
         ("smr:128MiB?band=1MiB,conventional=4MiB,reserve=70000", "below 65536"),
-        ("smr:128MiB?band=1MiB,conventional=4MiB,table-size=100MiB", "smaller tables"),
+        ("smr:128MiB?band=1MiB,conventional=4MiB,zoned-table-size=100MiB", "smaller tables"),
         ("disk:128MiB?store=band", "zones"),
         ("smr:128MiB?band=1MiB,conventional=4MiB,store=extent", "band"),
     ] {

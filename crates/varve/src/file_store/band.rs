@@ -9,7 +9,7 @@ use varve_media::Device;
 use varve_store::{BandFormatOptions, BandStore, FileStore};
 
 const RESERVE: &str = "reserve";
-const TABLE_SIZE: &str = "table-size";
+const TABLE_SIZE: &str = "zoned-table-size";
 
 pub(crate) const BAND: FileStoreKind = FileStoreKind {
     name: "band",

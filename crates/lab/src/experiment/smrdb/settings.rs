@@ -102,7 +102,7 @@ impl Setup {
                 // Not a size of the device.
                 let table_bytes = self.sizes.of(self.band_bytes);
                 let table_size =
-                    if self.zones_of_band == 1 { String::new() } else { format!(",table-size={table_bytes}B") };
+                    if self.zones_of_band == 1 { String::new() } else { format!(",zoned-table-size={table_bytes}B") };
                 format!("smr:{disk}?band={zone_bytes}B,conventional={conventional_bytes}B,{model}{table_size}{logs}")
             }
         }
