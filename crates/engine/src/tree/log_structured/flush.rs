@@ -40,7 +40,7 @@ pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u6
     Ok(())
 }
 
-fn bytes_of(memtables: &[Arc<MemTable>]) -> u64 {
+pub(super) fn bytes_of(memtables: &[Arc<MemTable>]) -> u64 {
     memtables.iter().map(|memtable| memtable.memory_bytes() as u64).sum()
 }
 

@@ -118,9 +118,6 @@ pub(super) struct Shared {
     pub(super) flush_progress: Arc<Progress>,
     pub(super) level0_progress: Arc<Progress>,
     pub(super) deeper_progress: Arc<Progress>,
-    /// What writers must know of what is before them, without a lock.
-    pub(super) unflushed_bytes: AtomicU64,
-    pub(super) level0_tables: AtomicUsize,
     pub(super) log_backlog: Arc<LogBacklog>,
     /// Time of the env of the last write, where jobs keep pace with writes.
     pub(super) last_write_nanos: AtomicU64,
@@ -250,8 +247,6 @@ impl Shared {
             flush_progress: Arc::default(),
             level0_progress: Arc::default(),
             deeper_progress: Arc::default(),
-            unflushed_bytes: AtomicU64::new(0),
-            level0_tables: AtomicUsize::new(0),
             log_backlog,
             last_write_nanos: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
@@ -331,7 +326,6 @@ impl Shared {
             Stall::Slow => 1,
             Stall::Stop => 2,
         };
-        self.level0_tables.store(pressure.level0_tables, Ordering::Relaxed);
         self.delayed_write_rate.store(write_delay.bytes_per_second, Ordering::Relaxed);
         self.stall.store(number, Ordering::Relaxed);
     }
@@ -417,8 +411,6 @@ impl Shared {
         let old = self.read_state.load();
         let version = version.unwrap_or_else(|| old.version.clone());
         self.update_stall(&version);
-        let unflushed = core.immutables.iter().map(|immutable| immutable.memtable.memory_bytes() as u64).sum();
-        self.unflushed_bytes.store(unflushed, Ordering::Relaxed);
         self.read_state.store(Arc::new(ReadState {
             memtable: memtable.unwrap_or_else(|| old.memtable.clone()),
             immutables: core.immutables.iter().rev().map(|immutable| immutable.memtable.clone()).collect(),

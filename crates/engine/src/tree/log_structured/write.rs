@@ -1,5 +1,6 @@
 //! The write path: writers queue up, one of them leads and commits for all who wait.
 
+use super::flush;
 use super::shared::{Core, Immutable, Shared, panic_message};
 use super::stall::Stall;
 use super::write_pace::{self, Reservoir};
@@ -78,12 +79,13 @@ impl Writer {
 fn keep_pace(writer: &mut Writer, shared: &Shared, bytes: usize) {
     let memtable_bytes = shared.write_buffer_bytes as u64;
     let active_bytes = writer.memtable.memory_bytes() as u64;
-    let unflushed_bytes = shared.unflushed_bytes.load(Ordering::Relaxed);
+    let state = shared.read_state.load();
+    let unflushed_bytes = flush::bytes_of(&state.immutables);
     let room_bytes = memtable_bytes.saturating_mul(shared.options.max_write_buffer_number.max(2) as u64);
     let free_bytes = room_bytes.saturating_sub(unflushed_bytes).saturating_sub(active_bytes);
     let (backlog, flushes) = (&shared.log_backlog, &shared.flush_progress);
     let level0_room_bytes = write_pace::level0_room_bytes(
-        shared.level0_tables.load(Ordering::Relaxed),
+        state.version.levels[0].len(),
         shared.options.level0_stop_writes_trigger,
         memtable_bytes,
         active_bytes + unflushed_bytes,
