@@ -409,7 +409,7 @@ fn a_log_that_is_held_back_loses_nothing_that_was_synced() {
         let history = hurried(seed, 160);
         History { options: Options { log_buffer_size: Some(2 << 10), ..history.options }, ..history }
     };
-    crash_at_every_point(Kind::Plain, 9, held_back(9), slow_flushes());
+    crash_at_every_point(Kind::Plain, 24, held_back(24), slow_flushes());
     crash_at_every_point(Kind::Extent, 10, held_back(10), slow_flushes());
     let behind = |seed: u64| {
         let history = held_back(seed);
