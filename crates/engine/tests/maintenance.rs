@@ -32,8 +32,13 @@ const UNIVERSE: u64 = 64;
 const IMR: Kind = Kind::Imr(AllocationName::CompactionAware, RewriteName::Merged);
 
 /// The stores that stand on devices, with the trees on them.
-const ON_DEVICES: [(Kind, TreeKind); 3] =
-    [(Kind::Band, TreeKind::Leveled), (Kind::Band, TreeKind::TwoLevel), (IMR, TreeKind::Leveled)];
+const ON_DEVICES: [(Kind, TreeKind); 5] = [
+    (Kind::Band, TreeKind::Leveled),
+    (Kind::Band, TreeKind::TwoLevel),
+    (IMR, TreeKind::Leveled),
+    (Kind::VariableBands, TreeKind::Leveled),
+    (Kind::VariableBands, TreeKind::TwoLevel),
+];
 
 /// The variants in which point `number` is met.
 fn variants_at(kind: Kind, number: usize) -> Vec<(usize, CrashVariant)> {
@@ -358,7 +363,10 @@ fn crash_during_repairs(seed: u64, kind: Kind, tree: TreeKind, close: bool, only
     let manifest = named("MANIFEST").pop().expect("a manifest");
     let log = named(".log").into_iter().max_by_key(|name| sizes[name]).expect("a log");
     // Of the size of a band there are fewer.
-    assert!(tables.len() >= if kind == Kind::Band { 3 } else { 4 } && sizes[&log] > 1000, "{sizes:?}");
+    assert!(
+        tables.len() >= if matches!(kind, Kind::Band | Kind::VariableBands) { 3 } else { 4 } && sizes[&log] > 1000,
+        "{sizes:?}"
+    );
     let mut cases: Vec<(String, Vec<(String, Option<i64>)>)> = vec![
         ("nothing damaged".to_owned(), vec![]),
         ("no pointer".to_owned(), vec![("CURRENT".to_owned(), None)]),

@@ -19,10 +19,12 @@ use varve_store::{
 };
 
 /// Stores and trees on them.
-const ON: [(Kind, TreeKind); 4] = [
+const ON: [(Kind, TreeKind); 6] = [
     (Kind::Plain, TreeKind::Leveled),
     (Kind::Band, TreeKind::Leveled),
     (Kind::Band, TreeKind::TwoLevel),
+    (Kind::VariableBands, TreeKind::Leveled),
+    (Kind::VariableBands, TreeKind::TwoLevel),
     (Kind::Imr(AllocationName::CompactionAware, RewriteName::Merged), TreeKind::Leveled),
 ];
 

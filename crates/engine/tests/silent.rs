@@ -272,6 +272,12 @@ fn silent_faults_of_a_zoned_device_give_an_error_or_the_right_answer() {
 }
 
 #[test]
+fn silent_faults_under_bands_of_variable_size_give_an_error_or_the_right_answer() {
+    every_call_lies(Kind::VariableBands, history(40), 19);
+    every_call_lies(Kind::VariableBands, history(40).in_tree(TreeKind::TwoLevel), 23);
+}
+
+#[test]
 fn silent_faults_of_interlaced_disks_give_an_error_or_the_right_answer() {
     // One of five: another policy each, with the other rewrite and place of logs.
     for kind in imr_kinds().into_iter().filter(|kind| kind.number() % 5 == 0) {
