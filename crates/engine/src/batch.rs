@@ -41,6 +41,7 @@ const ENTRY_OVERHEAD_BYTES_MAX: usize = 9;
 pub struct WriteBatch {
     entries: Vec<u8>,
     count: u64,
+    has_puts: bool,
 }
 
 /// One entry of a [`WriteBatch`].
@@ -88,7 +89,7 @@ impl WriteBatch {
 
     /// An empty batch with room for `bytes` of encoded entries.
     pub fn with_capacity(bytes: usize) -> Self {
-        WriteBatch { entries: Vec::with_capacity(bytes), count: 0 }
+        WriteBatch { entries: Vec::with_capacity(bytes), count: 0, has_puts: false }
     }
 
     /// Adds a put. Errors, leaving the batch as it was, when the key is longer than
@@ -106,6 +107,7 @@ impl WriteBatch {
         self.entries.extend_from_slice(key);
         self.entries.extend_from_slice(value);
         self.count += 1;
+        self.has_puts = true;
         Ok(())
     }
 
@@ -126,12 +128,19 @@ impl WriteBatch {
     pub fn append(&mut self, other: &WriteBatch) {
         self.entries.extend_from_slice(&other.entries);
         self.count += other.count;
+        self.has_puts |= other.has_puts;
     }
 
     /// Removes every entry; keeps the memory.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.count = 0;
+        self.has_puts = false;
+    }
+
+    /// Not only deletes.
+    pub(crate) fn has_puts(&self) -> bool {
+        self.has_puts
     }
 
     /// Entries.

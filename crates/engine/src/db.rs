@@ -219,7 +219,7 @@ impl Db {
         self.tree().statistics()
     }
 
-    /// A property by name: `varve.stats`, `varve.levels`, `varve.num-files-at-levelN`,
+    /// A property by name: `varve.stats`, `varve.write-state` (which writes are taken now, and why), `varve.levels`, `varve.num-files-at-levelN`,
     /// `varve.estimate-num-keys`, `varve.total-table-bytes`, `varve.cur-size-all-mem-tables`,
     /// `varve.num-snapshots`, `varve.block-cache-usage`, `varve.num-running-jobs` (flushes and compactions, told without
     /// looking at tables), `varve.tables` (a line for each table: level, number, bytes, entries, smallest and largest key,

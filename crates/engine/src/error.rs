@@ -49,6 +49,10 @@ pub enum Error {
     Exists { store: String },
     #[error("refusing writes since '{cause}'; close and open the database again")]
     Latched { cause: String },
+    #[error(
+        "'{store}' is out of room: {available_bytes} bytes are available, and such writes leave {left_bytes} so that data can be deleted and compacted; delete what is not needed, remove other files, or copy the database to a larger medium"
+    )]
+    OutOfRoom { store: String, available_bytes: u64, left_bytes: u64 },
     #[error("the database is closed")]
     Closed,
     #[error(transparent)]
@@ -67,6 +71,7 @@ impl Error {
             Error::Foreign { .. } => ErrorKind::Foreign,
             Error::Missing { .. } => ErrorKind::NotFound,
             Error::Latched { .. } => ErrorKind::Latched,
+            Error::OutOfRoom { .. } => ErrorKind::NoSpace,
             Error::Closed => ErrorKind::Closed,
             // What the engine asks for was once there: a file that is too short lost something.
             Error::Store(StoreError::PastEnd { .. }) => ErrorKind::Corruption,

@@ -93,6 +93,10 @@ pub struct Options {
     pub target_file_size_base: u64,
     /// Bytes one compaction may read; larger ones are split.
     pub max_compaction_bytes: u64,
+    /// Room on the medium that puts leave for deletes and compactions, beside what memtables will become, so that a full
+    /// one can be emptied; deletes leave a quarter of it. Unset picks four tables, but where these have no size of their own
+    /// (bands) a sixteenth of the medium at most; 0 leaves none.
+    pub compaction_buffer_size: Option<u64>,
     /// Flushes and compactions at once.
     pub max_background_jobs: usize,
     /// Threads one compaction may use.
@@ -176,6 +180,7 @@ impl Default for Options {
             level_compaction_dynamic_level_bytes: true,
             target_file_size_base: 64 << 20,
             max_compaction_bytes: 25 * (64 << 20),
+            compaction_buffer_size: None,
             max_background_jobs: 2,
             max_subcompactions: 1,
             block_size: 4096,

@@ -63,12 +63,72 @@ counters! {
     stall_nanos,
     /// Times a writer was held back.
     stalls,
+    /// Groups of batches refused because the medium was out of room.
+    writes_out_of_room,
     /// Gets.
     gets,
     /// Gets that found a value.
     gets_found,
     /// Iterators made.
     iterators,
+}
+
+/// Which writes are taken at this moment, and what is in the way of the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WriteState {
+    /// All, as fast as they come.
+    #[default]
+    Open,
+    /// All, slowed: compactions are behind.
+    Slowed,
+    /// None until compactions catch up.
+    Stopped,
+    /// Room is short: puts wait while flushes and compactions may bring some back, and then fail with
+    /// [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace). Batches of nothing but deletes are taken.
+    DeletesOnly,
+    /// What room is left is for compactions: deletes wait and fail too.
+    Full,
+    /// None since a failure that left the medium unknown.
+    Latched,
+}
+
+impl WriteState {
+    /// What it means and what helps, for people.
+    pub fn advice(self) -> &'static str {
+        match self {
+            WriteState::Open => "taken as fast as they come",
+            WriteState::Slowed => "slowed, because compactions are behind; write less, or give compactions more jobs",
+            WriteState::Stopped => "stopped until compactions catch up; write less, or give compactions more jobs",
+            WriteState::DeletesOnly => {
+                "deletes only, because room is short; delete what is not needed, remove other files, or copy the \
+                 database to a larger medium"
+            }
+            WriteState::Full => {
+                "refused, because what room is left is for compactions; wait for them, remove other files, or copy the \
+                 database to a larger medium"
+            }
+            WriteState::Latched => "refused since a failure; close the database and open it again",
+        }
+    }
+}
+
+/// Room on the medium of the tables, and what writes leave of it; in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct RoomStatistics {
+    /// All there is.
+    pub total_bytes: u64,
+    /// What can be written by anyone.
+    pub available_bytes: u64,
+    /// What the store keeps beside it for outputs of compactions.
+    pub reserve_bytes: u64,
+    /// Available bytes below which puts are refused: what memtables will become, and the option
+    /// `compaction_buffer_size`.
+    pub left_by_puts_bytes: u64,
+    /// Available bytes below which deletes are refused too.
+    pub left_by_deletes_bytes: u64,
 }
 
 /// Tables of one level.
@@ -93,6 +153,10 @@ pub struct LevelStatistics {
 pub struct Statistics {
     /// Counters since open.
     pub counters: CounterValues,
+    /// Which writes are taken now.
+    pub write_state: WriteState,
+    /// Room on the medium; none where the store cannot tell.
+    pub room: Option<RoomStatistics>,
     /// Levels, from 0.
     pub levels: Vec<LevelStatistics>,
     /// Memory of memtables, in bytes.

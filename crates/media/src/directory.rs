@@ -41,6 +41,8 @@ pub struct Space {
     pub total_bytes: u64,
     /// What can still be written.
     pub available_bytes: u64,
+    /// What is kept beside it for work that gives back more than it takes: outputs of compactions.
+    pub reserve_bytes: u64,
 }
 
 /// A flat directory with POSIX durability.

@@ -60,8 +60,8 @@ pub use varve_engine::Media;
 pub use varve_engine::cost;
 pub use varve_engine::{
     BatchEntry, CompactionPriority, Compression, Db, DbIterator, Error as EngineError, KEY_BYTES_MAX, LevelStatistics,
-    Options, ReadOptions, RepairReport, Snapshot, Statistics, TreeKind, VALUE_BYTES_MAX, Value, WriteBatch,
-    WriteOptions,
+    Options, ReadOptions, RepairReport, RoomStatistics, Snapshot, Statistics, TreeKind, VALUE_BYTES_MAX, Value,
+    WriteBatch, WriteOptions, WriteState,
 };
 pub use varve_env as env;
 pub use varve_media as media;

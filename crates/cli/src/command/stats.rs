@@ -79,6 +79,7 @@ impl Stats {
         console.line(format!("{} tables open, their indexes and filters {memory}", statistics.open_tables))?;
         let pending = human(statistics.pending_compaction_bytes);
         console.line(format!("{pending} to compact, {} jobs running", statistics.running_jobs))?;
+        console.line(format!("writes are {}", db.property("varve.write-state").unwrap_or_default()))?;
         let media = db.stack().media();
         for store in std::iter::once(&media.files).chain(&media.logs) {
             let measures = store.statistics();

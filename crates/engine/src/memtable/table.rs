@@ -165,7 +165,6 @@ impl MemTable {
     }
 
     /// Entries that are deletes.
-    #[cfg(test)]
     pub(crate) fn deletions(&self) -> u64 {
         self.deletions.load(Ordering::Relaxed)
     }

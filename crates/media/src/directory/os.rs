@@ -198,6 +198,7 @@ impl Directory for OsDirectory {
         Ok(Space {
             total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
             available_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+            reserve_bytes: 0,
         })
     }
 

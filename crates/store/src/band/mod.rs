@@ -315,10 +315,11 @@ impl FileStore for BandStore {
     fn space(&self) -> Result<Space, StoreError> {
         let geometry = &self.core.geometry;
         let state = self.core.state.lock();
-        let kept = state.bands.view().kept_bands(Purpose::Table);
-        let available = state.free_soon().saturating_sub(kept) as u64;
+        let view = state.bands.view();
+        let beside = |purpose| state.free_soon().saturating_sub(view.kept_bands(purpose)) as u64 * geometry.band_bytes;
+        let (available_bytes, of_compactions) = (beside(Purpose::Table), beside(Purpose::CompactionOutput));
         let total_bytes = u64::from(geometry.band_count) * geometry.band_bytes;
-        Ok(Space { total_bytes, available_bytes: available * geometry.band_bytes })
+        Ok(Space { total_bytes, available_bytes, reserve_bytes: of_compactions - available_bytes })
     }
 
     fn hint(&self, hint: &Hint<'_>) {

@@ -271,10 +271,10 @@ impl FileStore for ExtentStore {
 
     fn space(&self) -> Result<Space, StoreError> {
         let core = &self.core;
-        let total: u64 = core.geometry.free_extents().unwrap_or_default().iter().map(|extent| extent.blocks).sum();
         let available = core.state.lock().available_blocks();
-        let block_bytes = core.geometry.block_bytes;
-        Ok(Space { total_bytes: total * block_bytes, available_bytes: available * block_bytes })
+        let available_bytes = available * core.geometry.block_bytes;
+        // A table may have all there is.
+        Ok(Space { total_bytes: core.properties.table_bytes_max, available_bytes, reserve_bytes: 0 })
     }
 
     fn hint(&self, _hint: &Hint<'_>) {}

@@ -41,6 +41,13 @@ impl TrackBitmap {
         true
     }
 
+    /// How many bottoms and tops it has. Cost: a look at each 64 tracks.
+    pub(crate) fn tier_counts(&self) -> (u64, u64) {
+        const BOTTOMS: u64 = u64::MAX / 3;
+        let count = |mask: u64| self.words.iter().map(|word| u64::from((word & mask).count_ones())).sum();
+        (count(BOTTOMS), count(!BOTTOMS))
+    }
+
     /// The tracks, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = TrackId> + '_ {
         (0..).zip(&self.words).flat_map(|(index, &word)| bits(index, word))
@@ -98,6 +105,8 @@ mod tests {
             }
             assert_eq!(bitmap.contains(track), model.contains(&track));
         }
+        let bottoms = model.iter().filter(|track| track.0.is_multiple_of(2)).count() as u64;
+        assert_eq!(bitmap.tier_counts(), (bottoms, model.len() as u64 - bottoms));
         assert!(bitmap.iter().eq(model.into_iter()));
     }
 

@@ -182,7 +182,8 @@ impl StoreGeometry {
 
     /// Bytes of all of them.
     pub(super) fn usable_bytes(&self) -> u64 {
-        self.usable().map(|track| self.tracks.length_bytes(TrackId(track))).sum()
+        let Range { start, end } = self.usable();
+        self.tracks.start_bytes(TrackId(end)).saturating_sub(self.tracks.start_bytes(TrackId(start)))
     }
 
     /// Tops that can be saved at once.

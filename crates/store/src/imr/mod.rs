@@ -81,7 +81,7 @@ use reader::{SmallReader, TableReader};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{Counters, Device, IoContext, Space, TrackId};
+use varve_media::{Counters, Device, IoContext, Space};
 use writer::{SmallWriter, TableWriter};
 
 const KIND: StoreKind = StoreKind(*b"imr\0\0\0\0\0");
@@ -367,11 +367,14 @@ impl FileStore for ImrStore {
     /// Of tables: small files have room of their own.
     fn space(&self) -> Result<Space, StoreError> {
         let core = &self.core;
-        let length = |track: TrackId| core.geometry.tracks.length_bytes(track);
+        let tracks = &core.geometry.tracks;
         let state = core.state.lock();
-        let free = core.geometry.usable().map(TrackId).filter(|&track| !state.valid.contains(track));
-        let available_bytes = free.chain(state.reclaimable()).map(length).sum();
-        Ok(Space { total_bytes: core.geometry.usable_bytes(), available_bytes })
+        let (bottoms, tops) = state.valid.tier_counts();
+        let valid_bytes = bottoms * tracks.bottom_track_bytes + tops * tracks.top_track_bytes;
+        let reclaimable_bytes: u64 = state.reclaimable().into_iter().map(|track| tracks.length_bytes(track)).sum();
+        let total_bytes = core.geometry.usable_bytes();
+        let available_bytes = (total_bytes + reclaimable_bytes).saturating_sub(valid_bytes);
+        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0 })
     }
 
     fn hint(&self, hint: &Hint<'_>) {

@@ -4,7 +4,9 @@
 //! Leveled compaction as in LevelDB and RocksDB: level 0 holds overlapping tables by age, deeper
 //! levels hold disjoint tables. A level whose score reaches 1 gives tables to the next one.
 
-use super::log_structured::{Busy, CompactionPlan, FileMeta, Organisation, Reason, Version};
+mod reclaim;
+
+use super::log_structured::{Busy, CompactionPlan, FileMeta, Footprint, Organisation, Reason, Shortage, Version};
 use crate::options::{CompactionPriority, Options};
 use std::sync::Arc;
 
@@ -56,9 +58,17 @@ impl Organisation for Leveled {
         version: &Version,
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
-        last: Option<&CompactionPlan>,
+        last: Option<&Footprint>,
     ) -> Option<CompactionPlan> {
         next_of_range(version, begin, end, last, &self.options)
+    }
+
+    fn part_of(&self, version: &Version, plan: &CompactionPlan, _room_bytes: u64) -> Option<CompactionPlan> {
+        reclaim::part_of(version, plan)
+    }
+
+    fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan> {
+        reclaim::reclaim(version, shortage, &self.options)
     }
 
     fn pending_bytes(&self, version: &Version) -> u64 {
@@ -83,6 +93,14 @@ struct LevelTargets {
     base_level: usize,
     /// Bytes by level; level 0 has no size target.
     target_bytes: Vec<u64>,
+}
+
+impl LevelTargets {
+    /// Where tables of level 0 go. While a level above the base still holds tables, they are older than level 0 and newer
+    /// than the base.
+    fn below_level0(&self, version: &Version) -> usize {
+        (1..self.base_level).find(|&level| !version.levels[level].is_empty()).unwrap_or(self.base_level)
+    }
 }
 
 /// Sizes the levels should have. With dynamic level bytes the last level holds what it holds and
@@ -185,9 +203,7 @@ fn pick_level0(version: &Version, targets: &LevelTargets, busy: &Busy) -> Option
     if version.levels[0].is_empty() || version.levels[0].iter().any(|file| busy.contains(file.number)) {
         return None;
     }
-    // While a level above the base still holds tables, they are older than level 0 and newer than the base.
-    let output_level =
-        (1..targets.base_level).find(|&level| !version.levels[level].is_empty()).unwrap_or(targets.base_level);
+    let output_level = targets.below_level0(version);
     let inputs = version.levels[0].clone();
     finish(version, Reason::Level0Tables, 0, output_level, inputs, busy)
 }
@@ -296,7 +312,7 @@ fn next_of_range(
     version: &Version,
     begin: Option<&[u8]>,
     end: Option<&[u8]>,
-    last: Option<&CompactionPlan>,
+    last: Option<&Footprint>,
     options: &PolicyOptions,
 ) -> Option<CompactionPlan> {
     let first = match last {
@@ -306,7 +322,7 @@ fn next_of_range(
         Some(done) if done.input_level == 0 => done.output_level,
         Some(done) => done.input_level + 1,
     };
-    let rewrote_into = last.filter(|done| !done.is_trivial_move()).map(|done| done.output_level);
+    let rewrote_into = last.filter(|done| !done.is_trivial_move).map(|done| done.output_level);
     let deepest = version.levels.len() - 1;
     let (level, plan) = (first..=deepest)
         .find_map(|level| plan_range(version, level, begin, end, options).map(|plan| (level, plan)))?;
@@ -341,7 +357,7 @@ fn plan_range(
     let output_level = if level == last {
         last
     } else if level == 0 {
-        (1..targets.base_level).find(|&above| !version.levels[above].is_empty()).unwrap_or(targets.base_level)
+        targets.below_level0(version)
     } else {
         (level + 1).max(targets.base_level.min(next_non_empty(version, level)))
     };

@@ -110,7 +110,7 @@ fn the_priority_says_which_table_goes_first() {
         let plan = first(CompactionPriority::RoundRobin, &busy);
         assert_eq!(numbers(&plan.inputs), expected);
         busy.enter(&plan);
-        busy.leave(&plan);
+        busy.leave(&plan.footprint());
     }
 }
 
@@ -169,7 +169,7 @@ fn running_compactions_keep_their_tables_and_their_output_range() {
         finish(&shape("9:a-z\n\n"), Reason::Level0Tables, 0, 1, shape("9:a-z\n\n").levels[0].clone(), &Busy::default());
     busy.enter(&wide.unwrap());
     assert!(busy.writes_into(1, b"m", b"n"));
-    busy.leave(&first);
+    busy.leave(&first.footprint());
     assert!(!busy.contains(2));
 }
 
@@ -274,7 +274,7 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
                 }
                 _ if !running.is_empty() => {
                     let plan = running.swap_remove(random.index(running.len()));
-                    busy.leave(&plan);
+                    busy.leave(&plan.footprint());
                     let removed: Vec<(usize, u64)> = plan
                         .inputs
                         .iter()

@@ -2,8 +2,11 @@
 
 use super::compaction;
 use super::flush;
-use super::plan::CompactionPlan;
+use super::plan::{Busy, CompactionPlan, Footprint};
+use super::reclaim::{self, Shortage};
+use super::room::{self, RoomState};
 use super::shared::{Core, Shared, panic_message};
+use super::strides;
 use super::version::{FileMeta, Version};
 use crate::cache::EvictedBlock;
 use crate::error::{Error, ErrorKind};
@@ -19,8 +22,16 @@ use varve_store::{FileStore, Hint};
 /// Wait after a failed job before the next try.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
+/// It doubles so many times.
+const RETRY_DOUBLINGS_MAX: u32 = 5;
+
 /// How long the eviction queue is waited on between looks at whether to stop.
 const EVICTION_WAIT: Duration = Duration::from_millis(200);
+
+/// Longer with every failure in a row, so that a device is not written full again and again.
+fn retry_delay(failures: u32) -> Duration {
+    RETRY_DELAY * (1 << failures.saturating_sub(1).min(RETRY_DOUBLINGS_MAX))
+}
 
 /// What a worker may take on. One worker keeps itself free for flushes, so that writers never
 /// wait for a compaction to end before their memtable is written.
@@ -38,7 +49,7 @@ enum Job {
     },
     Compact {
         version: Arc<Version>,
-        plan: CompactionPlan,
+        chosen: Chosen,
     },
     /// Reads what plans must know of tables.
     Sample {
@@ -72,6 +83,7 @@ pub(super) fn start(shared: &Arc<Shared>) -> Vec<JoinHandle<()>> {
 
 fn work(shared: &Arc<Shared>, role: Role) {
     let mut not_before: Option<Instant> = None;
+    let mut failures = 0u32;
     let mut retries_seen = 0;
     let mut core = shared.core.lock();
     loop {
@@ -89,7 +101,8 @@ fn work(shared: &Arc<Shared>, role: Role) {
                 Next::Job(job) => {
                     drop(core);
                     let failed = run(shared, job);
-                    not_before = failed.then(|| shared.env.now() + RETRY_DELAY);
+                    failures = if failed { failures.saturating_add(1) } else { 0 };
+                    not_before = failed.then(|| shared.env.now() + retry_delay(failures));
                     core = shared.core.lock();
                     continue;
                 }
@@ -128,13 +141,13 @@ fn next_job<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>, role: Role) 
         let (relocked, planned) = plan(shared, core);
         core = relocked;
         let Some(planned) = planned else { return (core, Next::AskAgain) };
-        core.room_bytes = planned.room_bytes;
-        if let Some(plan) = planned.plan {
-            let tables = unsampled(shared, &planned.version, &plan);
+        if let Some(chosen) = planned.chosen {
+            let tables = unsampled(shared, &planned.version, &chosen.plan);
             if tables.is_empty() {
-                core.busy.enter(&plan);
+                core.busy.enter(&chosen.plan);
                 core.running_compactions += 1;
-                return (core, Next::Job(Job::Compact { version: planned.version, plan }));
+                core.compacts_alone = chosen.is_alone;
+                return (core, Next::Job(Job::Compact { version: planned.version, chosen }));
             }
             // One worker reads what others wait for.
             if !core.sampling {
@@ -148,14 +161,37 @@ fn next_job<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>, role: Role) 
 }
 
 fn may_compact(shared: &Shared, core: &Core) -> bool {
-    core.manual == 0 && !shared.options.disable_auto_compactions
+    core.manual == 0 && !core.compacts_alone && !shared.options.disable_auto_compactions
 }
 
 struct Planned {
     version: Arc<Version>,
-    plan: Option<CompactionPlan>,
-    /// Room that plans have to keep to from now on.
-    room_bytes: Option<u64>,
+    chosen: Option<Chosen>,
+}
+
+/// A compaction to do now.
+struct Chosen {
+    plan: CompactionPlan,
+    /// Bytes its outputs may take.
+    room_bytes: u64,
+    /// It needs all the room there is.
+    is_alone: bool,
+}
+
+/// Carries a compaction out, unless it ended for want of room before and there is no more now.
+fn compact(shared: &Arc<Shared>, version: Arc<Version>, chosen: Chosen) -> Result<(), Error> {
+    let Chosen { plan, room_bytes, .. } = chosen;
+    if let Some(error) = shared.lacking.lock().error_of(&plan, room_bytes) {
+        return Err(error.clone());
+    }
+    let inputs: Vec<u64> = plan.inputs.iter().map(|file| file.number).collect();
+    let result = compaction::compact(shared, version, plan, room_bytes);
+    if let Err(error) = &result
+        && error.kind() == ErrorKind::NoSpace
+    {
+        shared.lacking.lock().note(inputs, room_bytes, error.clone());
+    }
+    result
 }
 
 /// Lets go of the lock, makes a plan and takes the lock again. Nothing when what the plan depends on changed meanwhile, or
@@ -163,28 +199,77 @@ struct Planned {
 fn plan<'a>(shared: &'a Shared, core: MutexGuard<'a, Core>) -> (MutexGuard<'a, Core>, Option<Planned>) {
     let outlook = core.outlook();
     let version = shared.read_state.load().version.clone();
-    let (busy, room_bytes) = (core.busy.clone(), core.room_bytes);
+    let (busy, others_run) = (core.busy.clone(), core.running_compactions > 0);
     drop(core);
-    let pick = |room_bytes| shared.organisation.pick(&version, &busy, room_bytes);
-    let urgent = pick(u64::MAX);
-    let room_bytes = room_bytes.filter(|room| urgent.as_ref().is_some_and(|plan| plan.written_bytes_max() > *room));
-    let plan = room_bytes.and_then(pick).or(urgent);
+    let chosen = choose(shared, &version, &busy, others_run);
     let core = shared.core.lock();
     let is_as_before = core.outlook() == outlook && Arc::ptr_eq(&version, &shared.read_state.load().version);
-    let planned = is_as_before.then_some(Planned { version, plan, room_bytes });
+    let planned = is_as_before.then_some(Planned { version, chosen });
     (core, planned)
+}
+
+/// What is due and fits; else what is due, or its first part, and nothing beside it; else, where room is short, what
+/// may bring some back.
+fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> Option<Chosen> {
+    let organisation = &*shared.organisation;
+    let (room, room_bytes) = room::of_jobs(shared);
+    // What runs already has as much.
+    let left_bytes = if others_run { room_bytes / 2 } else { room_bytes };
+    let is_new = |plan: &CompactionPlan| shared.lacking.lock().error_of(plan, room_bytes).is_none();
+    if let Some(plan) = organisation.pick(version, busy, left_bytes).filter(is_new) {
+        return Some(Chosen { plan, room_bytes: left_bytes, is_alone: false });
+    }
+    let bytes = (0..version.levels.len()).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
+    let is_short = room.is_some_and(|room| room.state() != RoomState::Open);
+    if others_run || (room_bytes >= bytes && !is_short) {
+        return None;
+    }
+    let packing = || is_short.then(|| packing(shared, version, room_bytes)).flatten();
+    let due = organisation.pick(version, busy, u64::MAX);
+    let part = || {
+        let due = due.as_ref()?;
+        let whole = || strides::is_divisible(version, due).then(|| due.clone());
+        organisation.part_of(version, due, room_bytes).or_else(whole)
+    };
+    let reclaiming = || {
+        let oldest_view = reclaim::oldest_view(shared);
+        let deleted_bytes = reclaim::deleted_bytes(version, 0, oldest_view);
+        let shortage = Shortage {
+            room_bytes,
+            table_bytes: shared.media.files.properties().preferred_table_bytes,
+            brings_deletions: deleted_bytes >= room.map_or(0, |room| room.worth_bytes()),
+            oldest_view,
+        };
+        is_short.then(|| organisation.reclaim(version, &shortage)).flatten()
+    };
+    // What is due and does not fit may need less than it reads, and who waits for it must be told how it ended; without
+    // them it is not begun.
+    let hoped_for = || due.clone().filter(|_| shared.waiting.load(Ordering::Relaxed) > 0);
+    let plan =
+        packing().or_else(|| part().filter(is_new)).or_else(|| reclaiming().filter(is_new)).or_else(hoped_for)?;
+    Some(Chosen { plan, room_bytes, is_alone: true })
+}
+
+/// Tables that can be packed, where each takes a band of its own.
+fn packing(shared: &Shared, version: &Version, room_bytes: u64) -> Option<CompactionPlan> {
+    let table_bytes = shared.media.files.properties().preferred_table_bytes?;
+    reclaim::packing(version, table_bytes, room_bytes, &shared.settled.lock())
 }
 
 /// Runs a job; true when it failed.
 fn run(shared: &Arc<Shared>, job: Job) -> bool {
-    let result = match &job {
-        Job::Flush { memtables, log_number } => flush::flush(shared, memtables, *log_number),
-        Job::Compact { version, plan } => compaction::compact(shared, version, plan),
-        Job::Sample { tables } => {
-            sample(shared, tables);
-            Ok(())
+    // What a compaction read must be let go of before its room can be collected.
+    let (result, ended) = match job {
+        Job::Flush { memtables, log_number } => (flush::flush(shared, &memtables, log_number), Ended::Flush),
+        Job::Compact { version, chosen } => {
+            let footprint = chosen.plan.footprint();
+            (compact(shared, version, chosen), Ended::Compaction(footprint))
         }
-        Job::Collect => Ok(()),
+        Job::Sample { tables } => {
+            sample(shared, &tables);
+            (Ok(()), Ended::Sample)
+        }
+        Job::Collect => (Ok(()), Ended::Collection),
     };
     shared.tables.collect(&shared.garbage);
     let failure = result.err();
@@ -192,30 +277,35 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
         shared.counters.background_errors.fetch_add(1, Ordering::Relaxed);
     }
     let failed = failure.is_some();
-    let is_out_of_room = failure.as_ref().is_some_and(|error| error.kind() == ErrorKind::NoSpace);
-    let is_compaction = matches!(job, Job::Compact { .. });
-    // Once one ran out of room, what is free says which can still be done.
-    let room_bytes = (is_compaction && (is_out_of_room || shared.core.lock().room_bytes.is_some()))
-        .then(|| shared.media.files.space().map_or(0, |space| space.available_bytes));
     let mut core = shared.core.lock();
-    match job {
-        Job::Flush { .. } => {
+    match ended {
+        Ended::Flush => {
             core.flush_running = false;
             note(&mut core, failure, |core| (&mut core.flush_attempts, &mut core.flush_error));
         }
-        Job::Compact { plan, .. } => {
-            core.busy.leave(&plan);
+        Ended::Compaction(footprint) => {
+            core.busy.leave(&footprint);
             core.running_compactions -= 1;
-            core.room_bytes = room_bytes;
+            core.compacts_alone = false;
+            // What it gave back may be what a flush lacked.
+            core.retries += u64::from(!failed && core.flush_error.is_some());
             note(&mut core, failure, |core| (&mut core.compaction_attempts, &mut core.compaction_error));
         }
-        Job::Sample { .. } => core.sampling = false,
-        Job::Collect => return false,
+        Ended::Sample => core.sampling = false,
+        Ended::Collection => return false,
     }
     // A finished job makes others due: the next level may be over its size now.
     shared.work.notify_all();
     shared.done.notify_all();
     failed
+}
+
+/// What is left of a job when it ended.
+enum Ended {
+    Flush,
+    Compaction(Footprint),
+    Sample,
+    Collection,
 }
 
 /// Tables a plan depends on whose histograms were not read yet.
@@ -242,6 +332,13 @@ fn note(core: &mut Core, failure: Option<Error>, fields: impl Fn(&mut Core) -> (
     *last = failure;
 }
 
+/// Tells who waits for room that a step of a compaction may have given some back.
+pub(super) fn note_compaction(shared: &Shared) {
+    let mut core = shared.core.lock();
+    note(&mut core, None, |core| (&mut core.compaction_attempts, &mut core.compaction_error));
+    shared.done.notify_all();
+}
+
 /// No flush or compaction runs or is due. Lets go of the lock meanwhile; what is returned holds as long as the lock
 /// that is returned with it is.
 pub(super) fn is_idle<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>) -> (MutexGuard<'a, Core>, bool) {
@@ -256,7 +353,7 @@ pub(super) fn is_idle<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>) ->
         let (relocked, planned) = plan(shared, core);
         core = relocked;
         if let Some(planned) = planned {
-            return (core, planned.plan.is_none());
+            return (core, planned.chosen.is_none());
         }
     }
 }
@@ -302,16 +399,35 @@ pub(super) fn compact_range(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Opt
 
 fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<(), Error> {
     let mut last = None;
+    // Tables that flushes add meanwhile are not waited for.
+    let mut level0_left = shared.read_state.load().version.levels[0].len();
     loop {
         if shared.cancel.load(Ordering::Relaxed) {
             return Err(Error::Closed);
         }
         let version = shared.read_state.load().version.clone();
-        let Some(plan) = shared.organisation.next_of_range(&version, begin, end, last.as_ref()) else {
-            return Ok(());
-        };
-        compaction::compact(shared, &version, &plan)?;
-        last = Some(plan);
+        let (room, room_bytes) = room::of_jobs(shared);
+        let due = shared.organisation.next_of_range(&version, begin, end, last.as_ref());
+        let is_short = room.is_some_and(|room| room.state() != RoomState::Open);
+        let may_pack = || begin.is_none() && end.is_none() && is_short;
+        let packed = || may_pack().then(|| packing(shared, &version, room_bytes)).flatten();
+        let Some(plan) = due.or_else(packed) else { return Ok(()) };
+        // Where there is no room to put everything in order at once, it is done in parts.
+        let part = (plan.written_bytes_max() > room_bytes)
+            .then(|| shared.organisation.part_of(&version, &plan, room_bytes))
+            .flatten();
+        let is_of_level0 =
+            |part: &&CompactionPlan| part.input_level == 0 && part.output_level >= version.disjoint_from();
+        let taken = part.as_ref().filter(is_of_level0).map_or(0, |part| part.inputs.len());
+        let is_used_up = taken > 0 && taken >= level0_left;
+        level0_left = level0_left.saturating_sub(taken);
+        if part.is_none() || is_used_up {
+            last = Some(plan.footprint());
+        }
+        compaction::compact(shared, version, part.unwrap_or(plan), room_bytes)?;
+        // The room of what this step read is the room of the next one, and of who waits for it.
+        shared.tables.collect(&shared.garbage);
+        note_compaction(shared);
     }
 }
 

@@ -5,6 +5,7 @@ use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
 use super::pacing::{JobPace, compaction_headroom_bytes};
 use super::plan::{CompactionPlan, Reason, subcompaction_boundaries};
 use super::shared::{Change, Shared};
+use super::strides;
 use super::version::{FileMeta, Run, Version, runs};
 use crate::error::Error;
 use crate::iterator::InternalIterator;
@@ -15,22 +16,82 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_store::{Hint, HintedFile, IoClass, IoContext, JobId};
 
-/// Does what `plan` says and makes the result part of the tree.
-pub(super) fn compact(shared: &Arc<Shared>, version: &Arc<Version>, plan: &CompactionPlan) -> Result<(), Error> {
-    let start = shared.env.now();
+/// Does what `plan` says and makes the result part of the tree: at once if its outputs fit in `room_bytes`, else stride
+/// by stride if that frees inputs on the way.
+pub(super) fn compact(
+    shared: &Arc<Shared>,
+    version: Arc<Version>,
+    plan: CompactionPlan,
+    room_bytes: u64,
+) -> Result<(), Error> {
     if plan.is_trivial_move() {
-        let change = Change {
-            removed: plan.inputs.iter().map(|file| (plan.input_level, file.clone())).collect(),
-            added: plan.inputs.iter().map(|file| (plan.output_level, file.clone())).collect(),
-            ..Change::default()
-        };
-        shared.install(change)?;
-        for file in &plan.inputs {
-            shared.media.files.hint(&Hint::LevelChanged { file: &hinted(file, plan.output_level) });
-        }
-        shared.counters.trivial_moves.fetch_add(plan.inputs.len() as u64, Ordering::Relaxed);
-        return Ok(());
+        return move_tables(shared, &plan);
     }
+    if plan.written_bytes_max() > room_bytes && strides::is_divisible(&version, &plan) {
+        drop(version);
+        return strides::compact(shared, plan);
+    }
+    // Each part may leave a table that is partly empty.
+    let is_tight = plan.written_bytes_max() > room_bytes / 2;
+    let parts_max = if is_tight { 1 } else { shared.options.max_subcompactions };
+    let pace = Arc::new(pace_of(shared, &version, &plan));
+    let numbers = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.number).collect::<Vec<u64>>();
+    let packed = (plan.reason == Reason::Packing).then(|| numbers(&plan.inputs));
+    let result = compact_stretch(shared, &version, plan, &Stretch::whole(parts_max), pace);
+    if let Some(inputs) = packed {
+        // What packing does not help, or what it fails at, is not packed again.
+        match &result {
+            Ok(outputs) if outputs.len() < inputs.len() => {}
+            Ok(outputs) => shared.settled.lock().extend(numbers(outputs)),
+            Err(_) => shared.settled.lock().extend(inputs),
+        }
+    }
+    result.map(drop)
+}
+
+fn move_tables(shared: &Shared, plan: &CompactionPlan) -> Result<(), Error> {
+    let change = Change {
+        removed: plan.inputs.iter().map(|file| (plan.input_level, file.clone())).collect(),
+        added: plan.inputs.iter().map(|file| (plan.output_level, file.clone())).collect(),
+        ..Change::default()
+    };
+    shared.install(change)?;
+    for file in &plan.inputs {
+        shared.media.files.hint(&Hint::LevelChanged { file: &hinted(file, plan.output_level) });
+    }
+    shared.counters.trivial_moves.fetch_add(plan.inputs.len() as u64, Ordering::Relaxed);
+    Ok(())
+}
+
+/// What of a plan is done at once.
+pub(super) struct Stretch {
+    /// First user key; from the beginning when `None`.
+    pub(super) begin: Option<Vec<u8>>,
+    /// End, exclusive.
+    pub(super) end: Option<Vec<u8>>,
+    /// Inputs that stay part of the tree because they reach beyond it.
+    pub(super) staying: Vec<u64>,
+    /// Threads that share the work, at most.
+    pub(super) parts_max: usize,
+}
+
+impl Stretch {
+    /// All of it.
+    fn whole(parts_max: usize) -> Stretch {
+        Stretch { begin: None, end: None, staying: Vec::new(), parts_max }
+    }
+}
+
+/// Merges what a plan's tables hold of a stretch and makes the outputs part of the tree, in place of the inputs that do
+/// not stay. Lets go of these when it returns.
+pub(super) fn compact_stretch(
+    shared: &Arc<Shared>,
+    version: &Arc<Version>,
+    plan: CompactionPlan,
+    stretch: &Stretch,
+    pace: Arc<JobPace>,
+) -> Result<Vec<Arc<FileMeta>>, Error> {
+    let start = shared.env.now();
     let job = shared.new_job();
     let inputs: Vec<HintedFile> = plan
         .inputs
@@ -43,13 +104,15 @@ pub(super) fn compact(shared: &Arc<Shared>, version: &Arc<Version>, plan: &Compa
         inputs: &inputs,
         output_level: Some(plan.output_level as u8),
     });
-    let result = rewrite(shared, version, plan, job).and_then(|outputs| {
+    let goes = |file: &&Arc<FileMeta>| !stretch.staying.contains(&file.number);
+    let result = rewrite(shared, version, &plan, job, stretch, pace).and_then(|outputs| {
         let change = Change {
             removed: plan
                 .inputs
                 .iter()
+                .filter(goes)
                 .map(|file| (plan.input_level, file.clone()))
-                .chain(plan.overlapping.iter().map(|file| (plan.output_level, file.clone())))
+                .chain(plan.overlapping.iter().filter(goes).map(|file| (plan.output_level, file.clone())))
                 .collect(),
             added: outputs.tables.iter().map(|file| (plan.output_level, file.clone())).collect(),
             ..Change::default()
@@ -60,24 +123,31 @@ pub(super) fn compact(shared: &Arc<Shared>, version: &Arc<Version>, plan: &Compa
     let hinted = result.as_ref().map(|outputs| outputs.hinted(plan.output_level)).unwrap_or_default();
     shared.media.files.hint(&Hint::CompactionEnd { job, outputs: &hinted, succeeded: result.is_ok() });
     let outputs = result?;
+    let read_bytes: u64 = plan.all_inputs().filter(goes).map(|file| file.size_bytes).sum();
     let counters = &shared.counters;
     counters.compactions.fetch_add(1, Ordering::Relaxed);
-    counters.compaction_read_bytes.fetch_add(plan.input_bytes(), Ordering::Relaxed);
+    counters.compaction_read_bytes.fetch_add(read_bytes, Ordering::Relaxed);
     counters.compaction_written_bytes.fetch_add(outputs.written_bytes, Ordering::Relaxed);
     counters.compaction_read_entries.fetch_add(outputs.read_entries, Ordering::Relaxed);
     counters.compaction_dropped_entries.fetch_add(outputs.dropped_entries, Ordering::Relaxed);
     counters.compaction_nanos.fetch_add(shared.env.now().as_nanos() - start.as_nanos(), Ordering::Relaxed);
-    Ok(())
+    Ok(outputs.tables)
 }
 
-fn rewrite(shared: &Arc<Shared>, version: &Arc<Version>, plan: &CompactionPlan, job: JobId) -> Result<Outputs, Error> {
-    let boundaries = subcompaction_boundaries(plan, shared.options.max_subcompactions);
+fn rewrite(
+    shared: &Arc<Shared>,
+    version: &Arc<Version>,
+    plan: &CompactionPlan,
+    job: JobId,
+    stretch: &Stretch,
+    pace: Arc<JobPace>,
+) -> Result<Outputs, Error> {
+    let boundaries = subcompaction_boundaries(plan, stretch.parts_max);
     let part_count = boundaries.len() + 1;
     let part = |position: usize| {
         let begin = position.checked_sub(1).map(|before| boundaries[before].clone());
-        (begin, boundaries.get(position).cloned())
+        (begin.or_else(|| stretch.begin.clone()), boundaries.get(position).cloned().or_else(|| stretch.end.clone()))
     };
-    let pace = Arc::new(pace_of(shared, version, plan));
     let workers: Vec<_> = (1..part_count)
         .map(|position| {
             let (begin, end) = part(position);

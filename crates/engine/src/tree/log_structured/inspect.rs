@@ -1,11 +1,13 @@
 //! What the tree tells about itself: statistics, properties, and whether all is well.
 
 use super::output::hinted;
+use super::room::{self, Room, RoomState};
 use super::shared::{Core, Shared};
+use super::stall::Stall;
 use crate::error::Error;
 use crate::file_name;
 use crate::key;
-use crate::statistics::{LevelStatistics, Statistics};
+use crate::statistics::{LevelStatistics, RoomStatistics, Statistics, WriteState};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use varve_store::{Finding, Hint, IoClass, IoContext, Severity};
@@ -42,8 +44,17 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
     let mut counters = shared.counters.values();
     counters.log_bytes = shared.log_counters.file_bytes.load(Ordering::Relaxed);
     counters.log_syncs = shared.log_counters.syncs.load(Ordering::Relaxed);
+    let room = room::of_next_write(shared);
     Statistics {
         counters,
+        write_state: write_state(shared, room.as_ref()),
+        room: room.map(|room| RoomStatistics {
+            total_bytes: room.total_bytes,
+            available_bytes: room.available_bytes,
+            reserve_bytes: room.reserve_bytes,
+            left_by_puts_bytes: room.left_by_puts_bytes(),
+            left_by_deletes_bytes: room.left_by_deletes_bytes(),
+        }),
         levels,
         memtable_bytes: (state.memtable.reserved_bytes() + immutable_bytes) as u64,
         immutable_memtables,
@@ -61,6 +72,34 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
 
 fn running_jobs(core: &Core) -> usize {
     core.running_compactions + usize::from(core.flush_running)
+}
+
+fn write_state(shared: &Shared, room: Option<&Room>) -> WriteState {
+    let is_halted = shared.core.lock().halted.is_some();
+    if is_halted || shared.latched.lock().is_some() {
+        return WriteState::Latched;
+    }
+    match (room.map_or(RoomState::Open, Room::state), shared.stall()) {
+        (RoomState::Full, _) => WriteState::Full,
+        (RoomState::DeletesOnly, _) => WriteState::DeletesOnly,
+        (RoomState::Open, Stall::Stop) => WriteState::Stopped,
+        (RoomState::Open, Stall::Slow) => WriteState::Slowed,
+        (RoomState::Open, Stall::None) => WriteState::Open,
+    }
+}
+
+/// Which writes are taken, and why: for people.
+fn write_state_text(statistics: &Statistics) -> String {
+    let mut text = statistics.write_state.advice().to_owned();
+    if let (WriteState::DeletesOnly | WriteState::Full, Some(room)) = (statistics.write_state, &statistics.room) {
+        let (puts, deletes) = (room.left_by_puts_bytes, room.left_by_deletes_bytes);
+        let _ = write!(
+            text,
+            " ({} bytes are available; puts leave {puts}, deletes {deletes}, and compactions have {} more)",
+            room.available_bytes, room.reserve_bytes
+        );
+    }
+    text
 }
 
 /// See [`crate::Db::approximate_bytes`].
@@ -112,6 +151,7 @@ pub(super) fn property(shared: &Shared, name: &str) -> Option<String> {
         "overlap-depth" => Some(format!("{:.3}", shared.read_state.load().version.mean_depth())),
         "levels" => Some(levels_text(&statistics)),
         "tables" => Some(tables_text(shared)),
+        "write-state" => Some(write_state_text(&statistics)),
         "stats" => Some(statistics_text(&statistics)),
         _ => None,
     }
@@ -153,6 +193,8 @@ fn statistics_text(statistics: &Statistics) -> String {
     );
     let _ = writeln!(text, "write amplification     {:.2}", statistics.write_amplification());
     let _ = writeln!(text, "stalls                  {} ({} ms)", counters.stalls, counters.stall_nanos / 1_000_000);
+    let _ = writeln!(text, "writes out of room      {}", counters.writes_out_of_room);
+    let _ = writeln!(text, "writes now              {}", write_state_text(statistics));
     let _ = writeln!(
         text,
         "block cache             {} bytes, {} blocks in, {} out",

@@ -17,10 +17,13 @@ mod pacing;
 mod plan;
 mod rate_limiter;
 mod read;
+mod reclaim;
 mod recovery;
 mod repair;
+mod room;
 mod shared;
 mod stall;
+mod strides;
 mod tables;
 mod version;
 mod write;
@@ -28,7 +31,8 @@ mod write_delay;
 mod write_pace;
 
 pub(crate) use self::organisation::Organisation;
-pub(crate) use self::plan::{Busy, CompactionPlan, Reason};
+pub(crate) use self::plan::{Busy, CompactionPlan, Footprint, Reason};
+pub(crate) use self::reclaim::{Shortage, in_place};
 pub(crate) use self::repair::repair;
 pub(crate) use self::version::{FileMeta, Version};
 #[cfg(test)]

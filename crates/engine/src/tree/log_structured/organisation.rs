@@ -1,6 +1,7 @@
 //! What tells one log-structured tree from another: pure functions from its shape.
 
-use super::plan::{Busy, CompactionPlan};
+use super::plan::{Busy, CompactionPlan, Footprint};
+use super::reclaim::Shortage;
 use super::version::Version;
 
 /// How the tables of a log-structured tree are organised. Nothing here does I/O, takes a lock or looks at a
@@ -31,8 +32,16 @@ pub(crate) trait Organisation: Send + Sync {
         version: &Version,
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
-        last: Option<&CompactionPlan>,
+        last: Option<&Footprint>,
     ) -> Option<CompactionPlan>;
+
+    /// What to do first of a plan that writes more than `room_bytes`; `None` when nothing less would help. Nothing else
+    /// runs. Once it is done what made the plan is asked again; parts of parts end.
+    fn part_of(&self, version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Option<CompactionPlan>;
+
+    /// The next step of those that bring deletions to what they delete, when nothing is due and room is short; `None`
+    /// when no step is left that would change anything. Nothing else runs.
+    fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan>;
 
     /// Bytes that compactions must still move until nothing is due.
     fn pending_bytes(&self, version: &Version) -> u64;

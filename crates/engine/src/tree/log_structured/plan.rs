@@ -10,6 +10,10 @@ pub(crate) enum Reason {
     Level0Tables,
     LevelSize,
     Overlap,
+    /// Little room is left, and it may give some back.
+    Room,
+    /// Tables are partly empty where each takes a band of its own.
+    Packing,
     Manual,
 }
 
@@ -55,6 +59,29 @@ impl CompactionPlan {
     pub(crate) fn input_bytes(&self) -> u64 {
         self.all_inputs().map(|file| file.size_bytes).sum()
     }
+
+    /// What is left to know of it once its tables may be gone.
+    pub(crate) fn footprint(&self) -> Footprint {
+        Footprint {
+            input_level: self.input_level,
+            output_level: self.output_level,
+            is_trivial_move: self.is_trivial_move(),
+            numbers: self.all_inputs().map(|file| file.number).collect(),
+            hull: self.hull().map(|(smallest, largest)| (smallest.to_vec(), largest.to_vec())),
+        }
+    }
+}
+
+/// What a plan was, without its tables: who holds those keeps their room.
+#[derive(Clone, Debug)]
+pub(crate) struct Footprint {
+    pub(crate) input_level: usize,
+    pub(crate) output_level: usize,
+    pub(crate) is_trivial_move: bool,
+    /// Numbers of all inputs.
+    pub(crate) numbers: Vec<u64>,
+    /// Smallest and largest user key.
+    pub(crate) hull: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 fn disjoint(files: &[Arc<FileMeta>]) -> bool {
@@ -94,15 +121,16 @@ impl Busy {
     }
 
     /// Takes out a plan that ended.
-    pub(crate) fn leave(&mut self, plan: &CompactionPlan) {
+    pub(crate) fn leave(&mut self, plan: &Footprint) {
         self.changes += 1;
-        for file in plan.all_inputs() {
-            self.files.remove(&file.number);
+        for number in &plan.numbers {
+            self.files.remove(number);
         }
-        if let Some((smallest, largest)) = plan.hull()
-            && let Some(position) = self.outputs.iter().position(|(level, low, high)| {
-                *level == plan.output_level && low.as_slice() == smallest && high.as_slice() == largest
-            })
+        if let Some((smallest, largest)) = &plan.hull
+            && let Some(position) = self
+                .outputs
+                .iter()
+                .position(|(level, low, high)| *level == plan.output_level && low == smallest && high == largest)
         {
             self.outputs.swap_remove(position);
         }

@@ -122,8 +122,12 @@ pub(super) fn open(
     let tables = Tables::new(env, &media, &options, blocks);
     let seed = env.random("memtable").next_u64();
     let memtable = Arc::new(MemTable::new(0, write_buffer_bytes(&options, &*media.files), seed));
-    let state =
-        ManifestState { manifest: None, log_number: recovered.log_number, last_sequence: recovered.last_sequence };
+    let state = ManifestState {
+        manifest: None,
+        named: exists.then_some(recovered.manifest_number),
+        log_number: recovered.log_number,
+        last_sequence: recovered.last_sequence,
+    };
     let shared = Arc::new(Shared::new(
         env,
         media,
@@ -170,6 +174,7 @@ pub(super) fn open(
         flushed_bytes: 0,
         flush_owed: false,
         due_nanos: 0,
+        unlooked_bytes: u64::MAX,
         closed: false,
     };
     Ok((shared, writer))
@@ -194,7 +199,8 @@ fn has_room(shared: &Shared, log_listing: &[FileEntry], oldest: u64) -> bool {
     let is_needed =
         |entry: &&FileEntry| matches!(FileName::parse(&entry.name), Some(FileName::Log(number)) if number >= oldest);
     let log_bytes: u64 = log_listing.iter().filter(is_needed).map(|entry| entry.size_bytes).sum();
-    let needed_bytes = log_bytes.saturating_add(SMALL_FILES_BYTES);
+    let table_bytes = shared.media.files.properties().preferred_table_bytes.unwrap_or(u64::MAX);
+    let needed_bytes = log_bytes.saturating_add(SMALL_FILES_BYTES.min(table_bytes));
     shared.media.files.space().map_or(true, |space| space.available_bytes >= needed_bytes)
 }
 

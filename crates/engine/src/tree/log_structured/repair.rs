@@ -102,7 +102,7 @@ pub(crate) fn repair(
     let version = Version::empty(organisation.level_count(), organisation.disjoint_from());
     // No older log is needed once the fresh manifest holds.
     let log_number = highest + 1;
-    let state = ManifestState { manifest: None, log_number, last_sequence: 0 };
+    let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0 };
     let shared = Arc::new(Shared::new(
         env,
         media,
@@ -330,7 +330,7 @@ impl Salvage {
                 inputs,
                 overlapping: Vec::new(),
             };
-            compaction::compact(shared, &version, &plan)?;
+            compaction::compact(shared, version, plan, u64::MAX)?;
         }
         self.rename_damaged();
         remove_strays(shared, shared.manifest_number());

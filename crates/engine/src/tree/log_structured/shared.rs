@@ -8,6 +8,8 @@ use super::organisation::Organisation;
 use super::pacing::Progress;
 use super::plan::Busy;
 use super::rate_limiter::RateLimiter;
+use super::reclaim::Lacking;
+use super::room::LOOK_PART;
 use super::stall::{Pressure, Stall, StallOptions};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
@@ -24,7 +26,7 @@ use crate::statistics::Counters;
 use crate::table::TableBuildOptions;
 use arc_swap::ArcSwap;
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use varve_env::{Condvar, Env, Mutex, Random};
@@ -65,8 +67,8 @@ pub(super) struct Core {
     pub(super) flush_error: Option<Error>,
     /// Last failure of a compaction, until one succeeds.
     pub(super) compaction_error: Option<Error>,
-    /// Room on the medium after the last compaction, once one ran out of it.
-    pub(super) room_bytes: Option<u64>,
+    /// A compaction runs that needs all the room there is: no other begins.
+    pub(super) compacts_alone: bool,
     /// Finished flush attempts and compaction attempts, for those who wait for the next one.
     pub(super) flush_attempts: u64,
     pub(super) compaction_attempts: u64,
@@ -82,7 +84,7 @@ impl Core {
     pub(super) fn outlook(&self) -> impl PartialEq + use<> {
         (
             (self.immutables.len(), self.flush_running, self.flush_held, self.busy.changes()),
-            (self.running_compactions, self.sampling, self.manual, self.room_bytes),
+            (self.running_compactions, self.sampling, self.manual, self.compacts_alone),
             (self.retries, self.closing, self.halted.is_some()),
         )
     }
@@ -126,6 +128,14 @@ pub(super) struct Shared {
     pub(super) compaction_readahead_bytes: usize,
     /// Bytes at which a memtable is full.
     pub(super) write_buffer_bytes: usize,
+    /// Room is looked at when so many bytes were written.
+    pub(super) room_look_bytes: u64,
+    /// There was too little room for puts when a writer last looked: the next one looks again.
+    pub(super) is_short_of_room: AtomicBool,
+    /// Tables that packing left as many as they were.
+    pub(super) settled: parking_lot::Mutex<BTreeSet<u64>>,
+    /// Compactions that ended for want of room.
+    pub(super) lacking: parking_lot::Mutex<Lacking>,
     /// Bytes the log may hold back between syncs.
     pub(super) log_buffer_bytes: u64,
     pub(super) log_counters: Arc<LogCounters>,
@@ -146,6 +156,8 @@ pub(super) struct ManifestState {
     /// `None` when there is none yet, or when the last append failed and what the file holds is
     /// unknown: the next change then starts a new manifest, whose switch settles it.
     pub(super) manifest: Option<Manifest>,
+    /// Number of the one that CURRENT names, if there is one: removed when another takes its place.
+    pub(super) named: Option<u64>,
     /// Oldest log recovery needs.
     pub(super) log_number: u64,
     /// Newest sequence number that no log from `log_number` on holds: they continue after it.
@@ -193,6 +205,7 @@ impl Shared {
             .compaction_readahead_size
             .unwrap_or(if media.files.properties().rotational { 2 << 20 } else { 256 << 10 });
         let write_buffer_bytes = write_buffer_bytes(&options, &*media.files);
+        let room_look_bytes = write_buffer_bytes as u64 / LOOK_PART;
         let flush_is_device_request = media.log_store().properties().flush_is_device_request;
         let log_buffer_bytes =
             options.log_buffer_size.unwrap_or(if flush_is_device_request { 1 << 20 } else { 0 }) as u64;
@@ -232,7 +245,7 @@ impl Shared {
                     manual: 0,
                     flush_error: None,
                     compaction_error: None,
-                    room_bytes: None,
+                    compacts_alone: false,
                     flush_attempts: 0,
                     compaction_attempts: 0,
                     retries: 0,
@@ -252,6 +265,10 @@ impl Shared {
             waiting: AtomicUsize::new(0),
             compaction_readahead_bytes,
             write_buffer_bytes,
+            room_look_bytes,
+            is_short_of_room: AtomicBool::new(false),
+            settled: parking_lot::Mutex::default(),
+            lacking: parking_lot::Mutex::default(),
             log_buffer_bytes,
             log_counters: Arc::new(LogCounters::default()),
             salts: parking_lot::Mutex::new(env.random("log salts")),
@@ -363,7 +380,7 @@ impl Shared {
                 current.append(&edit)?;
                 manifest.manifest = Some(current);
             }
-            old => {
+            _ => {
                 let number = self.new_file_number();
                 let edit = snapshot_edit(
                     &next,
@@ -373,8 +390,8 @@ impl Shared {
                     &*self.organisation,
                 );
                 manifest.manifest = Some(self.create_manifest(&*self.media.files, number, &edit)?);
-                if let Some(old) = old {
-                    self.garbage.push_manifest(old.number());
+                if let Some(old) = manifest.named.replace(number) {
+                    self.garbage.push_manifest(old);
                 }
             }
         }

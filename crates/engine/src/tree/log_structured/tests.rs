@@ -57,7 +57,7 @@ fn merge(tree: &LogStructuredTree, mut chosen: impl FnMut(&FileMeta) -> bool) {
         return;
     }
     let plan = CompactionPlan { reason: Reason::Manual, input_level, output_level: 1, inputs, overlapping };
-    compaction::compact(&tree.shared, &version, &plan).expect("compact");
+    compaction::compact(&tree.shared, version, plan, u64::MAX).expect("compact");
 }
 
 fn compare(tree: &LogStructuredTree, model: &Model, options: &ReadOptions<'_>, note: &str) {

@@ -6,7 +6,7 @@ use super::stall::Stall;
 use super::write_pace::{self, Reservoir};
 use crate::batch::{self, WriteBatch};
 use crate::cost;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::file_name;
 use crate::key::{SEQUENCE_MAX, Sequence};
 use crate::log::{HEADER_BYTES, LogHeader, LogWriter, PreviousLog, Purpose};
@@ -52,6 +52,8 @@ pub(super) struct Writer {
     pub(super) flush_owed: bool,
     /// Time of the env until which slowed writers have used up their rate.
     pub(super) due_nanos: u64,
+    /// Bytes of writes since room was last looked at.
+    pub(super) unlooked_bytes: u64,
     pub(super) closed: bool,
 }
 
@@ -199,7 +201,10 @@ impl WritePath {
         while let Some(next) = turn.waiting.front() {
             let mut state = next.state.lock();
             let next_bytes = state.batch.as_ref().map_or(0, WriteBatch::size_bytes);
-            if bytes + next_bytes > GROUP_BYTES_MAX {
+            // Deletes may be taken where puts are not.
+            let is_apart = shared.is_short_of_room.load(Ordering::Relaxed)
+                && state.batch.as_ref().is_some_and(|next| next.has_puts() != batch.has_puts());
+            if bytes + next_bytes > GROUP_BYTES_MAX || is_apart {
                 break;
             }
             bytes += next_bytes;
@@ -212,22 +217,29 @@ impl WritePath {
 
         let committed = catch_unwind(AssertUnwindSafe(|| {
             let mut writer = self.writer.lock();
-            self.commit(shared, &mut writer, &batch, &batches, bytes, sync)
+            let result = self.commit(shared, &mut writer, &batch, &batches, bytes, sync);
+            match result {
+                Err(refusal @ Error::OutOfRoom { .. }) => {
+                    self.commit_deletes(shared, &mut writer, &batch, &batches, sync, refusal)
+                }
+                result => (result, Vec::new()),
+            }
         }));
-        let (result, panicked) = match committed {
-            Ok(result) => (result, None),
+        let (result, of_followers, panicked) = match committed {
+            Ok((result, of_followers)) => (result, of_followers, None),
             Err(payload) => {
                 let cause = format!("a write panicked: {}", panic_message(&*payload));
                 shared.halt(cause.clone());
                 // What the log holds is unknown: it must not get a seal that says it is whole.
                 self.writer.lock().log_broken = true;
-                (Err(Error::Latched { cause }), Some(payload))
+                (Err(Error::Latched { cause }), Vec::new(), Some(payload))
             }
         };
 
         let mut turn = self.turn.lock();
+        let mut of_followers = of_followers.into_iter();
         for follower in followers {
-            follower.state.lock().result = Some(result.clone());
+            follower.state.lock().result = Some(of_followers.next().unwrap_or_else(|| result.clone()));
             follower.turn.notify_one();
         }
         match turn.waiting.pop_front() {
@@ -244,7 +256,7 @@ impl WritePath {
         result
     }
 
-    fn commit(
+    pub(super) fn commit(
         &self,
         shared: &Shared,
         writer: &mut MutexGuard<'_, Writer>,
@@ -257,7 +269,8 @@ impl WritePath {
             return Err(Error::Closed);
         }
         shared.refuse_if_latched()?;
-        self.make_room(shared, writer, bytes)?;
+        let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
+        self.make_room(shared, writer, bytes, has_puts)?;
         let count: u64 = first.count() + others.iter().map(WriteBatch::count).sum::<u64>();
         let first_sequence = writer.last_sequence + 1;
         if count > SEQUENCE_MAX - writer.last_sequence {
@@ -326,7 +339,14 @@ impl WritePath {
     }
 
     /// Waits until the active memtable can take `bytes` more, switching it when it is full.
-    fn make_room(&self, shared: &Shared, writer: &mut MutexGuard<'_, Writer>, bytes: usize) -> Result<(), Error> {
+    fn make_room(
+        &self,
+        shared: &Shared,
+        writer: &mut MutexGuard<'_, Writer>,
+        bytes: usize,
+        has_puts: bool,
+    ) -> Result<(), Error> {
+        self.wait_for_room(shared, writer, bytes, has_puts)?;
         if shared.options.pace_background_work && !shared.options.disable_auto_compactions {
             keep_pace(writer, shared, bytes);
         }
@@ -353,7 +373,7 @@ impl WritePath {
     }
 
     /// Waits until fewer than `immutables_max` memtables wait for their flush. Fails when flushes fail.
-    fn wait_for_flush(&self, shared: &Shared, immutables_max: usize) -> Result<(), Error> {
+    pub(super) fn wait_for_flush(&self, shared: &Shared, immutables_max: usize) -> Result<(), Error> {
         let mut core = shared.core.lock();
         if core.immutables.len() < immutables_max {
             return Ok(());
@@ -424,7 +444,7 @@ impl WritePath {
 
     /// After a failed append nothing may follow in that log, and nothing in a newer log may be
     /// acknowledged before what the broken one holds is in a table: recovery stops at its tail.
-    fn replace_broken_log(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
+    pub(super) fn replace_broken_log(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
         if writer.log_broken {
             self.switch_memtable(shared, writer)?;
             writer.unsynced_logs.clear();
@@ -478,17 +498,17 @@ impl WritePath {
     }
 }
 
-fn note_stall(shared: &Shared, start: varve_env::Instant) {
+pub(super) fn note_stall(shared: &Shared, start: varve_env::Instant) {
     let waited = shared.env.now().as_nanos() - start.as_nanos();
     shared.counters.stalls.fetch_add(1, Ordering::Relaxed);
     shared.counters.stall_nanos.fetch_add(waited, Ordering::Relaxed);
 }
 
 /// Counted as long as it lives: jobs make haste.
-struct Waiting<'a>(&'a AtomicUsize);
+pub(super) struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
-    fn begin(count: &'a AtomicUsize) -> Self {
+    pub(super) fn begin(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Waiting(count)
     }
@@ -501,14 +521,15 @@ impl Drop for Waiting<'_> {
 }
 
 /// Waits for workers until `ready`, or until one more of their attempts failed with the same kind
-/// of trouble that already stands: then the writer is told rather than kept waiting.
+/// of trouble that already stands: then the writer is told rather than kept waiting. One that lacked room counts only
+/// when no compaction runs that may give some back.
 pub(super) fn wait_for_progress(
     shared: &Shared,
     core: &mut MutexGuard<'_, Core>,
     ready: impl Fn(&Core) -> Option<Result<(), Error>>,
     attempts: impl Fn(&Core) -> (u64, Option<Error>),
 ) -> Result<(), Error> {
-    let (attempts_before, _) = attempts(core);
+    let (mut attempts_before, _) = attempts(core);
     core.retries += 1;
     shared.work.notify_all();
     let _waiting = Waiting::begin(&shared.waiting);
@@ -526,7 +547,10 @@ pub(super) fn wait_for_progress(
         if let Some(error) = failure
             && done > attempts_before
         {
-            return Err(error);
+            if error.kind() != ErrorKind::NoSpace || core.running_compactions == 0 {
+                return Err(error);
+            }
+            attempts_before = done;
         }
         shared.done.wait(core);
     }

@@ -39,6 +39,7 @@
 //! written to one of them: the sum of all widths falls with each, whatever it took, and so there is a last one.
 
 mod depth;
+mod reclaim;
 #[cfg(test)]
 mod replay;
 mod selection;
@@ -46,7 +47,7 @@ mod sequentiality;
 #[cfg(test)]
 mod tests;
 
-use super::log_structured::{Busy, CompactionPlan, FileMeta, Organisation, Reason, Version};
+use super::log_structured::{Busy, CompactionPlan, FileMeta, Footprint, Organisation, Reason, Shortage, Version};
 use crate::options::Options;
 use selection::overlap;
 use std::sync::Arc;
@@ -181,9 +182,9 @@ impl Organisation for TwoLevel {
         version: &Version,
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
-        last: Option<&CompactionPlan>,
+        last: Option<&Footprint>,
     ) -> Option<CompactionPlan> {
-        let done = last.and_then(CompactionPlan::hull).map(|(_, largest)| largest);
+        let done = last.and_then(|last| last.hull.as_ref()).map(|(_, largest)| largest.as_slice());
         let is_due = |tables: &[(usize, Arc<FileMeta>)]| {
             tables.len() > 1 || tables.iter().any(|(level, file)| *level == 0 || file.deletions > 0)
         };
@@ -215,6 +216,14 @@ impl Organisation for TwoLevel {
                 overlapping: Vec::new(),
             },
         })
+    }
+
+    fn part_of(&self, _version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Option<CompactionPlan> {
+        reclaim::part_of(plan, room_bytes)
+    }
+
+    fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan> {
+        reclaim::reclaim(version, shortage)
     }
 
     /// What level 0 holds when it is due, and as much of level 1.

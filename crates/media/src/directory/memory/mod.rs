@@ -258,7 +258,7 @@ impl Directory for MemoryDirectory {
     fn space(&self) -> Result<Space, MediaError> {
         let total_bytes = self.shared.capacity_bytes();
         let used_bytes = self.shared.inner.lock().state.used_bytes();
-        Ok(Space { total_bytes, available_bytes: total_bytes.saturating_sub(used_bytes) })
+        Ok(Space { total_bytes, available_bytes: total_bytes.saturating_sub(used_bytes), reserve_bytes: 0 })
     }
 
     fn path(&self) -> Option<&Path> {

@@ -11,6 +11,7 @@ use crate::conformance::content;
 use crate::error::StoreErrorKind;
 use crate::file_store::Severity;
 use varve_env::Random;
+use varve_media::TrackId;
 use varve_media::presets::Preset;
 use varve_media::{
     BlockDevice, BlockDeviceExt, Capabilities, Emulated, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector,

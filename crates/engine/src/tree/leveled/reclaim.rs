@@ -1,0 +1,51 @@
+//! Room on a medium that has little left: deletions go down to what they delete, a table at a time.
+
+use super::{PolicyOptions, finish, level_targets, next_non_empty};
+use crate::tree::log_structured::{Busy, CompactionPlan, FileMeta, Reason, Shortage, Version, in_place};
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// Of a plan that takes several tables of level 0 the oldest: the others stay newer than what is below. A plan of one,
+/// or of deeper levels, is done stretch by stretch.
+pub(super) fn part_of(version: &Version, plan: &CompactionPlan) -> Option<CompactionPlan> {
+    if plan.input_level > 0 || plan.inputs.len() < 2 {
+        return None;
+    }
+    let oldest = plan.inputs.last().cloned()?;
+    finish(version, plan.reason, 0, plan.output_level, vec![oldest], &Busy::default())
+}
+
+/// The next step: the oldest table of level 0 as long as one there has deletions, then of the highest level with
+/// deletions the table with most. Where nothing is below it is rewritten, which drops them if every reader has seen
+/// them; else it goes down one level. At last tables leave level 0 that need none of their own below. Only what there is
+/// room for.
+///
+/// It ends: each step takes deletions one level down, or away, or a table out of level 0.
+pub(super) fn reclaim(version: &Version, shortage: &Shortage, options: &PolicyOptions) -> Option<CompactionPlan> {
+    let targets = level_targets(version, options);
+    let fits = |plan: &CompactionPlan| shortage.fits(version, plan);
+    let down = |level: usize, output_level: usize, file: &Arc<FileMeta>| {
+        finish(version, Reason::Room, level, output_level, vec![file.clone()], &Busy::default()).filter(fits)
+    };
+    let oldest = || version.levels[0].last().and_then(|file| down(0, targets.below_level0(version), file));
+    if !shortage.brings_deletions {
+        return oldest().filter(|plan| shortage.saves_tables(plan));
+    }
+    let has_deletions = version.levels[0].iter().any(|file| file.deletions > 0);
+    if let Some(plan) = oldest().filter(|_| has_deletions) {
+        return Some(plan);
+    }
+    let last = version.levels.len() - 1;
+    let step = |level: usize| {
+        let mut files: Vec<&Arc<FileMeta>> = version.levels[level].iter().filter(|file| file.deletions > 0).collect();
+        files.sort_by_key(|file| Reverse(file.deletions));
+        files.into_iter().find_map(|file| {
+            let (smallest, largest) = (file.smallest_user_key(), file.largest_user_key());
+            if (level + 1..=last).all(|below| version.overlapping(below, smallest, largest).is_empty()) {
+                return shortage.is_seen_by_all(file).then(|| in_place(level, vec![file.clone()])).filter(fits);
+            }
+            down(level, (level + 1).max(targets.base_level.min(next_non_empty(version, level))), file)
+        })
+    };
+    (1..=last).find_map(step).or_else(|| oldest().filter(|plan| shortage.saves_tables(plan)))
+}

@@ -1,0 +1,359 @@
+//! Room on the medium: what writers leave of it, and what becomes of writes when there is none.
+//!
+//! What is on a full medium can only be given up by writing more: a delete is a write, its memtable becomes a table, and a
+//! compaction writes its outputs before its inputs are free. So room is left in steps, as RocksDB's reserved buffers for
+//! compactions do it: puts leave some for deletes, deletes leave a quarter of that for logs and compactions, and both leave what
+//! memtables will become. Below that a store may keep a reserve for outputs of compactions alone, as bands do: then those
+//! have it beside what writers left.
+//!
+//! [`Room`] is what is known, [`Room::state`] what follows, as a pure function. A write that would leave too little first
+//! has what is in memory flushed, which frees its logs and brings deletions to where compactions find them; then it
+//! waits as long as compactions are due or running, and then it is refused. Nothing else changes: reads go on, and as soon
+//! as there is room again writes do.
+
+use super::background;
+use super::reclaim;
+use super::shared::{Core, Shared};
+use super::write::{Waiting, WritePath, Writer, note_stall};
+use crate::batch::WriteBatch;
+use crate::error::{Error, ErrorKind};
+use crate::memtable::MemTable;
+use std::sync::atomic::Ordering;
+use varve_env::MutexGuard;
+use varve_store::Space;
+
+/// Tables that puts leave, where nobody said how much: one each for the log of what was taken last, for that of deletes,
+/// for what these become, and for what opening again takes.
+const KEPT_TABLES: u64 = 4;
+
+/// Where tables have no size of their own, at most one part in so many of the medium is left.
+const KEPT_PART: u64 = 16;
+
+/// Of what puts leave, deletes leave one part in so many.
+const LEFT_BY_DELETES_PART: u64 = 4;
+
+/// Once there is room for no other, deletions are worth a compaction when they delete one part in so many of a table.
+const WORTH_WHEN_FULL_PART: u64 = 16;
+
+/// Room is looked at whenever writes of so many parts of a table have come.
+pub(super) const LOOK_PART: u64 = 8;
+
+/// What is known of the room on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    pub(super) total_bytes: u64,
+    pub(super) available_bytes: u64,
+    /// What the store keeps for outputs of compactions beside that.
+    pub(super) reserve_bytes: u64,
+    /// Size of a table; where the medium likes tables of one size, each takes all of it.
+    pub(super) table_bytes: u64,
+    pub(super) is_in_tables: bool,
+    /// What memtables will become.
+    pub(super) owed_bytes: u64,
+    /// Option `compaction_buffer_size`.
+    pub(super) asked_bytes: Option<u64>,
+}
+
+/// Which writes are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RoomState {
+    Open,
+    /// Batches of nothing but deletes.
+    DeletesOnly,
+    Full,
+}
+
+impl RoomState {
+    fn takes(self, has_puts: bool) -> bool {
+        match self {
+            RoomState::Open => true,
+            RoomState::DeletesOnly => !has_puts,
+            RoomState::Full => false,
+        }
+    }
+}
+
+impl Room {
+    /// What puts leave.
+    pub(super) fn left_by_puts_bytes(&self) -> u64 {
+        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes()))
+    }
+
+    /// What deletes leave: a table at least, where logs take room by bands.
+    pub(super) fn left_by_deletes_bytes(&self) -> u64 {
+        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes() / LEFT_BY_DELETES_PART))
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        let tables_bytes = KEPT_TABLES.saturating_mul(self.table_bytes);
+        let usual_bytes = if self.is_in_tables { tables_bytes } else { tables_bytes.min(self.total_bytes / KEPT_PART) };
+        self.asked_bytes.unwrap_or(usual_bytes)
+    }
+
+    fn whole_tables(&self, bytes: u64) -> u64 {
+        if self.is_in_tables { bytes.div_ceil(self.table_bytes).saturating_mul(self.table_bytes) } else { bytes }
+    }
+
+    pub(super) fn state(&self) -> RoomState {
+        match self.available_bytes {
+            bytes if bytes >= self.left_by_puts_bytes() => RoomState::Open,
+            bytes if bytes >= self.left_by_deletes_bytes() => RoomState::DeletesOnly,
+            _ => RoomState::Full,
+        }
+    }
+
+    /// What deletions must delete to be worth compactions of their own: while others can still be taken, half a table,
+    /// and then a sixteenth.
+    pub(super) fn worth_bytes(&self) -> u64 {
+        let part = if self.state() == RoomState::Full { WORTH_WHEN_FULL_PART } else { 2 };
+        (self.table_bytes / part).max(1)
+    }
+
+    /// Bytes that outputs of a compaction may have: of all but what memtables will become, and logs take meanwhile.
+    pub(super) fn of_compactions_bytes(&self) -> u64 {
+        let for_logs_bytes = if self.is_in_tables { self.table_bytes } else { self.available_bytes / 16 };
+        let left_bytes = self.available_bytes.saturating_sub(self.owed_bytes.saturating_add(for_logs_bytes));
+        let bytes = left_bytes.saturating_add(self.reserve_bytes);
+        if self.is_in_tables { reclaim::fitting_bytes(bytes, self.table_bytes) } else { bytes }
+    }
+}
+
+/// Looks at the room; `None` where the store cannot tell. `active` is the memtable that is written, and would get
+/// `more_bytes`.
+fn look(shared: &Shared, active: &MemTable, more_bytes: u64) -> Option<Room> {
+    let space = shared.media.files.space().ok()?;
+    Some(room_in(shared, space, active, more_bytes))
+}
+
+fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) -> Room {
+    let files = &shared.media.files;
+    let preferred = files.properties().preferred_table_bytes;
+    let mut room = Room {
+        total_bytes: space.total_bytes,
+        available_bytes: space.available_bytes,
+        reserve_bytes: space.reserve_bytes,
+        table_bytes: preferred.unwrap_or(shared.write_buffer_bytes as u64).max(1),
+        is_in_tables: preferred.is_some(),
+        owed_bytes: 0,
+        asked_bytes: shared.options.compaction_buffer_size,
+    };
+    let bytes_of = |memtable: &MemTable| if memtable.is_empty() { 0 } else { memtable.memory_bytes() as u64 };
+    let waiting_bytes: u64 = shared.read_state.load().immutables.iter().map(|memtable| bytes_of(memtable)).sum();
+    let active_bytes = bytes_of(active).saturating_add(more_bytes);
+    room.owed_bytes = room.whole_tables(waiting_bytes).saturating_add(room.whole_tables(active_bytes));
+    room
+}
+
+/// The same with the memtable of now.
+fn look_now(shared: &Shared, more_bytes: u64) -> Option<Room> {
+    let active = shared.read_state.load().memtable.clone();
+    look(shared, &active, more_bytes)
+}
+
+/// What the smallest write would meet.
+pub(super) fn of_next_write(shared: &Shared) -> Option<Room> {
+    look_now(shared, 1)
+}
+
+/// Bytes that outputs of compactions may have now.
+pub(super) fn of_compactions_bytes(shared: &Shared) -> u64 {
+    look_now(shared, 0).map_or(u64::MAX, |room| room.of_compactions_bytes())
+}
+
+/// Both of them, for one question to the store.
+pub(super) fn of_jobs(shared: &Shared) -> (Option<Room>, u64) {
+    let Ok(space) = shared.media.files.space() else { return (None, u64::MAX) };
+    let active = shared.read_state.load().memtable.clone();
+    let of = |more_bytes| room_in(shared, space, &active, more_bytes);
+    (Some(of(1)), of(0).of_compactions_bytes())
+}
+
+impl WritePath {
+    /// Waits until a write of so many bytes leaves enough room, as long as that may come; then refuses it. Cost: asks the
+    /// store once for every eighth of a table, and for every write while room is short.
+    pub(super) fn wait_for_room(
+        &self,
+        shared: &Shared,
+        writer: &mut MutexGuard<'_, Writer>,
+        bytes: usize,
+        has_puts: bool,
+    ) -> Result<(), Error> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        writer.unlooked_bytes = writer.unlooked_bytes.saturating_add(bytes as u64);
+        let is_short = shared.is_short_of_room.load(Ordering::Relaxed);
+        if !is_short && writer.unlooked_bytes < shared.room_look_bytes {
+            return Ok(());
+        }
+        writer.unlooked_bytes = 0;
+        let start = shared.env.now();
+        let mut waited = false;
+        let result = loop {
+            let Some(room) = look(shared, &writer.memtable, bytes as u64) else { return Ok(()) };
+            let state = room.state();
+            shared.is_short_of_room.store(state != RoomState::Open, Ordering::Relaxed);
+            if state.takes(has_puts) {
+                break Ok(());
+            }
+            waited = true;
+            let progressed = match self.flush_for_room(shared, writer, &room) {
+                Ok(true) => Ok(true),
+                // What jobs give back may be what the flush lacked.
+                Err(error) if error.kind() != ErrorKind::NoSpace => Err(error),
+                _ => wait_for_job(shared),
+            };
+            match progressed {
+                Ok(true) => {}
+                Err(error) => break Err(error),
+                // Readers may have let go of tables meanwhile, or a compaction that was asked for may have ended.
+                Ok(false) => {
+                    shared.tables.collect(&shared.garbage);
+                    let now = look(shared, &writer.memtable, bytes as u64).filter(|now| !now.state().takes(has_puts));
+                    if let Some(now) = now {
+                        break Err(refusal(shared, &now, has_puts));
+                    }
+                }
+            }
+        };
+        if waited {
+            note_stall(shared, start);
+        }
+        let refused = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
+        shared.counters.writes_out_of_room.fetch_add(u64::from(refused), Ordering::Relaxed);
+        result
+    }
+
+    /// Of a group that was refused for want of room, the batches of nothing but deletes, for which there may be some. What
+    /// became of the first and of each of the others.
+    pub(super) fn commit_deletes(
+        &self,
+        shared: &Shared,
+        writer: &mut MutexGuard<'_, Writer>,
+        first: &WriteBatch,
+        others: &[WriteBatch],
+        sync: bool,
+        refusal: Error,
+    ) -> (Result<(), Error>, Vec<Result<(), Error>>) {
+        let is_mixed = others.iter().any(|batch| batch.has_puts() != first.has_puts());
+        let mut apart = |batch: &WriteBatch| match is_mixed && !batch.has_puts() {
+            true => self.commit(shared, writer, batch, &[], batch.size_bytes(), sync),
+            false => Err(refusal.clone()),
+        };
+        (apart(first), others.iter().map(&mut apart).collect())
+    }
+
+    /// Flushes what is in memory if that may give room back: its logs, or what its deletions delete. False when not.
+    fn flush_for_room(&self, shared: &Shared, writer: &mut MutexGuard<'_, Writer>, room: &Room) -> Result<bool, Error> {
+        if writer.log_broken || writer.flush_owed {
+            return self.replace_broken_log(shared, writer).map(|()| true);
+        }
+        let deletions = writer.memtable.deletions();
+        let deleted_bytes = || {
+            let version = shared.read_state.load().version.clone();
+            reclaim::deleted_bytes(&version, deletions, reclaim::oldest_view(shared))
+        };
+        let is_much =
+            room.state() == RoomState::Full || writer.memtable.memory_bytes() as u64 >= room.table_bytes / LOOK_PART;
+        let is_little = || deletions == 0 || deleted_bytes() < room.worth_bytes();
+        if writer.memtable.is_empty() || (!is_much && is_little()) {
+            return Ok(false);
+        }
+        self.switch_memtable(shared, writer)?;
+        self.wait_for_flush(shared, 1)?;
+        Ok(true)
+    }
+}
+
+/// Waits for the next flush or compaction to end, or for a step of one; false when none runs nor is due, or when it ran
+/// out of room. A flush that does while a compaction runs does not count: its room may come back.
+///
+/// Errors: what else it failed with.
+fn wait_for_job(shared: &Shared) -> Result<bool, Error> {
+    let mut core = shared.core.lock();
+    let before = (core.flush_attempts, core.compaction_attempts);
+    core.retries += 1;
+    shared.work.notify_all();
+    let _waiting = Waiting::begin(&shared.waiting);
+    let lacks_room = |error: &Option<Error>| error.as_ref().is_some_and(|error| error.kind() == ErrorKind::NoSpace);
+    let flush_counts = |core: &Core| {
+        core.flush_attempts != before.0 && (core.running_compactions == 0 || !lacks_room(&core.flush_error))
+    };
+    let has_ended = |core: &Core| core.compaction_attempts != before.1 || flush_counts(core);
+    loop {
+        if has_ended(&core) {
+            let of_flush = core.flush_error.as_ref().filter(|_| flush_counts(&core));
+            let of_compaction = core.compaction_error.as_ref().filter(|_| core.compaction_attempts != before.1);
+            return match of_flush.or(of_compaction) {
+                None => Ok(true),
+                Some(error) if error.kind() == ErrorKind::NoSpace => Ok(false),
+                Some(error) => Err(error.clone()),
+            };
+        }
+        let (relocked, is_idle) = background::is_idle(shared, core);
+        core = relocked;
+        if core.closing {
+            return Err(Error::Closed);
+        }
+        if let Some(error) = &core.halted {
+            return Err(error.clone());
+        }
+        if is_idle {
+            return Ok(false);
+        }
+        if !has_ended(&core) {
+            shared.done.wait(&mut core);
+        }
+    }
+}
+
+fn refusal(shared: &Shared, room: &Room, has_puts: bool) -> Error {
+    Error::OutOfRoom {
+        store: shared.media.files.name().to_owned(),
+        available_bytes: room.available_bytes,
+        left_bytes: if has_puts { room.left_by_puts_bytes() } else { room.left_by_deletes_bytes() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BAND: u64 = 1 << 20;
+
+    fn bands(available: u64, owed: u64) -> Room {
+        Room {
+            total_bytes: 100 * BAND,
+            available_bytes: available * BAND,
+            reserve_bytes: 2 * BAND,
+            table_bytes: BAND,
+            is_in_tables: true,
+            owed_bytes: owed * BAND,
+            asked_bytes: None,
+        }
+    }
+
+    #[test]
+    fn puts_stop_first_then_deletes_and_compactions_have_the_rest() {
+        use RoomState::{DeletesOnly, Full, Open};
+        let states: Vec<RoomState> = (0..7).rev().map(|available| bands(available, 1).state()).collect();
+        assert_eq!(states, [Open, Open, DeletesOnly, DeletesOnly, DeletesOnly, Full, Full]);
+        let filled_bytes = BAND - BAND / 16 - (5 << 10);
+        assert_eq!(bands(3, 1).of_compactions_bytes(), 3 * filled_bytes);
+        assert_eq!(bands(0, 1).of_compactions_bytes(), 2 * filled_bytes);
+        assert!(Open.takes(true) && Open.takes(false) && !DeletesOnly.takes(true) && DeletesOnly.takes(false));
+        assert!(!Full.takes(true) && !Full.takes(false));
+    }
+
+    #[test]
+    fn little_is_left_of_a_small_medium_and_as_much_as_was_asked() {
+        let left = |room: Room| (room.left_by_puts_bytes() / BAND, room.left_by_deletes_bytes() / BAND);
+        assert_eq!(left(bands(0, 0)), (4, 1));
+        assert_eq!(left(Room { asked_bytes: Some(0), ..bands(0, 2) }), (2, 2));
+        assert_eq!(left(Room { asked_bytes: Some(6 * BAND), ..bands(0, 0) }), (6, 2));
+        let bytes = Room { total_bytes: 96, table_bytes: 1 << 40, is_in_tables: false, ..bands(0, 0) };
+        assert_eq!((bytes.left_by_puts_bytes(), bytes.left_by_deletes_bytes()), (6, 1));
+        let all = Room { available_bytes: u64::MAX, ..bytes };
+        assert!(all.of_compactions_bytes() > 1 << 62 && all.state() == RoomState::Open);
+    }
+}
