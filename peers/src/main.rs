@@ -190,7 +190,11 @@ fn run(verb: Verb) -> Result<(), LabError> {
             let Smrdb { directory, engines, scale, seed, json, out } = smrdb;
             let report =
                 smrdb::run(&smrdb::Settings { directory, engines, scale, seed }, &mut |line| eprintln!("{line}"))?;
-            print(&report, json, out.as_deref())
+            print(&report, json, out.as_deref())?;
+            match report.skipped {
+                Some(reason) => Err(LabError::invalid("engines", reason)),
+                None => Ok(()),
+            }
         }
         Verb::Instructions { bench, operations } => {
             let report = instructions::run(&bench.settings(), operations.max(1), &mut |line| eprintln!("{line}"))?;

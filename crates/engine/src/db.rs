@@ -219,11 +219,13 @@ impl Db {
         self.tree().statistics()
     }
 
-    /// A property by name: `varve.stats`, `varve.write-state` (which writes are taken now, and why), `varve.levels`, `varve.num-files-at-levelN`,
-    /// `varve.estimate-num-keys`, `varve.total-table-bytes`, `varve.cur-size-all-mem-tables`,
-    /// `varve.num-snapshots`, `varve.block-cache-usage`, `varve.num-running-jobs` (flushes and compactions, told without
-    /// looking at tables), `varve.tables` (a line for each table: level, number, bytes, entries, smallest and largest key,
-    /// escaped). `None` for any other name.
+    /// A property by name: `varve.stats`, `varve.levels`, `varve.write-state` (which writes are taken now, and why),
+    /// `varve.num-files-at-levelN`, `varve.estimate-num-keys`, `varve.total-table-bytes`,
+    /// `varve.estimate-pending-compaction-bytes`, `varve.overlap-depth` (tables that may hold a key, the mean over all
+    /// pairs), `varve.cur-size-all-mem-tables`, `varve.num-immutable-mem-table`, `varve.num-snapshots`,
+    /// `varve.block-cache-usage`, `varve.num-running-jobs` (flushes and compactions, told without looking at tables),
+    /// `varve.tables` (a line for each table: level, number, bytes, entries, smallest and largest key, escaped). `None` for
+    /// any other name.
     pub fn property(&self, name: &str) -> Option<String> {
         self.tree().property(name)
     }
