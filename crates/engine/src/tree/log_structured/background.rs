@@ -176,12 +176,15 @@ struct Chosen {
     room_bytes: u64,
     /// It needs all the room there is.
     is_alone: bool,
+    /// Writers are refused for want of room. Elsewhere what is known of room may be wrong, as under a
+    /// quota, and what failed is tried again.
+    is_short: bool,
 }
 
 /// Carries a compaction out, unless it ended for want of room before and there is no more now.
 fn compact(shared: &Arc<Shared>, version: Arc<Version>, chosen: Chosen) -> Result<(), Error> {
-    let Chosen { plan, room_bytes, .. } = chosen;
-    if let Some(error) = shared.lacking.lock().error_of(&plan, room_bytes) {
+    let Chosen { plan, room_bytes, is_short, .. } = chosen;
+    if let Some(error) = shared.lacking.lock().error_of(&plan, room_bytes).filter(|_| is_short) {
         return Err(error.clone());
     }
     let inputs: Vec<u64> = plan.inputs.iter().map(|file| file.number).collect();
@@ -215,12 +218,12 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
     let (room, room_bytes) = room::of_jobs(shared);
     // What runs already has as much.
     let left_bytes = if others_run { room_bytes / 2 } else { room_bytes };
-    let is_new = |plan: &CompactionPlan| shared.lacking.lock().error_of(plan, room_bytes).is_none();
-    if let Some(plan) = organisation.pick(version, busy, left_bytes).filter(is_new) {
-        return Some(Chosen { plan, room_bytes: left_bytes, is_alone: false });
+    let is_short = room.is_some_and(|room| room.state() != RoomState::Open);
+    let may_fit = |plan: &CompactionPlan, bytes| !is_short || shared.lacking.lock().error_of(plan, bytes).is_none();
+    if let Some(plan) = organisation.pick(version, busy, left_bytes).filter(|plan| may_fit(plan, left_bytes)) {
+        return Some(Chosen { plan, room_bytes: left_bytes, is_alone: false, is_short });
     }
     let bytes = (0..version.levels.len()).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
-    let is_short = room.is_some_and(|room| room.state() != RoomState::Open);
     if others_run || (room_bytes >= bytes && !is_short) {
         return None;
     }
@@ -245,9 +248,9 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
     // What is due and does not fit may need less than it reads, and who waits for it must be told how it ended; without
     // them it is not begun.
     let hoped_for = || due.clone().filter(|_| shared.waiting.load(Ordering::Relaxed) > 0);
-    let plan =
-        packing().or_else(|| part().filter(is_new)).or_else(|| reclaiming().filter(is_new)).or_else(hoped_for)?;
-    Some(Chosen { plan, room_bytes, is_alone: true })
+    let fits = |plan: &CompactionPlan| may_fit(plan, room_bytes);
+    let plan = packing().or_else(|| part().filter(fits)).or_else(|| reclaiming().filter(fits)).or_else(hoped_for)?;
+    Some(Chosen { plan, room_bytes, is_alone: true, is_short })
 }
 
 /// Tables that can be packed, where each takes a band of its own.
