@@ -50,7 +50,7 @@ pub enum Error {
     #[error("refusing writes since '{cause}'; close and open the database again")]
     Latched { cause: String },
     #[error(
-        "'{store}' is out of room: {available_bytes} bytes are available, and such writes leave {left_bytes} so that data can be deleted and compacted; delete what is not needed, remove other files, or copy the database to a larger medium"
+        "no space: {available_bytes} bytes of '{store}' are available, and such writes leave {left_bytes} so that data can be deleted and compacted; delete what is not needed, remove other files, or copy the database to a larger medium"
     )]
     OutOfRoom { store: String, available_bytes: u64, left_bytes: u64 },
     #[error("the database is closed")]
