@@ -15,10 +15,11 @@ use history::{History, State, small_options};
 use medium::{BAND_BYTES, Image, Kind, Point, Recorder};
 use outcome::{MayLose, UNIVERSE, run, walk_all};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use varve_engine::{Db, Error, ErrorKind, Options, TreeKind, WriteBatch, WriteOptions, WriteState};
 use varve_env::{Env, Random, SimOptions};
-use varve_media::{FaultInjector, FaultPlan};
+use varve_media::{Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
 
 fn simulation(seed: u64) -> Env {
     Env::sim_with(SimOptions { seed, time_limit: Some(Duration::from_secs(24 * 3600)), ..SimOptions::default() })
@@ -289,6 +290,50 @@ fn deletes_bring_back_the_room_of_a_full_disk() {
     }
 }
 
+/// A put waits as long as a compaction may bring room; a delete that comes behind it does not.
+#[test]
+fn deletes_go_before_puts_that_wait_for_room() {
+    for (tree, seed) in TreeKind::ALL.into_iter().flat_map(|tree| (800..804).map(move |seed| (tree, seed))) {
+        let mut filled = Filled::new(Kind::Band, 24 * BAND_BYTES, tree, false, seed);
+        let (_, error) = filled.fill();
+        assert_eq!(error.kind(), ErrorKind::NoSpace, "{}: {error}", filled.note);
+        filled.db.close().expect("close");
+        let Filled { env, image, options, db, model, note, .. } = filled;
+        drop(db);
+        let slow = FaultEffect::Stall(Duration::from_millis(20));
+        let slow = Fault::new(Operation::Write, FaultTrigger::From(0), slow).on_class(IoClass::Compaction);
+        let media = image.media_under(&env, Some(&FaultInjector::new(&env, FaultPlan::of(slow)))).expect("store");
+        let db = Db::open(&env, media, options).unwrap_or_else(|error| panic!("{note}: open: {error}"));
+        let compacted = Arc::new(AtomicBool::new(false));
+        let (of_compaction, has_compacted) = (db.clone(), compacted.clone());
+        let compaction = env.spawn("compaction", move || {
+            let result = of_compaction.compact_range(None, None);
+            has_compacted.store(true, Ordering::SeqCst);
+            result
+        });
+        env.sleep(Duration::from_millis(1));
+        let of_put = db.clone();
+        let put = env.spawn("put", move || of_put.put(b"put", &[7; 600]));
+        env.sleep(Duration::from_millis(5));
+        let doomed: Vec<Vec<u8>> = model.keys().take(5).cloned().collect();
+        for key in &doomed {
+            db.delete(key).unwrap_or_else(|error| panic!("{note}: delete: {error}"));
+            assert!(!compacted.load(Ordering::SeqCst), "{note}: the delete waited for the compaction");
+        }
+        compaction.join().expect("compaction").unwrap_or_else(|error| panic!("{note}: compact: {error}"));
+        let taken = put.join().expect("put");
+        assert!(taken.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::NoSpace), "{note}: {taken:?}");
+        let mut expected = model;
+        doomed.iter().for_each(|key| drop(expected.remove(key)));
+        if taken.is_ok() {
+            expected.insert(b"put".to_vec(), vec![7; 600]);
+        }
+        let (found, error) = walk_all(&db);
+        assert!(error.is_none() && found == expected, "{note}: {error:?}");
+        db.close().expect("close");
+    }
+}
+
 /// A group of writes that is refused for its puts is not refused for its deletes.
 #[test]
 fn deletes_beside_puts_that_are_refused_are_taken() {
@@ -307,11 +352,11 @@ fn deletes_beside_puts_that_are_refused_are_taken() {
                 })
             })
             .collect();
-        let (env, counted) = (filled.env.clone(), Arc::new(std::sync::atomic::AtomicU32::new(0)));
+        let (env, counted) = (filled.env.clone(), Arc::new(AtomicU32::new(0)));
         let ended = counted.clone();
         let deletes = filled.env.spawn("deletes", move || {
             let mut deleted = 0;
-            while ended.load(std::sync::atomic::Ordering::SeqCst) == 0 && deleted < 500 {
+            while ended.load(Ordering::SeqCst) == 0 && deleted < 500 {
                 db.delete(&key(200_000 + deleted)).unwrap_or_else(|error| panic!("{note}: delete {deleted}: {error}"));
                 deleted += 1;
                 env.sleep(Duration::from_micros(5));
@@ -319,7 +364,7 @@ fn deletes_beside_puts_that_are_refused_are_taken() {
             deleted
         });
         let taken: u32 = putters.into_iter().map(|thread| thread.join().expect("puts")).sum();
-        counted.store(1, std::sync::atomic::Ordering::SeqCst);
+        counted.store(1, Ordering::SeqCst);
         let deleted = deletes.join().expect("deletes");
         assert!(taken > 200 && deleted > 20, "{}: {taken} puts, {deleted} deletes", filled.note);
         assert!(filled.db.statistics().counters.writes_out_of_room > 0, "{}", filled.note);

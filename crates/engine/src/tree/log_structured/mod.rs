@@ -25,6 +25,7 @@ mod shared;
 mod stall;
 mod strides;
 mod tables;
+mod turn;
 mod version;
 mod write;
 mod write_delay;

@@ -14,8 +14,7 @@
 use super::background;
 use super::reclaim;
 use super::shared::{Core, Shared};
-use super::write::{Waiting, WritePath, Writer, note_stall};
-use crate::batch::WriteBatch;
+use super::write::{Commit, Waiting, WritePath, Writer, note_stall};
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
 use std::sync::atomic::Ordering;
@@ -118,6 +117,14 @@ impl Room {
     }
 }
 
+/// What a group of writes wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) has_puts: bool,
+    /// Some of its batches have puts and some have not.
+    pub(super) is_mixed: bool,
+}
+
 /// Looks at the room; `None` where the store cannot tell. `active` is the memtable that is written, and would get
 /// `more_bytes`.
 fn look(shared: &Shared, active: &MemTable, more_bytes: u64) -> Option<Room> {
@@ -169,39 +176,45 @@ pub(super) fn of_jobs(shared: &Shared) -> (Option<Room>, u64) {
 }
 
 impl WritePath {
-    /// Waits until a write of so many bytes leaves enough room, as long as that may come; then refuses it. Cost: asks the
+    /// Waits until a write of so many bytes leaves enough room, as long as that may come; then refuses it. Puts stand aside
+    /// for deletes that come meanwhile: these may be taken, and bring room. Cost: asks the
     /// store once for every eighth of a table, and for every write while room is short.
     pub(super) fn wait_for_room(
         &self,
         shared: &Shared,
         writer: &mut MutexGuard<'_, Writer>,
         bytes: usize,
-        has_puts: bool,
-    ) -> Result<(), Error> {
+        wanted: Wanted,
+    ) -> Result<Commit, Error> {
         if bytes == 0 {
-            return Ok(());
+            return Ok(Commit::Done);
         }
+        let has_puts = wanted.has_puts;
+        let deletes_wait = || wanted.is_mixed || self.waiting_deletes.load(Ordering::SeqCst) > 0;
         writer.unlooked_bytes = writer.unlooked_bytes.saturating_add(bytes as u64);
         let is_short = shared.is_short_of_room.load(Ordering::Relaxed);
         if !is_short && writer.unlooked_bytes < shared.room_look_bytes {
-            return Ok(());
+            return Ok(Commit::Done);
         }
         writer.unlooked_bytes = 0;
         let start = shared.env.now();
         let mut waited = false;
         let result = loop {
-            let Some(room) = look(shared, &writer.memtable, bytes as u64) else { return Ok(()) };
+            let Some(room) = look(shared, &writer.memtable, bytes as u64) else { return Ok(Commit::Done) };
             let state = room.state();
-            shared.is_short_of_room.store(state != RoomState::Open, Ordering::Relaxed);
+            shared.is_short_of_room.store(state != RoomState::Open, Ordering::SeqCst);
             if state.takes(has_puts) {
-                break Ok(());
+                break Ok(Commit::Done);
+            }
+            if has_puts && state.takes(false) && deletes_wait() {
+                break Ok(Commit::StandsAside);
             }
             waited = true;
             let progressed = match self.flush_for_room(shared, writer, &room) {
                 Ok(true) => Ok(true),
                 // What jobs give back may be what the flush lacked.
                 Err(error) if error.kind() != ErrorKind::NoSpace => Err(error),
-                _ => wait_for_job(shared),
+                _ => wait_for_job(shared, || has_puts && state.takes(false) && deletes_wait()),
             };
             match progressed {
                 Ok(true) => {}
@@ -222,25 +235,6 @@ impl WritePath {
         let refused = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
         shared.counters.writes_out_of_room.fetch_add(u64::from(refused), Ordering::Relaxed);
         result
-    }
-
-    /// Of a group that was refused for want of room, the batches of nothing but deletes, for which there may be some. What
-    /// became of the first and of each of the others.
-    pub(super) fn commit_deletes(
-        &self,
-        shared: &Shared,
-        writer: &mut MutexGuard<'_, Writer>,
-        first: &WriteBatch,
-        others: &[WriteBatch],
-        sync: bool,
-        refusal: Error,
-    ) -> (Result<(), Error>, Vec<Result<(), Error>>) {
-        let is_mixed = others.iter().any(|batch| batch.has_puts() != first.has_puts());
-        let mut apart = |batch: &WriteBatch| match is_mixed && !batch.has_puts() {
-            true => self.commit(shared, writer, batch, &[], batch.size_bytes(), sync),
-            false => Err(refusal.clone()),
-        };
-        (apart(first), others.iter().map(&mut apart).collect())
     }
 
     /// Flushes what is in memory if that may give room back: its logs, or what its deletions delete. False when not.
@@ -266,10 +260,11 @@ impl WritePath {
 }
 
 /// Waits for the next flush or compaction to end, or for a step of one; false when none runs nor is due, or when it ran
-/// out of room. A flush that does while a compaction runs does not count: its room may come back.
+/// out of room. A flush that does while a compaction runs does not count: its room may come back. Ends early when
+/// `is_asked` to, which is looked at whenever a job ends and whenever the condition `done` is told of.
 ///
 /// Errors: what else it failed with.
-fn wait_for_job(shared: &Shared) -> Result<bool, Error> {
+fn wait_for_job(shared: &Shared, is_asked: impl Fn() -> bool) -> Result<bool, Error> {
     let mut core = shared.core.lock();
     let before = (core.flush_attempts, core.compaction_attempts);
     core.retries += 1;
@@ -300,6 +295,9 @@ fn wait_for_job(shared: &Shared) -> Result<bool, Error> {
         }
         if is_idle {
             return Ok(false);
+        }
+        if is_asked() {
+            return Ok(true);
         }
         if !has_ended(&core) {
             shared.done.wait(&mut core);

@@ -1,8 +1,10 @@
-//! The write path: writers queue up, one of them leads and commits for all who wait.
+//! The write path: what a leader of writers does ([`super::turn`]).
 
 use super::flush;
-use super::shared::{Core, Immutable, Shared, panic_message};
+use super::room::Wanted;
+use super::shared::{Core, Immutable, Shared};
 use super::stall::Stall;
+use super::turn::Turn;
 use super::write_pace::{self, Reservoir};
 use crate::batch::{self, WriteBatch};
 use crate::cost;
@@ -11,16 +13,11 @@ use crate::file_name;
 use crate::key::{SEQUENCE_MAX, Sequence};
 use crate::log::{HEADER_BYTES, LogHeader, LogWriter, PreviousLog, Purpose};
 use crate::memtable::MemTable;
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use varve_env::{Condvar, Mutex, MutexGuard};
+use varve_env::{Mutex, MutexGuard};
 use varve_store::{CreateOptions, FileKind};
-
-/// Bytes of batches one leader gathers.
-const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// Slowed writers sleep when at least so much is due: less would be lost in waking up.
 const DELAY_MIN: Duration = Duration::from_millis(1);
@@ -128,28 +125,19 @@ fn keep_pace(writer: &mut Writer, shared: &Shared, bytes: usize) {
     }
 }
 
-/// A writer waiting for its turn.
-struct Waiter {
-    state: parking_lot::Mutex<WaiterState>,
-    turn: Condvar,
-}
-
-struct WaiterState {
-    batch: Option<WriteBatch>,
-    sync: bool,
-    result: Option<Result<(), Error>>,
-    leads: bool,
-}
-
-#[derive(Default)]
-struct Turn {
-    led: bool,
-    waiting: VecDeque<Arc<Waiter>>,
+/// What became of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commit {
+    Done,
+    /// It waits for room that others in the queue do not need.
+    StandsAside,
 }
 
 /// Writers' turn and what the leader writes to.
 pub(super) struct WritePath {
-    turn: Mutex<Turn>,
+    pub(super) turn: Mutex<Turn>,
+    /// Batches of nothing but deletes in the queue. Changes under the turn's lock.
+    pub(super) waiting_deletes: AtomicUsize,
     pub(super) writer: Mutex<Writer>,
 }
 
@@ -157,105 +145,12 @@ impl WritePath {
     pub(super) fn new(shared: &Shared, writer: Writer) -> WritePath {
         WritePath {
             turn: Mutex::new(&shared.env, "writers' turn", Turn::default()),
+            waiting_deletes: AtomicUsize::new(0),
             writer: Mutex::new(&shared.env, "log", writer),
         }
     }
 
-    /// Applies a batch; see [`crate::tree::Tree::write`].
-    pub(super) fn write(&self, shared: &Shared, batch: WriteBatch, sync: bool) -> Result<(), Error> {
-        let mut turn = self.turn.lock();
-        if turn.led {
-            let waiter = Arc::new(Waiter {
-                state: parking_lot::Mutex::new(WaiterState { batch: Some(batch), sync, result: None, leads: false }),
-                turn: Condvar::new(&shared.env, "write group"),
-            });
-            turn.waiting.push_back(waiter.clone());
-            let batch = loop {
-                waiter.turn.wait(&mut turn);
-                let mut state = waiter.state.lock();
-                if let Some(result) = state.result.take() {
-                    return result;
-                }
-                if state.leads {
-                    break state.batch.take().unwrap_or_default();
-                }
-            };
-            self.lead(shared, turn, batch, sync)
-        } else {
-            turn.led = true;
-            self.lead(shared, turn, batch, sync)
-        }
-    }
-
-    /// Commits `batch` and as many waiting ones as fit, then hands the lead on.
-    fn lead(
-        &self,
-        shared: &Shared,
-        mut turn: MutexGuard<'_, Turn>,
-        batch: WriteBatch,
-        mut sync: bool,
-    ) -> Result<(), Error> {
-        let mut followers: Vec<Arc<Waiter>> = Vec::new();
-        let mut batches = Vec::new();
-        let mut bytes = batch.size_bytes();
-        while let Some(next) = turn.waiting.front() {
-            let mut state = next.state.lock();
-            let next_bytes = state.batch.as_ref().map_or(0, WriteBatch::size_bytes);
-            // Deletes may be taken where puts are not.
-            let is_apart = shared.is_short_of_room.load(Ordering::Relaxed)
-                && state.batch.as_ref().is_some_and(|next| next.has_puts() != batch.has_puts());
-            if bytes + next_bytes > GROUP_BYTES_MAX || is_apart {
-                break;
-            }
-            bytes += next_bytes;
-            sync |= state.sync;
-            batches.extend(state.batch.take());
-            drop(state);
-            followers.extend(turn.waiting.pop_front());
-        }
-        drop(turn);
-
-        let committed = catch_unwind(AssertUnwindSafe(|| {
-            let mut writer = self.writer.lock();
-            let result = self.commit(shared, &mut writer, &batch, &batches, bytes, sync);
-            match result {
-                Err(refusal @ Error::OutOfRoom { .. }) => {
-                    self.commit_deletes(shared, &mut writer, &batch, &batches, sync, refusal)
-                }
-                result => (result, Vec::new()),
-            }
-        }));
-        let (result, of_followers, panicked) = match committed {
-            Ok((result, of_followers)) => (result, of_followers, None),
-            Err(payload) => {
-                let cause = format!("a write panicked: {}", panic_message(&*payload));
-                shared.halt(cause.clone());
-                // What the log holds is unknown: it must not get a seal that says it is whole.
-                self.writer.lock().log_broken = true;
-                (Err(Error::Latched { cause }), Vec::new(), Some(payload))
-            }
-        };
-
-        let mut turn = self.turn.lock();
-        let mut of_followers = of_followers.into_iter();
-        for follower in followers {
-            follower.state.lock().result = Some(of_followers.next().unwrap_or_else(|| result.clone()));
-            follower.turn.notify_one();
-        }
-        match turn.waiting.pop_front() {
-            Some(next) => {
-                next.state.lock().leads = true;
-                next.turn.notify_one();
-            }
-            None => turn.led = false,
-        }
-        drop(turn);
-        if let Some(payload) = panicked {
-            resume_unwind(payload);
-        }
-        result
-    }
-
+    /// Writes a group to the log and the memtable once there is room for it.
     pub(super) fn commit(
         &self,
         shared: &Shared,
@@ -264,13 +159,17 @@ impl WritePath {
         others: &[WriteBatch],
         bytes: usize,
         sync: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<Commit, Error> {
         if writer.closed {
             return Err(Error::Closed);
         }
         shared.refuse_if_latched()?;
         let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
-        self.make_room(shared, writer, bytes, has_puts)?;
+        let is_mixed = others.iter().any(|batch| batch.has_puts() != first.has_puts());
+        if self.wait_for_room(shared, writer, bytes, Wanted { has_puts, is_mixed })? == Commit::StandsAside {
+            return Ok(Commit::StandsAside);
+        }
+        self.make_room(shared, writer, bytes)?;
         let count: u64 = first.count() + others.iter().map(WriteBatch::count).sum::<u64>();
         let first_sequence = writer.last_sequence + 1;
         if count > SEQUENCE_MAX - writer.last_sequence {
@@ -310,7 +209,7 @@ impl WritePath {
         if shared.options.pace_background_work {
             shared.last_write_nanos.store(shared.env.now().as_nanos(), Ordering::Relaxed);
         }
-        Ok(())
+        Ok(Commit::Done)
     }
 
     fn append(
@@ -339,14 +238,7 @@ impl WritePath {
     }
 
     /// Waits until the active memtable can take `bytes` more, switching it when it is full.
-    fn make_room(
-        &self,
-        shared: &Shared,
-        writer: &mut MutexGuard<'_, Writer>,
-        bytes: usize,
-        has_puts: bool,
-    ) -> Result<(), Error> {
-        self.wait_for_room(shared, writer, bytes, has_puts)?;
+    fn make_room(&self, shared: &Shared, writer: &mut MutexGuard<'_, Writer>, bytes: usize) -> Result<(), Error> {
         if shared.options.pace_background_work && !shared.options.disable_auto_compactions {
             keep_pace(writer, shared, bytes);
         }
