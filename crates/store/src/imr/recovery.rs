@@ -321,6 +321,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
     };
     let regions = *journal.regions();
     let allocation = options.allocation.unwrap_or(geometry.allocation);
+    let rewrite = options.rewrite.unwrap_or(geometry.rewrite);
     Ok(Core {
         env: env.clone(),
         properties,
@@ -333,9 +334,9 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         small_files_bytes,
         anchor,
         small,
-        policy: allocation.policy(&geometry.tracks, geometry.table_bytes_max),
+        policy: allocation.policy(rewrite, &geometry.tracks, geometry.table_bytes_max),
         allocation,
-        rewrite: options.rewrite.unwrap_or(geometry.rewrite),
+        rewrite,
         state: Mutex::new(env, "imr store state", state),
         released: Condvar::new(env, "imr store tracks"),
         committer: Mutex::new(env, "imr store commit", journal),

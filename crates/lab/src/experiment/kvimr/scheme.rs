@@ -25,7 +25,7 @@ impl Scheme {
         [Scheme::Cmr, Scheme::Seq, Scheme::ThreePhase, Scheme::KvimrN, Scheme::KvimrM, Scheme::CostAware];
 
     /// Ours with all its terms and without each of them.
-    pub(super) const ABLATION: [Scheme; 7] = [
+    pub(super) const ABLATION: [Scheme; 8] = [
         Scheme::CostAware,
         Scheme::CostAwareWithout("cover"),
         Scheme::CostAwareWithout("lifetime"),
@@ -33,6 +33,7 @@ impl Scheme {
         Scheme::CostAwareWithout("reserve"),
         Scheme::CostAwareWithout("whole"),
         Scheme::CostAwareWithout("locality"),
+        Scheme::CostAwareWithout("contiguity"),
     ];
 
     /// The paper's name.

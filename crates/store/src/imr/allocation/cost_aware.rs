@@ -29,15 +29,25 @@
 //! - *locality*: of the tracks of a standing those with the fewest gaps, then the outermost, where a disk
 //!   transfers fastest. (The next ones behind the head's last position instead, as KVIMR has it, keep what one job
 //!   writes together, but sweep over the whole disk: the load of `kvimr/fig5` was a tenth slower.)
+//! - *contiguity*: once less than an eighth of the tracks is free, none of these: free bottoms beside tops that
+//!   stay are then nearly all there is, and every table of the largest level pays. A table of any level takes
+//!   [tracks of both tiers as they lie](super::contiguous) instead, and gives them back as they lay: fewer
+//!   rewrites and more syncs. Only with merged rewrites. What it is worth stands beside `kvimr/usage` in
+//!   `docs/kvimr.md`, because the load of `kvimr/ablation` fills three quarters of the disk. (A high price on the
+//!   distance from the last table of the same job, to keep the tables of a job together, gave more rewrites.)
 //!
 //! Live tops are not moved during idle time: the loads measured leave nothing to gain that a move, two
 //! transfers and two syncs, would not cost again.
 
-use super::{AllocationPolicy, Choice, TrackPlacement, TrackRequest, TrackView};
+use super::contiguous::contiguous;
+use super::{AllocationPolicy, Choice, RewriteName, TrackPlacement, TrackRequest, TrackView};
 use varve_media::{TrackId, TrackTier};
 
 /// Free tops below this share of the usable tracks are kept for the smaller levels.
 const RESERVE_DIVISOR: usize = 12;
+
+/// A disk with less than this share of the usable tracks free is nearly full.
+const NEARLY_FULL_DIVISOR: usize = 8;
 
 /// What a rewrite weighs against a gap between tracks when costly bottoms are compared: it moves a track four
 /// times, a gap costs a short seek and half a turn.
@@ -59,6 +69,8 @@ pub enum CostTerm {
     Whole,
     /// Few gaps between the tracks of a table.
     Locality,
+    /// On a nearly full disk a table takes tracks of both tiers as they lie.
+    Contiguity,
 }
 
 impl CostTerm {
@@ -70,6 +82,7 @@ impl CostTerm {
         CostTerm::Reserve,
         CostTerm::Whole,
         CostTerm::Locality,
+        CostTerm::Contiguity,
     ];
 }
 
@@ -94,12 +107,20 @@ use Standing::{CostlyBottom, CoveredTop, FreeBottom, OpenTop, TransientTop};
 pub(super) struct CostAware {
     /// Left out, for comparison.
     pub(super) without: Option<CostTerm>,
+    /// How tops are saved.
+    pub(super) rewrite: RewriteName,
 }
 
 impl AllocationPolicy for CostAware {
     fn place(&self, view: &TrackView<'_>, request: &TrackRequest) -> Option<TrackPlacement> {
+        let free: Vec<TrackId> = view.free().collect();
+        if self.is_contiguous(view, free.len()) {
+            let mut choice = Choice::new(view, request);
+            choice.take_from(contiguous(view, request, &free)?.iter().copied());
+            return choice.finish();
+        }
         let mut standings: [Vec<TrackId>; 5] = Default::default();
-        for track in view.free() {
+        for track in free {
             standings[self.standing(view, request, track) as usize].push(track);
         }
         let tracks_of = |standing: Standing| &standings[standing as usize];
@@ -131,6 +152,14 @@ impl AllocationPolicy for CostAware {
 impl CostAware {
     fn is_without(&self, term: CostTerm) -> bool {
         self.without == Some(term)
+    }
+
+    /// The disk is so full that tables lie as the free tracks do. Track by track, the bottoms of such a table would
+    /// rewrite its own tops.
+    fn is_contiguous(&self, view: &TrackView<'_>, free: usize) -> bool {
+        free < view.usable.len() / NEARLY_FULL_DIVISOR
+            && self.rewrite == RewriteName::Merged
+            && !self.is_without(CostTerm::Contiguity)
     }
 
     fn standing(&self, view: &TrackView<'_>, request: &TrackRequest, track: TrackId) -> Standing {

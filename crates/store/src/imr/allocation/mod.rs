@@ -8,6 +8,7 @@
 //! refuses only when the free tracks together do not. Every policy is defined for an unknown level.
 
 mod compaction_aware;
+mod contiguous;
 mod cost_aware;
 mod region;
 mod sequential;
@@ -19,6 +20,7 @@ mod tests;
 pub use cost_aware::CostTerm;
 
 use super::bitmap::TrackBitmap;
+use super::rewrite::RewriteName;
 use compaction_aware::CompactionAware;
 use cost_aware::CostAware;
 use region::Region;
@@ -136,6 +138,7 @@ const NAMES: &[(AllocationName, u8, &str)] = &[
     (AllocationName::CostAwareWithout(CostTerm::Reserve), 19, "cost-aware-without-reserve"),
     (AllocationName::CostAwareWithout(CostTerm::Whole), 20, "cost-aware-without-whole"),
     (AllocationName::CostAwareWithout(CostTerm::Locality), 21, "cost-aware-without-locality"),
+    (AllocationName::CostAwareWithout(CostTerm::Contiguity), 22, "cost-aware-without-contiguity"),
 ];
 
 impl AllocationName {
@@ -179,16 +182,21 @@ impl AllocationName {
         NAMES.iter().find(|(_, known, _)| *known == number).map(|(name, ..)| *name)
     }
 
-    /// The policy itself. `table_bytes_max` is the largest table there will be.
-    pub(crate) fn policy(self, geometry: &TrackGeometry, table_bytes_max: u64) -> Box<dyn AllocationPolicy> {
+    /// The policy itself. `rewrite` is how tops will be saved, `table_bytes_max` the largest table there will be.
+    pub(crate) fn policy(
+        self,
+        rewrite: RewriteName,
+        geometry: &TrackGeometry,
+        table_bytes_max: u64,
+    ) -> Box<dyn AllocationPolicy> {
         match self {
             AllocationName::Sequential => Box::new(Sequential),
             AllocationName::ThreePhase => Box::new(ThreePhase { zigzag: false }),
             AllocationName::Zigzag => Box::new(ThreePhase { zigzag: true }),
             AllocationName::Region => Box::new(Region::new(geometry, table_bytes_max)),
             AllocationName::CompactionAware => Box::new(CompactionAware),
-            AllocationName::CostAware => Box::new(CostAware { without: None }),
-            AllocationName::CostAwareWithout(term) => Box::new(CostAware { without: Some(term) }),
+            AllocationName::CostAware => Box::new(CostAware { without: None, rewrite }),
+            AllocationName::CostAwareWithout(term) => Box::new(CostAware { without: Some(term), rewrite }),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What every policy keeps, and what each is for.
 
+use super::super::rewrite::PersistCost;
+use super::contiguous::contiguous;
 use super::*;
 use varve_env::Random;
 
@@ -29,7 +31,7 @@ fn fresh_view<'a>(
 
 /// The numbers of the tracks that `name` gives.
 fn placed(name: AllocationName, view: &TrackView<'_>, request: &TrackRequest) -> Vec<u32> {
-    let placement = name.policy(view.geometry, 8 * TRACK_BYTES).place(view, request).unwrap();
+    let placement = name.policy(RewriteName::Merged, view.geometry, 8 * TRACK_BYTES).place(view, request).unwrap();
     placement.tracks.iter().map(|track| track.0).collect()
 }
 
@@ -46,7 +48,7 @@ fn every_policy_gives_free_tracks_that_hold_the_table_and_refuses_only_without_t
             let track_count = 8 + random.below(60) as u32;
             let geometry = geometry(track_count, TRACK_BYTES + random.below(3) * TRACK_BYTES / 4);
             let usable = random.below(5) as u32..track_count - random.below(3) as u32;
-            let policy = name.policy(&geometry, 8 * TRACK_BYTES);
+            let policy = name.policy(RewriteName::Merged, &geometry, 8 * TRACK_BYTES);
             let mut valid = TrackBitmap::new(track_count);
             let mut tables: Vec<Vec<TrackId>> = Vec::new();
             let mut cursor = Cursor::default();
@@ -195,10 +197,10 @@ fn the_largest_level_takes_tops_rather_than_rewrites_while_there_are_enough() {
     let geometry = geometry(48, TRACK_BYTES);
     let (usable, locked) = (0..48, TrackBitmap::new(48));
     let place = |name: AllocationName, tops: std::ops::Range<u32>| {
-        // Bottoms 20 and 22 are free, beside valid tops; these other tops too.
+        // Bottoms 20 to 26 are free, beside valid tops; these other tops too.
         let valid = (0..48).filter(|track| match track % 2 {
-            0 => ![20, 22].contains(track),
-            _ => [19, 21, 23].contains(track) || !tops.contains(track),
+            0 => !(20..28).contains(track),
+            _ => !tops.contains(track),
         });
         let valid = bitmap(48, valid);
         let cursor = Cursor::default();
@@ -212,6 +214,65 @@ fn the_largest_level_takes_tops_rather_than_rewrites_while_there_are_enough() {
     assert_eq!(place(name, 30..36), [20, 22]);
     assert_eq!(place(AllocationName::CostAwareWithout(CostTerm::Reserve), 30..36), [31, 33]);
     assert_eq!(place(AllocationName::CostAwareWithout(CostTerm::Relief), 30..40), [20, 22]);
+}
+
+#[test]
+fn on_a_nearly_full_disk_a_table_takes_tracks_as_they_lie() {
+    let geometry = geometry(64, TRACK_BYTES);
+    let (usable, locked) = (0..64, TrackBitmap::new(64));
+    let place = |name: AllocationName, rewrite: RewriteName, free: &[u32], tracks: u64| {
+        let valid = bitmap(64, (0..64).filter(|track| !free.contains(track)));
+        let view = fresh_view(&geometry, &usable, &valid, &locked);
+        let policy = name.policy(rewrite, &geometry, 8 * TRACK_BYTES);
+        let placement = policy.place(&view, &request(tracks, Some(3), Some(3))).unwrap();
+        placement.tracks.iter().map(|track| track.0).collect::<Vec<_>>()
+    };
+    let (name, without) = (AllocationName::CostAware, AllocationName::CostAwareWithout(CostTerm::Contiguity));
+    let merged = |name, free: &[u32]| place(name, RewriteName::Merged, free, 3);
+    // Seven of 64 free: the hole between two bottoms costs nothing, beside the other one two tops.
+    let free = [2, 3, 4, 31, 32, 33, 50];
+    assert_eq!(merged(name, &free), [31, 32, 33]);
+    assert_eq!(merged(without, &free), [2, 4, 32]);
+    assert_eq!(place(name, RewriteName::Naive, &free, 3), [2, 4, 32], "track by track it would rewrite its own tops");
+    // A hole that is filled before one of which a part is left over; gaps before a rewrite.
+    assert_eq!(merged(name, &[9, 10, 11, 12, 41, 42, 43]), [41, 42, 43]);
+    assert_eq!(merged(name, &[9, 10, 11, 12, 13, 41, 42]), [9, 10, 11], "the outermost of those that are equal");
+    assert_eq!(merged(name, &[5, 20, 21, 22, 41, 43, 51]), [41, 43, 51]);
+    // One track more is free: as on any other disk.
+    let more = [2, 3, 4, 31, 32, 33, 50, 52];
+    assert_eq!(merged(name, &more), merged(without, &more));
+}
+
+/// Compared with every run of free tracks, its cost taken from the steps in which it would be written.
+#[test]
+fn tracks_as_they_lie_cost_no_more_than_any_others() {
+    for seed in 0..400 {
+        let mut random = Random::seeded(seed);
+        let geometry = geometry(8 + random.below(60) as u32, TRACK_BYTES + random.below(3) * TRACK_BYTES / 4);
+        let count = geometry.track_count;
+        let usable = random.below(4) as u32..count - random.below(3) as u32;
+        let valid = bitmap(count, (0..count).filter(|_| random.chance(3, 5)));
+        let locked = bitmap(count, (0..count).filter(|_| random.chance(1, 20)));
+        let view = fresh_view(&geometry, &usable, &valid, &locked);
+        let free: Vec<TrackId> = view.free().collect();
+        let request = TrackRequest { size_bytes: 1 + random.below(6 * TRACK_BYTES), level: None, largest_level: None };
+        let bytes = |tracks: &[TrackId]| tracks.iter().map(|&track| geometry.length_bytes(track)).sum::<u64>();
+        let cost = |tracks: &[TrackId]| {
+            let rewrites = PersistCost::of(&RewriteName::Merged.plan(&geometry, &valid, tracks, 64)).rewrites;
+            let gaps = tracks.windows(2).filter(|pair| pair[0].0 + 1 < pair[1].0).count() as u64;
+            let [first, last] = [tracks[0].0, tracks[tracks.len() - 1].0];
+            let is_free = |track: Option<u32>| track.is_some_and(|track| view.is_free(TrackId(track)));
+            let cuts = u64::from(is_free(first.checked_sub(1))) + u64::from(is_free(last.checked_add(1)));
+            4 * rewrites + if rewrites > 0 { 3 } else { 0 } + gaps + cuts
+        };
+        let runs = (0..free.len()).filter_map(|start| {
+            let end = (start + 1..=free.len()).find(|&end| bytes(&free[start..end]) >= request.size_bytes)?;
+            Some(&free[start..end])
+        });
+        let least = runs.map(|run| (cost(run), run)).min_by_key(|(cost, run)| (*cost, run[0]));
+        let found = contiguous(&view, &request, &free);
+        assert_eq!(found.map(|run| (cost(run), run)), least, "seed {seed}");
+    }
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn regions_waste_the_space_that_their_tables_do_not_fill() {
     let locked = TrackBitmap::new(tracks.track_count);
     // Tables placed before one has to share a region, tables placed at all, and percent of the bytes then used.
     let fill = |name: AllocationName| {
-        let policy = name.policy(&tracks, TABLE_BYTES_MAX);
+        let policy = name.policy(RewriteName::Merged, &tracks, TABLE_BYTES_MAX);
         let mut random = Random::named(3, "tables");
         let mut valid = TrackBitmap::new(tracks.track_count);
         let mut cursor = Cursor::default();
