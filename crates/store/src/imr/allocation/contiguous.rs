@@ -5,13 +5,11 @@
 //! where a table on one tier takes one, because its bottoms must be durable before its tops are written, and three
 //! more when it rewrites anything.
 
+use super::cost_aware::REWRITE_WEIGHT;
 use super::{TrackRequest, TrackView};
-use varve_media::{TrackId, TrackTier};
+use varve_media::TrackId;
 
-// What each adds to the cost of tracks, in gaps: a gap costs a short seek and half a turn.
-
-/// A top that is rewritten: it moves four times.
-const REWRITE: u64 = 4;
+// What else adds to the cost of tracks, in gaps.
 
 /// The syncs of a rewrite, however many tops it saves, and the ways to the backup region.
 const REWRITE_SYNCS: u64 = 3;
@@ -43,10 +41,10 @@ pub(super) fn contiguous<'a>(
         if bytes < size_bytes {
             break;
         }
-        let rewrites = inner.rewrites + tracks.rewrites(start, false);
+        let rewrites = inner.rewrites + view.rewrites(free[start], false);
         let syncs = if rewrites > 0 { REWRITE_SYNCS } else { 0 };
         let cuts = u64::from(tracks.is_cut(start)) + u64::from(tracks.is_cut(end));
-        let cost = REWRITE * rewrites + syncs + inner.gaps + CUT * cuts;
+        let cost = REWRITE_WEIGHT * rewrites + syncs + inner.gaps + CUT * cuts;
         if best.is_none_or(|(least, ..)| cost < least) {
             best = Some((cost, start, end));
         }
@@ -84,20 +82,10 @@ struct Tracks<'a> {
 }
 
 impl Tracks<'_> {
-    /// Valid tops beside a bottom; without the one before it when a bottom of the same table has counted it.
-    fn rewrites(&self, index: usize, is_before_counted: bool) -> u64 {
-        let track = self.free[index];
-        if self.view.geometry.tier(track) == TrackTier::Top {
-            return 0;
-        }
-        let counts = |top: &TrackId| self.view.valid.contains(*top) && !(is_before_counted && *top < track);
-        self.view.geometry.neighbours(track).filter(counts).count() as u64
-    }
-
     /// What a track adds to the one before it.
     fn within(&self, index: usize) -> Cost {
         let distance = self.free[index].0 - self.free[index - 1].0;
-        Cost { rewrites: self.rewrites(index, distance == 2), gaps: u64::from(distance > 1) }
+        Cost { rewrites: self.view.rewrites(self.free[index], distance == 2), gaps: u64::from(distance > 1) }
     }
 
     /// The tracks on both sides of this place are one hole.

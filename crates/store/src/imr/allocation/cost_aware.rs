@@ -51,7 +51,7 @@ const NEARLY_FULL_DIVISOR: usize = 8;
 
 /// What a rewrite weighs against a gap between tracks when costly bottoms are compared: it moves a track four
 /// times, a gap costs a short seek and half a turn.
-const REWRITE_WEIGHT: u64 = 4;
+pub(super) const REWRITE_WEIGHT: u64 = 4;
 
 /// A part of the reasoning of the policy `cost-aware`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,24 +223,14 @@ struct WindowCosts<'a> {
 }
 
 impl WindowCosts<'_> {
-    fn rewrites(&self, index: usize, joins_before: bool) -> u64 {
-        let track = self.tracks[index];
-        if self.view.geometry.tier(track) == TrackTier::Top {
-            return 0;
-        }
-        // The top between two bottoms of the table is rewritten once.
-        let counts = |top: &TrackId| self.view.valid.contains(*top) && !(joins_before && *top < track);
-        self.view.geometry.neighbours(track).filter(counts).count() as u64
-    }
-
     /// Of the first track of a window.
     fn beginning(&self, index: usize) -> u64 {
-        REWRITE_WEIGHT * self.rewrites(index, false)
+        REWRITE_WEIGHT * self.view.rewrites(self.tracks[index], false)
     }
 
     /// Of a track that follows another one in the window.
     fn within(&self, index: usize) -> u64 {
         let joins = self.tracks[index - 1].0 + 2 == self.tracks[index].0;
-        REWRITE_WEIGHT * self.rewrites(index, joins) + u64::from(!joins)
+        REWRITE_WEIGHT * self.view.rewrites(self.tracks[index], joins) + u64::from(!joins)
     }
 }

@@ -208,8 +208,17 @@ impl TrackView<'_> {
 
     /// Writing this track destroys data that counts: the track is a bottom one with a valid top beside it.
     pub(crate) fn costs_rewrite(&self, track: TrackId) -> bool {
-        self.geometry.tier(track) == TrackTier::Bottom
-            && self.geometry.neighbours(track).any(|neighbour| self.valid.contains(neighbour))
+        self.rewrites(track, false) > 0
+    }
+
+    /// Valid tops beside a bottom, none beside a top; without the one before it where the bottom before that one is of the
+    /// same table: the top between them is rewritten once.
+    fn rewrites(&self, track: TrackId, joins_before: bool) -> u64 {
+        if self.geometry.tier(track) == TrackTier::Top {
+            return 0;
+        }
+        let counts = |top: &TrackId| self.valid.contains(*top) && !(joins_before && *top < track);
+        self.geometry.neighbours(track).filter(counts).count() as u64
     }
 
     /// Usable tracks that are free, ascending.
