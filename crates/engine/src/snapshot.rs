@@ -51,6 +51,11 @@ impl SnapshotList {
         all
     }
 
+    /// The first of the boundaries: what every reader sees, now and from now on.
+    pub(crate) fn oldest(&self) -> Sequence {
+        self.held.lock().keys().next().copied().unwrap_or_else(|| self.visible())
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.held.lock().values().sum()
     }

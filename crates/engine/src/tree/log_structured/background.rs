@@ -4,7 +4,7 @@ use super::compaction;
 use super::flush;
 use super::plan::{Busy, CompactionPlan, Footprint};
 use super::reclaim::{self, Shortage};
-use super::room::{self, RoomState};
+use super::room;
 use super::shared::{Core, Shared, panic_message};
 use super::strides;
 use super::version::{FileMeta, Version};
@@ -215,10 +215,10 @@ fn plan<'a>(shared: &'a Shared, core: MutexGuard<'a, Core>) -> (MutexGuard<'a, C
 /// may bring some back.
 fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> Option<Chosen> {
     let organisation = &*shared.organisation;
-    let (room, room_bytes) = room::of_jobs(shared);
+    let (room, room_bytes) = room::look_now(shared);
     // What runs already has as much.
     let left_bytes = if others_run { room_bytes / 2 } else { room_bytes };
-    let is_short = room.is_some_and(|room| room.state() != RoomState::Open);
+    let is_short = room.is_some_and(|room| room.is_short());
     let may_fit = |plan: &CompactionPlan, bytes| !is_short || shared.lacking.lock().error_of(plan, bytes).is_none();
     if let Some(plan) = organisation.pick(version, busy, left_bytes).filter(|plan| may_fit(plan, left_bytes)) {
         return Some(Chosen { plan, room_bytes: left_bytes, is_alone: false, is_short });
@@ -235,7 +235,7 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
         organisation.part_of(version, due, room_bytes).or_else(whole)
     };
     let reclaiming = || {
-        let oldest_view = reclaim::oldest_view(shared);
+        let oldest_view = shared.snapshots.oldest();
         let deleted_bytes = reclaim::deleted_bytes(version, 0, oldest_view);
         let shortage = Shortage {
             room_bytes,
@@ -409,9 +409,9 @@ fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>
             return Err(Error::Closed);
         }
         let version = shared.read_state.load().version.clone();
-        let (room, room_bytes) = room::of_jobs(shared);
+        let (room, room_bytes) = room::look_now(shared);
         let due = shared.organisation.next_of_range(&version, begin, end, last.as_ref());
-        let is_short = room.is_some_and(|room| room.state() != RoomState::Open);
+        let is_short = room.is_some_and(|room| room.is_short());
         let may_pack = || begin.is_none() && end.is_none() && is_short;
         let packed = || may_pack().then(|| packing(shared, &version, room_bytes)).flatten();
         let Some(plan) = due.or_else(packed) else { return Ok(()) };

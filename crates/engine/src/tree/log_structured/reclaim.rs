@@ -2,7 +2,6 @@
 //! partly empty where each takes a band of its own. Pure functions of the tree's shape.
 
 use super::plan::{CompactionPlan, Reason};
-use super::shared::Shared;
 use super::strides;
 use super::version::{FileMeta, Version};
 use crate::error::Error;
@@ -88,11 +87,6 @@ pub(super) fn fitting_bytes(tables_bytes: u64, table_bytes: u64) -> u64 {
 /// How full tables get at least, where entries are not large beside them.
 fn filled_bytes(table_bytes: u64) -> u64 {
     table_bytes - table_bytes / 16 - BEHIND_BYTES_MAX.min(table_bytes / 8)
-}
-
-/// Newest sequence number that every reader sees now.
-pub(super) fn oldest_view(shared: &Shared) -> Sequence {
-    shared.snapshots.boundaries().first().copied().unwrap_or(0)
 }
 
 /// About how many bytes the deletions in tables delete, if each deletes a pair of mean size; `more_deletions` are not

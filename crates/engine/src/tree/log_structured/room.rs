@@ -101,6 +101,11 @@ impl Room {
         }
     }
 
+    /// Some writes are refused.
+    pub(super) fn is_short(&self) -> bool {
+        self.state() != RoomState::Open
+    }
+
     /// What deletions must delete to be worth compactions of their own: while others can still be taken, half a table,
     /// and then a sixteenth.
     pub(super) fn worth_bytes(&self) -> u64 {
@@ -151,24 +156,8 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) ->
     room
 }
 
-/// The same with the memtable of now.
-fn look_now(shared: &Shared, more_bytes: u64) -> Option<Room> {
-    let active = shared.read_state.load().memtable.clone();
-    look(shared, &active, more_bytes)
-}
-
-/// What the smallest write would meet.
-pub(super) fn of_next_write(shared: &Shared) -> Option<Room> {
-    look_now(shared, 1)
-}
-
-/// Bytes that outputs of compactions may have now.
-pub(super) fn of_compactions_bytes(shared: &Shared) -> u64 {
-    look_now(shared, 0).map_or(u64::MAX, |room| room.of_compactions_bytes())
-}
-
-/// Both of them, for one question to the store.
-pub(super) fn of_jobs(shared: &Shared) -> (Option<Room>, u64) {
+/// What the smallest write would meet, and the bytes that outputs of compactions may have. Cost: asks the store once.
+pub(super) fn look_now(shared: &Shared) -> (Option<Room>, u64) {
     let Ok(space) = shared.media.files.space() else { return (None, u64::MAX) };
     let active = shared.read_state.load().memtable.clone();
     let of = |more_bytes| room_in(shared, space, &active, more_bytes);
@@ -177,8 +166,8 @@ pub(super) fn of_jobs(shared: &Shared) -> (Option<Room>, u64) {
 
 impl WritePath {
     /// Waits until a write of so many bytes leaves enough room, as long as that may come; then refuses it. Puts stand aside
-    /// for deletes that come meanwhile: these may be taken, and bring room. Cost: asks the
-    /// store once for every eighth of a table, and for every write while room is short.
+    /// for deletes that come meanwhile: these may be taken, and bring room. Cost: asks the store once for every eighth of a
+    /// table, and for every write while room is short.
     pub(super) fn wait_for_room(
         &self,
         shared: &Shared,
@@ -245,7 +234,7 @@ impl WritePath {
         let deletions = writer.memtable.deletions();
         let deleted_bytes = || {
             let version = shared.read_state.load().version.clone();
-            reclaim::deleted_bytes(&version, deletions, reclaim::oldest_view(shared))
+            reclaim::deleted_bytes(&version, deletions, shared.snapshots.oldest())
         };
         let is_much =
             room.state() == RoomState::Full || writer.memtable.memory_bytes() as u64 >= room.table_bytes / LOOK_PART;

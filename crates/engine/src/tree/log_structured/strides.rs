@@ -159,7 +159,7 @@ pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan) -> Result<(), 
         if shared.cancel.load(Ordering::Relaxed) {
             return Err(Error::Closed);
         }
-        let room_bytes = room::of_compactions_bytes(shared);
+        let (_, room_bytes) = room::look_now(shared);
         let (count, is_carried) = remaining.reach(shared, room_bytes)?;
         let (stride, stretch) = remaining.advance(count, is_carried);
         let version = shared.read_state.load_full().version.clone();

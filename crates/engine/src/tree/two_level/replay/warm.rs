@@ -187,7 +187,7 @@ fn keeping_hot_keys_apart_saves_no_rewrites() {
 }
 
 #[test]
-#[ignore = "takes half a minute"]
+#[ignore = "takes half a minute; cargo test -p varve-engine --lib larger_tables_and_other_seeds -- --ignored"]
 fn nor_does_it_with_larger_tables_and_other_seeds() {
     assert_hot_keys_apart_save_no_rewrites(4 * TABLE_PAIRS, 1);
     assert_hot_keys_apart_save_no_rewrites(TABLE_PAIRS, 2);
@@ -196,7 +196,7 @@ fn nor_does_it_with_larger_tables_and_other_seeds() {
 
 /// Prints the table of the design note.
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "takes a minute; cargo test -p varve-engine --lib table_of_the_design_note -- --ignored --nocapture"]
 fn table_of_the_design_note() {
     use Estimate::*;
     use Merging::*;
