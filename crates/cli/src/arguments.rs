@@ -45,15 +45,23 @@ impl Global {
         }
     }
 
-    /// Options of the database from the file and the command line.
-    pub(crate) fn options(&self) -> Result<Options, Failure> {
+    /// Options of the database on the medium `spec`, from the file and the command line.
+    pub(crate) fn options(&self, spec: &Spec) -> Result<Options, Failure> {
         let mut configuration = match &self.config {
             None => Configuration::default(),
             Some(path) => {
                 let text =
                     std::fs::read_to_string(path).map_err(|error| Failure::io(path.display().to_string(), error))?;
-                Configuration::from_toml(&text)
-                    .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
+                let configuration = Configuration::from_toml(&text)
+                    .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+                // Options that were chosen for one medium are not silently taken for another.
+                if let Some(other) = configuration.media.spec.as_ref().filter(|other| *other != spec) {
+                    let path = path.display();
+                    return Err(Failure::usage(format!(
+                        "{path}: [media] spec: expected the medium of the command line, {spec}, found {other}"
+                    )));
+                }
+                configuration
             }
         };
         for option in &self.options {
@@ -86,7 +94,7 @@ pub(crate) enum Access {
 
 impl Database {
     pub(crate) fn open(&self, global: &Global, access: Access, console: &Console) -> Result<Varve, Failure> {
-        let mut options = global.options()?;
+        let mut options = global.options(&self.spec)?;
         options.create_if_missing &= access == Access::Write;
         let db = Varve::builder().env(&self.env()).options(options).open(&self.spec)?;
         if access == Access::Write {
@@ -164,6 +172,12 @@ impl Range {
         } else {
             options.lower_bound = decode("--from", &self.from)?;
             options.upper_bound = decode("--to", &self.to)?;
+            if let (Some(from), Some(to)) = (&options.lower_bound, &options.upper_bound)
+                && from > to
+            {
+                let [from, to] = [from, to].map(|key| encoding.to_text(key).escape_debug().to_string());
+                return Err(Failure::usage(format!("--to: expected a key at or after --from '{from}', found '{to}'")));
+            }
         }
         Ok(options)
     }

@@ -52,22 +52,55 @@ impl Format {
                 Ok((key, value))
             }
             Format::Jsonl => {
-                let object: serde_json::Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-                let Some(object) = object.as_object() else {
-                    return Err("expected a JSON object".to_owned());
-                };
-                Ok((read_field(object, "key", encoding)?, read_field(object, "value", encoding)?))
+                let Fields(fields) = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+                let known = |name: &str| FIELDS.contains(&name);
+                if let Some((name, _)) = fields.iter().find(|(name, _)| !known(name)) {
+                    return Err(format!("'{name}' is no field of a pair; those are {}", FIELDS.join(", ")));
+                }
+                Ok((read_field(&fields, "key", encoding)?, read_field(&fields, "value", encoding)?))
             }
         }
     }
 }
 
+/// Every field of a pair in JSON.
+const FIELDS: [&str; 6] = ["key", "key_hex", "key_base64", "value", "value_hex", "value_base64"];
+
+/// The fields of a JSON object in their order, each as often as it is there.
+struct Fields(Vec<(String, serde_json::Value)>);
+
+impl<'de> serde::Deserialize<'de> for Fields {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Fields, D::Error> {
+        struct Visitor;
+
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields: Vec<(String, serde_json::Value)> = Vec::new();
+                while let Some((name, value)) = map.next_entry::<String, serde_json::Value>()? {
+                    if fields.iter().any(|(other, _)| *other == name) {
+                        return Err(serde::de::Error::custom(format!("'{name}' twice in one object")));
+                    }
+                    // More than a pair has are told without keeping them all.
+                    if fields.len() <= FIELDS.len() {
+                        fields.push((name, value));
+                    }
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
 /// `name` as text (or hexadecimal or base64 when `encoding` says so), `name_hex` or `name_base64`.
-fn read_field(
-    object: &serde_json::Map<String, serde_json::Value>,
-    name: &str,
-    encoding: Encoding,
-) -> Result<Vec<u8>, String> {
+fn read_field(fields: &[(String, serde_json::Value)], name: &str, encoding: Encoding) -> Result<Vec<u8>, String> {
     let plain = match encoding {
         Encoding::Hex | Encoding::Base64 => encoding,
         Encoding::Text | Encoding::Raw => Encoding::Raw,
@@ -76,7 +109,7 @@ fn read_field(
     let mut found = None;
     for (suffix, encoding) in forms {
         let field = format!("{name}{suffix}");
-        let Some(value) = object.get(&field) else { continue };
+        let Some((_, value)) = fields.iter().find(|(name, _)| *name == field) else { continue };
         let Some(text) = value.as_str() else {
             return Err(format!("'{field}' is a JSON string, found {value}"));
         };
@@ -122,6 +155,8 @@ mod tests {
             (Format::Tsv, "no tab", "found no tab"),
             (Format::Tsv, "a\\q\tb", "key: '\\q' is no escape"),
             (Format::Jsonl, "[]", "expected a JSON object"),
+            (Format::Jsonl, "{\"key\": \"\", \"value\": \"\", \"ttl\": 1}", "'ttl' is no field of a pair"),
+            (Format::Jsonl, "{\"key\": \"\", \"key\": \"\", \"value\": \"\"}", "'key' twice"),
             (Format::Jsonl, "{\"key\": 1, \"value\": \"\"}", "'key' is a JSON string, found 1"),
             (Format::Jsonl, "{\"value\": \"\"}", "expected 'key', 'key_hex' or 'key_base64', found none"),
             (Format::Jsonl, "{\"key\": \"\", \"key_hex\": \"\", \"value\": \"\"}", "found two"),

@@ -1,5 +1,8 @@
 //! The built command on temporary directories: what it prints, what it stores, how it ends.
 
+#[path = "commands/refusals.rs"]
+mod refusals;
+
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

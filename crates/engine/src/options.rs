@@ -3,6 +3,15 @@
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
 
+/// More than any machine has: a size of something held in memory that is larger is a mistake.
+const MEMORY_BYTES_MAX: u64 = 1 << 40;
+
+/// Largest file that is asked for.
+const FILE_BYTES_MAX: u64 = 1 << 40;
+
+/// More than any medium holds.
+const MEDIUM_BYTES_MAX: u64 = 256 << 40;
+
 /// How blocks of a level are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -253,7 +262,10 @@ impl Options {
             Ok(())
         };
         least("write_buffer_size", self.write_buffer_size as u64, 4 << 10)?;
+        most("write_buffer_size", self.write_buffer_size as u64, MEMORY_BYTES_MAX)?;
         least("max_write_buffer_number", self.max_write_buffer_number as u64, 2)?;
+        most("max_write_buffer_number", self.max_write_buffer_number as u64, 1 << 16)?;
+        most("block_cache_capacity", self.block_cache_capacity as u64, MEMORY_BYTES_MAX)?;
         least("level0_file_num_compaction_trigger", self.level0_file_num_compaction_trigger as u64, 1)?;
         least("level0_slowdown_writes_trigger", self.level0_slowdown_writes_trigger as u64, 1)?;
         least(
@@ -266,8 +278,11 @@ impl Options {
         least("num_levels", self.num_levels as u64, 2)?;
         most("num_levels", self.num_levels as u64, 64)?;
         least("max_bytes_for_level_base", self.max_bytes_for_level_base, 1)?;
+        most("max_bytes_for_level_base", self.max_bytes_for_level_base, MEDIUM_BYTES_MAX)?;
         least("max_bytes_for_level_multiplier", self.max_bytes_for_level_multiplier, 2)?;
         least("target_file_size_base", self.target_file_size_base, 1 << 10)?;
+        most("target_file_size_base", self.target_file_size_base, FILE_BYTES_MAX)?;
+        most("compaction_buffer_size", self.compaction_buffer_size.unwrap_or(0), MEDIUM_BYTES_MAX)?;
         least("max_compaction_bytes", self.max_compaction_bytes, 1)?;
         least("max_background_jobs", self.max_background_jobs as u64, 1)?;
         most("max_background_jobs", self.max_background_jobs as u64, 1024)?;
@@ -293,6 +308,7 @@ impl Options {
         most("log_write_behind_size", self.log_write_behind_size as u64, 1 << 30)?;
         least("delayed_write_rate", self.delayed_write_rate, 1)?;
         least("max_manifest_file_size", self.max_manifest_file_size, 1)?;
+        most("max_manifest_file_size", self.max_manifest_file_size, FILE_BYTES_MAX)?;
         Ok(())
     }
 }

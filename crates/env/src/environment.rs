@@ -164,6 +164,18 @@ impl Env {
         JoinHandle::spawn(self, name, f)
     }
 
+    /// [`Env::spawn`] for as many threads as a user asks for, which may be more than there can be.
+    ///
+    /// # Errors
+    /// What the operating system says when it cannot start one; `f` was not run.
+    pub fn try_spawn<T, F>(&self, name: &str, f: F) -> std::io::Result<JoinHandle<T>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        JoinHandle::try_spawn(self, name, f)
+    }
+
     /// Makes the calling thread, born elsewhere, an actor called `name` until the attachment is
     /// dropped; waits for its turn. A thread that already is one stays what it is. Nothing happens
     /// in a real env.

@@ -26,6 +26,16 @@ impl<T: Send + 'static> JoinHandle<T> {
     where
         F: FnOnce() -> T + Send + 'static,
     {
+        match JoinHandle::try_spawn(env, name, f) {
+            Ok(handle) => handle,
+            Err(error) => panic!("cannot start thread {name:?}: {error}"),
+        }
+    }
+
+    pub(crate) fn try_spawn<F>(env: &Env, name: &str, f: F) -> std::io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+    {
         if let Some(simulation) = env.simulation() {
             simulation.sync_point();
         }
@@ -44,11 +54,8 @@ impl<T: Send + 'static> JoinHandle<T> {
                     *slot.lock() = Some(outcome);
                 }
             }));
-        });
-        match thread {
-            Ok(thread) => JoinHandle { name: name.into(), thread, outcome, simulated },
-            Err(error) => panic!("cannot start thread {name:?}: {error}"),
-        }
+        })?;
+        Ok(JoinHandle { name: name.into(), thread, outcome, simulated })
     }
 }
 

@@ -59,8 +59,12 @@ pub struct TrackGeometry {
 }
 
 impl TrackGeometry {
+    /// Most tracks of a device: what is live on them is held in memory, up to some tens of bytes for each. Tracks
+    /// of 2 MiB are 32 TiB then.
+    pub const TRACKS_MAX: u32 = 1 << 24;
+
     /// As many whole tracks as fit in `capacity_bytes`; `None` when none does, when a size is 0, or
-    /// when they are more than a [`TrackId`] can tell apart.
+    /// when they are more than [`TrackGeometry::TRACKS_MAX`].
     pub fn fit(capacity_bytes: u64, bottom_track_bytes: u64, top_track_bytes: u64) -> Option<Self> {
         let pair_bytes = bottom_track_bytes.checked_add(top_track_bytes)?;
         if bottom_track_bytes == 0 || top_track_bytes == 0 {
@@ -69,7 +73,7 @@ impl TrackGeometry {
         let pairs = capacity_bytes / pair_bytes;
         let last = u64::from(capacity_bytes % pair_bytes >= bottom_track_bytes);
         let track_count = u32::try_from(pairs.checked_mul(2)?.checked_add(last)?).ok()?;
-        (track_count > 0).then_some(TrackGeometry {
+        (1..=Self::TRACKS_MAX).contains(&track_count).then_some(TrackGeometry {
             track_count,
             top_track_bytes,
             bottom_track_bytes,
@@ -374,6 +378,10 @@ mod tests {
         assert_eq!(TrackGeometry::fit(4095, 4096, 4096), None);
         assert_eq!(TrackGeometry::fit(1 << 20, 0, 4096), None);
         assert_eq!(TrackGeometry::fit(u64::MAX, 1, 1), None);
+        let most = u64::from(TrackGeometry::TRACKS_MAX);
+        let fit = TrackGeometry::fit(most * 4096, 4096, 4096);
+        assert_eq!(fit.map(|tracks| tracks.track_count), Some(TrackGeometry::TRACKS_MAX));
+        assert_eq!(TrackGeometry::fit((most + 1) * 4096, 4096, 4096), None);
         assert_eq!(TrackGeometry::fit(u64::MAX, u64::MAX, u64::MAX), None);
         for bytes in [0, 1, u64::MAX] {
             let tracks = TrackGeometry {

@@ -130,12 +130,16 @@ pub struct ZoneGeometry {
 }
 
 impl ZoneGeometry {
+    /// Most zones of a device: what is known of each zone is held in memory, 32 bytes and more. A petabyte in
+    /// zones of 256 MiB has as many.
+    pub const ZONES_MAX: u32 = 1 << 22;
+
     /// As many whole zones as fit in `capacity_bytes`, all of them sequential-write-required, writable to their
-    /// end, without limits; `None` when none fits, when `zone_bytes` is 0, or when they are more than a
-    /// [`ZoneId`] can tell apart.
+    /// end, without limits; `None` when none fits, when `zone_bytes` is 0, or when they are more than
+    /// [`ZoneGeometry::ZONES_MAX`].
     pub fn fit(capacity_bytes: u64, zone_bytes: u64) -> Option<Self> {
         let zone_count = u32::try_from(capacity_bytes.checked_div(zone_bytes)?).ok()?;
-        (zone_count > 0).then_some(ZoneGeometry {
+        (1..=Self::ZONES_MAX).contains(&zone_count).then_some(ZoneGeometry {
             zone_bytes,
             zone_capacity_bytes: zone_bytes,
             zone_count,
@@ -364,6 +368,9 @@ mod tests {
         }
         assert_eq!(ZoneGeometry::fit(1 << 20, 0), None);
         assert_eq!(ZoneGeometry::fit(u64::MAX, 1), None);
+        let most = u64::from(ZoneGeometry::ZONES_MAX);
+        assert_eq!(ZoneGeometry::fit(most * 4096, 4096).map(|zones| zones.zone_count), Some(ZoneGeometry::ZONES_MAX));
+        assert_eq!(ZoneGeometry::fit((most + 1) * 4096, 4096), None);
         let nothing = ZoneGeometry { zone_bytes: 0, ..ZoneGeometry::fit(1, 1).unwrap() };
         assert_eq!((nothing.zone_at(0), nothing.zones_in(&(0..9)).count()), (None, 0));
     }

@@ -127,6 +127,8 @@ impl DatabaseBuilder {
     /// [`Error::Missing`] when there is nothing and nothing is to be made; see
     /// [`Error::kind`] for the rest.
     pub fn open(self, spec: &Spec) -> Result<Varve, Error> {
+        // What is refused makes nothing.
+        self.options.validate()?;
         let env = self.env.unwrap_or_else(Env::real);
         let stack = StackBuilder::new(&env).create(self.options.create_if_missing).format(self.format).build(spec)?;
         let db = Db::open(&env, stack.media(), self.options)?;

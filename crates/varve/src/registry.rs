@@ -3,7 +3,7 @@
 //! A new kind is one new file and one line here.
 
 use crate::error::Error;
-use crate::spec::{Part, SIZE_EXAMPLE, Spec, SpecError, SpecErrorKind, SpecOption, Value, path_of, size_of};
+use crate::spec::{ByteSize, Part, SIZE_EXAMPLE, Spec, SpecError, SpecErrorKind, SpecOption, Value, path_of, size_of};
 use crate::stack::{Base, BuiltDevice, Construction};
 use crate::{file_store, layer, medium};
 use std::sync::Arc;
@@ -125,13 +125,17 @@ pub struct OptionDescription {
     pub meaning: &'static str,
 }
 
+/// Largest size in a spec: more than any medium holds. Nothing is allocated for a capacity, but what is kept per zone,
+/// track or extent follows it.
+const SIZE_BYTES_MAX: u64 = 256 << 40;
+
 /// Form of an argument or a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ValueForm {
     /// No value: the option is there or not.
     Flag,
-    /// Bytes, see [`crate::ByteSize`].
+    /// Bytes, see [`crate::ByteSize`]; at most 256 TiB.
     Size,
     /// A whole number, at least as large as this one.
     Number(u64),
@@ -162,7 +166,7 @@ impl ValueForm {
     fn expected(self) -> String {
         match self {
             ValueForm::Flag => "no value".to_owned(),
-            ValueForm::Size => SIZE_EXAMPLE.to_owned(),
+            ValueForm::Size => format!("{SIZE_EXAMPLE}, at most {}", ByteSize(SIZE_BYTES_MAX)),
             ValueForm::Number(least) => format!("a whole number, at least {least}"),
             ValueForm::Scale => "a scale such as 1/64".to_owned(),
             ValueForm::Text => "a text in UTF-8".to_owned(),
@@ -214,7 +218,7 @@ impl ValueForm {
         };
         Ok(match self {
             ValueForm::Flag => false,
-            ValueForm::Size => size_of(value).is_some(),
+            ValueForm::Size => size_of(value).is_some_and(|bytes| bytes <= SIZE_BYTES_MAX),
             ValueForm::Number(least) => text.and_then(whole_number).is_some_and(|number| number >= least),
             ValueForm::Scale => text.and_then(scale_divisor).is_some(),
             ValueForm::Ratio => text.and_then(ratio).is_some(),

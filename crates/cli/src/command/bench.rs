@@ -14,6 +14,12 @@ use varve_lab::runner::{Finish, PhaseResult};
 use varve_lab::target::{Durability, Target, VarveTarget};
 use varve_lab::workload::DbBenchOptions;
 
+/// Threads of one benchmark.
+const THREADS_MAX: usize = 4096;
+
+/// Bytes of one batch; all its pairs are in memory at once. One pair may be of any size.
+const BATCH_BYTES_MAX: usize = 5 << 30;
+
 /// Measure workloads on a medium: throughput, latencies, amplification, device counters
 #[derive(Debug, clap::Args)]
 #[command(after_help = after_help())]
@@ -124,6 +130,22 @@ impl BenchCommand {
         let Some(value_size) = value_size else {
             return Err(Failure::usage(format!("--value-size: at most {} bytes", varve::VALUE_BYTES_MAX)));
         };
+        // Each holds a session and a buffer, and real ones a stack.
+        if self.threads > THREADS_MAX {
+            return Err(Failure::usage(format!("--threads: expected at most {THREADS_MAX}, found {}", self.threads)));
+        }
+        if self.key_size > varve::KEY_BYTES_MAX {
+            let (most, found) = (varve::KEY_BYTES_MAX, self.key_size);
+            return Err(Failure::usage(format!("--key-size: expected at most {most} bytes, found {found}")));
+        }
+        if self.batch_size.saturating_mul(value_size + self.key_size) > BATCH_BYTES_MAX {
+            let found = self.batch_size;
+            return Err(Failure::usage(format!(
+                "--batch-size: expected pairs of at most {} together, found {found} pairs of {} bytes",
+                ByteSize(BATCH_BYTES_MAX as u64),
+                value_size + self.key_size
+            )));
+        }
         let duration = self.duration.map(Duration::try_from_secs_f64).transpose();
         let duration = duration.map_err(|error| Failure::usage(format!("--duration: {error}")))?;
         let bench = Bench {
@@ -153,7 +175,7 @@ impl BenchCommand {
         bench.describe(&mut report);
         report.condition("medium", &self.spec);
         report.condition("time", if env.is_virtual() { "virtual" } else { "wall clock" });
-        let target = VarveTarget::open(&env, &self.spec, global.options()?)?;
+        let target = VarveTarget::open(&env, &self.spec, global.options(&self.spec)?)?;
         if !self.use_existing {
             let mut walk = target.varve().iterator(&ReadOptions::default())?;
             walk.seek_to_first();

@@ -12,6 +12,12 @@ use varve::{ByteSize, ErrorKind, Varve, WriteBatch, WriteOptions};
 /// Skipped lines that are told one by one.
 const TOLD_ERRORS: u64 = 20;
 
+/// Largest batch: it is in memory at once.
+const BATCH_BYTES_MAX: u64 = 1 << 30;
+
+/// Largest line: the longest value there is, each byte of it as four characters, and its key.
+const LINE_BYTES_MAX: u64 = 17 << 30;
+
 /// Store pairs from lines of text
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -53,6 +59,13 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
+        for (name, size, most) in
+            [("--batch", self.batch, BATCH_BYTES_MAX), ("--line-limit", self.line_limit, LINE_BYTES_MAX)]
+        {
+            if size.0 > most {
+                return Err(Failure::usage(format!("{name}: expected at most {}, found {size}", ByteSize(most))));
+            }
+        }
         let file = self.file.as_deref().filter(|path| *path != Path::new("-"));
         let name = file.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
         let failed = |error| Failure::io(name.clone(), error);

@@ -24,7 +24,7 @@ pub(crate) struct Repair {
 
 impl Repair {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
-        let options = global.options()?;
+        let options = global.options(&self.database.spec)?;
         // How much is there is only known afterwards.
         let busy = console.progress().bytes(None).named("repairing").watch(process_bytes_read);
         let report = varve::repair(&self.database.env(), &self.database.spec, options);

@@ -119,10 +119,21 @@ pub fn run_phase(env: &Env, target: &Arc<dyn Target>, phase: &Phase) -> Result<P
         }
     }
     let threads = workers.len();
-    let handles: Vec<(usize, JoinHandle<Result<Tally, LabError>>)> = workers
-        .into_iter()
-        .map(|(group_index, name, worker)| (group_index, env.spawn(&name, move || worker.run())))
-        .collect();
+    let mut handles: Vec<(usize, JoinHandle<Result<Tally, LabError>>)> = Vec::new();
+    for (group_index, name, worker) in workers {
+        match env.try_spawn(&name, move || worker.run()) {
+            Ok(handle) => handles.push((group_index, handle)),
+            Err(error) => {
+                let started = handles.len();
+                // Those that wait at the gate find that there is nothing to do.
+                shared.failed.store(true, Ordering::Relaxed);
+                shared.gate.open(env.now());
+                handles.into_iter().for_each(|(_, handle)| drop(handle.join()));
+                let reason = format!("{started} of {threads} could be started: {error}");
+                return Err(LabError::invalid("threads", reason));
+            }
+        }
+    }
 
     shared.gate.wait_for(threads);
     crate::host::reset_peak_memory();

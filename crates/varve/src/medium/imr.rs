@@ -133,10 +133,17 @@ fn tracks(
         return Err(part.value_error("track", expected).into());
     }
     TrackGeometry::fit(capacity_bytes, bottom_bytes, top_bytes).ok_or_else(|| {
+        let most = TrackGeometry::TRACKS_MAX;
+        if capacity_bytes < bottom_bytes || part.option("track").is_none() {
+            let size = ByteSize(bottom_bytes);
+            let expected =
+                format!("a capacity of one bottom track of {size}, at most {most} tracks, not {capacity_bytes} bytes");
+            return part.argument_error(SpecErrorKind::InvalidValue, expected).into();
+        }
         let expected = format!(
-            "a capacity of one bottom track of {} up to 2^32 tracks, not {capacity_bytes} bytes",
-            ByteSize(bottom_bytes)
+            "at most {most} tracks on {capacity_bytes} bytes, divided by the scale; those of {} are more",
+            ByteSize(top_bytes)
         );
-        part.argument_error(SpecErrorKind::InvalidValue, expected).into()
+        part.value_error("track", expected).into()
     })
 }

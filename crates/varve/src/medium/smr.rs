@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::registry::{
     ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, hardware_backing, whole_number,
 };
-use crate::spec::{ByteSize, Part, SpecErrorKind};
+use crate::spec::{ByteSize, Part};
 use crate::stack::{Base, Construction};
 use varve_media::{TrackOverlap, ZoneGeometry, ZoneType};
 
@@ -104,11 +104,8 @@ fn bands(
         let expected = format!("bands of at least one physical sector of {sector_bytes} bytes, divided by the scale");
         return Err(part.value_error("band", expected).into());
     }
-    let fit = ZoneGeometry::fit(capacity_bytes, band_bytes).ok_or_else(|| {
-        let expected =
-            format!("a capacity of one band of {} up to 2^32 bands, not {capacity_bytes} bytes", ByteSize(band_bytes));
-        part.argument_error(SpecErrorKind::InvalidValue, expected)
-    })?;
+    let fit = ZoneGeometry::fit(capacity_bytes, band_bytes)
+        .ok_or_else(|| zones::do_not_fit(part, "band", band_bytes, capacity_bytes, scale_divisor))?;
     let conventional_bytes = match part.size_bytes("conventional")? {
         Some(bytes) => bytes / scale_divisor,
         None => (CONVENTIONAL_BYTES / scale_divisor).min(capacity_bytes / 8),

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::registry::{
     ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, hardware_backing,
 };
-use crate::spec::{ByteSize, Part, SpecErrorKind};
+use crate::spec::Part;
 use crate::stack::{Base, Construction};
 use varve_media::ZoneGeometry;
 use varve_media::presets::Preset;
@@ -56,27 +56,32 @@ pub(crate) const ZNS: MediumKind = MediumKind {
 fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
     if let Some(real) = hardware_backing(part) {
         return zones::build_on_hardware(construction, part, real, |capacity_bytes, physical_sector_bytes| {
-            let zones = one_zone(part, 1, physical_sector_bytes, None)?;
-            let fit = ZoneGeometry::fit(capacity_bytes, zones.zone_bytes);
-            let zone_count = fit.map(|fit| fit.zone_count).ok_or_else(|| too_many(part, &zones))?;
-            Ok(ZoneGeometry { zone_count, ..zones })
+            let one = one_zone(part, 1, physical_sector_bytes, None)?;
+            let fit = ZoneGeometry::fit(capacity_bytes, one.zone_bytes);
+            let zone_count = fit
+                .map(|fit| fit.zone_count)
+                .ok_or_else(|| zones::do_not_fit(part, "zone", one.zone_bytes, capacity_bytes, 1))?;
+            Ok(ZoneGeometry { zone_count, ..one })
         });
     }
     let (preset, scale_divisor) = emulated::scaled_preset(part, "zn540", |capabilities| !capabilities.rotational)?;
     let geometry = preset.geometry();
     let zones = one_zone(part, scale_divisor, geometry.physical_sector_bytes, Some(&preset))?;
-    let zone_count = u32::try_from(geometry.capacity_bytes.div_ceil(zones.zone_capacity_bytes));
-    let zone_count = zone_count.map_err(|_| too_many(part, &zones))?;
+    let zone_count = u32::try_from(geometry.capacity_bytes.div_ceil(zones.zone_capacity_bytes)).ok();
+    let Some(zone_count) = zone_count.filter(|&zone_count| zone_count <= ZoneGeometry::ZONES_MAX) else {
+        // What is written in a zone decides how many there are.
+        let option = if part.option("zone-capacity").is_some() { "zone-capacity" } else { "zone" };
+        let (writable_bytes, capacity_bytes) = (zones.zone_capacity_bytes, geometry.capacity_bytes);
+        return Err(zones::do_not_fit(part, option, writable_bytes, capacity_bytes, scale_divisor));
+    };
     let zones = ZoneGeometry { zone_count, ..zones };
-    let address_bytes = zones.zone_bytes.checked_mul(u64::from(zone_count)).ok_or_else(|| too_many(part, &zones))?;
+    let Some(address_bytes) = zones.zone_bytes.checked_mul(u64::from(zone_count)) else {
+        let expected = format!("zones of which {zone_count} have addresses below 2^64 bytes");
+        return Err(part.value_error("zone", expected).into());
+    };
     let preset = preset.with_capacity(address_bytes);
     let model = Model::of_preset(&preset, scale_divisor);
     zones::build_on_preset(construction, part, &preset, &zones, model)
-}
-
-fn too_many(part: &Part, zones: &ZoneGeometry) -> Error {
-    let expected = format!("a capacity of 1 up to 2^32 zones of {}", ByteSize(zones.zone_bytes));
-    part.argument_error(SpecErrorKind::InvalidValue, expected).into()
 }
 
 /// One zone as the part asks for, in whole physical sectors.

@@ -58,6 +58,24 @@ pub(super) fn limit(part: &Part, option: OptionDescription, default: u32) -> Res
     }
 }
 
+/// The error of zones, of which the option `option` says the size, that do not fit a device: none does, or too many do.
+pub(super) fn do_not_fit(part: &Part, option: &str, zone_bytes: u64, capacity_bytes: u64, scale_divisor: u64) -> Error {
+    let size = ByteSize(zone_bytes);
+    if capacity_bytes < zone_bytes {
+        let expected = format!("a capacity of at least one {option} of {size}, not {capacity_bytes} bytes");
+        return part.argument_error(SpecErrorKind::InvalidValue, expected).into();
+    }
+    let most = ZoneGeometry::ZONES_MAX;
+    // In whole MiB, as people write it.
+    let least = capacity_bytes.div_ceil(u64::from(most)).saturating_mul(scale_divisor).next_multiple_of(1 << 20);
+    let count = capacity_bytes / zone_bytes;
+    let expected = format!("at most {most} zones ({option}={} or more), not {count} of {size}", ByteSize(least));
+    match part.option(option) {
+        Some(_) => part.value_error(option, expected).into(),
+        None => part.argument_error(SpecErrorKind::InvalidValue, expected).into(),
+    }
+}
+
 fn record_path(part: &Part) -> Result<Option<PathBuf>, Error> {
     match part.option(RECORD.name).and_then(SpecOption::value) {
         None => Ok(None),

@@ -7,6 +7,9 @@ use serde_json::json;
 use varve::media::probe::{Pattern, Probe};
 use varve::{ByteSize, Spec, StackBuilder, StackDevice};
 
+/// Requests in flight, each with a thread of its own.
+const DEPTH_MAX: u32 = 1024;
+
 /// Measure a device with jobs of equal requests, as fio does
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -87,17 +90,22 @@ impl PatternName {
 
 impl ProbeDevice {
     pub(crate) fn run(&self, console: &mut Console) -> Result<Status, Failure> {
+        if self.depth == 0 || self.depth > DEPTH_MAX {
+            let found = self.depth;
+            return Err(Failure::usage(format!("--depth: expected at least 1 and at most {DEPTH_MAX}, found {found}")));
+        }
         let env = self.spec.suitable_env(self.seed);
         let devices = StackBuilder::new(&env).devices(&self.spec)?;
         for device in &devices {
             let keeps_bytes = device.description().keeps_bytes();
             let patterns = self.chosen(keeps_bytes, console)?;
+            let probes = patterns.into_iter().map(|pattern| Ok((pattern, self.probe(pattern, device)?)));
+            let probes = probes.collect::<Result<Vec<_>, Failure>>()?;
             if !console.json {
                 console
                     .line("pattern            block  depth        MB/s   requests/s   mean us    p50 us    p99 us")?;
             }
-            for pattern in patterns {
-                let probe = self.probe(pattern, device)?;
+            for (pattern, probe) in probes {
                 let progress = console.progress().count(Some(probe.requests), "requests").named(pattern.name());
                 let block = device.device().block.clone();
                 // The clock of an emulated device in virtual time would notice being asked.
@@ -163,7 +171,11 @@ impl ProbeDevice {
         let sector_bytes = u64::from(geometry.sector_bytes);
         let request_bytes =
             self.block.map_or(if sequential { 1 << 20 } else { sector_bytes.max(4096) }, |block| block.0);
-        let region_bytes = self.region.map_or(geometry.capacity_bytes, |region| region.0.min(geometry.capacity_bytes));
+        let region_bytes = self.region.map_or(geometry.capacity_bytes, |region| region.0);
+        if region_bytes > geometry.capacity_bytes {
+            let (found, most) = (ByteSize(region_bytes), ByteSize(geometry.capacity_bytes));
+            return Err(Failure::usage(format!("--region: expected at most {most}, the whole device, found {found}")));
+        }
         if request_bytes == 0
             || !request_bytes.is_multiple_of(sector_bytes)
             || request_bytes > region_bytes.min(1 << 30)
