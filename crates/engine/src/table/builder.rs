@@ -141,7 +141,13 @@ impl TableBuilder {
         self.properties.entries
     }
 
-    /// About how large the table would be if it were finished now. Cheap enough to ask for every entry.
+    /// Bytes of blocks that were given to the file. Never falls, and is no more than the table's size in the end.
+    #[inline]
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.offset
+    }
+
+    /// About how large the table would be if it were finished now; falls when a block is compressed. Cheap enough to ask for every entry.
     #[inline]
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let open_block = if self.block.is_empty() { 0 } else { self.block.bytes_estimate() };

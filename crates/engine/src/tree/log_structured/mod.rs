@@ -198,6 +198,7 @@ impl Tree for LogStructuredTree {
             }
             core.closing = true;
             self.shared.cancel.store(true, Ordering::Relaxed);
+            self.shared.rate_limiter.end();
             self.shared.work.notify_all();
             self.shared.done.notify_all();
         }

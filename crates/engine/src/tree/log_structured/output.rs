@@ -13,10 +13,9 @@ use crate::manifest::AddedFile;
 use crate::snapshot::VersionFilter;
 use crate::table::{TableBuilder, TableProperties};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use varve_store::{CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId};
 
-/// Bytes written between two looks at the rate limit and at whether to stop.
+/// Bytes written between two looks at the rate limit.
 const PACE_BYTES: u64 = 1 << 20;
 
 /// Bytes a table grows by between two times that the medium's cache is emptied, where jobs keep pace with writes: a log
@@ -177,7 +176,6 @@ impl Borders<'_> {
 struct Open {
     builder: TableBuilder,
     number: u64,
-    paced_bytes: u64,
     /// What the medium was told to write down.
     written_back_bytes: u64,
 }
@@ -219,7 +217,7 @@ fn write_all(
     let mut current_key: Vec<u8> = Vec::new();
     let mut has_key = false;
     let mut open: Option<Open> = None;
-    let mut unpaced_bytes = 0;
+    let (mut passed_bytes, mut admitted_bytes) = (0, 0);
     let result = (|| {
         while source.valid() {
             let internal = source.key();
@@ -257,29 +255,25 @@ fn write_all(
                 let value = source.value();
                 current.builder.add(internal, value)?;
                 shared.env.charge(cost::MERGE_ENTRY);
-                let bytes = current.builder.estimated_bytes();
-                if bytes - current.paced_bytes >= PACE_BYTES {
-                    let step = bytes - current.paced_bytes;
-                    current.paced_bytes = bytes;
-                    shared.rate_limiter.admit(step);
-                    if shared.cancel.load(Ordering::Relaxed) {
-                        return Err(Error::Closed);
-                    }
+                // Of what is in blocks that were written, which only grows: what a table will be is an estimate, and
+                // shrinks when a block is compressed.
+                let bytes = current.builder.written_bytes();
+                let job_bytes = outputs.written_bytes + bytes;
+                if job_bytes - admitted_bytes >= PACE_BYTES {
+                    shared.rate_limiter.admit(job_bytes - admitted_bytes);
+                    admitted_bytes = job_bytes;
+                    shared.refuse_if_cancelled()?;
                 }
-                if plan.pace.is_held() && bytes - current.written_back_bytes >= WRITE_BACK_BYTES {
+                if bytes - current.written_back_bytes >= WRITE_BACK_BYTES && plan.pace.is_held() {
                     current.written_back_bytes = bytes;
                     current.builder.write_back()?;
                 }
             }
-            if plan.pace.is_held() {
-                unpaced_bytes += (internal.len() + source.value().len()) as u64;
-            }
+            passed_bytes += (internal.len() + source.value().len()) as u64;
             source.next();
-            if unpaced_bytes >= STEP_BYTES {
-                plan.pace.step(shared, std::mem::take(&mut unpaced_bytes));
-                if shared.cancel.load(Ordering::Relaxed) {
-                    return Err(Error::Closed);
-                }
+            if passed_bytes >= STEP_BYTES {
+                plan.pace.step(shared, std::mem::take(&mut passed_bytes));
+                shared.refuse_if_cancelled()?;
             }
         }
         source.status()?;
@@ -316,7 +310,6 @@ fn begin(shared: &Shared, plan: &OutputPlan<'_>) -> Result<Open, Error> {
     Ok(Open {
         builder: TableBuilder::new(file, &name, &build, plan.context, shared.env.clone()),
         number,
-        paced_bytes: 0,
         written_back_bytes: 0,
     })
 }

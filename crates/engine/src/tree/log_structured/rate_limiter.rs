@@ -1,41 +1,57 @@
 //! Holds background writes to a rate.
 
-use parking_lot::Mutex;
 use std::time::Duration;
-use varve_env::{Env, Instant};
+use varve_env::{Condvar, Env, Instant, Mutex};
 
 /// Lets bytes through at a rate, over all threads that share it.
 pub(super) struct RateLimiter {
     env: Env,
     bytes_per_second: u64,
-    next_free: Mutex<Instant>,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+struct State {
+    next_free: Instant,
+    has_ended: bool,
 }
 
 impl RateLimiter {
     /// A rate of 0 is no limit.
     pub(super) fn new(env: &Env, bytes_per_second: u64) -> Self {
-        RateLimiter { env: env.clone(), bytes_per_second, next_free: Mutex::new(env.now()) }
+        RateLimiter {
+            env: env.clone(),
+            bytes_per_second,
+            state: Mutex::new(env, "rate limit", State { next_free: env.now(), has_ended: false }),
+            ended: Condvar::new(env, "rate limit"),
+        }
     }
 
-    /// Returns when `bytes` more may be written.
+    /// Returns when `bytes` more may be written, or when the limit ended.
     pub(super) fn admit(&self, bytes: u64) {
         if self.bytes_per_second == 0 {
             return;
         }
-        let start = {
-            let mut next_free = self.next_free.lock();
-            let start = self.env.now().max(*next_free);
-            let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
-            *next_free = start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-            start
-        };
-        self.env.sleep_until(start);
+        let mut state = self.state.lock();
+        let start = self.env.now().max(state.next_free);
+        let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
+        state.next_free = start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        while !state.has_ended && self.env.now() < start {
+            self.ended.wait_until(&mut state, start);
+        }
+    }
+
+    /// Ends all waits, those to come as well.
+    pub(super) fn end(&self) {
+        self.state.lock().has_ended = true;
+        self.ended.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     #[test]
     fn a_limited_stream_takes_its_time_and_an_unlimited_one_none() {
@@ -48,5 +64,23 @@ mod tests {
         let unlimited = RateLimiter::new(&env, 0);
         unlimited.admit(u64::MAX);
         assert_eq!(env.now().as_nanos(), 4_000_000_000);
+    }
+
+    #[test]
+    fn the_end_of_the_limit_ends_all_waits() {
+        let env = Env::sim(1);
+        let limiter = Arc::new(RateLimiter::new(&env, 1));
+        limiter.admit(u64::MAX);
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let limiter = limiter.clone();
+                env.spawn("waits", move || limiter.admit(1 << 40))
+            })
+            .collect();
+        env.sleep(Duration::from_secs(1));
+        limiter.end();
+        waiting.into_iter().for_each(|thread| thread.join().unwrap_or_else(|panic| panic.resume()));
+        limiter.admit(u64::MAX);
+        assert_eq!(env.now().as_nanos(), 1_000_000_000);
     }
 }

@@ -448,6 +448,12 @@ impl Shared {
         }
     }
 
+    /// An error once the tree is being closed: whoever waits gives up.
+    #[inline]
+    pub(super) fn refuse_if_cancelled(&self) -> Result<(), Error> {
+        if self.cancel.load(Ordering::Relaxed) { Err(Error::Closed) } else { Ok(()) }
+    }
+
     pub(super) fn refuse_if_closed(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }

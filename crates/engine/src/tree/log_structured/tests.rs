@@ -284,3 +284,11 @@ fn every_table_is_listed_with_its_keys() {
     assert!(lines.iter().all(|fields| fields.len() == 6 && fields[2].parse::<u64>().is_ok_and(|bytes| bytes > 0)));
     tree.close().expect("close");
 }
+
+/// What a suite passes means little where numbers that fall below nothing go unnoticed.
+#[test]
+fn tests_run_with_overflow_checks() {
+    let below_nothing = || std::hint::black_box(1u64) - std::hint::black_box(2);
+    let panicked = std::panic::catch_unwind(below_nothing).is_err();
+    assert_eq!(panicked, cfg!(debug_assertions), "the profiles in Cargo.toml say overflow-checks = true");
+}

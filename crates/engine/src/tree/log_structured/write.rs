@@ -56,7 +56,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Sleeps when so many bytes more are ahead of the rate slowed writers get. Ends early when they are
-    /// not slowed any more.
+    /// not slowed any more, or when the tree is closed.
     fn delay(&mut self, shared: &Shared, bytes: usize) {
         let start = shared.env.now();
         let rate = shared.delayed_write_rate.load(Ordering::Relaxed).max(1);
@@ -66,7 +66,8 @@ impl Writer {
         if ahead(self.due_nanos) < DELAY_MIN {
             return;
         }
-        while shared.stall() == Stall::Slow && !ahead(self.due_nanos).is_zero() {
+        let is_open = || !shared.cancel.load(Ordering::Relaxed);
+        while shared.stall() == Stall::Slow && is_open() && !ahead(self.due_nanos).is_zero() {
             shared.env.sleep(ahead(self.due_nanos).min(DELAY_STEP));
         }
         self.due_nanos = self.due_nanos.min(shared.env.now().as_nanos());
@@ -163,6 +164,8 @@ impl WritePath {
         if writer.closed {
             return Err(Error::Closed);
         }
+        // Those who waited in the queue must not keep closing waiting, each for a turn of its own.
+        shared.refuse_if_cancelled()?;
         shared.refuse_if_latched()?;
         let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
         let is_mixed = others.iter().any(|batch| batch.has_puts() != first.has_puts());
@@ -244,6 +247,7 @@ impl WritePath {
         }
         let mut delayed = false;
         loop {
+            shared.refuse_if_cancelled()?;
             match shared.stall() {
                 Stall::Stop => self.wait_for_compaction(shared)?,
                 Stall::Slow if !delayed => {
