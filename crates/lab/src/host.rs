@@ -156,6 +156,16 @@ pub fn beside_this_program(name: &str) -> Option<PathBuf> {
     Some(std::env::current_exe().ok()?.with_file_name(name))
 }
 
+/// Removes a file a user named a directory for; one that is not there is no error.
+pub fn remove_file(path: &Path) -> Result<(), LabError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(LabError::file(path.display().to_string(), format!("cannot remove it: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Removes a directory and everything in it; no error when it is not there.
 ///
 /// # Errors

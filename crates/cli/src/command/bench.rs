@@ -191,7 +191,7 @@ impl BenchCommand {
         let target: Arc<dyn Target> = Arc::new(target);
         let progress = console.lab_progress();
         let phases = bench.run(&env, &target, &progress)?;
-        report.plots = phase_plots(&phases);
+        report.plots = phase_plots(&phases, &self.spec.to_string());
         let scheme = target.name().to_owned();
         report.notes.extend(phases.iter().filter_map(hardly_found));
         phases.into_iter().for_each(|phase| report.add_phase(&scheme, phase));

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Status};
 use std::path::{Path, PathBuf};
 use varve_lab::experiment::{self, Experiment, Scale, Settings};
 use varve_lab::map::{DrawnMap, ImrMap, SmrMap};
-use varve_lab::report::{Align, Table, format_number};
+use varve_lab::report::{Align, Report, Table, format_number};
 
 /// Run the experiments that show what this store does, beside what the papers say
 #[derive(Debug, clap::Args)]
@@ -243,6 +243,10 @@ impl Run {
         for (index, experiment) in chosen.iter().enumerate() {
             if !console.json && index > 0 {
                 console.line("")?;
+            }
+            // One that fails, or is interrupted, leaves nothing that could be taken for its results.
+            if let Some(directory) = &self.out {
+                Report::remove_written(experiment.id, directory)?;
             }
             let report = match experiment::run(experiment, &settings) {
                 Ok(report) => report,

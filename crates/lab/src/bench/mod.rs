@@ -239,8 +239,8 @@ pub fn name_apart(phases: &mut [PhaseResult]) {
     }
 }
 
-/// The usual plots of phases: throughput and latency by phase, throughput and p99 over time.
-pub fn phase_plots(phases: &[PhaseResult]) -> Vec<Plot> {
+/// The usual plots of phases on `medium`: throughput and latency by phase, throughput and p99 over time.
+pub fn phase_plots(phases: &[PhaseResult], medium: &str) -> Vec<Plot> {
     let mut plots = Vec::new();
     if phases.is_empty() {
         return plots;
@@ -249,7 +249,8 @@ pub fn phase_plots(phases: &[PhaseResult]) -> Vec<Plot> {
     let throughput = phases.iter().map(|phase| Some(phase.operations_per_second)).collect();
     plots.push(Plot {
         name: "throughput".to_owned(),
-        title: "throughput".to_owned(),
+        title: "throughput of each phase".to_owned(),
+        medium: medium.to_owned(),
         y: Axis::logarithmic("throughput (op/s)"),
         figure: Figure::Bars(Bars { groups: groups.clone(), series: vec![("throughput".to_owned(), throughput)] }),
     });
@@ -265,7 +266,8 @@ pub fn phase_plots(phases: &[PhaseResult]) -> Vec<Plot> {
     });
     plots.push(Plot {
         name: "latency".to_owned(),
-        title: "latency".to_owned(),
+        title: "latency of each phase".to_owned(),
+        medium: medium.to_owned(),
         y: Axis::logarithmic("latency (us)"),
         figure: Figure::Bars(Bars { groups, series: series.into() }),
     });
@@ -277,6 +279,7 @@ pub fn phase_plots(phases: &[PhaseResult]) -> Vec<Plot> {
             |name: &str, title: String, y: Axis, take: &dyn Fn(&crate::runner::TimelinePoint) -> f64| Plot {
                 name: format!("{stem}-{name}"),
                 title,
+                medium: medium.to_owned(),
                 y,
                 figure: Figure::Lines(Lines {
                     x: Axis::linear(if phase.is_virtual { "virtual time (s)" } else { "time (s)" }),
@@ -284,6 +287,7 @@ pub fn phase_plots(phases: &[PhaseResult]) -> Vec<Plot> {
                         name.to_owned(),
                         group.timeline.iter().map(|point| (point.start_seconds, take(point))).collect(),
                     )],
+                    paper: Vec::new(),
                 }),
             };
         plots.push(over_time(
@@ -349,7 +353,7 @@ mod tests {
         assert_eq!(phases[1].kind("read").unwrap().found, 200);
         assert_eq!(phases[0].operations, 300);
         assert_eq!(phases[4].operations, 200);
-        assert!(!phase_plots(&phases).is_empty());
+        assert!(!phase_plots(&phases, "a disk").is_empty());
     }
 
     #[test]
@@ -366,7 +370,7 @@ mod tests {
         bench.options.reads = Some(20_000);
         let phases = run(&bench);
         assert_eq!(phases.last().unwrap().name, "readrandom-2");
-        let plots = phase_plots(&phases);
+        let plots = phase_plots(&phases, "a disk");
         let names: std::collections::BTreeSet<&str> = plots.iter().map(|plot| plot.name.as_str()).collect();
         assert_eq!(names.len(), plots.len(), "{names:?}");
         assert!(names.contains("readrandom-timeline") && names.contains("readrandom-2-timeline"), "{names:?}");

@@ -93,7 +93,7 @@ fn report(run: &Run<'_>, spec: &str, options: &varve::Options, mut phases: Vec<P
     let mut report = run.report();
     emulated::describe(&mut report, spec, options);
     bench(run, &[]).describe(&mut report);
-    report.plots = phase_plots(&phases);
+    report.plots = phase_plots(&phases, spec);
     for phase in phases {
         report.add_phase("varve", phase);
     }

@@ -81,7 +81,7 @@ fn run(run: &Run<'_>) -> Result<Report, LabError> {
         Row::new("varve", "repeats to the event", "1", equal)
             .with_note(format!("two runs of {} pairs: {first:016x}, {second:016x}", pairs.div_ceil(divisor))),
     );
-    report.plots = phase_plots(std::slice::from_ref(&loaded.phase));
+    report.plots = phase_plots(std::slice::from_ref(&loaded.phase), emulated::DISK);
     report.add_phase("varve", loaded.phase);
     Ok(report)
 }

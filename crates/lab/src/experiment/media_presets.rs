@@ -96,6 +96,7 @@ fn run(run: &Run<'_>) -> Result<Report, LabError> {
     report.plots.push(Plot {
         name: "sequential".to_owned(),
         title: "sequential rate over the whole device".to_owned(),
+        medium: "emulated devices".to_owned(),
         y: Axis::logarithmic("rate (MB/s)"),
         figure: Figure::Bars(Bars {
             groups: measured.iter().map(|(name, _)| name.clone()).collect(),
@@ -108,6 +109,7 @@ fn run(run: &Run<'_>) -> Result<Report, LabError> {
     report.plots.push(Plot {
         name: "random".to_owned(),
         title: "random 4 KiB reads".to_owned(),
+        medium: "emulated devices".to_owned(),
         y: Axis::logarithmic("rate (op/s)"),
         figure: Figure::Bars(Bars {
             groups: measured.iter().map(|(name, _)| name.clone()).collect(),

@@ -74,13 +74,12 @@ fn run(run: &Run<'_>) -> Result<Report, LabError> {
     report.plots.push(Plot {
         name: "curve".to_owned(),
         title: "seek time by distance".to_owned(),
+        medium: "disk of 4 TB, measured and emulated".to_owned(),
         y: Axis::linear("seek time (ms)"),
         figure: Figure::Lines(Lines {
             x: Axis::linear("distance (cylinders)"),
-            series: vec![
-                ("measured".to_owned(), line(&|point| point.1)),
-                ("model".to_owned(), line(&|point| model(point.0))),
-            ],
+            series: vec![("model".to_owned(), line(&|point| model(point.0)))],
+            paper: vec![("measured".to_owned(), line(&|point| point.1))],
         }),
     });
     Ok(report)

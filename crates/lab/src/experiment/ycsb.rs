@@ -66,7 +66,7 @@ fn measure(run: &Run<'_>, spec: &'static str) -> Result<Report, LabError> {
         let target = emulated::open(env, spec, &options)?;
         bench.run(env, &target, &progress)
     })?;
-    report.plots = phase_plots(&phases);
+    report.plots = phase_plots(&phases, spec);
     for phase in phases {
         report.add_phase("varve", phase);
     }

@@ -77,6 +77,10 @@ impl ImrMap {
             ),
             cell: "track".to_owned(),
             operations: "pairs".to_owned(),
+            look_for:
+                "To be seen: where tables of each level lie, and, as squares, the tracks that had to be saved and \
+                       restored for them; fewer squares are better."
+                    .to_owned(),
             explanation:
                 "A track with a small square in it was saved and restored in the interval that ends with this \
                           frame, because one beside it was written."

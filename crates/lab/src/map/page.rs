@@ -4,7 +4,7 @@ use super::film::Film;
 use super::palette;
 use super::still::OVERLAPS;
 use crate::error::LabError;
-use crate::report::escape;
+use crate::report::{escape, format_number};
 
 const TEMPLATE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
@@ -21,10 +21,42 @@ pub struct Caption {
     pub cell: String,
     /// What is counted: `pairs`.
     pub operations: String,
+    /// What to look for: what tells a good scheme from a bad one.
+    pub look_for: String,
     /// What a reader has to know besides levels and ages: what marks mean.
     pub explanation: String,
     /// Everything is this many times larger in full.
     pub scale_denominator: u64,
+}
+
+/// In one line: what is to be seen, and which of the films did better.
+pub(super) fn verdict(caption: &Caption, films: &[Film]) -> String {
+    let mut rates: Vec<(&str, f64)> = films
+        .iter()
+        .filter_map(|film| {
+            let last = film.frames.last().filter(|last| last.nanos > 0)?;
+            Some((film.name.as_str(), last.operations as f64 * 1e9 / last.nanos as f64))
+        })
+        .collect();
+    rates.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let told = match rates.as_slice() {
+        [] => String::new(),
+        [(name, only)] => format!(" {name} did {} {} a second.", format_number(*only), caption.operations),
+        [(best, most), (next, less), ..] => {
+            let times = most / less;
+            let (most, less) = (format_number(*most), format_number(*less));
+            if times < 1.005 {
+                format!(" {best} and {next} were equally fast: {most} and {less} {} a second.", caption.operations)
+            } else {
+                format!(
+                    " {best} did better: {most} {} a second, {} times the {less} of {next}.",
+                    caption.operations,
+                    format_number(times)
+                )
+            }
+        }
+    };
+    format!("{}{told}", caption.look_for)
 }
 
 /// The page. The films have the same number of frames and play in step.
@@ -65,6 +97,7 @@ pub fn page(caption: &Caption, films: &[Film]) -> Result<String, LabError> {
         html.push_str(before);
         match name {
             "title" => html.push_str(&escape(&caption.title)),
+            "verdict" => html.push_str(&escape(&verdict(caption, films))),
             "description" => html.push_str(&escape(&caption.description)),
             "cell" => html.push_str(&escape(&caption.cell)),
             "explanation" => html.push_str(&escape(&caption.explanation)),
@@ -95,6 +128,7 @@ mod tests {
             description: "what \"was\" run".into(),
             cell: "track".into(),
             operations: "pairs".into(),
+            look_for: "The fewer marks, the better.".into(),
             explanation: "what a mark <means>".into(),
             scale_denominator: 256,
         }
@@ -146,6 +180,12 @@ mod tests {
         let (summary, shown) = lines.split_last().unwrap();
         // Each is reached from both sides.
         assert_eq!(shown.len(), 2 * films[0].frames.len());
+        // It opens where the load begins, and names what runs along its axes.
+        assert_eq!(summary["opened"], 0);
+        for axes in summary["axes"].as_array().unwrap() {
+            assert!(axes.as_str().unwrap().starts_with("Across and then down: tracks "), "{axes}");
+        }
+        assert!(summary["axis"].as_str().unwrap().contains("pairs done"), "{summary}");
         // Throughput, and the one counter of these films.
         assert_eq!((&summary["charts"], &summary["shading"]), (&2.into(), &false.into()));
         let legend = summary["legend"].as_str().unwrap();
@@ -192,6 +232,20 @@ mod tests {
         let films = [film_of(1, "one", 200, 5).0, film_of(2, "two", 300, 6).0];
         let error = page(&caption(), &films).unwrap_err().to_string();
         assert!(error.contains("not 6, 7"), "{error}");
+    }
+
+    #[test]
+    fn the_verdict_names_the_faster_film() {
+        let mut films = [film_of(1, "one", 200, 5).0, film_of(2, "two", 200, 5).0];
+        for (film, nanos) in films.iter_mut().zip([2_000_000_000, 1_000_000_000]) {
+            let last = film.frames.last_mut().unwrap();
+            (last.operations, last.nanos) = (500, nanos);
+        }
+        let told = verdict(&caption(), &films);
+        assert_eq!(told, "The fewer marks, the better. two did better: 500 pairs a second, 2 times the 250 of one.");
+        films[0].frames.last_mut().unwrap().nanos = 1_000_000_000;
+        assert!(verdict(&caption(), &films).contains("equally fast"));
+        assert!(verdict(&caption(), &films[1..]).ends_with("two did 500 pairs a second."));
     }
 
     #[test]

@@ -54,6 +54,9 @@ impl SmrMap {
             ),
             cell: "band".to_owned(),
             operations: "pairs".to_owned(),
+            look_for: "To be seen: how compactions gather tables of the same keys, and how many bands hold what still counts; \
+                       fewer and fuller bands are better."
+                .to_owned(),
             explanation:
                 "A band is filled as far as what it holds counts: a table counts whole until it is removed, of a \
                           band of logs only what is not yet in tables does. Strength is the age of a table or, when \

@@ -1,7 +1,7 @@
 //! The last frame of films as a picture that stands still.
 
 use super::film::{CellState, Film, WHOLE};
-use super::page::Caption;
+use super::page::{Caption, verdict};
 use super::palette::{self, LEVELS};
 use crate::report::{escape, format_number};
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ const GAP: u32 = 2;
 
 const MARGIN: u32 = 24;
 
-/// Above the strips of a film: its name, and what was counted.
-const HEAD: u32 = 52;
+/// Above the strips of a film: its name, what was counted, and what runs along its axes.
+const HEAD: u32 = 70;
 
 const LEGEND_LINE: u32 = 20;
 
@@ -96,7 +96,7 @@ pub fn still(caption: &Caption, films: &[Film]) -> String {
     let rows: Vec<(Shade, &[Film])> =
         shades.iter().flat_map(|&shade| films.chunks(across).map(move |row| (shade, row))).collect();
     let body: u32 = rows.iter().map(|(_, row)| row.iter().map(height).max().unwrap_or(0) + MARGIN).sum();
-    let top = 64;
+    let top = 84;
     let height_all = top + body + 9 * LEGEND_LINE + MARGIN;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height_all}\" width=\"{width}\" \
@@ -113,6 +113,7 @@ pub fn still(caption: &Caption, films: &[Film]) -> String {
     );
     text(&mut svg, MARGIN, 28, "font-size=\"16\" font-weight=\"bold\"", &caption.title);
     text(&mut svg, MARGIN, 48, "fill=\"#555\"", &caption.description);
+    text(&mut svg, MARGIN, 66, "fill=\"#555\"", &verdict(caption, films));
     let mut y = top;
     for (shade, row) in rows {
         for (column, film) in row.iter().enumerate() {
@@ -124,6 +125,7 @@ pub fn still(caption: &Caption, films: &[Film]) -> String {
             let (x, summary) = (MARGIN + column as u32 * film_width, summary(caption, film));
             text(&mut svg, x, y + 14, "font-size=\"14\" font-weight=\"bold\"", &name);
             text(&mut svg, x, y + 32, "fill=\"#555\"", &summary);
+            text(&mut svg, x, y + 50, "fill=\"#555\"", &axes(caption, film));
             draw(&mut svg, film, shade, x, y + HEAD);
         }
         y += row.iter().map(height).max().unwrap_or(0) + MARGIN;
@@ -135,6 +137,16 @@ pub fn still(caption: &Caption, films: &[Film]) -> String {
 
 fn text(svg: &mut String, x: u32, y: u32, attributes: &str, text: &str) {
     let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y}\" {attributes}>{}</text>", escape(text));
+}
+
+/// What runs along the axes of a film's picture.
+fn axes(caption: &Caption, film: &Film) -> String {
+    let mut told = format!("Across, then down: {}s in the order they lie", caption.cell);
+    if film.rows.len() > 1 {
+        let names: Vec<&str> = film.rows.iter().map(|row| row.name.as_str()).collect();
+        let _ = write!(told, "; in a strip, from above: {}", names.join(", then "));
+    }
+    told
 }
 
 /// What a film had counted at its end, in words.
@@ -260,6 +272,7 @@ mod tests {
             description: "a load".into(),
             cell: "track".into(),
             operations: "pairs".into(),
+            look_for: "Fewer marks.".into(),
             explanation: String::new(),
             scale_denominator: 1,
         };
@@ -268,6 +281,7 @@ mod tests {
         well_formed::check(&svg).unwrap();
         assert_eq!(svg.matches("http").count(), 1, "the name of the language, and nothing else");
         assert!(svg.len() < 500_000, "{}", svg.len());
+        assert!(svg.contains("Fewer marks.") && svg.contains("Across, then down: tracks in the order they lie"));
         assert!(svg.contains("level 3, the older the fainter") && svg.contains("2,000 pairs"));
     }
 }

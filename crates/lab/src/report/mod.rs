@@ -140,6 +140,9 @@ pub struct Report {
     /// Why it was not run; absent when it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
+    /// Names of the plots' files beside the JSON, when it was written to a file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plot_files: Vec<String>,
     /// Plots, written as SVG files beside the JSON.
     #[serde(skip)]
     pub plots: Vec<Plot>,
@@ -159,6 +162,7 @@ impl Report {
             phases: Vec::new(),
             notes: Vec::new(),
             skipped: None,
+            plot_files: Vec::new(),
             plots: Vec::new(),
         }
     }
@@ -236,13 +240,13 @@ impl Report {
     }
 
     /// Writes `ID.json`, `ID.txt` and the plots `ID-NAME.svg` into `directory`, slashes of the id
-    /// becoming hyphens. Returns what it wrote.
+    /// becoming hyphens. What an earlier run of the same id wrote there is removed first. Returns what it wrote.
     ///
     /// # Errors
     /// A file that cannot be written.
     pub fn write(&self, directory: &Path) -> Result<Vec<PathBuf>, LabError> {
-        let stem: String =
-            self.id.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
+        Report::remove_written(&self.id, directory)?;
+        let stem = stem(&self.id);
         let mut written = Vec::new();
         let mut write = |name: String, contents: &str| {
             let path = directory.join(name);
@@ -250,13 +254,75 @@ impl Report {
             written.push(path);
             Ok::<(), LabError>(())
         };
-        write(format!("{stem}.json"), &self.to_json())?;
+        let plots: Vec<Plot> = self.plots.iter().cloned().chain(self.paper_plots()).collect();
+        let names = plots.iter().map(|plot| format!("{stem}-{}.svg", plot.name)).collect();
+        // First what names the others, so that whoever is interrupted leaves nothing a later run would not find.
+        write(format!("{stem}.json"), &Report { plot_files: names, ..self.clone() }.to_json())?;
         write(format!("{stem}.txt"), &self.to_text())?;
-        for plot in &self.plots {
+        for plot in &plots {
             write(format!("{stem}-{}.svg", plot.name), &plot.to_svg())?;
         }
         Ok(written)
     }
+
+    /// Removes what [`Report::write`] wrote of `id` into `directory` earlier, so that nothing of an older run is taken for
+    /// one of this. Files it did not write are left alone, whatever their names.
+    ///
+    /// # Errors
+    /// A file that cannot be read or removed.
+    pub fn remove_written(id: &str, directory: &Path) -> Result<(), LabError> {
+        let stem = stem(id);
+        let json = directory.join(format!("{stem}.json"));
+        let Some(contents) = host::read_file(&json)? else { return Ok(()) };
+        // What is no report was not written by one.
+        let Ok(earlier) = serde_json::from_slice::<Report>(&contents) else { return Ok(()) };
+        let is_ours = |name: &&String| name.starts_with(&format!("{stem}-")) && !name.contains('/');
+        for name in earlier.plot_files.iter().filter(is_ours) {
+            host::remove_file(&directory.join(name))?;
+        }
+        host::remove_file(&directory.join(format!("{stem}.txt")))?;
+        host::remove_file(&json)
+    }
+
+    /// What was measured beside what the paper says, as bars: a plot for each unit, and for each so many rows of it.
+    fn paper_plots(&self) -> Vec<Plot> {
+        let mut by_unit: Vec<(&str, Vec<(&Row, f64, f64)>)> = Vec::new();
+        for row in &self.rows {
+            let (Some(paper), Some(ours)) = (row.paper, row.ours) else { continue };
+            match by_unit.iter_mut().find(|(unit, _)| *unit == row.unit) {
+                Some((_, rows)) => rows.push((row, paper, ours)),
+                None => by_unit.push((&row.unit, vec![(row, paper, ours)])),
+            }
+        }
+        let medium = self.plots.first().map(|plot| plot.medium.clone()).or_else(|| {
+            self.conditions.iter().find(|(name, _)| name.starts_with("medium")).map(|(_, medium)| medium.clone())
+        });
+        let pieces = by_unit.iter().flat_map(|(unit, rows)| rows.chunks(PAPER_ROWS).map(move |piece| (*unit, piece)));
+        pieces
+            .enumerate()
+            .map(|(number, (unit, rows))| Plot {
+                name: if number == 0 { "paper".to_owned() } else { format!("paper-{}", number + 1) },
+                title: format!("{}: the paper, and ours", self.id),
+                medium: medium.clone().unwrap_or_else(|| "the media the report names".to_owned()),
+                y: Axis::linear(if unit == "1" { "ratio or number".to_owned() } else { unit.to_owned() }),
+                figure: Figure::Bars(Bars {
+                    groups: rows.iter().map(|(row, ..)| format!("{}: {}", row.scheme, row.metric)).collect(),
+                    series: vec![
+                        ("paper".to_owned(), rows.iter().map(|&(_, paper, _)| Some(paper)).collect()),
+                        ("ours".to_owned(), rows.iter().map(|&(.., ours)| Some(ours)).collect()),
+                    ],
+                }),
+            })
+            .collect()
+    }
+}
+
+/// Rows that one plot shows beside the paper's: as many as have names that can be read.
+const PAPER_ROWS: usize = 8;
+
+/// What files of an experiment are called.
+fn stem(id: &str) -> String {
+    id.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect()
 }
 
 #[cfg(test)]
@@ -297,6 +363,51 @@ mod tests {
         for wanted in ["media/presets: Presets", "scale 1, seed 7", "medium: disk", "125", "124.9", "1 .. 3", "three"] {
             assert!(text.contains(wanted), "'{wanted}' is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_directory_used_twice_holds_nothing_stale() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = || -> Vec<String> {
+            let mut names: Vec<String> = std::fs::read_dir(directory.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        let plot = |name: &str| Plot {
+            name: name.to_owned(),
+            title: "t".to_owned(),
+            medium: "m".to_owned(),
+            y: Axis::linear("n"),
+            figure: Figure::Bars(Bars::default()),
+        };
+        host::write_file(&directory.path().join("media-presets-mine.svg"), b"a person's").unwrap();
+        let mut first = report();
+        first.plots = vec![plot("a"), plot("b")];
+        first.write(directory.path()).unwrap();
+        let all = ["media-presets-a.svg", "media-presets-b.svg", "media-presets-mine.svg", "media-presets-paper.svg"];
+        assert_eq!(files()[..4], all);
+        let mut second = report();
+        second.plots = vec![plot("b")];
+        second.rows.clear();
+        second.write(directory.path()).unwrap();
+        let left = ["media-presets-b.svg", "media-presets-mine.svg", "media-presets.json", "media-presets.txt"];
+        assert_eq!(files(), left);
+        Report::remove_written("media/presets", directory.path()).unwrap();
+        assert_eq!(files(), ["media-presets-mine.svg"]);
+    }
+
+    #[test]
+    fn the_papers_values_are_drawn_beside_ours() {
+        let plots = report().paper_plots();
+        let [plot] = plots.as_slice() else { panic!("{plots:?}") };
+        assert_eq!((plot.medium.as_str(), plot.y.label.as_str()), ("disk", "MB/s"));
+        let Figure::Bars(bars) = &plot.figure else { panic!("bars") };
+        assert_eq!(bars.groups, ["ST500DM002: sequential read"]);
+        assert_eq!(bars.series[0], ("paper".to_owned(), vec![Some(125.0)]));
+        assert_eq!(bars.series[1], ("ours".to_owned(), vec![Some(124.9)]));
     }
 
     #[test]

@@ -11,13 +11,16 @@ const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 480.0;
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = 20.0;
-const TOP: f64 = 44.0;
+const TOP: f64 = 58.0;
 const BOTTOM: f64 = 56.0;
 const LEGEND_LINE: f64 = 18.0;
 
 /// Colours that people with colour blindness tell apart too (Okabe and Ito, "Color Universal
 /// Design", 2008).
 const COLORS: [&str; 8] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933"];
+
+/// How lines of the paper are drawn.
+const BROKEN: &str = "stroke-dasharray=\"6 4\"";
 
 /// What an axis says and how it counts.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,6 +50,8 @@ pub struct Lines {
     pub x: Axis,
     /// Name and points of each line.
     pub series: Vec<(String, Vec<(f64, f64)>)>,
+    /// Name and points of what the paper says, drawn broken: the first in the colour of the first of `series`, and so on.
+    pub paper: Vec<(String, Vec<(f64, f64)>)>,
 }
 
 /// Bars in groups.
@@ -72,8 +77,10 @@ pub enum Figure {
 pub struct Plot {
     /// Part of its file name.
     pub name: String,
-    /// Title above it.
+    /// Title above it: what is shown.
     pub title: String,
+    /// Below the title, behind the quantity and its unit: what it was measured on.
+    pub medium: String,
     /// Vertical axis.
     pub y: Axis,
     /// What is drawn.
@@ -104,7 +111,7 @@ impl Scale {
             high = ten_to((decimal_logarithm(high) - 1e-9).ceil()).max(low * 10.0);
         } else {
             if from_zero {
-                low = low.min(0.0);
+                (low, high) = (low.min(0.0), high.max(0.0));
             }
             if high <= low {
                 high = low + 1.0;
@@ -167,37 +174,66 @@ pub(crate) fn escape(text: &str) -> String {
 impl Plot {
     /// The plot as an SVG document.
     pub fn to_svg(&self) -> String {
-        let names: Vec<&str> = match &self.figure {
-            Figure::Lines(lines) => lines.series.iter().map(|(name, _)| name.as_str()).collect(),
-            Figure::Bars(bars) => bars.series.iter().map(|(name, _)| name.as_str()).collect(),
+        // Names, the number of their colours, and whether they are the paper's lines.
+        let names: Vec<(&str, usize, bool)> = match &self.figure {
+            Figure::Lines(lines) => {
+                let series = lines.series.iter().enumerate().map(|(index, (name, _))| (name.as_str(), index, false));
+                let paper = lines.paper.iter().enumerate().map(|(index, (name, _))| (name.as_str(), index, true));
+                series.chain(paper).collect()
+            }
+            Figure::Bars(bars) => {
+                bars.series.iter().enumerate().map(|(index, (name, _))| (name.as_str(), index, false)).collect()
+            }
         };
-        let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as f64;
+        let longest = names.iter().map(|(name, ..)| name.chars().count()).max().unwrap_or(0) as f64;
         let legend_width = if names.len() > 1 { (longest * 7.2 + 40.0).min(320.0) } else { 0.0 };
         let right = WIDTH - RIGHT - legend_width;
+        let height = match &self.figure {
+            Figure::Lines(_) => HEIGHT,
+            Figure::Bars(bars) => HEIGHT.max(HEIGHT - BOTTOM + Slant::of(&bars.groups, right).depth()),
+        };
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
              font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         );
-        text(&mut svg, LEFT, 24.0, "start", "font-size=\"15\" font-weight=\"bold\"", &self.title);
+        let measured = self.subtitle();
+        let _ = writeln!(svg, "<title>{}: {}</title>", escape(&self.title), escape(&measured));
+        text(&mut svg, LEFT, 22.0, "start", "font-size=\"15\" font-weight=\"bold\"", &self.title);
+        text(&mut svg, LEFT, 40.0, "start", "fill=\"#444444\"", &measured);
         match &self.figure {
             Figure::Lines(lines) => self.draw_lines(&mut svg, lines, right),
             Figure::Bars(bars) => self.draw_bars(&mut svg, bars, right),
         }
         if names.len() > 1 {
-            for (index, name) in names.iter().enumerate() {
-                let y = TOP + 8.0 + index as f64 * LEGEND_LINE;
+            for (line, &(name, index, is_paper)) in names.iter().enumerate() {
+                let y = TOP + 8.0 + line as f64 * LEGEND_LINE;
                 let color = COLORS[index % COLORS.len()];
-                let _ = writeln!(
-                    svg,
-                    "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{color}\"/>",
-                    right + 14.0,
-                    y - 10.0
-                );
+                let x = right + 14.0;
+                let _ = if is_paper {
+                    writeln!(svg, "<path d=\"M{x:.1} {:.1}h14\" stroke=\"{color}\" {BROKEN}/>", y - 4.0)
+                } else {
+                    writeln!(
+                        svg,
+                        "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{color}\"/>",
+                        y - 10.0
+                    )
+                };
                 text(&mut svg, right + 32.0, y, "start", "", name);
             }
         }
         svg.push_str("</svg>\n");
         svg
+    }
+
+    /// The quantity with its unit, the medium, and what a reader of bars must not take for granted.
+    fn subtitle(&self) -> String {
+        let cut = match &self.figure {
+            Figure::Bars(_) if self.y.logarithmic => "; logarithmic axis, cut: bars do not begin at zero",
+            Figure::Bars(_) => "",
+            Figure::Lines(_) if self.y.logarithmic => "; logarithmic axis",
+            Figure::Lines(_) => "",
+        };
+        format!("{}; {}{cut}", self.y.label, self.medium)
     }
 
     fn draw_y_axis(&self, svg: &mut String, scale: &Scale, right: f64) {
@@ -219,7 +255,7 @@ impl Plot {
 
     fn draw_lines(&self, svg: &mut String, lines: &Lines, right: f64) {
         let bottom = HEIGHT - BOTTOM;
-        let points = || lines.series.iter().flat_map(|(_, points)| points.iter());
+        let points = || lines.series.iter().chain(&lines.paper).flat_map(|(_, points)| points.iter());
         let x_scale = Scale::new(points().map(|point| point.0), &lines.x, false, LEFT, right);
         let y_scale = Scale::new(points().map(|point| point.1), &self.y, true, bottom, TOP);
         self.draw_y_axis(svg, &y_scale, right);
@@ -234,7 +270,9 @@ impl Plot {
         }
         text(svg, (LEFT + right) / 2.0, HEIGHT - 14.0, "middle", "", &lines.x.label);
         Self::draw_frame(svg, right);
-        for (index, (_, points)) in lines.series.iter().enumerate() {
+        let series = lines.series.iter().enumerate().map(|(index, (_, points))| (index, points, ""));
+        let paper = lines.paper.iter().enumerate().map(|(index, (_, points))| (index, points, BROKEN));
+        for (index, points, style) in series.chain(paper) {
             let color = COLORS[index % COLORS.len()];
             let placed: Vec<String> = points
                 .iter()
@@ -242,7 +280,7 @@ impl Plot {
                 .collect();
             let _ = writeln!(
                 svg,
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\" stroke-linejoin=\"round\"/>",
+                "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\" stroke-linejoin=\"round\" {style}/>",
                 placed.join(" ")
             );
         }
@@ -256,14 +294,13 @@ impl Plot {
         let group_width = (right - LEFT) / bars.groups.len().max(1) as f64;
         let bar_width = group_width * 0.8 / bars.series.len().max(1) as f64;
         let zero = scale.place(0.0).unwrap_or(bottom);
-        // Names that would run into each other are slanted.
-        let slanted = bars.groups.iter().any(|name| name.chars().count() as f64 * 7.0 > group_width);
+        let slant = Slant::of(&bars.groups, right);
         for (group, name) in bars.groups.iter().enumerate() {
             let left = LEFT + group as f64 * group_width;
             let middle = left + group_width / 2.0;
-            if slanted {
+            if slant.degrees > 0.0 {
                 let y = bottom + 14.0;
-                let turn = format!("font-size=\"10\" transform=\"rotate(-25 {middle:.1} {y:.1})\"");
+                let turn = format!("font-size=\"10\" transform=\"rotate(-{} {middle:.1} {y:.1})\"", slant.degrees);
                 text(svg, middle, y, "end", &turn, name);
             } else {
                 text(svg, middle, bottom + 18.0, "middle", "", name);
@@ -287,6 +324,43 @@ impl Plot {
         Self::draw_frame(svg, right);
     }
 }
+
+/// How the names of groups are turned so that none runs into its neighbour or out of the picture.
+struct Slant {
+    degrees: f64,
+    /// Sine of the angle: how much of a name's length goes down.
+    down: f64,
+    longest: f64,
+}
+
+impl Slant {
+    fn of(groups: &[String], right: f64) -> Slant {
+        let letters = |name: &String| name.chars().count() as f64;
+        let longest = groups.iter().map(letters).fold(0.0, f64::max);
+        let group_width = (right - LEFT) / groups.len().max(1) as f64;
+        if longest * 7.0 <= group_width {
+            return Slant { degrees: 0.0, down: 0.0, longest };
+        }
+        // The gentlest angle at which every name begins inside the picture. Sines and cosines stand here because those
+        // of the system differ from machine to machine.
+        let fits = |cosine: f64| {
+            let ends = (0..groups.len()).map(|group| LEFT + (group as f64 + 0.5) * group_width);
+            ends.zip(groups).all(|(end, name)| end - letters(name) * LETTER * cosine >= 4.0)
+        };
+        let angles = [(25.0, 0.423, 0.906), (40.0, 0.643, 0.766), (55.0, 0.819, 0.574), (70.0, 0.940, 0.342)];
+        let angle = angles.into_iter().find(|&(.., cosine)| fits(cosine));
+        let (degrees, down, _) = angle.unwrap_or((90.0, 1.0, 0.0));
+        Slant { degrees, down, longest }
+    }
+
+    /// What the names take below the axis.
+    fn depth(&self) -> f64 {
+        (self.longest * LETTER * self.down + 24.0).ceil()
+    }
+}
+
+/// Width of a letter of a slanted name, about.
+const LETTER: f64 = 5.6;
 
 /// A number short enough for an axis: `1.5M` rather than `1,500,000`.
 fn tick_label(number: f64) -> String {
@@ -328,14 +402,29 @@ mod tests {
         let plot = Plot {
             name: "x".into(),
             title: "A & B".into(),
+            medium: "a disk".into(),
             y: Axis::linear("throughput (op/s)"),
-            figure: Figure::Lines(Lines { x: Axis::linear("time (s)"), series }),
+            figure: Figure::Lines(Lines {
+                x: Axis::linear("time (s)"),
+                series,
+                paper: vec![("read, paper".to_owned(), vec![(0.0, 12.0), (2.0, 12.0)])],
+            }),
         };
         let svg = plot.to_svg();
-        for wanted in ["throughput (op/s)", "time (s)", "A &amp; B", "read &lt;fast&gt;", ">write<", ">1,500<"] {
+        for wanted in [
+            "throughput (op/s); a disk<",
+            "time (s)",
+            "A &amp; B",
+            ">read, paper<",
+            "read &lt;fast&gt;",
+            ">write<",
+            ">1,500<",
+        ] {
             assert!(svg.contains(wanted), "'{wanted}' is not in\n{svg}");
         }
-        assert_eq!(count(&svg, "<polyline"), 2);
+        assert_eq!(count(&svg, "<polyline"), 3);
+        // The paper's line and its mark in the legend.
+        assert_eq!(count(&svg, "stroke-dasharray"), 2);
         assert!(!svg.contains("NaN"));
     }
 
@@ -344,6 +433,7 @@ mod tests {
         let plot = Plot {
             name: "x".into(),
             title: "t".into(),
+            medium: "an SSD".into(),
             y: Axis::logarithmic("time (us)"),
             figure: Figure::Bars(Bars {
                 groups: vec!["get".into(), "put".into()],
@@ -351,7 +441,59 @@ mod tests {
             }),
         };
         // The background, two legend marks and two bars: zero has no place on a logarithmic axis.
-        assert_eq!(count(&plot.to_svg(), "<rect"), 5);
+        let svg = plot.to_svg();
+        assert_eq!(count(&svg, "<rect"), 5);
+        assert!(svg.contains("time (us); an SSD; logarithmic axis, cut: bars do not begin at zero"), "{svg}");
+    }
+
+    #[test]
+    fn bars_on_a_linear_axis_begin_at_zero() {
+        let bars = |values: Vec<Option<f64>>| Plot {
+            name: "x".into(),
+            title: "t".into(),
+            medium: "m".into(),
+            y: Axis::linear("n"),
+            figure: Figure::Bars(Bars { groups: vec!["a".into(), "b".into()], series: vec![("s".into(), values)] }),
+        };
+        for values in [[5000.0, 5001.0], [-3.0, -2.0], [-1.0, 9.0]] {
+            let svg = bars(values.map(Some).to_vec()).to_svg();
+            // Bars touch the line of zero: from above or from below.
+            let scale = Scale::new(values.into_iter(), &Axis::linear(""), true, HEIGHT - BOTTOM, TOP);
+            let zero = scale.place(0.0).unwrap();
+            let edges = svg.lines().filter(|line| line.contains("<rect x=")).map(|line| {
+                let number = |name: &str| -> f64 {
+                    line.split(&format!(" {name}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+                };
+                (number("y"), number("y") + number("height"))
+            });
+            assert!(scale.low <= 0.0 && scale.high >= 0.0, "{values:?}: {} to {}", scale.low, scale.high);
+            let mut bars = 0;
+            for (upper, lower) in edges {
+                bars += 1;
+                assert!((upper - zero).abs() < 0.2 || (lower - zero).abs() < 0.2, "{upper} {lower} {zero}");
+            }
+            assert_eq!(bars, 2);
+        }
+    }
+
+    #[test]
+    fn names_of_groups_stay_inside_the_picture() {
+        for length in [3, 20, 60, 100] {
+            let groups = vec!["n".repeat(length); 8];
+            let slant = Slant::of(&groups, 800.0);
+            assert_eq!(slant.degrees > 0.0, length > 12, "{length}");
+            assert!(slant.depth() >= slant.down * length as f64 * LETTER);
+            let plot = Plot {
+                name: "x".into(),
+                title: "t".into(),
+                medium: "m".into(),
+                y: Axis::linear("n"),
+                figure: Figure::Bars(Bars { series: vec![("s".into(), vec![Some(1.0); 8])], groups }),
+            };
+            let height: f64 =
+                plot.to_svg().split(" height=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+            assert!(height >= HEIGHT - BOTTOM + slant.depth(), "{height}");
+        }
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(in crate::experiment) const ABLATION: Experiment = Experiment {
         report.plots.push(Plot {
             name: "throughput".to_owned(),
             title: "loading 75 million pairs without one term at a time".to_owned(),
+            medium: super::settings::PLOTTED_MEDIUM.to_owned(),
             y: Axis::linear("throughput (op/s)"),
             figure: Figure::Bars(Bars {
                 groups: all.iter().map(|loaded| loaded.setup.scheme.name()).collect(),

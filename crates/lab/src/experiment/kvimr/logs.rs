@@ -51,6 +51,7 @@ pub(in crate::experiment) const LOGS: Experiment = Experiment {
         report.plots.push(Plot {
             name: "throughput".to_owned(),
             title: "loading 75 million pairs by the place of logs".to_owned(),
+            medium: super::settings::PLOTTED_MEDIUM.to_owned(),
             y: Axis::linear("throughput (op/s)"),
             figure: Figure::Bars(Bars {
                 groups: SCHEMES.iter().map(|scheme| scheme.name()).collect(),

@@ -95,7 +95,8 @@ fn draw(report: &mut Report, all: &[Arc<Loaded>], metric: &str, unit: &str, of: 
     report.plots.push(Plot {
         name: metric.to_owned(),
         title: format!("7.5 million reads and updates after the load: {metric}"),
-        y: Axis::linear(if unit == "1" { metric.to_owned() } else { format!("{metric} ({unit})") }),
+        medium: super::settings::PLOTTED_MEDIUM.to_owned(),
+        y: Axis::linear(if unit == "1" { format!("{metric} (number)") } else { format!("{metric} ({unit})") }),
         figure: Figure::Bars(Bars {
             groups: MIXES.iter().map(|percent| format!("R{percent} % : W{} %", 100 - percent)).collect(),
             series,

@@ -59,6 +59,7 @@ pub(in crate::experiment) const FIG_9: Experiment = Experiment {
         report.plots.push(Plot {
             name: "throughput".to_owned(),
             title: "loading 75 million pairs into trees shaped like other stores".to_owned(),
+            medium: super::settings::PLOTTED_MEDIUM.to_owned(),
             y: Axis::linear("throughput (op/s)"),
             figure: Figure::Bars(Bars { groups: SHAPES.iter().map(|&(name, ..)| name.to_owned()).collect(), series }),
         });

@@ -293,7 +293,8 @@ impl Overall {
         report.plots.push(Plot {
             name: name.to_owned(),
             title: format!("loading 75 million pairs: {metric}"),
-            y: Axis::linear(if unit == "1" { metric.to_owned() } else { format!("{metric} ({unit})") }),
+            medium: super::settings::PLOTTED_MEDIUM.to_owned(),
+            y: Axis::linear(if unit == "1" { format!("{metric} (number)") } else { format!("{metric} ({unit})") }),
             figure: Figure::Bars(Bars {
                 groups: self.loaded.iter().map(|loaded| loaded.setup.scheme.name()).collect(),
                 series: vec![(metric.to_owned(), values)],

@@ -108,8 +108,9 @@ fn draw(report: &mut Report, all: &[Arc<Loaded>], metric: &str, unit: &str, of: 
     report.plots.push(Plot {
         name: "intervals".to_owned(),
         title: format!("loading 75 million pairs: {metric} of every {each} million"),
-        y: Axis::linear(if unit == "1" { metric.to_owned() } else { format!("{metric} ({unit})") }),
-        figure: Figure::Lines(Lines { x: Axis::linear("pairs loaded (million)"), series }),
+        medium: super::settings::PLOTTED_MEDIUM.to_owned(),
+        y: Axis::linear(if unit == "1" { format!("{metric} (number)") } else { format!("{metric} ({unit})") }),
+        figure: Figure::Lines(Lines { x: Axis::linear("pairs loaded (million)"), series, paper: Vec::new() }),
     });
 }
 

@@ -54,7 +54,7 @@ pub(in crate::experiment) const SCALES: Experiment = Experiment {
         let of = |loads: &[Arc<Loaded>], scheme: Scheme, take: fn(&Span<'_>) -> f64| {
             loads.iter().find(|loaded| loaded.setup.scheme == scheme).map_or(f64::NAN, |loaded| take(&loaded.whole()))
         };
-        let mut series = Vec::new();
+        let (mut series, mut paper_series) = (Vec::new(), Vec::new());
         for (metric, scheme, base, paper, take) in CONCLUSIONS {
             let values: Vec<f64> = all.iter().map(|loads| of(loads, scheme, take) / of(loads, base, take)).collect();
             let name = format!("{metric} / {}", base.name());
@@ -68,14 +68,20 @@ pub(in crate::experiment) const SCALES: Experiment = Experiment {
             }
             if metric == "throughput" {
                 let points = denominators.iter().zip(&values).map(|(&of, &value)| (of as f64, value)).collect();
-                series.push((format!("{} / {}", scheme.name(), base.name()), points));
+                let name = format!("{} / {}", scheme.name(), base.name());
+                paper_series.push((
+                    format!("{name}, paper"),
+                    denominators.iter().map(|&of| (of as f64, paper)).collect::<Vec<_>>(),
+                ));
+                series.push((name, points));
             }
         }
         report.plots.push(Plot {
             name: "throughput".to_owned(),
             title: "ratios of throughput by scale".to_owned(),
-            y: Axis::linear("ratio"),
-            figure: Figure::Lines(Lines { x: Axis::logarithmic("N of the scale 1/N"), series }),
+            medium: super::settings::PLOTTED_MEDIUM.to_owned(),
+            y: Axis::linear("throughput / throughput (ratio)"),
+            figure: Figure::Lines(Lines { x: Axis::logarithmic("N of the scale 1/N"), series, paper: paper_series }),
         });
         Ok(report)
     },

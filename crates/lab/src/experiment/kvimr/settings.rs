@@ -8,6 +8,9 @@ use varve::{CompactionPriority, Compression, Options, TreeKind};
 /// Capacity of the disk: "100 GB" (KVIMR, section 4.1).
 const DISK_BYTES: u64 = 100_000_000_000;
 
+/// What plots say of the medium.
+pub(super) const PLOTTED_MEDIUM: &str = "emulated interlaced disk of 100 GB in full; CMR: a conventional one";
+
 /// "we split the LBA range into 2 MB tracks".
 pub(super) const TRACK_BYTES: u64 = 2 << 20;
 

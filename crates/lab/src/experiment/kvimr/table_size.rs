@@ -53,6 +53,7 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
         report.plots.push(Plot {
             name: "throughput".to_owned(),
             title: "loading 75 million pairs by table size".to_owned(),
+            medium: super::settings::PLOTTED_MEDIUM.to_owned(),
             y: Axis::linear("throughput (op/s)"),
             figure: Figure::Bars(Bars {
                 groups: SIZES.iter().map(|(size, _)| format!("{size} MiB")).collect(),

@@ -83,6 +83,7 @@ pub(in crate::experiment) const USAGE: Experiment = Experiment {
         report.plots.push(Plot {
             name: "time".to_owned(),
             title: "overwriting the second half of a nearly full disk".to_owned(),
+            medium: super::settings::PLOTTED_MEDIUM.to_owned(),
             y: Axis::linear("time (s)"),
             figure: Figure::Bars(Bars { groups: PERCENTS.map(|percent| format!("{percent} %")).to_vec(), series }),
         });

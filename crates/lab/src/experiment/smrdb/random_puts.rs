@@ -208,6 +208,7 @@ fn bars(name: &str, label: &str, groups: &[&str], all: &[Loaded], of: impl Fn(&L
     Plot {
         name: name.to_owned(),
         title: "random puts of 11 GB, and sequential gets after them".to_owned(),
+        medium: super::settings::PLOTTED_MEDIUM.to_owned(),
         y: Axis::linear(label),
         figure: Figure::Bars(Bars { groups: groups.iter().map(ToString::to_string).collect(), series }),
     }

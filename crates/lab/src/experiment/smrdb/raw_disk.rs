@@ -90,6 +90,7 @@ pub(in crate::experiment) const FIG_7: Experiment = Experiment {
         report.plots.push(Plot {
             name: "writes".to_owned(),
             title: "sequential writes to the raw disk".to_owned(),
+            medium: "emulated Barracuda of 3 TB, conventional and in bands".to_owned(),
             y: Axis::logarithmic("rate (MB/s)"),
             figure: Figure::Bars(Bars { groups, series }),
         });

@@ -17,6 +17,9 @@ const CONVENTIONAL_BYTES: u64 = 1 << 30;
 /// What it holds at any scale.
 const BAND_TABLE_BYTES: u64 = 48 << 20;
 
+/// What plots say of the medium.
+pub(super) const PLOTTED_MEDIUM: &str = "emulated Barracuda of 3 TB; in bands of 80 MiB, but for LevelDB-like";
+
 /// "LevelDB chooses the same amount of log buffer (80 MB) as memory buffer".
 const LEVELDB_LOG_BUFFER_BYTES: u64 = 80 << 20;
 

@@ -87,6 +87,7 @@ pub(in crate::experiment) const FIG_14: Experiment = Experiment {
         report.plots.push(Plot {
             name: "throughput".to_owned(),
             title: "YCSB, every put synced".to_owned(),
+            medium: super::settings::PLOTTED_MEDIUM.to_owned(),
             y: Axis::linear("throughput (op/s)"),
             figure: Figure::Bars(Bars {
                 groups: MIXES.map(|(_, name)| name.to_owned()).into(),
@@ -144,8 +145,13 @@ pub(in crate::experiment) const FIG_15: Experiment = Experiment {
             report.plots.push(Plot {
                 name: if durability == Durability::Synced { "time" } else { "time-unsynced" }.to_owned(),
                 title: format!("YCSB's {name}"),
+                medium: super::settings::PLOTTED_MEDIUM.to_owned(),
                 y: Axis::linear("throughput (op/s)"),
-                figure: Figure::Lines(Lines { x: Axis::linear("time (s)"), series: all.iter().map(points).collect() }),
+                figure: Figure::Lines(Lines {
+                    x: Axis::linear("virtual time (s)"),
+                    series: all.iter().map(points).collect(),
+                    paper: Vec::new(),
+                }),
             });
         }
         Ok(report)

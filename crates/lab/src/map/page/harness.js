@@ -61,6 +61,9 @@ const digest = (bytes) => bytes.reduce((sum, byte) => (Math.imul(sum, 31) + byte
 const rows = (table) => table.tBodies[0].children.map((line) => line.children.map((cell) => cell.text));
 const tables = (film) => film.children.find((child) => child.attributes.class === "tables").children;
 const slider = byId.get("slider");
+const opened = Number(slider.value);
+const axes = films.map((film) => film.children.find((child) => child.attributes.class === "axes").text);
+const axis = byId.get("charts").children.map((box) => box.markup.match(/[a-z]+ done/)[0]).join(", ");
 const last = Number(slider.max);
 // Back and forth, so that frames are reached from both sides.
 for (const frame of Array.from({ length: last + 1 }, (_, at) => [at, last - at]).flat()) {
@@ -80,4 +83,4 @@ for (const frame of Array.from({ length: last + 1 }, (_, at) => [at, last - at])
   });
   console.log(JSON.stringify({ frame, moment: byId.get("moment").text, films: seen }));
 }
-console.log(JSON.stringify({ legend: byId.get("legend").text, charts: byId.get("charts").children.length, shading: !byId.get("shading").hidden }));
+console.log(JSON.stringify({ legend: byId.get("legend").text, charts: byId.get("charts").children.length, shading: !byId.get("shading").hidden, opened, axes, axis }));

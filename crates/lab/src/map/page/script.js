@@ -295,20 +295,25 @@
   const DASHES = ["", "7 4", "2 3", "10 3 2 3", "4 2", "1 2"];
   const charts = [];
   function chart(title, values) {
-    const [width, left, right, top, bottom] = [560, 56, 8, 24, 10 + 14 * values.length];
+    const [width, left, right, top, bottom] = [560, 56, 8, 24, 36 + 14 * values.length];
     const height = 178 + bottom;
     const highest = Math.max(1e-9, ...values.flat().filter((value) => value !== null));
     const x = (frame) => left + (width - left - right) * (FRAMES === 1 ? 0 : frame / (FRAMES - 1));
     const y = (value) => height - bottom - (height - top - bottom) * value / highest;
     const parts = [`<path class="axis" d="M${left} ${top}V${height - bottom}H${width - right}"/>`, `<text x="4" y="12">${title}</text>`];
     for (const share of [0, 0.5, 1]) parts.push(`<text x="${left - 4}" y="${y(highest * share) + 4}" text-anchor="end">${large(highest * share)}</text>`);
+    const done = Math.max(...films.map((film) => film.frames[FRAMES - 1].operations));
+    for (const [share, anchor] of [[0, "start"], [0.5, "middle"], [1, "end"]]) {
+      parts.push(`<text x="${left + (width - left - right) * share}" y="${height - bottom + 14}" text-anchor="${anchor}">${large(done * share)}</text>`);
+    }
+    parts.push(`<text x="${left + (width - left - right) / 2}" y="${height - bottom + 28}" text-anchor="middle">${DATA.operations} done</text>`);
     values.forEach((line, index) => {
       const points = line.map((value, frame) => [frame, value]).filter(([, value]) => value !== null);
       const path = points.map(([frame, value]) => `${x(frame).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
       const color = DATA.colors[[4, 0, 3, 2, 1, 5][index % 6]];
       parts.push(`<polyline fill="none" stroke="${color}" stroke-width="1.8" stroke-dasharray="${DASHES[index % DASHES.length]}" points="${path}"/>`);
-      parts.push(`<path d="M${left + 8} ${height - bottom + 14 + index * 14}h24" stroke="${color}" stroke-width="1.8" stroke-dasharray="${DASHES[index % DASHES.length]}"/>`);
-      parts.push(`<text x="${left + 38}" y="${height - bottom + 18 + index * 14}" data-name="${index}"></text>`);
+      parts.push(`<path d="M${left + 8} ${height - bottom + 40 + index * 14}h24" stroke="${color}" stroke-width="1.8" stroke-dasharray="${DASHES[index % DASHES.length]}"/>`);
+      parts.push(`<text x="${left + 38}" y="${height - bottom + 44 + index * 14}" data-name="${index}"></text>`);
     });
     parts.push(`<path class="now" d=""/>`);
     const box = element("div");
@@ -340,7 +345,11 @@
     const tables = element("div", { class: "tables" });
     tables.append(film.counts, film.tally);
     film.scroll.append(film.canvas);
-    box.append(film.scroll, film.said, tables, element("p", { class: "detail" }, film.detail));
+    const names = film.rows.map((row) => row.name).join(", then ");
+    const [from, to] = [Math.min(...film.rows.map((row) => row.pieces[0])), Math.max(...film.rows.map((row) => row.pieces[row.pieces.length - 1]))];
+    const axes = `Across and then down: ${DATA.cell}s ${plain(from)} to ${plain(to)} in the order they lie on the medium, one strip below the other` +
+      (film.rows.length > 1 ? `; within a strip, from above: ${names}` : "") + ".";
+    box.append(element("p", { class: "axes" }, axes), film.scroll, film.said, tables, element("p", { class: "detail" }, film.detail));
     byId("films").append(box);
     film.canvas.addEventListener("mousemove", (event) => {
       const box = film.canvas.getBoundingClientRect();
@@ -478,5 +487,6 @@
   readTheme();
   legend();
   films.forEach(layout);
-  show(FRAMES - 1);
+  // From the start, so that pressing play shows how it came about.
+  show(0);
 })();
