@@ -1,6 +1,9 @@
 //! Every I/O call of a workload fails, once and for good, with each kind of error: no panic, no
 //! hang, no wrong answer, and what was acknowledged is there once the medium works again.
 
+#[path = "suite/effects.rs"]
+#[allow(dead_code)]
+mod effects;
 #[path = "suite/history.rs"]
 #[allow(dead_code)]
 mod history;
@@ -11,6 +14,7 @@ mod medium;
 #[allow(dead_code)]
 mod outcome;
 
+use effects::effects;
 use history::{History, State, small_options};
 use medium::{FULL_DISK_BALLAST, FULL_DISK_FREE_TRACKS, Image, Kind, TRACK_BYTES, check_ballast, imr_kinds};
 use outcome::{MayLose, Outcome, UNIVERSE, run, walk_all};
@@ -73,26 +77,6 @@ fn run_with_fault(kind: Kind, history: &History, fault: Fault) -> Result<Outcome
     }
     outcome.acknowledged.clear();
     Ok(outcome)
-}
-
-fn effects(operation: Operation) -> Vec<FaultEffect> {
-    use FaultEffect::{Fail, FailAfter, FailDroppingUnsynced, FailPartly, FlipBits, ShortRead};
-    let mut effects = vec![Fail(FaultError::Io)];
-    match operation {
-        Operation::Read => effects.extend([Fail(FaultError::Unreadable), ShortRead, FlipBits(3)]),
-        Operation::Write => effects.extend([
-            Fail(FaultError::NoSpace),
-            FailAfter(FaultError::Io),
-            FailPartly(FaultError::Io),
-            FailPartly(FaultError::NoSpace),
-            Fail(FaultError::ReadOnly),
-        ]),
-        Operation::Sync => effects.extend([FailAfter(FaultError::Io), FailDroppingUnsynced(FaultError::Io)]),
-        Operation::Lock => {}
-        Operation::List => {}
-        _ => effects.extend([Fail(FaultError::NoSpace), FailAfter(FaultError::Io)]),
-    }
-    effects
 }
 
 fn short_history() -> History {

@@ -321,6 +321,7 @@ fn crash_during_repair(kind: Kind, what: &str, seed: u64, damaged: &CrashState, 
         note: "the end".to_owned(),
         synced: 0,
         begun: 0,
+        tag: 0,
     };
     points.push(end);
     drop(observation);

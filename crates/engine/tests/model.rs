@@ -4,6 +4,9 @@
 #[path = "suite/medium.rs"]
 #[allow(dead_code)]
 mod medium;
+#[path = "suite/options.rs"]
+#[allow(dead_code)]
+mod options;
 mod suite;
 
 use medium::{BAND_BYTES, BANDS, Image, Kind, TRACK_BYTES, check_ballast, imr_kinds};
@@ -134,7 +137,7 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
 fn histories_agree_with_a_map_over_many_option_sets() {
     let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
     for seed in 0..OPTION_SETS {
-        let ran = run(seed, Kind::Plain, suite::option_set(TreeKind::Leveled, seed), OPERATIONS_PER_SET);
+        let ran = run(seed, Kind::Plain, options::option_set(TreeKind::Leveled, seed), OPERATIONS_PER_SET);
         flushes += ran.flushes;
         compactions += ran.compactions;
         moves += ran.moves;
@@ -151,7 +154,7 @@ fn histories_agree_with_a_map_in_two_levels() {
     let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
     for seed in 300..300 + TWO_LEVEL_OPTION_SETS {
         let kind = if seed % 4 == 0 { Kind::Extent } else { Kind::Plain };
-        let ran = run(seed, kind, suite::option_set(TreeKind::TwoLevel, seed), OPERATIONS_PER_SET);
+        let ran = run(seed, kind, options::option_set(TreeKind::TwoLevel, seed), OPERATIONS_PER_SET);
         flushes += ran.flushes;
         compactions += ran.compactions;
         moves += ran.moves;
@@ -169,7 +172,7 @@ fn histories_agree_with_a_map_on_every_store() {
     for (place, kind) in (0u64..).zip(kinds) {
         let (mut flushes, mut compactions, mut around) = (0, 0, 0);
         for seed in 100 + 4 * place..104 + 4 * place {
-            let ran = run(seed, kind, suite::option_set(TreeKind::Leveled, seed), 2500);
+            let ran = run(seed, kind, options::option_set(TreeKind::Leveled, seed), 2500);
             flushes += ran.flushes;
             compactions += ran.compactions;
             around += usize::from(ran.table_bytes_written > DEVICE_BYTES);
@@ -184,7 +187,7 @@ fn histories_agree_with_a_map_on_every_store() {
 fn histories_agree_with_a_map_on_interlaced_tracks() {
     let (mut flushes, mut compactions, mut rewrites) = (0, 0, 0);
     for (seed, kind) in (200..).zip(imr_kinds()) {
-        let ran = run(seed, kind, suite::option_set(TreeKind::Leveled, seed), 1500);
+        let ran = run(seed, kind, options::option_set(TreeKind::Leveled, seed), 1500);
         println!("{kind:?}: {} flushes, {} compactions, {} rewrites", ran.flushes, ran.compactions, ran.rewrites);
         flushes += ran.flushes;
         compactions += ran.compactions;
@@ -203,7 +206,7 @@ fn histories_agree_with_a_map_on_bands() {
     for seed in 300..308 {
         let tree = if seed % 2 == 0 { TreeKind::Leveled } else { TreeKind::TwoLevel };
         for kind in [Kind::Band, Kind::VariableBands] {
-            let ran = run(seed, kind, suite::option_set(tree, seed), 1500);
+            let ran = run(seed, kind, options::option_set(tree, seed), 1500);
             flushes += ran.flushes;
             compactions += ran.compactions;
         }
@@ -217,10 +220,10 @@ fn the_same_seed_repeats_to_the_event() {
     for seed in [3, 8] {
         let imr = Kind::ImrLogsApart(AllocationName::CompactionAware, RewriteName::Merged);
         for kind in [Kind::Plain, Kind::ExtentLogsApart, imr] {
-            let first = run(seed, kind, suite::option_set(TreeKind::Leveled, seed), 800).event_hash;
+            let first = run(seed, kind, options::option_set(TreeKind::Leveled, seed), 800).event_hash;
             assert_eq!(
                 first,
-                run(seed, kind, suite::option_set(TreeKind::Leveled, seed), 800).event_hash,
+                run(seed, kind, options::option_set(TreeKind::Leveled, seed), 800).event_hash,
                 "{kind:?} seed {seed}"
             );
         }

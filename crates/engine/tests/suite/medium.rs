@@ -155,7 +155,12 @@ pub(crate) struct Point {
     pub(crate) synced: usize,
     /// Batches begun then.
     pub(crate) begun: usize,
+    /// What the sampler called it.
+    pub(crate) tag: u64,
 }
+
+/// Says of the point that is passed now what it is called, or that it is not wanted.
+pub(crate) type Sampler = Box<dyn FnMut() -> Option<u64> + Send>;
 
 /// Collects the persistence points of a medium.
 #[derive(Default)]
@@ -163,13 +168,19 @@ pub(crate) struct Recorder {
     pub(crate) points: Mutex<Vec<Point>>,
     pub(crate) synced: AtomicUsize,
     pub(crate) begun: AtomicUsize,
+    /// Without one every point is wanted.
+    pub(crate) sampler: Mutex<Option<Sampler>>,
 }
 
 impl Recorder {
-    fn record(&self, state: CrashState, operation: Operation, note: String) {
+    fn tag(&self) -> Option<u64> {
+        self.sampler.lock().as_mut().map_or(Some(0), |sampler| sampler())
+    }
+
+    fn record(&self, tag: u64, state: CrashState, operation: Operation, note: String) {
         let synced = self.synced.load(Ordering::SeqCst);
         let begun = self.begun.load(Ordering::SeqCst);
-        self.points.lock().push(Point { state, operation, note, synced, begun });
+        self.points.lock().push(Point { state, operation, note, synced, begun, tag });
     }
 }
 
@@ -195,16 +206,26 @@ impl Watched {
         }
     }
 
-    fn watch(&self, mut seen: impl FnMut(CrashState, Operation, String) + Send + 'static) {
+    /// Calls `seen` at the points of which `recorder` wants to know.
+    fn watch(
+        &self,
+        recorder: Option<Arc<Recorder>>,
+        mut seen: impl FnMut(u64, CrashState, Operation, String) + Send + 'static,
+    ) {
         fn note<S>(point: &PersistencePoint<'_, S>) -> String {
             format!("{point:?}")
         }
+        let tag = move || recorder.as_ref().and_then(|recorder| recorder.tag());
         match self {
             Watched::Directory(directory) => directory.on_persistence_point(move |point| {
-                seen(CrashState::Directory(point.capture()), point.operation, note(point));
+                if let Some(tag) = tag() {
+                    seen(tag, CrashState::Directory(point.capture()), point.operation, note(point));
+                }
             }),
             Watched::Device(device) => device.on_persistence_point(move |point| {
-                seen(CrashState::Device(point.capture()), point.operation, note(point));
+                if let Some(tag) = tag() {
+                    seen(tag, CrashState::Device(point.capture()), point.operation, note(point));
+                }
             }),
         }
     }
@@ -234,7 +255,7 @@ impl Observation {
 impl Drop for Observation {
     fn drop(&mut self) {
         // Observers of several media hold each other.
-        self.watched.iter().for_each(|watched| watched.watch(|_, _, _| {}));
+        self.watched.iter().for_each(|watched| watched.watch(None, |_, _, _, _| {}));
     }
 }
 
@@ -493,7 +514,7 @@ impl Image {
             let (all, recorder) = (watched.clone(), recorder.clone());
             // Alone, it must not hold itself.
             let others = if together { all } else { Vec::new() };
-            one.watch(move |state, operation, note| {
+            one.watch(Some(recorder.clone()), move |tag, state, operation, note| {
                 let joint = |(other, watched): (usize, &Watched)| match other == place {
                     true => state.clone(),
                     false => watched.capture(),
@@ -505,7 +526,7 @@ impl Image {
                         format!("medium {place} {note}"),
                     ),
                 };
-                recorder.record(state, operation, note);
+                recorder.record(tag, state, operation, note);
             });
         }
         let passed_before = watched.iter().map(Watched::persistence_points).sum();

@@ -1,66 +1,11 @@
-//! What the suites share: option sets, histories, and the model they are held against.
+//! Random writes and reads, and the model they are held against.
 
 use std::collections::BTreeMap;
-use varve_engine::{
-    CompactionPriority, Compression, Db, DbIterator, Options, ReadOptions, Snapshot, TreeKind, WriteBatch, WriteOptions,
-};
+use varve_engine::{Db, DbIterator, ReadOptions, Snapshot, WriteBatch, WriteOptions};
 use varve_env::Random;
 
 /// The state a database should have.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
-/// Options small enough that a few hundred writes flush and compact many times, different by seed.
-pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
-    let mut random = Random::named(seed, "options");
-    let pick = |random: &mut Random, choices: &[u64]| choices[random.index(choices.len())];
-    let priorities = [
-        CompactionPriority::MinOverlappingRatio,
-        CompactionPriority::ByCompensatedSize,
-        CompactionPriority::RoundRobin,
-    ];
-    let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
-    Options {
-        write_buffer_size: pick(&mut random, &[4 << 10, 8 << 10, 32 << 10, 128 << 10]) as usize,
-        max_write_buffer_number: pick(&mut random, &[2, 3, 5]) as usize,
-        level0_file_num_compaction_trigger: pick(&mut random, &[1, 2, 4]) as usize,
-        level0_slowdown_writes_trigger: pick(&mut random, &[6, 20]) as usize,
-        level0_stop_writes_trigger: pick(&mut random, &[8, 36]).max(20) as usize,
-        num_levels: pick(&mut random, &[2, 3, 7]) as usize,
-        max_bytes_for_level_base: pick(&mut random, &[16 << 10, 64 << 10]),
-        max_bytes_for_level_multiplier: pick(&mut random, &[2, 4, 10]),
-        level_compaction_dynamic_level_bytes: random.chance(1, 2),
-        target_file_size_base: pick(&mut random, &[2 << 10, 8 << 10, 64 << 10]),
-        max_background_jobs: pick(&mut random, &[1, 2, 4]) as usize,
-        max_subcompactions: pick(&mut random, &[1, 3]) as usize,
-        block_size: pick(&mut random, &[128, 512, 4096]) as usize,
-        block_restart_interval: pick(&mut random, &[1, 4, 16]) as usize,
-        block_align: pick(&mut random, &[0, 512, 4096]) as usize,
-        bloom_bits_per_key: pick(&mut random, &[0, 4, 10]) as u32,
-        compression: compressions[random.index(3)],
-        compression_per_level: if random.chance(1, 3) {
-            vec![Compression::None, compressions[random.index(3)]]
-        } else {
-            Vec::new()
-        },
-        block_cache_capacity: pick(&mut random, &[0, 4 << 10, 1 << 20]) as usize,
-        max_open_files: pick(&mut random, &[2, 8, 1000]) as usize,
-        log_buffer_size: random.chance(1, 2).then_some(1 << 10),
-        compaction_readahead_size: random.chance(1, 2).then_some(4 << 10),
-        use_direct_reads: random.chance(1, 3),
-        use_direct_io_for_flush_and_compaction: random.chance(1, 3),
-        verify_checksums: random.chance(1, 2),
-        max_manifest_file_size: pick(&mut random, &[1 << 10, 1 << 20]),
-        delayed_write_rate: 1 << 30,
-        compaction_pri: priorities[random.index(3)],
-        max_level0_compaction_tables: pick(&mut random, &[1, 2, 8]) as usize,
-        level1_overlap_compaction_trigger: pick(&mut random, &[1, 2, 5]) as usize,
-        overlap_depth_max: pick(&mut random, &[0, 1, 4]) as usize,
-        pace_background_work: random.chance(1, 3),
-        log_write_behind_size: pick(&mut random, &[0, 0, 2 << 10]) as usize,
-        tree,
-        ..Options::default()
-    }
-}
 
 /// A key out of `universe`, of a shape that exercises shared prefixes, empty keys and lengths.
 pub(crate) fn key(random: &mut Random, universe: u64) -> Vec<u8> {
