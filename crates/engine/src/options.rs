@@ -136,8 +136,8 @@ pub struct Options {
     /// never when it ends by closing the database. Unset picks 0 where handing over is a copy (a
     /// directory), and 1 MiB where it is a request to a device (SMRDB, section 4.1).
     pub log_buffer_size: Option<usize>,
-    /// Bytes of unsynced writes that may be on their way to the store, beside the log buffer, while writers go on; what is
-    /// on its way is lost as the log buffer is. 0 lets the writer that fills the log buffer write it, and wait. Worth
+    /// Bytes of unsynced writes that may be on their way to the store, beside the log buffer, while writers go on (one
+    /// piece that is larger may be alone); what is on its way is lost as the log buffer is. 0 lets the writer that fills the log buffer write it, and wait. Worth
     /// a few log buffers where writing is a request to a device and its latency matters.
     pub log_write_behind_size: usize,
     /// Bytes compactions read ahead; unset picks 2 MiB on rotational media, 256 KiB elsewhere.
