@@ -223,6 +223,7 @@ fn decode_entry<'a>(decoder: &mut Decoder<'a>) -> Result<BatchEntry<'a>, Damage>
             expected: "kind 0 or 1 of a batch entry".to_string(),
             found: format!("kind {number}"),
             newer: true,
+            older: false,
         });
     };
     let key_length = decoder.varint_at_most(KEY_BYTES_MAX as u64, "key length")?;
@@ -271,6 +272,7 @@ impl<'a> BatchRecord<'a> {
                 expected: format!("batch format {RECORD_FORMAT}"),
                 found: format!("format {format}"),
                 newer: true,
+                older: false,
             });
         }
         let first_sequence = first >> 8;

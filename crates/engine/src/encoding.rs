@@ -6,6 +6,14 @@
 
 use crate::error::Error;
 
+/// What to do with bytes of another version.
+pub(crate) fn other_version_advice(newer: bool) -> &'static str {
+    match newer {
+        true => "it was written by a newer version; open it with that version",
+        false => "it was written by an older version; copy the data with that version, or use it there",
+    }
+}
+
 /// Longest varint, in bytes.
 const VARINT_BYTES_MAX: usize = 10;
 
@@ -37,19 +45,21 @@ pub(crate) struct Damage {
     pub(crate) found: String,
     /// The bytes are sound, but only a newer version can know what they mean.
     pub(crate) newer: bool,
+    /// The bytes are sound, and of a version that is no longer read.
+    pub(crate) older: bool,
 }
 
 impl Damage {
     /// The error for damage of `structure` in a record at `record_offset_bytes` of `file`.
     pub(crate) fn in_file(self, file: &str, record_offset_bytes: u64, structure: &str) -> Error {
         let offset_bytes = record_offset_bytes.saturating_add(self.offset_bytes);
-        if self.newer {
+        if self.newer || self.older {
             Error::Foreign {
                 file: file.to_string(),
                 offset_bytes,
                 expected: self.expected,
                 found: self.found,
-                advice: "it was written by a newer version; open it with that version".to_string(),
+                advice: other_version_advice(self.newer).to_string(),
             }
         } else {
             Error::Corruption {
@@ -95,7 +105,13 @@ impl<'a> Decoder<'a> {
     /// Damage at `position`.
     #[cold]
     pub(crate) fn damage(position: usize, expected: impl Into<String>, found: impl Into<String>) -> Damage {
-        Damage { offset_bytes: position as u64, expected: expected.into(), found: found.into(), newer: false }
+        Damage {
+            offset_bytes: position as u64,
+            expected: expected.into(),
+            found: found.into(),
+            newer: false,
+            older: false,
+        }
     }
 
     #[inline]

@@ -8,9 +8,9 @@ use varve_store::{StoreError, StoreErrorKind};
 pub enum ErrorKind {
     /// A key, value, option or range that is never accepted.
     InvalidArgument,
-    /// Bytes read are not what was written; `check` tells more, `repair` mends what can be mended.
+    /// Bytes read are not what was written, or a file is not the one that belongs there; `check` tells more, `repair` mends what can be mended.
     Corruption,
-    /// Not a database, of a newer version, or made with other options.
+    /// Not a database, of another version, or made with other options.
     Foreign,
     /// There is no database here and creating one was not asked for.
     NotFound,
@@ -41,6 +41,10 @@ pub enum Error {
         "file '{file}' at offset {offset_bytes}: {structure} is damaged: expected {expected}, found {found}; run check to list all damage, repair to salvage the rest"
     )]
     Corruption { file: String, offset_bytes: u64, structure: String, expected: String, found: String },
+    #[error(
+        "file '{file}' is not the {structure} that belongs there: expected {expected}, found {found}; give every file its own name back, or take the right one from a copy; repair salvages the rest"
+    )]
+    Misplaced { file: String, structure: String, expected: String, found: String },
     #[error("file '{file}' at offset {offset_bytes}: expected {expected}, found {found}; {advice}")]
     Foreign { file: String, offset_bytes: u64, expected: String, found: String, advice: String },
     #[error("no database in '{store}'; create it by opening with create_if_missing")]
@@ -67,7 +71,7 @@ impl Error {
             | Error::ValueTooLong { .. }
             | Error::InvalidArgument { .. }
             | Error::Exists { .. } => ErrorKind::InvalidArgument,
-            Error::Corruption { .. } => ErrorKind::Corruption,
+            Error::Corruption { .. } | Error::Misplaced { .. } => ErrorKind::Corruption,
             Error::Foreign { .. } => ErrorKind::Foreign,
             Error::Missing { .. } => ErrorKind::NotFound,
             Error::Latched { .. } => ErrorKind::Latched,

@@ -119,7 +119,7 @@ pub fn write_log(count: u64, batch: &WriteBatch) -> Result<Vec<u8>, Error> {
 }
 
 fn write_records(file: Box<dyn WritableFile>, count: u64, batch: &WriteBatch) -> Result<(), Error> {
-    let header = LogHeader { purpose: Purpose::WriteAhead, number: 1, salt: 5, previous: None };
+    let header = LogHeader { purpose: Purpose::WriteAhead, number: 1, salt: 5, database: 3, previous: None };
     let mut writer = LogWriter::create(file, &header, Arc::default())?;
     let mut sequence = 1;
     for _ in 0..count {

@@ -7,7 +7,7 @@
 use super::block_cache::BlockCache;
 use crate::error::Error;
 use crate::file_name;
-use crate::table::{Table, TableReadOptions};
+use crate::table::{Table, TableIdentity, TableReadOptions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -119,17 +119,28 @@ impl TableCache {
 
     /// The open table of a handle. Opens it if need be; of several threads that need it at once one opens it
     /// and the others wait.
+    ///
+    /// A table that is opened must be the one that `identity` says, where it says one; whoever knows the same table
+    /// under two handles gives both the same.
     #[inline]
-    pub(crate) fn table<'a>(&self, handle: &'a TableHandle) -> Result<TableRef<'a>, Error> {
+    pub(crate) fn table<'a, 'b>(
+        &self,
+        handle: &'a TableHandle,
+        identity: impl FnOnce() -> Option<TableIdentity<'b>>,
+    ) -> Result<TableRef<'a>, Error> {
         match handle.pinned.get() {
             Some(pinned) => Ok(TableRef::Pinned(&pinned.table)),
-            None => self.find_or_open(handle),
+            None => self.find_or_open(handle, identity()),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn find_or_open<'a>(&self, handle: &'a TableHandle) -> Result<TableRef<'a>, Error> {
+    fn find_or_open<'a>(
+        &self,
+        handle: &'a TableHandle,
+        identity: Option<TableIdentity<'_>>,
+    ) -> Result<TableRef<'a>, Error> {
         let number = handle.file_number;
         let mut state = self.state.lock();
         loop {
@@ -146,7 +157,7 @@ impl TableCache {
             self.opened.wait(&mut state);
         }
         drop(state);
-        let result = self.open(handle);
+        let result = self.open(handle, identity);
         let mut closed = Vec::new();
         let mut state = self.state.lock();
         state.opening.remove(&number);
@@ -169,11 +180,15 @@ impl TableCache {
         found
     }
 
-    fn open(&self, handle: &TableHandle) -> Result<Arc<Table>, Error> {
+    fn open(&self, handle: &TableHandle, identity: Option<TableIdentity<'_>>) -> Result<Arc<Table>, Error> {
         let name = file_name::table(handle.file_number);
         let file = self.store.open(&name, &OpenOptions { direct: self.direct })?;
         let blocks = self.block_cache.clone();
-        Table::open(file, &name, handle.file_number, handle.size_bytes, &self.options, blocks)
+        let table = Table::open(file, &name, handle.file_number, handle.size_bytes, &self.options, blocks)?;
+        if let Some(identity) = identity {
+            identity.expect(&table.identity(), &name)?;
+        }
+        Ok(table)
     }
 
     /// Closes a table whose file is going to be removed, unless it is pinned: then dropping its handle

@@ -227,7 +227,7 @@ fn tables_are_pinned_while_there_is_room_and_take_turns_then() {
     let cache = table_cache(&env, &store, 16);
     for round in 0..3 {
         for (number, handle) in handles.iter().enumerate() {
-            let table = cache.table(handle).expect("sound");
+            let table = cache.table(handle, || None).expect("sound");
             assert_eq!(matches!(table, TableRef::Pinned(_)), number < 14, "round {round} table {number}");
             read(&table, number as u64, true);
             assert!(cache.open_tables() <= 16);
@@ -236,15 +236,15 @@ fn tables_are_pinned_while_there_is_room_and_take_turns_then() {
     assert_eq!(store.opens(), 14 + 3 * 26);
     // Used tables get a second chance.
     for _ in 0..10 {
-        cache.table(&handles[20]).expect("sound");
-        cache.table(&handles[20]).expect("sound");
-        cache.table(&handles[21]).expect("sound");
+        cache.table(&handles[20], || None).expect("sound");
+        cache.table(&handles[20], || None).expect("sound");
+        cache.table(&handles[21], || None).expect("sound");
     }
     assert_eq!(store.opens(), 14 + 3 * 26 + 2);
     // What is in use stays open though the cache has closed it.
-    let held = cache.table(&handles[30]).expect("sound");
+    let held = cache.table(&handles[30], || None).expect("sound");
     for handle in &handles[31..] {
-        cache.table(handle).expect("sound");
+        cache.table(handle, || None).expect("sound");
     }
     read(&held, 3, true);
     drop(held);
@@ -253,7 +253,7 @@ fn tables_are_pinned_while_there_is_room_and_take_turns_then() {
     assert!(cache.memory_bytes() > 0);
     // Room that is given back is pinned again.
     handles.drain(..10);
-    assert!(matches!(cache.table(&handles[29]).expect("sound"), TableRef::Pinned(_)));
+    assert!(matches!(cache.table(&handles[29], || None).expect("sound"), TableRef::Pinned(_)));
     handles.clear();
     for number in 0..40 {
         cache.remove(number);
@@ -276,7 +276,7 @@ fn a_table_is_opened_once_however_many_wait_for_it() {
                 let (cache, handles) = (cache.clone(), handles.clone());
                 env.spawn("reader", move || {
                     let handle = &handles[actor as usize % 2];
-                    match cache.table(handle) {
+                    match cache.table(handle, || None) {
                         Ok(table) => read(&table, actor, true),
                         Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidArgument),
                     }
@@ -299,6 +299,6 @@ fn a_missing_table_is_an_error_each_time() {
     let cache = table_cache(&env, &store, 4);
     let handle = TableHandle::new(99, 1000);
     for _ in 0..3 {
-        assert_eq!(cache.table(&handle).err().expect("missing").kind(), ErrorKind::Corruption);
+        assert_eq!(cache.table(&handle, || None).err().expect("missing").kind(), ErrorKind::Corruption);
     }
 }

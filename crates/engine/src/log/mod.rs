@@ -7,14 +7,15 @@
 //! | offset | bytes | field |
 //! |---|---|---|
 //! | 0 | 8 | magic, `VARVELOG` |
-//! | 8 | 4 | version, 1 |
+//! | 8 | 4 | version, 2 |
 //! | 12 | 1 | purpose (1 write-ahead log, 2 manifest) |
 //! | 13 | 3 | zero |
 //! | 16 | 8 | number of the log |
 //! | 24 | 8 | salt: any number, not known to those who write records |
 //! | 32 | 8 | number of the log before this one, 0 when there is none |
 //! | 40 | 8 | bytes of that log that were synced when this one was created |
-//! | 48 | 12 | zero |
+//! | 48 | 8 | id of the database: any number, drawn when the database was made |
+//! | 56 | 4 | zero |
 //! | 60 | 4 | crc32c of bytes 0-59 |
 //!
 //! Frame:
@@ -52,6 +53,7 @@ mod write_behind;
 mod writer;
 
 use crate::checksum;
+use crate::encoding::other_version_advice;
 use crate::error::Error;
 use crate::memory_file::MemoryFile;
 use std::sync::Arc;
@@ -67,7 +69,7 @@ pub(crate) use writer::LogWriter;
 pub(crate) const HEADER_BYTES: usize = 64;
 
 const MAGIC: &[u8; 8] = b"VARVELOG";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a log's records are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +113,8 @@ pub(crate) struct LogHeader {
     pub(crate) number: u64,
     /// Makes frames of this log unlike those of any other; from the env's randomness.
     pub(crate) salt: u64,
+    /// Id of the database.
+    pub(crate) database: u64,
     pub(crate) previous: Option<PreviousLog>,
 }
 
@@ -118,7 +122,7 @@ pub(crate) struct LogHeader {
 enum HeaderFault {
     /// The bytes are not a header with a sound checksum.
     Unsound { expected: String, found: String },
-    /// Made by something else, or for something else. Reported as it is.
+    /// Made by another version, or another log. Reported as it is.
     Foreign(Error),
 }
 
@@ -134,6 +138,7 @@ impl LogHeader {
             bytes[32..40].copy_from_slice(&previous.number.to_le_bytes());
             bytes[40..48].copy_from_slice(&previous.synced_bytes.to_le_bytes());
         }
+        bytes[48..56].copy_from_slice(&self.database.to_le_bytes());
         let sum = checksum::crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -164,24 +169,29 @@ impl LogHeader {
         }
         if u32_at(8) != VERSION {
             let found = format!("version {}", u32_at(8));
-            let advice = "it was written by a newer version; open it with that version";
-            return foreign(8, format!("version {VERSION}"), found, advice);
+            return foreign(8, format!("version {VERSION}"), found, other_version_advice(u32_at(8) > VERSION));
         }
+        if bytes[13..16].iter().chain(&bytes[56..60]).any(|&byte| byte != 0) {
+            let expected = "zeros in reserved bytes".to_string();
+            return foreign(13, expected, "other bytes".to_string(), other_version_advice(true));
+        }
+        let misplaced =
+            |expected: String, found: String| Err(HeaderFault::Foreign(misplaced(file, purpose, expected, found)));
         if bytes[12] != purpose as u8 {
-            let expected = format!("purpose {} ({})", purpose as u8, purpose.name());
-            return foreign(12, expected, bytes[12].to_string(), "the file was renamed; give it its name back");
+            return misplaced(format!("purpose {}", purpose as u8), format!("purpose {}", bytes[12]));
         }
         if u64_at(16) != number {
-            let expected = format!("log number {number}");
-            return foreign(16, expected, u64_at(16).to_string(), "the file was renamed; give it its name back");
-        }
-        if bytes[13..16].iter().chain(&bytes[48..60]).any(|&byte| byte != 0) {
-            let advice = "it was written by a newer version; open it with that version";
-            return foreign(13, "zeros in reserved bytes".to_string(), "other bytes".to_string(), advice);
+            return misplaced(format!("number {number}"), format!("number {}", u64_at(16)));
         }
         let previous = PreviousLog { number: u64_at(32), synced_bytes: u64_at(40) };
-        Ok(LogHeader { purpose, number, salt: u64_at(24), previous: Some(previous).filter(|log| log.number != 0) })
+        let previous = Some(previous).filter(|log| log.number != 0);
+        Ok(LogHeader { purpose, number, salt: u64_at(24), database: u64_at(48), previous })
     }
+}
+
+/// The error for a sound log under a name that is another one's.
+fn misplaced(file: &str, purpose: Purpose, expected: String, found: String) -> Error {
+    Error::Misplaced { file: file.to_string(), structure: purpose.name().to_string(), expected, found }
 }
 
 /// What the logs of a database did. Counters only grow.
@@ -210,7 +220,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     }
     read(&MemoryFile::of(bytes.to_vec()), |_, _| {});
 
-    let header = LogHeader { purpose: Purpose::WriteAhead, number: 1, salt: 5, previous: None };
+    let header = LogHeader { purpose: Purpose::WriteAhead, number: 1, salt: 5, database: 3, previous: None };
     let file = MemoryFile::default();
     let Ok(mut writer) = LogWriter::create(file.writer(), &header, Arc::default()) else { return };
     let (instructions, damage) = bytes.split_at(bytes.len() / 2);

@@ -129,7 +129,7 @@ pub(crate) struct LogReader {
 
 impl LogReader {
     /// Opens `file`, called `name`, which must be the log of this purpose and number. Damage,
-    /// another purpose, another number or a newer version are errors.
+    /// another purpose, another number or another version are errors.
     pub(crate) fn open(file: Arc<dyn ReadableFile>, name: &str, purpose: Purpose, number: u64) -> Result<Self, Error> {
         let size = file.size_bytes();
         let window = Window { file, context: purpose.context(), size, start: 0, buffer: Vec::new() };
@@ -138,7 +138,7 @@ impl LogReader {
             name: name.to_string(),
             purpose,
             header: None,
-            seed: Seed::of(&LogHeader { purpose, number, salt: 0, previous: None }),
+            seed: Seed::of(&LogHeader { purpose, number, salt: 0, database: 0, previous: None }),
             offset: HEADER_BYTES as u64,
             expected_synced: 0,
             marked_bytes: 0,
@@ -185,6 +185,29 @@ impl LogReader {
     /// The header; none when the log was never begun.
     pub(crate) fn header(&self) -> Option<&LogHeader> {
         self.header.as_ref()
+    }
+
+    /// Errs when the header says that the log is of another database. One that was never begun is of none.
+    pub(crate) fn expect_database(&self, database: u64) -> Result<(), Error> {
+        match self.header {
+            Some(header) if header.database != database => Err(super::misplaced(
+                &self.name,
+                self.purpose,
+                format!("one of the database {database:016x}"),
+                format!("one of the database {:016x}", header.database),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Errs when the header has another salt.
+    pub(crate) fn expect_salt(&self, salt: u64) -> Result<(), Error> {
+        let found = self.header.map(|header| header.salt);
+        if found == Some(salt) {
+            return Ok(());
+        }
+        let found = found.map_or("none".to_string(), |found| format!("{found:016x}"));
+        Err(super::misplaced(&self.name, self.purpose, format!("salt {salt:016x}"), format!("salt {found}")))
     }
 
     /// Says that the first `bytes` of the file are known to have been durable: a log that ends

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use varve_env::Random;
 
 const HEADER: LogHeader =
-    LogHeader { purpose: Purpose::WriteAhead, number: 12, salt: 0x1234_5678_9abc, previous: None };
+    LogHeader { purpose: Purpose::WriteAhead, number: 12, salt: 0x1234_5678_9abc, database: 9, previous: None };
 
 fn create(file: &MemoryFile) -> LogWriter {
     LogWriter::create(file.writer(), &HEADER, Arc::default()).unwrap()
@@ -92,7 +92,8 @@ fn records_of_all_lengths_come_back() {
 fn golden_log() {
     let file = MemoryFile::default();
     let previous = Some(PreviousLog { number: 11, synced_bytes: 4096 });
-    let header = LogHeader { purpose: Purpose::Manifest, number: 12, salt: 7, previous };
+    let header =
+        LogHeader { purpose: Purpose::Manifest, number: 12, salt: 7, database: 0x0807_0605_0403_0201, previous };
     let mut writer = LogWriter::create(file.writer(), &header, Arc::default()).unwrap();
     writer.append(&[b"one"]).unwrap();
     writer.sync().unwrap();
@@ -303,14 +304,23 @@ fn headers_of_other_logs_are_refused_and_torn_ones_are_empty_logs() {
     };
     assert!(open(&good, Purpose::WriteAhead, 12).is_ok());
     for (purpose, number) in [(Purpose::Manifest, 12), (Purpose::WriteAhead, 13)] {
-        assert_eq!(open(&good, purpose, number).unwrap_err().kind(), ErrorKind::Foreign);
+        let error = open(&good, purpose, number).unwrap_err();
+        assert!(matches!(&error, Error::Misplaced { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Corruption);
     }
-    let mut newer = good.clone();
-    newer[8] = 2;
-    let checksum = checksum::crc32c(&newer[..60]);
-    newer[60..64].copy_from_slice(&checksum.to_le_bytes());
-    let error = open(&newer, Purpose::WriteAhead, 12).unwrap_err();
-    assert!(matches!(&error, Error::Foreign { offset_bytes: 8, .. }), "{error}");
+    let reader = LogReader::open(file.reader(), "file", Purpose::WriteAhead, 12).unwrap();
+    assert!(reader.expect_database(9).is_ok() && reader.expect_salt(HEADER.salt).is_ok());
+    for error in [reader.expect_database(10).unwrap_err(), reader.expect_salt(1).unwrap_err()] {
+        assert!(matches!(&error, Error::Misplaced { .. }), "{error}");
+    }
+    for version in [1, 3] {
+        let mut other = good.clone();
+        other[8] = version;
+        let checksum = checksum::crc32c(&other[..60]);
+        other[60..64].copy_from_slice(&checksum.to_le_bytes());
+        let error = open(&other, Purpose::WriteAhead, 12).unwrap_err();
+        assert!(matches!(&error, Error::Foreign { offset_bytes: 8, .. }), "{error}");
+    }
     assert_eq!(open(&[b'x'; 500], Purpose::WriteAhead, 12).unwrap_err().kind(), ErrorKind::Foreign);
 
     for length in 0..HEADER_BYTES {

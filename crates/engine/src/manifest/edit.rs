@@ -4,7 +4,7 @@
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 1 | format, 1 |
+//! | 1 | format, 2 |
 //! | n | fields: tag (varint), length (varint), that many bytes |
 //!
 //! An odd tag must be understood: an unknown one means that a newer version wrote it. An unknown
@@ -23,13 +23,13 @@
 //! | 2 | compaction pointer | level, then the internal key the next compaction starts after; any number of times |
 //!
 //! An added table: level, number, size in bytes, entries, deletions, oldest and newest sequence
-//! number, smallest internal key (string), largest internal key (string), then fields as above (none
-//! are defined). Removals come before additions, so a table that changes its level is in both.
+//! number, the table's id (8 bytes, as in its footer), smallest internal key (string), largest internal key
+//! (string), then fields as above (none are defined). Removals come before additions, so a table that changes its level is in both.
 
 use crate::encoding::{Damage, Decoder, append_string, append_varint};
 use crate::key::{self, KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, TRAILER_BYTES};
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 const COMPARATOR: u64 = 1;
 const TREE: u64 = 3;
@@ -50,6 +50,8 @@ pub(crate) struct AddedFile {
     pub(crate) level: u8,
     pub(crate) number: u64,
     pub(crate) size_bytes: u64,
+    /// As in the table's footer.
+    pub(crate) table_id: u64,
     /// Entries, deletions included.
     pub(crate) entries: u64,
     pub(crate) deletions: u64,
@@ -129,7 +131,8 @@ impl VersionEdit {
         let format = decoder.byte("the format of an edit")?;
         if format != FORMAT {
             let (expected, found) = (format!("edit format {FORMAT}"), format!("format {format}"));
-            return Err(Damage { newer: true, ..Decoder::damage(0, expected, found) });
+            let damage = Decoder::damage(0, expected, found);
+            return Err(Damage { newer: format > FORMAT, older: format < FORMAT, ..damage });
         }
         let mut edit = VersionEdit::default();
         while !decoder.is_empty() {
@@ -186,6 +189,8 @@ impl AddedFile {
         for number in numbers {
             append_varint(out, number);
         }
+        // Random, so that a varint would only make it longer.
+        out.extend_from_slice(&self.table_id.to_le_bytes());
         append_string(out, &self.smallest);
         append_string(out, &self.largest);
     }
@@ -199,6 +204,7 @@ impl AddedFile {
             deletions: decoder.varint("deletions")?,
             oldest_sequence: decoder.varint_at_most(SEQUENCE_MAX, "oldest sequence number")?,
             newest_sequence: decoder.varint_at_most(SEQUENCE_MAX, "newest sequence number")?,
+            table_id: decoder.fixed_u64("table id")?,
             smallest: internal_key(decoder, "smallest key")?,
             largest: internal_key(decoder, "largest key")?,
         };
@@ -283,6 +289,7 @@ pub(super) mod tests {
             level,
             number,
             size_bytes: 4096 * number,
+            table_id: number << 32 | 7,
             entries: 100 + number,
             deletions: number % 7,
             oldest_sequence: 10 * number,
@@ -324,6 +331,7 @@ pub(super) mod tests {
                 level: 1,
                 number: 200,
                 size_bytes: 1 << 20,
+                table_id: 0x0807_0605_0403_0201,
                 entries: 9,
                 deletions: 2,
                 oldest_sequence: 3,
@@ -334,11 +342,12 @@ pub(super) mod tests {
             ..VersionEdit::default()
         };
         let expected = [
-            &[1, 1, 8][..],
+            &[2, 1, 8][..],
             b"bytewise",
             &[7, 2, 0xac, 0x02],
             &[13, 2, 2, 5],
-            &[15, 30, 1, 0xc8, 0x01, 0x80, 0x80, 0x40, 9, 2, 3, 4],
+            &[15, 38, 1, 0xc8, 0x01, 0x80, 0x80, 0x40, 9, 2, 3, 4],
+            &[1, 2, 3, 4, 5, 6, 7, 8],
             &[9, b'a', 1, 3, 0, 0, 0, 0, 0, 0],
             &[9, b'b', 1, 4, 0, 0, 0, 0, 0, 0],
         ]
@@ -355,9 +364,12 @@ pub(super) mod tests {
         append_varint(&mut bytes, 1001);
         append_string(&mut bytes, b"whatever");
         assert!(VersionEdit::decode(&bytes).unwrap_err().newer);
-        let mut other = full().encode();
-        other[0] = 2;
-        assert!(VersionEdit::decode(&other).unwrap_err().newer);
+        for format in [1, 3] {
+            let mut other = full().encode();
+            other[0] = format;
+            let damage = VersionEdit::decode(&other).unwrap_err();
+            assert_eq!((damage.newer, damage.older), (format > FORMAT, format < FORMAT));
+        }
 
         let mut body = Vec::new();
         file(1, 6).encode(&mut body);

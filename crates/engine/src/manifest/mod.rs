@@ -23,6 +23,24 @@ pub(crate) use edit::{AddedFile, VersionEdit};
 /// Name of the only order of keys there is: as byte strings.
 const COMPARATOR: &str = "bytewise";
 
+/// What tells a manifest from others of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ManifestIdentity {
+    /// Id of the database.
+    pub(crate) database: u64,
+    /// A random number of this manifest.
+    pub(crate) salt: u64,
+}
+
+/// A manifest that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    pub(crate) number: u64,
+    /// Id of the database.
+    pub(crate) database: u64,
+    pub(crate) contents: Contents,
+}
+
 /// The manifest being written. One owner.
 ///
 /// After an error of `append`, whether a crash would find the edit is open and nothing more can be
@@ -30,18 +48,19 @@ const COMPARATOR: &str = "bytewise";
 pub(crate) struct Manifest {
     log: LogWriter,
     number: u64,
+    salt: u64,
     snapshot_bytes: u64,
 }
 
 impl Manifest {
     /// Writes manifest `number`, which begins with `snapshot`, for a tree called `tree`, and makes it
-    /// durable; it does not hold before [`Manifest::switch`]. `salt` is a random number.
+    /// durable; it does not hold before [`Manifest::switch`].
     pub(crate) fn prepare(
         store: &dyn FileStore,
         number: u64,
         tree: &str,
         snapshot: &VersionEdit,
-        salt: u64,
+        identity: ManifestIdentity,
     ) -> Result<Self, Error> {
         let mut snapshot = snapshot.clone();
         snapshot.comparator = Some(COMPARATOR.to_string());
@@ -49,18 +68,20 @@ impl Manifest {
         let record = snapshot.encode();
         let options = CreateOptions { kind: FileKind::Manifest, ..CreateOptions::default() };
         let file = store.create(&file_name::manifest(number), &options)?;
-        let header = LogHeader { purpose: Purpose::Manifest, number, salt, previous: None };
+        let ManifestIdentity { database, salt } = identity;
+        let header = LogHeader { purpose: Purpose::Manifest, number, salt, database, previous: None };
         let mut log = LogWriter::create(file, &header, Arc::new(LogCounters::default()))?;
         log.append(&[&record])?;
         log.sync()?;
         let snapshot_bytes = log.size_bytes();
-        Ok(Manifest { log, number, snapshot_bytes })
+        Ok(Manifest { log, number, salt, snapshot_bytes })
     }
 
     /// Makes this manifest the one that holds. After an error, it or the one before holds: append to
     /// neither, make another.
     pub(crate) fn switch(&self, store: &dyn FileStore) -> Result<(), Error> {
-        Current { manifest_number: self.number, synced_bytes: self.log.synced_bytes() }.write(store)
+        let (salt, synced_bytes) = (self.salt, self.log.synced_bytes());
+        Current { manifest_number: self.number, salt, synced_bytes }.write(store)
     }
 
     /// Prepares a manifest and switches to it. The caller removes the one before.
@@ -69,9 +90,9 @@ impl Manifest {
         number: u64,
         tree: &str,
         snapshot: &VersionEdit,
-        salt: u64,
+        identity: ManifestIdentity,
     ) -> Result<Self, Error> {
-        let manifest = Self::prepare(store, number, tree, snapshot, salt)?;
+        let manifest = Self::prepare(store, number, tree, snapshot, identity)?;
         manifest.switch(store)?;
         Ok(manifest)
     }
@@ -99,33 +120,33 @@ impl Manifest {
         self.size_bytes() > limit_bytes.max(self.snapshot_bytes.saturating_mul(2))
     }
 
-    /// Number and contents of the manifest that holds. An error when there is none, when it is
-    /// damaged, or when it is of another tree than `tree`.
-    pub(crate) fn recover(store: &dyn FileStore, tree: &str) -> Result<(u64, Contents), Error> {
+    /// The manifest that holds. An error when there is none, when it is damaged or not the one that is meant, or when
+    /// it is of another tree than `tree`.
+    pub(crate) fn recover(store: &dyn FileStore, tree: &str) -> Result<Recovered, Error> {
         let Some(current) = Current::read(store)? else {
             return Err(Error::Missing { store: store.name().to_string() });
         };
-        let number = current.manifest_number;
-        let contents = Self::read(store, number, current.synced_bytes)?;
-        let name = file_name::manifest(number);
+        let recovered = Self::read(store, &current)?;
+        let contents = &recovered.contents;
         for (what, expected, found) in
             [("comparator", COMPARATOR, &contents.comparator), ("tree", tree, &contents.tree)]
         {
             if expected != found {
                 return Err(Error::Foreign {
-                    file: name,
+                    file: file_name::manifest(recovered.number),
                     offset_bytes: crate::log::HEADER_BYTES as u64,
                     expected: format!("{what} '{expected}'"),
-                    found: format!("'{found}'"),
+                    found: format!("'{}'", found.escape_default()),
                     advice: format!("open it with the {what} it was made with"),
                 });
             }
         }
-        Ok((number, contents))
+        Ok(recovered)
     }
 
-    /// What manifest `number` adds up to; at least its first `synced_bytes` were once durable.
-    pub(crate) fn read(store: &dyn FileStore, number: u64, synced_bytes: u64) -> Result<Contents, Error> {
+    /// What the manifest that `current` names adds up to.
+    fn read(store: &dyn FileStore, current: &Current) -> Result<Recovered, Error> {
+        let number = current.manifest_number;
         let name = file_name::manifest(number);
         let damaged = |offset_bytes: u64, expected: &str, found: &str| Error::Corruption {
             file: name.clone(),
@@ -142,7 +163,11 @@ impl Manifest {
             Err(error) => return Err(Error::Store(error)),
         };
         let mut reader = LogReader::open(file, &name, Purpose::Manifest, number)?;
-        reader.expect_synced(synced_bytes);
+        let Some(header) = reader.header().copied() else {
+            return Err(damaged(0, "a header, which was synced", "none"));
+        };
+        reader.expect_salt(current.salt)?;
+        reader.expect_synced(current.synced_bytes);
         let mut contents = Contents::default();
         let mut edits = 0;
         while let Some(record) = reader.next()? {
@@ -156,7 +181,7 @@ impl Manifest {
         if edits == 0 {
             return Err(damaged(crate::log::HEADER_BYTES as u64, "a snapshot", "no record"));
         }
-        Ok(contents)
+        Ok(Recovered { number, database: header.database, contents })
     }
 }
 

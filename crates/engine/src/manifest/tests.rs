@@ -7,6 +7,14 @@ use crate::test_store::MemoryStore;
 
 const TREE: &str = "leveled";
 
+fn identity(salt: u64) -> ManifestIdentity {
+    ManifestIdentity { database: 99, salt }
+}
+
+fn recovered(number: u64, contents: &Contents) -> Recovered {
+    Recovered { number, database: 99, contents: contents.clone() }
+}
+
 fn snapshot() -> VersionEdit {
     VersionEdit {
         num_levels: Some(7),
@@ -50,7 +58,7 @@ fn histories(changes: u64) -> Vec<Contents> {
 
 fn written(changes: u64) -> MemoryStore {
     let store = MemoryStore::new();
-    let mut manifest = Manifest::create(&store, 4, TREE, &snapshot(), 77).unwrap();
+    let mut manifest = Manifest::create(&store, 4, TREE, &snapshot(), identity(77)).unwrap();
     for index in 0..changes {
         manifest.append(&change(index)).unwrap();
     }
@@ -62,7 +70,7 @@ fn edits_are_recovered() {
     let error = Manifest::recover(&MemoryStore::new(), TREE).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     let store = written(9);
-    assert_eq!(Manifest::recover(&store, TREE).unwrap(), (4, histories(9)[9].clone()));
+    assert_eq!(Manifest::recover(&store, TREE).unwrap(), recovered(4, &histories(9)[9]));
     let names: Vec<String> = store.list().unwrap().into_iter().map(|entry| entry.name).collect();
     assert_eq!(names, ["CURRENT", "MANIFEST-000004"]);
     let error = Manifest::recover(&store, "ranged").unwrap_err();
@@ -77,9 +85,9 @@ fn a_switch_is_atomic_whatever_fails() {
         let before = Manifest::recover(&store, TREE).unwrap();
         store.fail_from(Some(base + fail_at));
         let next = VersionEdit { next_file_number: Some(500), ..snapshot() };
-        let result = Manifest::create(&store, 5, TREE, &next, 78);
+        let result = Manifest::create(&store, 5, TREE, &next, identity(78));
         store.fail_from(None);
-        let (number, contents) = Manifest::recover(&store, TREE).unwrap();
+        let Recovered { number, contents, .. } = Manifest::recover(&store, TREE).unwrap();
         match result {
             Ok(_) => {
                 assert_eq!((number, contents.next_file_number), (5, 500));
@@ -88,7 +96,7 @@ fn a_switch_is_atomic_whatever_fails() {
             }
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::NoSpace);
-                assert_eq!((number, contents), before, "fail at {fail_at}");
+                assert_eq!((number, contents), (before.number, before.contents), "fail at {fail_at}");
             }
         }
     }
@@ -98,15 +106,15 @@ fn a_switch_is_atomic_whatever_fails() {
 #[test]
 fn a_failed_append_latches_and_the_next_manifest_settles_it() {
     let store = written(0);
-    let mut manifest = Manifest::create(&store, 5, TREE, &snapshot(), 1).unwrap();
+    let mut manifest = Manifest::create(&store, 5, TREE, &snapshot(), identity(1)).unwrap();
     store.fail_from(Some(store.changes() + 3));
     assert_eq!(manifest.append(&change(0)).unwrap_err().kind(), ErrorKind::NoSpace);
     store.fail_from(None);
     assert_eq!(manifest.append(&change(0)).unwrap_err().kind(), ErrorKind::Latched);
-    let (_, contents) = Manifest::recover(&store, TREE).unwrap();
+    let Recovered { contents, .. } = Manifest::recover(&store, TREE).unwrap();
     assert!(histories(1).contains(&contents), "with the edit or without");
-    Manifest::create(&store, 6, TREE, &snapshot(), 2).unwrap();
-    assert_eq!(Manifest::recover(&store, TREE).unwrap(), (6, histories(0)[0].clone()));
+    Manifest::create(&store, 6, TREE, &snapshot(), identity(2)).unwrap();
+    assert_eq!(Manifest::recover(&store, TREE).unwrap(), recovered(6, &histories(0)[0]));
 }
 
 #[test]
@@ -148,7 +156,7 @@ fn every_cut_is_an_error_or_an_earlier_state_whose_edit_was_not_acknowledged() {
             bytes.resize(length + zeros, 0);
             store.put("MANIFEST-000004", bytes);
             match Manifest::recover(&store, TREE) {
-                Ok((_, contents)) => {
+                Ok(Recovered { contents, .. }) => {
                     let index = histories.iter().position(|known| *known == contents).unwrap();
                     // Zeros may complete an edit that ends with them.
                     assert!(index == seen || index == seen + 1, "length {length}");
@@ -175,7 +183,7 @@ fn every_cut_is_an_error_or_an_earlier_state_whose_edit_was_not_acknowledged() {
 #[test]
 fn growth_is_measured_against_the_snapshot() {
     let store = MemoryStore::new();
-    let mut manifest = Manifest::create(&store, 1, TREE, &snapshot(), 7).unwrap();
+    let mut manifest = Manifest::create(&store, 1, TREE, &snapshot(), identity(7)).unwrap();
     assert!(!manifest.is_overgrown(0), "a new snapshot would be no shorter");
     let mut index = 0;
     while !manifest.is_overgrown(0) {
@@ -185,5 +193,17 @@ fn growth_is_measured_against_the_snapshot() {
     assert!(!manifest.is_overgrown(1 << 20));
     assert_eq!(manifest.number(), 1);
     assert_eq!(store.bytes("MANIFEST-000001").unwrap().len() as u64, manifest.size_bytes());
-    assert_eq!(Manifest::recover(&store, TREE).unwrap().1, histories(index)[index as usize]);
+    assert_eq!(Manifest::recover(&store, TREE).unwrap().contents, histories(index)[index as usize]);
+}
+
+/// Two databases made alike: manifests of one number, and neither is taken for the other.
+#[test]
+fn the_manifest_of_another_database_is_refused() {
+    let store = written(3);
+    let other = MemoryStore::new();
+    let identity = ManifestIdentity { database: 100, salt: 78 };
+    Manifest::create(&other, 4, TREE, &snapshot(), identity).unwrap();
+    store.put("MANIFEST-000004", other.bytes("MANIFEST-000004").unwrap());
+    let error = Manifest::recover(&store, TREE).unwrap_err();
+    assert!(matches!(&error, Error::Misplaced { file, .. } if file == "MANIFEST-000004"), "{error}");
 }

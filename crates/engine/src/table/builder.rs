@@ -43,7 +43,7 @@ pub(crate) struct TableBuildOptions {
     /// 0 is no filter.
     pub(crate) bloom_bits_per_key: u32,
     pub(crate) compression: Compression,
-    /// A number no other table near this one has, so that their blocks cannot be taken for each other's.
+    /// A number no other table has: neither can their blocks be taken for each other's, nor they themselves.
     pub(crate) table_id: u64,
     /// Bytes of the histogram; 0 is none.
     pub(crate) histogram_bytes: usize,
@@ -68,6 +68,7 @@ impl TableBuildOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct TableSummary {
     pub(crate) size_bytes: u64,
+    pub(crate) table_id: u64,
     /// Smallest and largest internal key are in the properties.
     pub(crate) properties: TableProperties,
 }
@@ -369,7 +370,7 @@ impl TableBuilder {
         self.file.sync(&self.context)?;
         let size_bytes = self.offset + FOOTER_BYTES as u64;
         self.file.finish(&self.context)?;
-        Ok(TableSummary { size_bytes, properties: self.properties })
+        Ok(TableSummary { size_bytes, table_id: self.options.table_id, properties: self.properties })
     }
 
     /// Gives up. The caller removes the file.

@@ -39,7 +39,7 @@
 //! | 24 | 8 | its length with the trailer |
 //! | 32 | 8 | offset of the filter block |
 //! | 40 | 8 | its length with the trailer; 0 when there is no filter |
-//! | 48 | 8 | table id, any number given by the writer; part of every block's checksum |
+//! | 48 | 8 | table id, a random number that the manifest has too; part of every block's checksum |
 //! | 56 | 4 | format version, 1 |
 //! | 60 | 4 | feature bits a reader must know to read the table; none so far |
 //! | 64 | 4 | zero |

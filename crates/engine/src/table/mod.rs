@@ -13,6 +13,7 @@ mod data_block;
 mod filter;
 mod format;
 mod histogram;
+mod identity;
 mod index;
 mod iterator;
 mod prefix_search;
@@ -29,14 +30,12 @@ pub(crate) mod observed_file;
 #[cfg(test)]
 pub(crate) mod tests;
 
-#[cfg(test)]
-pub(crate) use builder::TableSummary;
-pub(crate) use builder::{TableBuildOptions, TableBuilder};
+pub(crate) use builder::{TableBuildOptions, TableBuilder, TableSummary};
 pub(crate) use data_block::{DataBlock, PinnedBytes};
 pub(crate) use filter::key_hash;
 #[cfg(test)]
 pub(crate) use histogram::Bucket;
 pub(crate) use histogram::Histogram;
+pub(crate) use identity::TableIdentity;
 pub(crate) use iterator::{Readahead, TableIterator, TableIteratorOptions};
-pub(crate) use properties::TableProperties;
 pub(crate) use reader::{Found, Lookup, ReadContext, Table, TableReadOptions};

@@ -2,9 +2,11 @@
 
 use super::block::Position;
 use super::buffer::AlignedBuffer;
+use super::builder::TableSummary;
 use super::data_block::{BlockContext, DataBlock, DataBlockBuffer, PinnedBytes};
 use super::filter::{Filter, LINE_BYTES};
 use super::format::{self, BlockHandle, FOOTER_BYTES, Footer};
+use super::identity::TableIdentity;
 use super::index::Index;
 use super::properties::TableProperties;
 use crate::cache::{BlockCache, FileBlocks};
@@ -407,6 +409,25 @@ impl Table {
         self.index.blocks()
     }
 
+    /// As its builder told it.
+    pub(crate) fn summary(&self) -> TableSummary {
+        TableSummary { size_bytes: self.size_bytes, table_id: self.table_id, properties: self.properties.clone() }
+    }
+
+    /// What it says about which table it is.
+    pub(crate) fn identity(&self) -> TableIdentity<'_> {
+        let properties = &self.properties;
+        TableIdentity {
+            table_id: self.table_id,
+            entries: properties.entries,
+            deletions: properties.deletions,
+            oldest_sequence: properties.oldest_sequence,
+            newest_sequence: properties.newest_sequence,
+            smallest: &properties.smallest,
+            largest: &properties.largest,
+        }
+    }
+
     pub(crate) fn properties(&self) -> &TableProperties {
         &self.properties
     }
@@ -414,11 +435,6 @@ impl Table {
     /// Name of the file.
     pub(crate) fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Size of the file.
-    pub(crate) fn size_bytes(&self) -> u64 {
-        self.size_bytes
     }
 
     /// Memory it takes while open, without cached blocks.

@@ -46,6 +46,7 @@ fn shape(text: &str) -> Version {
                             newest_sequence: number,
                             entries: 1000,
                             deletions: 0,
+                            table_id: number,
                         },
                         &garbage,
                     )
@@ -238,6 +239,7 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
                     newest_sequence: number,
                     entries: 10,
                     deletions: 0,
+                    table_id: number,
                 },
                 &garbage,
             )

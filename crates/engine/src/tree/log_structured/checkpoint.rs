@@ -1,7 +1,7 @@
 //! A copy of the database as it is now, sharing tables where both stores can.
 
 use super::recovery::NO_LOG;
-use super::shared::{Shared, snapshot_edit};
+use super::shared::{Shared, new_database_id, snapshot_edit};
 use crate::error::Error;
 use crate::file_name;
 use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext, OpenOptions};
@@ -35,7 +35,8 @@ pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error
     }
     target.sync_names()?;
     let edit = snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, &*shared.organisation);
-    shared.create_manifest(target, highest + 1, &edit)?;
+    // From here on both go their own ways.
+    shared.create_manifest(target, new_database_id(&shared.env, target), highest + 1, &edit)?;
     Ok(())
 }
 

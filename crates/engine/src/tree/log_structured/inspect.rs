@@ -5,7 +5,6 @@ use super::room::{self, Room, RoomState};
 use super::shared::{Core, Shared};
 use super::stall::Stall;
 use crate::error::Error;
-use crate::file_name;
 use crate::key;
 use crate::statistics::{LevelStatistics, RoomStatistics, Statistics, WriteState};
 use std::fmt::Write;
@@ -203,50 +202,23 @@ fn statistics_text(statistics: &Statistics) -> String {
     text
 }
 
-/// Verifies every table against itself and the manifest, and the store below.
+/// Verifies every table against the manifest, as opening one does, and against itself; and the store below.
 pub(super) fn check(shared: &Shared) -> Result<Vec<Finding>, Error> {
     let mut findings = shared.media.files.check()?;
     if let Some(logs) = &shared.media.logs {
         findings.extend(logs.check()?);
     }
     let version = shared.read_state.load().version.clone();
-    for (level, file) in version.files() {
-        let name = file_name::table(file.number);
-        let table = match shared.tables.get(file) {
-            Ok(table) => table,
+    for (_, file) in version.files() {
+        match shared.tables.get(file) {
+            Ok(table) => findings.extend(table.verify(IoContext::of(IoClass::Check))),
             Err(error) => {
-                findings.push(Finding {
-                    severity: Severity::Error,
-                    code: "table-unreadable",
-                    message: error.to_string(),
-                });
-                continue;
+                let code = match &error {
+                    Error::Misplaced { .. } => "table-misplaced",
+                    _ => "table-unreadable",
+                };
+                findings.push(Finding { severity: Severity::Error, code, message: error.to_string() });
             }
-        };
-        findings.extend(table.verify(IoContext::of(IoClass::Check)));
-        let properties = table.properties();
-        let mut compare = |what: &str, manifest: u64, found: u64| {
-            if manifest != found {
-                findings.push(Finding {
-                    severity: Severity::Error,
-                    code: "table-differs-from-manifest",
-                    message: format!(
-                        "'{name}' in level {level}: the manifest says {manifest} {what}, the table {found}"
-                    ),
-                });
-            }
-        };
-        compare("entries", file.entries, properties.entries);
-        compare("deletions", file.deletions, properties.deletions);
-        compare("as newest sequence", file.newest_sequence, properties.newest_sequence);
-        if *file.smallest != *properties.smallest || *file.largest != *properties.largest {
-            findings.push(Finding {
-                severity: Severity::Error,
-                code: "table-range-differs-from-manifest",
-                message: format!(
-                    "'{name}' in level {level}: its smallest or largest key is not what the manifest says"
-                ),
-            });
         }
     }
     Ok(findings)

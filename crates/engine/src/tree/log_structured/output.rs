@@ -11,7 +11,7 @@ use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, Sequence};
 use crate::manifest::AddedFile;
 use crate::snapshot::VersionFilter;
-use crate::table::{TableBuilder, TableProperties};
+use crate::table::{TableBuilder, TableSummary};
 use std::sync::Arc;
 use varve_store::{CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId};
 
@@ -67,17 +67,13 @@ pub(super) fn hinted(file: &FileMeta, level: usize) -> HintedFile {
 }
 
 /// A table as the tree knows it, from its properties.
-pub(super) fn table_meta(
-    number: u64,
-    level: usize,
-    size_bytes: u64,
-    properties: TableProperties,
-    garbage: &Arc<Garbage>,
-) -> Arc<FileMeta> {
+pub(super) fn table_meta(number: u64, level: usize, summary: TableSummary, garbage: &Arc<Garbage>) -> Arc<FileMeta> {
+    let TableSummary { size_bytes, table_id, properties } = summary;
     let added = AddedFile {
         level: level as u8,
         number,
         size_bytes,
+        table_id,
         smallest: properties.smallest,
         largest: properties.largest,
         oldest_sequence: properties.oldest_sequence,
@@ -324,7 +320,7 @@ fn finish(shared: &Shared, open: Option<Open>, plan: &OutputPlan<'_>, outputs: &
             return Err(error);
         }
     };
-    let file = table_meta(number, plan.level, summary.size_bytes, summary.properties, &shared.garbage);
+    let file = table_meta(number, plan.level, summary, &shared.garbage);
     outputs.written_bytes += file.size_bytes;
     if plan.hints_outputs {
         shared.media.files.hint(&Hint::CompactionOutput { job: plan.job, output: &hinted(&file, plan.level) });

@@ -183,6 +183,7 @@ pub(super) mod tests {
             newest_sequence: number,
             entries: 100,
             deletions,
+            table_id: number,
         };
         FileMeta::new(&added, &Arc::new(Garbage::default()))
     }

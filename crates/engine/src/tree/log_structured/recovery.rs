@@ -3,7 +3,7 @@
 use super::flush;
 use super::organisation::Organisation;
 use super::pacing::JobPace;
-use super::shared::{Change, Immutable, ManifestState, Shared, write_buffer_bytes};
+use super::shared::{Change, Immutable, ManifestState, Shared, new_database_id, write_buffer_bytes};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
 use super::write::{Writer, create_log};
@@ -27,8 +27,10 @@ pub(super) const NO_LOG: u64 = 0;
 
 /// What the manifest said.
 struct Recovered {
-    /// Its number; none of a new database.
+    /// Its number; 0 of a new database.
     manifest_number: u64,
+    /// Id of the database.
+    database: u64,
     version: Version,
     log_number: u64,
     next_file_number: u64,
@@ -80,7 +82,7 @@ pub(super) fn open(
         }
         for &number in &logs {
             let name = file_name::log(number);
-            if open_log(&media, number)?.next()?.is_some() {
+            if open_any_log(&media, number)?.next()?.is_some() {
                 return Err(Error::Corruption {
                     file: file_name::CURRENT.to_owned(),
                     offset_bytes: 0,
@@ -97,6 +99,7 @@ pub(super) fn open(
         logs.clear();
         Recovered {
             manifest_number: 0,
+            database: new_database_id(env, &*media.files),
             version: Version::empty(organisation.level_count(), organisation.disjoint_from()),
             log_number: NO_LOG,
             next_file_number: highest + 1,
@@ -130,6 +133,7 @@ pub(super) fn open(
     };
     let shared = Arc::new(Shared::new(
         env,
+        recovered.database,
         media,
         options,
         organisation,
@@ -250,7 +254,8 @@ fn read_manifest(
     listing: &[FileEntry],
     garbage: &Arc<Garbage>,
 ) -> Result<Recovered, Error> {
-    let (number, state) = Manifest::recover(&*media.files, organisation.name())?;
+    let manifest = Manifest::recover(&*media.files, organisation.name())?;
+    let (number, state) = (manifest.number, manifest.contents);
     let level_count = organisation.level_count();
     let name = file_name::manifest(number);
     if usize::from(state.num_levels) > level_count {
@@ -293,6 +298,7 @@ fn read_manifest(
         })?;
     Ok(Recovered {
         manifest_number: number,
+        database: manifest.database,
         version,
         log_number: state.log_number,
         next_file_number: state.next_file_number,
@@ -315,10 +321,23 @@ fn replay(
     let Replay { logs, oldest, mut last_sequence } = *replayed;
     let new_memtable = || Arc::new(MemTable::new(0, shared.write_buffer_bytes, 0));
     let mut memtable = new_memtable();
-    let mut readers = logs.iter().map(|&number| (number, open_log(&shared.media, number))).peekable();
+    let mut readers = logs.iter().map(|&number| (number, open_log(shared, number))).peekable();
     while let Some((number, reader)) = readers.next() {
         let name = file_name::log(number);
         let mut reader = reader?;
+        if let Some(previous) = reader.header().and_then(|header| header.previous)
+            && previous.number >= oldest
+            && logs.binary_search(&previous.number).is_err()
+        {
+            // Its header was durable before this one's.
+            return Err(Error::Corruption {
+                file: file_name::log(previous.number),
+                offset_bytes: 0,
+                structure: "write-ahead log".to_owned(),
+                expected: format!("the log that '{name}' continues"),
+                found: "no such file".to_owned(),
+            });
+        }
         if number == oldest {
             // Its header was durable before the manifest named it.
             reader.expect_synced(crate::log::HEADER_BYTES as u64);
@@ -366,7 +385,15 @@ fn replay(
     Ok(last_sequence)
 }
 
-fn open_log(media: &Media, number: u64) -> Result<LogReader, Error> {
+/// Log `number` of this database.
+fn open_log(shared: &Shared, number: u64) -> Result<LogReader, Error> {
+    let reader = open_any_log(&shared.media, number)?;
+    reader.expect_database(shared.database)?;
+    Ok(reader)
+}
+
+/// Log `number`, of whatever database.
+fn open_any_log(media: &Media, number: u64) -> Result<LogReader, Error> {
     let name = file_name::log(number);
     let file = media.log_store().open(&name, &OpenOptions::default())?;
     LogReader::open(file, &name, Purpose::WriteAhead, number)

@@ -13,7 +13,7 @@ use super::output::table_meta;
 use super::pacing::JobPace;
 use super::plan::{CompactionPlan, Reason};
 use super::recovery::remove_strays;
-use super::shared::{Change, ManifestState, Shared};
+use super::shared::{Change, ManifestState, Shared, new_database_id};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
 use super::write::create_log;
@@ -39,6 +39,8 @@ const READ_BYTES: usize = 1 << 20;
 
 struct Salvage {
     shared: Arc<Shared>,
+    /// Id of the database, once something says it.
+    database: Option<u64>,
     report: RepairReport,
     tables: Vec<Arc<FileMeta>>,
     last_sequence: Sequence,
@@ -63,7 +65,7 @@ pub(crate) fn repair(
     let mut report = RepairReport::default();
 
     let contents = match Manifest::recover(&*media.files, organise(&options).name()) {
-        Ok((_, contents)) => Some(contents),
+        Ok(recovered) => Some(recovered),
         // Sound, and of another tree: what it says is not lost.
         Err(error) if is_of_another_tree(&media, &options, &organise) => return Err(error),
         Err(error) => {
@@ -75,6 +77,8 @@ pub(crate) fn repair(
             None
         }
     };
+    let database = contents.as_ref().map(|recovered| recovered.database);
+    let contents = contents.map(|recovered| recovered.contents);
     let mut table_numbers: Vec<u64> = match &contents {
         Some(contents) => contents.files.keys().copied().collect(),
         None => files
@@ -102,9 +106,11 @@ pub(crate) fn repair(
     let version = Version::empty(organisation.level_count(), organisation.disjoint_from());
     // No older log is needed once the fresh manifest holds.
     let log_number = highest + 1;
+    let new_database = new_database_id(env, &*media.files);
     let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0 };
     let shared = Arc::new(Shared::new(
         env,
+        database.unwrap_or(new_database),
         media,
         options,
         organisation,
@@ -117,7 +123,7 @@ pub(crate) fn repair(
         0,
     ));
     let last_sequence = contents.as_ref().map_or(0, |contents| contents.last_sequence);
-    let mut salvage = Salvage { shared, report, tables: Vec::new(), last_sequence, damaged: Vec::new() };
+    let mut salvage = Salvage { shared, database, report, tables: Vec::new(), last_sequence, damaged: Vec::new() };
     for number in table_numbers {
         salvage.read_table(number)?;
     }
@@ -176,7 +182,7 @@ impl Salvage {
 
     fn take(&mut self, table: &Table, number: u64) {
         self.last_sequence = self.last_sequence.max(table.properties().newest_sequence);
-        self.tables.push(table_meta(number, 0, table.size_bytes(), table.properties().clone(), &self.shared.garbage));
+        self.tables.push(table_meta(number, 0, table.summary(), &self.shared.garbage));
     }
 
     /// Copies the entries of every block that can be read into table `fresh`; false when there are none.
@@ -219,10 +225,14 @@ impl Salvage {
     fn read_log(&mut self, number: u64) -> Result<(), Error> {
         let name = file_name::log(number);
         let store = self.shared.media.log_store().clone();
-        let opened = store
-            .open(&name, &OpenOptions::default())
-            .map_err(Error::from)
-            .and_then(|file| LogReader::open(file, &name, Purpose::WriteAhead, number));
+        let opened = store.open(&name, &OpenOptions::default()).map_err(Error::from).and_then(|file| {
+            let reader = LogReader::open(file, &name, Purpose::WriteAhead, number)?;
+            // Where nothing says which database it is, that of the first log is taken for it.
+            let database = self.database.or(reader.header().map(|header| header.database));
+            database.map_or(Ok(()), |database| reader.expect_database(database))?;
+            self.database = database;
+            Ok(reader)
+        });
         let mut reader = match opened {
             Ok(reader) => reader,
             Err(error) => {

@@ -17,7 +17,7 @@ use super::write_delay::WriteDelay;
 use crate::error::Error;
 use crate::key::Sequence;
 use crate::log::{LogBacklog, LogCounters};
-use crate::manifest::{Manifest, VersionEdit};
+use crate::manifest::{Manifest, ManifestIdentity, VersionEdit};
 use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
@@ -92,6 +92,8 @@ impl Core {
 
 pub(super) struct Shared {
     pub(super) env: Env,
+    /// Id of the database: logs and manifests of others are not taken for its own.
+    pub(super) database: u64,
     pub(super) media: Media,
     pub(super) options: Options,
     pub(super) organisation: Box<dyn Organisation>,
@@ -179,6 +181,7 @@ impl Shared {
     #[allow(clippy::too_many_arguments)]
     pub(super) fn new(
         env: &Env,
+        database: u64,
         media: Media,
         options: Options,
         organisation: Box<dyn Organisation>,
@@ -214,6 +217,7 @@ impl Shared {
         let delayed_write_rate = options.delayed_write_rate;
         let shared = Shared {
             env: env.clone(),
+            database,
             media,
             options,
             organisation,
@@ -271,7 +275,7 @@ impl Shared {
             lacking: parking_lot::Mutex::default(),
             log_buffer_bytes,
             log_counters: Arc::new(LogCounters::default()),
-            salts: parking_lot::Mutex::new(env.random("log salts")),
+            salts: parking_lot::Mutex::new(salts(env, database, next_file_number)),
             closed: AtomicBool::new(false),
             cancel: AtomicBool::new(false),
             oldest_log: AtomicU64::new(log_number),
@@ -389,7 +393,7 @@ impl Shared {
                     last_sequence,
                     &*self.organisation,
                 );
-                manifest.manifest = Some(self.create_manifest(&*self.media.files, number, &edit)?);
+                manifest.manifest = Some(self.create_manifest(&*self.media.files, self.database, number, &edit)?);
                 if let Some(old) = manifest.named.replace(number) {
                     self.garbage.push_manifest(old);
                 }
@@ -417,10 +421,12 @@ impl Shared {
     pub(super) fn create_manifest(
         &self,
         files: &dyn FileStore,
+        database: u64,
         number: u64,
         edit: &VersionEdit,
     ) -> Result<Manifest, Error> {
-        Manifest::create(files, number, self.organisation.name(), edit, self.random_number())
+        let identity = ManifestIdentity { database, salt: self.random_number() };
+        Manifest::create(files, number, self.organisation.name(), edit, identity)
     }
 
     /// Replaces the readers' state. The core lock orders replacements.
@@ -457,6 +463,17 @@ impl Shared {
     pub(super) fn refuse_if_closed(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
+}
+
+/// A number for the database that is being made on `files`: no other has it.
+pub(super) fn new_database_id(env: &Env, files: &dyn FileStore) -> u64 {
+    // An env's streams are the same for all databases it opens, so what tells those apart is in the name.
+    env.random(&format!("database of {} at {}", files.name(), env.now().as_nanos())).next_u64()
+}
+
+/// Random numbers no other database has, and not this one at another opening: numbers of files only grow.
+fn salts(env: &Env, database: u64, next_file_number: u64) -> Random {
+    env.random(&format!("salts of {database:016x} from {next_file_number}"))
 }
 
 /// Bytes at which a memtable is full: so that its table, with index, filter and what the last write brought too

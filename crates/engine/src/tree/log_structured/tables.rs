@@ -68,13 +68,13 @@ impl Tables {
     /// The open table of `file`, opening it when needed.
     #[inline]
     pub(super) fn get<'a>(&self, file: &'a FileMeta) -> Result<TableRef<'a>, Error> {
-        self.cache.table(&file.handle)
+        self.cache.table(&file.handle, || Some(file.identity()))
     }
 
     /// Opens a table that is not part of the tree, for salvage.
     pub(super) fn open_unlisted(&self, number: u64, size_bytes: u64) -> Result<Arc<Table>, Error> {
         let handle = TableHandle::new(number, size_bytes);
-        Ok(Arc::clone(&*self.cache.table(&handle)?))
+        Ok(Arc::clone(&*self.cache.table(&handle, || None)?))
     }
 
     /// Removes garbage. A file that cannot be removed now is tried again at the next open.

@@ -6,6 +6,7 @@ use crate::cache::TableHandle;
 use crate::key;
 use crate::manifest::AddedFile;
 use crate::table::Histogram;
+use crate::table::TableIdentity;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct FileMeta {
     pub(crate) number: u64,
     pub(crate) size_bytes: u64,
+    pub(crate) table_id: u64,
     /// Smallest internal key.
     pub(crate) smallest: Box<[u8]>,
     /// Largest internal key.
@@ -45,6 +47,7 @@ impl FileMeta {
         Arc::new(FileMeta {
             number: added.number,
             size_bytes: added.size_bytes,
+            table_id: added.table_id,
             smallest: added.smallest.clone().into_boxed_slice(),
             largest: added.largest.clone().into_boxed_slice(),
             oldest_sequence: added.oldest_sequence,
@@ -63,12 +66,26 @@ impl FileMeta {
             level: level as u8,
             number: self.number,
             size_bytes: self.size_bytes,
+            table_id: self.table_id,
             smallest: self.smallest.to_vec(),
             largest: self.largest.to_vec(),
             oldest_sequence: self.oldest_sequence,
             newest_sequence: self.newest_sequence,
             entries: self.entries,
             deletions: self.deletions,
+        }
+    }
+
+    /// Which table it is: the file must say the same.
+    pub(crate) fn identity(&self) -> TableIdentity<'_> {
+        TableIdentity {
+            table_id: self.table_id,
+            entries: self.entries,
+            deletions: self.deletions,
+            oldest_sequence: self.oldest_sequence,
+            newest_sequence: self.newest_sequence,
+            smallest: &self.smallest,
+            largest: &self.largest,
         }
     }
 

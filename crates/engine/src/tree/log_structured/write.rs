@@ -477,7 +477,13 @@ pub(super) fn create_log(shared: &Shared, number: u64, previous: Option<Previous
         ..CreateOptions::default()
     };
     let file = shared.media.log_store().create(&file_name::log(number), &options)?;
-    let header = LogHeader { purpose: Purpose::WriteAhead, number, salt: shared.random_number(), previous };
+    let header = LogHeader {
+        purpose: Purpose::WriteAhead,
+        number,
+        salt: shared.random_number(),
+        database: shared.database,
+        previous,
+    };
     let log = match LogWriter::create(file, &header, shared.log_counters.clone()) {
         Ok(log) if shared.log_backlog.limit_bytes() > 0 => log.write_behind(&shared.env, &shared.log_backlog),
         Ok(log) => log,

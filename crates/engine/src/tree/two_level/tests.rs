@@ -34,6 +34,7 @@ pub(super) fn table(number: u64, buckets: &str) -> Arc<FileMeta> {
             newest_sequence: number,
             entries: 1000,
             deletions: 0,
+            table_id: number,
         },
         &Arc::new(Garbage::default()),
     );

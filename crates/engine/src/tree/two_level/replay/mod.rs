@@ -118,6 +118,7 @@ impl Replay {
             newest_sequence: newest,
             entries: pairs.len() as u64,
             deletions: 0,
+            table_id: number,
         };
         let file = FileMeta::new(&added, &Arc::new(Garbage::default()));
         let bucket =
