@@ -8,16 +8,22 @@ mod history;
 #[path = "suite/medium.rs"]
 #[allow(dead_code)]
 mod medium;
+#[path = "suite/options.rs"]
+mod options;
+#[path = "suite/seeds.rs"]
+mod seeds;
 
 use history::{State, small_options};
 use medium::{Image, Kind};
+use options::short_option_set;
+use seeds::{Reached, run_seeds};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use varve_engine::{Db, Error, ErrorKind, Options, ReadOptions, TreeKind, WriteBatch, WriteOptions, repair};
-use varve_env::{Env, SimOptions};
+use varve_env::{Env, Random, SimOptions};
 use varve_media::{
     BlockDevice, BlockDeviceExt, Capabilities, Counters, CrashDevice, CrashVariant, Device, Directory,
     DirectoryCrashState, Geometry, IoContext, MediaError, MemoryDirectory, OpenMode, Request, Transfer,
@@ -25,6 +31,9 @@ use varve_media::{
 use varve_store::{AllocationName, RewriteName};
 
 const THREADS: usize = 2;
+
+/// Flips of one store whose options a seed draws.
+const FLIPS_OF_SEED: usize = 60;
 
 /// What is flipped in a byte, by its place: one bit, or all of them.
 fn mask(offset: u64) -> u8 {
@@ -40,23 +49,24 @@ fn options() -> Options {
 }
 
 fn open(env: &Env, image: &Image) -> Result<Db, Error> {
-    open_in(env, image, TreeKind::Leveled)
+    open_with(env, image, &options())
 }
 
-fn open_in(env: &Env, image: &Image, tree: TreeKind) -> Result<Db, Error> {
-    Db::open(env, image.media(env)?, Options { tree, ..options() })
+fn open_with(env: &Env, image: &Image, options: &Options) -> Result<Db, Error> {
+    Db::open(env, image.media(env)?, options.clone())
 }
 
 /// A closed database with tables in two levels, deletions, and a log that holds writes.
 fn small_store(env: &Env, image: &Image) -> State {
-    small_store_in(env, image, TreeKind::Leveled)
+    small_store_with(env, image, &options(), 1)
 }
 
-fn small_store_in(env: &Env, image: &Image, tree: TreeKind) -> State {
+/// Values are so many times as long as usual.
+fn small_store_with(env: &Env, image: &Image, options: &Options, scale: usize) -> State {
     let mut model = State::new();
-    let db = open_in(env, image, tree).expect("open");
+    let db = open_with(env, image, options).expect("open");
     let put = |model: &mut State, number: u32, length: usize| {
-        let (key, value) = (format!("key{number:03}").into_bytes(), vec![b'a' + (number % 26) as u8; length]);
+        let (key, value) = (format!("key{number:03}").into_bytes(), vec![b'a' + (number % 26) as u8; length * scale]);
         db.put(&key, &value).expect("put");
         model.insert(key, value);
     };
@@ -103,11 +113,11 @@ fn typed(error: &Error) -> Result<(), String> {
 
 /// Opens, gets, scans both ways and checks: an error of the right kind, or the right answer.
 fn examine(env: &Env, image: &Image, model: &State) -> Result<Met, String> {
-    examine_in(env, image, TreeKind::Leveled, model)
+    examine_with(env, image, &options(), model)
 }
 
-fn examine_in(env: &Env, image: &Image, tree: TreeKind, model: &State) -> Result<Met, String> {
-    let db = match open_in(env, image, tree) {
+fn examine_with(env: &Env, image: &Image, options: &Options, model: &State) -> Result<Met, String> {
+    let db = match open_with(env, image, options) {
         Ok(db) => db,
         Err(error) => return typed(&error).map(|()| Met::RefusedAtOpen),
     };
@@ -443,7 +453,8 @@ fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
     ] {
         let env = simulation(seed);
         let image = Image::fresh(&Env::real(), kind);
-        let model = Arc::new(small_store_in(&env, &image, tree));
+        let with_tree = Options { tree, ..options() };
+        let model = Arc::new(small_store_with(&env, &image, &with_tree, 1));
         let observation = image.observed(&env, &Arc::default());
         let state = observation.capture();
         let Image::Device(device) = image.part(0) else { panic!("a device") };
@@ -464,7 +475,7 @@ fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
             let (inner, offset) = (device.block.clone(), all[index]);
             let flipped = Flipped { inner, offset, is_whole: AtomicBool::new(false) };
             let image = Image::Device(Device { block: Arc::new(flipped), ..device });
-            examine_in(&simulation(32), &image, tree, &model)
+            examine_with(&simulation(32), &image, &with_tree, &model)
         });
         let mut met = Vec::new();
         for (place, said) in places.iter().zip(said) {
@@ -474,6 +485,68 @@ fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
         let unnoticed = met.iter().filter(|met| **met == Met::Unnoticed).count();
         assert!(count > 800 && unnoticed < count / 2, "{unnoticed} of {count} flips were not noticed");
     }
+}
+
+/// Bytes of a store made with the options of a seed, in a directory or on a device.
+fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
+    let mut random = Random::named(seed, "flips");
+    let tree = TreeKind::ALL[random.index(TreeKind::ALL.len())];
+    // What is not verified is taken as it is.
+    let options = Options { verify_checksums: true, ..short_option_set(tree, seed) };
+    let scale = [1, 4, 100][random.index(3)];
+    let env = simulation(seed);
+    let kind = [Kind::Plain, Kind::Extent, Kind::ExtentExt4][random.index(3)];
+    let image = Image::fresh(&Env::real(), kind);
+    let model = small_store_with(&env, &image, &options, scale);
+    let state = image.observed(&Env::real(), &Arc::default()).capture();
+    // Files by name, or the device as one.
+    let mut places: Vec<(String, u64)> = Vec::new();
+    match &image {
+        Image::Directory(directory) => {
+            for (name, bytes) in files(directory) {
+                places.extend((0..bytes.len() as u64).map(|offset| (name.clone(), offset)));
+            }
+        }
+        _ => places.extend(written_bytes(&image).into_iter().map(|offset| (String::new(), offset))),
+    }
+    let mut reached = Reached::from([("stores", 1)]);
+    for _ in 0..FLIPS_OF_SEED {
+        let (name, offset) = &places[random.index(places.len())];
+        let image = state.image(CrashVariant::KeepAll, 0);
+        match &image {
+            Image::Directory(directory) => {
+                let bytes = files(directory);
+                overwrite(directory, name, *offset, &[bytes[name][*offset as usize] ^ mask(*offset)]);
+            }
+            Image::Device(device) => flip(device, *offset),
+            Image::Several(_) => return Err("several media".to_owned()),
+        }
+        let met = examine_with(&simulation(seed), &image, &options, &model)
+            .map_err(|what| format!("{kind:?} '{name}' byte {offset}: {what}\n  {options:?}"))?;
+        *reached.entry("flips").or_default() += 1;
+        *reached.entry(if met == Met::Unnoticed { "harmless" } else { "noticed" }).or_default() += 1;
+    }
+    Ok(reached)
+}
+
+/// Places of a device up to the last byte of each sector that is not zero.
+fn written_bytes(image: &Image) -> Vec<u64> {
+    let Image::Device(device) = image else { return Vec::new() };
+    let mut places = Vec::new();
+    let mut block = [0; 512];
+    for start in (0..device.block.geometry().capacity_bytes).step_by(block.len()) {
+        device.block.read_at(start, &mut block, &IoContext::default()).expect("read");
+        if let Some(last) = block.iter().rposition(|&byte| byte != 0) {
+            places.extend((0..=last as u64).map(|at| start + at));
+        }
+    }
+    places
+}
+
+#[test]
+fn bytes_flipped_under_any_options_give_an_error_or_the_right_answer() {
+    let test = ("flips", "bytes_flipped_under_any_options_give_an_error_or_the_right_answer");
+    run_seeds(test, 400_000, 40, &[("flips", 2000), ("noticed", 500)], some_bytes_flipped);
 }
 
 fn flip(device: &Device, offset: u64) {

@@ -4,8 +4,14 @@
 #[path = "suite/medium.rs"]
 #[allow(dead_code)]
 mod medium;
+#[path = "suite/options.rs"]
+mod options;
+#[path = "suite/seeds.rs"]
+mod seeds;
 
 use medium::{Image, Kind};
+use options::short_option_set;
+use seeds::{Reached, run_seeds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -196,19 +202,13 @@ fn options(tree: TreeKind, workers: usize) -> Options {
 }
 
 /// A database on a store that will panic, its fuse, and what it stands on.
-fn database(
-    env: &Env,
-    (kind, tree): (Kind, TreeKind),
-    class: IoClass,
-    after: bool,
-    workers: usize,
-) -> (Db, Arc<Fuse>, Image) {
+fn database(env: &Env, kind: Kind, options: &Options, class: IoClass, after: bool) -> (Db, Arc<Fuse>, Image) {
     let image = if kind.is_imr() { Image::fresh_of(env, kind, ROOM_BYTES) } else { Image::fresh(env, kind) };
     let delay = Duration::from_millis(20);
     let fuse = Arc::new(Fuse { class, left: AtomicI64::new(-1), after, delay, env: env.clone() });
     let inner = image.store(env, None).expect("store");
     let store = PanickingStore { inner, fuse: fuse.clone() };
-    let db = Db::open(env, Media::of_files(Arc::new(store)), options(tree, workers)).expect("open");
+    let db = Db::open(env, Media::of_files(Arc::new(store)), options.clone()).expect("open");
     (db, fuse, image)
 }
 
@@ -249,8 +249,13 @@ fn write_until_refused(db: &Db) -> (u32, Error) {
 }
 
 fn a_worker_panics(env: &Env, (kind, tree): (Kind, TreeKind), class: IoClass, workers: usize) {
-    let note = format!("{kind:?} {tree:?}, {class:?} with {workers} workers, simulated {}", env.is_virtual());
-    let (db, fuse, image) = database(env, (kind, tree), class, workers == 2, workers);
+    a_worker_panics_with(env, kind, &options(tree, workers), class);
+}
+
+fn a_worker_panics_with(env: &Env, kind: Kind, options: &Options, class: IoClass) {
+    let workers = options.max_background_jobs;
+    let note = format!("{kind:?} {class:?} simulated {}, {options:?}", env.is_virtual());
+    let (db, fuse, image) = database(env, kind, options, class, workers == 2);
     fuse.light(3);
     let writer = db.clone();
     let (written, error) = ends(env, "writing", move || write_until_refused(&writer));
@@ -274,7 +279,7 @@ fn a_worker_panics(env: &Env, (kind, tree): (Kind, TreeKind), class: IoClass, wo
     let error = ends(env, "close", move || closing.close()).expect_err("close tells of the panic");
     expect_latched(&note, "close", &error);
     drop(db);
-    let db = Db::open(env, image.media(env).expect("store"), options(tree, workers)).expect("open");
+    let db = Db::open(env, image.media(env).expect("store"), options.clone()).expect("open");
     for number in 0..500 {
         assert_eq!(db.get(&key(number)).expect("get"), newest(number), "{note}: {number} after reopening");
     }
@@ -305,6 +310,19 @@ fn a_worker_that_panics_latches_the_database_and_nobody_waits_for_it() {
 }
 
 #[test]
+fn a_worker_that_panics_latches_the_database_under_any_options() {
+    let test = ("panics", "a_worker_that_panics_latches_the_database_under_any_options");
+    run_seeds(test, 200_000, 40, &[("panics", 40)], |seed| {
+        let (kind, tree) = ON[(seed % ON.len() as u64) as usize];
+        let class = if seed % 4 < 2 { IoClass::Flush } else { IoClass::Compaction };
+        // What is held back is lost with what panicked.
+        let log = Options { log_buffer_size: Some(0), log_write_behind_size: 0, ..short_option_set(tree, seed) };
+        a_worker_panics_with(&simulation(seed), kind, &log, class);
+        Ok(Reached::from([("panics", 1)]))
+    });
+}
+
+#[test]
 fn a_worker_that_panics_latches_the_database_in_real_time_too() {
     for class in [IoClass::Flush, IoClass::Compaction] {
         for workers in [1, 2] {
@@ -325,7 +343,8 @@ fn simulation(seed: u64) -> Env {
 
 /// Those who wait behind a writer are told when it panics.
 fn a_writer_panics(env: &Env, (kind, tree): (Kind, TreeKind), after: bool, append: i64) {
-    let (db, fuse, image) = database(env, (kind, tree), IoClass::Log, after, 2);
+    let options = options(tree, 2);
+    let (db, fuse, image) = database(env, kind, &options, IoClass::Log, after);
     db.put_with(b"before", b"1", &WriteOptions { sync: true }).expect("put");
     fuse.light(append);
     let writers: Vec<_> = (0..4u32)
@@ -345,7 +364,7 @@ fn a_writer_panics(env: &Env, (kind, tree): (Kind, TreeKind), after: bool, appen
     let closing = db.clone();
     let _ = ends(env, "close", move || closing.close());
     drop(db);
-    let db = Db::open(env, image.media(env).expect("store"), options(tree, 2)).expect("open");
+    let db = Db::open(env, image.media(env).expect("store"), options.clone()).expect("open");
     assert_eq!(db.get(b"before").expect("get").as_deref(), Some(&b"1"[..]));
     // The write that panicked may be there, whole; those behind it never began.
     let there = (0..4).filter(|&number| db.get(&key(number)).expect("get").is_some()).count();

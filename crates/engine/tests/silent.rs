@@ -16,25 +16,34 @@ mod history;
 #[path = "suite/medium.rs"]
 #[allow(dead_code)]
 mod medium;
+#[path = "suite/options.rs"]
+mod options;
 #[path = "suite/outcome.rs"]
 #[allow(dead_code)]
 mod outcome;
 #[path = "suite/parallel.rs"]
 mod parallel;
+#[path = "suite/seeds.rs"]
+mod seeds;
 
 use history::{History, Step};
 use medium::{Image, Kind, imr_kinds};
+use options::short_option_set;
 use outcome::{MayLose, UNIVERSE, run, walk_all};
 use parallel::in_parallel;
 use parking_lot::Mutex;
+use seeds::{Reached, run_seeds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use varve_engine::{Db, Error, ErrorKind, TreeKind};
-use varve_env::{Env, SimOptions};
+use varve_engine::{Db, Error, ErrorKind, Options, TreeKind};
+use varve_env::{Env, Random, SimOptions};
 use varve_media::{Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
 
 const SEED: u64 = 51;
+
+/// Faults of one seed that draws its options.
+const FAULTS_OF_SEED: u64 = 25;
 
 fn simulation() -> Env {
     let time_limit = Some(Duration::from_secs(24 * 3600));
@@ -244,15 +253,51 @@ fn every_call_lies(kind: Kind, history: History, stride: usize) {
     assert!(of(Met::RolledBack) <= 4, "{} of {count} lost the end of a journal: {met:?}", of(Met::RolledBack));
 }
 
+/// Some faults of a history with other options on any store, as a seed draws them.
+fn some_calls_lie(seed: u64) -> Result<Reached, String> {
+    let mut random = Random::named(seed, "silent faults");
+    let kinds = [Kind::Plain, Kind::Extent, Kind::ExtentExt4, Kind::Band, Kind::VariableBands];
+    let kind = kinds[random.index(kinds.len())];
+    let tree = TreeKind::ALL[random.index(TreeKind::ALL.len())];
+    let options = Options {
+        // What is held back is lost when the log fails, and what is not verified is taken as it is.
+        log_buffer_size: Some(0),
+        log_write_behind_size: 0,
+        verify_checksums: true,
+        ..short_option_set(tree, seed)
+    };
+    let history = History { options, ..history_from(seed, 32) };
+    let faults = faults(kind, &history);
+    let mut reached = Reached::from([("histories", 1)]);
+    for number in 0..FAULTS_OF_SEED {
+        let fault = &faults[random.index(faults.len())];
+        let met = run_with_fault(kind, &history, fault.clone(), number, may_lose(fault))
+            .map_err(|what| format!("{kind:?} {fault:?} fault seed {number}: {what}\n  {:?}", history.options))?;
+        *reached.entry("faults").or_default() += 1;
+        *reached.entry(if met > Met::FailedOnce { "found" } else { "harmless" }).or_default() += 1;
+    }
+    Ok(reached)
+}
+
+#[test]
+fn silent_faults_under_any_options_give_an_error_or_the_right_answer() {
+    let test = ("silent", "silent_faults_under_any_options_give_an_error_or_the_right_answer");
+    run_seeds(test, 300_000, 40, &[("faults", 800), ("found", 40)], some_calls_lie);
+}
+
 /// The first history that opens again, flushes and compacts several times.
 fn history(batches: usize) -> History {
+    history_from(SEED, batches)
+}
+
+fn history_from(seed: u64, batches: usize) -> History {
     let rich = |history: &History| {
         let count = |wanted: fn(&Step) -> bool| history.steps.iter().filter(|step| wanted(step)).count();
         count(|step| matches!(step, Step::Reopen { .. })) >= 4
             && count(|step| *step == Step::Flush) >= 2
             && count(|step| *step == Step::CompactAll) >= 1
     };
-    (SEED..).map(|seed| History::new(seed, batches, UNIVERSE)).find(rich).expect("a history")
+    (seed..).map(|seed| History::new(seed, batches, UNIVERSE)).find(rich).expect("a history")
 }
 
 #[test]

@@ -14,8 +14,38 @@ use varve_engine::{
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{CrashVariant, FaultInjector, FaultPlan};
 
-/// Stores that keep their files in a directory of the operating system.
-pub(crate) const ON_DIRECTORIES: &[Kind] = &[Kind::Plain, Kind::PlainLogsApart];
+/// On what workloads stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum On {
+    Directories,
+    Devices,
+}
+
+impl On {
+    /// Of the kinds of stores one.
+    fn draw(self, random: &mut Random) -> Kind {
+        let kinds: &[Kind] = match self {
+            On::Directories => &[Kind::Plain, Kind::Plain, Kind::PlainLogsApart],
+            On::Devices => &[
+                Kind::Extent,
+                Kind::ExtentNextFit,
+                Kind::ExtentExt4,
+                Kind::ExtentExt4,
+                Kind::ExtentLogsApart,
+                Kind::Band,
+                Kind::Band,
+                Kind::VariableBands,
+                Kind::VariableBands,
+            ],
+        };
+        // Of interlaced disks there are many.
+        let tracks = if self == On::Devices { imr_kinds() } else { Vec::new() };
+        match random.index(kinds.len() + tracks.len().min(4)) {
+            place if place < kinds.len() => kinds[place],
+            _ => tracks[random.index(tracks.len())],
+        }
+    }
+}
 
 /// Room of devices; where tables of two trees need twice as much, still enough.
 const DEVICE_BYTES: u64 = 8 << 20;
@@ -49,13 +79,10 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// A setting on one of the kinds `on`; without any, on any kind.
-    pub(crate) fn draw(seed: u64, on: &[Kind]) -> Setting {
+    /// The setting of a seed.
+    pub(crate) fn draw(seed: u64, on: On) -> Setting {
         let mut random = Random::named(seed, "setting");
-        let kind = match on {
-            [] => any_kind(&mut random),
-            on => on[random.index(on.len())],
-        };
+        let kind = on.draw(&mut random);
         let tree = TreeKind::ALL[random.index(TreeKind::ALL.len())];
         let options = short_option_set(tree, seed);
         // A batch of several frames of a log, where there is room for a few.
@@ -90,37 +117,17 @@ impl Setting {
         Env::sim_with(SimOptions { seed, perturb: self.perturb, time_limit: Some(TIME_LIMIT), ..SimOptions::default() })
     }
 
-    /// Acknowledged writes may be in the process only.
+    /// Acknowledged writes may be in the process only. The layout of ext4 has its page cache there.
     fn holds_back(&self) -> bool {
         let by_default = if self.kind.is_plain() { 0 } else { 1 << 20 };
-        self.options.log_buffer_size.unwrap_or(by_default) > 0 || self.options.log_write_behind_size > 0
+        self.options.log_buffer_size.unwrap_or(by_default) > 0
+            || self.options.log_write_behind_size > 0
+            || self.kind == Kind::ExtentExt4
     }
 
     /// An empty medium of its kind; formatted once, as that takes longer than many workloads.
     pub(crate) fn fresh(&self) -> Image {
         empty(self.kind)
-    }
-}
-
-fn any_kind(random: &mut Random) -> Kind {
-    let others = [
-        Kind::Plain,
-        Kind::Plain,
-        Kind::PlainLogsApart,
-        Kind::Extent,
-        Kind::ExtentNextFit,
-        Kind::ExtentExt4,
-        Kind::ExtentExt4,
-        Kind::ExtentLogsApart,
-        Kind::Band,
-        Kind::Band,
-        Kind::VariableBands,
-        Kind::VariableBands,
-    ];
-    let tracks = imr_kinds();
-    match random.index(others.len() + 4) {
-        place if place < others.len() => others[place],
-        _ => tracks[random.index(tracks.len())],
     }
 }
 
