@@ -141,6 +141,7 @@ impl FaultDevice {
             FaultEffect::Lose
             | FaultEffect::ShortRead
             | FaultEffect::Stall(_)
+            | FaultEffect::FailLate(..)
             | FaultEffect::ZoneReadOnly
             | FaultEffect::ZoneOffline => self.inner.execute(std::slice::from_mut(request), context),
         }

@@ -197,9 +197,11 @@ impl FaultFile {
                 self.inner.write_at(at, data, context)
             }
             FaultEffect::Lose => Ok(()),
-            FaultEffect::ShortRead | FaultEffect::Stall(_) | FaultEffect::ZoneReadOnly | FaultEffect::ZoneOffline => {
-                self.inner.write_at(offset_bytes, data, context)
-            }
+            FaultEffect::ShortRead
+            | FaultEffect::Stall(_)
+            | FaultEffect::FailLate(..)
+            | FaultEffect::ZoneReadOnly
+            | FaultEffect::ZoneOffline => self.inner.write_at(offset_bytes, data, context),
         }
     }
 }
@@ -237,9 +239,11 @@ impl DirectoryFile for FaultFile {
                 let at = elsewhere(&mut random, offset_bytes, length_bytes, size_bytes, unit_bytes);
                 self.inner.read_at(at, data, context)
             }
-            FaultEffect::Lose | FaultEffect::Stall(_) | FaultEffect::ZoneReadOnly | FaultEffect::ZoneOffline => {
-                self.inner.read_at(offset_bytes, data, context)
-            }
+            FaultEffect::Lose
+            | FaultEffect::Stall(_)
+            | FaultEffect::FailLate(..)
+            | FaultEffect::ZoneReadOnly
+            | FaultEffect::ZoneOffline => self.inner.read_at(offset_bytes, data, context),
         }
     }
 

@@ -82,6 +82,8 @@ pub enum FaultEffect {
     Lose,
     /// The call takes this much longer, by the env's clock.
     Stall(Duration),
+    /// An error, and nothing is done; it comes after this time, in which other calls go on.
+    FailLate(Duration, FaultError),
     /// The zone of the call's first byte wears out before the call: it is read-only from now on.
     ZoneReadOnly,
     /// The zone of the call's first byte dies before the call: it is offline from now on, its data lost.
@@ -261,7 +263,7 @@ impl FaultInjector {
         self.state.lock().faults.iter().any(drops)
     }
 
-    /// Counts a call and says what goes wrong with it. A stall has passed when this returns.
+    /// Counts a call and says what goes wrong with it. Whatever time it takes has passed when this returns.
     fn strike(&self, call: Call<'_>) -> Option<Strike> {
         let mut strike = None;
         {
@@ -285,11 +287,18 @@ impl FaultInjector {
             }
             state.injected += u64::from(strike.is_some());
         }
-        if let Some(Strike { effect: FaultEffect::Stall(duration), .. }) = &strike {
-            self.env.sleep(*duration);
-            return None;
+        let Strike { effect, random } = strike?;
+        match effect {
+            FaultEffect::Stall(duration) => {
+                self.env.sleep(duration);
+                None
+            }
+            FaultEffect::FailLate(duration, error) => {
+                self.env.sleep(duration);
+                Some(Strike { effect: FaultEffect::Fail(error), random })
+            }
+            effect => Some(Strike { effect, random }),
         }
-        strike
     }
 
     /// Does a call that moves no data: of names, sizes, locks, zones.

@@ -170,6 +170,24 @@ fn a_stall_takes_virtual_time() {
 }
 
 #[test]
+fn a_late_failure_takes_virtual_time_and_fails() {
+    let env = Env::sim(1);
+    let pause = Duration::from_millis(30);
+    let late = FaultEffect::FailLate(pause, FaultError::Io);
+    let faults = [Operation::Sync, Operation::Write]
+        .map(|operation| Fault::new(operation, FaultTrigger::Once(0), late.clone()))
+        .to_vec();
+    let (injector, faulty, inner) = device(&env, FaultPlan { seed: 0, faults });
+    let begin = env.now();
+    assert_eq!(faulty.block.sync(&log()).unwrap_err().kind(), MediaErrorKind::Io);
+    assert_eq!(env.now() - begin, pause);
+    assert_eq!(faulty.block.write_at(8192, &[1; 4096], &log()).unwrap_err().kind(), MediaErrorKind::Io);
+    assert_eq!((env.now() - begin, injector.injected()), (pause * 2, 2));
+    assert_eq!(read(&inner, 8192, 4096), [0; 4096]);
+    faulty.block.sync(&log()).unwrap();
+}
+
+#[test]
 fn a_failed_sync_can_drop_what_was_not_synced() {
     let env = Env::sim(1);
     let faults =
