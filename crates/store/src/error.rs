@@ -56,6 +56,13 @@ pub enum StoreError {
     Foreign { store: String, structure: String, offset_bytes: u64, expected: String, found: String, advice: String },
     #[error("{store}: refusing writes since '{cause}'; close and open the store again")]
     Latched { store: String, cause: String },
+    /// What cannot be read decides what is there, so nothing was taken for absent, and nothing was written.
+    #[error(
+        "{store}: {structure} at offset {offset_bytes} cannot be read, where {expected} may be ({source}); nothing was \
+         written: open it again when the device can be read; if it stays so, copy the device to a sound one and write \
+         zeros where it cannot be read, which gives up what was there and nothing else"
+    )]
+    Unreadable { store: String, structure: String, offset_bytes: u64, expected: String, source: Box<MediaError> },
     #[error("{store}: '{name}': {source}")]
     Media { store: String, name: String, source: MediaError },
 }
@@ -73,14 +80,19 @@ impl StoreError {
             StoreError::Corruption { .. } => StoreErrorKind::Corruption,
             StoreError::Foreign { .. } => StoreErrorKind::Foreign,
             StoreError::Latched { .. } => StoreErrorKind::Latched,
-            StoreError::Media { source, .. } => match source.kind() {
-                MediaErrorKind::NotFound => StoreErrorKind::NotFound,
-                MediaErrorKind::NoSpace => StoreErrorKind::NoSpace,
-                MediaErrorKind::Locked => StoreErrorKind::Locked,
-                MediaErrorKind::InvalidRequest => StoreErrorKind::InvalidRequest,
-                MediaErrorKind::Unreadable | MediaErrorKind::Protection => StoreErrorKind::Corruption,
-                _ => StoreErrorKind::Io,
-            },
+            StoreError::Media { source, .. } => of_media(source),
+            StoreError::Unreadable { source, .. } => of_media(source),
         }
+    }
+}
+
+fn of_media(error: &MediaError) -> StoreErrorKind {
+    match error.kind() {
+        MediaErrorKind::NotFound => StoreErrorKind::NotFound,
+        MediaErrorKind::NoSpace => StoreErrorKind::NoSpace,
+        MediaErrorKind::Locked => StoreErrorKind::Locked,
+        MediaErrorKind::InvalidRequest => StoreErrorKind::InvalidRequest,
+        MediaErrorKind::Unreadable | MediaErrorKind::Protection => StoreErrorKind::Corruption,
+        _ => StoreErrorKind::Io,
     }
 }

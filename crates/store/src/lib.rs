@@ -24,6 +24,7 @@ mod names;
 mod occupancy;
 mod plain;
 mod segments;
+mod sync_order;
 mod wire;
 
 pub use band::{BandFormatOptions, BandStore};

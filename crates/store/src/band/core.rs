@@ -12,6 +12,7 @@ use super::statistics::{Counts, add};
 use crate::error::StoreError;
 use crate::file_store::{FileKind, StoreProperties};
 use crate::journal::{self, CommitStyle, Journal};
+use crate::sync_order::SyncOrder;
 use parking_lot::Mutex as ShortMutex;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,9 +42,8 @@ pub(super) struct Core {
     pub(super) journal: Mutex<Journal>,
     /// Held across the writing of frames. Taken before the journal.
     pub(super) appender: Mutex<LogAppender>,
-    /// Held across a sync of the device, so that nothing is acknowledged between one that failed and its latch. Taken
-    /// last.
-    sync_order: Mutex<()>,
+    /// The turn is taken last.
+    sync_order: SyncOrder,
     /// Held while bands are taken and while zones that were left are finished, where the device limits how many are
     /// active: none is finished that somebody has begun to write.
     taking: Mutex<()>,
@@ -96,7 +96,7 @@ impl Core {
             state: ShortMutex::new(opened.state),
             journal: Mutex::new(env, "band table", opened.journal),
             appender: Mutex::new(env, "log bands", opened.appender),
-            sync_order: Mutex::new(env, "device sync", ()),
+            sync_order: SyncOrder::new(env),
             taking: Mutex::new(env, "bands taken", ()),
             durable_change: AtomicU64::new(0),
             written_sequence: AtomicU64::new(sequence),
@@ -168,12 +168,8 @@ impl Core {
     }
 
     /// Makes every write that has completed durable.
-    ///
-    /// A failed sync may have dropped what others wrote, and the next one succeeds without it: none begins before the
-    /// failure of the one before it is known to all.
     pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
-        let _order = self.sync_order.lock();
-        self.check()?;
+        let _turn = self.sync_order.turn(|| self.check())?;
         let sequence = self.written_sequence.load(Ordering::Acquire);
         add(&self.counts.syncs, 1);
         self.device.block.sync(context).map_err(|error| self.latch(self.media_error("sync", error)))?;
@@ -208,8 +204,7 @@ impl Core {
             let (checkpoint, last) = self.state.lock().take_checkpoint();
             change = last;
             // A checkpoint syncs the device.
-            let _order = self.sync_order.lock();
-            self.check()?;
+            let _turn = self.sync_order.turn(|| self.check())?;
             journal.begin(Some(&checkpoint)).map_err(|error| self.latch(error))?;
         }
         self.durable_change.fetch_max(change, Ordering::AcqRel);

@@ -21,6 +21,13 @@
 //! | 40 | 8 | frames before this number were durable when it was written |
 //! | 48 | ... | bytes of the file, then zeros |
 //!
+//! *Where a log band ends, and who says so.* A sealed one ends where the band table says, and everything before is
+//! durable. The last one ends behind the last frame that follows the one before it without a gap; a place that can be
+//! read and holds no frame says so, while nothing behind it cannot be read (see [`scan`](super::scan)). What cannot be
+//! read is never an end: the files that may have had something there are told so, by name, when they are read, no
+//! others are, and the band stays as it is in the band table for as long as they live, so that the next open reads it
+//! again.
+//!
 //! The last field tells a band that was torn (its last frames were never synced) from one that was damaged (a later
 //! frame says that what is missing was durable). Of a file that the band table says was cut, frames before the number it
 //! names count only up to the offset it names.

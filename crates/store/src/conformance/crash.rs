@@ -39,9 +39,9 @@ pub struct CrashReport {
 }
 
 /// A state that a power cut may have left, and what may be in it.
-struct Crashed {
-    image: Box<dyn Image>,
-    model: Model,
+pub(super) struct Crashed {
+    pub(super) image: Box<dyn Image>,
+    pub(super) model: Model,
 }
 
 /// Failures kept.
@@ -171,7 +171,7 @@ impl CrashSuite {
     }
 
     /// Runs the workload and keeps what every persistence point could leave.
-    fn workload(&self, env: &Env, subject: &dyn Subject) -> Result<Vec<Crashed>, String> {
+    pub(super) fn workload(&self, env: &Env, subject: &dyn Subject) -> Result<Vec<Crashed>, String> {
         let medium = subject.medium(env).map_err(text)?;
         let model = Arc::new(Mutex::new(Model::default()));
         let crashed = Arc::new(Mutex::new(Vec::new()));
@@ -197,7 +197,7 @@ impl CrashSuite {
 }
 
 /// What is in a store is allowed, its structures are sound, and it can be used.
-fn verify_store(store: &dyn FileStore, model: &Model) -> Outcome {
+pub(super) fn verify_store(store: &dyn FileStore, model: &Model) -> Outcome {
     let listed = store.list().map_err(text)?;
     let mut found = BTreeMap::new();
     for entry in listed {

@@ -1,111 +1,112 @@
 //! A sync that fails while others sync: what it dropped of theirs is not acknowledged.
 
-use super::content;
-use crate::band::{BandFormatOptions, BandStore};
-use crate::extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore};
-use crate::file_store::{CreateOptions, FileKind, FileStore};
+use super::subject::Subject;
+use super::{content, expect_file, text};
+use crate::file_store::{CreateOptions, FileKind, FileStore, WritableFile};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use varve_env::Env;
-use varve_media::emulated::Zoned;
 use varve_media::{
-    BlockDevice, Capabilities, Counters, Device, Emulated, Geometry, Immediate, IoContext, MediaError, Operation,
-    RamBacking, Request, ZoneGeometry,
+    CrashVariant, Fault, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, IoContext, Operation,
 };
 
-/// A device whose next sync drops what was not synced, and says so late: the syncs of others meanwhile succeed.
-struct LateFailure {
-    inner: Device,
-    env: Env,
-    fails: AtomicBool,
+/// What the suite did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LateFailureReport {
+    /// Pairs of writers whose syncs met one that failed.
+    pub runs: u64,
+    /// What was wrong.
+    pub failures: Vec<String>,
 }
 
-impl BlockDevice for LateFailure {
-    fn name(&self) -> &str {
-        self.inner.block.name()
-    }
+/// When the failing sync says so.
+const FAILS_AFTER: Duration = Duration::from_millis(10);
+/// When the other writer begins its sync.
+const SECOND_BEGINS: Duration = Duration::from_millis(1);
 
-    fn geometry(&self) -> &Geometry {
-        self.inner.block.geometry()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.block.capabilities()
-    }
-
-    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
-        self.inner.block.execute(requests, context)
-    }
-
-    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        if self.fails.swap(false, Ordering::AcqRel) {
-            self.env.sleep(Duration::from_millis(10));
-            let source = std::io::Error::other("what was not synced was dropped");
-            return Err(MediaError::io(self.name(), Operation::Sync, 0, source));
+/// Two writers sync; the first sync of the medium drops what was not synced and says so late, and others succeed
+/// meanwhile. Neither writer may be told that its file is durable. `kinds` are those of the two files: such whose syncs
+/// are syncs of one device, or of the directory.
+pub fn late_failure(env: &Env, subject: &dyn Subject, kinds: &[[FileKind; 2]]) -> LateFailureReport {
+    let mut report = LateFailureReport::default();
+    for kinds in kinds {
+        for were_synced in [false, true] {
+            for operation in [Operation::Sync, Operation::SyncDirectory] {
+                let injector = FaultInjector::new(env, FaultPlan::default());
+                let outcome = run(env, subject, &injector, *kinds, were_synced, operation);
+                report.runs += u64::from(injector.injected() > 0);
+                if let Err(message) = outcome {
+                    let case = format!("{kinds:?}, {operation}, synced before: {were_synced}");
+                    report.failures.push(format!("{}: {case}: {message}", subject.name()));
+                }
+            }
         }
-        self.inner.block.sync(context)
     }
-
-    fn counters(&self) -> Counters {
-        self.inner.block.counters()
-    }
+    report
 }
 
-#[test]
-fn nothing_is_acknowledged_beside_a_sync_that_fails() {
-    let ext4 = ExtentLayout::Ext4(Ext4Options::default());
-    for layout in [None, Some(ExtentLayout::FirstFit), Some(ext4)] {
-        let env = Env::sim(1);
-        let inner = match layout {
-            None => {
-                let all = ZoneGeometry::fit(24 << 20, 64 << 10).expect("zones");
-                let rules = Zoned::new(&ZoneGeometry { conventional_zones: 16, ..all });
-                let asked = Geometry { capacity_bytes: u64::MAX, sector_bytes: 512, physical_sector_bytes: 4096 };
-                let (geometry, timing) = (rules.cut(&asked), Box::<Immediate>::default());
-                rules.device(|rules| Emulated::new(&env, "zoned", geometry, rules, timing, Box::new(RamBacking::new())))
-            }
-            Some(_) => Device::of_blocks(Arc::new(Emulated::immediate(&env, "disk", 64 << 20))),
-        };
-        let late = Arc::new(LateFailure { inner, env: env.clone(), fails: AtomicBool::new(false) });
-        let device = Device { zones: late.inner.zones.clone(), ..Device::of_blocks(late.clone()) };
-        let store: Arc<dyn FileStore> = match &layout {
-            None => {
-                BandStore::format(&env, &device, &BandFormatOptions::default()).expect("format");
-                Arc::new(BandStore::open(&env, device).expect("open"))
-            }
-            Some(layout) => {
-                let options = ExtentFormatOptions { layout: *layout, overwrite: false };
-                ExtentStore::format(&env, &device, &options).expect("format");
-                Arc::new(ExtentStore::open(&env, device).expect("open"))
-            }
-        };
-        let context = IoContext::default();
-        let mut writers = Vec::new();
-        for number in 0..2_u64 {
-            let options = CreateOptions { kind: FileKind::Log, ..CreateOptions::default() };
-            let mut writer = store.create(&format!("{number}.log"), &options).expect("create");
-            writer.append(&content(number, 0, 5000), &context).expect("append");
-            writer.sync(&context).expect("sync");
-            writer.append(&content(number, 5000, 5000), &context).expect("append");
-            writer.flush(&context).expect("flush");
-            writers.push(writer);
+fn run(
+    env: &Env,
+    subject: &dyn Subject,
+    injector: &FaultInjector,
+    kinds: [FileKind; 2],
+    were_synced: bool,
+    operation: Operation,
+) -> Result<(), String> {
+    let medium = subject.medium(env).map_err(text)?;
+    let store = medium.open_with_faults(injector).map_err(text)?;
+    let context = IoContext::default();
+    let mut writers: Vec<Box<dyn WritableFile>> = Vec::new();
+    for (number, kind) in (0_u64..).zip(kinds) {
+        let options = CreateOptions { kind, ..CreateOptions::default() };
+        let mut writer = store.create(&number.to_string(), &options).map_err(text)?;
+        writer.append(&content(number, 0, 5000), &context).map_err(text)?;
+        if were_synced {
+            writer.sync(&context).map_err(text)?;
         }
-        late.fails.store(true, Ordering::Release);
-        let actors: Vec<_> = writers
-            .into_iter()
-            .enumerate()
-            .map(|(number, mut writer)| {
-                let clock = env.clone();
-                env.spawn(&format!("writer {number}"), move || {
-                    clock.sleep(Duration::from_millis(number as u64));
-                    writer.sync(&IoContext::default())
-                })
+        writers.push(writer);
+    }
+    // Only now: a sync of one may make durable what is there of the other.
+    for (number, writer) in (0_u64..).zip(&mut writers) {
+        writer.append(&content(number, 5000, 5000), &context).map_err(text)?;
+        writer.flush(&context).map_err(text)?;
+    }
+    // Of files of a directory each is synced by itself, and fails by itself.
+    if operation == Operation::Sync && injector.calls().contains_key(&Operation::Open) {
+        return Ok(());
+    }
+    let before = medium.capture();
+    let late = FaultEffect::FailLate(FAILS_AFTER, FaultError::Io);
+    injector.set_plan(FaultPlan::of(Fault::new(operation, FaultTrigger::Once(0), late)));
+    let actors: Vec<_> = writers
+        .into_iter()
+        .enumerate()
+        .map(|(number, mut writer)| {
+            let clock = env.clone();
+            env.spawn(&format!("writer {number}"), move || {
+                clock.sleep(SECOND_BEGINS * number as u32);
+                (writer.sync(&IoContext::default()), writer)
             })
-            .collect();
-        for (number, actor) in actors.into_iter().enumerate() {
-            let outcome = actor.join().expect("no panic");
-            assert!(outcome.is_err(), "{layout:?}: what writer {number} wrote was dropped, and its sync succeeds");
+        })
+        .collect();
+    let mut acknowledged = Vec::new();
+    for (number, actor) in (0_u64..).zip(actors) {
+        let (outcome, writer) = actor.join().map_err(|_| format!("writer {number} panicked"))?;
+        drop(writer);
+        if outcome.is_ok() {
+            acknowledged.push(number);
         }
     }
+    drop::<Arc<dyn FileStore>>(store);
+    if injector.injected() == 0 || acknowledged.is_empty() {
+        return Ok(());
+    }
+    // A file that was durable before owes nothing to these syncs.
+    let store = before.medium(env, CrashVariant::DropAll, 0).open().map_err(text)?;
+    for number in acknowledged {
+        let outcome = expect_file(&*store, &number.to_string(), number, 10_000);
+        outcome
+            .map_err(|message| format!("what writer {number} wrote was dropped, and its sync succeeds: {message}"))?;
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! What every store is tested with: one suite for the contract of [`FileStore`](crate::FileStore), one for power cuts,
-//! one for failing I/O, one for damaged bytes.
+//! one for failing I/O, one for I/O that fails while a store is opened, one for syncs that fail late, one for damaged
+//! bytes.
 //!
 //! A store joins by one [`Subject`]: how to make a medium with an empty store on it, and how to open
 //! it. Every suite returns what it found instead of panicking, so that the suites themselves are
@@ -14,19 +15,21 @@ mod crash;
 mod damage;
 mod faults;
 
+mod late_failure;
 mod model;
 mod names;
+mod opening;
 mod report;
 mod subject;
 
-#[cfg(test)]
-mod late_failure;
 #[cfg(test)]
 mod tests;
 
 pub use crash::{CrashReport, CrashSuite};
 pub use damage::{DamageReport, damage};
 pub use faults::{FaultReport, faults};
+pub use late_failure::{LateFailureReport, late_failure};
+pub use opening::{OpeningReport, OpeningSuite};
 
 pub use subject::{DeviceSubject, DirectorySubject, Ending, Image, Medium, PairSubject, Subject};
 

@@ -114,10 +114,16 @@ impl Model {
     }
 
     /// A sync has returned.
-    pub(super) fn synced(&mut self, FileHandle(file): FileHandle) {
+    pub(super) fn synced(&mut self, handle: FileHandle) {
+        self.synced_in_another_life(handle);
+        self.settle_removals_before(self.files[handle.0].created);
+    }
+
+    /// A sync has returned of a file made after the store was opened again. Of removals before that it says nothing:
+    /// they may have been forgotten.
+    pub(super) fn synced_in_another_life(&mut self, FileHandle(file): FileHandle) {
         self.step += 1;
         self.files[file].synced = self.files[file].appended;
-        let created = self.files[file].created;
         let mine: Vec<String> = self
             .names
             .iter()
@@ -125,7 +131,6 @@ impl Model {
             .map(|(name, _)| name.clone())
             .collect();
         mine.iter().for_each(|name| self.settle(name));
-        self.settle_removals_before(created);
     }
 
     /// A removal begins.
@@ -208,6 +213,23 @@ impl Model {
             ensure!(misfits.len() < entry.possible().len(), "'{name}' should be {}", misfits.join(", or "));
         }
         self.check_rename(found)
+    }
+
+    /// Whether these may be found while some cannot be read: those are there without content.
+    pub(super) fn check_readable(&self, found: &BTreeMap<String, Option<Vec<u8>>>) -> Outcome {
+        for name in found.keys() {
+            ensure!(self.names.contains_key(name), "'{name}' was never made");
+        }
+        for (name, entry) in &self.names {
+            let misfit = |version: &Version| match found.get(name) {
+                Some(None) if version.file.is_some() => None,
+                Some(None) => Some("no file (there is one)".to_owned()),
+                data => self.fits(*version, data.and_then(Option::as_ref)).err(),
+            };
+            let misfits: Vec<String> = entry.possible().iter().filter_map(misfit).collect();
+            ensure!(misfits.len() < entry.possible().len(), "'{name}' should be {}", misfits.join(", or "));
+        }
+        Ok(())
     }
 
     /// Both names as they were, or both as they shall be.

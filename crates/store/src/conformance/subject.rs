@@ -2,6 +2,7 @@
 
 use crate::error::StoreError;
 use crate::file_store::FileStore;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use varve_env::Env;
@@ -9,8 +10,8 @@ use varve_media::emulated::{Conventional, Rules, Zoned};
 use varve_media::{
     BlockDeviceExt, Capabilities, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory, DirectoryCrashState,
     Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, Interlaced, IoContext, MediaError,
-    MemoryDirectory, MemoryDirectoryOptions, Operation, RamBacking, Request, TrackGeometry, Transfer, ZoneGeometry,
-    ZoneType,
+    MemoryDirectory, MemoryDirectoryOptions, OpenMode, Operation, RamBacking, Request, TrackGeometry, Transfer,
+    ZoneGeometry, ZoneId, ZoneType,
 };
 
 /// A kind of store, with a medium for it.
@@ -47,6 +48,12 @@ pub trait Medium: Send {
 
     /// Offsets of the bytes that the store has written, are not zero, and in which bits can be flipped.
     fn stored_bytes(&self) -> Vec<u64>;
+
+    /// Offsets of the sectors, each on its device, that hold something; none where there are no sectors.
+    fn stored_sectors(&self) -> BTreeSet<u64>;
+
+    /// Checksum of all that is on it.
+    fn fingerprint(&self) -> u32;
 }
 
 /// What a power cut could leave, in all its variants.
@@ -148,6 +155,7 @@ impl DeviceSubject {
 
 /// What is on a device that was not empty.
 const GARBAGE: u8 = 0xee;
+const SECTOR_BYTES: usize = 512;
 /// How far it reaches: where metadata and the first files go. The rest costs time and tells nothing.
 const GARBAGE_BYTES: u64 = 2 << 20;
 
@@ -294,6 +302,14 @@ impl Medium for PairMedium {
         stored.extend(stored_bytes(&self.crash[1].device()).into_iter().map(|offset| capacity_bytes + offset));
         stored
     }
+
+    fn stored_sectors(&self) -> BTreeSet<u64> {
+        self.crash.iter().flat_map(|crash| stored_sectors(&crash.device())).collect()
+    }
+
+    fn fingerprint(&self) -> u32 {
+        self.crash.iter().fold(0, |sum, crash| fingerprint(&crash.device(), sum))
+    }
 }
 
 struct PairImage {
@@ -363,6 +379,14 @@ impl Medium for DeviceMedium {
     fn stored_bytes(&self) -> Vec<u64> {
         stored_bytes(&self.crash.device())
     }
+
+    fn stored_sectors(&self) -> BTreeSet<u64> {
+        stored_sectors(&self.crash.device())
+    }
+
+    fn fingerprint(&self) -> u32 {
+        fingerprint(&self.crash.device(), 0)
+    }
 }
 
 fn flip(device: &Device, offset_bytes: u64, bit: u8) {
@@ -388,17 +412,53 @@ fn flip(device: &Device, offset_bytes: u64, bit: u8) {
     device.block.write_at(start, &sector, &context).expect("a device of memory");
 }
 
-fn stored_bytes(device: &Device) -> Vec<u64> {
+/// Calls `with` with every piece of a device and its offset. Sectors that cannot be read are left out.
+fn each_piece(device: &Device, mut with: impl FnMut(u64, &[u8])) {
     let capacity_bytes = device.block.geometry().capacity_bytes;
     let mut data = vec![0; 1 << 20];
-    let mut stored = Vec::new();
     for offset in (0..capacity_bytes).step_by(data.len()) {
         let length = (capacity_bytes - offset).min(data.len() as u64) as usize;
-        device.block.read_at(offset, &mut data[..length], &IoContext::default()).expect("a device of memory");
-        let found = (offset..).zip(&data[..length]).filter(|(_, byte)| ![0, GARBAGE].contains(*byte));
-        stored.extend(found.map(|(offset, _)| offset));
+        if device.block.read_at(offset, &mut data[..length], &IoContext::default()).is_ok() {
+            with(offset, &data[..length]);
+            continue;
+        }
+        for (at, sector) in (offset..).step_by(SECTOR_BYTES).zip(data[..length].chunks_mut(SECTOR_BYTES)) {
+            if device.block.read_at(at, sector, &IoContext::default()).is_ok() {
+                with(at, sector);
+            }
+        }
     }
+}
+
+fn stored_bytes(device: &Device) -> Vec<u64> {
+    let mut stored = Vec::new();
+    each_piece(device, |at, data| {
+        let found = (at..).zip(data).filter(|(_, byte)| ![0, GARBAGE].contains(*byte));
+        stored.extend(found.map(|(offset, _)| offset));
+    });
     stored
+}
+
+fn stored_sectors(device: &Device) -> BTreeSet<u64> {
+    let mut stored = BTreeSet::new();
+    each_piece(device, |at, data| {
+        let is_empty = |sector: &[u8]| sector == [0; SECTOR_BYTES] || sector == [GARBAGE; SECTOR_BYTES];
+        let sectors = (at..).step_by(SECTOR_BYTES).zip(data.chunks(SECTOR_BYTES));
+        stored.extend(sectors.filter(|(_, sector)| !is_empty(sector)).map(|(offset, _)| offset));
+    });
+    stored
+}
+
+/// Of what can be read, and of where the pointers of zones are.
+fn fingerprint(device: &Device, mut sum: u32) -> u32 {
+    each_piece(device, |at, data| {
+        sum = crc32c::crc32c_append(crc32c::crc32c_append(sum, &at.to_le_bytes()), data);
+    });
+    if let (Some(zones), Some(geometry)) = (&device.zones, &device.block.capabilities().zones) {
+        let all = zones.report(ZoneId(0), geometry.zone_count, &IoContext::default()).expect("a device of memory");
+        sum = all.iter().fold(sum, |sum, zone| crc32c::crc32c_append(sum, &zone.write_pointer_bytes.to_le_bytes()));
+    }
+    sum
 }
 
 struct DeviceImage {
@@ -473,6 +533,20 @@ impl Medium for DirectoryMedium {
 
     fn stored_bytes(&self) -> Vec<u64> {
         Vec::new()
+    }
+
+    fn stored_sectors(&self) -> BTreeSet<u64> {
+        BTreeSet::new()
+    }
+
+    fn fingerprint(&self) -> u32 {
+        let entries = self.directory.list().expect("a directory of memory");
+        entries.iter().fold(0, |sum, entry| {
+            let file = self.directory.open(&entry.name, OpenMode::default()).expect("it was listed");
+            let mut data = vec![0; entry.size_bytes as usize];
+            file.read_at(0, &mut data, &IoContext::default()).expect("a file of memory");
+            crc32c::crc32c_append(crc32c::crc32c_append(sum, entry.name.as_bytes()), &data)
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use crate::band::{BandFormatOptions, BandStore};
 use crate::extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore};
 use crate::imr::{AllocationName, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName};
 use crate::plain::{PlainOptions, PlainStore};
+use std::collections::BTreeSet;
 use varve_media::{
     BlockDevice, CrashVariant, Device, Directory, FaultDevice, FaultInjector, FileDevice, FileDeviceOptions,
     Interlaced, MemoryDirectoryOptions, TrackGeometry, ZoneGeometry, ZoneType,
@@ -329,6 +330,14 @@ impl Medium for FileMedium {
     fn stored_bytes(&self) -> Vec<u64> {
         Vec::new()
     }
+
+    fn stored_sectors(&self) -> BTreeSet<u64> {
+        BTreeSet::new()
+    }
+
+    fn fingerprint(&self) -> u32 {
+        unreachable!("nobody compares files of this machine")
+    }
 }
 
 #[test]
@@ -508,6 +517,14 @@ impl Medium for SpoiledMedium {
     fn stored_bytes(&self) -> Vec<u64> {
         self.inner.stored_bytes()
     }
+
+    fn stored_sectors(&self) -> BTreeSet<u64> {
+        self.inner.stored_sectors()
+    }
+
+    fn fingerprint(&self) -> u32 {
+        self.inner.fingerprint()
+    }
 }
 
 fn plain_subject() -> DirectorySubject {
@@ -566,5 +583,63 @@ fn the_same_seed_is_the_same_run() {
             (failures, report, env.event_hash(), env.now())
         };
         assert_eq!(run(), run(), "{}", subject.name());
+    }
+}
+
+/// Opens stores while their I/O fails. Prints what it reached, and fails with what was wrong.
+fn assert_openings(subjects: Vec<Box<dyn Subject>>, suite: OpeningSuite) {
+    for (seed, subject) in (suite.seed..).zip(subjects) {
+        let report = OpeningSuite { seed, ..suite }.run(&Env::sim(seed), &*subject);
+        let OpeningReport { states, runs, injected, refused, unreadable, .. } = report;
+        println!(
+            "{}: {states} states, {runs} openings, {injected} faults, {refused} refused, {unreadable} files unreadable",
+            subject.name()
+        );
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        assert!(states > 2 && runs > 50);
+    }
+}
+
+const OPENINGS: OpeningSuite = OpeningSuite { seed: 1, cuts: 2, calls: 12, sectors: 24, pairs: 8 };
+
+#[test]
+fn openings_whose_io_fails_lose_nothing() {
+    assert_openings(subjects(), OPENINGS);
+}
+
+#[test]
+fn openings_of_zoned_devices_whose_io_fails_lose_nothing() {
+    assert_openings(band_subjects(), OPENINGS);
+}
+
+#[test]
+fn openings_of_disks_with_logs_beside_whose_io_fails_lose_nothing() {
+    assert_openings(imr_pair_subjects(), OPENINGS);
+}
+
+/// The same without bounds: `VARVE_SOAK_SEED` says where it begins.
+#[test]
+#[ignore = "runs long; the soak runs it"]
+fn openings_whose_io_fails_lose_nothing_at_length() {
+    let seed = std::env::var("VARVE_SOAK_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let everything = OpeningSuite { seed, cuts: 12, calls: u64::MAX, sectors: 400, pairs: 100 };
+    let all = [subjects(), band_subjects(), imr_subjects(), imr_pair_subjects()];
+    assert_openings(all.into_iter().flatten().collect(), everything);
+}
+
+#[test]
+fn nothing_is_acknowledged_beside_a_sync_that_fails() {
+    const SAME: [[FileKind; 2]; 2] = [[FileKind::Log, FileKind::Log], [FileKind::Table, FileKind::Table]];
+    const ALL: [[FileKind; 2]; 4] =
+        [SAME[0], SAME[1], [FileKind::Log, FileKind::Table], [FileKind::Table, FileKind::Log]];
+    let one_device = subjects().into_iter().chain(band_subjects()).chain(imr_subjects());
+    // Of two devices each fails by itself.
+    let cases = one_device
+        .map(|subject| (subject, &ALL[..]))
+        .chain(imr_pair_subjects().into_iter().map(|subject| (subject, &SAME[..])));
+    for (subject, kinds) in cases {
+        let report = late_failure(&Env::sim(1), &*subject, kinds);
+        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        assert!(report.runs > 0, "{}: no sync failed", subject.name());
     }
 }

@@ -9,6 +9,7 @@ use super::state::{Refusal, State};
 use crate::error::StoreError;
 use crate::file_store::{FileKind, StoreProperties};
 use crate::journal::{self, CommitStyle, Journal};
+use crate::sync_order::SyncOrder;
 use parking_lot::Mutex as ShortMutex;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -38,9 +39,8 @@ pub(super) struct Core {
     pub(super) discards: bool,
     pub(super) state: ShortMutex<State>,
     pub(super) committer: Mutex<Committer>,
-    /// Held across a sync of the device, so that nothing is acknowledged between one that failed and its latch. Taken
-    /// last.
-    pub(super) sync_order: Mutex<()>,
+    /// The turn is taken last.
+    pub(super) sync_order: SyncOrder,
     /// Changes that are durable.
     pub(super) durable_change: AtomicU64,
     pub(super) last_commit_nanos: AtomicU64,
@@ -86,12 +86,8 @@ impl Core {
     }
 
     /// Makes every write that has completed durable.
-    ///
-    /// A failed sync may have dropped what others wrote, and the next one succeeds without it: none begins before the
-    /// failure of the one before it is known to all.
     pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
-        let _order = self.sync_order.lock();
-        self.check()?;
+        let _turn = self.sync_order.turn(|| self.check())?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.device.block.sync(context).map_err(|error| self.latch(self.media_error("sync", error)))
     }
@@ -116,10 +112,8 @@ impl Core {
         let mut journal_full = false;
         // What is durable by itself need not wait; an ordered commit and a checkpoint sync the device.
         let is_single = style == CommitStyle::Single && committer.journal.fits(batch.payload.len(), style);
-        let order = (!is_single && !batch.payload.is_empty()).then(|| self.sync_order.lock());
-        if order.is_some() {
-            self.check()?;
-        }
+        let must_wait = !is_single && !batch.payload.is_empty();
+        let turn = must_wait.then(|| self.sync_order.turn(|| self.check())).transpose()?;
         let outcome = if batch.payload.is_empty() {
             Ok(())
         } else if committer.journal.fits(batch.payload.len(), style) {
@@ -134,7 +128,7 @@ impl Core {
             committer.journal.begin(Some(&batch.payload))
         };
         outcome.map_err(|error| self.latch(error))?;
-        drop(order);
+        drop(turn);
         self.durable_change.store(batch.change, Ordering::Release);
         self.write_back(committer, &batch.blocks, journal_full);
         self.reclaim(batch.change);

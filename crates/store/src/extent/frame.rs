@@ -19,9 +19,17 @@
 //!
 //! Writes are whole physical sectors, so the last one, not full, is written again when more is
 //! appended. A power cut leaves it old or new, a failed write each frame of it old or new: what was
-//! synced stays. The last field of the header tells a log that was torn (frames that were never synced are
-//! missing) from one that was damaged (a later frame says they were). Damage of the very last frames,
-//! after a power cut and before their length was recorded, looks like the end of the log.
+//! synced stays.
+//!
+//! *Where a file ends, and who says so.* A file that was there when the store was opened is never appended to: it ends
+//! where the metadata says. The numbers of files begin with the generation in which the store was opened, so those of
+//! others are known by their numbers. A file of the last process is as long as the metadata knows at least. It ends
+//! behind the first frame after that which is not full, or before the first sector that can be read and is no frame of
+//! it: a sync returns when every frame before is durable. A sector that cannot be read says nothing: whether it is the
+//! end is not known, and that is an error, and nothing is written. So is one behind the known length that names this
+//! file and this place and has a wrong checksum: it is ours and damaged. Behind the end 1 MiB is looked at for frames that say, in the last
+//! field of the header, that what is missing was durable: that tells a log that was torn from one that was damaged.
+//! Damage of the number or the place in the very last frame, before the length was recorded, looks like the end.
 
 use crate::wire::Reader;
 
@@ -78,6 +86,13 @@ impl FrameFormat {
         frame[..4].copy_from_slice(&checksum.to_le_bytes());
     }
 
+    /// Whether bytes that are no frame name `file` and `index`: then they were one.
+    pub(super) fn names(&self, frame: &[u8], file: u64, index: u64) -> bool {
+        let mut reader = Reader::new(frame.get(8..).unwrap_or_default());
+        let (found_file, found_index) = (reader.u64(), reader.u32());
+        found_file == Some(file) && found_index.map(u64::from) == Some(index)
+    }
+
     /// Judges the bytes of a frame; anything may come. `None` when it is not frame `index` of `file`.
     pub(super) fn open<'a>(&self, frame: &'a [u8], file: u64, index: u64) -> Option<Frame<'a>> {
         let mut reader = Reader::new(frame);
@@ -118,6 +133,10 @@ mod tests {
         for length in 0..HEADER_BYTES {
             assert_eq!(FORMAT.open(&frame[..length], 42, 7), None);
         }
+        let mut damaged = frame.clone();
+        damaged[30] ^= 1;
+        assert!(FORMAT.names(&damaged, 42, 7) && !FORMAT.names(&damaged, 42, 8) && !FORMAT.names(&damaged, 41, 7));
+        assert!(!FORMAT.names(&[0; 512], 42, 7) && !FORMAT.names(&frame[..19], 42, 7));
         // Golden: version 1 of the format.
         assert_eq!(frame[..4], 0x9d13_0388_u32.to_le_bytes());
     }

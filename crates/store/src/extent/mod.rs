@@ -147,15 +147,31 @@ impl ExtentStore {
     /// Opens the store on a device, after a clean end or a crash.
     ///
     /// Errors: [`StoreError::Foreign`] when there is none or another version's, [`StoreError::Corruption`]
-    /// when its metadata is damaged; both name offset, expected, found and what to do.
+    /// when its metadata is damaged, [`StoreError::Unreadable`] when the end of its metadata or of a log cannot be
+    /// read: then nothing was written. All name offset, expected, found and what to do.
     pub fn open(env: &Env, device: Device) -> Result<ExtentStore, StoreError> {
+        ExtentStore::read(env, device)?.begin()
+    }
+
+    /// Reads the store on a device; writes nothing.
+    pub(crate) fn read(env: &Env, device: Device) -> Result<UnbegunExtentStore, StoreError> {
         refuse_unsuitable(device.block.name(), &device)?;
-        recovery::open(env, device).map(|core| ExtentStore { core: Arc::new(core) })
+        recovery::read(env, device).map(UnbegunExtentStore)
     }
 
     /// What [`check`](FileStore::check) would say about a device whose store cannot be opened, or is not open.
     pub fn inspect(device: &Device) -> Vec<Finding> {
         check::inspect(device)
+    }
+}
+
+/// A store of which everything was read, and on which nothing was written.
+pub(crate) struct UnbegunExtentStore(recovery::Unbegun);
+
+impl UnbegunExtentStore {
+    /// Opens it.
+    pub(crate) fn begin(self) -> Result<ExtentStore, StoreError> {
+        self.0.begin().map(|core| ExtentStore { core: Arc::new(core) })
     }
 }
 

@@ -1,7 +1,8 @@
 //! Opening: from what is on the medium to a store that may be written.
 //!
 //! Reads first: superblocks, checkpoint, log; then the framed files, whose length may be beyond what
-//! the metadata knows. Then blocks beyond the length of each file are given back, and a new generation
+//! the metadata knows. What cannot be read and may be the end of something is an error, and nothing was written until
+//! then. Then blocks beyond the length of each file are given back, and a new generation
 //! begins, with a checkpoint if there was anything to replay. A crash anywhere in this leaves the old
 //! generation, and the next open does the same again.
 
@@ -17,17 +18,20 @@ use super::state::{State, free_space_without};
 use super::{Extent, KIND};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
-use crate::journal::{Journal, Recovered, corruption};
+use crate::journal::{Journal, Recovered, corruption, unreadable};
 use crate::names::{FoundNames, Numbered};
+use crate::sync_order::SyncOrder;
 use parking_lot::Mutex as ShortMutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex};
-use varve_media::{BlockDeviceExt, Device, IoClass, IoContext};
+use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, MediaError};
 
 /// How far behind the end of a log it is looked for proof that the end is damage.
 const LOOK_AHEAD_BYTES: u64 = 1 << 20;
+/// Numbers of files begin with the generation in which they were drawn.
+const GENERATION_SHIFT: u32 = 32;
 /// Largest piece read of a framed file.
 const TRANSFER_BYTES: u64 = 1 << 20;
 
@@ -109,9 +113,25 @@ pub(super) fn stored_bytes(frame: &FrameFormat, framed: bool, size_bytes: u64) -
     if framed { frame.stored_bytes(size_bytes) } else { size_bytes }
 }
 
-pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
+/// A store of which everything was read, and on which nothing was written.
+pub(super) struct Unbegun {
+    core: Core,
+    /// The state, where the medium has another one.
+    checkpoint: Option<Vec<u8>>,
+}
+
+impl Unbegun {
+    /// Begins a generation: from here on the store is open.
+    pub(super) fn begin(self) -> Result<Core, StoreError> {
+        self.core.committer.lock().journal.begin(self.checkpoint.as_deref())?;
+        Ok(self.core)
+    }
+}
+
+/// Reads what is on a device; writes nothing.
+pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
     let label = device.block.name().to_owned();
-    let (mut journal, recovered) = Journal::recover(&device, &label, KIND)?;
+    let (journal, recovered) = Journal::recover(&device, &label, KIND)?;
     let Found { geometry, mut files, next_file } = replay(&label, &journal, &recovered)?;
     let frame = FrameFormat { store_id: journal.store_id(), frame_bytes: geometry.frame_bytes as usize };
     let block_bytes = geometry.block_bytes;
@@ -123,7 +143,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
 
     let mut changed = false;
     for (name, file) in &mut files {
-        if file.framed {
+        if file.framed && is_of_last_process(file.file, next_file) {
             let size_bytes = framed_length(&device, &label, &frame, block_bytes, name, file)?;
             changed |= size_bytes != file.size_bytes;
             file.size_bytes = size_bytes;
@@ -159,10 +179,9 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     };
     let caches = ext4.is_some();
     // A number that a crash made the metadata forget must not be used again: its bytes may be there.
-    let next_file = next_file.max((journal.generation() + 1) << 32);
+    let next_file = next_file.max((journal.generation() + 1) << GENERATION_SHIFT);
     let mut state = State::new(names, free, next_file, journal.state_bytes_max(), ext4);
     let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.take_checkpoint().payload);
-    journal.begin(checkpoint.as_deref())?;
 
     let capabilities = device.block.capabilities();
     let free_blocks: u64 = free_extents.iter().map(|extent| extent.blocks).sum();
@@ -175,7 +194,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
         flush_is_device_request: true,
         location: Location::Private,
     };
-    Ok(Core {
+    let core = Core {
         env: env.clone(),
         label,
         properties,
@@ -189,7 +208,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
             "extent store commit",
             Committer { journal, writeback: caches.then(Writeback::default) },
         ),
-        sync_order: Mutex::new(env, "device sync", ()),
+        sync_order: SyncOrder::new(env),
         durable_change: AtomicU64::new(0),
         last_commit_nanos: AtomicU64::new(env.now().as_nanos()),
         latched: OnceLock::new(),
@@ -199,7 +218,14 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
         syncs: AtomicU64::new(0),
         geometry,
         device,
-    })
+    };
+    Ok(Unbegun { core, checkpoint })
+}
+
+/// Whether the process before this one may have made a file, and so may have appended to it. Numbers begin with the
+/// generation in which the store was opened, and the metadata knows how far they came.
+fn is_of_last_process(file: u64, next_file: u64) -> bool {
+    file >> GENERATION_SHIFT >= next_file >> GENERATION_SHIFT
 }
 
 fn overlap(label: &str, extent: Extent) -> StoreError {
@@ -219,6 +245,7 @@ fn framed_length(
     let payload = frame.payload_bytes() as u64;
     let frame_bytes = frame.frame_bytes as u64;
     let frames = found.extents.blocks() * block_bytes / frame_bytes;
+    let structure = format!("log '{name}'");
     // A length recorded in the middle of a frame is read again from the start of the frame.
     let mut index = found.size_bytes / payload;
     let mut size_bytes = found.size_bytes;
@@ -230,8 +257,16 @@ fn framed_length(
         let Some((offset, contiguous)) = found.extents.locate(index * frame_bytes, block_bytes) else { break };
         let length = contiguous.min(buffer.len() as u64) / frame_bytes * frame_bytes;
         let piece = &mut buffer[..length as usize];
-        read_what_is_readable(device, offset, piece, frame.frame_bytes);
-        for bytes in piece.chunks_exact(frame.frame_bytes) {
+        let lost = read_sectors(device, offset, piece, frame.frame_bytes);
+        let mut lost = lost.into_iter().peekable();
+        for (at, bytes) in (offset..).step_by(frame.frame_bytes).zip(piece.chunks_exact(frame.frame_bytes)) {
+            if let Some((_, error)) = lost.next_if(|(lost, _)| *lost == at) {
+                if !end_found {
+                    return Err(unreadable(label, &structure, at, format!("frame {index}"), error));
+                }
+                index += 1;
+                continue;
+            }
             match frame.open(bytes, found.file, index) {
                 Some(opened) if !end_found => {
                     size_bytes = size_bytes.max(index * payload + opened.payload.len() as u64);
@@ -241,13 +276,18 @@ fn framed_length(
                 Some(opened) if opened.durable_frames > size_bytes / payload => {
                     return Err(corruption(
                         label,
-                        &format!("log '{name}'"),
-                        offset,
+                        &structure,
+                        at,
                         format!("{} frames, as a later one says", opened.durable_frames),
                         format!("{size_bytes} bytes"),
                     ));
                 }
                 Some(_) => {}
+                // One of which the metadata knows a part is told to those who read it.
+                None if !end_found && index * payload >= found.size_bytes && frame.names(bytes, found.file, index) => {
+                    let expected = format!("frame {index} of file {}", found.file);
+                    return Err(corruption(label, &structure, at, expected, "that, with a wrong crc32c"));
+                }
                 None => end_found = true,
             }
             index += 1;
@@ -259,15 +299,12 @@ fn framed_length(
     Ok(size_bytes)
 }
 
-/// Fills `data`; sectors that cannot be read become zeros, which are no frames.
-fn read_what_is_readable(device: &Device, offset_bytes: u64, data: &mut [u8], sector_bytes: usize) {
+/// Fills `data` with what can be read, and says where it cannot, and why.
+fn read_sectors(device: &Device, offset_bytes: u64, data: &mut [u8], sector_bytes: usize) -> Vec<(u64, MediaError)> {
     let context = IoContext::of(IoClass::Metadata);
     if device.block.read_at(offset_bytes, data, &context).is_ok() {
-        return;
+        return Vec::new();
     }
-    for (number, sector) in data.chunks_mut(sector_bytes).enumerate() {
-        if device.block.read_at(offset_bytes + (number * sector_bytes) as u64, sector, &context).is_err() {
-            sector.fill(0);
-        }
-    }
+    let sectors = (offset_bytes..).step_by(sector_bytes).zip(data.chunks_mut(sector_bytes));
+    sectors.filter_map(|(at, sector)| Some((at, device.block.read_at(at, sector, &context).err()?))).collect()
 }

@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::conformance::content;
-use varve_media::{BlockDeviceExt, Emulated, IoClass};
+use crate::error::StoreErrorKind;
+use varve_media::{
+    BlockDeviceExt, Emulated, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger,
+    IoClass, Operation,
+};
 
 const CONTEXT: IoContext =
     IoContext { class: IoClass::Log, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
@@ -226,4 +230,63 @@ fn names_that_outgrow_the_checkpoint_are_refused_and_the_store_opens_again() {
     store.rename("2", "11111").unwrap();
     (3..40).for_each(|number| store.remove(&format!("{number:x}")).unwrap());
     store.rename("11111", &"1".repeat(200)).unwrap();
+}
+
+/// A device of which one sector cannot be read.
+fn with_bad_sector(env: &Env, device: &Device, at: u64) -> Device {
+    let fails = FaultEffect::Fail(FaultError::Unreadable);
+    let fault = Fault::new(Operation::Read, FaultTrigger::From(0), fails).on_range(at..at + 512);
+    FaultDevice::device(&FaultInjector::new(env, FaultPlan::of(fault)), device)
+}
+
+fn read_all(store: &ExtentStore, name: &str) -> Result<Vec<u8>, StoreError> {
+    let reader = store.open(name, &OpenOptions::default())?;
+    let mut data = vec![0; reader.size_bytes() as usize];
+    reader.read_at(0, &mut data, &CONTEXT).map(|()| data)
+}
+
+/// A log of a process that was killed ends where a sector says so that can be read, and nowhere else; one of an earlier
+/// process ends where the metadata says.
+#[test]
+fn sectors_that_cannot_be_read_are_not_the_end_of_a_log() {
+    const PAYLOAD: u64 = 512 - 24;
+    // Ends within a frame, and between two.
+    for size_bytes in [3 * PAYLOAD - 100, 3 * PAYLOAD] {
+        for sector in 0..6 {
+            let env = Env::sim(1);
+            let device = formatted(&env, 64 << 20, ExtentLayout::FirstFit);
+            let store = ExtentStore::open(&env, device.clone()).unwrap();
+            let mut log = store.create("log", &options(FileKind::Log, 1 << 20)).unwrap();
+            for at in [0, size_bytes / 2] {
+                log.append(&content(1, at, size_bytes / 2), &CONTEXT).unwrap();
+                log.sync(&CONTEXT).unwrap();
+            }
+            let node = store.core.find("log").unwrap();
+            let (start, _) = node.extents.read().locate(0, store.core.geometry.block_bytes).unwrap();
+            std::mem::forget((log, store));
+            let at = start + sector * 512;
+            let opened = ExtentStore::open(&env, with_bad_sector(&env, &device, at));
+            // The last frame says that it is the last one by not being full; else the sector behind it says so.
+            let may_be_the_end = sector < 3 || (sector == 3 && size_bytes.is_multiple_of(PAYLOAD));
+            match opened {
+                Ok(_) if may_be_the_end => panic!("sector {sector} of {size_bytes} bytes was taken for the end"),
+                Ok(store) => assert_eq!(read_all(&store, "log").unwrap(), content(1, 0, size_bytes)),
+                Err(StoreError::Unreadable { offset_bytes, .. }) if may_be_the_end => assert_eq!(offset_bytes, at),
+                Err(error) => panic!("sector {sector} of {size_bytes} bytes: {error}"),
+            }
+            let store = ExtentStore::open(&env, device.clone()).unwrap();
+            assert_eq!(read_all(&store, "log").unwrap(), content(1, 0, size_bytes), "sector {sector}");
+            drop(store);
+            // Now it is of an earlier process: what is lost of it is told to those who read it.
+            let store = ExtentStore::open(&env, with_bad_sector(&env, &device, at)).unwrap();
+            match read_all(&store, "log") {
+                Ok(data) => assert_eq!((data, sector >= 3), (content(1, 0, size_bytes), true)),
+                Err(error) => assert_eq!((error.kind(), sector < 3), (StoreErrorKind::Corruption, true)),
+            }
+            drop(store);
+            let store = ExtentStore::open(&env, device).unwrap();
+            assert_eq!(read_all(&store, "log").unwrap(), content(1, 0, size_bytes));
+            assert!(store.check().unwrap().is_empty());
+        }
+    }
 }

@@ -112,7 +112,7 @@ fn tracks_differ(control: Option<&Arc<dyn TrackControl>>, geometry: &StoreGeomet
 /// Checks what is on the devices of a store without opening it.
 pub(super) fn inspect(devices: &ImrDevices) -> Vec<Finding> {
     let read = || {
-        let mounted = mount(devices)?;
+        let mounted = mount(None, devices)?;
         let found = replay(&mounted.label, &mounted.geometry, &mounted.recovered)?;
         Ok((mounted, found))
     };
@@ -137,14 +137,13 @@ pub(super) fn inspect(devices: &ImrDevices) -> Vec<Finding> {
         }
     };
     let mut waiting: BTreeSet<TrackId> = BTreeSet::new();
-    let copies = intents(&disk, &own, &geometry, store_id, &done).and_then(|intents| {
-        each_copy(&disk, &geometry, &owners, &intents, |top, _| {
+    let copies = intents(&label, &disk, &own, &geometry, store_id, &done).and_then(|intents| {
+        each_copy(&label, &disk, &geometry, &owners, &intents, |top, _| {
             waiting.insert(top.track);
-            Ok(())
         })
     });
     if let Err(failure) = copies {
-        let message = format!("{label}: backup region: {failure}");
+        let message = failure.to_string();
         findings.push(Finding { severity: Severity::Fatal, code: "metadata-unreadable", message });
     }
     if !waiting.is_empty() {

@@ -8,6 +8,7 @@ use crate::error::StoreError;
 use crate::file_store::Finding;
 use crate::journal::{Journal, Recovered, corruption};
 use std::sync::Arc;
+use varve_env::Env;
 use varve_media::{Device, TrackControl, TrackGeometry, TrackTier};
 
 /// What an [`ImrStore`](super::ImrStore) lies on. A disk alone is one, too.
@@ -83,14 +84,28 @@ pub(super) fn tracks_of(label: &str, device: &Device) -> Result<DiskTracks, Stor
     }
 }
 
-/// The device of logs, as one that several users sync.
-pub(super) fn logs_of(label: &str, device: &Device) -> Result<Arc<Disk>, StoreError> {
+/// A disk for the users of an open store; without an env for one who looks at it or formats it.
+fn disk_of(env: Option<&Env>, device: &Device) -> Arc<Disk> {
+    match env {
+        Some(env) => Disk::shared(env, device.block.clone()),
+        None => Disk::new(device.block.clone()),
+    }
+}
+
+/// Refuses a device that cannot hold logs.
+fn check_logs(label: &str, device: &Device) -> Result<(), StoreError> {
     let capabilities = device.block.capabilities();
     if capabilities.zones.is_some() || capabilities.tracks.is_some() {
         let reason = format!("logs need a conventional device, which '{}' is not", device.block.name());
         return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
     }
-    Ok(Disk::new(device.block.clone()))
+    Ok(())
+}
+
+/// The device of logs, for one who formats it.
+pub(super) fn logs_of(label: &str, device: &Device) -> Result<Arc<Disk>, StoreError> {
+    check_logs(label, device)?;
+    Ok(disk_of(None, device))
 }
 
 /// Where the store's own begins: all tops of an interlaced disk as one device, or a conventional disk.
@@ -143,11 +158,11 @@ pub(super) fn small_files_inside(disk: &Arc<Disk>, geometry: &StoreGeometry) -> 
     }
 }
 
-/// Reads what is on the devices of a store.
-pub(super) fn mount(devices: &ImrDevices) -> Result<Mounted, StoreError> {
+/// Reads what is on the devices of a store. Whoever opens it says in which env; whoever only looks does not.
+pub(super) fn mount(env: Option<&Env>, devices: &ImrDevices) -> Result<Mounted, StoreError> {
     let label = devices.disk.block.name().to_owned();
     let DiskTracks { control, tracks } = tracks_of(&label, &devices.disk)?;
-    let disk = Disk::new(devices.disk.block.clone());
+    let disk = disk_of(env, &devices.disk);
     let own = own_of(&disk, tracks.as_ref());
     let (journal, recovered) = Journal::recover(&own, &label, KIND)?;
     let geometry = geometry_of(&label, &journal, &recovered.parameters)?;
@@ -187,7 +202,8 @@ pub(super) fn mount(devices: &ImrDevices) -> Result<Mounted, StoreError> {
         let found = format!("the device '{}'", logs.block.name());
         return Err(other("no device for logs: they are on the disk".to_owned(), found, "open the disk alone"));
     }
-    let device = logs_of(&label, logs)?;
+    check_logs(&label, logs)?;
+    let device = disk_of(env, logs);
     let whole = DevicePart::of_bytes(&device, 0..logs.block.geometry().capacity_bytes);
     let (logs_journal, logs_recovered) = Journal::recover(&whole, logs.block.name(), LOGS_KIND)?;
     if logs_journal.store_id() != store_id {
@@ -246,7 +262,6 @@ mod tests {
     use crate::error::StoreErrorKind;
     use crate::file_store::{CreateOptions, FileKind, FileStore, OpenOptions};
     use crate::imr::{AllocationName, ImrFormatOptions, ImrOpenOptions, ImrStore};
-    use varve_env::Env;
     use varve_media::{Emulated, Geometry, Immediate, Interlaced, IoContext, RamBacking};
 
     fn disk(env: &Env, name: &str) -> Device {

@@ -18,7 +18,8 @@
 //! Copies are in the order of the table. An intent counts while the S2TMap does not call its sequence
 //! done. A copy counts while the intent does, its crc32c is right, and the track still belongs to the
 //! file: then rewriting the track from the copy is right, whatever happened to the track, and may be
-//! repeated. So nothing has to tell whether the whole backup was complete: if it was not, no bottom was
+//! repeated. An intent that cannot be read may count, and a copy that cannot be read may be the only one, unless the
+//! track holds the same: then the store is not opened, and nothing is written. So nothing has to tell whether the whole backup was complete: if it was not, no bottom was
 //! written, and the tracks hold the same as the copies.
 
 use crate::wire::{Reader, Writer};
@@ -98,6 +99,13 @@ impl Intent {
         bytes
     }
 
+    /// Whether bytes that end too early for an intent, because the rest cannot be read, may be the beginning of one
+    /// whose sequence is not done.
+    pub(super) fn may_count(beginning: &[u8], done: u64) -> bool {
+        let sequence = beginning.get(24..).and_then(|bytes| Reader::new(bytes).u64());
+        beginning.get(..8).is_none_or(|magic| magic == MAGIC) && sequence.is_none_or(|sequence| sequence > done)
+    }
+
     /// The intent that `bytes` begin with; `None` when there is none, or a torn one, or a damaged one, or
     /// one of another version. Anything may come.
     pub(super) fn decode(bytes: &[u8]) -> Option<Intent> {
@@ -157,6 +165,9 @@ mod tests {
             damaged[at / 8] ^= 1 << (at % 8);
             assert_eq!(Intent::decode(&damaged), None, "bit {at}");
         }
+        assert!(Intent::may_count(&[], 9) && Intent::may_count(&bytes[..20], 9));
+        assert!(Intent::may_count(&bytes[..40], 8) && !Intent::may_count(&bytes[..40], 9));
+        assert!(!Intent::may_count(&[0; 40], 0));
         let mut huge = bytes;
         huge[36..40].fill(0xff);
         assert_eq!(Intent::decode(&huge), None);

@@ -1,9 +1,10 @@
 //! Opening: from what is on the medium to a store that may be written.
 //!
-//! 1. The S2TMap is read: superblocks, checkpoint, log.
-//! 2. Intents that it does not call done are replayed: every copy that is sound and whose track still
-//!    belongs to its file is written back, and the disk is synced. Tops are written, so nothing is
-//!    endangered; the copies stay as they are, so a crash here leads here again.
+//! 1. Everything is read: the S2TMap (superblocks, checkpoint, log), the intents that it does not call done and
+//!    every copy that counts, the store of small files. What cannot be read and may be the end of a log, an intent, or
+//!    the only copy of a track is an error, and nothing was written until then.
+//! 2. Every copy that is sound and whose track still belongs to its file is written back, and the disk is synced. Tops
+//!    are written, so nothing is endangered; the copies stay as they are, so a crash here leads here again.
 //! 3. The store of small files is opened. Names whose small file was never durable get an empty one; small
 //!    files without a name are removed.
 //! 4. A new generation begins, in which those intents are done.
@@ -20,7 +21,7 @@ use super::node::{Node, SpareBuffers, small_name};
 use super::relocation::Relocations;
 use super::state::{Beginning, State};
 use super::view::Disk;
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::extent::ExtentStore;
 use crate::file_store::{CreateOptions, FileStore, Location, StoreProperties};
 use crate::journal::{self, Recovered, corruption};
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{
-    BlockDeviceExt, Device, IoCause, IoClass, IoContext, MediaError, MediaErrorKind, TrackControl, TrackId,
+    AlignedBuffer, BlockDeviceExt, Device, IoCause, IoClass, IoContext, MediaError, TrackControl, TrackId,
 };
 
 /// What the S2TMap on a medium says.
@@ -134,56 +135,67 @@ pub(super) fn maps_of(
     Ok((maps, owners))
 }
 
-/// Reads what can be read; sectors that are lost become zeros. Any other failure is an error: what it hides
-/// may be the only copy there is.
-fn read_what_is_left(device: &Device, at: u64, bytes: &mut [u8], unit: usize) -> Result<(), MediaError> {
-    let context = IoContext { cause: IoCause::RewriteRestore, ..IoContext::of(IoClass::Maintenance) };
-    if device.block.read_at(at, bytes, &context).is_ok() {
-        return Ok(());
+const RESTORE: IoContext =
+    IoContext { class: IoClass::Maintenance, cause: IoCause::RewriteRestore, level: None, job: None, deadline: None };
+
+/// Fills `bytes` with what can be read; says how many of them are before the first sector that cannot be, and why.
+fn read_sectors(device: &Device, at: u64, bytes: &mut [u8], unit: usize) -> Option<(usize, MediaError)> {
+    if device.block.read_at(at, bytes, &RESTORE).is_ok() {
+        return None;
     }
+    let mut lost = None;
     for (number, sector) in bytes.chunks_mut(unit).enumerate() {
-        match device.block.read_at(at + (number * unit) as u64, sector, &context) {
-            Ok(()) => {}
-            Err(error) if error.kind() == MediaErrorKind::Unreadable => sector.fill(0),
-            Err(error) => return Err(error),
+        if let Err(error) = device.block.read_at(at + (number * unit) as u64, sector, &RESTORE) {
+            sector.fill(0);
+            lost.get_or_insert((number * unit, error));
         }
     }
-    Ok(())
+    lost
 }
 
-/// The intents of a disk that count, with their places.
+/// The intents of a disk that count, with their places. An error when it cannot be read whether one does.
 pub(super) fn intents(
+    label: &str,
     disk: &Disk,
     tops: &Device,
     geometry: &StoreGeometry,
     store_id: u64,
     done: &[u64],
-) -> Result<Vec<(usize, Intent)>, MediaError> {
+) -> Result<Vec<(usize, Intent)>, StoreError> {
     let mut found = Vec::new();
     for (place, &done) in done.iter().enumerate() {
         let unit = geometry.journal.unit_bytes as usize;
+        let at = geometry.intent_region(place).offset_bytes;
         let mut bytes = disk.buffer(intent_bytes(geometry.copies_max()).next_multiple_of(unit));
-        read_what_is_left(tops, geometry.intent_region(place).offset_bytes, &mut bytes, unit)?;
+        let lost = read_sectors(tops, at, &mut bytes, unit);
         let counts = |intent: &Intent| {
             intent.store_id == store_id
                 && intent.place as usize == place
                 && intent.sequence > done
                 && intent.tops.len() <= geometry.copies_max()
         };
-        found.extend(Intent::decode(&bytes).filter(counts).map(|intent| (place, intent)));
+        let intent = Intent::decode(&bytes);
+        if let (None, Some((readable_bytes, error))) = (&intent, lost)
+            && Intent::may_count(&bytes[..readable_bytes], done)
+        {
+            let expected = format!("the intent of a rewrite after {done}");
+            return Err(journal::unreadable(label, "backup region", at + readable_bytes as u64, expected, error));
+        }
+        found.extend(intent.filter(counts).map(|intent| (place, intent)));
     }
     Ok(found)
 }
 
 /// The copies of these intents that count, in whole sectors: sound ones of tracks that are still what they
-/// were saved for.
+/// were saved for. An error when one cannot be read, and the track does not hold the same.
 pub(super) fn each_copy(
+    label: &str,
     disk: &Disk,
     geometry: &StoreGeometry,
     owners: &BTreeMap<TrackId, u64>,
     intents: &[(usize, Intent)],
-    mut with: impl FnMut(&SavedTop, &[u8]) -> Result<(), MediaError>,
-) -> Result<(), MediaError> {
+    mut with: impl FnMut(&SavedTop, AlignedBuffer),
+) -> Result<(), StoreError> {
     let unit = geometry.journal.unit_bytes as usize;
     let device = Device::of_blocks(disk.block.clone());
     for (place, intent) in intents {
@@ -193,40 +205,45 @@ pub(super) fn each_copy(
                 continue;
             }
             let mut bytes = disk.buffer((top.length_bytes as usize).next_multiple_of(unit));
-            read_what_is_left(&device, geometry.copy_offset(*place, index), &mut bytes, unit)?;
-            if crc32c::crc32c(&bytes[..top.length_bytes as usize]) == top.checksum {
-                with(top, &bytes)?;
+            let is_sound = |bytes: &[u8]| crc32c::crc32c(&bytes[..top.length_bytes as usize]) == top.checksum;
+            let at = geometry.copy_offset(*place, index);
+            let lost = read_sectors(&device, at, &mut bytes, unit);
+            if is_sound(&bytes) {
+                with(top, bytes);
+                continue;
+            }
+            // One that can be read and is not sound was torn before a bottom was written.
+            let Some((readable_bytes, error)) = lost else { continue };
+            let track = geometry.tracks.start_bytes(top.track);
+            if read_sectors(&device, track, &mut bytes, unit).is_some() || !is_sound(&bytes) {
+                let expected = format!("the copy of track {} of file {}", top.track, top.file);
+                return Err(journal::unreadable(label, "backup region", at + readable_bytes as u64, expected, error));
             }
         }
     }
     Ok(())
 }
 
-/// Writes back what counts of these intents, durably. Says how many tops that were.
+/// Writes back what was saved of tops, durably.
 fn restore(
     disk: &Disk,
     label: &str,
     geometry: &StoreGeometry,
-    owners: &BTreeMap<TrackId, u64>,
-    intents: &[(usize, Intent)],
-) -> Result<u64, StoreError> {
-    let context = IoContext { cause: IoCause::RewriteRestore, ..IoContext::of(IoClass::Maintenance) };
-    let mut restored = 0;
+    copies: &[(SavedTop, AlignedBuffer)],
+) -> Result<(), StoreError> {
     // A disk that kept its power may still hold bottoms in its cache, and write them after tops beside them: those
     // restored here, and those that tables get next.
-    disk.sync(&context).map_err(|error| journal::media_error(label, "sync", error))?;
-    each_copy(disk, geometry, owners, intents, |top, copy| {
+    disk.sync(&RESTORE).map_err(|error| journal::media_error(label, "sync", error))?;
+    for (top, copy) in copies {
         let at = geometry.tracks.start_bytes(top.track);
-        let write = || disk.block.write_at(at, copy, &context);
-        write().or_else(|_| write())?;
-        restored += 1;
-        Ok(())
-    })
-    .map_err(|error| journal::media_error(label, "a track beside a table", error))?;
-    if restored > 0 {
-        disk.sync(&context).map_err(|error| journal::media_error(label, "sync", error))?;
+        let write = || disk.block.write_at(at, copy, &RESTORE);
+        let written = write().or_else(|_| write());
+        written.map_err(|error| journal::media_error(label, "a track beside a table", error))?;
     }
-    Ok(restored)
+    if !copies.is_empty() {
+        disk.sync(&RESTORE).map_err(|error| journal::media_error(label, "sync", error))?;
+    }
+    Ok(())
 }
 
 pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) -> Result<Core, StoreError> {
@@ -243,33 +260,49 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         mut anchor,
         anchor_findings,
         small_files,
-    } = mount(devices)?;
+    } = mount(Some(env), devices)?;
     let Found { mut files, next_file, mut done } = replay(&label, &geometry, &recovered)?;
     let damaged =
         |found: String| corruption(&label, "S2TMap", 0, "tracks that belong to tables, and to one each", found);
     let (mut maps, owners) = maps_of(&geometry, &files).map_err(damaged)?;
 
-    let intents = intents(&disk, &own, &geometry, store_id, &done)
-        .map_err(|error| journal::media_error(&label, "backup region", error))?;
-    let restored = restore(&disk, &label, &geometry, &owners, &intents)?;
+    let intents = intents(&label, &disk, &own, &geometry, store_id, &done)?;
+    let mut copies = Vec::new();
+    each_copy(&label, &disk, &geometry, &owners, &intents, |top, copy| copies.push((*top, copy)))?;
+    let small_files_bytes = small_files.block.geometry().capacity_bytes;
+    let small = ExtentStore::read(env, small_files)?;
+
+    // Everything was read; from here on it is written.
+    restore(&disk, &label, &geometry, &copies)?;
+    let restored = copies.len() as u64;
+    drop(copies);
     for (place, intent) in &intents {
         if let Some(done) = done.get_mut(*place) {
             *done = intent.sequence;
         }
     }
 
-    let small_files_bytes = small_files.block.geometry().capacity_bytes;
-    let small = ExtentStore::open(env, small_files)?;
+    let small = small.begin()?;
     let present: BTreeMap<String, u64> =
         small.list()?.into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
     // A name may be durable before its file is, which was never synced then: it is empty. (A name without
     // a file would be the wrong answer where it replaced another file.)
-    let before = files.len();
-    files.retain(|_, found| {
+    let mut without_room = Vec::new();
+    for (name, found) in files.iter().filter(|(_, found)| found.is_small) {
         let small_name = small_name(found.file);
+        if present.contains_key(&small_name) {
+            continue;
+        }
         let make = || small.create(&small_name, &CreateOptions::default())?.finish(&IoContext::default());
-        !found.is_small || present.contains_key(&small_name) || make().is_ok()
-    });
+        match make() {
+            Ok(()) => {}
+            // Opening needs no room: nothing was ever synced of it.
+            Err(error) if error.kind() == StoreErrorKind::NoSpace => without_room.push(name.clone()),
+            Err(error) => return Err(error),
+        }
+    }
+    let is_any_given_up = !without_room.is_empty();
+    files.retain(|name, _| !without_room.contains(name));
     let named: BTreeSet<String> =
         files.values().filter(|found| found.is_small).map(|found| small_name(found.file)).collect();
     for name in present.keys().filter(|name| !named.contains(*name)) {
@@ -285,7 +318,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         };
         names.insert(name.clone(), Arc::new(Node::found(env, found.file, found.is_small, map, durable_bytes)));
     }
-    let is_changed = before != files.len() || !intents.is_empty() || !recovered.commits.is_empty();
+    let is_changed = is_any_given_up || !intents.is_empty() || !recovered.commits.is_empty();
     let next_sequence = done.iter().copied().max().unwrap_or(0).saturating_add(1);
     let mut state = State::new(Beginning {
         names,

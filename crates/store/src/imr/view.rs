@@ -1,23 +1,33 @@
 //! Parts of a disk as devices of their own.
 
+use crate::sync_order::SyncOrder;
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+use varve_env::Env;
 use varve_media::{
     AlignedBuffer, BlockDevice, Capabilities, Counters, Device, Geometry, IoContext, MediaError, Operation, Request,
     TrackGeometry, TrackId, Transfer,
 };
 
 /// A disk that several users write to and sync. After a sync has failed for one of them, it may have
-/// dropped what the others wrote: from then on it fails for all.
+/// dropped what the others wrote: from then on it fails for all, and none begins before that is known.
 pub(super) struct Disk {
     pub(super) block: Arc<dyn BlockDevice>,
     failure: OnceLock<MediaError>,
+    /// None where one alone writes, or nobody.
+    order: Option<SyncOrder>,
 }
 
 impl Disk {
+    /// For one who formats it or looks at it.
     pub(super) fn new(block: Arc<dyn BlockDevice>) -> Arc<Disk> {
-        Arc::new(Disk { block, failure: OnceLock::new() })
+        Arc::new(Disk { block, failure: OnceLock::new(), order: None })
+    }
+
+    /// For the users of an open store.
+    pub(super) fn shared(env: &Env, block: Arc<dyn BlockDevice>) -> Arc<Disk> {
+        Arc::new(Disk { block, failure: OnceLock::new(), order: Some(SyncOrder::new(env)) })
     }
 
     /// The sync that failed.
@@ -30,10 +40,8 @@ impl Disk {
     }
 
     pub(super) fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        self.check()?;
-        self.block.sync(context).map_err(|error| self.failure.get_or_init(|| error).clone())?;
-        // One that failed meanwhile may have dropped what this one was for.
-        self.check()
+        let _turn = self.order.as_ref().map(|order| order.turn(|| self.check())).transpose()?;
+        self.block.sync(context).map_err(|error| self.failure.get_or_init(|| error).clone())
     }
 
     pub(super) fn buffer(&self, length_bytes: usize) -> AlignedBuffer {
@@ -223,7 +231,7 @@ impl BlockDevice for DevicePart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_env::{Env, Random};
+    use varve_env::Random;
     use varve_media::{BlockDeviceExt, Emulated};
 
     /// What is written to the tops as one device lies on the tops and on nothing else.

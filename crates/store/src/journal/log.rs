@@ -22,20 +22,33 @@
 //! padding.
 //!
 //! The first commit of a generation is at the start of the region, each next one directly behind. A
-//! commit is there when every part is, in one place or the other, and a mark if it ends with marks.
-//! The log ends at the first commit that is not there: it was torn by a crash or failed, and never
-//! acknowledged. So one damaged unit changes nothing, whichever it is. When a later commit is found behind
-//! the end, more is damaged than this can bear, and that is an error.
+//! commit is there when every part is, in one place or the other, and a mark if it ends with marks. So one damaged
+//! unit changes nothing, whichever it is.
+//!
+//! *Where the log ends, and who says so.* The log ends at the first commit that is not there, and a unit says so: one
+//! that this commit would have, that can be read, and that is provably not of it (zeros, or of an older generation or
+//! another store). A commit is acknowledged when all its units are durable, so that one was torn by a crash or failed,
+//! and never acknowledged; and none behind it was, for each begins when the one before it is durable. Every commit has
+//! two units at least: where its shape is not known, one of the first two must say it.
+//!
+//! A unit is one of three things to a reader: provably not of the commit; damaged, which a write that failed leaves as
+//! well, when it tore a unit, so alone it speaks neither for an end nor against one; or it cannot be read. Where a
+//! commit is not there, nothing proves that it never was, and one of its units cannot be read, that is an error, and
+//! nothing is written: the next reader may read it. Units behind the end that cannot be read are nobody's. When a later
+//! commit is found behind the end, more is damaged than this can bear, and that is an error too.
 
-use super::{Superblock, TRANSFER_BYTES, buffer, corruption, read};
+use super::{METADATA, Superblock, TRANSFER_BYTES, buffer, corruption, unreadable};
 use crate::error::StoreError;
 use crate::wire::Reader;
-use varve_media::{AlignedBuffer, Device};
+use std::ops::Range;
+use varve_media::{AlignedBuffer, BlockDeviceExt, Device, MediaError};
 
 const MAGIC: [u8; 4] = *b"VLOG";
 pub(super) const HEADER_BYTES: usize = 48;
 /// Units one commit may have: bounds what a reader looks at and holds.
 pub(super) const COMMIT_UNITS_MAX: u64 = 1024;
+/// Units every commit has: one part, twice.
+const COMMIT_UNITS_MIN: u64 = 2;
 
 /// How many units a commit has, and what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +88,14 @@ pub(super) fn encode(buffer: &mut [u8], shape: CommitShape, superblock: &Superbl
 }
 
 /// What a unit is to the generation that is read.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit<'a> {
-    /// Never written, damaged, of an older generation or of another store.
-    Other,
+    /// Provably not of this generation: never written, of an older generation, or of another store.
+    Absent,
+    /// Neither that nor a unit of this generation: damaged, or torn by a write that failed.
+    Damaged,
+    /// It cannot be read.
+    Unreadable,
     Present {
         sequence: u64,
         index: u64,
@@ -91,6 +108,9 @@ pub(super) enum Unit<'a> {
 
 /// Judges the bytes of one unit; anything may come.
 pub(super) fn classify(unit: &[u8], store_id: u64, generation: u64) -> Unit<'_> {
+    if unit.iter().all(|&byte| byte == 0) {
+        return Unit::Absent;
+    }
     let mut reader = Reader::new(unit);
     let mut parse = || {
         let (checksum, magic) = (reader.u32()?, reader.array()?);
@@ -98,6 +118,9 @@ pub(super) fn classify(unit: &[u8], store_id: u64, generation: u64) -> Unit<'_> 
             return None;
         }
         let (found_store, found_generation) = (reader.u64()?, reader.u64()?);
+        if found_store != store_id || found_generation < generation {
+            return Some(Unit::Absent);
+        }
         let (sequence, index, units) = (reader.u64()?, u64::from(reader.u32()?), u64::from(reader.u32()?));
         let (parts, payload_bytes, marked) = (u64::from(reader.u32()?), reader.u16()?, reader.u16()?);
         let payload = reader.bytes(usize::from(payload_bytes))?;
@@ -107,7 +130,7 @@ pub(super) fn classify(unit: &[u8], store_id: u64, generation: u64) -> Unit<'_> 
             && parts >= 1
             && 2 * parts + 2 * u64::from(marked) <= units
             && marked <= 1;
-        if !sound || found_store != store_id || found_generation < generation {
+        if !sound {
             return None;
         }
         if found_generation > generation {
@@ -115,7 +138,7 @@ pub(super) fn classify(unit: &[u8], store_id: u64, generation: u64) -> Unit<'_> 
         }
         Some(Unit::Present { sequence, index, shape, payload })
     };
-    parse().unwrap_or(Unit::Other)
+    parse().unwrap_or(Unit::Damaged)
 }
 
 /// What a log holds.
@@ -133,7 +156,9 @@ pub(super) struct LogReader<'a> {
     log_units: u64,
     /// Piece of the log in memory, and the units it has.
     piece: AlignedBuffer,
-    piece_units: std::ops::Range<u64>,
+    piece_units: Range<u64>,
+    /// Units of the piece that cannot be read, and what the device says.
+    unreadable: Vec<(u64, MediaError)>,
 }
 
 impl<'a> LogReader<'a> {
@@ -141,7 +166,8 @@ impl<'a> LogReader<'a> {
         let unit = u64::from(superblock.regions.unit_bytes);
         let log_units = superblock.regions.log.length_bytes / unit;
         let piece_bytes = (log_units * unit).min(TRANSFER_BYTES as u64) as usize;
-        LogReader { device, label, superblock, log_units, piece: buffer(device, piece_bytes), piece_units: 0..0 }
+        let (piece, unreadable) = (buffer(device, piece_bytes), Vec::new());
+        LogReader { device, label, superblock, log_units, piece, piece_units: 0..0, unreadable }
     }
 
     fn offset(&self, unit: u64) -> u64 {
@@ -154,29 +180,39 @@ impl<'a> LogReader<'a> {
             let units = (self.log_units - number).min((self.piece.len() / unit) as u64);
             let offset = self.offset(number);
             let piece = &mut self.piece[..units as usize * unit];
-            if read(self.device, self.label, offset, piece).is_err() {
-                // Only the units that cannot be read are lost.
-                for (index, bytes) in piece.chunks_exact_mut(unit).enumerate() {
-                    if read(self.device, self.label, offset + (index * unit) as u64, bytes).is_err() {
-                        bytes.fill(0);
-                    }
+            let block = &self.device.block;
+            self.unreadable.clear();
+            if block.read_at(offset, piece, &METADATA).is_err() {
+                // One by one: those beside them can be read.
+                for (index, bytes) in (0..units).zip(piece.chunks_exact_mut(unit)) {
+                    let read = block.read_at(offset + index * unit as u64, bytes, &METADATA);
+                    self.unreadable.extend(read.err().map(|error| (number + index, error)));
                 }
             }
             self.piece_units = number..number + units;
         }
+        if self.why_unreadable(number).is_some() {
+            return Unit::Unreadable;
+        }
         let start = (number - self.piece_units.start) as usize * unit;
         classify(&self.piece[start..start + unit], self.superblock.store_id, self.superblock.generation)
+    }
+
+    /// What the device says of a unit in memory that cannot be read.
+    fn why_unreadable(&self, number: u64) -> Option<&MediaError> {
+        let place = self.unreadable.binary_search_by_key(&number, |(unreadable, _)| *unreadable).ok()?;
+        Some(&self.unreadable[place].1)
     }
 
     fn damaged(&self, unit: u64, expected: impl Into<String>, found: impl Into<String>) -> StoreError {
         corruption(self.label, "metadata log", self.offset(unit), expected, found)
     }
 
-    /// Every commit; an error when the log is damaged rather than torn.
+    /// Every commit; an error when the log is damaged rather than torn, or when where it ends cannot be read.
     pub(super) fn read(mut self) -> Result<LogTail, StoreError> {
         let mut commits: Vec<Vec<u8>> = Vec::new();
         let mut position = 0;
-        while let Some((payload, units)) = self.commit(position, commits.len() as u64) {
+        while let Some((payload, units)) = self.commit(position, commits.len() as u64)? {
             commits.push(payload);
             position += units;
         }
@@ -200,9 +236,14 @@ impl<'a> LogReader<'a> {
         })
     }
 
-    /// The payload and the units of commit `sequence` at `position`; `None` when it is not there.
-    fn commit(&mut self, position: u64, sequence: u64) -> Option<(Vec<u8>, u64)> {
-        let expected = self.shape_at(position, sequence)?;
+    /// The payload and the units of commit `sequence` at `position`; `None` when it was never acknowledged.
+    fn commit(&mut self, position: u64, sequence: u64) -> Result<Option<(Vec<u8>, u64)>, StoreError> {
+        let Some(expected) = self.shape_at(position, sequence) else {
+            let first = position..position + COMMIT_UNITS_MIN;
+            // Without room there is none.
+            let outcome = if first.end > self.log_units { Ok(()) } else { self.check_absent(first, sequence) };
+            return outcome.map(|()| None);
+        };
         let mut parts: Vec<Option<Vec<u8>>> = vec![None; expected.parts as usize];
         let mut mark = !expected.marked;
         for number in 0..expected.units {
@@ -217,7 +258,30 @@ impl<'a> LogReader<'a> {
             }
         }
         let payload: Option<Vec<Vec<u8>>> = parts.into_iter().collect();
-        payload.filter(|_| mark).map(|parts| (parts.concat(), expected.units))
+        match payload.filter(|_| mark) {
+            Some(parts) => Ok(Some((parts.concat(), expected.units))),
+            None => self.check_absent(position..position + expected.units, sequence).map(|()| None),
+        }
+    }
+
+    /// An error when it cannot be known whether a commit that is not there was acknowledged. `units` are some that it
+    /// has.
+    fn check_absent(&mut self, units: Range<u64>, sequence: u64) -> Result<(), StoreError> {
+        let mut unknown = None;
+        for number in units {
+            match self.classified(number) {
+                Unit::Absent => return Ok(()),
+                Unit::Unreadable => unknown = unknown.or(self.why_unreadable(number).map(|why| (number, why.clone()))),
+                _ => {}
+            }
+        }
+        match unknown {
+            None => Ok(()),
+            Some((number, why)) => {
+                let expected = format!("commit {sequence}");
+                Err(unreadable(self.label, "metadata log", self.offset(number), expected, why))
+            }
+        }
     }
 
     /// Behind the end only units of the torn commit may follow: a later commit there was acknowledged

@@ -19,6 +19,12 @@
 //! disturb its neighbours. Superblocks fit one sector of 512 bytes; the units of the log are physical
 //! sectors. Superblocks and log are there twice, so one damaged sector of them costs nothing; a damaged
 //! checkpoint is an error.
+//!
+//! *What cannot be read* is never taken for absent. Where the log ends is said by units that can be read (see
+//! [`log`]). Of the superblocks one that can be read is enough, even when it is the older one: a generation that only
+//! the other has was not begun when its writer was interrupted, so it has no commit, and its state is that of the
+//! generation before with the log of that one. When neither can be read that is an error, and so is a checkpoint that
+//! cannot be read. Whoever opens a journal reads all there is, and begins the next generation last.
 
 mod checkpoint;
 mod log;
@@ -103,6 +109,8 @@ pub(crate) struct Journal {
     superblock: Superblock,
     /// Superblocks in the order in which the next generation writes them.
     slots: [usize; 2],
+    /// Both are of the present generation.
+    slots_agree: bool,
     /// Unit of the log the next commit starts at.
     position_units: u64,
     /// Number of the next commit in this generation.
@@ -168,6 +176,7 @@ impl Journal {
     /// Reads everything; writes nothing.
     pub(crate) fn recover(device: &Device, label: &str, kind: StoreKind) -> Result<(Journal, Recovered), StoreError> {
         let slots = superblock::read_slots(device, label, kind);
+        let slots_agree = superblock::agree(&slots);
         let (superblock, chosen, findings) = superblock::choose(device, label, slots)?;
         let region = superblock.regions.checkpoints[superblock.active_checkpoint];
         let checkpoint = checkpoint::read(device, label, region, &superblock)?;
@@ -178,6 +187,7 @@ impl Journal {
             label: label.to_owned(),
             kind,
             slots: [1 - chosen, chosen],
+            slots_agree,
             position_units,
             sequence: recovered.commits.len() as u64,
             superblock,
@@ -273,6 +283,13 @@ impl Journal {
             assert!(state.is_some() || journal.position_units == 0, "a log with commits needs a checkpoint");
             let mut next = journal.superblock.clone();
             next.generation += 1;
+            if !journal.slots_agree {
+                // The other one may name the area that is about to be written: it must not be believed any more, nor
+                // one that cannot be read now and can be next time.
+                superblock::write(&journal.device, &journal.label, journal.slots[0], &journal.superblock)?;
+                sync(&journal.device, &journal.label)?;
+                journal.slots_agree = true;
+            }
             if let Some(state) = state {
                 next.active_checkpoint = 1 - next.active_checkpoint;
                 let region = next.regions.checkpoints[next.active_checkpoint];
@@ -340,6 +357,23 @@ pub(crate) fn corruption(
         expected: expected.into(),
         found: found.into(),
         advice: "restore the store from a backup, or format it anew".to_owned(),
+    }
+}
+
+/// Where something cannot be read on which it depends what else is there.
+pub(crate) fn unreadable(
+    label: &str,
+    structure: &str,
+    offset_bytes: u64,
+    expected: impl Into<String>,
+    source: MediaError,
+) -> StoreError {
+    StoreError::Unreadable {
+        store: label.to_owned(),
+        structure: structure.to_owned(),
+        offset_bytes,
+        expected: expected.into(),
+        source: Box::new(source),
     }
 }
 

@@ -250,6 +250,14 @@ pub(super) fn read_slots(device: &Device, label: &str, kind: StoreKind) -> [Slot
     })
 }
 
+/// Whether both are valid and of one generation.
+pub(super) fn agree(slots: &[Slot; 2]) -> bool {
+    match slots {
+        [Slot::Valid(one), Slot::Valid(other)] => one.generation == other.generation,
+        _ => false,
+    }
+}
+
 /// The newest valid superblock, its place, and what was wrong with the other.
 pub(super) fn choose(
     device: &Device,

@@ -3,7 +3,9 @@
 use super::*;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::Emulated;
+use varve_media::{
+    Emulated, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, Operation,
+};
 
 const KIND: StoreKind = StoreKind(*b"test\0\0\0\0");
 const UNIT: u64 = 4096;
@@ -226,4 +228,101 @@ fn the_bytes_of_version_1_do_not_change() {
     assert_eq!(superblock[16..40], *b"test\0\0\0\0\xcd\xab\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");
     assert_eq!(read_at(&device, unit_offset(0), 512)[4..8], *b"VLOG");
     assert_eq!(read_at(&device, unit_offset(0), 512)[48..54], *b"golden");
+}
+
+/// A device of which these bytes cannot be read.
+fn with_bad_bytes(env: &Env, device: &Device, ranges: &[std::ops::Range<u64>]) -> Device {
+    let unreadable = FaultEffect::Fail(FaultError::Unreadable);
+    let fault = Fault::new(Operation::Read, FaultTrigger::From(0), unreadable);
+    let faults = ranges.iter().map(|range| fault.clone().on_range(range.clone())).collect();
+    FaultDevice::device(&FaultInjector::new(env, FaultPlan { seed: 0, faults }), device)
+}
+
+fn unit(number: u64) -> std::ops::Range<u64> {
+    unit_offset(number)..unit_offset(number + 1)
+}
+
+fn expect_unreadable<T>(result: Result<T, StoreError>, offset: u64) {
+    match result {
+        Err(StoreError::Unreadable { offset_bytes, .. }) => assert_eq!(offset_bytes, offset),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("what cannot be read at {offset} was taken for the end"),
+    }
+}
+
+#[test]
+fn units_that_cannot_be_read_are_not_the_end_of_the_log() {
+    let env = Env::sim(1);
+    let device = formatted(&env);
+    // An older generation leaves its units behind the end.
+    let mut journal = opened(&device);
+    (0..7).for_each(|_| journal.commit(b"old", CommitStyle::Single).unwrap());
+    journal.begin(Some(b"state 1")).unwrap();
+    let long = "x".repeat(9000);
+    journal.commit(b"one", CommitStyle::Single).unwrap();
+    journal.commit(long.as_bytes(), CommitStyle::Single).unwrap();
+    let all = vec!["one".to_owned(), long];
+    let read = |bad: &[std::ops::Range<u64>]| commits(&with_bad_bytes(&env, &device, bad));
+    // Each part is there twice, and nobody's units are behind the end.
+    for number in 0..LOG_UNITS {
+        assert_eq!(read(&[unit(number)]).unwrap(), all, "unit {number}");
+    }
+    for (one, other) in [(0, 1), (2, 5), (3, 6), (4, 7)] {
+        expect_unreadable(read(&[unit(one), unit(other)]), unit_offset(one));
+    }
+    assert_eq!(read(&[unit(2), unit(6), unit(4)]).unwrap(), all);
+    // One of the first two units of the next commit says that there is none.
+    assert_eq!(read(&[unit(8), unit_offset(10)..unit_offset(LOG_UNITS)]).unwrap(), all);
+    assert_eq!(read(&[unit(9), unit_offset(10)..unit_offset(LOG_UNITS)]).unwrap(), all);
+    expect_unreadable(read(&[unit(8), unit(9)]), unit_offset(8));
+    expect_unreadable(read(&[unit(0), unit_offset(1)..unit_offset(LOG_UNITS)]), unit_offset(0));
+    // A torn commit has a unit that can be read and is not of it.
+    let before = read_at(&device, unit_offset(8), 4 * UNIT as usize);
+    journal.commit(&[7; 5000], CommitStyle::Single).unwrap();
+    write(&device, "disk", unit_offset(9), &before[UNIT as usize..], false).unwrap();
+    assert_eq!(read(&[unit(8)]).unwrap(), all);
+    assert_eq!(read(&[unit(9), unit(11)]).unwrap(), all);
+    expect_unreadable(read(&[unit(9), unit(10), unit(11)]), unit_offset(9));
+}
+
+/// A generation was begun in one superblock when its writer was interrupted. That one cannot be read for a while: the
+/// other one has everything, and whatever happens then to the next generation, nothing is lost.
+#[test]
+fn one_superblock_that_can_be_read_is_enough_even_if_it_is_the_older_one() {
+    for newer in [0, 1] {
+        for failing_write in 0..6 {
+            let env = Env::sim(1);
+            let device = formatted(&env);
+            let mut journal = opened(&device);
+            journal.commit(b"kept", CommitStyle::Single).unwrap();
+            let older = read_at(&device, SUPERBLOCK_OFFSETS[1 - newer], 4096);
+            journal.begin(Some(b"state with more")).unwrap();
+            write(&device, "disk", SUPERBLOCK_OFFSETS[1 - newer], &older, false).unwrap();
+            // The newer one is read when it can be.
+            assert_eq!(Journal::recover(&device, "disk", KIND).unwrap().1.checkpoint, b"state with more");
+            let place = SUPERBLOCK_OFFSETS[newer]..SUPERBLOCK_OFFSETS[newer] + 512;
+            let bad = with_bad_bytes(&env, &device, &[place]);
+            let fault =
+                Fault::new(Operation::Write, FaultTrigger::From(failing_write), FaultEffect::Fail(FaultError::Io));
+            let injector = FaultInjector::new(&env, FaultPlan::of(fault));
+            let (mut journal, recovered) =
+                Journal::recover(&FaultDevice::device(&injector, &bad), "disk", KIND).unwrap();
+            assert_eq!((recovered.checkpoint, recovered.commits), (b"state 0".to_vec(), vec![b"kept".to_vec()]));
+            assert_eq!(recovered.findings.len(), 1);
+            let begun = journal.begin(Some(b"state 0 and kept")).is_ok();
+            let (_, recovered) = Journal::recover(&device, "disk", KIND).unwrap();
+            let found = (recovered.checkpoint.as_slice(), recovered.commits.len());
+            let allowed: &[(&[u8], usize)] = match begun {
+                true => &[(b"state 0 and kept", 0)],
+                false => &[(b"state 0", 1), (b"state 0 and kept", 0), (b"state with more", 0)],
+            };
+            assert!(allowed.contains(&found), "newer {newer}, write {failing_write}: {found:?}");
+        }
+    }
+    let env = Env::sim(1);
+    let device = formatted(&env);
+    let both: Vec<_> = SUPERBLOCK_OFFSETS.iter().map(|&at| at..at + 512).collect();
+    let error = commits(&with_bad_bytes(&env, &device, &both)).unwrap_err();
+    assert!(matches!(error, StoreError::Media { .. }), "{error}");
+    assert!(Journal::probe(&with_bad_bytes(&env, &device, &both), "disk", KIND).is_err());
 }
