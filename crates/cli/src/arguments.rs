@@ -86,8 +86,10 @@ pub(crate) struct Database {
 /// What a command does to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Reads: what is not there is an error.
+    /// Reads: nothing is written, and what is not there is an error.
     Read,
+    /// Changes what is there: what is not there is an error.
+    Change,
     /// Writes: what is not there is made, unless the options say otherwise.
     Write,
 }
@@ -96,7 +98,11 @@ impl Database {
     pub(crate) fn open(&self, global: &Global, access: Access, console: &Console) -> Result<Varve, Failure> {
         let mut options = global.options(&self.spec)?;
         options.create_if_missing &= access == Access::Write;
-        let db = Varve::builder().env(&self.env()).options(options).open(&self.spec)?;
+        let builder = Varve::builder().env(&self.env()).options(options);
+        let db = match access {
+            Access::Read => builder.open_read_only(&self.spec)?,
+            Access::Change | Access::Write => builder.open(&self.spec)?,
+        };
         if access == Access::Write {
             warn_of_lost_bytes(db.stack(), console);
         }

@@ -123,6 +123,7 @@ fn kind_name(kind: ErrorKind) -> &'static str {
         ErrorKind::Io => "io",
         ErrorKind::Latched => "latched",
         ErrorKind::Closed => "closed",
+        ErrorKind::ReadOnly => "read_only",
         _ => "other",
     }
 }

@@ -360,10 +360,12 @@ fn every_kind_of_failure_has_its_code() {
         if holder.try_wait().unwrap().is_some() {
             holder = hold();
         }
-        failure_code(&["get", db, "key"]) == 5
+        failure_code(&["delete", db, "none"]) == 5
     });
     let mut stdin = holder.stdin.take().unwrap();
     assert!(held, "the lock was never held");
+    // Reading takes no lock.
+    expect(0, &["check", db]);
     stdin.write_all(b"other\tpair\n").unwrap();
     drop(stdin);
     assert!(holder.wait().unwrap().success());

@@ -8,7 +8,7 @@ use crate::media::Media;
 use crate::options::Options;
 use crate::snapshot::Snapshot;
 use crate::statistics::Statistics;
-use crate::tree::{self, LogStructuredTree, Tree, organise};
+use crate::tree::{self, LogStructuredTree, ReadOnlyTree, Tree, organise};
 use crate::value::Value;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -125,6 +125,25 @@ impl Db {
         options.validate()?;
         let organisation = organise(&options);
         let tree: Box<dyn Tree> = Box::new(LogStructuredTree::open(env, media, options, organisation)?);
+        Ok(Db { handle: Arc::new(Handle { tree, env: env.clone() }) })
+    }
+
+    /// Opens the database on `media` for reading only, as it is now: not a byte is written, no lock is taken, nothing runs
+    /// in the background, and what would change something is [`Error::ReadOnly`].
+    ///
+    /// Another process may have it open for writing on media that several can read, as directories: this one then
+    /// sees one consistent state, which holds every write acknowledged before this call began, and goes on
+    /// seeing that one. Of tables beyond `max_open_files` the writer may remove some meanwhile; reading one of them
+    /// is then `Locked` (see [`Error::kind`]).
+    ///
+    /// Cost: reads the logs, whose entries stay in memory whatever `write_buffer_size` says. Options of creating and
+    /// writing mean nothing.
+    ///
+    /// Errors: [`Error::Missing`] when there is none; as [`Db::open`] for the rest. Damage is told when two readings
+    /// agree on it.
+    pub fn open_read_only(env: &Env, media: Media, options: Options) -> Result<Db, Error> {
+        options.validate()?;
+        let tree: Box<dyn Tree> = Box::new(ReadOnlyTree::open(env, media, options, organise)?);
         Ok(Db { handle: Arc::new(Handle { tree, env: env.clone() }) })
     }
 

@@ -24,6 +24,8 @@ pub enum ErrorKind {
     Latched,
     /// The database was closed.
     Closed,
+    /// The database was opened for reading only.
+    ReadOnly,
 }
 
 /// An error of a database. Cheap to clone.
@@ -59,6 +61,8 @@ pub enum Error {
     OutOfRoom { store: String, available_bytes: u64, left_bytes: u64 },
     #[error("the database is closed")]
     Closed,
+    #[error("'{store}' was opened for reading only; open it for writing to {operation}")]
+    ReadOnly { store: String, operation: &'static str },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -77,6 +81,7 @@ impl Error {
             Error::Latched { .. } => ErrorKind::Latched,
             Error::OutOfRoom { .. } => ErrorKind::NoSpace,
             Error::Closed => ErrorKind::Closed,
+            Error::ReadOnly { .. } => ErrorKind::ReadOnly,
             // What the engine asks for was once there: a file that is too short lost something.
             Error::Store(StoreError::PastEnd { .. }) => ErrorKind::Corruption,
             Error::Store(error) => match error.kind() {
@@ -86,6 +91,7 @@ impl Error {
                 StoreErrorKind::Locked => ErrorKind::Locked,
                 StoreErrorKind::Foreign => ErrorKind::Foreign,
                 StoreErrorKind::Latched => ErrorKind::Latched,
+                StoreErrorKind::ReadOnly => ErrorKind::ReadOnly,
                 _ => ErrorKind::Io,
             },
         }

@@ -41,6 +41,11 @@ impl MemoryFile {
     }
 
     #[cfg(test)]
+    pub(crate) fn replace(&self, bytes: Vec<u8>) {
+        self.state.lock().bytes = bytes;
+    }
+
+    #[cfg(test)]
     pub(crate) fn limit_room(&self, bytes: usize) {
         self.state.lock().room_bytes = Some(bytes);
     }

@@ -22,10 +22,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use varve_engine::{Db, Error, Options, TreeKind, WriteOptions};
+use varve_engine::{Db, Error, ErrorKind, Options, TreeKind, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{CrashVariant, Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
-use varve_store::{FileStore, StoreMeasure};
+use varve_store::{FileStore, Severity, StoreMeasure};
 
 const UNIVERSE: u64 = 64;
 
@@ -175,11 +175,41 @@ fn examine(db: &Db, history: &History, allowed: RangeInclusive<usize>) -> Result
     Ok(count)
 }
 
+/// What an opening for reading finds, which changes nothing; `None` before there is a database.
+fn read_only(
+    env: &Env,
+    image: &Image,
+    history: &History,
+    allowed: RangeInclusive<usize>,
+) -> Result<Option<usize>, String> {
+    let before = image.changes();
+    let media = image.only_read().media(env).map_err(|error| format!("the store does not open: {error}"))?;
+    let db = match Db::open_read_only(env, media, history.options.clone()) {
+        Ok(db) => db,
+        Err(error) if error.kind() == ErrorKind::NotFound && *allowed.start() == 0 => return Ok(None),
+        Err(error) => return Err(format!("open_read_only failed: {error}")),
+    };
+    let count = history.verify(&db, allowed)?;
+    let findings = db.check().map_err(|error| format!("check failed: {error}"))?;
+    if findings.iter().any(|finding| finding.severity >= Severity::Error) {
+        return Err(format!("check for reading found {findings:?}"));
+    }
+    drop(db);
+    match image.changes() - before {
+        0 => Ok(Some(count)),
+        changes => Err(format!("{changes} changes by an opening for reading")),
+    }
+}
+
 /// Opens an image and verifies it.
 fn recover(image: &Image, seed: u64, history: &History, allowed: RangeInclusive<usize>) -> Result<usize, String> {
     let env = simulation(seed, seed.is_multiple_of(4));
+    let read = if seed.is_multiple_of(6) { read_only(&env, image, history, allowed.clone())? } else { None };
     let db = open_beside(&env, image, history)?;
     let count = examine(&db, history, allowed)?;
+    if read.is_some_and(|read| read != count) {
+        return Err(format!("an opening for reading found {read:?} batches, one for writing {count}"));
+    }
     if seed.is_multiple_of(5) {
         // Life goes on: what is written now is there after another opening.
         db.put_with(b"after", b"the crash", &WriteOptions { sync: true })

@@ -47,8 +47,8 @@ pub use error::{MediaError, MediaErrorKind, Operation};
 pub use hardware::{FileDevice, FileDeviceOptions, IoEngine, open_zoned_device};
 pub use layer::{
     CrashDevice, CrashVariant, DeviceCrashState, Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError,
-    FaultInjector, FaultPlan, FaultTrigger, FileTrace, MemoryTrace, PersistencePoint, TextTrace, TraceDevice,
-    TraceDirectory, TraceRecord, TraceSink,
+    FaultInjector, FaultPlan, FaultTrigger, FileTrace, MemoryTrace, OverlayDevice, PersistencePoint, TextTrace,
+    TraceDevice, TraceDirectory, TraceRecord, TraceSink,
 };
 pub use request::{ProtectionFormat, Request, Transfer};
 pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};

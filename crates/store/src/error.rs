@@ -12,7 +12,7 @@ pub enum StoreErrorKind {
     InvalidRequest,
     /// No room now; remove or finish files and retry.
     NoSpace,
-    /// Another open of this store holds the lock.
+    /// Another open of this store holds the lock, or has moved on.
     Locked,
     /// Bytes on the medium are not what was written.
     Corruption,
@@ -22,6 +22,8 @@ pub enum StoreErrorKind {
     Io,
     /// An earlier sync failed: nothing is acknowledged until the store is opened again.
     Latched,
+    /// The store was opened for reading only.
+    ReadOnly,
 }
 
 /// An error of a file store. Cheap to clone.
@@ -63,6 +65,12 @@ pub enum StoreError {
          zeros where it cannot be read, which gives up what was there and nothing else"
     )]
     Unreadable { store: String, structure: String, offset_bytes: u64, expected: String, source: Box<MediaError> },
+    #[error("{store}: it was opened for reading only: '{name}' is not changed")]
+    ReadOnly { store: String, name: String },
+    #[error(
+        "{store}: '{name}' was removed by the process that writes this store since it was opened for reading; open it again"
+    )]
+    Superseded { store: String, name: String },
     #[error("{store}: '{name}': {source}")]
     Media { store: String, name: String, source: MediaError },
 }
@@ -76,10 +84,11 @@ impl StoreError {
                 StoreErrorKind::InvalidRequest
             }
             StoreError::NoSpace { .. } | StoreError::TooManyWriters { .. } => StoreErrorKind::NoSpace,
-            StoreError::Locked { .. } => StoreErrorKind::Locked,
+            StoreError::Locked { .. } | StoreError::Superseded { .. } => StoreErrorKind::Locked,
             StoreError::Corruption { .. } => StoreErrorKind::Corruption,
             StoreError::Foreign { .. } => StoreErrorKind::Foreign,
             StoreError::Latched { .. } => StoreErrorKind::Latched,
+            StoreError::ReadOnly { .. } => StoreErrorKind::ReadOnly,
             StoreError::Media { source, .. } => of_media(source),
             StoreError::Unreadable { source, .. } => of_media(source),
         }

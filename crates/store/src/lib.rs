@@ -23,6 +23,7 @@ mod name;
 mod names;
 mod occupancy;
 mod plain;
+mod read_only;
 mod segments;
 mod sync_order;
 mod wire;
@@ -41,4 +42,5 @@ pub use imr::{
 };
 pub use occupancy::{Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, PieceUsage, StoreMeasure};
 pub use plain::{PlainOptions, PlainStore};
+pub use read_only::ReadOnlyStore;
 pub use varve_media::{IoCause, IoClass, IoContext, JobId, Space};

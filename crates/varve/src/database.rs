@@ -38,6 +38,29 @@ impl Varve {
         Varve::builder().open(&spec.parse()?)
     }
 
+    /// Opens the database on the medium called `spec` for reading, in the real world and with default options. Nothing is
+    /// written to the medium, see [`DatabaseBuilder::open_read_only`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), varve::Error> {
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let place = directory.path().join("db").display().to_string();
+    /// // let place = "/var/lib/varve";
+    /// let writer = varve::Varve::open(&place)?;
+    /// writer.put(b"layer", b"dark")?;
+    /// let reader = varve::Varve::open_read_only(&place)?;
+    /// assert_eq!(reader.get(b"layer")?.as_deref(), Some(&b"dark"[..]));
+    /// assert_eq!(reader.put(b"layer", b"light").unwrap_err().kind(), varve::ErrorKind::ReadOnly);
+    /// # writer.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`DatabaseBuilder::open_read_only`].
+    pub fn open_read_only(spec: &str) -> Result<Varve, Error> {
+        Varve::builder().open_read_only(&spec.parse()?)
+    }
+
     /// Opens with choices.
     pub fn builder() -> DatabaseBuilder {
         DatabaseBuilder::default()
@@ -132,6 +155,22 @@ impl DatabaseBuilder {
         let env = self.env.unwrap_or_else(Env::real);
         let stack = StackBuilder::new(&env).create(self.options.create_if_missing).format(self.format).build(spec)?;
         let db = Db::open(&env, stack.media(), self.options)?;
+        Ok(Varve { db, stack })
+    }
+
+    /// Opens the database on the medium `spec` as it is now, for reading: see [`Db::open_read_only`]. Not a byte is written
+    /// to the medium and nothing is made, so permission to read is enough.
+    ///
+    /// A directory may be open for writing in another process. A device or an image that is open for writing is
+    /// refused; several may read one at the same time.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when there is nothing; `Locked` (see [`Error::kind`]) for a device that is open for writing;
+    /// see [`Error::kind`] for the rest.
+    pub fn open_read_only(self, spec: &Spec) -> Result<Varve, Error> {
+        let env = self.env.unwrap_or_else(Env::real);
+        let stack = StackBuilder::new(&env).read_only(true).build(spec)?;
+        let db = Db::open_read_only(&env, stack.media(), self.options)?;
         Ok(Varve { db, stack })
     }
 }

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use varve_engine::Media;
 use varve_env::Env;
-use varve_media::{Device, Directory, FaultInjector, FileTrace};
-use varve_store::FileStore;
+use varve_media::{Device, Directory, FaultInjector, FileTrace, OverlayDevice};
+use varve_store::{FileStore, ReadOnlyStore};
 
 /// What a file store stands on.
 pub(crate) enum Base {
@@ -54,6 +54,8 @@ pub(crate) struct Construction<'a> {
     /// The devices are only wanted for what they say of themselves: image files are not opened, traces
     /// not begun.
     pub(crate) describe: bool,
+    /// Nothing may be written to a medium, not even what opening it would write.
+    pub(crate) read_only: bool,
     /// Layers the stack hands out.
     pub(crate) handles: RefCell<Handles>,
 }
@@ -80,12 +82,13 @@ pub struct StackBuilder {
     env: Env,
     create: bool,
     format: bool,
+    read_only: bool,
 }
 
 impl StackBuilder {
     /// A builder of stacks in `env` that makes what is not there.
     pub fn new(env: &Env) -> Self {
-        StackBuilder { env: env.clone(), create: true, format: false }
+        StackBuilder { env: env.clone(), create: true, format: false, read_only: false }
     }
 
     /// Whether to make what is not there: the directory, the image file, the store on a blank
@@ -97,6 +100,12 @@ impl StackBuilder {
     /// Whether to lay out the store anew. Everything on the devices is lost.
     pub fn format(self, format: bool) -> Self {
         StackBuilder { format, ..self }
+    }
+
+    /// Whether to write nothing to a medium, nor make anything, whatever else was asked for. What the stores then refuse is
+    /// [`varve_store::StoreError::ReadOnly`].
+    pub fn read_only(self, read_only: bool) -> Self {
+        StackBuilder { read_only, ..self }
     }
 
     /// The media `spec` names, ready for [`varve_engine::Db::open`].
@@ -172,8 +181,9 @@ impl StackBuilder {
     }
 
     fn construction(&self) -> Construction<'_> {
-        let (create, format) = (self.create, self.format);
-        Construction { env: &self.env, create, format, describe: false, handles: RefCell::default() }
+        let read_only = self.read_only;
+        let (create, format) = (self.create && !read_only, self.format && !read_only);
+        Construction { env: &self.env, create, format, describe: false, read_only, handles: RefCell::default() }
     }
 }
 
@@ -197,7 +207,7 @@ pub(crate) fn build_base(construction: &Construction<'_>, spec: &Spec) -> Result
                 base = (layer.wrap)(construction, base, part)?;
             }
         }
-        bases.push(base);
+        bases.push(if construction.read_only { only_read(base)? } else { base });
     }
     let mut devices = Vec::new();
     let count = bases.len();
@@ -211,6 +221,13 @@ pub(crate) fn build_base(construction: &Construction<'_>, spec: &Spec) -> Result
         }
     }
     Ok(Base::Devices(devices))
+}
+
+/// What stores write when they are opened stays in memory.
+fn only_read(base: Base) -> Result<Base, Error> {
+    let Base::Devices(devices) = base else { return Ok(base) };
+    let over = |built: BuiltDevice| Ok(BuiltDevice { device: OverlayDevice::device(&built.device)?, ..built });
+    Ok(Base::Devices(devices.into_iter().map(over).collect::<Result<_, Error>>()?))
 }
 
 /// The store that shall stand on `base`.
@@ -263,6 +280,10 @@ fn open_store(
         devices.extend(built.into_iter().map(|built| StackDevice::new(role, built)));
     }
     devices.extend(kept.map(|built| StackDevice::new(StackRole::Logs, built)));
+    let opened = match construction.read_only {
+        true => Arc::new(ReadOnlyStore::new(opened)),
+        false => opened,
+    };
     Ok((opened, store.logs.is_some()))
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
-        let db = self.database.open(global, Access::Read, console)?;
+        let db = self.database.open(global, Access::Change, console)?;
         let table_bytes = db.statistics().levels.iter().map(|level| level.bytes).sum();
         let progress = console.progress().bytes(Some(table_bytes)).named("copying");
         let busy = progress.watch(bytes_read(db.stack(), db.env()));

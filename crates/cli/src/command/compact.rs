@@ -29,7 +29,7 @@ pub(crate) struct Compact {
 impl Compact {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
         let range = self.range.read_options(self.encoding)?;
-        let db = self.database.open(global, Access::Read, console)?;
+        let db = self.database.open(global, Access::Change, console)?;
         let table_bytes = |db: &varve::Varve| db.statistics().levels.iter().map(|level| level.bytes).sum::<u64>();
         let flushing = console.progress().busy("flushing");
         let flushed = db.flush();

@@ -37,7 +37,7 @@ impl Delete {
             batch.delete(&decode_argument("KEY", key, self.encoding)?)?;
         }
         // What is not there need not be made to remove something from it.
-        let db = self.database.open(global, Access::Read, console)?;
+        let db = self.database.open(global, Access::Change, console)?;
         db.write(batch, &WriteOptions { sync: !self.no_sync })?;
         db.close()?;
         if console.json {

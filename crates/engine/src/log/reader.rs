@@ -88,6 +88,11 @@ impl Window {
         Ok(())
     }
 
+    /// Forgets what was read: somebody may have written since.
+    fn forget(&mut self) {
+        self.buffer.clear();
+    }
+
     /// The first byte from `offset` on that is not zero.
     fn next_nonzero(&mut self, mut offset: u64) -> Result<Option<u64>, Error> {
         while offset < self.size {
@@ -99,6 +104,15 @@ impl Window {
         }
         Ok(None)
     }
+}
+
+/// What an unsound frame means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The log ends before it.
+    End,
+    /// It was being written when it was read, and is there now.
+    SoundNow,
 }
 
 /// A sound frame.
@@ -243,7 +257,9 @@ impl LogReader {
             let frame = match self.frame_at(offset)? {
                 Ok(frame) => frame,
                 Err(found) => {
-                    self.judge(record_offset, offset, found)?;
+                    if self.judge(record_offset, offset, found)? == Verdict::SoundNow {
+                        continue;
+                    }
                     return Ok(None);
                 }
             };
@@ -322,11 +338,13 @@ impl LogReader {
     }
 
     /// Decides what an unsound frame at `offset`, in the record at `record_offset`, means: sets the
-    /// tail, or returns the damage.
-    fn judge(&mut self, record_offset: u64, offset: u64, found: &'static str) -> Result<(), Error> {
+    /// tail, or returns the damage. A log may be written while it is read: the frame may have been on its way when it
+    /// was read, and those behind it not yet. What proves that it was synced also says that it is all there
+    /// by now, so it is read once more.
+    fn judge(&mut self, record_offset: u64, offset: u64, found: &'static str) -> Result<Verdict, Error> {
         const EXPECTED: &str = "a sound frame, because this place is known to have been synced";
         if self.expected_synced > record_offset {
-            return Err(self.corruption(offset, EXPECTED.to_string(), found.to_string()));
+            return self.judge_again(offset, EXPECTED.to_string(), found);
         }
         let mut dropped_end = offset;
         let mut at = offset;
@@ -344,7 +362,7 @@ impl LogReader {
                 let candidate = start + position as u64;
                 if self.mark_at(candidate)?.is_some_and(|mark| mark > record_offset) {
                     let expected = format!("{EXPECTED}: the frame at {candidate} says so");
-                    return Err(self.corruption(offset, expected, found.to_string()));
+                    return self.judge_again(offset, expected, found);
                 }
                 at = candidate + 1;
             } else if at < self.window.size {
@@ -359,7 +377,17 @@ impl LogReader {
             TailReason::Torn { offset_bytes: record_offset, found: found.to_string() }
         };
         self.tail = Some(Tail { valid_bytes: record_offset, dropped_bytes, reason });
-        Ok(())
+        Ok(Verdict::End)
+    }
+
+    /// Reads a frame that must be sound again, from the medium.
+    #[cold]
+    fn judge_again(&mut self, offset: u64, expected: String, found: &str) -> Result<Verdict, Error> {
+        self.window.forget();
+        match self.frame_at(offset)? {
+            Ok(_) => Ok(Verdict::SoundNow),
+            Err(_) => Err(self.corruption(offset, expected, found.to_string())),
+        }
     }
 
     /// The mark of the frame at `offset`, if there is a sound frame with one.

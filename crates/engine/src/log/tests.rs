@@ -61,6 +61,36 @@ fn sample(seed: u64, count: usize, bytes_max: u64, sync: (u64, u64)) -> Sample {
     Sample { bytes: file.bytes(), records, offsets, synced }
 }
 
+/// A reader of a log that is still written may meet a record half way and those behind it whole.
+#[test]
+fn what_was_on_its_way_when_it_was_read_is_read_again() {
+    let sample = sample(31, 40, 300, (1, 2));
+    let mut met = 0;
+    for (number, &offset) in sample.offsets.iter().enumerate().take(30) {
+        let mut early = sample.bytes.clone();
+        early[offset as usize..offset as usize + frame::FIXED_BYTES].fill(0);
+        let (records, outcome) = read(&early, 0);
+        assert_eq!(records.len(), number, "record {number}");
+        let file = MemoryFile::of(early);
+        let mut reader = LogReader::open(file.reader(), "000012.log", Purpose::WriteAhead, 12).unwrap();
+        file.replace(sample.bytes.clone());
+        let mut records = Vec::new();
+        while let Some(record) = reader.next().unwrap() {
+            records.push(record.data.to_vec());
+        }
+        match outcome {
+            // Nothing says that it is there by now.
+            Ok(_) => assert_eq!(records, sample.records[..number], "record {number}"),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corruption);
+                assert_eq!(records, sample.records, "record {number}");
+                met += 1;
+            }
+        }
+    }
+    assert!(met >= 10, "{met} records were proven to be there");
+}
+
 #[test]
 fn records_of_all_lengths_come_back() {
     let file = MemoryFile::default();

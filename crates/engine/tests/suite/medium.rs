@@ -11,8 +11,8 @@ use varve_media::emulated::Zoned;
 use varve_media::{
     BlockDevice, Capabilities, Counters, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory,
     DirectoryCrashState, Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, Interlaced,
-    IoClass, IoContext, MediaError, MemoryDirectory, Operation, PersistencePoint, RamBacking, Request, TrackGeometry,
-    ZoneGeometry,
+    IoClass, IoContext, MediaError, MemoryDirectory, Operation, OverlayDevice, PersistencePoint, RamBacking, Request,
+    TrackGeometry, ZoneGeometry,
 };
 use varve_store::{
     AllocationName, BandFormatOptions, BandStore, CreateOptions, Ext4Options, ExtentFormatOptions, ExtentLayout,
@@ -539,6 +539,28 @@ impl Image {
         match self {
             Image::Several(parts) => &parts[place],
             one => one,
+        }
+    }
+
+    /// Changes of it so far, of whatever kind.
+    pub(crate) fn changes(&self) -> u64 {
+        match self {
+            Image::Directory(directory) => directory.persistence_points(),
+            Image::Device(device) => {
+                let counters = device.block.counters();
+                let commands = counters.discards + counters.zone_resets + counters.zone_finishes;
+                counters.writes + counters.syncs + commands
+            }
+            Image::Several(parts) => parts.iter().map(Image::changes).sum(),
+        }
+    }
+
+    /// The same medium, to which nothing more is written.
+    pub(crate) fn only_read(&self) -> Image {
+        match self {
+            Image::Directory(_) => self.clone(),
+            Image::Device(device) => Image::Device(OverlayDevice::device(device).expect("overlay")),
+            Image::Several(parts) => Image::Several(parts.iter().map(Image::only_read).collect()),
         }
     }
 

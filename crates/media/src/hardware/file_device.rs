@@ -40,7 +40,7 @@ pub struct FileDeviceOptions {
     pub capacity_bytes: Option<u64>,
     /// Create the file, sparse, when it is not there.
     pub create: bool,
-    /// Refuse writes and discards.
+    /// Refuse writes and discards. Several may have it open so at the same time, while nobody has it for writing.
     pub read_only: bool,
     /// Bypass the page cache (O_DIRECT), where the file system can.
     pub direct: bool,
@@ -107,7 +107,11 @@ impl FileDevice {
             return Err(refused("a new file needs a capacity".to_owned()));
         }
         let (file, direct) = open_file(path, options).map_err(failed)?;
-        match repeat(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+        let lock = match options.read_only {
+            true => FlockOperation::NonBlockingLockShared,
+            false => FlockOperation::NonBlockingLockExclusive,
+        };
+        match repeat(|| rustix::fs::flock(&file, lock)) {
             Err(Errno::AGAIN) => return Err(MediaError::Locked { device: name.clone(), name }),
             result => result.map_err(failed)?,
         }

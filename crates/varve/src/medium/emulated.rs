@@ -152,6 +152,7 @@ pub(super) fn backing(
                 return Err(part.value_error("backing", "file:PATH").into());
             };
             let opened = match construction.create {
+                _ if construction.read_only => FileBacking::open_read_only(&path),
                 true => FileBacking::open(&path, capacity_bytes),
                 false => FileBacking::open_existing(&path, capacity_bytes),
             };

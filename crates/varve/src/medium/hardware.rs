@@ -64,6 +64,7 @@ pub(super) fn open(construction: &Construction<'_>, part: &Part) -> Result<Built
     let options = FileDeviceOptions {
         capacity_bytes: part.size_bytes("size")?,
         create: construction.create && part.option("size").is_some(),
+        read_only: construction.read_only,
         direct: !part.has_flag("buffered"),
         engine: match part.text("engine")? {
             Some("uring") => IoEngine::Uring,

@@ -96,6 +96,7 @@ fn recorded(construction: &Construction<'_>, path: &Path, zones: &ZoneGeometry, 
         return Ok(Zoned::new(zones));
     }
     let opened = match construction.format {
+        _ if construction.read_only => ZoneRecord::open_read_only(path, zones),
         true => ZoneRecord::create(path, zones),
         false => ZoneRecord::open(path, zones, create),
     };

@@ -26,7 +26,7 @@ pub(crate) struct Inspect {
 impl Inspect {
     pub(crate) fn run(&self, console: &mut Console) -> Result<Status, Failure> {
         let env = self.spec.suitable_env(0);
-        let stack = StackBuilder::new(&env).create(false).build(&self.spec)?;
+        let stack = StackBuilder::new(&env).read_only(true).build(&self.spec)?;
         let media = stack.media();
         let stores = [("files", Some(media.files)), ("logs", media.logs)];
         let mut damaged = false;

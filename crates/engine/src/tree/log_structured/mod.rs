@@ -17,6 +17,7 @@ mod pacing;
 mod plan;
 mod rate_limiter;
 mod read;
+mod read_only;
 mod reclaim;
 mod recovery;
 mod repair;
@@ -33,6 +34,7 @@ mod write_pace;
 
 pub(crate) use self::organisation::Organisation;
 pub(crate) use self::plan::{Busy, CompactionPlan, Footprint, Reason};
+pub(crate) use self::read_only::ReadOnlyTree;
 pub(crate) use self::reclaim::{Shortage, in_place};
 pub(crate) use self::repair::repair;
 pub(crate) use self::version::{FileMeta, Version};

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
 use crate::key::Sequence;
 use crate::log::{LogReader, LogWriter, Purpose};
-use crate::manifest::Manifest;
+use crate::manifest::{self, Manifest};
 use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
@@ -26,15 +26,15 @@ use varve_store::{FileEntry, OpenOptions};
 pub(super) const NO_LOG: u64 = 0;
 
 /// What the manifest said.
-struct Recovered {
+pub(super) struct Recovered {
     /// Its number; 0 of a new database.
-    manifest_number: u64,
+    pub(super) manifest_number: u64,
     /// Id of the database.
-    database: u64,
-    version: Version,
-    log_number: u64,
-    next_file_number: u64,
-    last_sequence: Sequence,
+    pub(super) database: u64,
+    pub(super) version: Version,
+    pub(super) log_number: u64,
+    pub(super) next_file_number: u64,
+    pub(super) last_sequence: Sequence,
 }
 
 /// Brings a database up. The caller holds its lock.
@@ -47,51 +47,23 @@ pub(super) fn open(
 ) -> Result<(Arc<Shared>, Writer), Error> {
     let garbage = Arc::new(Garbage::default());
     let listing = media.files.list()?;
-    let names = |listing: &[FileEntry]| -> Vec<FileName> {
-        listing.iter().filter_map(|entry| FileName::parse(&entry.name)).collect()
-    };
     let file_names = names(&listing);
     let log_listing = match &media.logs {
         Some(logs) => logs.list()?,
         None => listing.clone(),
     };
     let log_names = names(&log_listing);
-    let mut logs: Vec<u64> = log_names
-        .iter()
-        .filter_map(|name| if let FileName::Log(number) = name { Some(*number) } else { None })
-        .collect();
-    logs.sort_unstable();
+    let mut logs = log_numbers(&log_names);
 
     let exists = file_names.contains(&FileName::Current);
     let recovered = if exists {
         if options.error_if_exists {
             return Err(Error::Exists { store: media.files.name().to_owned() });
         }
-        read_manifest(&media, &*organisation, &listing, &garbage)?
+        let manifest = Manifest::recover(&*media.files, organisation.name())?;
+        compare_with_files(&manifest, &*organisation, &listing, &garbage)?
     } else {
-        if let Some(orphan) = file_names.iter().find(|name| matches!(name, FileName::Table(_) | FileName::Manifest(_)))
-            && file_names.iter().any(|name| matches!(name, FileName::Table(_)))
-        {
-            return Err(Error::Corruption {
-                file: file_name::CURRENT.to_owned(),
-                offset_bytes: 0,
-                structure: "database".to_owned(),
-                expected: format!("a file {} beside '{}'", file_name::CURRENT, orphan.format()),
-                found: "none".to_owned(),
-            });
-        }
-        for &number in &logs {
-            let name = file_name::log(number);
-            if open_any_log(&media, number)?.next()?.is_some() {
-                return Err(Error::Corruption {
-                    file: file_name::CURRENT.to_owned(),
-                    offset_bytes: 0,
-                    structure: "database".to_owned(),
-                    expected: format!("a file {} beside '{name}', which holds writes", file_name::CURRENT),
-                    found: "none".to_owned(),
-                });
-            }
-        }
+        refuse_orphans(&media, &file_names, &logs)?;
         if !options.create_if_missing {
             return Err(Error::Missing { store: media.files.name().to_owned() });
         }
@@ -106,16 +78,7 @@ pub(super) fn open(
             last_sequence: 0,
         }
     };
-    logs.retain(|&number| number >= recovered.log_number);
-    if recovered.log_number != NO_LOG && logs.first() != Some(&recovered.log_number) {
-        return Err(Error::Corruption {
-            file: file_name::log(recovered.log_number),
-            offset_bytes: 0,
-            structure: "write-ahead log".to_owned(),
-            expected: format!("the oldest log that {} needs", file_name::manifest(recovered.manifest_number)),
-            found: "no such file".to_owned(),
-        });
-    }
+    retain_needed(&mut logs, recovered.log_number, recovered.manifest_number)?;
     let highest_log = logs.last().copied().unwrap_or(0);
     let mut next_file_number = recovered.next_file_number.max(highest_log + 1);
     // Files of a crashed run may carry numbers the manifest never learned of.
@@ -184,14 +147,70 @@ pub(super) fn open(
     Ok((shared, writer))
 }
 
+/// Files of a database without the one that names its manifest are a database that lost it, not a place for a new one.
+pub(super) fn refuse_orphans(media: &Media, file_names: &[FileName], logs: &[u64]) -> Result<(), Error> {
+    if let Some(orphan) = file_names.iter().find(|name| matches!(name, FileName::Table(_) | FileName::Manifest(_)))
+        && file_names.iter().any(|name| matches!(name, FileName::Table(_)))
+    {
+        return Err(Error::Corruption {
+            file: file_name::CURRENT.to_owned(),
+            offset_bytes: 0,
+            structure: "database".to_owned(),
+            expected: format!("a file {} beside '{}'", file_name::CURRENT, orphan.format()),
+            found: "none".to_owned(),
+        });
+    }
+    for &number in logs {
+        let name = file_name::log(number);
+        if open_any_log(media, number)?.next()?.is_some() {
+            return Err(Error::Corruption {
+                file: file_name::CURRENT.to_owned(),
+                offset_bytes: 0,
+                structure: "database".to_owned(),
+                expected: format!("a file {} beside '{name}', which holds writes", file_name::CURRENT),
+                found: "none".to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Leaves of `logs`, ascending, those that are needed from `log_number` on, the first of which must be there.
+pub(super) fn retain_needed(logs: &mut Vec<u64>, log_number: u64, manifest_number: u64) -> Result<(), Error> {
+    logs.retain(|&number| number >= log_number);
+    if log_number != NO_LOG && logs.first() != Some(&log_number) {
+        return Err(Error::Corruption {
+            file: file_name::log(log_number),
+            offset_bytes: 0,
+            structure: "write-ahead log".to_owned(),
+            expected: format!("the oldest log that {} needs", file_name::manifest(manifest_number)),
+            found: "no such file".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Numbers of the logs among `names`, ascending.
+pub(super) fn log_numbers(names: &[FileName]) -> Vec<u64> {
+    let number = |name: &FileName| if let FileName::Log(number) = name { Some(*number) } else { None };
+    let mut logs: Vec<u64> = names.iter().filter_map(number).collect();
+    logs.sort_unstable();
+    logs
+}
+
+/// Files of a database in a listing.
+pub(super) fn names(listing: &[FileEntry]) -> Vec<FileName> {
+    listing.iter().filter_map(|entry| FileName::parse(&entry.name)).collect()
+}
+
 /// Logs to be replayed.
-struct Replay<'a> {
+pub(super) struct Replay<'a> {
     /// Their numbers, ascending.
-    logs: &'a [u64],
+    pub(super) logs: &'a [u64],
     /// The oldest the manifest needs.
-    oldest: u64,
+    pub(super) oldest: u64,
     /// Newest sequence number that is in a table.
-    last_sequence: Sequence,
+    pub(super) last_sequence: Sequence,
 }
 
 /// Room that a manifest and the header of a log may take.
@@ -233,6 +252,11 @@ fn hold(
     }
     remove_strays(shared, Some(manifest_number));
     *shared.live_logs.lock() = replayed.logs.to_vec();
+    replay_into_memory(shared, replayed)
+}
+
+/// What the logs hold becomes memtables, however many.
+pub(super) fn replay_into_memory(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Sequence, Error> {
     let last_sequence = replay(shared, replayed, &mut |memtable, _| {
         if !memtable.is_empty() {
             let mut core = shared.core.lock();
@@ -247,15 +271,14 @@ fn hold(
     Ok(last_sequence)
 }
 
-/// Reads CURRENT and the manifest it names, and compares what they say with the files there.
-fn read_manifest(
-    media: &Media,
+/// Compares what the manifest says with the files there.
+pub(super) fn compare_with_files(
+    manifest: &manifest::Recovered,
     organisation: &dyn Organisation,
     listing: &[FileEntry],
     garbage: &Arc<Garbage>,
 ) -> Result<Recovered, Error> {
-    let manifest = Manifest::recover(&*media.files, organisation.name())?;
-    let (number, state) = (manifest.number, manifest.contents);
+    let (number, state) = (manifest.number, &manifest.contents);
     let level_count = organisation.level_count();
     let name = file_name::manifest(number);
     if usize::from(state.num_levels) > level_count {

@@ -16,6 +16,17 @@ pub struct FileBacking {
     is_new: bool,
 }
 
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Writing, making it when it is not there.
+    Create,
+    /// Writing.
+    Write,
+    /// Reading.
+    Read,
+}
+
 impl FileBacking {
     /// Opens or creates the file at `path`; a new or empty one becomes `capacity_bytes` long. Any other
     /// keeps its bytes and its length until something is written beyond it: a device on it continues
@@ -25,23 +36,34 @@ impl FileBacking {
     /// [`MediaError::Locked`] when it is open elsewhere; what the operating system says when it opens or
     /// lengthens the file.
     pub fn open(path: &Path, capacity_bytes: u64) -> std::result::Result<Self, MediaError> {
-        FileBacking::open_as(path, capacity_bytes, true)
+        FileBacking::open_as(path, capacity_bytes, Purpose::Create)
     }
 
     /// [`FileBacking::open`] that does not create: a missing file is [`MediaError::NotFound`].
     pub fn open_existing(path: &Path, capacity_bytes: u64) -> std::result::Result<Self, MediaError> {
-        FileBacking::open_as(path, capacity_bytes, false)
+        FileBacking::open_as(path, capacity_bytes, Purpose::Write)
     }
 
-    fn open_as(path: &Path, capacity_bytes: u64, create: bool) -> std::result::Result<Self, MediaError> {
+    /// Opens an existing file for reading: nothing of it changes, permission to read is enough, and every write fails.
+    /// Several may read a file at the same time, while nobody has it open for writing.
+    pub fn open_read_only(path: &Path) -> std::result::Result<Self, MediaError> {
+        FileBacking::open_as(path, 0, Purpose::Read)
+    }
+
+    fn open_as(path: &Path, capacity_bytes: u64, purpose: Purpose) -> std::result::Result<Self, MediaError> {
         use rustix::fs::{FlockOperation, flock};
         let name = || path.display().to_string();
         let failed = |error: Error| match error.kind() {
             ErrorKind::NotFound => MediaError::NotFound { device: name(), operation: Operation::Open, name: name() },
             _ => MediaError::io(&name(), Operation::Open, 0, error),
         };
-        let file = File::options().read(true).write(true).create(create).truncate(false).open(path).map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let (write, create) = (purpose != Purpose::Read, purpose == Purpose::Create);
+        let file = File::options().read(true).write(write).create(create).truncate(false).open(path).map_err(failed)?;
+        let lock = match purpose {
+            Purpose::Read => FlockOperation::NonBlockingLockShared,
+            _ => FlockOperation::NonBlockingLockExclusive,
+        };
+        match flock(&file, lock) {
             Err(rustix::io::Errno::AGAIN) => return Err(MediaError::Locked { device: name(), name: name() }),
             result => result.map_err(|errno| failed(errno.into()))?,
         }
@@ -136,12 +158,33 @@ mod tests {
     }
 
     #[test]
+    fn readers_share_a_file_and_write_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk");
+        assert!(matches!(FileBacking::open_read_only(&path), Err(MediaError::NotFound { .. })));
+        let writer = FileBacking::open(&path, 1 << 20).unwrap();
+        writer.write_at(4096, &[7; 512]).unwrap();
+        assert!(matches!(FileBacking::open_read_only(&path), Err(MediaError::Locked { .. })));
+        drop(writer);
+        let before = std::fs::metadata(&path).unwrap();
+        let readers = [(); 2].map(|()| FileBacking::open_read_only(&path).unwrap());
+        assert!(matches!(FileBacking::open(&path, 1 << 20), Err(MediaError::Locked { .. })));
+        let mut data = [0; 512];
+        readers[1].read_at(4096, &mut data).unwrap();
+        assert_eq!(data, [7; 512]);
+        assert!(readers[0].write_at(0, &[1]).is_err() && readers[0].discard(0, 4096).is_err());
+        let after = std::fs::metadata(&path).unwrap();
+        let times = |found: &std::fs::Metadata| (found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec());
+        assert_eq!(times(&before), times(&after));
+    }
+
+    #[test]
     fn a_shorter_file_reads_as_zeros_beyond_its_end_and_keeps_its_length() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk");
         std::fs::write(&path, [7; 6000]).unwrap();
-        for create in [false, true] {
-            let file = FileBacking::open_as(&path, 1 << 20, create).unwrap();
+        for purpose in [Purpose::Read, Purpose::Write, Purpose::Create] {
+            let file = FileBacking::open_as(&path, 1 << 20, purpose).unwrap();
             let mut data = [1; 8192];
             file.read_at(4096, &mut data).unwrap();
             assert!(data[..1904] == [7; 1904] && data[1904..] == [0; 6288]);

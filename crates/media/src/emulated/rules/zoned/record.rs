@@ -206,15 +206,27 @@ impl ZoneRecord {
     /// [`MediaError::NotFound`], [`MediaError::Locked`] when it is open elsewhere, [`MediaError::Damaged`] when it
     /// is no record, a damaged one, or one of other zones; what the operating system says.
     pub fn open(path: &Path, zones: &ZoneGeometry, create: bool) -> Result<Self, MediaError> {
-        ZoneRecord::open_as(path, zones, create, false)
+        ZoneRecord::open_as(path, zones, create, false, false)
+    }
+
+    /// [`ZoneRecord::open`] of a record that stays as it is, for a device that is only read: permission to read is enough,
+    /// several may read it, and following a write fails.
+    pub fn open_read_only(path: &Path, zones: &ZoneGeometry) -> Result<Self, MediaError> {
+        ZoneRecord::open_as(path, zones, false, false, true)
     }
 
     /// [`ZoneRecord::open`] in place of whatever the file held: of zones to which nothing was written.
     pub fn create(path: &Path, zones: &ZoneGeometry) -> Result<Self, MediaError> {
-        ZoneRecord::open_as(path, zones, true, true)
+        ZoneRecord::open_as(path, zones, true, true, false)
     }
 
-    fn open_as(path: &Path, zones: &ZoneGeometry, create: bool, anew: bool) -> Result<Self, MediaError> {
+    fn open_as(
+        path: &Path,
+        zones: &ZoneGeometry,
+        create: bool,
+        anew: bool,
+        read_only: bool,
+    ) -> Result<Self, MediaError> {
         use rustix::fs::{FlockOperation, flock};
         let name = path.display().to_string();
         // As the rules take them.
@@ -225,8 +237,14 @@ impl ZoneRecord {
             }
             _ => MediaError::io(&name, Operation::Open, 0, error),
         };
-        let file = File::options().read(true).write(true).create(create).truncate(false).open(path).map_err(failed)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        let mut opening = File::options();
+        opening.read(true).write(!read_only).create(create).truncate(false);
+        let file = opening.open(path).map_err(failed)?;
+        let lock = match read_only {
+            true => FlockOperation::NonBlockingLockShared,
+            false => FlockOperation::NonBlockingLockExclusive,
+        };
+        match flock(&file, lock) {
             Err(rustix::io::Errno::AGAIN) => return Err(MediaError::Locked { device: name.clone(), name }),
             result => result.map_err(|errno| failed(errno.into()))?,
         }
@@ -267,12 +285,13 @@ impl ZoneRecord {
             entries.push(Entry::decode(&bytes, zone, &zones).map_err(|flaw| damaged(at, flaw))?);
         }
         let mut record = ZoneRecord { name, file, zones, restarted, entries, unsynced: Vec::new() };
-        record.forget_unsynced(&boot_id)?;
+        record.forget_unsynced(&boot_id, read_only)?;
         Ok(record)
     }
 
-    /// After a restart nothing is unsynced, in the file either; then what is written belongs to this boot.
-    fn forget_unsynced(&mut self, boot_id: &[u8; 36]) -> Result<(), MediaError> {
+    /// After a restart nothing is unsynced, in the file either unless it is only read; then what is written belongs to this
+    /// boot.
+    fn forget_unsynced(&mut self, boot_id: &[u8; 36], read_only: bool) -> Result<(), MediaError> {
         for zone in (0..self.zones.zone_count).map(ZoneId) {
             let entry = &mut self.entries[zone.0 as usize];
             if entry.written_bytes != entry.synced_bytes {
@@ -282,10 +301,12 @@ impl ZoneRecord {
                 }
                 entry.written_bytes = entry.synced_bytes;
                 let entry = *entry;
-                self.write_entry(zone, entry)?;
+                if !read_only {
+                    self.write_entry(zone, entry)?;
+                }
             }
         }
-        if self.restarted {
+        if self.restarted && !read_only {
             self.sync_file()?;
             let header = header(&self.zones, boot_id);
             self.file.write_all_at(&header, 0).map_err(|error| self.failed(Operation::Write, 0, error))?;
