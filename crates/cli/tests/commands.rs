@@ -274,6 +274,9 @@ fn damage_is_found_and_repaired() {
     let printed = expect(1, &["check", db]);
     assert!(printed.contains("error: "), "{printed}");
     assert!(failure_code(&["scan", db]) == 4);
+    let planned = expect(1, &["repair", db, "--dry-run"]);
+    assert!(planned.contains("what can be read goes into fresh tables"), "{planned}");
+    assert!(failure_code(&["scan", db]) == 4, "a plan changes nothing");
     let repaired = json(&["repair", db]);
     assert_eq!(repaired["tables_salvaged"], 1, "{repaired}");
     assert_eq!(expect(0, &["check", db]), "clean\n");

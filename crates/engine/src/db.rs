@@ -289,11 +289,72 @@ pub struct RepairReport {
     pub findings: Vec<Finding>,
 }
 
+/// What a repair does with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RepairAction {
+    /// A sound table: its entries go into fresh ones, and it goes when those are durable.
+    Keep,
+    /// A sound log: the same.
+    Replay,
+    /// A damaged table or log: what can be read goes into fresh tables; the file is kept under another name.
+    Salvage,
+    /// Nothing of it is used; it is kept under another name.
+    SetAside,
+    /// A fresh one takes its place, which says the same.
+    Replace,
+}
+
+impl RepairAction {
+    /// What it is, for people.
+    pub fn description(self) -> &'static str {
+        match self {
+            RepairAction::Keep => "sound; its entries go into fresh tables",
+            RepairAction::Replay => "sound; its writes go into fresh tables",
+            RepairAction::Salvage => "damaged; what can be read goes into fresh tables, and it is set aside",
+            RepairAction::SetAside => "not used; it is set aside",
+            RepairAction::Replace => "a fresh one takes its place",
+        }
+    }
+}
+
+/// A file, and what a repair does with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairStep {
+    /// Its name.
+    pub file: String,
+    /// What is done with it.
+    pub action: RepairAction,
+}
+
+/// What [`repair`] is going to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairPlan {
+    /// Every file of the database, once.
+    pub steps: Vec<RepairStep>,
+    /// The damage.
+    pub findings: Vec<Finding>,
+}
+
+/// What [`repair`] would do with what is on `media`. Changes nothing, not even a lock.
+///
+/// Errors: as those of [`repair`]. Cost: reads everything.
+pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<RepairPlan, Error> {
+    options.validate()?;
+    tree::plan_repair(env, media, options, organise)
+}
+
 /// Makes a database that opens out of whatever can still be read on `media`, which must not be open.
 ///
-/// Cost: reads and writes everything. Keys whose newest version was lost may show an older one, and
-/// deleted keys whose deletion was lost may come back. Damaged files are kept, renamed to
-/// `damaged-...`. Errors are those of the store; damage is in the report.
+/// Cost: reads everything twice, and writes everything. Keys whose newest version was lost may show an older one, and
+/// deleted keys whose deletion was lost may come back. What is damaged, or not used, is kept, renamed to
+/// `damaged-...`; only tables and logs that are sound, and whose entries are durable in fresh tables, are removed.
+///
+/// Errors: [`Error::Missing`] when there is nothing, [`Error::Foreign`] when nothing says that the files are of a
+/// Varve database, or some are of another version of it: then nothing was changed. Others are those of the store;
+/// damage is in the report.
 pub fn repair(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
     options.validate()?;
     tree::repair(env, media, options, organise)

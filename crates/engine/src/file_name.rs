@@ -18,6 +18,9 @@ pub(crate) const CURRENT: &str = "CURRENT";
 /// Locked while the database is open.
 pub(crate) const LOCK: &str = "LOCK";
 
+/// Before the names of files that a repair set aside.
+pub(crate) const SET_ASIDE_PREFIX: &str = "damaged-";
+
 /// What the name of a file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileName {

@@ -34,7 +34,7 @@ mod tree;
 mod value;
 
 pub use batch::{BatchEntries, BatchEntry, WriteBatch};
-pub use db::{Db, ReadOptions, RepairReport, WriteOptions, repair};
+pub use db::{Db, ReadOptions, RepairAction, RepairPlan, RepairReport, RepairStep, WriteOptions, plan_repair, repair};
 pub use db_iterator::DbIterator;
 pub use error::{Error, ErrorKind};
 pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};

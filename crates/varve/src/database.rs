@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::spec::Spec;
 use crate::stack::{Stack, StackBuilder};
 use std::ops::Deref;
-use varve_engine::{Db, Options, RepairReport};
+use varve_engine::{Db, Options, RepairPlan, RepairReport};
 use varve_env::Env;
 
 /// A database and the media it stands on. Derefs to [`Db`], which has the operations.
@@ -182,6 +182,17 @@ impl DatabaseBuilder {
 /// See [`DatabaseBuilder::open`].
 pub fn open(spec: &str, options: Options) -> Result<Varve, Error> {
     Varve::builder().options(options).open(&spec.parse()?)
+}
+
+/// What [`repair`] would do. Changes nothing.
+///
+/// # Errors
+/// As those of [`repair`].
+pub fn plan_repair(env: &Env, spec: &Spec, options: Options) -> Result<RepairPlan, Error> {
+    let stack = StackBuilder::new(env).create(false).build(spec)?;
+    let plan = varve_engine::plan_repair(env, &stack.media(), &options)?;
+    stack.flush_traces()?;
+    Ok(plan)
 }
 
 /// Makes a damaged database usable again with what can be read of it.

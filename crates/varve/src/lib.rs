@@ -48,7 +48,7 @@ mod spec;
 mod stack;
 
 pub use configuration::{Configuration, MediaConfiguration};
-pub use database::{DatabaseBuilder, Varve, open, repair};
+pub use database::{DatabaseBuilder, Varve, open, plan_repair, repair};
 pub use description::{DeviceDescription, StackDescription};
 pub use error::{Error, ErrorKind};
 pub use registry::{
@@ -60,8 +60,8 @@ pub use varve_engine::Media;
 pub use varve_engine::cost;
 pub use varve_engine::{
     BatchEntry, CompactionPriority, Compression, Db, DbIterator, Error as EngineError, KEY_BYTES_MAX, LevelStatistics,
-    Options, ReadOptions, RepairReport, RoomStatistics, Snapshot, Statistics, TreeKind, VALUE_BYTES_MAX, Value,
-    WriteBatch, WriteOptions, WriteState,
+    Options, ReadOptions, RepairAction, RepairPlan, RepairReport, RepairStep, RoomStatistics, Snapshot, Statistics,
+    TreeKind, VALUE_BYTES_MAX, Value, WriteBatch, WriteOptions, WriteState,
 };
 pub use varve_env as env;
 pub use varve_media as media;

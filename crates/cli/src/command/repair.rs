@@ -5,26 +5,35 @@ use crate::command::check::severity_name;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::progress::process_bytes_read;
-use serde_json::json;
+use serde_json::{Value, json};
+use varve::{Finding, Options};
 
 /// Make a damaged database usable again with what can be read of it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   varve check /tmp/db || varve repair /tmp/db
+  varve repair /tmp/db --dry-run
   varve repair /tmp/db --json
 
-Everything readable goes into a fresh database in the same place. Damaged files are kept beside it,
-renamed. Keys whose newest value was lost may show an older one, and deleted keys whose deletion
-was lost may come back. Exit code 1: something was lost.")]
+Everything readable goes into a fresh database in the same place. Files that are damaged, or not
+used, are kept beside it as damaged-...; what is not known to be a Varve database, or is of another
+version, is refused and left as it is. Keys whose newest value was lost may show an older one, and deleted keys whose deletion
+was lost may come back. Exit code 1: something was damaged, and what could be read of it is there.")]
 pub(crate) struct Repair {
     #[command(flatten)]
     database: Database,
+    /// Print what would be done with each file, and do nothing
+    #[arg(long)]
+    dry_run: bool,
 }
 
 impl Repair {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
         let options = global.options(&self.database.spec)?;
+        if self.dry_run {
+            return self.plan(options, console);
+        }
         // How much is there is only known afterwards.
         let busy = console.progress().bytes(None).named("repairing").watch(process_bytes_read);
         let report = varve::repair(&self.database.env(), &self.database.spec, options);
@@ -32,24 +41,14 @@ impl Repair {
         let report = report?;
         let lost = !report.findings.is_empty();
         if console.json {
-            let findings: Vec<_> = report
-                .findings
-                .iter()
-                .map(|finding| {
-                    let severity = severity_name(finding.severity);
-                    json!({"severity": severity, "code": finding.code, "message": finding.message})
-                })
-                .collect();
+            let findings = listed(&report.findings);
             console.json(&json!({
                 "tables_kept": report.tables_kept, "tables_salvaged": report.tables_salvaged,
                 "tables_lost": report.tables_lost, "logs_read": report.logs_read, "tables": report.tables,
                 "entries": report.entries, "set_aside": report.set_aside, "findings": findings,
             }))?;
         } else {
-            for finding in &report.findings {
-                let (severity, code, message) = (severity_name(finding.severity), finding.code, &finding.message);
-                console.line(format!("{severity}: {code}: {message}"))?;
-            }
+            print(&report.findings, console)?;
             let (kept, salvaged, missing) = (report.tables_kept, report.tables_salvaged, report.tables_lost);
             console.line(format!(
                 "tables: {kept} sound, {salvaged} salvaged in part, {missing} lost; logs read: {}",
@@ -57,9 +56,43 @@ impl Repair {
             ))?;
             console.line(format!("now {} entries in {} tables", report.entries, report.tables))?;
             if !report.set_aside.is_empty() {
-                console.line(format!("damaged files kept as {}", report.set_aside.join(", ")))?;
+                console.line(format!("set aside as {}", report.set_aside.join(", ")))?;
             }
         }
         Ok(if lost { Status::Negative } else { Status::Done })
     }
+
+    fn plan(&self, options: Options, console: &mut Console) -> Result<Status, Failure> {
+        let busy = console.progress().bytes(None).named("reading").watch(process_bytes_read);
+        let plan = varve::plan_repair(&self.database.env(), &self.database.spec, options);
+        drop(busy);
+        let plan = plan?;
+        if console.json {
+            let steps: Vec<_> =
+                plan.steps.iter().map(|step| json!({"file": step.file, "action": step.action.description()})).collect();
+            console.json(&json!({"steps": steps, "findings": listed(&plan.findings)}))?;
+        } else {
+            print(&plan.findings, console)?;
+            for step in &plan.steps {
+                console.line(format!("{}: {}", step.file, step.action.description()))?;
+            }
+        }
+        Ok(if plan.findings.is_empty() { Status::Done } else { Status::Negative })
+    }
+}
+
+fn listed(findings: &[Finding]) -> Vec<Value> {
+    let one = |finding: &Finding| {
+        let severity = severity_name(finding.severity);
+        json!({"severity": severity, "code": finding.code, "message": finding.message})
+    };
+    findings.iter().map(one).collect()
+}
+
+fn print(findings: &[Finding], console: &mut Console) -> Result<(), Failure> {
+    for finding in findings {
+        let (severity, code, message) = (severity_name(finding.severity), finding.code, &finding.message);
+        console.line(format!("{severity}: {code}: {message}"))?;
+    }
+    Ok(())
 }

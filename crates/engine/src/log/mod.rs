@@ -68,7 +68,7 @@ pub(crate) use writer::LogWriter;
 /// Bytes of a log's header.
 pub(crate) const HEADER_BYTES: usize = 64;
 
-const MAGIC: &[u8; 8] = b"VARVELOG";
+pub(crate) const MAGIC: &[u8; 8] = b"VARVELOG";
 const VERSION: u32 = 2;
 
 /// What a log's records are.

@@ -33,6 +33,7 @@ pub(crate) mod tests;
 pub(crate) use builder::{TableBuildOptions, TableBuilder, TableSummary};
 pub(crate) use data_block::{DataBlock, PinnedBytes};
 pub(crate) use filter::key_hash;
+pub(crate) use format::MAGIC;
 #[cfg(test)]
 pub(crate) use histogram::Bucket;
 pub(crate) use histogram::Histogram;

@@ -5,7 +5,7 @@ mod leveled;
 mod log_structured;
 mod two_level;
 
-pub(crate) use log_structured::{LogStructuredTree, ReadOnlyTree, repair};
+pub(crate) use log_structured::{LogStructuredTree, ReadOnlyTree, plan_repair, repair};
 
 use leveled::Leveled;
 use log_structured::Organisation;

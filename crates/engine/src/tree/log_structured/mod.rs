@@ -25,6 +25,7 @@ mod room;
 mod shared;
 mod stall;
 mod strides;
+mod survey;
 mod tables;
 mod turn;
 mod version;
@@ -36,7 +37,7 @@ pub(crate) use self::organisation::Organisation;
 pub(crate) use self::plan::{Busy, CompactionPlan, Footprint, Reason};
 pub(crate) use self::read_only::ReadOnlyTree;
 pub(crate) use self::reclaim::{Shortage, in_place};
-pub(crate) use self::repair::repair;
+pub(crate) use self::repair::{plan_repair, repair};
 pub(crate) use self::version::{FileMeta, Version};
 #[cfg(test)]
 pub(crate) use self::{

@@ -3,7 +3,7 @@
 //! Everything readable (tables block by block, logs record by record) is merged by key and sequence
 //! number into fresh tables of the last level under a fresh manifest, so nothing depends on what was
 //! lost. Until that manifest holds, nothing of what was there changes: a repair that was cut short is
-//! run again and finds the same. Damaged files are kept beside, renamed. What was overwritten or deleted by lost data may
+//! run again and finds the same. What is damaged or not used is kept beside, renamed. What was overwritten or deleted by lost data may
 //! come back in its older state: repair cannot know it.
 
 use super::checkpoint;
@@ -14,21 +14,21 @@ use super::pacing::JobPace;
 use super::plan::{CompactionPlan, Reason};
 use super::recovery::remove_strays;
 use super::shared::{Change, ManifestState, Shared, new_database_id};
+use super::survey::{self, Survey};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
 use super::write::create_log;
 use crate::batch::BatchRecord;
 use crate::cache::BlockCache;
-use crate::db::RepairReport;
+use crate::db::{RepairAction, RepairPlan, RepairReport, RepairStep};
 use crate::error::Error;
 use crate::file_name::{self, FileName};
 use crate::iterator::InternalIterator;
 use crate::key::Sequence;
 use crate::log::{LogReader, Purpose};
-use crate::manifest::Manifest;
 use crate::media::Media;
 use crate::memtable::MemTable;
-use crate::options::{Options, TreeKind};
+use crate::options::Options;
 use crate::table::{Readahead, Table, TableBuilder, TableIteratorOptions};
 use std::sync::Arc;
 use varve_env::Env;
@@ -48,6 +48,21 @@ struct Salvage {
     damaged: Vec<(Arc<dyn FileStore>, String)>,
 }
 
+/// See [`crate::plan_repair`]. `organise` makes the organisation of these options.
+pub(crate) fn plan_repair(
+    env: &Env,
+    media: &Media,
+    options: &Options,
+    organise: impl Fn(&Options) -> Box<dyn Organisation>,
+) -> Result<RepairPlan, Error> {
+    survey::plan(&look(env, media, options, &*organise(options))?)
+}
+
+fn look(env: &Env, media: &Media, options: &Options, organisation: &dyn Organisation) -> Result<Survey, Error> {
+    let tables = Tables::new(env, media, options, Arc::new(BlockCache::new(0, None, None)));
+    survey::survey(media, &tables, organisation.name())
+}
+
 /// See [`crate::repair`]. `organise` makes the organisation of these options.
 pub(crate) fn repair(
     env: &Env,
@@ -55,45 +70,17 @@ pub(crate) fn repair(
     options: Options,
     organise: impl Fn(&Options) -> Box<dyn Organisation>,
 ) -> Result<RepairReport, Error> {
+    // What is not ours is refused before so much as a lock is made beside it.
+    plan_repair(env, &media, &options, &organise)?;
     let _lock = media.files.lock(file_name::LOCK)?;
     let _log_lock = media.logs.as_ref().map(|logs| logs.lock(file_name::LOCK)).transpose()?;
-    let names = |store: &Arc<dyn FileStore>| -> Result<Vec<FileName>, Error> {
-        Ok(store.list()?.iter().filter_map(|entry| FileName::parse(&entry.name)).collect())
-    };
-    let (files, logs) = (names(&media.files)?, names(media.log_store())?);
-    let highest = files.iter().chain(&logs).filter_map(FileName::number).max().unwrap_or(0);
-    let mut report = RepairReport::default();
-
-    let contents = match Manifest::recover(&*media.files, organise(&options).name()) {
-        Ok(recovered) => Some(recovered),
-        // Sound, and of another tree: what it says is not lost.
-        Err(error) if is_of_another_tree(&media, &options, &organise) => return Err(error),
-        Err(error) => {
-            report.findings.push(Finding {
-                severity: Severity::Fatal,
-                code: "manifest-lost",
-                message: error.to_string(),
-            });
-            None
-        }
-    };
-    let database = contents.as_ref().map(|recovered| recovered.database);
-    let contents = contents.map(|recovered| recovered.contents);
-    let mut table_numbers: Vec<u64> = match &contents {
-        Some(contents) => contents.files.keys().copied().collect(),
-        None => files
-            .iter()
-            .filter_map(|name| if let FileName::Table(number) = name { Some(*number) } else { None })
-            .collect(),
-    };
-    table_numbers.sort_unstable();
-    let first_log = contents.as_ref().map_or(0, |contents| contents.log_number);
-    let mut log_numbers: Vec<u64> = logs
-        .iter()
-        .filter_map(|name| if let FileName::Log(number) = name { Some(*number) } else { None })
-        .filter(|number| *number >= first_log)
-        .collect();
-    log_numbers.sort_unstable();
+    let survey = look(env, &media, &options, &*organise(&options))?;
+    let RepairPlan { steps, findings } = survey::plan(&survey)?;
+    let highest = survey.files.iter().filter_map(|file| file.name.number()).max().unwrap_or(0);
+    let report = RepairReport { findings, ..RepairReport::default() };
+    let manifest = survey.manifest.ok();
+    let database = manifest.as_ref().map(|manifest| manifest.database);
+    let contents = manifest.map(|manifest| manifest.contents);
 
     let mut options = options;
     options.num_levels =
@@ -124,21 +111,8 @@ pub(crate) fn repair(
     ));
     let last_sequence = contents.as_ref().map_or(0, |contents| contents.last_sequence);
     let mut salvage = Salvage { shared, database, report, tables: Vec::new(), last_sequence, damaged: Vec::new() };
-    for number in table_numbers {
-        salvage.read_table(number)?;
-    }
-    for number in log_numbers {
-        salvage.read_log(number)?;
-    }
+    salvage.carry_out(&steps)?;
     salvage.finish()
-}
-
-/// Whether the manifest can be read, as that of another tree than `options` say.
-fn is_of_another_tree(media: &Media, options: &Options, organise: &impl Fn(&Options) -> Box<dyn Organisation>) -> bool {
-    TreeKind::ALL.iter().filter(|&&tree| tree != options.tree).any(|&tree| {
-        let other = organise(&Options { tree, ..options.clone() });
-        Manifest::recover(&*media.files, other.name()).is_ok()
-    })
 }
 
 impl Salvage {
@@ -146,32 +120,46 @@ impl Salvage {
         self.report.findings.push(Finding { severity: Severity::Error, code, message });
     }
 
-    /// Keeps a sound table; rewrites what can be read of another, and sets the original aside.
-    fn read_table(&mut self, number: u64) -> Result<(), Error> {
-        let name = file_name::table(number);
-        let table = match self.open(number, &name) {
-            Ok(table) => table,
-            Err(error) => {
-                self.report.tables_lost += 1;
-                self.find("table-lost", error.to_string());
-                self.set_aside(name);
-                return Ok(());
+    /// Reads what the plan says is read, tables first, then logs in their order, and notes what is set aside.
+    fn carry_out(&mut self, steps: &[RepairStep]) -> Result<(), Error> {
+        let mut logs = Vec::new();
+        for RepairStep { file, action } in steps {
+            match (FileName::parse(file), action) {
+                (Some(FileName::Table(number)), RepairAction::Keep) => {
+                    let table = self.open(number, file)?;
+                    self.report.tables_kept += 1;
+                    self.take(&table, number);
+                }
+                (Some(FileName::Table(number)), RepairAction::Salvage) => self.salvage_table(number)?,
+                (Some(FileName::Log(number)), RepairAction::Replay | RepairAction::Salvage) => logs.push(number),
+                (_, RepairAction::Replace) => {}
+                (name, _) => {
+                    let is_needed = self.report.findings.iter().any(|finding| finding.message.contains(file.as_str()));
+                    let is_table = matches!(name, Some(FileName::Table(_)));
+                    self.report.tables_lost += u64::from(is_table && is_needed);
+                    let store = match name {
+                        Some(FileName::Log(_)) => self.shared.media.log_store(),
+                        _ => &self.shared.media.files,
+                    };
+                    self.damaged.push((store.clone(), file.clone()));
+                }
             }
-        };
-        let damage = table.verify(IoContext::of(IoClass::Check));
-        if damage.is_empty() {
-            self.report.tables_kept += 1;
-            self.take(&table, number);
-            return Ok(());
         }
-        self.report.findings.extend(damage);
+        logs.sort_unstable();
+        logs.into_iter().try_for_each(|number| self.read_log(number))
+    }
+
+    /// Rewrites what can be read of a damaged table, and sets the original aside.
+    fn salvage_table(&mut self, number: u64) -> Result<(), Error> {
+        let name = file_name::table(number);
+        let table = self.open(number, &name)?;
         self.report.tables_salvaged += 1;
         let fresh = self.shared.new_file_number();
         if self.rewrite(&table, fresh)? {
             let table = self.open(fresh, &file_name::table(fresh))?;
             self.take(&table, fresh);
         }
-        self.set_aside(name);
+        self.damaged.push((self.shared.media.files.clone(), name));
         Ok(())
     }
 
@@ -258,8 +246,8 @@ impl Salvage {
                 },
                 Err(error) => Some(error),
             };
-            if let Some(error) = failure {
-                self.find("log-damaged", error.to_string());
+            if failure.is_some() {
+                // The plan says so.
                 self.damaged.push((store, name));
                 break;
             }
@@ -281,30 +269,41 @@ impl Salvage {
         Ok(())
     }
 
-    fn set_aside(&mut self, name: String) {
-        self.damaged.push((self.shared.media.files.clone(), name));
-    }
-
-    /// Copies damaged files to where they are kept; those that cannot be copied stay in the list.
+    /// Copies what is set aside to where it is kept; files that cannot be copied stay in the list.
     /// The originals go with the strays, once the fresh manifest holds.
     fn copy_damaged(&mut self) {
         let options = CreateOptions { kind: FileKind::Other, ..CreateOptions::default() };
         let context = IoContext::of(IoClass::Maintenance);
         let kept = &mut self.report.set_aside;
         self.damaged.retain(|(store, name)| {
-            let copy_name = format!("damaged-{name}");
-            let copied = checkpoint::copy(&**store, name, &**store, &copy_name, options, &context).is_ok();
+            let Ok(copy_name) = free_name(&**store, name) else { return true };
+            // Under its name the copy is whole, or not there.
+            let partial_name = format!("{}{name}.partial", file_name::SET_ASIDE_PREFIX);
+            let copied = is_copy(&**store, name, &copy_name)
+                || checkpoint::copy(&**store, name, &**store, &partial_name, options, &context)
+                    .and_then(|()| Ok(store.rename(&partial_name, &copy_name)?))
+                    .is_ok();
+            if !copied {
+                let _ = store.remove(&partial_name);
+            }
             kept.extend(copied.then_some(copy_name));
             !copied
         });
     }
 
-    /// Renames the damaged files that could not be copied.
+    /// Renames the files that could not be copied.
     fn rename_damaged(&mut self) {
         for (store, name) in std::mem::take(&mut self.damaged) {
-            let kept = format!("damaged-{name}");
-            match store.rename(&name, &kept) {
-                Ok(()) => self.report.set_aside.push(kept),
+            // It has become the fresh one.
+            if name == file_name::CURRENT {
+                continue;
+            }
+            let renamed = free_name(&*store, &name).and_then(|kept| {
+                store.rename(&name, &kept)?;
+                Ok(kept)
+            });
+            match renamed {
+                Ok(kept) => self.report.set_aside.push(kept),
                 Err(error) => self.find("not-set-aside", error.to_string()),
             }
         }
@@ -349,4 +348,39 @@ impl Salvage {
         self.report.entries = version.levels[last].iter().map(|file| file.entries).sum();
         Ok(self.report)
     }
+}
+
+/// The name under which `name` is set aside: one that nothing has yet, or that a repair which was cut short gave to a
+/// copy of it.
+fn free_name(store: &dyn FileStore, name: &str) -> Result<String, Error> {
+    let listing = store.list()?;
+    let first = format!("{}{name}", file_name::SET_ASIDE_PREFIX);
+    let later = (1..=listing.len()).map(|number| format!("{first}.{number}"));
+    let is_free = |kept: &String| !listing.iter().any(|entry| entry.name == *kept) || is_copy(store, name, kept);
+    Ok(std::iter::once(first.clone()).chain(later).find(is_free).unwrap_or(first))
+}
+
+/// Whether two files are there and equal, as far as both can be read.
+fn is_copy(store: &dyn FileStore, name: &str, other: &str) -> bool {
+    let compare = || -> Result<bool, Error> {
+        let (one, other) = (store.open(name, &OpenOptions::default())?, store.open(other, &OpenOptions::default())?);
+        let size = one.size_bytes();
+        if other.size_bytes() != size {
+            return Ok(false);
+        }
+        let context = IoContext::of(IoClass::Maintenance);
+        let (mut left, mut right) = (vec![0; READ_BYTES.min(size as usize)], vec![0; READ_BYTES.min(size as usize)]);
+        let mut offset = 0;
+        while offset < size {
+            let length = left.len().min((size - offset) as usize);
+            one.read_at(offset, &mut left[..length], &context)?;
+            other.read_at(offset, &mut right[..length], &context)?;
+            if left[..length] != right[..length] {
+                return Ok(false);
+            }
+            offset += length as u64;
+        }
+        Ok(true)
+    };
+    compare().unwrap_or(false)
 }

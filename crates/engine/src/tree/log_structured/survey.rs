@@ -1,0 +1,324 @@
+//! What a repair finds, and what it is going to do about it.
+//!
+//! The survey only reads. The plan is a function of it, and refuses what is not known to be ours: a repair that took
+//! files of another program, or of another version, for damaged ones would destroy them.
+
+use super::tables::Tables;
+use crate::batch::BatchRecord;
+use crate::db::{RepairAction, RepairPlan, RepairStep};
+use crate::error::{Error, ErrorKind};
+use crate::file_name::{self, FileName};
+use crate::log::{self, LogReader, Purpose};
+use crate::manifest::{Manifest, Recovered};
+use crate::media::Media;
+use crate::table;
+use std::sync::Arc;
+use varve_store::{FileStore, Finding, IoClass, IoContext, Location, OpenOptions, Severity, StoreErrorKind};
+
+/// Whose bytes a file has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// It begins or ends as ours do.
+    Ours,
+    /// It ends as tables of LevelDB or RocksDB do.
+    LevelDbOrRocksDb,
+    /// Nothing but zeros, or nothing.
+    Blank,
+    /// Other bytes.
+    Unknown,
+    /// The medium does not give them.
+    Unreadable,
+}
+
+/// How much of a file can be read.
+#[derive(Clone, Debug)]
+pub(super) enum Condition {
+    Sound,
+    /// Some of it.
+    Damaged(Vec<Finding>),
+    Unreadable(Error),
+}
+
+/// A file with a name of ours, but for `CURRENT` and `LOCK`.
+#[derive(Clone, Debug)]
+pub(super) struct SurveyedFile {
+    pub(super) name: FileName,
+    pub(super) origin: Origin,
+    pub(super) condition: Condition,
+}
+
+/// What is there.
+#[derive(Clone, Debug)]
+pub(super) struct Survey {
+    pub(super) store: String,
+    /// Nobody else puts files there, as people do into directories.
+    pub(super) is_private: bool,
+    /// The manifest that holds, or why there is none.
+    pub(super) manifest: Result<Recovered, Error>,
+    pub(super) has_current: bool,
+    pub(super) is_current_ours: bool,
+    pub(super) files: Vec<SurveyedFile>,
+    /// The first name that is none of ours.
+    pub(super) other_name: Option<String>,
+}
+
+/// Looks at everything; changes nothing. Cost: reads every table and log.
+pub(super) fn survey(media: &Media, tables: &Tables, tree: &str) -> Result<Survey, Error> {
+    let mut files = Vec::new();
+    let mut other_name = None;
+    let mut has_current = false;
+    let mut stores = vec![(&media.files, false)];
+    stores.extend(media.logs.iter().map(|logs| (logs, true)));
+    for (store, is_beside) in stores {
+        for entry in store.list()? {
+            match FileName::parse(&entry.name) {
+                Some(FileName::Current) => has_current |= !is_beside,
+                Some(FileName::Lock) => {}
+                // Tables are where files are, logs where logs are; others of their names are not looked at.
+                Some(FileName::Table(_)) if is_beside => {}
+                Some(FileName::Log(_)) if media.logs.is_some() && !is_beside => {}
+                Some(name) => {
+                    let origin = origin(&**store, name).unwrap_or(Origin::Unreadable);
+                    files.push(SurveyedFile { name, origin, condition: Condition::Sound });
+                }
+                None if other_name.is_none() && !entry.name.starts_with(file_name::SET_ASIDE_PREFIX) => {
+                    other_name = Some(entry.name);
+                }
+                None => {}
+            }
+        }
+    }
+    let manifest = Manifest::recover(&*media.files, tree);
+    let is_current_ours = has_current && begins_as(&*media.files, file_name::CURRENT, b"varve-current ");
+    let database = manifest.as_ref().ok().map(|manifest| manifest.database);
+    for file in &mut files {
+        file.condition = match file.name {
+            FileName::Table(number) => table_condition(media, tables, number, manifest.as_ref().ok()),
+            FileName::Log(number) => log_condition(media.log_store(), number, database),
+            FileName::Manifest(number) if file.origin == Origin::Ours => manifest_condition(&media.files, number),
+            _ => Condition::Sound,
+        };
+    }
+    let is_private = media.files.properties().location == Location::Private;
+    Ok(Survey {
+        is_private,
+        store: media.files.name().to_owned(),
+        manifest,
+        has_current,
+        is_current_ours,
+        files,
+        other_name,
+    })
+}
+
+fn begins_as(store: &dyn FileStore, name: &str, magic: &[u8]) -> bool {
+    let mut head = vec![0; magic.len()];
+    let read =
+        store.open(name, &OpenOptions::default()).and_then(|file| match file.size_bytes() < magic.len() as u64 {
+            true => Ok(()),
+            false => file.read_at(0, &mut head, &IoContext::of(IoClass::Check)),
+        });
+    read.is_ok() && head == magic
+}
+
+/// Whose a file is, by where its format says so.
+fn origin(store: &dyn FileStore, name: FileName) -> Result<Origin, Error> {
+    let file = store.open(&name.format(), &OpenOptions::default())?;
+    let size = file.size_bytes();
+    let context = IoContext::of(IoClass::Check);
+    let mut head = vec![0; size.min(4096) as usize];
+    file.read_at(0, &mut head, &context)?;
+    let mut tail = vec![0; size.min(8) as usize];
+    file.read_at(size - tail.len() as u64, &mut tail, &context)?;
+    Ok(match name {
+        _ if head.iter().chain(&tail).all(|&byte| byte == 0) => Origin::Blank,
+        FileName::Log(_) | FileName::Manifest(_) if head.starts_with(log::MAGIC) => Origin::Ours,
+        FileName::Table(_) if tail == table::MAGIC => Origin::Ours,
+        FileName::Table(_) if LEVELDB_OR_ROCKSDB_TABLES.iter().any(|magic| tail == magic.to_le_bytes()) => {
+            Origin::LevelDbOrRocksDb
+        }
+        _ => Origin::Unknown,
+    })
+}
+
+/// Last eight bytes of tables: LevelDB and RocksDB until version 1 of its footer, RocksDB since, its plain tables.
+const LEVELDB_OR_ROCKSDB_TABLES: [u64; 4] =
+    [0xdb47_7524_8b80_fb57, 0x88e2_41b7_85f4_cff7, 0x4f34_18eb_7a8f_13b8, 0x8242_2296_63bf_9564];
+
+fn table_condition(media: &Media, tables: &Tables, number: u64, manifest: Option<&Recovered>) -> Condition {
+    let name = file_name::table(number);
+    let opened = media
+        .files
+        .open(&name, &OpenOptions::default())
+        .map_err(Error::from)
+        .and_then(|file| tables.open_unlisted(number, file.size_bytes()));
+    // Tables of this database that changed names are as good as ever; others are not its own.
+    let table = opened.and_then(|table| {
+        let table_id = table.identity().table_id;
+        let mut ids = manifest.iter().flat_map(|manifest| manifest.contents.files.values().map(|file| file.table_id));
+        match manifest.is_none_or(|manifest| !manifest.contents.files.contains_key(&number))
+            || ids.any(|id| id == table_id)
+        {
+            true => Ok(table),
+            false => Err(Error::Misplaced {
+                file: name,
+                structure: "table".to_owned(),
+                expected: "an id that the manifest has".to_owned(),
+                found: format!("id {table_id:016x}"),
+            }),
+        }
+    });
+    match table.map(|table| table.verify(IoContext::of(IoClass::Check))) {
+        Ok(findings) if findings.is_empty() => Condition::Sound,
+        Ok(findings) => Condition::Damaged(findings),
+        Err(error) => Condition::Unreadable(error),
+    }
+}
+
+fn log_condition(store: &Arc<dyn FileStore>, number: u64, database: Option<u64>) -> Condition {
+    let name = file_name::log(number);
+    let opened = store.open(&name, &OpenOptions::default()).map_err(Error::from).and_then(|file| {
+        let reader = LogReader::open(file, &name, Purpose::WriteAhead, number)?;
+        database.map_or(Ok(()), |database| reader.expect_database(database))?;
+        Ok(reader)
+    });
+    let mut reader = match opened {
+        Ok(reader) => reader,
+        Err(error) => return Condition::Unreadable(error),
+    };
+    loop {
+        let failure = match reader.next() {
+            Ok(None) => return Condition::Sound,
+            Ok(Some(record)) => match BatchRecord::decode(record.data) {
+                Ok(_) => continue,
+                Err(damage) => damage.in_file(&name, record.offset_bytes, "batch"),
+            },
+            Err(error) => error,
+        };
+        if failure.kind() == ErrorKind::Foreign {
+            return Condition::Unreadable(failure);
+        }
+        let (severity, code) = (Severity::Error, "log-damaged");
+        return Condition::Damaged(vec![Finding { severity, code, message: failure.to_string() }]);
+    }
+}
+
+fn manifest_condition(store: &Arc<dyn FileStore>, number: u64) -> Condition {
+    let name = file_name::manifest(number);
+    let opened = store
+        .open(&name, &OpenOptions::default())
+        .map_err(Error::from)
+        .and_then(|file| LogReader::open(file, &name, Purpose::Manifest, number));
+    opened.map_or_else(Condition::Unreadable, |_| Condition::Sound)
+}
+
+/// What to do about it; a pure function. Errs when what is there is nothing, of another program or of another version.
+pub(super) fn plan(survey: &Survey) -> Result<RepairPlan, Error> {
+    refuse_others(survey)?;
+    let contents = survey.manifest.as_ref().ok();
+    let mut findings = Vec::new();
+    if let Err(error) = &survey.manifest {
+        findings.push(Finding { severity: Severity::Fatal, code: "manifest-lost", message: error.to_string() });
+    }
+    let mut steps = Vec::new();
+    let mut there = std::collections::BTreeSet::new();
+    for file in &survey.files {
+        let is_needed = match (file.name, contents) {
+            (FileName::Table(number), Some(manifest)) => manifest.contents.files.contains_key(&number),
+            (FileName::Log(number), Some(manifest)) => number >= manifest.contents.log_number,
+            (FileName::Table(_) | FileName::Log(_), None) => true,
+            // A fresh one takes its place.
+            _ => false,
+        };
+        there.insert(file.name);
+        let name = file.name.format();
+        // A sound table under the name of another one is not what the manifest means.
+        let (code, verb) = match file.name {
+            FileName::Table(_) => ("table-lost", RepairAction::Keep),
+            _ => ("log-lost", RepairAction::Replay),
+        };
+        let action = match (&file.condition, file.name) {
+            _ if !is_needed => {
+                match contents.is_some_and(|manifest| file.name == FileName::Manifest(manifest.number)) {
+                    true => RepairAction::Replace,
+                    false => RepairAction::SetAside,
+                }
+            }
+            (Condition::Sound, _) => verb,
+            (Condition::Damaged(damage), _) => {
+                findings.extend(damage.iter().cloned());
+                RepairAction::Salvage
+            }
+            (Condition::Unreadable(error), _) => {
+                findings.push(Finding { severity: Severity::Error, code, message: error.to_string() });
+                RepairAction::SetAside
+            }
+        };
+        steps.push(RepairStep { file: name, action });
+    }
+    for number in contents.iter().flat_map(|manifest| manifest.contents.files.keys()) {
+        if !there.contains(&FileName::Table(*number)) {
+            let message = format!("'{}', which the manifest names, is not there", file_name::table(*number));
+            findings.push(Finding { severity: Severity::Error, code: "table-lost", message });
+        }
+    }
+    if survey.has_current {
+        let action = if contents.is_some() { RepairAction::Replace } else { RepairAction::SetAside };
+        steps.push(RepairStep { file: file_name::CURRENT.to_owned(), action });
+    }
+    Ok(RepairPlan { steps, findings })
+}
+
+/// Errs unless some file is known to be ours and none to be of another version.
+fn refuse_others(survey: &Survey) -> Result<(), Error> {
+    if let Err(error) = &survey.manifest {
+        let is_read = match error {
+            Error::Store(error) => error.kind() != StoreErrorKind::Foreign,
+            // A header that is not known for ours is damage where it should be ours.
+            Error::Foreign { file, .. } => {
+                let is_unknown = |found: &&SurveyedFile| found.name.format() == *file && found.origin != Origin::Ours;
+                survey.is_current_ours && survey.files.iter().any(|found| is_unknown(&found))
+            }
+            _ => true,
+        };
+        if !is_read {
+            return Err(error.clone());
+        }
+    }
+    for file in survey.files.iter().filter(|file| file.origin == Origin::Ours) {
+        if let Condition::Unreadable(error @ Error::Foreign { .. }) = &file.condition {
+            return Err(error.clone());
+        }
+    }
+    if survey.is_current_ours {
+        return Ok(());
+    }
+    let others = survey.files.iter().find(|file| file.origin == Origin::LevelDbOrRocksDb);
+    if let Some(other) = others {
+        return Err(not_ours(&other.name.format(), "a table of LevelDB or RocksDB"));
+    }
+    let is_taken_for_ours = |file: &SurveyedFile| match file.origin {
+        Origin::Ours => true,
+        Origin::Unreadable => survey.is_private,
+        _ => false,
+    };
+    if survey.files.iter().any(is_taken_for_ours) {
+        return Ok(());
+    }
+    let unknown = survey.files.iter().find(|file| file.origin != Origin::Blank).map(|file| file.name.format());
+    let current = survey.has_current.then(|| file_name::CURRENT.to_owned());
+    match unknown.or(current).or_else(|| survey.other_name.clone()) {
+        Some(name) => Err(not_ours(&name, "a file that nothing says is ours")),
+        None => Err(Error::Missing { store: survey.store.clone() }),
+    }
+}
+
+fn not_ours(file: &str, found: &str) -> Error {
+    Error::Foreign {
+        file: file.to_owned(),
+        offset_bytes: 0,
+        expected: "files of a Varve database".to_owned(),
+        found: found.to_owned(),
+        advice: "nothing was changed; repair a directory with a Varve database".to_owned(),
+    }
+}
