@@ -34,7 +34,7 @@ const CANARY: &str = "canary";
 const CANARY_WORDS: &str = "the canary sings";
 
 /// Targets that run at once.
-const AT_ONCE: usize = 2;
+pub(crate) const AT_ONCE: usize = 2;
 
 /// Time a target may take beyond what it was given, to stop by itself.
 const GRACE: Duration = Duration::from_secs(60);
@@ -71,7 +71,7 @@ pub(crate) fn can_build() -> bool {
 
 /// Builds and runs `targets`, each for `seconds`.
 pub(crate) fn fuzz(targets: &[&str], seconds: u64) -> Result<(), String> {
-    let host = host()?;
+    let host = run::host()?;
     let directory = run::root().join("fuzz");
     let mut build = run::cargo();
     build
@@ -153,16 +153,4 @@ fn wait(target: &str, child: &mut Child, deadline: Instant) -> Result<(), String
             None => std::thread::sleep(Duration::from_millis(200)),
         }
     }
-}
-
-/// The triple of this machine.
-fn host() -> Result<String, String> {
-    let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
-        .arg("-vV")
-        .output()
-        .map_err(|error| format!("rustc: {error}"))?;
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
-        .ok_or_else(|| "rustc -vV names no host".to_owned())
 }

@@ -3,6 +3,8 @@
 mod fuzz;
 mod quickstart;
 mod run;
+mod sanitize;
+mod soak;
 mod test;
 mod tidy;
 
@@ -15,6 +17,9 @@ const VERBS: &[Verb] = &[
     ("quickstart", "build, store a real tree, query it, benchmark on an emulated disk", quickstart::run),
     ("test", "everything that has to hold, fuzzing included: [--fuzz-seconds N]", test::run),
     ("fuzz", "fuzz every decoder: [--seconds N] [TARGET...]", fuzz::run),
+    ("soak", "every suite drawn by seed, without bounds: [--minutes N] [--seed S]", soak::run),
+    ("miri", "what threads share without locks, under Miri (nightly)", sanitize::miri),
+    ("tsan", "what threads share, under ThreadSanitizer (nightly)", sanitize::tsan),
     ("tidy", "check what the compiler does not: dependency directions, names, links", tidy::run),
 ];
 

@@ -69,3 +69,15 @@ pub(crate) fn has_component(subcommand: &str, component: &str) -> bool {
     let has = || works("cargo", &[subcommand, "--version"]);
     has() || works("rustup", &["component", "add", component]) && has()
 }
+
+/// The triple of this machine.
+pub(crate) fn host() -> Result<String, String> {
+    let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .arg("-vV")
+        .output()
+        .map_err(|error| format!("rustc: {error}"))?;
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .ok_or_else(|| "rustc -vV names no host".to_owned())
+}

@@ -406,9 +406,10 @@ fn main() -> ExitCode {
     match outcome {
         Ok(reached) => {
             let Reached { processes, kills, torn, verified } = reached;
+            let media = chosen.len();
             println!(
-                "reached: {kills} kills ({torn} in a write) of {processes} processes on {} media, looked at {verified} times, seed {seed}",
-                chosen.len()
+                "reached: kills: {processes} processes, {kills} kills, {torn} of them in a write, {verified} times \
+                 everything compared, on {media} media from seed {seed}"
             );
             ExitCode::SUCCESS
         }
