@@ -9,7 +9,7 @@ const MIRI_TESTS: &[(&str, &[&str])] =
     &[("varve-engine", &["memtable::", "cache::slot::", "table::slab::", "table::block_memory::"])];
 
 /// Schedules Miri tries of each test.
-const MIRI_SCHEDULES: u64 = 4;
+const MIRI_SCHEDULES: u64 = 2;
 
 /// Tests with threads of the operating system: package, what of it, and which tests.
 const TSAN_TESTS: &[(&str, &[&str], &[&str])] = &[
@@ -33,8 +33,8 @@ fn missing(component: &str) -> Option<String> {
         list.is_ok_and(|list| String::from_utf8_lossy(&list.stdout).lines().any(|line| line.starts_with(name)))
     };
     let is_there = || installed(component) && installed("rust-src");
-    let absent = !is_there() && !(added() && is_there());
-    absent.then(|| format!("the nightly toolchain has no {component} or rust-src (rustup component add)"))
+    let is_usable = is_there() || added() && is_there();
+    (!is_usable).then(|| format!("the nightly toolchain has no {component} or rust-src (rustup component add)"))
 }
 
 fn nightly() -> Command {

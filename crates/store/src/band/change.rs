@@ -58,6 +58,13 @@ pub(super) struct Run {
     pub(super) length_bytes: u64,
 }
 
+impl Run {
+    /// It begins where `other` does, and may have grown.
+    pub(super) fn begins_as(&self, other: &Run) -> bool {
+        (self.band, self.offset_bytes) == (other.band, other.offset_bytes) && self.length_bytes >= other.length_bytes
+    }
+}
+
 /// Why a band is not used any more. The device says so of its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Retirement {

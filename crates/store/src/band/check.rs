@@ -111,6 +111,14 @@ fn unreadable(error: &StoreError) -> Finding {
     finding(Severity::Fatal, "metadata-unreadable", error.to_string())
 }
 
+/// What the band table knows of each table, by the number of its file.
+fn recorded_runs(core: &Core) -> BTreeMap<u64, Vec<Run>> {
+    let state = core.state.lock();
+    let nodes = state.names.values().chain(state.condemned.iter().map(|condemned| &condemned.node));
+    let tables = nodes.filter(|node| !node.small);
+    tables.map(|node| (node.file, node.runs.read().recorded_runs().to_vec())).collect()
+}
+
 /// Checks an open store.
 pub(super) fn check(core: &Core) -> Vec<Finding> {
     let (label, geometry) = (&core.label, &core.geometry);
@@ -118,6 +126,9 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
     let appender = core.appender.lock();
     let journal = core.journal.lock();
     let mut findings = journal.check_medium();
+    // Writers go on, and bands are given back: only what belongs to a file before and after the zones are looked at is
+    // known to have been in them.
+    let before = recorded_runs(core);
     let zones = match report(label, &*core.zones, geometry) {
         Ok(zones) => zones,
         Err(error) => {
@@ -136,7 +147,11 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
         .filter(|(_, node)| !node.small)
         .map(|(name, node)| CheckedTable {
             name,
-            runs: node.runs.read().recorded_runs().to_vec(),
+            runs: before.get(&node.file).map_or_else(Vec::new, |before| {
+                let runs = node.runs.read();
+                let is_still = |run: &&Run| runs.recorded_runs().iter().any(|now| now.begins_as(run));
+                before.iter().filter(is_still).copied().collect()
+            }),
             bands: node.bands.lock().iter().copied().collect(),
         })
         .collect();

@@ -1,6 +1,7 @@
 //! The store on emulated zoned devices: space, logs, and zones that are given up. The contract and power cuts are in
 //! the suites of [`conformance`](crate::conformance).
 
+mod beside;
 mod failing;
 mod given_up;
 mod kernel;
