@@ -297,8 +297,13 @@ fn crash_at_every_point(kind: Kind, seed: u64, history: History, faults: FaultPl
 /// Crashes a workload at every point, in `images_per_point` variants of each, all of them in turn; how many
 /// images that were.
 fn crash_at_every_point_in_turn(kind: Kind, seed: u64, history: History, images_per_point: usize) -> usize {
+    crash_in_turn_under(FaultPlan::default(), kind, seed, history, images_per_point)
+}
+
+/// The same of a workload under `faults`.
+fn crash_in_turn_under(faults: FaultPlan, kind: Kind, seed: u64, history: History, images_per_point: usize) -> usize {
     let history = Arc::new(history);
-    let points = Arc::new(record(kind, seed, &history, FaultPlan::default()).0);
+    let points = Arc::new(record(kind, seed, &history, faults).0);
     assert_all_operations(kind, &points);
     let (count, images) = (points.len(), Arc::new(AtomicUsize::new(0)));
     let counted = images.clone();
@@ -439,14 +444,14 @@ fn a_log_that_is_held_back_loses_nothing_that_was_synced() {
         let history = hurried(seed, 160);
         History { options: Options { log_buffer_size: Some(2 << 10), ..history.options }, ..history }
     };
-    crash_at_every_point(Kind::Plain, 24, held_back(24), slow_flushes());
-    crash_at_every_point(Kind::Extent, 10, held_back(10), slow_flushes());
+    assert!(crash_in_turn_under(slow_flushes(), Kind::Plain, 24, held_back(24), 3) > 1000);
+    assert!(crash_in_turn_under(slow_flushes(), Kind::Extent, 10, held_back(10), 3) > 1000);
     let behind = |seed: u64| {
         let history = held_back(seed);
         History { options: Options { log_write_behind_size: 6 << 10, ..history.options }, ..history }
     };
-    crash_at_every_point(Kind::Plain, 11, behind(11), slow_flushes());
-    crash_at_every_point(Kind::Band, 12, behind(12), slow_flushes());
+    assert!(crash_in_turn_under(slow_flushes(), Kind::Plain, 11, behind(11), 3) > 1000);
+    assert!(crash_in_turn_under(slow_flushes(), Kind::Band, 12, behind(12), 3) > 1000);
 }
 
 #[test]

@@ -366,3 +366,9 @@ fn calls_of_checkpoints_on_devices_fail_once_and_for_good() {
     let test = ("openings", "calls_of_checkpoints_on_devices_fail_once_and_for_good");
     run_seeds(test, 150_000, 40, &least, |seed| run(seed, On::Devices, Action::Checkpoint));
 }
+#[test]
+fn calls_of_openings_on_devices_fail_once_and_for_good() {
+    let least = [("faults", 1000), ("refused", 200)];
+    let test = ("openings", "calls_of_openings_on_devices_fail_once_and_for_good");
+    run_seeds(test, 130_000, 60, &least, |seed| run(seed, On::Devices, Action::Open));
+}
