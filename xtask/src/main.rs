@@ -1,6 +1,7 @@
 //! The project's verbs: `cargo xtask VERB`.
 
 mod fuzz;
+mod install;
 mod quickstart;
 mod run;
 mod sanitize;
@@ -15,6 +16,7 @@ type Verb = (&'static str, &'static str, fn(&[String]) -> Result<(), String>);
 
 const VERBS: &[Verb] = &[
     ("quickstart", "build, store a real tree, query it, benchmark on an emulated disk", quickstart::run),
+    ("install", "build, and install the command, its completions and manual: [--prefix DIR]", install::run),
     ("test", "everything that has to hold, fuzzing included: [--fuzz-seconds N]", test::run),
     ("fuzz", "fuzz every decoder: [--seconds N] [TARGET...]", fuzz::run),
     ("soak", "every suite drawn by seed, without bounds: [--minutes N] [--seed S]", soak::run),

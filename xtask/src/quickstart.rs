@@ -1,7 +1,7 @@
 //! `cargo xtask quickstart`: the main job from nothing, on real data, with every command shown.
 
 use crate::run::{self, cargo};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Real trees, the first that exists is stored.
@@ -13,8 +13,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         return Err(format!("cargo xtask quickstart takes no argument, found '{argument}'"));
     }
     run::run("build", cargo().args(["build", "--release", "--package", "varve-cli"]))?;
-    let root = run::root();
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let target = run::target();
     let varve = target.join("release/varve");
     let store = target.join("quickstart/docs");
     if store.exists() {

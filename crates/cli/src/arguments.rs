@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::text::Encoding;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use varve::env::Env;
@@ -52,8 +53,7 @@ impl Global {
             Some(path) => {
                 let text =
                     std::fs::read_to_string(path).map_err(|error| Failure::io(path.display().to_string(), error))?;
-                let configuration = Configuration::from_toml(&text)
-                    .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+                let configuration = Configuration::from_toml(&text).map_err(|error| error.in_file(path))?;
                 // Options that were chosen for one medium are not silently taken for another.
                 if let Some(other) = configuration.media.spec.as_ref().filter(|other| *other != spec) {
                     let path = path.display();
@@ -106,12 +106,92 @@ impl Database {
         if access == Access::Write {
             warn_of_lost_bytes(db.stack(), console);
         }
+        if let Some(error) = db.unsaved_options() {
+            console.warn(format!("the options are not kept with the database: {error}"));
+        }
         Ok(db)
     }
 
     /// Virtual time on emulated media, the wall clock otherwise.
     pub(crate) fn env(&self) -> Env {
         self.spec.suitable_env(0)
+    }
+}
+
+/// Whether a database may be made where other things are.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Making {
+    /// Make a database in a directory that holds other things, without asking
+    #[arg(long)]
+    allow_non_empty: bool,
+}
+
+impl Making {
+    /// Asks whether a database is to be made among other things, if that is what opening `spec` for writing would do.
+    ///
+    /// # Errors
+    /// It is not, or nobody is there to be asked.
+    pub(crate) fn allow(&self, spec: &Spec, console: &Console) -> Result<(), Failure> {
+        let Some(path) = spec.directory().filter(|_| !self.allow_non_empty) else { return Ok(()) };
+        let Some(others) = OtherThings::of(&path) else { return Ok(()) };
+        let what = format!("{} holds {others} and no database", path.display());
+        let refused = || {
+            Failure::usage(format!("{what}; name an empty or new directory, or make one there with --allow-non-empty"))
+        };
+        if console.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+            return Err(refused());
+        }
+        eprint!("varve: {what}. Make one there all the same? [y/N] ");
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).map_err(|error| Failure::io("standard input", error))?;
+        match answer.trim() {
+            "y" | "Y" | "yes" => Ok(()),
+            _ => Err(refused()),
+        }
+    }
+}
+
+/// What a directory holds that is no database.
+struct OtherThings {
+    names: Vec<String>,
+    is_more: bool,
+}
+
+impl OtherThings {
+    /// Names that are shown.
+    const SHOWN: usize = 3;
+
+    /// None where there is a database, nothing, or no directory that can be read: opening it says what is wrong then.
+    fn of(directory: &Path) -> Option<OtherThings> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(directory).ok()? {
+            let name = entry.ok()?.file_name();
+            match name.to_str() {
+                // A database, whole or not, is for opening to judge; and so is what a crash left of making one.
+                Some("CURRENT") => return None,
+                Some("LOCK" | "OPTIONS" | "OPTIONS.tmp" | "lost+found") => continue,
+                Some(name) if is_file_of_database(name) => return None,
+                _ => names.push(name.to_string_lossy().escape_debug().to_string()),
+            }
+        }
+        names.sort_unstable();
+        let is_more = names.len() > Self::SHOWN;
+        names.truncate(Self::SHOWN);
+        (!names.is_empty()).then_some(OtherThings { names, is_more })
+    }
+}
+
+/// `000012.log` and the like, and `MANIFEST-000001`.
+fn is_file_of_database(name: &str) -> bool {
+    let is_number = |digits: &str| digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let numbered =
+        name.split_once('.').is_some_and(|(number, kind)| is_number(number) && matches!(kind, "log" | "sst" | "tmp"));
+    numbered || name.strip_prefix("MANIFEST-").is_some_and(is_number)
+}
+
+impl std::fmt::Display for OtherThings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}", self.names.join(", "), if self.is_more { " and more" } else { "" })
     }
 }
 

@@ -24,6 +24,20 @@ impl Console {
         std::io::stdout().is_terminal()
     }
 
+    /// Columns of the terminal that standard output is; none where it is something else, which has no width.
+    pub(crate) fn width(&self) -> Option<usize> {
+        let stdout = std::io::stdout();
+        terminal_size::terminal_size_of(stdout).map(|(width, _)| usize::from(width.0)).filter(|&width| width > 0)
+    }
+
+    /// Writes a line to standard output, with what does not fit the terminal below it, `indent` columns in.
+    pub(crate) fn wrapped(&mut self, line: &str, indent: usize) -> Result<(), Failure> {
+        match self.width() {
+            Some(width) => self.line(crate::text::wrap(line, width, indent)),
+            None => self.line(line),
+        }
+    }
+
     /// Writes bytes to standard output.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.out.write_all(bytes).map_err(|error| Failure::io("standard output", error))
@@ -47,7 +61,11 @@ impl Console {
 
     /// Shows a report as it was asked for, and writes it into `directory` too, if there is one.
     pub(crate) fn report(&mut self, report: &Report, directory: Option<&Path>) -> Result<(), Failure> {
-        let text = if self.json { report.to_json() } else { report.to_text() };
+        let text = match (self.json, self.width()) {
+            (true, _) => report.to_json(),
+            (false, Some(width)) => report.to_text_within(width),
+            (false, None) => report.to_text(),
+        };
         self.write(text.as_bytes())?;
         // What is done is shown, however long what comes next takes.
         self.flush()?;

@@ -43,7 +43,7 @@ Examples:
   varve scan /tmp/doc --prefix bash/ --keys-only list what was stored
   varve bench disk:10GB fillrandom readrandom    measure an emulated disk in virtual time";
     let options = "\
-Options of the database have the names RocksDB users know; a wrong name lists them all. In a file:
+Options of the database have the names RocksDB users know; 'varve options' shows them all. In a file:
   [options]
   write_buffer_size = \"128MiB\"
   compression = \"lz4\"";

@@ -175,6 +175,35 @@ fn decode_base64(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
+/// `text` in lines of at most `width` characters, broken at blanks where it has some; the second and later ones begin with
+/// `indent` blanks. The blanks it begins with stay.
+pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
+    // A few words to a line, however narrow the terminal.
+    let width = width.max(indent + 20);
+    let body = text.trim_start();
+    let mut out = text[..text.len() - body.len()].to_owned();
+    let mut column = out.chars().count();
+    let mut rest = body;
+    let mut is_first = true;
+    while !rest.is_empty() {
+        let word_end = rest.find(' ').unwrap_or(rest.len());
+        let next = word_end + rest[word_end..].len() - rest[word_end..].trim_start().len();
+        let (word, blanks) = (&rest[..word_end], next - word_end);
+        if !is_first && column + word.chars().count() > width {
+            out.truncate(out.trim_end().len());
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+        }
+        is_first = false;
+        out.push_str(word);
+        out.extend(std::iter::repeat_n(' ', blanks));
+        column += word.chars().count() + blanks;
+        rest = &rest[next..];
+    }
+    out
+}
+
 /// Bytes as fields of a JSON object: `name` when they are UTF-8 and `encoding` does not say
 /// otherwise, else `name_hex` or `name_base64`.
 pub(crate) fn json_field(name: &str, bytes: &[u8], encoding: Encoding) -> (String, serde_json::Value) {
@@ -209,6 +238,19 @@ mod tests {
                     assert!(!text.contains(|c: char| c.is_control()), "seed {seed} {encoding:?}: {text:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn lines_are_wrapped_at_blanks() {
+        assert_eq!(wrap("  one two  three four five six", 24, 4), "  one two  three four\n    five six");
+        assert_eq!(wrap("", 24, 4), "");
+        assert_eq!(wrap(&"x".repeat(50), 24, 4), "x".repeat(50));
+        let text = "words of several lengths, in a sentence that is long enough to be broken more than once";
+        for width in 0..100 {
+            let wrapped = wrap(text, width, 2);
+            assert!(wrapped.lines().all(|line| line.len() <= width.max(22)), "{width}: {wrapped}");
+            assert_eq!(wrapped.split_whitespace().collect::<Vec<_>>().join(" "), text);
         }
     }
 

@@ -3,6 +3,9 @@
 #[path = "commands/refusals.rs"]
 mod refusals;
 
+#[path = "commands/options.rs"]
+mod options;
+
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -308,7 +311,9 @@ fn every_kind_of_failure_has_its_code() {
     assert!(failure(2, &["get", "dsk:10GB", "key"]).contains("known: file:, disk:"));
     assert!(failure(2, &["get", db, "zz", "--encoding", "hex"]).contains("two hexadecimal digits"));
     assert!(failure(2, &["put", db, "key", "value", "-o", "write_bufer_size=1"]).contains("write_bufer_size"));
-    assert!(failure(2, &["get", db, "key", "-o", "x=1"]).contains("no such option; known: tree, create_if_missing, "));
+    assert!(
+        failure(2, &["get", db, "key", "-o", "x=1"]).contains("no such option: 'x'; known: tree, create_if_missing, ")
+    );
     assert!(failure(2, &["put", db, &"k".repeat(70_000), "value"]).contains("65536"));
     assert!(failure(2, &["media", "describe", "disk:1GB?model=nonsense"]).contains("^^^"));
     let wrong: Value = serde_json::from_str(&failure(2, &["put", db, "--json"])).unwrap();
@@ -417,7 +422,10 @@ fn media_are_listed_described_and_probed() {
     assert!(text.contains("disk:[SIZE") && text.contains("backing=ram|compressed|none|file:PATH"), "{text}");
     let described = json(&["media", "describe", "disk:1TB?model=st8000as0022,scale=1/64"]);
     assert_eq!(described["devices"][0]["scale_divisor"], 64);
-    assert!(expect(0, &["media", "describe", "nvme:", "--timing"]).contains("page_read_nanos"));
+    let timing = expect(0, &["media", "describe", "nvme:", "--timing"]);
+    assert!(timing.contains("    page read: ") && timing.contains(" us\n"), "{timing}");
+    let described = json(&["media", "describe", "nvme:"]);
+    assert!(described["devices"][0]["timing"]["page_read_nanos"].is_u64(), "{described}");
     // A device is described before it is there, and describing makes nothing.
     let later = Place::new();
     let traced = format!("disk:10GB?backing=file:{},trace={}", later.path("image"), later.path("trace"));
@@ -460,6 +468,7 @@ fn help_teaches_by_example() {
         "compact",
         "checkpoint",
         "media",
+        "options",
     ] {
         let help = expect(0, &[command, "--help"]);
         assert!(help.contains("Examples:\n  varve "), "{command}: {help}");

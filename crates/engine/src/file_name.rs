@@ -6,7 +6,7 @@
 //! | `000013.sst` | table |
 //! | `MANIFEST-000004` | manifest |
 //! | `CURRENT` | which manifest holds |
-//! | `OPTIONS-000005` | options the database was last opened with |
+//! | `OPTIONS` | options the database was last opened with, kept by those who open it |
 //! | `LOCK` | held while open |
 //! | `000006.tmp` | being written, to be renamed |
 //!
@@ -14,6 +14,9 @@
 
 /// Names the manifest that holds.
 pub(crate) const CURRENT: &str = "CURRENT";
+
+/// Options the database was last opened with.
+pub(crate) const OPTIONS: &str = "OPTIONS";
 
 /// Locked while the database is open.
 pub(crate) const LOCK: &str = "LOCK";
@@ -28,7 +31,7 @@ pub(crate) enum FileName {
     Table(u64),
     Manifest(u64),
     Current,
-    Options(u64),
+    Options,
     Lock,
     Temporary(u64),
 }
@@ -61,7 +64,7 @@ impl FileName {
             FileName::Table(number) => format!("{number:06}.sst"),
             FileName::Manifest(number) => format!("MANIFEST-{number:06}"),
             FileName::Current => CURRENT.to_string(),
-            FileName::Options(number) => format!("OPTIONS-{number:06}"),
+            FileName::Options => OPTIONS.to_string(),
             FileName::Lock => LOCK.to_string(),
             FileName::Temporary(number) => format!("{number:06}.tmp"),
         }
@@ -72,8 +75,6 @@ impl FileName {
         let number = |digits: &str| digits.parse::<u64>().ok();
         let found = if let Some(digits) = name.strip_prefix("MANIFEST-") {
             FileName::Manifest(number(digits)?)
-        } else if let Some(digits) = name.strip_prefix("OPTIONS-") {
-            FileName::Options(number(digits)?)
         } else if let Some((digits, extension)) = name.split_once('.') {
             let number = number(digits)?;
             match extension {
@@ -86,6 +87,7 @@ impl FileName {
             match name {
                 CURRENT => FileName::Current,
                 LOCK => FileName::Lock,
+                OPTIONS => FileName::Options,
                 _ => return None,
             }
         };
@@ -99,9 +101,8 @@ impl FileName {
             FileName::Log(number)
             | FileName::Table(number)
             | FileName::Manifest(number)
-            | FileName::Options(number)
             | FileName::Temporary(number) => Some(*number),
-            FileName::Current | FileName::Lock => None,
+            FileName::Current | FileName::Options | FileName::Lock => None,
         }
     }
 }
@@ -117,7 +118,6 @@ mod tests {
                 FileName::Log(number),
                 FileName::Table(number),
                 FileName::Manifest(number),
-                FileName::Options(number),
                 FileName::Temporary(number),
             ];
             for name in all {

@@ -39,7 +39,7 @@ pub use db_iterator::DbIterator;
 pub use error::{Error, ErrorKind};
 pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use media::Media;
-pub use options::{CompactionPriority, Compression, Options, TreeKind};
+pub use options::{CompactionPriority, Compression, DatabaseOption, OptionUnit, Options, TreeKind};
 pub use snapshot::Snapshot;
 pub use statistics::{CounterValues, LevelStatistics, RoomStatistics, Statistics, WriteState};
 pub use value::Value;

@@ -1,7 +1,13 @@
 //! Options, under the names users of log-structured stores know.
 
+mod description;
+
+pub use description::{DatabaseOption, OptionUnit};
+
 use crate::error::Error;
+use description::described_options;
 use serde::{Deserialize, Serialize};
+use varve_store::StoreProperties;
 
 /// More than any machine has: a size of something held in memory that is larger is a mistake.
 const MEMORY_BYTES_MAX: u64 = 1 << 40;
@@ -58,163 +64,115 @@ impl TreeKind {
     pub const ALL: [TreeKind; 2] = [TreeKind::Leveled, TreeKind::TwoLevel];
 }
 
-/// Options of a database. Sizes in bytes. Every field has a default; from TOML, unknown fields are
-/// errors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Options {
-    /// Organisation of the data.
-    pub tree: TreeKind,
-    /// Create the database when there is none.
-    pub create_if_missing: bool,
-    /// Refuse to open when there is one.
-    pub error_if_exists: bool,
-    /// Memtable size at which it becomes immutable and is flushed; less on media that like smaller tables (bands).
-    pub write_buffer_size: usize,
-    /// Memtables, the active one included; writes stop when all are full.
-    pub max_write_buffer_number: usize,
-    /// Tables in level 0 that start a compaction.
-    pub level0_file_num_compaction_trigger: usize,
-    /// Tables in level 0 at which writes are slowed.
-    pub level0_slowdown_writes_trigger: usize,
-    /// Tables in level 0 at which writes stop.
-    pub level0_stop_writes_trigger: usize,
-    /// Bytes awaiting compaction at which writes are slowed; 0 is never.
-    pub soft_pending_compaction_bytes_limit: u64,
-    /// Bytes awaiting compaction at which writes stop; 0 is never.
-    pub hard_pending_compaction_bytes_limit: u64,
-    /// Trees of two levels: tables of level 0 that one compaction takes.
-    pub max_level0_compaction_tables: usize,
-    /// Trees of two levels: tables of level 1 overlapping one of them that start a compaction within the level.
-    pub level1_overlap_compaction_trigger: usize,
-    /// Trees of two levels: tables that may overlap in one key; where there are more, those are merged with which a
-    /// rewritten byte gains most order. 0 is the paper's selection (SMRDB), which the two triggers above steer.
-    pub overlap_depth_max: usize,
-    /// Levels of a leveled tree.
-    pub num_levels: usize,
-    /// Size of level 1.
-    pub max_bytes_for_level_base: u64,
-    /// Size ratio of adjacent levels.
-    pub max_bytes_for_level_multiplier: u64,
-    /// Derive level sizes from the last level upwards, so space stays near the data's size.
-    pub level_compaction_dynamic_level_bytes: bool,
-    /// Table size of level 1 and below; on media that like tables of one size (bands) they have that size.
-    pub target_file_size_base: u64,
-    /// Bytes one compaction may read; larger ones are split.
-    pub max_compaction_bytes: u64,
-    /// Room on the medium that puts leave for deletes and compactions, beside what memtables will become, so that a full
-    /// one can be emptied; deletes leave a quarter of it. Unset picks four tables, but where these have no size of their own
-    /// (bands) a sixteenth of the medium at most; 0 leaves none.
-    pub compaction_buffer_size: Option<u64>,
-    /// Flushes and compactions at once.
-    pub max_background_jobs: usize,
-    /// Threads one compaction may use.
-    pub max_subcompactions: usize,
-    /// Uncompressed size at which a block is cut.
-    pub block_size: usize,
-    /// Entries between restart points of a block.
-    pub block_restart_interval: usize,
-    /// Pad blocks so that each starts and ends on a multiple of this; 0 or 1 is none. For direct
-    /// reads on media with sectors.
-    pub block_align: usize,
-    /// Bits per key of the table filter; 0 is no filter.
-    pub bloom_bits_per_key: u32,
-    /// Which table of a level is compacted first.
-    pub compaction_pri: CompactionPriority,
-    /// Compression of levels without their own.
-    pub compression: Compression,
-    /// Compression by level, from level 0; the last one holds for deeper levels.
-    pub compression_per_level: Vec<Compression>,
-    /// Block cache capacity.
-    pub block_cache_capacity: usize,
-    /// Block cache shards as a power of two; unset picks by capacity.
-    pub block_cache_shard_bits: Option<u32>,
-    /// Tables kept open.
-    pub max_open_files: usize,
-    /// Bytes of unsynced writes the log may hold back in the process before it hands them to the
-    /// store; 0 hands over every write. What is held back is lost when the process is killed, and
-    /// never when it ends by closing the database. Unset picks 0 where handing over is a copy (a
-    /// directory), and 1 MiB where it is a request to a device (SMRDB, section 4.1).
-    pub log_buffer_size: Option<usize>,
-    /// Bytes of unsynced writes that may be on their way to the store, beside the log buffer, while writers go on (one
-    /// piece that is larger may be alone); what is on its way is lost as the log buffer is. 0 lets the writer that fills the log buffer write it, and wait. Worth
-    /// a few log buffers where writing is a request to a device and its latency matters.
-    pub log_write_behind_size: usize,
-    /// Bytes compactions read ahead; unset picks 2 MiB on rotational media, 256 KiB elsewhere.
-    pub compaction_readahead_size: Option<usize>,
-    /// Bytes iterators come to read ahead of each table they walk over at most, when their own options do not say;
-    /// unset picks 256 KiB, or what compactions read ahead if that is less.
-    pub iterator_readahead_size: Option<usize>,
-    /// Read tables past the operating system's cache.
-    pub use_direct_reads: bool,
-    /// Write tables past the operating system's cache.
-    pub use_direct_io_for_flush_and_compaction: bool,
-    /// Bytes per second flushes and compactions may write; 0 is no limit.
-    pub rate_limit_bytes_per_second: u64,
-    /// Do flushes and compactions in small steps between the writes that come until their results are needed, instead
-    /// of at once: for writes that are to take about the same time each. They go on at once while nobody writes, while
-    /// writers wait for them, and when they are late. Writers are held to their pace in turn, a little all the time, so that
-    /// the log's way to the medium, memtables and level 0 are not found full: in place of the slowdown at
-    /// `level0_slowdown_writes_trigger`. Tables are written back every few mebibytes, so that no sync waits for much.
-    pub pace_background_work: bool,
-    /// Bytes per second writers get at most while slowed; less while compactions fall further behind.
-    pub delayed_write_rate: u64,
-    /// Verify checksums of blocks read by users (compactions always do).
-    pub verify_checksums: bool,
-    /// Largest manifest before it is rewritten.
-    pub max_manifest_file_size: u64,
-    /// Run without background jobs' automatic compactions; flushes go on.
-    pub disable_auto_compactions: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            tree: TreeKind::Leveled,
-            create_if_missing: true,
-            error_if_exists: false,
-            write_buffer_size: 64 << 20,
-            max_write_buffer_number: 3,
-            level0_file_num_compaction_trigger: 4,
-            level0_slowdown_writes_trigger: 20,
-            level0_stop_writes_trigger: 36,
-            soft_pending_compaction_bytes_limit: 64 << 30,
-            hard_pending_compaction_bytes_limit: 256 << 30,
-            max_level0_compaction_tables: 8,
-            level1_overlap_compaction_trigger: 8,
-            overlap_depth_max: 0,
-            num_levels: 7,
-            max_bytes_for_level_base: 256 << 20,
-            max_bytes_for_level_multiplier: 10,
-            level_compaction_dynamic_level_bytes: true,
-            target_file_size_base: 64 << 20,
-            max_compaction_bytes: 25 * (64 << 20),
-            compaction_buffer_size: None,
-            max_background_jobs: 2,
-            max_subcompactions: 1,
-            block_size: 4096,
-            block_restart_interval: 16,
-            block_align: 0,
-            bloom_bits_per_key: 10,
-            compaction_pri: CompactionPriority::default(),
-            compression: Compression::None,
-            compression_per_level: Vec::new(),
-            block_cache_capacity: 32 << 20,
-            block_cache_shard_bits: None,
-            max_open_files: 1000,
-            log_buffer_size: None,
-            log_write_behind_size: 0,
-            compaction_readahead_size: None,
-            iterator_readahead_size: None,
-            use_direct_reads: false,
-            use_direct_io_for_flush_and_compaction: false,
-            rate_limit_bytes_per_second: 0,
-            pace_background_work: false,
-            delayed_write_rate: 16 << 20,
-            verify_checksums: true,
-            max_manifest_file_size: 64 << 20,
-            disable_auto_compactions: false,
-        }
+described_options! {
+    /// Options of a database. Sizes in bytes. Every field has a default; from TOML, unknown fields are
+    /// errors. [`Options::ALL`] describes them.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub struct Options {
+        /// Organisation of the data.
+        tree: TreeKind = TreeKind::Leveled, "leveled", Word;
+        /// Create the database when there is none.
+        create_if_missing: bool = true, "true", Truth;
+        /// Refuse to open when there is one.
+        error_if_exists: bool = false, "false", Truth;
+        /// Memtable size at which it becomes immutable and is flushed; less on media that like smaller tables (bands).
+        write_buffer_size: usize = 64 << 20, "64MiB", Bytes, "at most a 64th less than the table the medium likes (a band), where it likes one";
+        /// Memtables, the active one included; writes stop when all are full.
+        max_write_buffer_number: usize = 3, "3", Memtables;
+        /// Tables in level 0 that start a compaction.
+        level0_file_num_compaction_trigger: usize = 4, "4", Tables;
+        /// Tables in level 0 at which writes are slowed.
+        level0_slowdown_writes_trigger: usize = 20, "20", Tables;
+        /// Tables in level 0 at which writes stop.
+        level0_stop_writes_trigger: usize = 36, "36", Tables;
+        /// Bytes awaiting compaction at which writes are slowed; 0 is never.
+        soft_pending_compaction_bytes_limit: u64 = 64 << 30, "64GiB", Bytes;
+        /// Bytes awaiting compaction at which writes stop; 0 is never.
+        hard_pending_compaction_bytes_limit: u64 = 256 << 30, "256GiB", Bytes;
+        /// Trees of two levels: tables of level 0 that one compaction takes.
+        max_level0_compaction_tables: usize = 8, "8", Tables;
+        /// Trees of two levels: tables of level 1 overlapping one of them that start a compaction within the level.
+        level1_overlap_compaction_trigger: usize = 8, "8", Tables;
+        /// Trees of two levels: tables that may overlap in one key; where there are more, those are merged with which a
+        /// rewritten byte gains most order. 0 is the paper's selection (SMRDB), which the two triggers above steer.
+        overlap_depth_max: usize = 0, "0", Tables;
+        /// Levels of a leveled tree.
+        num_levels: usize = 7, "7", Levels;
+        /// Size of level 1.
+        max_bytes_for_level_base: u64 = 256 << 20, "256MiB", Bytes;
+        /// Size ratio of adjacent levels.
+        max_bytes_for_level_multiplier: u64 = 10, "10", Factor;
+        /// Derive level sizes from the last level upwards, so space stays near the data's size.
+        level_compaction_dynamic_level_bytes: bool = true, "true", Truth;
+        /// Table size of level 1 and below; on media that like tables of one size (bands) they have that size.
+        target_file_size_base: u64 = 64 << 20, "64MiB", Bytes, "the size of table the medium likes (a band), where it likes one";
+        /// Bytes one compaction may read; larger ones are split.
+        max_compaction_bytes: u64 = 25 * (64 << 20), "1600MiB", Bytes;
+        /// Room on the medium that puts leave for deletes and compactions, beside what memtables will become, so that a full
+        /// one can be emptied; deletes leave a quarter of it. Unset picks four tables, but where these have no size of their own
+        /// (bands) a sixteenth of the medium at most; 0 leaves none.
+        compaction_buffer_size: Option<u64> = None, "unset", Bytes, "unset is four tables; of bands a sixteenth of the medium at most";
+        /// Flushes and compactions at once.
+        max_background_jobs: usize = 2, "2", Jobs;
+        /// Threads one compaction may use.
+        max_subcompactions: usize = 1, "1", Threads;
+        /// Uncompressed size at which a block is cut.
+        block_size: usize = 4096, "4KiB", Bytes;
+        /// Entries between restart points of a block.
+        block_restart_interval: usize = 16, "16", Entries;
+        /// Pad blocks so that each starts and ends on a multiple of this; 0 or 1 is none. For direct
+        /// reads on media with sectors.
+        block_align: usize = 0, "0", Bytes;
+        /// Bits per key of the table filter; 0 is no filter.
+        bloom_bits_per_key: u32 = 10, "10", Bits;
+        /// Which table of a level is compacted first.
+        compaction_pri: CompactionPriority = CompactionPriority::default(), "min_overlapping_ratio", Word;
+        /// Compression of levels without their own.
+        compression: Compression = Compression::None, "none", Word;
+        /// Compression by level, from level 0; the last one holds for deeper levels.
+        compression_per_level: Vec<Compression> = Vec::new(), "[]", Words;
+        /// Block cache capacity.
+        block_cache_capacity: usize = 32 << 20, "32MiB", Bytes;
+        /// Block cache shards as a power of two; unset picks by capacity.
+        block_cache_shard_bits: Option<u32> = None, "unset", Bits;
+        /// Tables kept open.
+        max_open_files: usize = 1000, "1000", Tables;
+        /// Bytes of unsynced writes the log may hold back in the process before it hands them to the
+        /// store; 0 hands over every write. What is held back is lost when the process is killed, and
+        /// never when it ends by closing the database. Unset picks 0 where handing over is a copy (a
+        /// directory), and 1 MiB where it is a request to a device (SMRDB, section 4.1).
+        log_buffer_size: Option<usize> = None, "unset", Bytes, "unset is 0 in a directory, 1MiB where handing over is a request to a device";
+        /// Bytes of unsynced writes that may be on their way to the store, beside the log buffer, while writers go on (one
+        /// piece that is larger may be alone); what is on its way is lost as the log buffer is. 0 lets the writer that
+        /// fills the log buffer write it, and wait. Worth
+        /// a few log buffers where writing is a request to a device and its latency matters.
+        log_write_behind_size: usize = 0, "0", Bytes;
+        /// Bytes compactions read ahead; unset picks 2 MiB on rotational media, 256 KiB elsewhere.
+        compaction_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 2MiB on rotational media, 256KiB elsewhere";
+        /// Bytes iterators come to read ahead of each table they walk over at most, when their own options do not say;
+        /// unset picks 256 KiB, or what compactions read ahead if that is less.
+        iterator_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 256KiB, or what compactions read ahead if that is less";
+        /// Read tables past the operating system's cache.
+        use_direct_reads: bool = false, "false", Truth;
+        /// Write tables past the operating system's cache.
+        use_direct_io_for_flush_and_compaction: bool = false, "false", Truth;
+        /// Bytes per second flushes and compactions may write; 0 is no limit.
+        rate_limit_bytes_per_second: u64 = 0, "0", BytesPerSecond;
+        /// Do flushes and compactions in small steps between the writes that come until their results are needed, instead
+        /// of at once: for writes that are to take about the same time each. They go on at once while nobody writes, while
+        /// writers wait for them, and when they are late. Writers are held to their pace in turn, a little all the time, so that
+        /// the log's way to the medium, memtables and level 0 are not found full: in place of the slowdown at
+        /// `level0_slowdown_writes_trigger`. Tables are written back every few mebibytes, so that no sync waits for much.
+        pace_background_work: bool = false, "false", Truth;
+        /// Bytes per second writers get at most while slowed; less while compactions fall further behind.
+        delayed_write_rate: u64 = 16 << 20, "16MiB", BytesPerSecond;
+        /// Verify checksums of blocks read by users (compactions always do).
+        verify_checksums: bool = true, "true", Truth;
+        /// Largest manifest before it is rewritten.
+        max_manifest_file_size: u64 = 64 << 20, "64MiB", Bytes;
+        /// Run without background jobs' automatic compactions; flushes go on.
+        disable_auto_compactions: bool = false, "false", Truth;
     }
 }
 
@@ -231,6 +189,39 @@ impl Options {
     pub fn to_toml(&self) -> Result<String, Error> {
         toml::to_string(self)
             .map_err(|error| Error::InvalidArgument { what: "options".to_owned(), reason: error.to_string() })
+    }
+
+    /// The options as they hold on stores of these properties, of tables and of logs: what the medium changes, and
+    /// what unset ones come to as far as that does not follow the room on it.
+    pub fn on_stores(&self, files: &StoreProperties, logs: &StoreProperties) -> Options {
+        let mut options = self.clone();
+        options.write_buffer_size = self.write_buffer_bytes(files);
+        let most_bytes = (files.table_bytes_max / 2).max(1);
+        let target_bytes = files.preferred_table_bytes.unwrap_or(self.target_file_size_base.min(most_bytes));
+        options.target_file_size_base = target_bytes;
+        options.log_buffer_size = Some(self.log_buffer_bytes(logs));
+        options.compaction_readahead_size = Some(self.compaction_readahead_bytes(files));
+        let iterator_bytes = self.iterator_readahead_size;
+        options.iterator_readahead_size =
+            Some(iterator_bytes.unwrap_or(self.compaction_readahead_bytes(files).min(256 << 10)));
+        options
+    }
+
+    /// Bytes at which a memtable is full: so that its table, with index, filter and what the last write brought too
+    /// much, does not outgrow the size the medium likes, where it likes one.
+    pub(crate) fn write_buffer_bytes(&self, files: &StoreProperties) -> usize {
+        let fitting = |bytes: u64| usize::try_from(bytes - bytes / 64).unwrap_or(usize::MAX);
+        files.preferred_table_bytes.map_or(self.write_buffer_size, |bytes| self.write_buffer_size.min(fitting(bytes)))
+    }
+
+    /// Bytes of unsynced writes the log holds back.
+    pub(crate) fn log_buffer_bytes(&self, logs: &StoreProperties) -> usize {
+        self.log_buffer_size.unwrap_or(if logs.flush_is_device_request { 1 << 20 } else { 0 })
+    }
+
+    /// Bytes compactions read ahead.
+    pub(crate) fn compaction_readahead_bytes(&self, files: &StoreProperties) -> usize {
+        self.compaction_readahead_size.unwrap_or(if files.rotational { 2 << 20 } else { 256 << 10 })
     }
 
     /// Compression of a level.
@@ -329,6 +320,74 @@ mod tests {
         assert!(Options::from_toml("write_bufer_size = 1").unwrap_err().to_string().contains("write_bufer_size"));
         let error = Options::from_toml("num_levels = 1").unwrap_err().to_string();
         assert!(error.contains("num_levels") && error.contains("at least 2"), "{error}");
+    }
+
+    /// What a default is as TOML; none for unset ones.
+    fn defaults() -> toml::Table {
+        Options::default().to_toml().unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn every_field_is_described_once() {
+        let every = Options {
+            compaction_buffer_size: Some(1),
+            block_cache_shard_bits: Some(1),
+            log_buffer_size: Some(1),
+            compaction_readahead_size: Some(1),
+            iterator_readahead_size: Some(1),
+            ..Options::default()
+        };
+        let table: toml::Table = every.to_toml().unwrap().parse().unwrap();
+        let mut fields: Vec<&str> = table.keys().map(String::as_str).collect();
+        let mut described: Vec<&str> = Options::ALL.iter().map(|option| option.name).collect();
+        fields.sort_unstable();
+        described.sort_unstable();
+        assert_eq!(described, fields);
+        for option in Options::ALL {
+            let meaning = option.meaning();
+            assert!(meaning.ends_with('.') && !meaning.contains("  ") && !meaning.starts_with(' '), "{meaning:?}");
+            assert!(!option.store.ends_with('.'), "{}", option.store);
+        }
+    }
+
+    /// The texts stand in the documentation of the fields.
+    #[test]
+    fn described_defaults_are_the_defaults() {
+        let defaults = defaults();
+        for option in Options::ALL {
+            let shown = defaults.get(option.name).map_or("unset".to_owned(), |value| option.unit.show(value));
+            assert_eq!(option.default, shown, "{}", option.name);
+        }
+    }
+
+    #[test]
+    fn stores_change_what_is_said_to_change() {
+        let directory = StoreProperties {
+            read_alignment_bytes: 1,
+            rotational: false,
+            preferred_table_bytes: None,
+            table_bytes_max: u64::MAX,
+            wants_evictions: false,
+            flush_is_device_request: false,
+            location: varve_store::Location::Private,
+        };
+        let bands = StoreProperties {
+            rotational: true,
+            preferred_table_bytes: Some(1 << 20),
+            flush_is_device_request: true,
+            ..directory.clone()
+        };
+        for properties in [directory, bands] {
+            let options = Options::default();
+            let on = options.on_stores(&properties, &properties);
+            assert_eq!(on.on_stores(&properties, &properties), on, "once more changes nothing");
+            let [before, after] =
+                [options, on].map(|options| options.to_toml().unwrap().parse::<toml::Table>().unwrap());
+            for option in Options::ALL {
+                let changed = before.get(option.name) != after.get(option.name);
+                assert!(!changed || !option.store.is_empty(), "{} is not said to change", option.name);
+            }
+        }
     }
 
     #[test]

@@ -54,6 +54,16 @@ fn parse_memory(status: &str) -> Option<Memory> {
     Some(Memory { resident_bytes: kilobytes("VmRSS")? * 1024, peak_bytes: kilobytes("VmHWM")? * 1024 })
 }
 
+/// The memory of the machine, in bytes; `None` where the system does not say.
+pub fn machine_memory_bytes() -> Option<u64> {
+    parse_machine_memory(&fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn parse_machine_memory(text: &str) -> Option<u64> {
+    let kibibytes = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?.trim().strip_suffix(" kB")?;
+    kibibytes.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// Lets the peak of [`memory`] begin anew. Does nothing where the system does not allow it.
 pub fn reset_peak_memory() {
     // Refused in some containers; the peak then is that of the whole process.
@@ -220,6 +230,13 @@ mod tests {
     }
 
     #[cfg(target_os = "linux")]
+    #[test]
+    fn machines_have_memory() {
+        assert_eq!(parse_machine_memory("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16 << 20));
+        assert_eq!(parse_machine_memory("MemFree: 1 kB\n"), None);
+        assert!(machine_memory_bytes().is_some_and(|bytes| bytes > 1 << 20));
+    }
+
     #[test]
     fn this_process_has_memory() {
         let memory = memory().unwrap();

@@ -1,6 +1,7 @@
 //! Opening a database by the name of its medium.
 
 use crate::error::Error;
+use crate::saved_options;
 use crate::spec::Spec;
 use crate::stack::{Stack, StackBuilder};
 use std::ops::Deref;
@@ -26,6 +27,7 @@ pub struct Varve {
     // Dropped in this order: the database writes until it is closed.
     db: Db,
     stack: Stack,
+    unsaved: Option<Error>,
 }
 
 impl Varve {
@@ -69,6 +71,12 @@ impl Varve {
     /// The database. A clone outlives this value, and keeps the database open.
     pub fn db(&self) -> &Db {
         &self.db
+    }
+
+    /// Why the options it was opened with could not be saved with it, for those who ask later; none when they are, or
+    /// when the bytes of the medium are gone with the process anyway. The database works all the same.
+    pub fn unsaved_options(&self) -> Option<&Error> {
+        self.unsaved.as_ref()
     }
 
     /// What it stands on.
@@ -154,8 +162,16 @@ impl DatabaseBuilder {
         self.options.validate()?;
         let env = self.env.unwrap_or_else(Env::real);
         let stack = StackBuilder::new(&env).create(self.options.create_if_missing).format(self.format).build(spec)?;
-        let db = Db::open(&env, stack.media(), self.options)?;
-        Ok(Varve { db, stack })
+        let db = Db::open(&env, stack.media(), self.options.clone())?;
+        let media = stack.media();
+        let logs = media.logs.as_ref().unwrap_or(&media.files);
+        // What is gone with the process is read by nobody later.
+        let lasts = stack.devices().iter().all(|device| device.description().keeps_bytes());
+        let unsaved = match lasts {
+            true => saved_options::save(&*media.files, &**logs, &self.options).err(),
+            false => None,
+        };
+        Ok(Varve { db, stack, unsaved })
     }
 
     /// Opens the database on the medium `spec` as it is now, for reading: see [`Db::open_read_only`]. Not a byte is written
@@ -171,7 +187,7 @@ impl DatabaseBuilder {
         let env = self.env.unwrap_or_else(Env::real);
         let stack = StackBuilder::new(&env).read_only(true).build(spec)?;
         let db = Db::open_read_only(&env, stack.media(), self.options)?;
-        Ok(Varve { db, stack })
+        Ok(Varve { db, stack, unsaved: None })
     }
 }
 

@@ -14,9 +14,17 @@ pub enum Error {
     /// The spec cannot be used.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A configuration file cannot be used.
-    #[error("configuration{at}: {reason}", at = match .path { Some(path) => format!(" '{path}'"), None => String::new() })]
-    Configuration { path: Option<String>, reason: String },
+    /// A configuration file cannot be used, or an option of the database. Lines and columns count from 1.
+    #[error("{}{reason}", where_it_is(.path.as_deref(), *.place))]
+    Configuration { path: Option<String>, place: Option<(usize, usize)>, reason: String },
+    /// The file with the options of the database cannot be read.
+    #[error("the file OPTIONS: expected {expected}, found {found}{}", match .is_newer { true => "; it was written by a newer version", false => "; it is written anew when the database is next opened for writing" })]
+    SavedOptions { is_newer: bool, expected: String, found: String },
+    /// There is no room for the file with the options of the database.
+    #[error(
+        "the file OPTIONS: no room beside what the database may need: expected {wanted_bytes} bytes, found {available_bytes}"
+    )]
+    OptionsNotSaved { wanted_bytes: u64, available_bytes: u64 },
     /// The medium failed, or is not there.
     #[error(transparent)]
     Media(#[from] MediaError),
@@ -40,16 +48,38 @@ impl Error {
         Error::Missing { name: name.into(), advice: "create a database there first (a write does it)" }
     }
 
+    /// The same error, said to be about the file at `path` if it is one about a configuration.
+    pub fn in_file(self, path: &std::path::Path) -> Error {
+        match self {
+            Error::Configuration { place, reason, .. } => {
+                Error::Configuration { path: Some(path.display().to_string()), place, reason }
+            }
+            error => error,
+        }
+    }
+
     /// The class of this error, for callers that decide what to do next.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Spec(_) | Error::Configuration { .. } => ErrorKind::InvalidArgument,
             Error::Media(error) => media_kind(error.kind()),
+            Error::SavedOptions { is_newer: false, .. } => ErrorKind::Corruption,
+            Error::OptionsNotSaved { .. } => ErrorKind::NoSpace,
             Error::Missing { .. } => ErrorKind::NotFound,
-            Error::Foreign { .. } => ErrorKind::Foreign,
+            Error::Foreign { .. } | Error::SavedOptions { .. } => ErrorKind::Foreign,
             Error::Store(error) => varve_engine::Error::Store(error.clone()).kind(),
             Error::Engine(error) => error.kind(),
         }
+    }
+}
+
+/// `file:line:column: `, as far as that is known.
+fn where_it_is(path: Option<&str>, place: Option<(usize, usize)>) -> String {
+    match (path, place) {
+        (Some(path), Some((line, column))) => format!("{path}:{line}:{column}: "),
+        (Some(path), None) => format!("{path}: "),
+        (None, Some((line, column))) => format!("configuration, line {line}, column {column}: "),
+        (None, None) => String::new(),
     }
 }
 

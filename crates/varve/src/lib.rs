@@ -44,8 +44,10 @@ pub mod fuzzing;
 mod layer;
 mod medium;
 mod registry;
+mod saved_options;
 mod spec;
 mod stack;
+mod suggestion;
 
 pub use configuration::{Configuration, MediaConfiguration};
 pub use database::{DatabaseBuilder, Varve, open, plan_repair, repair};
@@ -54,14 +56,17 @@ pub use error::{Error, ErrorKind};
 pub use registry::{
     ArgumentDescription, KindDescription, OptionDescription, ValueForm, common_options, file_stores, media_kinds,
 };
+pub use saved_options::{SavedOptions, saved_options};
 pub use spec::{ByteSize, ByteSizeError, Spec, SpecError, SpecErrorKind};
 pub use stack::{Stack, StackBuilder, StackDevice, StackRole};
+pub use suggestion::nearest_name;
+pub use toml::Value as OptionValue;
 pub use varve_engine::Media;
 pub use varve_engine::cost;
 pub use varve_engine::{
-    BatchEntry, CompactionPriority, Compression, Db, DbIterator, Error as EngineError, KEY_BYTES_MAX, LevelStatistics,
-    Options, ReadOptions, RepairAction, RepairPlan, RepairReport, RepairStep, RoomStatistics, Snapshot, Statistics,
-    TreeKind, VALUE_BYTES_MAX, Value, WriteBatch, WriteOptions, WriteState,
+    BatchEntry, CompactionPriority, Compression, DatabaseOption, Db, DbIterator, Error as EngineError, KEY_BYTES_MAX,
+    LevelStatistics, OptionUnit, Options, ReadOptions, RepairAction, RepairPlan, RepairReport, RepairStep,
+    RoomStatistics, Snapshot, Statistics, TreeKind, VALUE_BYTES_MAX, Value, WriteBatch, WriteOptions, WriteState,
 };
 pub use varve_env as env;
 pub use varve_media as media;

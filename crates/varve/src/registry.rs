@@ -237,7 +237,7 @@ impl ValueForm {
                 }
             },
             ValueForm::Spec | ValueForm::ChoiceOrSpec(_) => match value {
-                Value::Text(_) => path_of(value).is_some(),
+                Value::Text(_) => text.is_none_or(|text| bare_kind(text).is_none()) && path_of(value).is_some(),
                 Value::Spec(spec) => {
                     check(spec)?;
                     true
@@ -358,6 +358,27 @@ pub fn file_stores() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Checks kinds, arguments and options of a spec that follows the grammar.
 pub(crate) fn check(spec: &Spec) -> Result<(), SpecError> {
     spec.parts().iter().try_for_each(check_part)
+}
+
+/// The kind of which `text` is the bare name, or one in other letters than it has: `imr`, `disk?scale=1/64`, `SSD:10GB`.
+/// That it is meant for a path is less likely than that the rest was forgotten.
+fn bare_kind(text: &str) -> Option<&'static MediumKind> {
+    let word = &text[..text.find([':', '?']).unwrap_or(text.len())];
+    let is_spec = text[word.len()..].starts_with(':');
+    MEDIA.iter().find(|kind| {
+        let name = kind.description.name;
+        if is_spec { word != name && word.eq_ignore_ascii_case(name) } else { word.eq_ignore_ascii_case(name) }
+    })
+}
+
+/// Refuses a text that is the bare name of a kind.
+pub(crate) fn refuse_bare_kind(text: &str) -> Result<(), SpecError> {
+    let Some(kind) = bare_kind(text) else { return Ok(()) };
+    let description = &kind.description;
+    let example = description.examples.first().copied().unwrap_or_default();
+    let expected = format!("a spec of a medium, as in {example} (a directory of that name is ./{text})");
+    let length = text.find([':', '?']).unwrap_or(text.len());
+    Err(SpecError::new(SpecErrorKind::Syntax, text, 0, length, expected))
 }
 
 fn check_part(part: &Part) -> Result<(), SpecError> {

@@ -204,7 +204,7 @@ fn interlaced_disks_by_spec() {
     assert_eq!((tracks.top_track_bytes, tracks.bottom_track_bytes, tracks.strict), (32 << 10, 40 << 10, true));
     for (text, complaint) in [
         ("imr:1MB", "a capacity of one bottom track of 2MiB"),
-        ("imr:1GB?track=512", "tracks of at least one physical sector of 4096 bytes"),
+        ("imr:1GB?track=512", "a track of at least one physical sector of 4096 bytes"),
         ("imr:1GB?model=nvme-ssd", "a model for imr:"),
     ] {
         let error = builder.devices(&spec(text)).err().unwrap().to_string();
@@ -351,7 +351,7 @@ fn devices_with_zones_by_spec() {
     );
     for (text, complaint) in [
         ("smr:1MB", "a capacity of one band of 80MiB"),
-        ("smr:1GB?band=512", "bands of at least one physical sector of 4096 bytes"),
+        ("smr:1GB?band=512", "a band of at least one physical sector of 4096 bytes"),
         ("smr:1GB?conventional=1GB", "less than the"),
         ("smr:1GB?model=zn540", "a model for smr:"),
         ("smr:1GiB?band=16MiB,overlap-tracks=3,track=3MiB", "a whole number"),

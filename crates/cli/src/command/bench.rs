@@ -1,13 +1,14 @@
 //! `varve bench`
 
-use crate::arguments::{Global, spec_parser};
+use crate::arguments::{Global, Making, spec_parser};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
+use crate::report::human_bytes;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use varve::env::Env;
-use varve::{ByteSize, ReadOptions, Spec};
+use varve::{ByteSize, Options, ReadOptions, Spec};
 use varve_lab::bench::{Bench, WorkloadName, phase_plots};
 use varve_lab::report::Report;
 use varve_lab::runner::{Finish, PhaseResult};
@@ -81,6 +82,8 @@ pub(crate) struct BenchCommand {
     /// Run on a database that holds something; what it holds changes
     #[arg(long)]
     use_existing: bool,
+    #[command(flatten)]
+    making: Making,
     /// Wall-clock time, as the devices would take it, instead of virtual time
     #[arg(long)]
     real_time: bool,
@@ -116,6 +119,31 @@ fn hardly_found(phase: &PhaseResult) -> Option<String> {
     wanted.then(|| {
         format!("{}: {} of {} reads found a value; the others cost less", phase.name, read.found, read.operations)
     })
+}
+
+/// Where so many bytes of data lie whole in memory, so that a benchmark of them measures that; none when nowhere.
+/// `page_cache_bytes` is what the system keeps of files, if they go through it.
+fn held_in_memory(data_bytes: u64, options: &Options, page_cache_bytes: Option<u64>) -> Option<String> {
+    let data = human_bytes(ByteSize(data_bytes));
+    let places = [
+        ("a memtable", options.write_buffer_size as u64, "they were not even flushed"),
+        ("the block cache", options.block_cache_capacity as u64, "reads after the first do not reach the medium"),
+        (
+            "the memory of this machine",
+            page_cache_bytes.unwrap_or(0),
+            "the system keeps them there, and reads do not reach the medium (-o use_direct_reads=true passes it by)",
+        ),
+    ];
+    let (place, bytes, so) = places.into_iter().find(|(_, bytes, _)| data_bytes <= *bytes)?;
+    let least = places_most(options, page_cache_bytes);
+    let (bytes, least) = (human_bytes(ByteSize(bytes)), human_bytes(ByteSize(least)));
+    Some(format!("{data} of data fit in {place} ({bytes}): {so}; more than {least} fit in none, see --num"))
+}
+
+/// The largest of the places [`held_in_memory`] knows.
+fn places_most(options: &Options, page_cache_bytes: Option<u64>) -> u64 {
+    let own = (options.write_buffer_size as u64).max(options.block_cache_capacity as u64);
+    own.max(page_cache_bytes.unwrap_or(0))
 }
 
 impl BenchCommand {
@@ -175,7 +203,9 @@ impl BenchCommand {
         bench.describe(&mut report);
         report.condition("medium", &self.spec);
         report.condition("time", if env.is_virtual() { "virtual" } else { "wall clock" });
-        let target = VarveTarget::open(&env, &self.spec, global.options(&self.spec)?)?;
+        let options = global.options(&self.spec)?;
+        self.making.allow(&self.spec, console)?;
+        let target = VarveTarget::open(&env, &self.spec, options.clone())?;
         if !self.use_existing {
             let mut walk = target.varve().iterator(&ReadOptions::default())?;
             walk.seek_to_first();
@@ -188,14 +218,48 @@ impl BenchCommand {
         for device in target.varve().stack().devices() {
             report.condition(&format!("device {}", device.role().name()), &device.description().summary);
         }
+        let in_memory = {
+            let stack = target.varve().stack();
+            let media = stack.media();
+            let logs = media.logs.as_ref().unwrap_or(&media.files);
+            let effective = options.on_stores(media.files.properties(), logs.properties());
+            let is_cached = stack.devices().is_empty() && !options.use_direct_reads;
+            let page_cache_bytes = varve_lab::host::machine_memory_bytes().filter(|_| is_cached);
+            let data_bytes = self.num.saturating_mul((value_size + self.key_size) as u64);
+            held_in_memory(data_bytes, &effective, page_cache_bytes)
+        };
         let target: Arc<dyn Target> = Arc::new(target);
         let progress = console.lab_progress();
         let phases = bench.run(&env, &target, &progress)?;
         report.plots = phase_plots(&phases, &self.spec.to_string());
         let scheme = target.name().to_owned();
         report.notes.extend(phases.iter().filter_map(hardly_found));
+        report.notes.extend(in_memory);
         phases.into_iter().for_each(|phase| report.add_phase(&scheme, phase));
         console.report(&report, self.out.as_deref())?;
         Ok(Status::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_in_memory_is_told_by_the_first_place_it_fits_in() {
+        let options = Options { write_buffer_size: 1 << 20, block_cache_capacity: 8 << 20, ..Options::default() };
+        for (data_bytes, page_cache_bytes, expected) in [
+            (1 << 20, None, Some("1.0 MiB of data fit in a memtable (1.0 MiB)")),
+            (2 << 20, None, Some("fit in the block cache (8.0 MiB)")),
+            (9 << 20, None, None),
+            (9 << 20, Some(1 << 30), Some("fit in the memory of this machine (1.0 GiB)")),
+            (2 << 30, Some(1 << 30), None),
+        ] {
+            let told = held_in_memory(data_bytes, &options, page_cache_bytes);
+            match expected {
+                Some(expected) => assert!(told.as_ref().is_some_and(|told| told.contains(expected)), "{told:?}"),
+                None => assert_eq!(told, None),
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `varve checkpoint`
 
-use crate::arguments::{Access, Database, Global, spec_parser};
+use crate::arguments::{Access, Database, Global, Making, spec_parser};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::progress::bytes_read;
@@ -21,10 +21,13 @@ pub(crate) struct Checkpoint {
     /// Medium of the new database
     #[arg(value_parser = spec_parser())]
     target: Spec,
+    #[command(flatten)]
+    making: Making,
 }
 
 impl Checkpoint {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
+        self.making.allow(&self.target, console)?;
         let db = self.database.open(global, Access::Change, console)?;
         let table_bytes = db.statistics().levels.iter().map(|level| level.bytes).sum();
         let progress = console.progress().bytes(Some(table_bytes)).named("copying");

@@ -1,6 +1,6 @@
 //! `varve import-tree`
 
-use crate::arguments::{Access, Database, Global, decode_argument, path_bytes};
+use crate::arguments::{Access, Database, Global, Making, decode_argument, path_bytes};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::progress::Progress;
@@ -32,6 +32,8 @@ pub(crate) struct ImportTree {
     database: Database,
     /// The directory
     directory: PathBuf,
+    #[command(flatten)]
+    making: Making,
     /// Put this before every key
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: OsString,
@@ -70,6 +72,7 @@ impl ImportTree {
                 "{directory} is the place of the database itself; name a directory with files to store"
             )));
         }
+        self.making.allow(&self.database.spec, console)?;
         let db = self.database.open(global, Access::Write, console)?;
         let own = Own::of(&places);
         let mut progress = console.progress();

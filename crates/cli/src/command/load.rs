@@ -1,6 +1,6 @@
 //! `varve load`
 
-use crate::arguments::{Access, Database, Global};
+use crate::arguments::{Access, Database, Global, Making};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::pairs::Format;
@@ -52,6 +52,8 @@ pub(crate) struct Load {
     /// Longest line taken; bounds memory
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     line_limit: ByteSize,
+    #[command(flatten)]
+    making: Making,
     /// Wait for stable media after every batch instead of at the end
     #[arg(long)]
     sync: bool,
@@ -79,6 +81,7 @@ impl Load {
         };
         let format = self.format.unwrap_or_else(|| Format::of_file(file));
         let mut input = BufReader::with_capacity(1 << 20, input);
+        self.making.allow(&self.database.spec, console)?;
         let db = self.database.open(global, Access::Write, console)?;
         let mut progress = console.progress().bytes(total_bytes);
         let (mut lines, mut pairs, mut payload_bytes, mut read_bytes, mut skipped) = (0u64, 0u64, 0u64, 0u64, 0u64);

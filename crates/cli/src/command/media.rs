@@ -5,6 +5,7 @@ mod format;
 mod inspect;
 mod list;
 mod probe;
+mod timing;
 
 use crate::arguments::Global;
 use crate::console::Console;

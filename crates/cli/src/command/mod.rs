@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod checkpoint;
 mod compact;
+mod completions;
 mod delete;
 mod dump;
 mod get;
@@ -11,6 +12,7 @@ mod import_tree;
 mod lab;
 mod load;
 mod media;
+mod options;
 mod put;
 mod repair;
 mod scan;
@@ -38,6 +40,9 @@ pub(crate) enum Command {
     Compact(compact::Compact),
     Checkpoint(checkpoint::Checkpoint),
     Media(media::Media),
+    Options(options::OptionsCommand),
+    Completions(completions::Completions),
+    Manual(completions::Manual),
 }
 
 impl Command {
@@ -58,6 +63,12 @@ impl Command {
             Command::Compact(command) => command.run(global, console),
             Command::Checkpoint(command) => command.run(global, console),
             Command::Media(command) => command.run(global, console),
+            Command::Options(command) => {
+                global.without_options("options")?;
+                command.run(console)
+            }
+            Command::Completions(command) => command.run(console),
+            Command::Manual(command) => command.run(console),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `varve put`
 
-use crate::arguments::{Access, Database, Global, decode_argument};
+use crate::arguments::{Access, Database, Global, Making, decode_argument};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::text::{Encoding, json_field};
@@ -35,6 +35,8 @@ pub(crate) struct Put {
     /// How KEY and VALUE are written
     #[arg(short, long, value_enum, default_value_t = Encoding::Raw)]
     encoding: Encoding,
+    #[command(flatten)]
+    making: Making,
     /// Do not wait for stable media
     #[arg(long)]
     no_sync: bool,
@@ -56,6 +58,7 @@ impl Put {
             (None, Some(value)) => decode_argument("VALUE", value, self.encoding)?,
             (None, None) => return Err(Failure::usage("give a value, or --file")),
         };
+        self.making.allow(&self.database.spec, console)?;
         let db = self.database.open(global, Access::Write, console)?;
         db.put_with(&key, &value, &WriteOptions { sync: !self.no_sync })?;
         db.close()?;

@@ -184,13 +184,29 @@ fn is_part(pattern: &str, id: &str) -> bool {
             .is_some_and(|part| part.len() == 1 && part.ends_with(|c: char| c.is_ascii_lowercase()))
 }
 
+/// The smallest scale of interlaced disks: their tracks of 2 MiB are one sector of 4 KiB then.
+pub(crate) const SMALLEST_OF_TRACKS: Scale = Scale::one_in(512);
+
+/// The smallest scale of banded disks: their bands of 80 MiB are one sector of 4 KiB then.
+pub(crate) const SMALLEST_OF_BANDS: Scale = Scale::one_in(20_480);
+
+/// The smallest scale at which the experiment called `id` has anything to measure.
+fn smallest_scale(id: &str) -> Scale {
+    match id.split('/').next() {
+        Some("kvimr") => SMALLEST_OF_TRACKS,
+        Some("smrdb") => SMALLEST_OF_BANDS,
+        // A few hundred of the million pairs and more that the others have.
+        _ => Scale::one_in(65_536),
+    }
+}
+
 /// Runs one experiment. May be called from any thread, several at once; an experiment in virtual
 /// time is an env of its own.
 ///
 /// # Errors
 /// Whatever kept the experiment from its end.
 pub fn run(experiment: &Experiment, settings: &Settings) -> Result<Report, LabError> {
-    let scale = settings.scale.unwrap_or(experiment.default_scale);
+    let scale = settings.scale.unwrap_or(experiment.default_scale).at_least(smallest_scale(experiment.id))?;
     (experiment.run)(&Run { experiment, scale, settings })
 }
 

@@ -26,6 +26,17 @@ impl Scale {
         self.denominator
     }
 
+    /// Refuses a scale smaller than `smallest`, saying which that is.
+    ///
+    /// # Errors
+    /// [`LabError::Invalid`].
+    pub fn at_least(self, smallest: Scale) -> Result<Scale, LabError> {
+        if self.denominator <= smallest.denominator {
+            return Ok(self);
+        }
+        Err(LabError::invalid("scale", format!("{self} is too small to show anything; {smallest} is the smallest")))
+    }
+
     /// A size or count at this scale, at least 1 unless it was 0.
     pub fn of(self, full: u64) -> u64 {
         (full / self.denominator).max(u64::from(full > 0))
@@ -63,6 +74,9 @@ mod tests {
         assert_eq!(scale.to_string(), "1/64");
         assert_eq!((scale.of(640), scale.of(3), scale.of(0)), (10, 1, 0));
         assert_eq!("1".parse::<Scale>().unwrap(), Scale::FULL);
+        assert_eq!(scale.at_least(scale).unwrap(), scale);
+        let error = scale.at_least(Scale::one_in(63)).unwrap_err().to_string();
+        assert!(error.contains("1/64 is too small") && error.contains("1/63 is the smallest"), "{error}");
         for wrong in ["", "2", "1/0", "1/x", "1/-3", "0.5"] {
             assert!(wrong.parse::<Scale>().is_err(), "{wrong}");
         }

@@ -53,6 +53,7 @@ impl ImrMap {
     /// # Errors
     /// A policy or rewrite that is not known, too many frames, and what a load says.
     pub fn draw(&self) -> Result<DrawnMap, LabError> {
+        self.scale.at_least(crate::experiment::SMALLEST_OF_TRACKS)?;
         self.check()?;
         let loads: Vec<LoadOnInterlaced> = self
             .policies

@@ -35,6 +35,7 @@ impl SmrMap {
     /// # Errors
     /// A scheme that is not known, too many frames, and what a load says.
     pub fn draw(&self) -> Result<DrawnMap, LabError> {
+        self.scale.at_least(crate::experiment::SMALLEST_OF_BANDS)?;
         known("scheme", &self.schemes, &schemes())?;
         let load = |scheme: &String| LoadOnBands {
             scheme: scheme.clone(),

@@ -180,6 +180,15 @@ impl Report {
 
     /// The report as people read it: conditions, tables, notes. Ends with a line break.
     pub fn to_text(&self) -> String {
+        self.text(Table::to_text)
+    }
+
+    /// [`Report::to_text`] with tables that fit in lines of `width` characters, where that is possible.
+    pub fn to_text_within(&self, width: usize) -> String {
+        self.text(|table| table.to_text_within(width))
+    }
+
+    fn text(&self, shown: impl Fn(&Table) -> String) -> String {
         let mut text = format!("{}: {}\nscale {}, seed {}\n", self.id, self.title, self.scale, self.seed);
         for (name, value) in &self.conditions {
             let _ = writeln!(text, "  {name}: {value}");
@@ -189,10 +198,10 @@ impl Report {
         }
         if !self.phases.is_empty() {
             text.push('\n');
-            text.push_str(&phase_table(&self.phases).to_text());
+            text.push_str(&shown(&phase_table(&self.phases)));
             if let Some(table) = virtual_time_table(&self.phases) {
                 text.push('\n');
-                text.push_str(&table.to_text());
+                text.push_str(&shown(&table));
             }
         }
         // Rows that only repeat what the phases' table says are left to the JSON.
@@ -206,7 +215,7 @@ impl Report {
         };
         if !rows.is_empty() {
             text.push('\n');
-            text.push_str(&table::of_rows(&rows).to_text());
+            text.push_str(&shown(&table::of_rows(&rows)));
         }
         for note in &self.notes {
             let _ = writeln!(text, "note: {note}");

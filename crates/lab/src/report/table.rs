@@ -49,6 +49,43 @@ impl Table {
         }
     }
 
+    /// [`Table::to_text`] in lines of `width` characters where that is possible: what is wider continues below, with the
+    /// columns of text it begins with once more before the others.
+    pub fn to_text_within(&self, width: usize) -> String {
+        let widths: Vec<usize> = (0..self.columns.len())
+            .map(|column| {
+                let cells = self.rows.iter().map(|row| row[column].chars().count());
+                cells.chain([self.columns[column].0.chars().count()]).max().unwrap_or(0)
+            })
+            .collect();
+        let together = |columns: &[usize]| columns.iter().map(|column| widths[*column] + 2).sum::<usize>();
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        if together(&all) <= width + 2 {
+            return self.to_text();
+        }
+        let texts = self.columns.iter().take_while(|(_, align)| *align == Align::Left).count();
+        let mut heads: Vec<usize> = (0..texts.max(1).min(all.len())).collect();
+        while heads.len() > 1 && together(&heads) > width / 2 {
+            heads.pop();
+        }
+        let mut parts: Vec<Vec<usize>> = Vec::new();
+        for (column, own) in widths.iter().enumerate().skip(heads.len()) {
+            match parts.last_mut() {
+                Some(part) if together(part) + own <= width => part.push(column),
+                _ => parts.push(heads.iter().copied().chain([column]).collect()),
+            }
+        }
+        let of = |part: &Vec<usize>| {
+            let pick = |row: &Vec<String>| part.iter().map(|column| row[*column].clone()).collect();
+            Table {
+                columns: part.iter().map(|column| self.columns[*column].clone()).collect(),
+                rows: self.rows.iter().map(pick).collect(),
+            }
+            .to_text()
+        };
+        if parts.is_empty() { self.to_text() } else { parts.iter().map(of).collect::<Vec<_>>().join("\n") }
+    }
+
     /// The table, columns aligned, a rule below the heads, no trailing blanks.
     pub fn to_text(&self) -> String {
         let width = |text: &str| text.chars().count();
@@ -173,6 +210,28 @@ mod tests {
         table.row(["long name", "1,000"]);
         let text = table.without_empty_columns().to_text();
         assert_eq!(text, "name           n\n----------------\na              1\nlong name  1,000\n");
+    }
+
+    #[test]
+    fn what_is_wider_than_the_terminal_continues_below() {
+        let columns =
+            [("name", Align::Left), ("first", Align::Right), ("second", Align::Right), ("third", Align::Right)];
+        let mut table = Table::new(columns);
+        table.row(["a", "1", "2", "3"]);
+        table.row(["bb", "10", "20", "30"]);
+        assert_eq!(table.to_text_within(80), table.to_text());
+        let text = table.to_text_within(20);
+        assert_eq!(
+            text,
+            "name  first  second\n-------------------\na         1       2\nbb       10      20\n\n\
+             name  third\n-----------\na         3\nbb       30\n"
+        );
+        for width in 0..100 {
+            let text = table.to_text_within(width);
+            assert!(text.lines().all(|line| line.len() <= width.max(12)), "{width}: {text}");
+            assert!(["first", "second", "third", "20", "30"].iter().all(|cell| text.contains(cell)), "{width}: {text}");
+        }
+        assert_eq!(Table::new([("alone", Align::Left)]).to_text_within(2), "alone\n-----\n");
     }
 
     #[test]

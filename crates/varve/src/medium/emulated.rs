@@ -3,7 +3,7 @@
 use crate::description::DeviceDescription;
 use crate::error::Error;
 use crate::registry::{OptionDescription, ValueForm, file_path_of, scale_divisor};
-use crate::spec::{Part, SpecErrorKind, Value};
+use crate::spec::{ByteSize, Part, SpecErrorKind, Value};
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::sync::Arc;
 use varve_media::emulated::{Backing, CompressedBacking, FileBacking, NoBacking, Pacing, RamBacking};
@@ -82,6 +82,28 @@ pub(super) fn capacity_bytes(part: &Part, sector_bytes: u64) -> Result<Option<u6
     }
 }
 
+/// The error of a size of `full_bytes` that the scale of the part makes less than `least_bytes`: says how far it can go.
+pub(super) fn too_small(part: &Part, what: &str, full_bytes: u64, least_bytes: u64) -> Error {
+    let most = full_bytes / least_bytes.max(1);
+    match (part.option(SCALE.name), most) {
+        (Some(_), 1..) => {
+            let expected = format!(
+                "a scale at which a {what} of {} is at least {}: 1/{most} is the smallest",
+                ByteSize(full_bytes),
+                ByteSize(least_bytes)
+            );
+            part.value_error(SCALE.name, expected).into()
+        }
+        _ => {
+            let expected = format!("a {what} of at least one physical sector of {least_bytes} bytes");
+            match part.option(what) {
+                Some(_) => part.value_error(what, expected).into(),
+                None => part.argument_error(SpecErrorKind::InvalidValue, expected).into(),
+            }
+        }
+    }
+}
+
 /// The device a preset describes, in the capacity and at the scale the part asks for. `default` is the
 /// preset when no model is named; `suits` says by properties which models the kind takes.
 pub(super) fn build_preset(
@@ -112,8 +134,13 @@ pub(super) fn scaled_preset(
     };
     let physical_sector_bytes = u64::from(preset.geometry().physical_sector_bytes);
     let scale_divisor = part.text("scale")?.and_then(scale_divisor).unwrap_or(1);
+    let asked_bytes = capacity_bytes(part, physical_sector_bytes)?;
+    let full_bytes = asked_bytes.unwrap_or(preset.geometry().capacity_bytes);
+    if full_bytes / scale_divisor < physical_sector_bytes {
+        return Err(too_small(part, "capacity", full_bytes, physical_sector_bytes));
+    }
     let scaled = if scale_divisor == 1 { preset } else { preset.scaled(scale_divisor) };
-    let scaled = match capacity_bytes(part, physical_sector_bytes)? {
+    let scaled = match asked_bytes {
         Some(capacity_bytes) => scaled.with_capacity(capacity_bytes / scale_divisor),
         None => scaled,
     };

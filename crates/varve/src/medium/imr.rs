@@ -129,8 +129,9 @@ fn tracks(
     let top_bytes = whole(u128::from(asked_bytes / scale_divisor));
     let bottom_bytes = whole(u128::from(top_bytes) * u128::from(numerator) / u128::from(denominator));
     if top_bytes == 0 || bottom_bytes == 0 {
-        let expected = format!("tracks of at least one physical sector of {sector_bytes} bytes, divided by the scale");
-        return Err(part.value_error("track", expected).into());
+        let smaller_bytes =
+            (u128::from(asked_bytes) * u128::from(numerator.min(denominator)) / u128::from(denominator)) as u64;
+        return Err(emulated::too_small(part, "track", smaller_bytes, sector_bytes));
     }
     TrackGeometry::fit(capacity_bytes, bottom_bytes, top_bytes).ok_or_else(|| {
         let most = TrackGeometry::TRACKS_MAX;

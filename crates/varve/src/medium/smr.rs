@@ -99,10 +99,10 @@ fn bands(
     physical_sector_bytes: u32,
 ) -> Result<ZoneGeometry, Error> {
     let sector_bytes = u64::from(physical_sector_bytes);
-    let band_bytes = part.size_bytes("band")?.unwrap_or(BAND_BYTES) / scale_divisor / sector_bytes * sector_bytes;
+    let asked_bytes = part.size_bytes("band")?.unwrap_or(BAND_BYTES);
+    let band_bytes = asked_bytes / scale_divisor / sector_bytes * sector_bytes;
     if band_bytes == 0 {
-        let expected = format!("bands of at least one physical sector of {sector_bytes} bytes, divided by the scale");
-        return Err(part.value_error("band", expected).into());
+        return Err(emulated::too_small(part, "band", asked_bytes, sector_bytes));
     }
     let fit = ZoneGeometry::fit(capacity_bytes, band_bytes)
         .ok_or_else(|| zones::do_not_fit(part, "band", band_bytes, capacity_bytes, scale_divisor))?;

@@ -104,6 +104,12 @@ fn one_zone(
         None => own_or(own.as_ref().map(|zones| zones.zone_capacity_bytes), ZONE_CAPACITY_BYTES).min(zone_bytes),
     };
     for (option, bytes) in [("zone", zone_bytes), ("zone-capacity", zone_capacity_bytes)] {
+        if bytes == 0
+            && scale_divisor > 1
+            && let Some(asked_bytes) = part.size_bytes(option)?
+        {
+            return Err(emulated::too_small(part, option, asked_bytes, sector_bytes));
+        }
         if bytes == 0 || bytes > zone_bytes {
             let expected = format!(
                 "from one physical sector of {sector_bytes} bytes to the length of a zone, divided by the scale"

@@ -62,7 +62,7 @@ pub(super) fn limit(part: &Part, option: OptionDescription, default: u32) -> Res
 pub(super) fn do_not_fit(part: &Part, option: &str, zone_bytes: u64, capacity_bytes: u64, scale_divisor: u64) -> Error {
     let size = ByteSize(zone_bytes);
     if capacity_bytes < zone_bytes {
-        let expected = format!("a capacity of at least one {option} of {size}, not {capacity_bytes} bytes");
+        let expected = format!("a capacity of one {option} of {size} or more, not {capacity_bytes} bytes");
         return part.argument_error(SpecErrorKind::InvalidValue, expected).into();
     }
     let most = ZoneGeometry::ZONES_MAX;

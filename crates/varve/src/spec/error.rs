@@ -1,5 +1,6 @@
 //! What is wrong with a spec, and where.
 
+use crate::suggestion::nearest_name;
 use std::fmt;
 
 /// The class of a [`SpecError`].
@@ -99,6 +100,14 @@ impl SpecError {
         &self.inner.known
     }
 
+    /// The name that was surely meant, when it is a matter of names and one is near.
+    pub fn suggestion(&self) -> Option<&str> {
+        let Inner { spec, position, length, known, .. } = &*self.inner;
+        // What is not a name but says more, as "plain (a directory)" does, begins with one.
+        let names = known.iter().map(|known| known.split([' ', '(']).next().unwrap_or_default());
+        nearest_name(&spec[*position..*position + *length], names)
+    }
+
     /// The spec with a line below it that points at the trouble, for terminals. Empty when the spec
     /// is too long for that to help, or has control characters.
     pub fn pointer(&self) -> String {
@@ -126,6 +135,9 @@ impl fmt::Display for SpecError {
         let Inner { spec, position, expected, found, known, .. } = &*self.inner;
         let shown: String = spec.chars().take(200).flat_map(char::escape_debug).collect();
         write!(f, "spec '{shown}' at position {position}: expected {expected}, found {found}")?;
+        if let Some(meant) = self.suggestion() {
+            write!(f, "; did you mean '{meant}'?")?;
+        }
         if !known.is_empty() {
             write!(f, "; known: {}", known.join(", "))?;
         }

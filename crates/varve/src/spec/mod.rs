@@ -70,6 +70,7 @@ impl FromStr for Spec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
+        registry::refuse_bare_kind(text)?;
         let spec = grammar::parse(text)?;
         registry::check(&spec)?;
         Ok(spec)
@@ -103,6 +104,14 @@ impl Spec {
         let mut paths = Vec::new();
         registry::add_paths(self, &mut paths);
         paths
+    }
+
+    /// The directory the spec names, if its files lie in one.
+    pub fn directory(&self) -> Option<PathBuf> {
+        match self.parts.as_slice() {
+            [part] if part.kind == "file" => part.argument_path(),
+            _ => None,
+        }
     }
 
     /// What the grammar alone says, kinds and options unchecked.

@@ -200,3 +200,86 @@ fn any_text_is_a_spec_or_an_error() {
         crate::fuzzing::spec(text.as_bytes());
     }
 }
+
+/// Every kind with its own options and the common ones, and values no device was made for: refused or built, never a panic,
+/// and never more memory than a machine has.
+#[test]
+fn specs_nobody_means_are_refused_or_built() {
+    const VALUES: [&str; 28] = [
+        "",
+        "0",
+        "1",
+        "-1",
+        "7",
+        "511",
+        "4095",
+        "4096",
+        "1MiB",
+        "3MiB",
+        "1GiB",
+        "1TiB",
+        "256TiB",
+        "257TiB",
+        "18446744073709551615",
+        "99999999999999999999",
+        "1/1",
+        "1/3",
+        "1/18446744073709551615",
+        "0/0",
+        "8/1",
+        "inside",
+        "none",
+        "compressed",
+        "\u{e9}%00%ff",
+        "ram:1MiB",
+        "(zns:1MiB?zone=4KiB+ram:)",
+        "read/io@0..",
+    ];
+    let media: Vec<_> = registry::media_kinds().filter(|kind| !matches!(kind.name, "file" | "dev")).collect();
+    for seed in 0..1500 {
+        let mut random = Random::seeded(seed);
+        let mut value = || {
+            let value = VALUES[random.index(VALUES.len())];
+            (value, random.next_u64())
+        };
+        let (argument, choice) = value();
+        let kind = media[choice as usize % media.len()];
+        let mut text = format!("{}:{argument}", kind.name);
+        let known: Vec<_> = kind.options.iter().chain(registry::common_options().map(|(_, option)| option)).collect();
+        let options = choice / 16 % 4;
+        for number in 0..options {
+            let (mut value, choice) = value();
+            let option = known[choice as usize % known.len()];
+            let words = option.value.words();
+            // A word that is known, every other time.
+            if choice / 512 % 2 == 0 && !words.is_empty() {
+                value = words[choice as usize / 1024 % words.len()];
+            }
+            let separator = if number == 0 { '?' } else { ',' };
+            // No test writes into a directory that happens to have such a name.
+            if matches!(option.value, registry::ValueForm::Path) {
+                continue;
+            }
+            match option.value {
+                registry::ValueForm::Flag => text.push_str(&format!("{separator}{}", option.name)),
+                _ => text.push_str(&format!("{separator}{}={value}", option.name)),
+            }
+        }
+        crate::fuzzing::spec(text.as_bytes());
+    }
+}
+
+#[test]
+fn specs_too_long_or_too_deep_are_refused() {
+    let nested = |depth: usize| format!("{}ram:1MiB{}", "ram:1MiB?logs=(".repeat(depth), ")".repeat(depth));
+    for text in [
+        nested(1000),
+        format!("ram:1MiB?{}", "store=extent,".repeat(10_000)),
+        format!("ram:{}", "9".repeat(60_000)),
+        "ram:1MiB+".repeat(7000),
+        format!("{}:1GiB", "k".repeat(60_000)),
+    ] {
+        let error = text.parse::<Spec>().unwrap_err();
+        assert!(error.to_string().len() < 4000, "{:.100}", text);
+    }
+}

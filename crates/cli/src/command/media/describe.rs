@@ -1,9 +1,10 @@
 //! `varve media describe`
 
+use super::timing::Constants;
 use crate::arguments::spec_parser;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
-use varve::{Spec, StackBuilder};
+use varve::{DeviceDescription, Spec, StackBuilder};
 
 /// What a spec stands for: model, capacity, promises, constants of the timing model
 #[derive(Debug, clap::Args)]
@@ -29,15 +30,23 @@ impl Describe {
         let env = self.spec.suitable_env(0);
         let devices = StackBuilder::new(&env).describe(&self.spec)?;
         if console.json {
-            let described: Vec<_> =
-                devices.iter().map(|device| serde_json::to_value(device).unwrap_or_default()).collect();
+            let describe = |device: &DeviceDescription| {
+                let mut described = serde_json::to_value(device).unwrap_or_default();
+                described["timing"] = match device.timing.as_str() {
+                    "" => serde_json::Value::Null,
+                    timing => Constants::of(timing).json(),
+                };
+                described
+            };
+            let described: Vec<_> = devices.iter().map(describe).collect();
             console.json(&serde_json::json!({"spec": self.spec.to_string(), "devices": described}))?;
             return Ok(Status::Done);
         }
         for device in &devices {
             console.write(device.to_string().as_bytes())?;
             if self.timing && !device.timing.is_empty() {
-                console.line(&device.timing)?;
+                console.line("  timing:")?;
+                console.write(Constants::of(&device.timing).text(4).as_bytes())?;
             }
         }
         Ok(Status::Done)

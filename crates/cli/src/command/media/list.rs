@@ -58,7 +58,8 @@ impl List {
                 Some(default) => format!("[{placeholder}, default {default}]"),
                 None => placeholder,
             };
-            console.line(format!("\n  {}:{argument}  {}", kind.name, kind.summary))?;
+            console.line("")?;
+            console.wrapped(&format!("  {}:{argument}  {}", kind.name, kind.summary), 6)?;
             kind.options.iter().try_for_each(|option| print_option(console, option, ""))?;
             for example in kind.examples {
                 console.line(format!("      as in {example}"))?;
@@ -71,7 +72,7 @@ impl List {
         }
         console.line("\nFile stores:")?;
         for (name, summary) in file_stores() {
-            console.line(format!("    {name:<10} {summary}"))?;
+            console.wrapped(&format!("    {name:<10} {summary}"), 15)?;
         }
         console.line("\nModels:                 capacity   read MB/s  write MB/s  random reads/s")?;
         for preset in &presets {
@@ -93,7 +94,7 @@ impl List {
 fn print_option(console: &mut Console, option: &OptionDescription, origin: &str) -> Result<(), Failure> {
     let placeholder = option.value.placeholder();
     let form = if placeholder.is_empty() { option.name.to_owned() } else { format!("{}={placeholder}", option.name) };
-    console.line(format!("    {form:<28} {}; default: {}{origin}", option.meaning, option.default))
+    console.wrapped(&format!("    {form:<28} {}; default: {}{origin}", option.meaning, option.default), 33)
 }
 
 /// In the units of data sheets, three digits.

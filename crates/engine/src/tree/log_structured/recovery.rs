@@ -3,7 +3,7 @@
 use super::flush;
 use super::organisation::Organisation;
 use super::pacing::JobPace;
-use super::shared::{Change, Immutable, ManifestState, Shared, new_database_id, write_buffer_bytes};
+use super::shared::{Change, Immutable, ManifestState, Shared, new_database_id};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
 use super::write::{Writer, create_log};
@@ -87,7 +87,7 @@ pub(super) fn open(
     }
     let tables = Tables::new(env, &media, &options, blocks);
     let seed = env.random("memtable").next_u64();
-    let memtable = Arc::new(MemTable::new(0, write_buffer_bytes(&options, &*media.files), seed));
+    let memtable = Arc::new(MemTable::new(0, options.write_buffer_bytes(media.files.properties()), seed));
     let state = ManifestState {
         manifest: None,
         named: exists.then_some(recovered.manifest_number),

@@ -204,14 +204,10 @@ impl Shared {
             hard_pending_compaction_bytes_limit: options.hard_pending_compaction_bytes_limit,
         };
         let rate_limiter = RateLimiter::new(env, options.rate_limit_bytes_per_second);
-        let compaction_readahead_bytes = options
-            .compaction_readahead_size
-            .unwrap_or(if media.files.properties().rotational { 2 << 20 } else { 256 << 10 });
-        let write_buffer_bytes = write_buffer_bytes(&options, &*media.files);
+        let compaction_readahead_bytes = options.compaction_readahead_bytes(media.files.properties());
+        let write_buffer_bytes = options.write_buffer_bytes(media.files.properties());
         let room_look_bytes = write_buffer_bytes as u64 / LOOK_PART;
-        let flush_is_device_request = media.log_store().properties().flush_is_device_request;
-        let log_buffer_bytes =
-            options.log_buffer_size.unwrap_or(if flush_is_device_request { 1 << 20 } else { 0 }) as u64;
+        let log_buffer_bytes = options.log_buffer_bytes(media.log_store().properties()) as u64;
         let log_backlog = Arc::new(LogBacklog::new(options.log_write_behind_size as u64));
         let log_number = manifest.log_number;
         let delayed_write_rate = options.delayed_write_rate;
@@ -474,14 +470,6 @@ pub(super) fn new_database_id(env: &Env, files: &dyn FileStore) -> u64 {
 /// Random numbers no other database has, and not this one at another opening: numbers of files only grow.
 fn salts(env: &Env, database: u64, next_file_number: u64) -> Random {
     env.random(&format!("salts of {database:016x} from {next_file_number}"))
-}
-
-/// Bytes at which a memtable is full: so that its table, with index, filter and what the last write brought too
-/// much, does not outgrow the size the medium likes, where it likes one.
-pub(super) fn write_buffer_bytes(options: &Options, files: &dyn FileStore) -> usize {
-    let fitting = |bytes: u64| usize::try_from(bytes - bytes / 64).unwrap_or(usize::MAX);
-    let preferred = files.properties().preferred_table_bytes;
-    preferred.map_or(options.write_buffer_size, |bytes| options.write_buffer_size.min(fitting(bytes)))
 }
 
 /// About how many bytes aligned blocks add to so many bytes in so many entries, if these are alike, and to what follows
