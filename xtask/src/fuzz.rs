@@ -16,6 +16,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "table",
     "manifest",
     "superblock",
+    "identity",
     "spec",
     "batch",
     "store_metadata",

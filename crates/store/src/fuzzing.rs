@@ -15,6 +15,11 @@ pub fn decoders(bytes: &[u8]) {
     crate::band::decode_anything(bytes);
 }
 
+/// Superblocks and identity blocks, also with a checksum that is right.
+pub fn identity(bytes: &[u8]) {
+    crate::journal::decode_superblock(bytes);
+}
+
 /// The S2TMap of a store of interlaced disks: commits, checkpoints, and the parameters beside them.
 pub fn imr_map(bytes: &[u8]) {
     crate::imr::decode_map(bytes);
@@ -103,6 +108,7 @@ mod tests {
             random.fill_bytes(&mut bytes);
             let length = random.index(bytes.len());
             decoders(&bytes[..length]);
+            identity(&bytes[..length]);
             imr_map(&bytes[..length]);
             imr_intent(&bytes[..length]);
             band_table(&bytes[..length]);
@@ -114,6 +120,7 @@ mod tests {
             }
         }
         decoders(&[]);
+        identity(&[]);
         imr_map(&[]);
         imr_intent(&[]);
         band_table(&[]);

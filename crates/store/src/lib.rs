@@ -17,6 +17,7 @@ mod file_store;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hint;
+mod identity;
 mod imr;
 mod journal;
 mod name;
@@ -36,6 +37,7 @@ pub use file_store::{
     StoreLock, StoreProperties, WritableFile,
 };
 pub use hint::{Hint, HintedFile};
+pub use identity::check_rules;
 pub use imr::{
     AllocationName, CostTerm, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrPlacement, ImrStatistics,
     ImrStore, RewriteName,

@@ -102,7 +102,7 @@ impl Seeds {
             "log" => ".log",
             "table" => ".sst",
             "manifest" => "MANIFEST",
-            "superblock" | "store_metadata" => return write("image", &read(&self.image)?),
+            "superblock" | "identity" | "store_metadata" => return write("image", &read(&self.image)?),
             _ => return Ok(()),
         };
         let entries = std::fs::read_dir(&self.files).map_err(|error| format!("{}: {error}", self.files.display()))?;

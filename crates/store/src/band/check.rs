@@ -13,7 +13,6 @@
 //! | `log-damaged` | error | a part of a log band in which frames are missing that were durable, or may have been |
 //! | `file-damaged` | error | a small file of which a part is missing, and from which offset on it cannot be read |
 
-use super::KIND;
 use super::bands::{BandUse, retirement_of};
 use super::change::{Retirement, Run};
 use super::core::Core;
@@ -199,7 +198,7 @@ pub(super) fn inspect(device: &Device) -> Vec<Finding> {
     let label = device.block.name();
     let read = || {
         let control = zones_of(label, device)?;
-        let (journal, recovered) = Journal::recover(device, label, KIND)?;
+        let (journal, recovered) = Journal::recover(device, label, &super::opened_as(device))?;
         let found = replay(label, &journal, &recovered)?;
         let zones = report(label, &*control, &found.geometry)?;
         Ok((journal.store_id(), found, zones, recovered.findings))

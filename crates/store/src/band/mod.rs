@@ -75,7 +75,9 @@ use crate::file_store::{
     StoreProperties, WritableFile,
 };
 use crate::hint::Hint;
-use crate::journal::{Journal, JournalRegions, Region, StoreKind};
+use crate::identity::block::Presence;
+use crate::identity::{Identity, OpenedAs};
+use crate::journal::{self, Formatting, JournalRegions, Region, StoreKind};
 use crate::name;
 use crate::occupancy::{Occupancy, StoreMeasure};
 use allocation::Purpose;
@@ -184,21 +186,25 @@ impl BandStore {
         recovery::check_active_zones(label, zones.active_zones_max)?;
         let (reserve_tables, table_bytes) = (options.reserve_tables, options.table_bytes);
         let geometry = StoreGeometry::plan(label, device.block.geometry(), zones, reserve_tables, table_bytes)?;
-        if !options.overwrite && Journal::probe(device, label, KIND)? {
+        if !options.overwrite && journal::presence_on_device(device, label, &opened_as(device))? == Presence::Store {
             let reason = "the device holds a store; format with overwrite to lose it".to_owned();
             return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
         }
         // Two formats in one simulation draw at different times.
         let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));
         let empty = encode_checkpoint(&Checkpoint { next_file: 1, ..Checkpoint::default() });
-        let (journal, parameters) = (&geometry.journal, geometry.encode());
-        Journal::format(device, label, KIND, random.next_u64(), journal, &parameters, &empty)
+        let store_id = random.next_u64();
+        let identity = Identity::alone(&mut random, opened_as(device).shape);
+        let formatting = Formatting::begin(device, label, KIND, store_id, identity)?;
+        formatting.finish(&geometry.journal, &geometry.encode(), &empty)
     }
 
-    /// Whether a store of this kind is on the device: `Ok(false)` when its superblocks are zeros, an error when
-    /// something else is there or the store is damaged.
+    /// Whether a store of this kind is on the device: `Ok(false)` when the device is blank and none of its zones was
+    /// written, or has what a format left behind that was interrupted; an error when something else is there, what is
+    /// there cannot be read, or the store is damaged.
     pub fn probe(device: &Device) -> Result<bool, StoreError> {
-        Journal::probe(device, device.block.name(), KIND)
+        let presence = journal::presence_on_device(device, device.block.name(), &opened_as(device))?;
+        Ok(presence == Presence::Store)
     }
 
     /// Opens the store on a device, after a clean end or a crash. Takes time in proportion to what the log bands hold,
@@ -215,6 +221,10 @@ impl BandStore {
     pub fn inspect(device: &Device) -> Vec<Finding> {
         check::inspect(device)
     }
+}
+
+fn opened_as(device: &Device) -> OpenedAs {
+    OpenedAs::new(KIND, device)
 }
 
 impl Core {

@@ -8,7 +8,6 @@
 //! A log band of which something cannot be read is kept while files miss something, and is not sealed when it was being
 //! written: the next open looks again, and a place that can be read then is read.
 
-use super::KIND;
 use super::bands::{BandUse, Bands, retirement_of};
 use super::change::{
     Change, Checkpoint, FileRecord, LogBandRecord, NUMBER_END, Retirement, decode_checkpoint, decode_commit,
@@ -410,7 +409,7 @@ fn small_node(record: &FileRecord, pieces: PieceMap, logs: &FoundLogs) -> Node {
 pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     let label = device.block.name().to_owned();
     let zone_control = zones_of(&label, &device)?;
-    let (mut journal, recovered) = Journal::recover(&device, &label, KIND)?;
+    let (mut journal, recovered) = Journal::recover(&device, &label, &super::opened_as(&device))?;
     let found = replay(&label, &journal, &recovered)?;
     let geometry = found.geometry;
     let active_max = device.block.capabilities().zones.as_ref().map_or(0, |zones| zones.active_zones_max);

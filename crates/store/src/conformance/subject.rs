@@ -409,7 +409,22 @@ fn flip(device: &Device, offset_bytes: u64, bit: u8) {
     let mut sector = [0; 512];
     device.block.read_at(start, &mut sector, &context).expect("a device of memory");
     sector[(offset_bytes - start) as usize] ^= 1 << bit;
+    // A bit that turns over destroys nothing beside it.
+    let mut beside = Vec::new();
+    if let (Some(control), Some(tracks)) = (&device.tracks, &device.block.capabilities().tracks) {
+        let physical_sector_bytes = u64::from(device.block.geometry().physical_sector_bytes);
+        for (track, span) in tracks.destroyed_by_write(start..start + 512, physical_sector_bytes) {
+            let mut data = vec![0; (span.end - span.start) as usize];
+            if device.block.read_at(span.start, &mut data, &context).is_ok() {
+                beside.push((span.start, data));
+            }
+            control.mark_free(track).expect("a track");
+        }
+    }
     device.block.write_at(start, &sector, &context).expect("a device of memory");
+    for (at, data) in beside {
+        device.block.write_at(at, &data, &context).expect("a device of memory");
+    }
 }
 
 /// Calls `with` with every piece of a device and its offset. Sectors that cannot be read are left out.

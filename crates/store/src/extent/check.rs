@@ -12,12 +12,12 @@
 //! | `free-space-mismatch` | error | the free space counts its blocks wrongly |
 //! | `log-damaged` | error | a frame of a log inside its durable length is damaged |
 
+use super::Extent;
 use super::core::Core;
 use super::frame::FrameFormat;
 use super::free_space::FreeSpace;
 use super::map::ExtentMap;
 use super::recovery::{replay, stored_bytes};
-use super::{Extent, KIND};
 use crate::file_store::{Finding, Severity};
 use crate::journal::Journal;
 use std::collections::BTreeMap;
@@ -183,7 +183,7 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
 pub(super) fn inspect(device: &Device) -> Vec<Finding> {
     let label = device.block.name();
     let read = || {
-        let (journal, recovered) = Journal::recover(device, label, KIND)?;
+        let (journal, recovered) = Journal::recover(device, label, &super::opened_as(device))?;
         let found = replay(label, &journal, &recovered)?;
         Ok((journal.store_id(), found, recovered.findings))
     };

@@ -53,7 +53,9 @@ use crate::file_store::{
     StoreProperties, WritableFile,
 };
 use crate::hint::Hint;
-use crate::journal::{Journal, JournalRegions, Region, StoreKind};
+use crate::identity::block::Presence;
+use crate::identity::{Identity, OpenedAs};
+use crate::journal::{self, Formatting, JournalRegions, Region, SUPERBLOCK_RESERVED_BYTES, StoreKind};
 use crate::name;
 use crate::occupancy::{Occupancy, StoreMeasure};
 use change::encode_checkpoint;
@@ -114,34 +116,33 @@ impl ExtentStore {
     pub fn format(env: &Env, device: &Device, options: &ExtentFormatOptions) -> Result<(), StoreError> {
         let label = device.block.name();
         refuse_unsuitable(label, device)?;
-        if !options.overwrite {
-            match Journal::probe(device, label, KIND) {
-                Ok(false) => {}
-                Ok(true) => {
-                    let reason = "the device holds a store; format with overwrite to lose it".to_owned();
-                    return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
-                }
-                Err(error) => return Err(error),
-            }
-        }
         let geometry = StoreGeometry::plan(label, device.block.geometry(), options.layout)?;
+        if !options.overwrite && journal::presence_on_device(device, label, &opened_as(device))? == Presence::Store {
+            let reason = "the device holds a store; format with overwrite to lose it".to_owned();
+            return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
+        }
         // Two formats in one simulation draw at different times.
         let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));
         let store_id = random.next_u64();
+        let identity = Identity::alone(&mut random, opened_as(device).shape);
+        let formatting = Formatting::begin(device, label, KIND, store_id, identity)?;
         if device.block.capabilities().discard {
-            let length = geometry.blocks * geometry.block_bytes;
-            let mut request = [varve_media::Request::discard(0, length)];
+            // What says that a store is being made stays.
+            let length = geometry.blocks * geometry.block_bytes - SUPERBLOCK_RESERVED_BYTES;
+            let mut request = [varve_media::Request::discard(SUPERBLOCK_RESERVED_BYTES, length)];
             // Advice, as every discard of this store.
             let _ = device.block.execute(&mut request, &IoContext::of(varve_media::IoClass::Metadata));
         }
         let empty = encode_checkpoint(1, [].iter());
-        Journal::format(device, label, KIND, store_id, &geometry.journal, &geometry.encode(), &empty)
+        formatting.finish(&geometry.journal, &geometry.encode(), &empty)
     }
 
-    /// Whether a store of this kind is on the device: `Ok(false)` when its superblocks are zeros, an error when
-    /// something else is there or the store is damaged.
+    /// Whether a store of this kind is on the device: `Ok(false)` when the device is blank, or has what a format left
+    /// behind that was interrupted; an error when something else is there, what is there cannot be read, or the store
+    /// is damaged.
     pub fn probe(device: &Device) -> Result<bool, StoreError> {
-        Journal::probe(device, device.block.name(), KIND)
+        let presence = journal::presence_on_device(device, device.block.name(), &opened_as(device))?;
+        Ok(presence == Presence::Store)
     }
 
     /// Opens the store on a device, after a clean end or a crash.
@@ -173,6 +174,10 @@ impl UnbegunExtentStore {
     pub(crate) fn begin(self) -> Result<ExtentStore, StoreError> {
         self.0.begin().map(|core| ExtentStore { core: Arc::new(core) })
     }
+}
+
+fn opened_as(device: &Device) -> OpenedAs {
+    OpenedAs::new(KIND, device)
 }
 
 /// Refuses media whose rules this store does not keep.

@@ -6,6 +6,7 @@
 //! begins, with a checkpoint if there was anything to replay. A crash anywhere in this leaves the old
 //! generation, and the next open does the same again.
 
+use super::Extent;
 use super::allocation::policy_of;
 use super::change::{Change, FileRecord, decode_checkpoint, decode_commit};
 use super::core::{Committer, Core};
@@ -15,7 +16,6 @@ use super::geometry::{LayoutGeometry, StoreGeometry};
 use super::map::ExtentMap;
 use super::node::Node;
 use super::state::{State, free_space_without};
-use super::{Extent, KIND};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::journal::{Journal, Recovered, corruption, unreadable};
@@ -131,7 +131,7 @@ impl Unbegun {
 /// Reads what is on a device; writes nothing.
 pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
     let label = device.block.name().to_owned();
-    let (journal, recovered) = Journal::recover(&device, &label, KIND)?;
+    let (journal, recovered) = Journal::recover(&device, &label, &super::opened_as(&device))?;
     let Found { geometry, mut files, next_file } = replay(&label, &journal, &recovered)?;
     let frame = FrameFormat { store_id: journal.store_id(), frame_bytes: geometry.frame_bytes as usize };
     let block_bytes = geometry.block_bytes;

@@ -3,6 +3,7 @@
 //! | code | severity | meaning |
 //! |---|---|---|
 //! | `superblock-damaged` | warning | one of the two superblocks; the next open writes it again |
+//! | `identity-damaged` | warning | what the disk was formatted as, at its start; the store itself says it too |
 //! | `rewrite-interrupted` | warning | tops wait in the backup region; the next open restores them |
 //! | `metadata-unreadable` | fatal | the store could not be opened from what is on the medium now |
 //! | `metadata-lost` | fatal | the medium lacks commits that were acknowledged |

@@ -6,7 +6,9 @@ use super::view::{DevicePart, Disk};
 use super::{KIND, LOGS_KIND};
 use crate::error::StoreError;
 use crate::file_store::Finding;
-use crate::journal::{Journal, Recovered, corruption};
+use crate::identity::block::Presence;
+use crate::identity::{Member, OpenedAs};
+use crate::journal::{Journal, Recovered, corruption, presence};
 use std::sync::Arc;
 use varve_env::Env;
 use varve_media::{Device, TrackControl, TrackGeometry, TrackTier};
@@ -38,6 +40,9 @@ impl From<&Device> for ImrDevices {
         disk.clone().into()
     }
 }
+
+/// Which member of the set the device of logs is.
+pub(super) const LOGS_MEMBER: usize = 1;
 
 /// Where a part of a store lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +169,9 @@ pub(super) fn mount(env: Option<&Env>, devices: &ImrDevices) -> Result<Mounted, 
     let DiskTracks { control, tracks } = tracks_of(&label, &devices.disk)?;
     let disk = disk_of(env, &devices.disk);
     let own = own_of(&disk, tracks.as_ref());
-    let (journal, recovered) = Journal::recover(&own, &label, KIND)?;
+    let said = super::presence::require(&label, &devices.disk, &own)?;
+    let (journal, mut recovered) = Journal::recover(&own, &label, &OpenedAs::new(KIND, &devices.disk))?;
+    recovered.findings.extend(said);
     let geometry = geometry_of(&label, &journal, &recovered.parameters)?;
     super::recovery::check_tracks(&label, &geometry, tracks.as_ref())?;
     let store_id = journal.store_id();
@@ -177,10 +184,16 @@ pub(super) fn mount(env: Option<&Env>, devices: &ImrDevices) -> Result<Mounted, 
         found,
         advice: advice.to_owned(),
     };
+    let members = journal.identity().members.clone();
+    let of_logs = || match members.get(LOGS_MEMBER) {
+        Some(Member { id, capacity_bytes }) => {
+            format!("the device with the logs of store {store_id:016x}: id {id:016x}, {capacity_bytes} bytes")
+        }
+        None => format!("the device with the logs of store {store_id:016x}"),
+    };
     let Some(logs) = &devices.logs else {
         if is_beside {
-            let expected = format!("the device with the logs of store {store_id:016x}");
-            return Err(other(expected, "no such device".to_owned(), "name the device of its logs, too"));
+            return Err(other(of_logs(), "no such device".to_owned(), "name the device of its logs, too"));
         }
         let small_files = small_files_inside(&disk, &geometry);
         return Ok(Mounted {
@@ -205,11 +218,22 @@ pub(super) fn mount(env: Option<&Env>, devices: &ImrDevices) -> Result<Mounted, 
     check_logs(&label, logs)?;
     let device = disk_of(env, logs);
     let whole = DevicePart::of_bytes(&device, 0..logs.block.geometry().capacity_bytes);
-    let (logs_journal, logs_recovered) = Journal::recover(&whole, logs.block.name(), LOGS_KIND)?;
-    if logs_journal.store_id() != store_id {
+    let (name, opened_as) = (logs.block.name(), OpenedAs::new(LOGS_KIND, logs));
+    let found = match presence(&whole, name, &opened_as)? {
+        Presence::Store => None,
+        Presence::Blank => Some("which is blank"),
+        Presence::Unfinished => Some("which was being formatted"),
+    };
+    if let Some(found) = found {
+        let advice = "restore the device of its logs, or name the right one: what is not in tables yet is only there, and \
+                      nothing makes up for it";
+        return Err(other(of_logs(), format!("'{name}', {found}"), advice));
+    }
+    let (logs_journal, logs_recovered) = Journal::recover(&whole, name, &opened_as)?;
+    if logs_journal.store_id() != store_id || logs_journal.identity().members != members {
         return Err(other(
-            format!("the device with the logs of store {store_id:016x}"),
-            format!("'{}' with those of store {:016x}", logs.block.name(), logs_journal.store_id()),
+            of_logs(),
+            format!("'{name}' with those of store {:016x}", logs_journal.store_id()),
             "open the disk with the device it was formatted with",
         ));
     }
@@ -243,15 +267,15 @@ pub(super) fn mount(env: Option<&Env>, devices: &ImrDevices) -> Result<Mounted, 
     })
 }
 
-/// What a disk says of its store: `None` when its superblocks are zeros. With the bytes of its device of logs.
+/// What a disk says of its store: `None` when it is blank, or has what a format left behind that was interrupted. With the bytes of its device of logs.
 pub(super) fn placement(device: &Device) -> Result<Option<(ImrPlacement, u64)>, StoreError> {
     let label = device.block.name();
     let DiskTracks { tracks, .. } = tracks_of(label, device)?;
     let own = own_of(&Disk::new(device.block.clone()), tracks.as_ref());
-    if !Journal::probe(&own, label, KIND)? {
+    if super::presence::presence(label, device, &own)?.0 != Presence::Store {
         return Ok(None);
     }
-    let (journal, recovered) = Journal::recover(&own, label, KIND)?;
+    let (journal, recovered) = Journal::recover(&own, label, &OpenedAs::new(KIND, device))?;
     let geometry = geometry_of(label, &journal, &recovered.parameters)?;
     Ok(Some((geometry.placement, geometry.logs_bytes)))
 }
@@ -341,7 +365,7 @@ mod tests {
         };
         refused(ImrDevices::from(&first), "no such device");
         refused(ImrDevices::with_logs(&first, &other), "'other' with those of store");
-        refused(ImrDevices::with_logs(&first, &conventional(&env, "blank", 8 << 20)), "zeros");
+        refused(ImrDevices::with_logs(&first, &conventional(&env, "blank", 8 << 20)), "which is blank");
         let inside = disk(&env, "inside");
         let small = ImrFormatOptions { small_files_bytes: Some(4 << 20), ..options() };
         ImrStore::format(&env, &inside, &small).unwrap();

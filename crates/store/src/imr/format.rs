@@ -2,13 +2,18 @@
 
 use super::beside::BesideGeometry;
 use super::change::{Checkpoint, encode_checkpoint};
-use super::devices::{DiskTracks, ImrDevices, ImrPlace, ImrPlacement, logs_of, own_of, small_files_inside, tracks_of};
+use super::devices::{
+    DiskTracks, ImrDevices, ImrPlace, ImrPlacement, LOGS_MEMBER, logs_of, own_of, small_files_inside, tracks_of,
+};
 use super::geometry::{StoreGeometry, map_bytes, small_files_bytes};
 use super::view::{DevicePart, Disk};
-use super::{ImrFormatOptions, KIND, LOGS_KIND};
+use super::{ImrFormatOptions, KIND, LOGS_KIND, presence};
 use crate::error::StoreError;
 use crate::extent::{ExtentFormatOptions, ExtentLayout, ExtentStore};
-use crate::journal::{Journal, SUPERBLOCK_RESERVED_BYTES, StoreKind};
+use crate::identity::block::{IdentityBlock, Presence};
+use crate::identity::{DeviceShape, Identity, Member, OpenedAs};
+use crate::journal::{self, Formatting, Journal, SUPERBLOCK_OFFSETS, SUPERBLOCK_RESERVED_BYTES};
+use std::sync::Arc;
 use varve_env::Env;
 use varve_media::{Device, TrackGeometry};
 
@@ -38,12 +43,28 @@ pub(super) fn logs_bytes(disk: &Device, options: &ImrFormatOptions) -> Result<u6
     Ok((SUPERBLOCK_RESERVED_BYTES + log + 2 * checkpoint + small_files).next_multiple_of(1 << 20))
 }
 
-fn refuse_used(device: &Device, label: &str, kind: StoreKind) -> Result<(), StoreError> {
-    if Journal::probe(device, label, kind)? {
-        let reason = "the device holds a store; format with overwrite to lose it".to_owned();
-        return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
+fn in_use(label: &str) -> StoreError {
+    let reason = "the device holds a store; format with overwrite to lose it".to_owned();
+    StoreError::InvalidRequest { store: label.to_owned(), reason }
+}
+
+/// Refuses devices that hold something, but for what a format of them left behind that was interrupted.
+fn refuse_used(devices: &ImrDevices, own: &Device, logs: Option<&Device>) -> Result<(), StoreError> {
+    let label = devices.disk.block.name();
+    if presence::presence(label, &devices.disk, own)?.0 == Presence::Store {
+        return Err(in_use(label));
     }
-    Ok(())
+    let (Some(whole), Some(device)) = (logs, &devices.logs) else { return Ok(()) };
+    let (name, opened_as) = (device.block.name(), OpenedAs::new(LOGS_KIND, device));
+    if journal::presence_on_device(whole, name, &opened_as)? != Presence::Store {
+        return Ok(());
+    }
+    // The disk is finished last: logs of the store that it was to become have nothing in them.
+    let (of_logs, _) = Journal::recover(whole, name, &opened_as)?;
+    match journal::unfinished_store_id(own, label) == Some(of_logs.store_id()) {
+        true => Ok(()),
+        false => Err(in_use(name)),
+    }
 }
 
 pub(super) fn format(env: &Env, devices: &ImrDevices, options: &ImrFormatOptions) -> Result<(), StoreError> {
@@ -68,10 +89,7 @@ pub(super) fn format(env: &Env, devices: &ImrDevices, options: &ImrFormatOptions
         }
     };
     if !options.overwrite {
-        refuse_used(&own, label, KIND)?;
-        if let Some((_, whole, _)) = &beside {
-            refuse_used(whole, whole.block.name(), LOGS_KIND)?;
-        }
+        refuse_used(devices, &own, beside.as_ref().map(|(_, whole, _)| whole))?;
     }
     // Two formats in one simulation draw at different times.
     let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));
@@ -83,15 +101,53 @@ pub(super) fn format(env: &Env, devices: &ImrDevices, options: &ImrFormatOptions
         ImrPlace::Beside => (&[], &map),
     };
     let small = ExtentFormatOptions { layout: ExtentLayout::FirstFit, overwrite: true };
-    // The disk last: without its superblock nothing is there.
-    match &beside {
+    let mut members = vec![Member::draw(&mut random, devices.disk.block.geometry().capacity_bytes)];
+    members.extend(devices.logs.iter().map(|logs| Member::draw(&mut random, logs.block.geometry().capacity_bytes)));
+    let identity =
+        |index: usize, device: &Device| Identity { shape: DeviceShape::of(device), members: members.clone(), index };
+    // Both say first that a store is being made; the disk is finished last: without its superblocks nothing is there.
+    let of_beside = match (&beside, &devices.logs) {
+        (Some((device, whole, planned)), Some(logs)) => {
+            let name = whole.block.name();
+            let formatting = Formatting::begin(whole, name, LOGS_KIND, store_id, identity(LOGS_MEMBER, logs))?;
+            Some((device, planned, formatting))
+        }
+        _ => None,
+    };
+    let of_own = begin_on_disk(devices, &disk, &own, &tracks, store_id, identity(0, &devices.disk))?;
+    match of_beside {
         None => ExtentStore::format(env, &small_files_inside(&disk, &geometry), &small)?,
-        Some((device, whole, planned)) => {
+        Some((device, planned, formatting)) => {
             let range = planned.small_files.offset_bytes..planned.small_files.end_bytes();
             ExtentStore::format(env, &DevicePart::of_bytes(device, range), &small)?;
-            let name = whole.block.name();
-            Journal::format(whole, name, LOGS_KIND, store_id, &planned.journal, &planned.encode(), of_logs)?;
+            formatting.finish(&planned.journal, &planned.encode(), of_logs)?;
         }
     }
-    Journal::format(&own, label, KIND, store_id, &geometry.journal, &geometry.encode(), of_disk)
+    of_own.finish(&geometry.journal, &geometry.encode(), of_disk)
+}
+
+/// Says on a disk that a store is being made, and at its start what it will be.
+fn begin_on_disk(
+    devices: &ImrDevices,
+    disk: &Arc<Disk>,
+    own: &Device,
+    tracks: &TrackGeometry,
+    store_id: u64,
+    identity: Identity,
+) -> Result<Formatting, StoreError> {
+    let label = devices.disk.block.name();
+    if !tracks.interlaced {
+        return Formatting::begin(own, label, KIND, store_id, identity);
+    }
+    let control = devices.disk.tracks.as_ref();
+    let block = IdentityBlock { kind: KIND, store_id, generation: 1, is_unfinished: true, identity: identity.clone() };
+    presence::say(disk, control, tracks, &block, &SUPERBLOCK_OFFSETS)?;
+    let formatting = Formatting::begin(own, label, KIND, store_id, identity)?;
+    let block = IdentityBlock { is_unfinished: false, ..block };
+    for offset_bytes in SUPERBLOCK_OFFSETS.iter().rev() {
+        presence::say(disk, control, tracks, &block, std::slice::from_ref(offset_bytes))?;
+        // That destroyed what the tops beside it held, which may be one of the two marks, but not both.
+        formatting.mark()?;
+    }
+    Ok(formatting)
 }

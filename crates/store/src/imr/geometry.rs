@@ -1,7 +1,7 @@
 //! How an interlaced disk is divided, and the parameters that say so in the superblock.
 //!
-//! The first tracks are the *zone*: only its tops are written, and it ends with a bottom, so writing it
-//! endangers nothing. The tops of the zone, one after the other: the journal of the S2TMap, the store
+//! The first tracks are the *zone*: only its tops are written (but for what [says](super::presence) what the disk is, which
+//! is written before they count), and it ends with a bottom, so writing it endangers nothing. The tops of the zone, one after the other: the journal of the S2TMap, the store
 //! of the small files, and the *places* of the backup region, each an intent and a track for every copy.
 //! All tracks behind the zone are for tables.
 //!

@@ -48,6 +48,7 @@ mod map;
 mod node;
 mod occupancy;
 mod persist;
+mod presence;
 mod reader;
 mod recovery;
 mod relocation;
@@ -197,8 +198,9 @@ impl ImrStore {
         format::format(env, &devices.into(), options)
     }
 
-    /// Whether a store of this kind is on a disk: `Ok(false)` when its superblocks are zeros, an error when
-    /// something else is there or the store is damaged.
+    /// Whether a store of this kind is on a disk: `Ok(false)` when the disk is blank, or has what a format left behind
+    /// that was interrupted; an error when something else is there, what is there cannot be read, or the store is
+    /// damaged.
     pub fn probe(disk: &Device) -> Result<bool, StoreError> {
         ImrStore::placement(disk).map(|placement| placement.is_some())
     }

@@ -35,18 +35,35 @@ mod tests;
 
 use crate::error::StoreError;
 use crate::file_store::{Finding, Severity};
+use crate::identity::block::{IdentityBlock, Presence};
+use crate::identity::{self, Identity, OpenedAs};
 use log::{CommitShape, LogReader, LogTail};
 use std::io::IoSlice;
-use superblock::{Slot, Superblock};
+use superblock::Superblock;
 use varve_media::{AlignedBuffer, BlockDeviceExt, Device, IoClass, IoContext, MediaError, Request, Transfer};
 
-pub(crate) use superblock::StoreKind;
+pub(crate) use superblock::{Slot, StoreKind, read_slots, seal, write_identity};
 
 /// Runs every decoder of this module on bytes that may be anything.
 pub(crate) fn decode_anything(bytes: &[u8]) {
-    let _ = superblock::decode("fuzz", 0, StoreKind(*b"fuzzing\0"), bytes);
+    decode_superblock(bytes);
     let _ = log::classify(bytes, 1, 1);
     let _ = checkpoint::decode_header("fuzz", 0, 1, 1, bytes);
+}
+
+/// Decodes bytes as a superblock or an identity block, as they are and with a checksum that is right. What is taken says
+/// the same when it is written again.
+pub(crate) fn decode_superblock(bytes: &[u8]) {
+    let _ = superblock::decode("fuzz", 0, bytes);
+    let mut sealed = [0; superblock::SUPERBLOCK_BYTES];
+    let length = bytes.len().min(sealed.len());
+    sealed[..length].copy_from_slice(&bytes[..length]);
+    seal(&mut sealed);
+    match superblock::decode("fuzz", 0, &sealed) {
+        Slot::Valid(found) => assert_eq!(superblock::encode(&found), sealed, "a superblock that reads otherwise"),
+        Slot::Identity(found) => assert_eq!(found.encode(), sealed, "an identity block that reads otherwise"),
+        Slot::Blank | Slot::Foreign(_) | Slot::Damaged(_) => {}
+    }
 }
 
 /// Where the two superblocks are, in bytes from the start of the device.
@@ -105,7 +122,7 @@ pub(crate) struct Recovered {
 pub(crate) struct Journal {
     device: Device,
     label: String,
-    kind: StoreKind,
+    opened_as: OpenedAs,
     superblock: Superblock,
     /// Superblocks in the order in which the next generation writes them.
     slots: [usize; 2],
@@ -120,37 +137,62 @@ pub(crate) struct Journal {
     latched: Option<String>,
 }
 
-const METADATA: IoContext =
+pub(crate) const METADATA: IoContext =
     IoContext { class: IoClass::Metadata, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
 
-impl Journal {
-    /// Writes a new journal whose state is `state`. Whatever was there is gone.
-    pub(crate) fn format(
+/// A journal that is being made: both places say so, and whatever was there is gone.
+pub(crate) struct Formatting {
+    device: Device,
+    label: String,
+    pub(crate) block: IdentityBlock,
+}
+
+impl Formatting {
+    /// Says durably that a store is being made here, before anything else is written.
+    pub(crate) fn begin(
         device: &Device,
         label: &str,
         kind: StoreKind,
         store_id: u64,
-        regions: &JournalRegions,
-        parameters: &[u8],
-        state: &[u8],
-    ) -> Result<(), StoreError> {
+        identity: Identity,
+    ) -> Result<Formatting, StoreError> {
         // An older store's generations must stay older: its units would look like those of a sibling.
-        let generation = superblock::read_slots(device, label, kind)
+        let generation = read_slots(device, label)
             .iter()
             .filter_map(|slot| match slot {
-                Slot::Valid(superblock) => Some(superblock.generation),
+                Slot::Valid(superblock) => Some(superblock.generation.saturating_add(1)),
+                Slot::Identity(block) => Some(block.generation),
                 _ => None,
             })
+            .filter(|generation| *generation < superblock::GENERATION_END)
             .max()
-            .map_or(1, |generation| generation.saturating_add(1));
-        // From here on the old store is gone, whatever interrupts this.
-        superblock::erase(device, label)?;
-        zero(device, label, regions.log)?;
-        let checkpoint = checkpoint::write(device, label, regions.checkpoints[0], store_id, generation, state)?;
+            .unwrap_or(1)
+            .max(1);
+        let block = IdentityBlock { kind, store_id, generation, is_unfinished: true, identity };
+        let formatting = Formatting { device: device.clone(), label: label.to_owned(), block };
+        formatting.mark()?;
+        Ok(formatting)
+    }
+
+    /// Says it again, where writing elsewhere may have destroyed it.
+    pub(crate) fn mark(&self) -> Result<(), StoreError> {
+        for offset_bytes in SUPERBLOCK_OFFSETS {
+            write_identity(&self.device, &self.label, offset_bytes, &self.block)?;
+        }
+        sync(&self.device, &self.label)
+    }
+
+    /// Writes the journal, whose state is `state`. From then on the store is there.
+    pub(crate) fn finish(self, regions: &JournalRegions, parameters: &[u8], state: &[u8]) -> Result<(), StoreError> {
+        let Formatting { device, label, block } = self;
+        let IdentityBlock { kind, store_id, generation, identity, .. } = block;
+        zero(&device, &label, regions.log)?;
+        let checkpoint = checkpoint::write(&device, &label, regions.checkpoints[0], store_id, generation, state)?;
         let superblock = Superblock {
             kind,
             store_id,
             generation,
+            identity,
             capacity_bytes: device.block.geometry().capacity_bytes,
             regions: *regions,
             active_checkpoint: 0,
@@ -158,26 +200,48 @@ impl Journal {
             parameters: parameters.to_vec(),
         };
         for slot in 0..2 {
-            superblock::write(device, label, slot, &superblock)?;
-            sync(device, label)?;
+            superblock::write(&device, &label, slot, &superblock)?;
+            sync(&device, &label)?;
         }
         Ok(())
     }
+}
 
-    /// Whether a store is here: `Ok(false)` when both superblocks are zeros.
-    pub(crate) fn probe(device: &Device, label: &str, kind: StoreKind) -> Result<bool, StoreError> {
-        let slots = superblock::read_slots(device, label, kind);
-        if slots.iter().all(|slot| matches!(slot, Slot::Blank)) {
-            return Ok(false);
-        }
-        superblock::choose(device, label, slots).map(|_| true)
+/// What is on a device, or on the part of it that is a journal's, for a store that would be opened or made there. Says
+/// [`Presence::Blank`] of zeros in both places, whatever is elsewhere.
+pub(crate) fn presence(device: &Device, label: &str, opened_as: &OpenedAs) -> Result<Presence, StoreError> {
+    superblock::presence(device, label, opened_as, read_slots(device, label))
+}
+
+/// The same of a whole device, which is blank only when it is blank everywhere.
+pub(crate) fn presence_on_device(device: &Device, label: &str, opened_as: &OpenedAs) -> Result<Presence, StoreError> {
+    let presence = presence(device, label, opened_as)?;
+    match presence {
+        Presence::Blank => identity::refuse_used(device, label, opened_as)?,
+        Presence::Unfinished => identity::refuse_used_by_others(device, label, opened_as)?,
+        Presence::Store => {}
     }
+    Ok(presence)
+}
 
+/// The store that was being made here.
+pub(crate) fn unfinished_store_id(device: &Device, label: &str) -> Option<u64> {
+    read_slots(device, label).iter().find_map(|slot| match slot {
+        Slot::Identity(block) if block.is_unfinished => Some(block.store_id),
+        _ => None,
+    })
+}
+
+impl Journal {
     /// Reads everything; writes nothing.
-    pub(crate) fn recover(device: &Device, label: &str, kind: StoreKind) -> Result<(Journal, Recovered), StoreError> {
-        let slots = superblock::read_slots(device, label, kind);
+    pub(crate) fn recover(
+        device: &Device,
+        label: &str,
+        opened_as: &OpenedAs,
+    ) -> Result<(Journal, Recovered), StoreError> {
+        let slots = read_slots(device, label);
         let slots_agree = superblock::agree(&slots);
-        let (superblock, chosen, findings) = superblock::choose(device, label, slots)?;
+        let (superblock, chosen, findings) = superblock::choose(device, label, opened_as, slots)?;
         let region = superblock.regions.checkpoints[superblock.active_checkpoint];
         let checkpoint = checkpoint::read(device, label, region, &superblock)?;
         let LogTail { commits, position_units } = LogReader::new(device, label, &superblock).read()?;
@@ -185,7 +249,7 @@ impl Journal {
         let journal = Journal {
             device: device.clone(),
             label: label.to_owned(),
-            kind,
+            opened_as: opened_as.clone(),
             slots: [1 - chosen, chosen],
             slots_agree,
             position_units,
@@ -205,6 +269,11 @@ impl Journal {
     /// Number no other format of this kind of store has.
     pub(crate) fn store_id(&self) -> u64 {
         self.superblock.store_id
+    }
+
+    /// What its device says of itself.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.superblock.identity
     }
 
     /// Where it lies.
@@ -315,7 +384,7 @@ impl Journal {
             code: "metadata-unreadable",
             message: error.to_string(),
         };
-        match Journal::recover(&self.device, &self.label, self.kind) {
+        match Journal::recover(&self.device, &self.label, &self.opened_as) {
             Err(error) => vec![fatal(error)],
             Ok((found, recovered)) => {
                 let mut findings = recovered.findings;

@@ -1,16 +1,17 @@
 //! The superblock: what a device is, and where the valid checkpoint is.
 //!
-//! Two of them, at offsets 0 and 65,536, one 512-byte sector each. Little-endian.
+//! Two of them, at offsets 0 and 65,536, one 512-byte sector each. Little-endian. Before a store is whole, and where its
+//! superblocks lie elsewhere, [identity blocks](crate::identity::block) lie there.
 //!
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `VARVE\0SB` |
-//! | 8 | 4 | version of everything below, 1 |
+//! | 8 | 4 | version of everything below, 2 |
 //! | 12 | 4 | crc32c of the 512 bytes, this field as zero |
 //! | 16 | 8 | kind of store, ASCII padded with zeros: `extent`, `imr`, `imr-logs`, `band` |
 //! | 24 | 8 | store id, drawn when formatted |
 //! | 32 | 8 | generation |
-//! | 40 | 8 | capacity of the device when formatted, in bytes |
+//! | 40 | 8 | bytes that the offsets below are within: of the device when formatted, or of the part of it that is the journal's |
 //! | 48 | 16 | log: offset, length |
 //! | 64 | 16 | checkpoint area 0: offset, length |
 //! | 80 | 16 | checkpoint area 1: offset, length |
@@ -22,39 +23,47 @@
 //! | 112 | 8 | its length without header, in bytes |
 //! | 120 | 4 | crc32c of those bytes |
 //! | 124 | 4 | zero |
-//! | 128 | 384 | parameters of the kind of store, then zeros |
+//! | 128 | 128 | [description of the device](crate::identity) |
+//! | 256 | 256 | parameters of the kind of store, then zeros |
 //!
-//! A newer version keeps magic, version and crc32c where they are.
+//! A newer version keeps magic, version and crc32c where they are. Version 1 had no description.
 
 use super::{JournalRegions, METADATA, Region, SUPERBLOCK_OFFSETS, SUPERBLOCK_RESERVED_BYTES, buffer, corruption};
 use crate::error::StoreError;
 use crate::file_store::{Finding, Severity};
+use crate::identity::block::{self, IdentityBlock, Presence};
+use crate::identity::{self, DESCRIPTION_BYTES, Identity, OpenedAs};
 use crate::wire::{Reader, Writer};
-use varve_media::{BlockDeviceExt, Device};
+use varve_media::{BlockDeviceExt, Device, MediaErrorKind};
 
 const MAGIC: [u8; 8] = *b"VARVE\0SB";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 pub(super) const SUPERBLOCK_BYTES: usize = 512;
-const PARAMETERS_OFFSET: usize = 128;
+const DESCRIPTION_OFFSET: usize = 128;
+const PARAMETERS_OFFSET: usize = DESCRIPTION_OFFSET + DESCRIPTION_BYTES;
 const CHECKSUM: std::ops::Range<usize> = 12..16;
 /// Most bytes a kind of store may keep in the superblock: their count is one byte.
 const PARAMETERS_BYTES_MAX: usize = 255;
+
+/// Generations are below it: numbers of files are made of them, and nobody opens a store two billion times.
+pub(super) const GENERATION_END: u64 = 1 << 31;
 
 /// Name of a kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoreKind(pub(crate) [u8; 8]);
 
 impl StoreKind {
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.0).trim_end_matches('\0').escape_debug().to_string()
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Superblock {
-    pub(super) kind: StoreKind,
+pub(crate) struct Superblock {
+    pub(crate) kind: StoreKind,
     pub(super) store_id: u64,
-    pub(super) generation: u64,
+    pub(crate) generation: u64,
+    pub(crate) identity: Identity,
     pub(super) capacity_bytes: u64,
     pub(super) regions: JournalRegions,
     pub(super) active_checkpoint: usize,
@@ -64,17 +73,19 @@ pub(super) struct Superblock {
 
 /// What the superblock knows of the valid checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CheckpointReference {
+pub(crate) struct CheckpointReference {
     pub(super) generation: u64,
     pub(super) length_bytes: u64,
     pub(super) checksum: u32,
 }
 
 /// What one of the two places holds.
-pub(super) enum Slot {
+pub(crate) enum Slot {
     /// Only zeros.
     Blank,
     Valid(Superblock),
+    /// What stands there before a store is whole, or when its superblocks lie elsewhere.
+    Identity(IdentityBlock),
     /// Another thing, or a newer version of this one.
     Foreign(StoreError),
     /// Ours, and damaged.
@@ -85,6 +96,12 @@ fn checksum(bytes: &[u8]) -> u32 {
     let head = crc32c::crc32c(&bytes[..CHECKSUM.start]);
     let head = crc32c::crc32c_append(head, &[0; 4]);
     crc32c::crc32c_append(head, &bytes[CHECKSUM.end..])
+}
+
+/// Puts the checksum of a superblock or an identity block into it.
+pub(crate) fn seal(bytes: &mut [u8; SUPERBLOCK_BYTES]) {
+    let checksum = checksum(bytes);
+    bytes[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
 }
 
 pub(super) fn encode(superblock: &Superblock) -> [u8; SUPERBLOCK_BYTES] {
@@ -110,16 +127,16 @@ pub(super) fn encode(superblock: &Superblock) -> [u8; SUPERBLOCK_BYTES] {
     writer.u64(superblock.checkpoint.length_bytes);
     writer.u32(superblock.checkpoint.checksum);
     writer.u32(0);
+    writer.bytes(&superblock.identity.encode());
     writer.bytes(&superblock.parameters);
     let mut bytes = [0; SUPERBLOCK_BYTES];
     bytes[..writer.as_slice().len()].copy_from_slice(writer.as_slice());
-    let checksum = checksum(&bytes);
-    bytes[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+    seal(&mut bytes);
     bytes
 }
 
 /// Judges the bytes of one place; anything may come.
-pub(super) fn decode(label: &str, offset_bytes: u64, kind: StoreKind, bytes: &[u8]) -> Slot {
+pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
     let damaged =
         |expected: String, found: String| Slot::Damaged(corruption(label, "superblock", offset_bytes, expected, found));
     let foreign = |expected: String, found: String, advice: &str| {
@@ -141,9 +158,24 @@ pub(super) fn decode(label: &str, offset_bytes: u64, kind: StoreKind, bytes: &[u
     }
     let stored = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
     let intact = stored == checksum(bytes);
+    if bytes[..8] == block::MAGIC {
+        if !intact {
+            return damaged(format!("crc32c {:#010x}", checksum(bytes)), format!("{stored:#010x}"));
+        }
+        let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
+        if version != block::VERSION {
+            let (expected, found) = (format!("version {}", block::VERSION), format!("version {version}"));
+            return foreign(expected, found, "open it with the version that wrote it");
+        }
+        return match IdentityBlock::decode(bytes) {
+            Some(block) => Slot::Identity(block),
+            None => damaged("the description of a device".to_owned(), "something else".to_owned()),
+        };
+    }
     if bytes[..8] != MAGIC {
         // A damaged byte of the magic does not make our superblock somebody else's.
-        if bytes[..8].iter().zip(MAGIC).filter(|(found, expected)| **found == *expected).count() >= 6 {
+        let agrees = |magic: [u8; 8]| bytes[..8].iter().zip(magic).filter(|(found, own)| **found == *own).count() >= 6;
+        if agrees(MAGIC) || agrees(block::MAGIC) {
             return damaged(format!("magic {:02x?}", MAGIC), format!("{:02x?}", &bytes[..8]));
         }
         let advice = "this device holds something else; choose another one, or format it and lose what it holds";
@@ -159,10 +191,7 @@ pub(super) fn decode(label: &str, offset_bytes: u64, kind: StoreKind, bytes: &[u
             return Some(Err((format!("version {VERSION}"), format!("version {version}"))));
         }
         reader.u32()?;
-        let found_kind = StoreKind(reader.array()?);
-        if found_kind != kind {
-            return Some(Err((format!("a store of kind '{}'", kind.text()), format!("'{}'", found_kind.text()))));
-        }
+        let kind = StoreKind(reader.array()?);
         let store_id = reader.u64()?;
         let generation = reader.u64()?;
         let capacity_bytes = reader.u64()?;
@@ -175,6 +204,7 @@ pub(super) fn decode(label: &str, offset_bytes: u64, kind: StoreKind, bytes: &[u
         let checkpoint =
             CheckpointReference { generation: reader.u64()?, length_bytes: reader.u64()?, checksum: reader.u32()? };
         let reserved = reserved != 0 || reader.u32()? != 0;
+        let identity = Identity::decode(bytes.get(DESCRIPTION_OFFSET..PARAMETERS_OFFSET)?)?;
         let (parameters, tail) = bytes.get(PARAMETERS_OFFSET..)?.split_at_checked(parameter_bytes)?;
         if reserved || tail.iter().any(|&byte| byte != 0) {
             return None;
@@ -185,6 +215,7 @@ pub(super) fn decode(label: &str, offset_bytes: u64, kind: StoreKind, bytes: &[u
             kind,
             store_id,
             generation,
+            identity,
             capacity_bytes,
             regions,
             active_checkpoint,
@@ -193,10 +224,8 @@ pub(super) fn decode(label: &str, offset_bytes: u64, kind: StoreKind, bytes: &[u
         }))
     };
     match parse() {
-        None => damaged("zeros in reserved fields".to_owned(), "something else".to_owned()),
-        Some(Err((expected, found))) => {
-            foreign(expected, found, "open it with the version and the kind of store that wrote it")
-        }
+        None => damaged("a description and zeros in reserved fields".to_owned(), "something else".to_owned()),
+        Some(Err((expected, found))) => foreign(expected, found, "open it with the version that wrote it"),
         Some(Ok(superblock)) => match inconsistency(&superblock) {
             Some(found) => damaged("regions inside the device that do not overlap".to_owned(), found),
             None => Slot::Valid(superblock),
@@ -230,8 +259,7 @@ fn inconsistency(superblock: &Superblock) -> Option<String> {
     if superblock.checkpoint.length_bytes.saturating_add(super::checkpoint::HEADER_BYTES as u64) > area {
         return Some(format!("a checkpoint of {} bytes in {area}", superblock.checkpoint.length_bytes));
     }
-    // Numbers of files are made of it; nobody opens a store four billion times.
-    (superblock.generation == 0 || superblock.generation >= 1 << 31)
+    (superblock.generation == 0 || superblock.generation >= GENERATION_END)
         .then(|| format!("generation {}", superblock.generation))
 }
 
@@ -240,11 +268,11 @@ fn slot_bytes(device: &Device) -> usize {
     (device.block.geometry().physical_sector_bytes as usize).max(SUPERBLOCK_BYTES)
 }
 
-pub(super) fn read_slots(device: &Device, label: &str, kind: StoreKind) -> [Slot; 2] {
+pub(crate) fn read_slots(device: &Device, label: &str) -> [Slot; 2] {
     SUPERBLOCK_OFFSETS.map(|offset| {
         let mut bytes = buffer(device, slot_bytes(device));
         match device.block.read_at(offset, &mut bytes, &METADATA) {
-            Ok(()) => decode(label, offset, kind, &bytes),
+            Ok(()) => decode(label, offset, &bytes),
             Err(error) => Slot::Damaged(super::media_error(label, "superblock", error)),
         }
     })
@@ -258,12 +286,48 @@ pub(super) fn agree(slots: &[Slot; 2]) -> bool {
     }
 }
 
+/// What two places hold for a store that would be opened or made there; `device` is what has them. Whether a device
+/// without anything in them is [blank](identity::refuse_used) is another question.
+pub(super) fn presence(
+    device: &Device,
+    label: &str,
+    opened_as: &OpenedAs,
+    slots: [Slot; 2],
+) -> Result<Presence, StoreError> {
+    if slots.iter().all(|slot| matches!(slot, Slot::Blank)) {
+        return Ok(Presence::Blank);
+    }
+    // The marks are there before anything else is written: beside one there is another or what was there before.
+    let is_mark = |slot: &Slot| matches!(slot, Slot::Identity(block) if block.is_unfinished);
+    // While one stands nothing was committed. Saying what an interlaced disk is may destroy the other.
+    let is_destroyed = |slot: &Slot| matches!(slot, Slot::Damaged(StoreError::Media { source, .. }) if source.kind() == MediaErrorKind::Unreadable);
+    let is_own = |slot: &Slot| matches!(slot, Slot::Blank) || is_mark(slot) || is_destroyed(slot);
+    if slots.iter().any(is_mark) && slots.iter().all(is_own) {
+        for (slot, offset_bytes) in slots.iter().zip(SUPERBLOCK_OFFSETS) {
+            if let Slot::Identity(block) = slot {
+                identity::refuse_other(label, offset_bytes, block.kind, &block.identity.shape, opened_as)?;
+            }
+        }
+        return Ok(Presence::Unfinished);
+    }
+    choose(device, label, opened_as, slots).map(|_| Presence::Store)
+}
+
 /// The newest valid superblock, its place, and what was wrong with the other.
 pub(super) fn choose(
     device: &Device,
     label: &str,
+    opened_as: &OpenedAs,
     slots: [Slot; 2],
 ) -> Result<(Superblock, usize, Vec<Finding>), StoreError> {
+    // What says that the superblocks are not here knows better than what looks like one.
+    for (number, slot) in slots.iter().enumerate() {
+        if let Slot::Identity(block) = slot
+            && !block.is_unfinished
+        {
+            return Err(said_elsewhere(label, opened_as, number, block));
+        }
+    }
     let generation_of = |slot: &Slot| match slot {
         Slot::Valid(superblock) => superblock.generation,
         _ => 0,
@@ -276,19 +340,14 @@ pub(super) fn choose(
         // What is ours and damaged says more than what is not ours.
         (Slot::Damaged(error), _) => return Err(error),
         (_, Slot::Damaged(error)) => return Err(error.clone()),
+        (Slot::Identity(block), _) => return Err(said_elsewhere(label, opened_as, chosen, &block)),
+        (_, Slot::Identity(block)) => return Err(said_elsewhere(label, opened_as, 1 - chosen, block)),
         (Slot::Foreign(error), _) => return Err(error),
         (_, Slot::Foreign(error)) => return Err(error.clone()),
-        (Slot::Blank, _) => {
-            return Err(StoreError::Foreign {
-                store: label.to_owned(),
-                structure: "superblock".to_owned(),
-                offset_bytes: SUPERBLOCK_OFFSETS[0],
-                expected: "a superblock".to_owned(),
-                found: "zeros".to_owned(),
-                advice: "format the device first".to_owned(),
-            });
-        }
+        (Slot::Blank, _) => return Err(block::missing(label, Presence::Blank, opened_as)),
     };
+    let offset_bytes = SUPERBLOCK_OFFSETS[chosen];
+    identity::refuse_other(label, offset_bytes, superblock.kind, &superblock.identity.shape, opened_as)?;
     let geometry = device.block.geometry();
     let unusable = |expected: String, found: String, advice: &str| StoreError::Foreign {
         store: label.to_owned(),
@@ -315,6 +374,10 @@ pub(super) fn choose(
     let finding = match other {
         Slot::Valid(_) => None,
         Slot::Damaged(error) | Slot::Foreign(error) => Some(error.to_string()),
+        Slot::Identity(_) => Some(format!(
+            "{label}: at offset {} an identity block is in place of a superblock",
+            SUPERBLOCK_OFFSETS[1 - chosen]
+        )),
         Slot::Blank => Some(format!("{label}: superblock at offset {} is blank", SUPERBLOCK_OFFSETS[1 - chosen])),
     };
     let findings = finding
@@ -324,13 +387,25 @@ pub(super) fn choose(
     Ok((superblock, chosen, findings))
 }
 
-/// Overwrites both with zeros, durably.
-pub(super) fn erase(device: &Device, label: &str) -> Result<(), StoreError> {
-    let zeros = buffer(device, slot_bytes(device));
-    for offset in SUPERBLOCK_OFFSETS {
-        super::write(device, label, offset, &zeros, false)?;
+/// The error of one that looks for superblocks where there is an identity block only.
+fn said_elsewhere(label: &str, opened_as: &OpenedAs, slot: usize, found: &IdentityBlock) -> StoreError {
+    let offset_bytes = SUPERBLOCK_OFFSETS[slot];
+    match identity::refuse_other(label, offset_bytes, found.kind, &found.identity.shape, opened_as) {
+        Err(error) => error,
+        Ok(()) => block::missing(label, Presence::Unfinished, opened_as),
     }
-    super::sync(device, label)
+}
+
+/// Writes an identity block where a superblock may be, durably once the device is synced.
+pub(crate) fn write_identity(
+    device: &Device,
+    label: &str,
+    offset_bytes: u64,
+    identity: &IdentityBlock,
+) -> Result<(), StoreError> {
+    let mut bytes = buffer(device, slot_bytes(device));
+    bytes[..SUPERBLOCK_BYTES].copy_from_slice(&identity.encode());
+    super::write(device, label, offset_bytes, &bytes, false)
 }
 
 /// Writes one of the two, durably once the device is synced.

@@ -1,6 +1,7 @@
 //! Torn or damaged, stale or present: what a journal believes.
 
 use super::*;
+use crate::identity::{DeviceShape, Member};
 use std::sync::Arc;
 use varve_env::Env;
 use varve_media::{
@@ -21,18 +22,25 @@ const REGIONS: JournalRegions = JournalRegions {
 
 fn formatted(env: &Env) -> Device {
     let device = Device::of_blocks(Arc::new(Emulated::immediate(env, "disk", 1 << 20)));
-    Journal::format(&device, "disk", KIND, 0xabcd, &REGIONS, b"parameters", b"state 0").unwrap();
+    let members = vec![Member { id: 0x1234, capacity_bytes: 1 << 20 }];
+    let identity = Identity { shape: DeviceShape::of(&device), members, index: 0 };
+    let formatting = Formatting::begin(&device, "disk", KIND, 0xabcd, identity).unwrap();
+    formatting.finish(&REGIONS, b"parameters", b"state 0").unwrap();
     device
 }
 
+fn opened_as(device: &Device) -> OpenedAs {
+    OpenedAs::new(KIND, device)
+}
+
 fn opened(device: &Device) -> Journal {
-    let (mut journal, _) = Journal::recover(device, "disk", KIND).unwrap();
+    let (mut journal, _) = Journal::recover(device, "disk", &opened_as(device)).unwrap();
     journal.begin(None).unwrap();
     journal
 }
 
 fn commits(device: &Device) -> Result<Vec<String>, StoreError> {
-    let (_, recovered) = Journal::recover(device, "disk", KIND)?;
+    let (_, recovered) = Journal::recover(device, "disk", &opened_as(device))?;
     assert_eq!(recovered.parameters, b"parameters");
     Ok(recovered.commits.iter().map(|commit| String::from_utf8_lossy(commit).into_owned()).collect())
 }
@@ -80,7 +88,7 @@ fn commits_come_back_in_order_and_a_checkpoint_begins_a_new_log() {
     journal.begin(Some(b"state 1")).unwrap();
     assert_eq!(commits(&device).unwrap(), [""; 0]);
     journal.commit(b"four", CommitStyle::Ordered { units_min: 5 }).unwrap();
-    let (again, recovered) = Journal::recover(&device, "disk", KIND).unwrap();
+    let (again, recovered) = Journal::recover(&device, "disk", &opened_as(&device)).unwrap();
     assert_eq!((recovered.checkpoint, recovered.commits), (b"state 1".to_vec(), vec![b"four".to_vec()]));
     assert_eq!((again.position_units, again.generation()), (5, journal.generation()));
     assert_eq!(journal.check_medium(), []);
@@ -142,7 +150,7 @@ fn a_torn_commit_is_the_end_and_what_is_behind_it_is_not_replayed() {
 }
 
 fn opened_with_state(device: &Device, state: &[u8]) -> Journal {
-    let (mut journal, _) = Journal::recover(device, "disk", KIND).unwrap();
+    let (mut journal, _) = Journal::recover(device, "disk", &opened_as(device)).unwrap();
     journal.begin(Some(state)).unwrap();
     journal
 }
@@ -156,7 +164,7 @@ fn one_superblock_is_enough_and_none_is_an_error() {
     for slot in SUPERBLOCK_OFFSETS {
         for byte in [0, 9, 13, 17, 30, 35, 60, 101, 130, 511] {
             flip(&device, slot + byte);
-            let (_, recovered) = Journal::recover(&device, "disk", KIND).unwrap();
+            let (_, recovered) = Journal::recover(&device, "disk", &opened_as(&device)).unwrap();
             assert_eq!(recovered.commits, [b"one"]);
             let codes: Vec<_> = recovered.findings.iter().map(|finding| finding.code).collect();
             assert_eq!(codes, ["superblock-damaged"], "byte {byte}");
@@ -167,7 +175,7 @@ fn one_superblock_is_enough_and_none_is_an_error() {
         flip(&device, slot + 40);
     }
     expect_corruption(commits(&device), "superblock", 0);
-    assert!(Journal::probe(&device, "disk", KIND).is_err());
+    assert!(presence(&device, "disk", &opened_as(&device)).is_err());
     // Opening and beginning mends a single one.
     flip(&device, 40);
     let journal = opened_with_state(&device, b"state 1");
@@ -191,8 +199,11 @@ fn a_damaged_checkpoint_is_an_error_that_says_where() {
 fn another_kind_of_store_is_foreign() {
     let env = Env::sim(1);
     let device = formatted(&env);
-    let error = Journal::recover(&device, "disk", StoreKind(*b"other\0\0\0")).err().unwrap();
-    assert!(matches!(&error, StoreError::Foreign { found, .. } if found == "'test'"), "{error}");
+    let other = OpenedAs { kind: StoreKind(*b"other\0\0\0"), ..opened_as(&device) };
+    let error = Journal::recover(&device, "disk", &other).err().unwrap();
+    let StoreError::Foreign { expected, found, .. } = &error else { panic!("{error}") };
+    assert_eq!(expected, "a store of kind 'other' on a conventional device of 1048576 bytes");
+    assert_eq!(found, "a store of kind 'test' on a conventional device of 1048576 bytes");
 }
 
 #[test]
@@ -205,11 +216,11 @@ fn a_state_that_does_not_fit_its_area_is_refused_and_latches() {
     assert!(matches!(journal.commit(b"more", CommitStyle::Single), Err(StoreError::Latched { .. })));
     let mut journal = opened(&device);
     journal.begin(Some(&large[..large.len() - 1])).unwrap();
-    assert_eq!(Journal::recover(&device, "disk", KIND).unwrap().1.checkpoint.len(), large.len() - 1);
+    assert_eq!(Journal::recover(&device, "disk", &opened_as(&device)).unwrap().1.checkpoint.len(), large.len() - 1);
 }
 
 #[test]
-fn the_bytes_of_version_1_do_not_change() {
+fn the_bytes_of_version_2_do_not_change() {
     let env = Env::sim(1);
     let device = formatted(&env);
     let mut journal = opened(&device);
@@ -222,9 +233,9 @@ fn the_bytes_of_version_1_do_not_change() {
         checksum(REGIONS.log.offset_bytes, 4 * UNIT as usize),
         checksum(REGIONS.checkpoints[0].offset_bytes, 4096),
     ];
-    assert_eq!(found.map(|checksum| format!("{checksum:08x}")), ["dc15644c", "dc15644c", "8d177128", "2e6a8a99"]);
+    assert_eq!(found.map(|checksum| format!("{checksum:08x}")), ["80c8a97b", "80c8a97b", "8d177128", "2e6a8a99"]);
     let superblock = read_at(&device, 0, 512);
-    assert_eq!(superblock[..12], *b"VARVE\0SB\x01\0\0\0");
+    assert_eq!(superblock[..12], *b"VARVE\0SB\x02\0\0\0");
     assert_eq!(superblock[16..40], *b"test\0\0\0\0\xcd\xab\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");
     assert_eq!(read_at(&device, unit_offset(0), 512)[4..8], *b"VLOG");
     assert_eq!(read_at(&device, unit_offset(0), 512)[48..54], *b"golden");
