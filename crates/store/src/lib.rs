@@ -37,7 +37,7 @@ pub use file_store::{
     StoreLock, StoreProperties, WritableFile,
 };
 pub use hint::{Hint, HintedFile};
-pub use identity::check_rules;
+pub use identity::{check_blank, check_rules};
 pub use imr::{
     AllocationName, CostTerm, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrPlacement, ImrStatistics,
     ImrStore, RewriteName,

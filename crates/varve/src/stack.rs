@@ -268,6 +268,15 @@ fn open_store(
     if role == StackRole::Logs && first.logs()?.is_some() {
         return Err(first.value_error("logs", "no further medium of logs below a medium of logs").into());
     }
+    // What no store can stand on is refused before anything is made.
+    let is_emulated = registry::medium(first.kind()).is_some_and(|kind| kind.is_emulated);
+    if construction.create && is_emulated && spec.parts().iter().all(|part| registry::hardware_backing(part).is_none())
+    {
+        let handles = RefCell::default();
+        let env = construction.env;
+        let described = Construction { create: false, format: false, describe: true, read_only: false, env, handles };
+        choose_store(spec, first, &build_base(&described, spec)?)?;
+    }
     let base = build_base(construction, spec)?;
     let store = choose_store(spec, first, &base)?;
     // Below a medium of logs everything is inside.

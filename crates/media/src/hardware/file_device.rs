@@ -10,7 +10,7 @@ use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
 use crate::error::{MediaError, Operation};
 use crate::request::{Request, Transfer, check_request};
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -69,7 +69,8 @@ impl Default for FileDeviceOptions {
 /// A file or block device of the machine as a device.
 ///
 /// Opening takes an exclusive lock (flock; for a block device also O_EXCL, which a mounted one
-/// refuses), so a second open is [`MediaError::Locked`] until this one is dropped. Buffers of any
+/// refuses), so a second open is [`MediaError::Locked`] until this one is dropped or its process has ended, however it
+/// ended. Buffers of any
 /// alignment work; those not at a multiple of `buffer_alignment_bytes` cost a copy. Calls block their
 /// thread, also in a simulation, where they take no virtual time.
 ///
@@ -88,6 +89,9 @@ pub struct FileDevice {
     /// The page cache copies sectors in pieces: buffered, readers and writers keep out of each other's way.
     buffered: Option<RwLock<()>>,
     counters: Mutex<Counters>,
+    /// The same file, opened again for its lock and for nothing else. Requests in flight in a ring keep their file open
+    /// after a process was killed, and with it a lock it had.
+    _lock: OwnedFd,
 }
 
 impl FileDevice {
@@ -107,14 +111,10 @@ impl FileDevice {
             return Err(refused("a new file needs a capacity".to_owned()));
         }
         let (file, direct) = open_file(path, options).map_err(failed)?;
-        let lock = match options.read_only {
-            true => FlockOperation::NonBlockingLockShared,
-            false => FlockOperation::NonBlockingLockExclusive,
-        };
-        match repeat(|| rustix::fs::flock(&file, lock)) {
+        let lock = match lock(path, &file, options) {
             Err(Errno::AGAIN) => return Err(MediaError::Locked { device: name.clone(), name }),
-            result => result.map_err(failed)?,
-        }
+            lock => lock.map_err(failed)?,
+        };
         let described = describe(&file, direct, !options.read_only).map_err(failed)?;
         let Some(description) = described else {
             return Err(refused("neither a regular file nor a block device".to_owned()));
@@ -154,14 +154,14 @@ impl FileDevice {
                     .ok_or_else(|| refused("the kernel has no io_uring for this process".to_owned()))?,
             ),
         };
-        let mut device = FileDevice::of(name, file, &description, capacity_bytes, sector_bytes, options, uring);
+        let mut device = FileDevice::of(name, (file, lock), &description, capacity_bytes, sector_bytes, options, uring);
         device.buffered = (!direct).then(RwLock::default);
         Ok(device)
     }
 
     fn of(
         name: String,
-        file: OwnedFd,
+        (file, lock): (OwnedFd, OwnedFd),
         description: &Description,
         capacity_bytes: u64,
         sector_bytes: u32,
@@ -190,6 +190,7 @@ impl FileDevice {
             uring,
             buffered: None,
             counters: Mutex::default(),
+            _lock: lock,
         }
     }
 
@@ -366,11 +367,6 @@ fn open_file(path: &Path, options: &FileDeviceOptions) -> rustix::io::Result<(Ow
     if options.create && !options.read_only && !path.exists() {
         flags |= OFlags::CREATE;
     }
-    let is_block_device = std::fs::metadata(path)
-        .is_ok_and(|metadata| std::os::unix::fs::FileTypeExt::is_block_device(&metadata.file_type()));
-    if is_block_device && !options.read_only {
-        flags |= OFlags::EXCL;
-    }
     let open = |flags| repeat(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)));
     if options.direct {
         match open(flags | OFlags::DIRECT) {
@@ -380,6 +376,27 @@ fn open_file(path: &Path, options: &FileDeviceOptions) -> rustix::io::Result<(Ow
         }
     }
     Ok((open(flags)?, false))
+}
+
+/// Opens once more what `file` is, and locks it.
+fn lock(path: &Path, file: &OwnedFd, options: &FileDeviceOptions) -> rustix::io::Result<OwnedFd> {
+    let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
+    let opened = rustix::fs::fstat(file)?;
+    if FileType::from_raw_mode(opened.st_mode) == FileType::BlockDevice && !options.read_only {
+        flags |= OFlags::EXCL;
+    }
+    let lock = repeat(|| rustix::fs::open(path, flags, Mode::empty()))?;
+    let found = rustix::fs::fstat(&lock)?;
+    // Somebody put another file in its place.
+    if (found.st_dev, found.st_ino) != (opened.st_dev, opened.st_ino) {
+        return Err(Errno::AGAIN);
+    }
+    let operation = match options.read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    repeat(|| rustix::fs::flock(&lock, operation))?;
+    Ok(lock)
 }
 
 /// Gives a new file its length, and makes file and name durable.

@@ -241,3 +241,47 @@ fn threads_share_a_device() {
         assert!(device.idle_rings().is_none_or(|rings| (1..=4).contains(&rings)));
     }
 }
+
+/// The file a victim writes to.
+const VICTIM_FILE: &str = "VARVE_TEST_VICTIM_FILE";
+
+/// Not a test by itself: what the next one starts in a process of its own, and kills.
+#[test]
+fn a_victim_writes_until_it_is_killed() {
+    let Some(path) = std::env::var_os(VICTIM_FILE) else { return };
+    let options = FileDeviceOptions { capacity_bytes: Some(64 << 20), create: true, ..FileDeviceOptions::default() };
+    let device = FileDevice::open(path, &options).unwrap();
+    let data = AlignedBuffer::new(1 << 20, 4096);
+    let slices = [IoSlice::new(&data)];
+    for round in 0.. {
+        let mut requests: Vec<Request<'_>> = (0..48).map(|number| Request::write(number << 20, &slices)).collect();
+        device.execute(&mut requests, &context()).unwrap();
+        if round == 0 {
+            println!("written");
+        }
+    }
+}
+
+/// Requests in flight may outlive a process, its lock may not.
+#[test]
+fn a_process_that_was_killed_leaves_no_lock() {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("device");
+    for round in 0..6 {
+        let mut victim = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "hardware::tests::a_victim_writes_until_it_is_killed", "--nocapture"])
+            .env(VICTIM_FILE, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("written")), "round {round}");
+        let open = || FileDevice::open(&path, &FileDeviceOptions::default()).map(drop);
+        assert!(matches!(open(), Err(MediaError::Locked { .. })), "round {round}");
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        open().unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+}

@@ -7,6 +7,7 @@ use super::OpenedAs;
 use super::signatures::{self, Part};
 use crate::error::StoreError;
 use crate::journal::{METADATA, buffer, media_error};
+use std::fmt::Display;
 use varve_media::{BlockDeviceExt, Device, MediaErrorKind, ZoneCondition, ZoneId, ZoneType};
 
 const FIRST_BYTES: u64 = 2 << 20;
@@ -61,7 +62,7 @@ fn ends(device: &Device, label: &str, unreadable: Unreadable) -> Result<Vec<(u64
     Ok(ends)
 }
 
-fn used(label: &str, offset_bytes: u64, opened_as: &OpenedAs, found: String) -> StoreError {
+fn used(label: &str, offset_bytes: u64, opened_as: &impl Display, found: String) -> StoreError {
     StoreError::Foreign {
         store: label.to_owned(),
         structure: "what the device holds".to_owned(),
@@ -78,6 +79,12 @@ fn parts(ends: &[(u64, Vec<u8>)]) -> Vec<Part<'_>> {
 
 /// Refuses a device that is not blank, with what it seems to hold.
 pub(crate) fn refuse_used(device: &Device, label: &str, opened_as: &OpenedAs) -> Result<(), StoreError> {
+    refuse_bytes(device, label, opened_as)?;
+    refuse_written_zones(device, label, opened_as)
+}
+
+/// The same by its bytes alone.
+pub(crate) fn refuse_bytes(device: &Device, label: &str, opened_as: &impl Display) -> Result<(), StoreError> {
     let ends = ends(device, label, Unreadable::Error)?;
     if let Some((name, at)) = signatures::find(&parts(&ends), device.block.geometry().capacity_bytes) {
         return Err(used(label, at, opened_as, name.to_owned()));
@@ -88,7 +95,7 @@ pub(crate) fn refuse_used(device: &Device, label: &str, opened_as: &OpenedAs) ->
             return Err(used(label, start + position as u64, opened_as, found));
         }
     }
-    refuse_written_zones(device, label, opened_as)
+    Ok(())
 }
 
 /// Refuses a device that begins with a mark of ours when something known has been put on it since.

@@ -42,7 +42,7 @@ use std::fmt;
 use varve_env::Random;
 use varve_media::{Device, TrackGeometry, TrackOverlap, ZoneGeometry, ZoneType};
 
-pub(crate) use blank::{refuse_used, refuse_used_by_others};
+pub(crate) use blank::{refuse_bytes, refuse_used, refuse_used_by_others};
 
 /// Bytes of the description.
 pub(crate) const DESCRIPTION_BYTES: usize = 128;
@@ -311,18 +311,33 @@ pub(crate) fn refuse_other(
 }
 
 /// Refuses a device that says of itself that it was formatted with other rules or another size than `wanted` has;
-/// `wanted` has the bytes of `device` under the rules it is to have. One that says nothing is for the store to judge.
-/// Writes nothing.
+/// `wanted` has the bytes of `device` under the rules it is to have. Says whether it says anything; one that does not is for
+/// the store to judge. Writes nothing.
 ///
 /// # Errors
 /// [`StoreError::Foreign`] that names both.
-pub fn check_rules(device: &Device, wanted: &Device) -> Result<(), StoreError> {
+pub fn check_rules(device: &Device, wanted: &Device) -> Result<bool, StoreError> {
     let label = wanted.block.name();
+    let shape = DeviceShape::of(wanted);
     match block::said(device, label) {
-        Some(said) => {
-            let opened_as = OpenedAs { kind: said.kind, shape: DeviceShape::of(wanted) };
-            refuse_other(label, said.offset_bytes, said.kind, &said.identity.shape, &opened_as)
-        }
-        None => Ok(()),
+        Some(said) if !said.identity.shape.is_same_place(&shape) => Err(StoreError::Foreign {
+            store: label.to_owned(),
+            structure: "what the device was formatted as".to_owned(),
+            offset_bytes: said.offset_bytes,
+            expected: shape.to_string(),
+            found: OpenedAs { kind: said.kind, shape: said.identity.shape }.to_string(),
+            advice: "open it as what it was formatted as, or format it anew with overwrite and lose what it holds"
+                .to_owned(),
+        }),
+        said => Ok(said.is_some()),
     }
+}
+
+/// Refuses a device that holds anything: see [`check_rules`] for what the two are. Reads its first two mebibytes and its
+/// last one.
+///
+/// # Errors
+/// [`StoreError::Foreign`] that names what is there and both; [`StoreError::Media`] when it cannot be read.
+pub fn check_blank(device: &Device, wanted: &Device) -> Result<(), StoreError> {
+    refuse_bytes(device, wanted.block.name(), &DeviceShape::of(wanted))
 }

@@ -215,7 +215,14 @@ pub(crate) fn presence(device: &Device, label: &str, opened_as: &OpenedAs) -> Re
 
 /// The same of a whole device, which is blank only when it is blank everywhere.
 pub(crate) fn presence_on_device(device: &Device, label: &str, opened_as: &OpenedAs) -> Result<Presence, StoreError> {
-    let presence = presence(device, label, opened_as)?;
+    let presence = match presence(device, label, opened_as) {
+        // What holds something known says more by that than by what lies where superblocks would.
+        Err(StoreError::Foreign { structure, .. }) if structure == "superblock" => {
+            identity::refuse_used_by_others(device, label, opened_as)?;
+            presence(device, label, opened_as)?
+        }
+        presence => presence?,
+    };
     match presence {
         Presence::Blank => identity::refuse_used(device, label, opened_as)?,
         Presence::Unfinished => identity::refuse_used_by_others(device, label, opened_as)?,

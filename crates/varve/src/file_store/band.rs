@@ -14,7 +14,7 @@ const TABLE_SIZE: &str = "zoned-table-size";
 pub(crate) const BAND: FileStoreKind = FileStoreKind {
     name: "band",
     summary: "tables in zones of their own, all other files in logs that share zones (SMRDB)",
-    needs: "one device with zones, of which the first are conventional",
+    needs: "one device with zones, of which the first are conventional (of an emulated disk: conventional=SIZE)",
     options: &[
         OptionDescription {
             name: RESERVE,
@@ -31,7 +31,10 @@ pub(crate) const BAND: FileStoreKind = FileStoreKind {
                       behind the other where it can; decided when the device is laid out",
         },
     ],
-    accepts: |base| device_of(base).is_some_and(|device| device.zones.is_some()),
+    accepts: |base| {
+        let zones = device_of(base).and_then(|device| device.block.capabilities().zones.as_ref());
+        zones.is_some_and(|zones| zones.conventional_zones > 0)
+    },
     logs: None,
     open,
 };

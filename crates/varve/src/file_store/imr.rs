@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::registry::{self, FileStoreKind, INSIDE, OptionDescription, ValueForm};
 use crate::spec::{Part, Spec, SpecOption, Value};
 use crate::stack::{Base, BuiltDevice, Construction, build_base, refused};
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
 use varve_media::Device;
@@ -118,12 +119,12 @@ fn open(
 /// disk, a small emulated solid-state drive whose bytes are where those of the disk are.
 fn logs(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Option<BuiltDevice>, Error> {
     let device = device_of(base).ok_or_else(|| refused(part, &IMR, base))?;
+    let is_new = construction.describe || construction.format;
+    let placement = if is_new { None } else { ImrStore::placement(device)? };
     let spec = match part.logs()? {
         Some(spec) => spec,
         None if part.has_logs_inside() => return Ok(None),
         None => {
-            let is_new = construction.describe || construction.format;
-            let placement = if is_new { None } else { ImrStore::placement(device)? };
             if placement.is_some_and(|(placement, _)| placement.logs == ImrPlace::Inside) {
                 return Ok(None);
             }
@@ -145,13 +146,34 @@ fn logs(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Opt
         let expected = "one conventional device for logs; for a file, dev:PATH?size=SIZE";
         part.value_error("logs", expected)
     };
-    match build_base(construction, &spec)? {
+    // What holds the logs of a store that is there is not made anew.
+    let built = match placement {
+        Some((placement, _)) if placement.logs == ImrPlace::Beside => existing(construction, &spec)?,
+        _ => build_base(construction, &spec)?,
+    };
+    match built {
         Base::Devices(built) => match <[BuiltDevice; 1]>::try_from(built) {
             Ok([built]) if built.device.block.capabilities().tracks.is_none() => Ok(Some(built)),
             _ => Err(refuse().into()),
         },
         Base::Directory(_) => Err(refuse().into()),
     }
+}
+
+/// The medium of logs of a store that is there: as it is, or an error that says that it is lost.
+fn existing(construction: &Construction<'_>, spec: &Spec) -> Result<Base, Error> {
+    let handles = RefCell::new(construction.handles.take());
+    let existing = Construction { create: false, env: construction.env, handles, ..*construction };
+    let built = build_base(&existing, spec);
+    construction.handles.replace(existing.handles.into_inner());
+    built.map_err(|error| match error {
+        Error::Missing { name, .. } => Error::Missing {
+            name,
+            advice: "the logs of this store are there: restore it, or name it with logs=...; what is not in tables yet is \
+                     nowhere else",
+        },
+        other => other,
+    })
 }
 
 /// The drive of so many bytes, not yet scaled, beside an emulated disk, at the same scale; `None` beside real hardware,

@@ -8,8 +8,12 @@ use crate::registry::{OptionDescription, ValueForm, file_path_of, whole_number};
 use crate::spec::{ByteSize, Part, SpecErrorKind, SpecOption, Value, path_of};
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use varve_media::emulated::Conventional;
 use varve_media::presets::Preset;
-use varve_media::{MediaError, ZoneGeometry, ZoneRecord, Zoned};
+use varve_media::{
+    Device, Emulated, FileBacking, Geometry, Immediate, MediaError, MediaErrorKind, ZoneGeometry, ZoneRecord, Zoned,
+};
 
 /// Options that say what a real disk says by itself.
 const TIMING_OPTIONS: [OptionDescription; 4] = [MODEL, SCALE, PACE, ACCOUNT];
@@ -90,23 +94,62 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Rules of zones as a record has them.
-fn recorded(construction: &Construction<'_>, path: &Path, zones: &ZoneGeometry, create: bool) -> Result<Zoned, Error> {
+/// Rules of zones as a record has them. `raw` are the bytes of the device, as far as there are any.
+fn recorded(
+    construction: &Construction<'_>,
+    path: &Path,
+    zones: &ZoneGeometry,
+    raw: Option<&Device>,
+) -> Result<Zoned, Error> {
     if construction.describe {
         return Ok(Zoned::new(zones));
     }
-    let opened = match construction.format {
-        _ if construction.read_only => ZoneRecord::open_read_only(path, zones),
-        true => ZoneRecord::create(path, zones),
-        false => ZoneRecord::open(path, zones, create),
+    if construction.format {
+        return Ok(Zoned::recorded(ZoneRecord::create(path, zones)?));
+    }
+    // What the bytes are of says more than a record of other zones, or than one that is not there.
+    let wanted = raw.map(|raw| Zoned::new(zones).over(&raw.block));
+    let both = raw.zip(wanted.as_ref());
+    let is_formatted = both.map_or(Ok(false), |(raw, wanted)| varve_store::check_rules(raw, wanted))?;
+    let opened = match construction.read_only {
+        true => ZoneRecord::open_read_only(path, zones),
+        false => ZoneRecord::open(path, zones, false),
     };
     match opened {
-        Err(MediaError::NotFound { name, .. }) => Err(Error::Missing {
+        Err(MediaError::NotFound { name, .. }) if is_formatted => Err(Error::Missing {
             name,
             advice: "it keeps what the zones of the device are in: restore it, name it with record=PATH, or format anew",
         }),
+        // What lies in zones is lost without its record: only of a device on which nothing lies it may be made.
+        Err(MediaError::NotFound { name, .. }) => {
+            both.map_or(Ok(()), |(raw, wanted)| varve_store::check_blank(raw, wanted))?;
+            match construction.create {
+                true => Ok(Zoned::recorded(ZoneRecord::open(path, zones, true)?)),
+                false => Err(Error::missing(name)),
+            }
+        }
         record => Ok(Zoned::recorded(record?)),
     }
+}
+
+/// The bytes an image file has; `None` where there is no file, or an empty one.
+fn raw_of(construction: &Construction<'_>, file: &Path, capacity_bytes: u64) -> Result<Option<Device>, Error> {
+    let name = file.display().to_string();
+    let opened = match construction.read_only {
+        true => FileBacking::open_read_only(file),
+        false => FileBacking::open_existing(file, capacity_bytes),
+    };
+    let backing = match opened {
+        Err(error) if error.kind() == MediaErrorKind::NotFound => return Ok(None),
+        backing => backing?,
+    };
+    if backing.is_new() {
+        return Ok(None);
+    }
+    let geometry = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: 512 };
+    let timing = Box::<Immediate>::default();
+    let bytes = Emulated::new(construction.env, &name, geometry, Box::new(Conventional), timing, Box::new(backing));
+    Ok(Some(Device::of_blocks(Arc::new(bytes))))
 }
 
 /// A device with these zones on the model of a preset.
@@ -117,17 +160,20 @@ pub(super) fn build_on_preset(
     zones: &ZoneGeometry,
     model: Model<'_>,
 ) -> Result<Base, Error> {
-    let (backing, used) = emulated::backing(construction, part, zones.address_bytes())?;
     let pacing = emulated::pacing(part);
     let file = match part.option("backing").and_then(SpecOption::value) {
         Some(Value::Spec(spec)) => file_path_of(spec),
         _ => None,
     };
     let rules = match file.filter(|_| !construction.describe) {
-        // What a used file holds is lost without its record.
+        // The record first: an image without one is not taken, unless it is blank.
         Some(file) => {
             let path = record_path(part)?.unwrap_or_else(|| beside(&file));
-            recorded(construction, &path, zones, construction.create && !used)?
+            let raw = raw_of(construction, &file, zones.address_bytes())?;
+            if raw.is_none() && !construction.create {
+                return Err(Error::missing(file.display().to_string()));
+            }
+            recorded(construction, &path, zones, raw.as_ref())?
         }
         None if part.option(RECORD.name).is_some() && !construction.describe => {
             let expected = "no record, or backing=file:PATH: what is in memory needs none";
@@ -135,6 +181,7 @@ pub(super) fn build_on_preset(
         }
         None => Zoned::new(zones),
     };
+    let (backing, _) = emulated::backing(construction, part, zones.address_bytes())?;
     let device = preset.build_zoned(construction.env, &part.to_string(), rules, backing, pacing);
     Ok(emulated::built(construction, part, device, model))
 }
@@ -159,13 +206,13 @@ pub(super) fn build_on_hardware(
     }
     let zones = zones(capacity_bytes, geometry.physical_sector_bytes)?;
     let rules = match (record_path(part)?, real.argument_path()) {
-        (Some(path), _) => recorded(construction, &path, &zones, construction.create)?,
+        (Some(path), _) => recorded(construction, &path, &zones, Some(&inner))?,
         // Nothing lasts there.
         (None, Some(path)) if path.starts_with("/dev") => {
             let expected = "record=PATH with a real disk: a file on another one that keeps what its zones are in";
             return Err(part.value_error("backing", expected).into());
         }
-        (None, Some(path)) => recorded(construction, &beside(&path), &zones, construction.create)?,
+        (None, Some(path)) => recorded(construction, &beside(&path), &zones, Some(&inner))?,
         (None, None) => Zoned::new(&zones),
     };
     let device = rules.over(&inner.block);

@@ -70,6 +70,10 @@ impl FileBacking {
         let is_new = file.metadata().map_err(failed)?.len() == 0;
         if create && is_new {
             file.set_len(capacity_bytes).map_err(failed)?;
+            // What a device made durable must be found under its name.
+            file.sync_all().map_err(failed)?;
+            let absolute = std::path::absolute(path).map_err(failed)?;
+            absolute.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all()).map_err(failed)?;
         }
         Ok(FileBacking { file, is_new })
     }

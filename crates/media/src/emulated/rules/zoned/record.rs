@@ -203,7 +203,7 @@ impl ZoneRecord {
     /// written, in place of a file that is empty or not there. Memory: 24 bytes for each zone.
     ///
     /// # Errors
-    /// [`MediaError::NotFound`], [`MediaError::Locked`] when it is open elsewhere, [`MediaError::Damaged`] when it
+    /// [`MediaError::NotFound`], also of an empty file, [`MediaError::Locked`] when it is open elsewhere, [`MediaError::Damaged`] when it
     /// is no record, a damaged one, or one of other zones; what the operating system says.
     pub fn open(path: &Path, zones: &ZoneGeometry, create: bool) -> Result<Self, MediaError> {
         ZoneRecord::open_as(path, zones, create, false, false)
@@ -252,12 +252,14 @@ impl ZoneRecord {
         let length = HEADER_BYTES as u64 + ENTRY_BYTES as u64 * u64::from(zones.zone_count);
         let found_length = file.metadata().map_err(failed)?.len();
         let fresh = anew || (create && found_length == 0);
-        if fresh {
-            file.set_len(0).map_err(failed)?;
-            file.write_all_at(&header(&zones, &boot_id), 0).map_err(failed)?;
-            file.set_len(length).map_err(failed)?;
-            file.sync_all().map_err(failed)?;
+        if !fresh && found_length == 0 {
+            return Err(failed(std::io::ErrorKind::NotFound.into()));
         }
+        // Whole under its name, or not there: it is made under another.
+        let file = match fresh {
+            true => make(path, &header(&zones, &boot_id), length).map_err(failed)?,
+            false => file,
+        };
         let damaged = |offset_bytes: u64, (what, expected, found): Flaw| MediaError::Damaged {
             device: name.clone(),
             offset_bytes,
@@ -395,6 +397,24 @@ impl ZoneRecord {
     pub(super) fn sync_failed(&mut self, zones: &[(ZoneId, u64)]) {
         self.unsynced.extend(zones.iter().map(|(zone, _)| *zone));
     }
+}
+
+/// Makes a record of zones to which nothing was written, and puts it in the place of `path`, whole and durably. What
+/// comes back is locked.
+fn make(path: &Path, header: &[u8], length_bytes: u64) -> std::io::Result<File> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(&unfinished)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    file.set_len(0)?;
+    file.write_all_at(header, 0)?;
+    file.set_len(length_bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&unfinished, path)?;
+    if let Some(parent) = std::path::absolute(path)?.parent() {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(file)
 }
 
 fn entry_at(zone: ZoneId) -> u64 {
