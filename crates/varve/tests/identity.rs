@@ -181,23 +181,23 @@ fn real_file_systems_are_not_taken_for_blank() {
 /// What a process leaves that is killed while the files of a medium are made.
 #[test]
 fn images_that_were_made_halfway_are_made_again() {
-    let sized = vec![0; CAPACITY_BYTES as usize];
-    let halves: [&[(&str, &[u8])]; 9] = [
-        &[("image", b"")],
-        &[("image", &sized)],
-        &[("image.zones", b"")],
-        &[("image", &sized), ("image.zones", b"")],
-        &[("image", &sized), ("image.zones.unfinished", b"VARV")],
-        &[("image", b""), ("image.logs", b"")],
-        &[("image", &sized), ("image.logs", b"")],
-        &[("image", &sized), ("image.logs", &sized[..1 << 20])],
-        &[("image.logs", b"")],
+    // Files and their lengths: a file is made, and then it is given its length.
+    let halves: [&[(&str, u64)]; 9] = [
+        &[("image", 0)],
+        &[("image", CAPACITY_BYTES)],
+        &[("image.zones", 0)],
+        &[("image", CAPACITY_BYTES), ("image.zones", 0)],
+        &[("image", CAPACITY_BYTES), ("image.zones.unfinished", 100)],
+        &[("image", 0), ("image.logs", 0)],
+        &[("image", CAPACITY_BYTES), ("image.logs", 0)],
+        &[("image", CAPACITY_BYTES), ("image.logs", 1 << 20)],
+        &[("image.logs", 0)],
     ];
     for (made, _) in MADE {
         for half in halves {
             let place = tempfile::tempdir().unwrap();
-            for (name, bytes) in half {
-                std::fs::write(place.path().join(name), bytes).unwrap();
+            for (name, length_bytes) in half {
+                std::fs::File::create(place.path().join(name)).unwrap().set_len(*length_bytes).unwrap();
             }
             let made = spec(made, place.path());
             make(&made);

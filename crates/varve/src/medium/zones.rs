@@ -9,7 +9,7 @@ use crate::spec::{ByteSize, Part, SpecErrorKind, SpecOption, Value, path_of};
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use varve_media::emulated::Conventional;
+use varve_media::emulated::{Backing, Conventional};
 use varve_media::presets::Preset;
 use varve_media::{
     Device, Emulated, FileBacking, Geometry, Immediate, MediaError, MediaErrorKind, ZoneGeometry, ZoneRecord, Zoned,
@@ -100,6 +100,7 @@ fn recorded(
     path: &Path,
     zones: &ZoneGeometry,
     raw: Option<&Device>,
+    is_written: bool,
 ) -> Result<Zoned, Error> {
     if construction.describe {
         return Ok(Zoned::new(zones));
@@ -111,19 +112,22 @@ fn recorded(
     let wanted = raw.map(|raw| Zoned::new(zones).over(&raw.block));
     let both = raw.zip(wanted.as_ref());
     let is_formatted = both.map_or(Ok(false), |(raw, wanted)| varve_store::check_rules(raw, wanted))?;
+    let lost = |name| Error::Missing {
+        name,
+        advice: "it keeps what the zones of the device are in: restore it, name it with record=PATH, or format anew",
+    };
     let opened = match construction.read_only {
         true => ZoneRecord::open_read_only(path, zones),
         false => ZoneRecord::open(path, zones, false),
     };
     match opened {
-        Err(MediaError::NotFound { name, .. }) if is_formatted => Err(Error::Missing {
-            name,
-            advice: "it keeps what the zones of the device are in: restore it, name it with record=PATH, or format anew",
-        }),
+        Err(MediaError::NotFound { name, .. }) if is_formatted => Err(lost(name)),
         // What lies in zones is lost without its record: only of a device on which nothing lies it may be made.
         Err(MediaError::NotFound { name, .. }) => {
             both.map_or(Ok(()), |(raw, wanted)| varve_store::check_blank(raw, wanted))?;
             match construction.create {
+                // The ends are blank; what is between them may not be.
+                _ if is_written => Err(lost(name)),
                 true => Ok(Zoned::recorded(ZoneRecord::open(path, zones, true)?)),
                 false => Err(Error::missing(name)),
             }
@@ -132,8 +136,8 @@ fn recorded(
     }
 }
 
-/// The bytes an image file has; `None` where there is no file, or an empty one.
-fn raw_of(construction: &Construction<'_>, file: &Path, capacity_bytes: u64) -> Result<Option<Device>, Error> {
+/// The bytes an image file has, and whether any were ever written; `None` where there is no file, or an empty one.
+fn raw_of(construction: &Construction<'_>, file: &Path, capacity_bytes: u64) -> Result<Option<(Device, bool)>, Error> {
     let name = file.display().to_string();
     let opened = match construction.read_only {
         true => FileBacking::open_read_only(file),
@@ -146,10 +150,11 @@ fn raw_of(construction: &Construction<'_>, file: &Path, capacity_bytes: u64) -> 
     if backing.is_new() {
         return Ok(None);
     }
+    let is_written = backing.stored_bytes() > 0;
     let geometry = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: 512 };
     let timing = Box::<Immediate>::default();
     let bytes = Emulated::new(construction.env, &name, geometry, Box::new(Conventional), timing, Box::new(backing));
-    Ok(Some(Device::of_blocks(Arc::new(bytes))))
+    Ok(Some((Device::of_blocks(Arc::new(bytes)), is_written)))
 }
 
 /// A device with these zones on the model of a preset.
@@ -173,7 +178,13 @@ pub(super) fn build_on_preset(
             if raw.is_none() && !construction.create {
                 return Err(Error::missing(file.display().to_string()));
             }
-            recorded(construction, &path, zones, raw.as_ref())?
+            recorded(
+                construction,
+                &path,
+                zones,
+                raw.as_ref().map(|(raw, _)| raw),
+                raw.as_ref().is_some_and(|(_, written)| *written),
+            )?
         }
         None if part.option(RECORD.name).is_some() && !construction.describe => {
             let expected = "no record, or backing=file:PATH: what is in memory needs none";
@@ -206,13 +217,13 @@ pub(super) fn build_on_hardware(
     }
     let zones = zones(capacity_bytes, geometry.physical_sector_bytes)?;
     let rules = match (record_path(part)?, real.argument_path()) {
-        (Some(path), _) => recorded(construction, &path, &zones, Some(&inner))?,
+        (Some(path), _) => recorded(construction, &path, &zones, Some(&inner), false)?,
         // Nothing lasts there.
         (None, Some(path)) if path.starts_with("/dev") => {
             let expected = "record=PATH with a real disk: a file on another one that keeps what its zones are in";
             return Err(part.value_error("backing", expected).into());
         }
-        (None, Some(path)) => recorded(construction, &beside(&path), &zones, Some(&inner))?,
+        (None, Some(path)) => recorded(construction, &beside(&path), &zones, Some(&inner), false)?,
         (None, None) => Zoned::new(&zones),
     };
     let device = rules.over(&inner.block);
