@@ -513,7 +513,8 @@ fn a_foreign_or_damaged_superblock_is_a_typed_error_and_nothing_is_lost() {
     };
     type Change = fn([u8; 512]) -> [u8; 512];
     let changes: [(Change, StoreErrorKind); 3] = [
-        (|_| [0; 512], StoreErrorKind::Foreign),
+        // The disk says that a store is there.
+        (|_| [0; 512], StoreErrorKind::Corruption),
         (|_| [0x5a; 512], StoreErrorKind::Foreign),
         (damage, StoreErrorKind::Corruption),
     ];
