@@ -310,18 +310,21 @@ fn one_superblock_that_can_be_read_is_enough_even_if_it_is_the_older_one() {
             journal.begin(Some(b"state with more")).unwrap();
             write(&device, "disk", SUPERBLOCK_OFFSETS[1 - newer], &older, false).unwrap();
             // The newer one is read when it can be.
-            assert_eq!(Journal::recover(&device, "disk", KIND).unwrap().1.checkpoint, b"state with more");
+            assert_eq!(
+                Journal::recover(&device, "disk", &opened_as(&device)).unwrap().1.checkpoint,
+                b"state with more"
+            );
             let place = SUPERBLOCK_OFFSETS[newer]..SUPERBLOCK_OFFSETS[newer] + 512;
             let bad = with_bad_bytes(&env, &device, &[place]);
             let fault =
                 Fault::new(Operation::Write, FaultTrigger::From(failing_write), FaultEffect::Fail(FaultError::Io));
             let injector = FaultInjector::new(&env, FaultPlan::of(fault));
             let (mut journal, recovered) =
-                Journal::recover(&FaultDevice::device(&injector, &bad), "disk", KIND).unwrap();
+                Journal::recover(&FaultDevice::device(&injector, &bad), "disk", &opened_as(&device)).unwrap();
             assert_eq!((recovered.checkpoint, recovered.commits), (b"state 0".to_vec(), vec![b"kept".to_vec()]));
             assert_eq!(recovered.findings.len(), 1);
             let begun = journal.begin(Some(b"state 0 and kept")).is_ok();
-            let (_, recovered) = Journal::recover(&device, "disk", KIND).unwrap();
+            let (_, recovered) = Journal::recover(&device, "disk", &opened_as(&device)).unwrap();
             let found = (recovered.checkpoint.as_slice(), recovered.commits.len());
             let allowed: &[(&[u8], usize)] = match begun {
                 true => &[(b"state 0 and kept", 0)],
@@ -335,5 +338,5 @@ fn one_superblock_that_can_be_read_is_enough_even_if_it_is_the_older_one() {
     let both: Vec<_> = SUPERBLOCK_OFFSETS.iter().map(|&at| at..at + 512).collect();
     let error = commits(&with_bad_bytes(&env, &device, &both)).unwrap_err();
     assert!(matches!(error, StoreError::Media { .. }), "{error}");
-    assert!(Journal::probe(&with_bad_bytes(&env, &device, &both), "disk", KIND).is_err());
+    assert!(presence(&with_bad_bytes(&env, &device, &both), "disk", &opened_as(&device)).is_err());
 }
