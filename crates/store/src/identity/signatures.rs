@@ -90,7 +90,7 @@ const SIGNATURES: &[Signature] = &[
 ];
 
 /// The magic of ZFS's uberblocks, one for each KiB of the second half of a label, in both byte orders (`uberblock_impl.h`).
-const ZFS_MARKS: [[u8; 8]; 2] = [0x00ba_b10c_u64.to_le_bytes(), 0x00ba_b10c_u64.to_be_bytes()];
+const ZFS_MARKS: [[u8; 8]; 2] = [0x00ba_b10c_u64.to_le_bytes(), 0x00ba_b10c_u64.swap_bytes().to_le_bytes()];
 const ZFS_UBERBLOCKS: std::ops::Range<u64> = 128 << 10..256 << 10;
 /// Labels of ZFS lie at the start and at the end (`vdev_impl.h`).
 const ZFS_LABEL_BYTES: u64 = 256 << 10;
