@@ -455,3 +455,55 @@ fn doubled_files_are_told() {
     let outcomes = meet_all(8, generation, some_of(copies, 2 * MANIPULATIONS, &mut Random::seeded(8)));
     assert!(outcomes.contains_key(&Met::ReadsFail) && outcomes.contains_key(&Met::Refused), "{outcomes:?}");
 }
+
+/// A link in the place of a file: another name of the same file, a symbolic link to it, to a file elsewhere, or in a
+/// circle. What a symbolic link points to is neither followed nor told.
+#[cfg(unix)]
+#[test]
+fn linked_files_are_told_and_what_they_point_to_is_not() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let generations = life(9);
+    let generation = last(&generations);
+    let secret = tempfile::NamedTempFile::new().expect("a file elsewhere");
+    std::fs::write(secret.path(), "root:x:0:0:secret\n").expect("write");
+    for name in names(&generation.contents).iter().chain([&"LOCK".to_owned(), &"holiday.jpg".to_owned()]) {
+        for target in ["elsewhere", "itself", "nowhere"] {
+            let note = format!("'{name}' links to {target}");
+            let place = Place::of(&generation.contents);
+            place.remove(name);
+            match target {
+                "elsewhere" => symlink(secret.path(), place.path(name)).expect("link"),
+                "itself" => symlink(place.path(name), place.path(name)).expect("link"),
+                _ => symlink(place.path("nothing"), place.path(name)).expect("link"),
+            }
+            match place.open(9) {
+                Ok((_env, db)) => {
+                    assert_eq!(name, "holiday.jpg", "{note}");
+                    assert!(!read_all(&db, &generation.model, &note), "{note}");
+                    db.close().expect("close");
+                }
+                Err(error) => {
+                    assert_ne!(name, "holiday.jpg", "{note}: {error}");
+                    assert!(!error.to_string().contains("secret"), "{note}: {error}");
+                }
+            }
+            assert_eq!(std::fs::read(secret.path()).expect("read"), b"root:x:0:0:secret\n", "{note}");
+            assert!(!place.path("nothing").exists(), "{note}");
+        }
+        if let Some(bytes) = generation.contents.get(name) {
+            // Another name of the same file elsewhere changes nothing.
+            let place = Place::of(&generation.contents);
+            place.remove(name);
+            std::fs::write(secret.path().with_extension("other"), bytes).expect("write");
+            std::fs::hard_link(secret.path().with_extension("other"), place.path(name)).expect("link");
+            assert_eq!(meet(&place, 9, &generation.model, name), Met::Right);
+            std::fs::remove_file(secret.path().with_extension("other")).expect("remove");
+        }
+    }
+    let place = Place::of(&Contents::new());
+    place.open(9).expect("open").1.close().expect("close");
+    for name in place.contents().keys() {
+        let mode = place.path(name).metadata().expect("metadata").permissions().mode();
+        assert_eq!(mode & 0o177, 0, "'{name}' is for its owner only: {mode:o}");
+    }
+}

@@ -8,18 +8,23 @@ use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Alignment assumed for O_DIRECT where the kernel does not tell (before Linux 6.1): the largest in use.
 const DIRECT_ALIGNMENT_BYTES: u32 = 4096;
+/// Permissions of what is made, less what the umask takes: data is for whoever wrote it.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
 /// Buffers one pwritev takes (IOV_MAX of Linux).
 const VECTOR_MAX: usize = 1024;
 
 /// A directory of the operating system: pread and pwritev, fdatasync, fsync of the directory, flock.
 ///
 /// Names that are not UTF-8 cannot be made through this interface and are left out of listings.
-/// Every call goes to the kernel; nothing is cached. Interrupted calls are repeated.
+/// Files are made for their owner only (0600, directories 0700). Symbolic links within it are listed, as empty files, and
+/// not followed. Every call goes to the kernel; nothing is cached. Interrupted calls are repeated.
 pub struct OsDirectory {
     path: PathBuf,
     label: String,
@@ -47,7 +52,7 @@ impl OsDirectory {
         let failed = |source| MediaError::io(&label, Operation::Open, 0, source);
         let absolute = std::path::absolute(path).map_err(failed)?;
         let missing: Vec<&Path> = absolute.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
-        std::fs::create_dir_all(&absolute).map_err(failed)?;
+        std::fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&absolute).map_err(failed)?;
         for made in missing {
             // The name of a new directory lives in its parent and is durable when that is synced.
             if let Some(parent) = made.parent() {
@@ -64,6 +69,12 @@ impl OsDirectory {
     fn error(&self, errno: Errno, operation: Operation, name: &str) -> MediaError {
         match errno {
             Errno::NOENT => MediaError::NotFound { device: self.label.clone(), operation, name: name.to_owned() },
+            Errno::LOOP => MediaError::Rule {
+                device: self.file_label(name),
+                operation,
+                offset_bytes: 0,
+                rule: "it is a symbolic link, and links are not followed; put the file itself there".to_owned(),
+            },
             _ => error_of(errno, &self.file_label(name), operation, 0, 0),
         }
     }
@@ -103,14 +114,18 @@ impl Directory for OsDirectory {
     fn open(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn DirectoryFile>, MediaError> {
         check_name(&self.label, Operation::Open, name)?;
         // NONBLOCK: a pipe of that name must not hang the open; regular files ignore it.
-        let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK | if mode.write { OFlags::RDWR } else { OFlags::RDONLY };
+        // NOFOLLOW: a link would lead out of the directory, to be read, or to be written to.
+        let mut flags = OFlags::CLOEXEC
+            | OFlags::NONBLOCK
+            | OFlags::NOFOLLOW
+            | if mode.write { OFlags::RDWR } else { OFlags::RDONLY };
         if mode.write && mode.create {
             flags |= OFlags::CREATE;
         }
         if mode.write && mode.truncate {
             flags |= OFlags::TRUNC;
         }
-        let permissions = Mode::from_raw_mode(0o644);
+        let permissions = Mode::from_raw_mode(FILE_MODE);
         let open = |flags| repeat(|| rustix::fs::openat(&self.handle, name, flags, permissions));
         let (file, direct) = if mode.direct {
             match open(flags | OFlags::DIRECT) {
@@ -157,15 +172,19 @@ impl Directory for OsDirectory {
             if matches!(name, "." | "..") || found.file_type() == FileType::Directory {
                 continue;
             }
-            match repeat(|| rustix::fs::statat(&self.handle, name, AtFlags::empty())) {
+            match repeat(|| rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW)) {
                 Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
                     entries.push(DirectoryEntry {
                         name: name.to_owned(),
                         size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
                     })
                 }
+                // The name is taken, so it is not taken for free; opening it says why it cannot be used.
+                Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+                    entries.push(DirectoryEntry { name: name.to_owned(), size_bytes: 0 })
+                }
                 Ok(_) => {}
-                // Removed between the two calls, or a link to nowhere.
+                // Removed between the two calls.
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(failed(errno)),
             }
@@ -181,8 +200,8 @@ impl Directory for OsDirectory {
 
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>, MediaError> {
         check_name(&self.label, Operation::Lock, name)?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let file = repeat(|| rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(0o644)))
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = repeat(|| rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(FILE_MODE)))
             .map_err(|errno| self.error(errno, Operation::Lock, name))?;
         // flock belongs to the open file, so a second guard of this process is refused too.
         match repeat(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
