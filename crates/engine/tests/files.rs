@@ -507,3 +507,26 @@ fn linked_files_are_told_and_what_they_point_to_is_not() {
         assert_eq!(mode & 0o177, 0, "'{name}' is for its owner only: {mode:o}");
     }
 }
+
+/// A checkpoint goes where the database does not: not into its directory, nor below, by whatever way that is named.
+#[cfg(unix)]
+#[test]
+fn checkpoints_into_the_database_are_refused() {
+    let generations = life(10);
+    let place = Place::of(&last(&generations).contents);
+    let (env, db) = place.open(10).expect("open");
+    let elsewhere = tempfile::tempdir().expect("a directory");
+    let beside = elsewhere.path().join("database");
+    std::os::unix::fs::symlink(place.path(""), &beside).expect("link");
+    for target in [place.path(""), place.path("copy"), place.path("a/b"), beside.clone(), beside.join("c")] {
+        let directory = OsDirectory::create(&target).expect("directory");
+        let store = PlainStore::open(&env, Arc::new(directory), PlainOptions::default());
+        let error = db.checkpoint(&store).expect_err("it is within");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        assert!(error.to_string().contains("is within"), "{error}");
+    }
+    let directory = OsDirectory::create(elsewhere.path().join("copy")).expect("directory");
+    let store = PlainStore::open(&env, Arc::new(directory), PlainOptions::default());
+    db.checkpoint(&store).expect("a checkpoint elsewhere");
+    db.close().expect("close");
+}

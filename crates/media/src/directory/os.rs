@@ -42,7 +42,10 @@ impl OsDirectory {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = repeat(|| rustix::fs::open(&absolute, flags, Mode::empty()))
             .map_err(|errno| error_of(errno, &label, Operation::Open, 0, 0))?;
-        Ok(OsDirectory { path: absolute, label, handle })
+        // Two ways to one directory are the same place.
+        let path =
+            std::fs::canonicalize(&absolute).map_err(|source| MediaError::io(&label, Operation::Open, 0, source))?;
+        Ok(OsDirectory { path, label, handle })
     }
 
     /// Opens the directory at `path`, making it (and its parents) durably when it is not there.

@@ -4,7 +4,7 @@ use super::recovery::NO_LOG;
 use super::shared::{Shared, new_database_id, snapshot_edit};
 use crate::error::Error;
 use crate::file_name;
-use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext, OpenOptions};
+use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext, Location, OpenOptions};
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
@@ -13,6 +13,9 @@ const COPY_BYTES: usize = 1 << 20;
 /// memtables were flushed just before, so this holds everything written before the call; of what
 /// is written meanwhile it holds nothing.
 pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error> {
+    for source in std::iter::once(&shared.media.files).chain(&shared.media.logs) {
+        refuse_inside(&**source, target)?;
+    }
     if let Some(entry) = target.list()?.first() {
         return Err(Error::InvalidArgument {
             what: format!("checkpoint into {}", target.name()),
@@ -38,6 +41,23 @@ pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error
     // From here on both go their own ways.
     shared.create_manifest(target, new_database_id(&shared.env, target), highest + 1, &edit)?;
     Ok(())
+}
+
+/// Errs when `target` is the directory of `source` or within it: a copy there goes when the database goes.
+fn refuse_inside(source: &dyn FileStore, target: &dyn FileStore) -> Result<(), Error> {
+    match (&source.properties().location, &target.properties().location) {
+        (Location::Directory(of_source), Location::Directory(of_target)) if of_target.starts_with(of_source) => {
+            Err(Error::InvalidArgument {
+                what: format!("checkpoint into {}", target.name()),
+                reason: format!(
+                    "'{}' is within '{}', the directory of the database; name one outside of it",
+                    of_target.display(),
+                    of_source.display()
+                ),
+            })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Copies a file, durably.
