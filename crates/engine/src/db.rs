@@ -353,8 +353,10 @@ pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<Repair
 /// `damaged-...`; only tables and logs that are sound, and whose entries are durable in fresh tables, are removed.
 ///
 /// Errors: [`Error::Missing`] when there is nothing, [`Error::Foreign`] when nothing says that the files are of a
-/// Varve database, or some are of another version of it: then nothing was changed. Others are those of the store;
-/// damage is in the report.
+/// Varve database, or some are of another version of it: then nothing was changed. Others are those of the store: of a
+/// medium that fails now, or a file that does not open, nothing is taken for damaged; every file stays, and the repair
+/// is run again when the medium works. Sectors that the medium says are unreadable are read again, and are damage if
+/// they stay so. Damage is in the report.
 pub fn repair(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
     options.validate()?;
     tree::repair(env, media, options, organise)

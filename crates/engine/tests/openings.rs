@@ -129,7 +129,7 @@ enum Met {
     Done,
     /// It failed.
     Failed,
-    /// A repair took what it could not read for lost, and kept it beside.
+    /// A repair took what the medium says it lost for lost, told it, and kept the rest beside.
     Salvaged,
 }
 
@@ -151,6 +151,7 @@ impl Sample {
     ) -> Result<Met, String> {
         let options = self.setting.options.clone();
         let sound = plan.faults.is_empty();
+        let plan_is_damage = plan.faults.iter().all(is_damage);
         let only_reads_fail = plan.faults.iter().all(is_of_reading);
         match action {
             Action::Open => {
@@ -186,6 +187,9 @@ impl Sample {
                 match repaired {
                     Ok(report) if report.findings.is_empty() => Ok(Met::Done),
                     Ok(report) if sound => Err(format!("repair of a sound database: {report:?}")),
+                    Ok(report) if !plan_is_damage => {
+                        Err(format!("what cannot be read now is taken for lost: {report:?}"))
+                    }
                     Ok(_) => Ok(Met::Salvaged),
                     Err(error) => self.typed(workload, "repair", &error).map(|()| Met::Failed),
                 }
@@ -238,26 +242,28 @@ impl Sample {
     fn try_faults(&self, action: Action, faults: &[Fault], workload: &Workload, step: u64) -> Result<Met, String> {
         let image = copy(&self.state);
         let mut met = Met::Done;
+        let mut is_loss_told = false;
         for (place, fault) in (0u64..).zip(faults) {
             let env = self.setting.simulation(step * 16 + place);
             let injector = FaultInjector::new(&env, FaultPlan::default());
             met = self.act(action, &env, &image, &injector, FaultPlan::of(fault.clone()), workload)?;
+            is_loss_told |= met == Met::Salvaged && is_damage(fault);
             // What could not be read says nothing about what to keep.
-            if met == Met::Failed && action == Action::Open && is_of_reading(fault) && place == 0 {
+            if met == Met::Failed && action != Action::Checkpoint && is_of_reading(fault) && place == 0 {
                 let now = files(&copy(&watched(&image, &Env::real()).capture()))?;
                 let lost = self.files.iter().find(|(name, content)| now.get(*name) != Some(content));
                 if let Some(((_, name), content)) = lost {
                     let found = now.iter().find(|((_, other), _)| other == name).map(|(_, content)| content.len());
                     return Err(format!(
-                        "an opening that failed changed '{name}' of {} bytes: {found:?}",
+                        "{action:?} that failed changed '{name}' of {} bytes: {found:?}",
                         content.len()
                     ));
                 }
             }
         }
-        let verify = |found: &State| match met {
-            Met::Salvaged if faults.iter().all(is_damage) => Ok(()),
-            _ => self.compare(found),
+        let verify = |found: &State| match is_loss_told {
+            true => Ok(()),
+            false => self.compare(found),
         };
         let _ = examine(&self.setting, &image, step, verify)?;
         Ok(met)
@@ -302,10 +308,6 @@ fn run(seed: u64, on: On, action: Action) -> Result<Reached, String> {
                 }
             }
         }
-    }
-    // A repair takes what it cannot read for lost.
-    if action == Action::Repair {
-        all.retain(|fault| !is_of_reading(fault) && !matches!(fault.operation, Operation::Read | Operation::Open));
     }
     random.shuffle(&mut all);
     let (mut done, mut failed, mut salvaged) = (0, 0, 0);

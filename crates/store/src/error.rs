@@ -76,6 +76,20 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The medium says that what was there is lost, which stays so until it is written again; other failures of a
+    /// medium say nothing about what is on it.
+    pub fn is_loss(&self) -> bool {
+        let source = match self {
+            StoreError::Media { source, .. } => source,
+            StoreError::Unreadable { source, .. } => &**source,
+            _ => return false,
+        };
+        matches!(
+            source.kind(),
+            MediaErrorKind::Unreadable | MediaErrorKind::Protection | MediaErrorKind::Offline | MediaErrorKind::Damaged
+        )
+    }
+
     /// The class of this error.
     pub fn kind(&self) -> StoreErrorKind {
         match self {

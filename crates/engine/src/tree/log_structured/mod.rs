@@ -21,6 +21,7 @@ mod read_only;
 mod reclaim;
 mod recovery;
 mod repair;
+mod repair_medium;
 mod room;
 mod shared;
 mod stall;

@@ -13,6 +13,7 @@ use super::output::table_meta;
 use super::pacing::JobPace;
 use super::plan::{CompactionPlan, Reason};
 use super::recovery::remove_strays;
+use super::repair_medium::MediumFailures;
 use super::shared::{Change, ManifestState, Shared, new_database_id};
 use super::survey::{self, Survey};
 use super::tables::{Garbage, Tables};
@@ -46,6 +47,8 @@ struct Salvage {
     last_sequence: Sequence,
     /// Damaged files and where they are.
     damaged: Vec<(Arc<dyn FileStore>, String)>,
+    /// What the medium failed to give.
+    failures: Arc<MediumFailures>,
 }
 
 /// See [`crate::plan_repair`]. `organise` makes the organisation of these options.
@@ -55,12 +58,22 @@ pub(crate) fn plan_repair(
     options: &Options,
     organise: impl Fn(&Options) -> Box<dyn Organisation>,
 ) -> Result<RepairPlan, Error> {
-    survey::plan(&look(env, media, options, &*organise(options))?)
+    let (media, failures) = MediumFailures::watch(media);
+    survey::plan(&look(env, &media, &failures, options, &*organise(options))?)
 }
 
-fn look(env: &Env, media: &Media, options: &Options, organisation: &dyn Organisation) -> Result<Survey, Error> {
+fn look(
+    env: &Env,
+    media: &Media,
+    failures: &MediumFailures,
+    options: &Options,
+    organisation: &dyn Organisation,
+) -> Result<Survey, Error> {
     let tables = Tables::new(env, media, options, Arc::new(BlockCache::new(0, None, None)));
-    survey::survey(media, &tables, organisation.name())
+    let survey = survey::survey(media, &tables, organisation.name())?;
+    // What could not be read now is neither damaged nor foreign.
+    failures.check()?;
+    Ok(survey)
 }
 
 /// See [`crate::repair`]. `organise` makes the organisation of these options.
@@ -74,7 +87,8 @@ pub(crate) fn repair(
     plan_repair(env, &media, &options, &organise)?;
     let _lock = media.files.lock(file_name::LOCK)?;
     let _log_lock = media.logs.as_ref().map(|logs| logs.lock(file_name::LOCK)).transpose()?;
-    let survey = look(env, &media, &options, &*organise(&options))?;
+    let (media, failures) = MediumFailures::watch(&media);
+    let survey = look(env, &media, &failures, &options, &*organise(&options))?;
     let RepairPlan { steps, findings } = survey::plan(&survey)?;
     let highest = survey.files.iter().filter_map(|file| file.name.number()).max().unwrap_or(0);
     let report = RepairReport { findings, ..RepairReport::default() };
@@ -110,7 +124,8 @@ pub(crate) fn repair(
         0,
     ));
     let last_sequence = contents.as_ref().map_or(0, |contents| contents.last_sequence);
-    let mut salvage = Salvage { shared, database, report, tables: Vec::new(), last_sequence, damaged: Vec::new() };
+    let mut salvage =
+        Salvage { shared, database, report, tables: Vec::new(), last_sequence, damaged: Vec::new(), failures };
     salvage.carry_out(&steps)?;
     salvage.finish()
 }
@@ -118,6 +133,13 @@ pub(crate) fn repair(
 impl Salvage {
     fn find(&mut self, code: &'static str, message: String) {
         self.report.findings.push(Finding { severity: Severity::Error, code, message });
+    }
+
+    /// Tells what of file `name` is lost, unless the survey found it.
+    fn find_lost(&mut self, code: &'static str, name: &str, error: &Error) {
+        if !self.report.findings.iter().any(|finding| finding.message.contains(name)) {
+            self.find(code, format!("'{name}': {error}"));
+        }
     }
 
     /// Reads what the plan says is read, tables first, then logs in their order, and notes what is set aside.
@@ -155,7 +177,7 @@ impl Salvage {
         let table = self.open(number, &name)?;
         self.report.tables_salvaged += 1;
         let fresh = self.shared.new_file_number();
-        if self.rewrite(&table, fresh)? {
+        if self.rewrite(&table, &name, fresh)? {
             let table = self.open(fresh, &file_name::table(fresh))?;
             self.take(&table, fresh);
         }
@@ -173,8 +195,9 @@ impl Salvage {
         self.tables.push(table_meta(number, 0, table.summary(), &self.shared.garbage));
     }
 
-    /// Copies the entries of every block that can be read into table `fresh`; false when there are none.
-    fn rewrite(&mut self, table: &Arc<Table>, fresh: u64) -> Result<bool, Error> {
+    /// Copies the entries of every block that can be read of the table in `original` into table `fresh`; false when
+    /// there are none.
+    fn rewrite(&mut self, table: &Arc<Table>, original: &str, fresh: u64) -> Result<bool, Error> {
         let name = file_name::table(fresh);
         let create = CreateOptions { kind: FileKind::Table, ..CreateOptions::default() };
         let file = self.shared.media.files.create(&name, &create)?;
@@ -198,6 +221,9 @@ impl Salvage {
                     last.extend_from_slice(walk.key());
                 }
                 walk.next();
+            }
+            if let Err(error @ Error::Store(_)) = walk.status() {
+                self.find_lost("block-lost", original, &error);
             }
         }
         if builder.entries() == 0 {
@@ -224,7 +250,7 @@ impl Salvage {
         let mut reader = match opened {
             Ok(reader) => reader,
             Err(error) => {
-                self.find("log-lost", error.to_string());
+                self.find_lost("log-lost", &name, &error);
                 self.damaged.push((store, name));
                 return Ok(());
             }
@@ -246,8 +272,8 @@ impl Salvage {
                 },
                 Err(error) => Some(error),
             };
-            if failure.is_some() {
-                // The plan says so.
+            if let Some(error) = failure {
+                self.find_lost("log-damaged", &name, &error);
                 self.damaged.push((store, name));
                 break;
             }
@@ -291,8 +317,10 @@ impl Salvage {
         });
     }
 
-    /// Renames the files that could not be copied.
-    fn rename_damaged(&mut self) {
+    /// Renames the files that could not be copied. Those that cannot be renamed either stay under their names, and the
+    /// error of the first is given.
+    fn rename_damaged(&mut self) -> Result<(), Error> {
+        let mut result = Ok(());
         for (store, name) in std::mem::take(&mut self.damaged) {
             // It has become the fresh one.
             if name == file_name::CURRENT {
@@ -304,14 +332,16 @@ impl Salvage {
             });
             match renamed {
                 Ok(kept) => self.report.set_aside.push(kept),
-                Err(error) => self.find("not-set-aside", error.to_string()),
+                Err(error) => result = result.and(Err(error)),
             }
         }
+        result
     }
 
     /// Merges everything into the last level under a fresh manifest.
     fn finish(mut self) -> Result<RepairReport, Error> {
         self.copy_damaged();
+        self.failures.check()?;
         let shared = self.shared.clone();
         let shared = &shared;
         shared.snapshots.publish(self.last_sequence);
@@ -341,7 +371,8 @@ impl Salvage {
             };
             compaction::compact(shared, version, plan, u64::MAX)?;
         }
-        self.rename_damaged();
+        // What could not be kept beside is no stray: the next repair sets it aside.
+        self.rename_damaged()?;
         remove_strays(shared, shared.manifest_number());
         let version = shared.read_state.load().version.clone();
         self.report.tables = version.levels[last].len() as u64;

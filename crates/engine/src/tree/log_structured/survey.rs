@@ -305,6 +305,13 @@ fn refuse_others(survey: &Survey) -> Result<(), Error> {
     if survey.files.iter().any(is_taken_for_ours) {
         return Ok(());
     }
+    // Of what cannot be read nobody knows whose it is.
+    for file in survey.files.iter().filter(|file| file.origin == Origin::Unreadable) {
+        match (&file.condition, &survey.manifest) {
+            (Condition::Unreadable(error), _) | (_, Err(error)) => return Err(error.clone()),
+            _ => {}
+        }
+    }
     let unknown = survey.files.iter().find(|file| file.origin != Origin::Blank).map(|file| file.name.format());
     let current = survey.has_current.then(|| file_name::CURRENT.to_owned());
     match unknown.or(current).or_else(|| survey.other_name.clone()) {
