@@ -6,6 +6,9 @@ mod refusals;
 #[path = "commands/options.rs"]
 mod options;
 
+#[path = "commands/reading.rs"]
+mod reading;
+
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

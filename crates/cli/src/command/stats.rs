@@ -6,7 +6,7 @@ use crate::failure::{Failure, Status};
 use serde_json::json;
 use varve::ByteSize;
 
-/// Show the shape of a database and what its medium counts
+/// Show the shape of a database, and what was counted since this opening
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -14,7 +14,8 @@ Examples:
   varve stats /tmp/db --json
   varve stats /tmp/db --property varve.estimate-num-keys
 
-Counters begin when the database is opened, so here they tell what opening it took.")]
+The shape (levels, memtables, room) is that of now. Counters (block cache, store, devices) are held in memory and begin
+at zero with every opening, so here they tell what this opening took, not what was done to the database before.")]
 pub(crate) struct Stats {
     #[command(flatten)]
     database: Database,
@@ -49,6 +50,7 @@ impl Stats {
                 "estimated_keys": keys.as_deref().and_then(|keys| keys.parse::<u64>().ok()),
                 "space_total_bytes": space.map(|space| space.total_bytes),
                 "space_available_bytes": space.map(|space| space.available_bytes),
+                "counters_since": "opening",
                 "statistics": serde_json::to_value(&statistics).unwrap_or_default(),
                 "store": crate::report::store(db.stack()),
                 "devices": devices.iter().map(crate::report::DeviceCounters::json).collect::<Vec<_>>(),
@@ -72,14 +74,16 @@ impl Stats {
         console.line("")?;
         let memtables = human(statistics.memtable_bytes);
         console.line(format!("memtables {memtables}, {} waiting to be flushed", statistics.immutable_memtables))?;
-        let cache = human(statistics.block_cache_bytes);
-        let (filled, dropped) = (statistics.block_cache_insertions, statistics.block_cache_evictions);
-        console.line(format!("block cache {cache}, {filled} blocks put in, {dropped} dropped"))?;
         let memory = human(statistics.table_memory_bytes);
         console.line(format!("{} tables open, their indexes and filters {memory}", statistics.open_tables))?;
         let pending = human(statistics.pending_compaction_bytes);
         console.line(format!("{pending} to compact, {} jobs running", statistics.running_jobs))?;
         console.line(format!("writes are {}", db.property("varve.write-state").unwrap_or_default()))?;
+        console.line("")?;
+        console.line("counted since this opening:")?;
+        let cache = human(statistics.block_cache_bytes);
+        let (filled, dropped) = (statistics.block_cache_insertions, statistics.block_cache_evictions);
+        console.line(format!("block cache {cache}, {filled} blocks put in, {dropped} dropped"))?;
         let media = db.stack().media();
         for store in std::iter::once(&media.files).chain(&media.logs) {
             let measures = store.statistics();
