@@ -367,7 +367,7 @@ fn open_file(path: &Path, options: &FileDeviceOptions) -> rustix::io::Result<(Ow
     if options.create && !options.read_only && !path.exists() {
         flags |= OFlags::CREATE;
     }
-    let open = |flags| repeat(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o644)));
+    let open = |flags| repeat(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)));
     if options.direct {
         match open(flags | OFlags::DIRECT) {
             // The file system has no direct I/O.

@@ -58,7 +58,10 @@ impl FileBacking {
             _ => MediaError::io(&name(), Operation::Open, 0, error),
         };
         let (write, create) = (purpose != Purpose::Read, purpose == Purpose::Create);
-        let file = File::options().read(true).write(write).create(create).truncate(false).open(path).map_err(failed)?;
+        let mut options = File::options();
+        // Data is for whoever wrote it.
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.read(true).write(write).create(create).truncate(false).open(path).map_err(failed)?;
         let lock = match purpose {
             Purpose::Read => FlockOperation::NonBlockingLockShared,
             _ => FlockOperation::NonBlockingLockExclusive,
@@ -150,6 +153,8 @@ mod tests {
         file.write_at(512 << 20, &[7; 8192]).unwrap();
         file.discard(512 << 20, 4096).unwrap();
         assert!(matches!(FileBacking::open(&path, 1 << 30), Err(MediaError::Locked { .. })));
+        let mode = std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o177, 0, "for its owner only: {mode:o}");
         drop(file);
         let other = directory.path().join("other");
         assert!(matches!(FileBacking::open_existing(&other, 1 << 30), Err(MediaError::NotFound { .. })));
