@@ -3,7 +3,8 @@
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
 use crate::emulated::{ZoneState, ZoneTable, Zoned};
-use crate::error::MediaError;
+use crate::error::{MediaError, MediaErrorKind};
+use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer, check_request};
 use crate::sparse::{PAGE_BYTES, SparseBytes};
 use crate::tracks::{DestroyedData, TrackControl, TrackDescription, TrackId};
@@ -24,6 +25,8 @@ use std::sync::Arc;
 pub struct OverlayDevice {
     inner: Arc<dyn BlockDevice>,
     written: RwLock<SparseBytes>,
+    /// Sectors of pages written in part that could not be read below, and were not written here. Locked after `written`.
+    unreadable: RwLock<RangeSet>,
 }
 
 impl OverlayDevice {
@@ -32,8 +35,11 @@ impl OverlayDevice {
     /// # Errors
     /// What a zoned device says when it is asked for its zones.
     pub fn device(inner: &Device) -> Result<Device, MediaError> {
-        let block: Arc<dyn BlockDevice> =
-            Arc::new(OverlayDevice { inner: inner.block.clone(), written: RwLock::default() });
+        let block: Arc<dyn BlockDevice> = Arc::new(OverlayDevice {
+            inner: inner.block.clone(),
+            written: RwLock::default(),
+            unreadable: RwLock::default(),
+        });
         if let (Some(zones), Some(control)) = (&inner.block.capabilities().zones, &inner.zones) {
             let mut table = ZoneTable::new(zones);
             let context = IoContext::default();
@@ -71,7 +77,13 @@ impl OverlayDevice {
         for (run, is_here) in runs {
             let part = &mut bytes[(run.start - range.start) as usize..(run.end - range.start) as usize];
             match is_here {
-                true => self.written.read().read(run.start, part),
+                true => {
+                    let written = self.written.read();
+                    if let Some(offset_bytes) = self.unreadable.read().first_within(&run) {
+                        return Err(MediaError::Unreadable { device: self.name().to_owned(), offset_bytes });
+                    }
+                    written.read(run.start, part);
+                }
                 false => self.inner.read_at(run.start, part, context)?,
             }
         }
@@ -95,14 +107,38 @@ impl OverlayDevice {
                 continue;
             }
             let mut bytes = vec![0; (end - page) as usize];
-            self.inner.read_at(page, &mut bytes, context)?;
+            let unreadable = self.fetch(page, &mut bytes, context)?;
             let mut written = self.written.write();
             // Somebody else may have been faster, and have changed it.
             if !written.contains_page(page / PAGE_BYTES) {
                 written.write(page, &bytes);
+                let mut known = self.unreadable.write();
+                unreadable.into_iter().for_each(|sector| known.insert(sector));
             }
         }
         Ok(())
+    }
+
+    /// Reads from below as much as can be read; the sectors that cannot, which a change beside them does not concern.
+    fn fetch(&self, start: u64, bytes: &mut [u8], context: &IoContext) -> Result<Vec<Range<u64>>, MediaError> {
+        match self.inner.read_at(start, bytes, context) {
+            Err(error) if error.kind() == MediaErrorKind::Unreadable => {}
+            outcome => return outcome.map(|()| Vec::new()),
+        }
+        let sector_bytes = self.inner.geometry().sector_bytes as usize;
+        let (mut at, mut unreadable) = (start, Vec::new());
+        for sector in bytes.chunks_mut(sector_bytes) {
+            let end = at + sector.len() as u64;
+            match self.inner.read_at(at, sector, context) {
+                Err(error) if error.kind() == MediaErrorKind::Unreadable => {
+                    sector.fill(0);
+                    unreadable.push(at..end);
+                }
+                outcome => outcome?,
+            }
+            at = end;
+        }
+        Ok(unreadable)
     }
 
     fn change(&self, request: &Request<'_>, context: &IoContext) -> Result<(), MediaError> {
@@ -112,6 +148,7 @@ impl OverlayDevice {
         }
         self.fetch_edges(&range, context)?;
         let mut written = self.written.write();
+        self.unreadable.write().remove(range.clone());
         match &request.transfer {
             Transfer::Write { data, .. } => {
                 let mut at = range.start;
@@ -265,6 +302,29 @@ mod tests {
         let mut found = vec![0; CAPACITY_BYTES as usize];
         inner.block.read_at(0, &mut found, &context).unwrap();
         assert!(found == original);
+    }
+
+    #[test]
+    fn what_cannot_be_read_below_can_be_written_here() {
+        let env = Env::real();
+        let below = Arc::new(Emulated::immediate(&env, "inner", CAPACITY_BYTES));
+        let inner = Device::of_blocks(below.clone());
+        let context = IoContext::default();
+        let sector = u64::from(inner.block.geometry().sector_bytes);
+        inner.block.write_at(0, &[1; 8192], &context).unwrap();
+        below.damage(4096..4096 + 2 * sector);
+        let device = OverlayDevice::device(&inner).unwrap();
+        let read = |at: u64| {
+            let mut data = vec![0; sector as usize];
+            device.block.read_at(at, &mut data, &context).map(|()| data)
+        };
+        device.block.write_at(4096, &vec![2; sector as usize], &context).unwrap();
+        assert_eq!(read(4096).unwrap(), vec![2; sector as usize]);
+        assert_eq!(read(4096 + sector).unwrap_err().kind(), MediaErrorKind::Unreadable, "it was not written");
+        assert_eq!(read(4096 + 2 * sector).unwrap(), vec![1; sector as usize]);
+        device.block.discard_at(4096 + sector, sector, &context).unwrap();
+        assert_eq!(read(4096 + sector).unwrap(), vec![0; sector as usize]);
+        assert!(inner.block.read_at(4096, &mut vec![0; sector as usize], &context).is_err());
     }
 
     #[test]
