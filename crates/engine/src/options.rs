@@ -76,8 +76,9 @@ described_options! {
         create_if_missing: bool = true, "true", Truth;
         /// Refuse to open when there is one.
         error_if_exists: bool = false, "false", Truth;
-        /// Memtable size at which it becomes immutable and is flushed; less on media that like smaller tables (bands).
-        write_buffer_size: usize = 64 << 20, "64MiB", Bytes, "at most a 64th less than the table the medium likes (a band), where it likes one";
+        /// Memtable size at which it becomes immutable and is flushed; less on media that like smaller tables (bands), or are
+        /// small.
+        write_buffer_size: usize = 64 << 20, "64MiB", Bytes, "at most a 64th less than the table the medium likes (a band), where it likes one, elsewhere a 128th of the medium";
         /// Memtables, the active one included; writes stop when all are full.
         max_write_buffer_number: usize = 3, "3", Memtables;
         /// Tables in level 0 that start a compaction.
@@ -105,14 +106,16 @@ described_options! {
         max_bytes_for_level_multiplier: u64 = 10, "10", Factor;
         /// Derive level sizes from the last level upwards, so space stays near the data's size.
         level_compaction_dynamic_level_bytes: bool = true, "true", Truth;
-        /// Table size of level 1 and below; on media that like tables of one size (bands) they have that size.
-        target_file_size_base: u64 = 64 << 20, "64MiB", Bytes, "the size of table the medium likes (a band), where it likes one";
+        /// Table size of level 1 and below; on media that like tables of one size (bands) they have that size,
+        /// on small ones less.
+        target_file_size_base: u64 = 64 << 20, "64MiB", Bytes, "the size of table the medium likes (a band), where it likes one, elsewhere a 128th of the medium at most";
         /// Bytes one compaction may read; larger ones are split.
         max_compaction_bytes: u64 = 25 * (64 << 20), "1600MiB", Bytes;
         /// Room on the medium that puts leave for deletes and compactions, beside what memtables will become, so that a full
-        /// one can be emptied; deletes leave a quarter of it. Unset picks four tables, but where these have no size of their own
-        /// (bands) a sixteenth of the medium at most; 0 leaves none.
-        compaction_buffer_size: Option<u64> = None, "unset", Bytes, "unset is four tables; of bands a sixteenth of the medium at most";
+        /// one can be emptied; deletes leave a quarter of it, half where tables have no size of their own. Unset picks four
+        /// tables where these have (bands), elsewhere eight, a sixteenth of the medium at most unless one value is larger
+        /// than tables there; 0 leaves none.
+        compaction_buffer_size: Option<u64> = None, "unset", Bytes, "unset is four tables (bands), elsewhere eight, a sixteenth of the medium at most";
         /// Flushes and compactions at once.
         max_background_jobs: usize = 2, "2", Jobs;
         /// Threads one compaction may use.
@@ -170,7 +173,7 @@ described_options! {
         /// Verify checksums of blocks read by users (compactions always do).
         verify_checksums: bool = true, "true", Truth;
         /// Largest manifest before it is rewritten.
-        max_manifest_file_size: u64 = 64 << 20, "64MiB", Bytes;
+        max_manifest_file_size: u64 = 64 << 20, "64MiB", Bytes, "a 128th of the medium at most, unless it likes tables of one size (bands)";
         /// Run without background jobs' automatic compactions; flushes go on.
         disable_auto_compactions: bool = false, "false", Truth;
     }

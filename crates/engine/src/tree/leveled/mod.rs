@@ -63,8 +63,8 @@ impl Organisation for Leveled {
         next_of_range(version, begin, end, last, &self.options)
     }
 
-    fn part_of(&self, version: &Version, plan: &CompactionPlan, _room_bytes: u64) -> Option<CompactionPlan> {
-        reclaim::part_of(version, plan)
+    fn part_of(&self, version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Option<CompactionPlan> {
+        reclaim::part_of(version, plan, room_bytes)
     }
 
     fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan> {

@@ -5,14 +5,29 @@ use crate::tree::log_structured::{Busy, CompactionPlan, FileMeta, Reason, Shorta
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// Of a plan that takes several tables of level 0 the oldest: the others stay newer than what is below. A plan of one,
-/// or of deeper levels, is done stretch by stretch.
-pub(super) fn part_of(version: &Version, plan: &CompactionPlan) -> Option<CompactionPlan> {
-    if plan.input_level > 0 || plan.inputs.len() < 2 {
+/// Of a plan that takes several tables of level 0 the oldest: the others stay newer than what is below. Others are done
+/// stretch by stretch, from one table of the output level to the next; where so many inputs lie above one of these that a
+/// stretch does not fit, one input is taken, of which less than any other must be rewritten.
+pub(super) fn part_of(version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Option<CompactionPlan> {
+    if plan.inputs.len() < 2 || plan.output_level == plan.input_level {
         return None;
     }
-    let oldest = plan.inputs.last().cloned()?;
-    finish(version, plan.reason, 0, plan.output_level, vec![oldest], &Busy::default())
+    let of = |file: &Arc<FileMeta>| {
+        finish(version, plan.reason, plan.input_level, plan.output_level, vec![file.clone()], &Busy::default())
+    };
+    if plan.input_level == 0 {
+        return of(plan.inputs.last()?);
+    }
+    let parts: Vec<CompactionPlan> = plan.inputs.iter().filter_map(of).collect();
+    let above = |below: &Arc<FileMeta>| {
+        let over = |part: &&CompactionPlan| part.overlapping.iter().any(|file| file.number == below.number);
+        let share = |part: &CompactionPlan| part.inputs[0].size_bytes / part.overlapping.len().max(1) as u64;
+        parts.iter().filter(over).fold(below.size_bytes, |bytes, part| bytes.saturating_add(share(part)))
+    };
+    if plan.overlapping.iter().all(|below| above(below) <= room_bytes) {
+        return None;
+    }
+    parts.into_iter().min_by_key(|part| (part.written_bytes_max(), part.inputs[0].number))
 }
 
 /// The next step: the oldest table of level 0 as long as one there has deletions, then of the highest level with

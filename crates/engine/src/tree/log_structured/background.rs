@@ -218,7 +218,9 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
     let (room, room_bytes) = room::look_now(shared);
     // What runs already has as much.
     let left_bytes = if others_run { room_bytes / 2 } else { room_bytes };
-    let is_short = room.is_some_and(|room| room.is_short());
+    // Where tables have any size, a writer may have been refused that wants more than the smallest write.
+    let refused = || shared.is_short_of_room.load(Ordering::SeqCst);
+    let is_short = room.is_some_and(|room| room.is_short() || (!room.is_in_tables && refused()));
     let may_fit = |plan: &CompactionPlan, bytes| !is_short || shared.lacking.lock().error_of(plan, bytes).is_none();
     if let Some(plan) = organisation.pick(version, busy, left_bytes).filter(|plan| may_fit(plan, left_bytes)) {
         return Some(Chosen { plan, room_bytes: left_bytes, is_alone: false, is_short });
@@ -229,27 +231,30 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
     }
     let packing = || is_short.then(|| packing(shared, version, room_bytes)).flatten();
     let due = organisation.pick(version, busy, u64::MAX);
-    let part = || {
+    let part = |room_bytes| {
         let due = due.as_ref()?;
         let whole = || strides::is_divisible(version, due).then(|| due.clone());
         organisation.part_of(version, due, room_bytes).or_else(whole)
     };
-    let reclaiming = || {
-        let oldest_view = shared.snapshots.oldest();
-        let deleted_bytes = reclaim::deleted_bytes(version, 0, oldest_view);
-        let shortage = Shortage {
-            room_bytes,
-            table_bytes: shared.media.files.properties().preferred_table_bytes,
-            brings_deletions: deleted_bytes >= room.map_or(0, |room| room.worth_bytes()),
-            oldest_view,
-        };
-        is_short.then(|| organisation.reclaim(version, &shortage)).flatten()
+    let oldest_view = shared.snapshots.oldest();
+    let brings_deletions = || {
+        let worth_bytes = room.map_or(0, |room| room.worth_bytes());
+        reclaim::deleted_bytes(version, 0, oldest_view) >= worth_bytes
     };
+    let reclaiming = |room_bytes| {
+        let table_bytes = shared.media.files.properties().preferred_table_bytes;
+        let shortage = || Shortage { room_bytes, table_bytes, brings_deletions: brings_deletions(), oldest_view };
+        is_short.then(|| organisation.reclaim(version, &shortage())).flatten()
+    };
+    // What ended for want of room, although it should have fitted, may with fewer tables.
+    let shares = [room_bytes, room_bytes / 2, room_bytes / 4];
     // What is due and does not fit may need less than it reads, and who waits for it must be told how it ended; without
     // them it is not begun.
     let hoped_for = || due.clone().filter(|_| shared.waiting.load(Ordering::Relaxed) > 0);
     let fits = |plan: &CompactionPlan| may_fit(plan, room_bytes);
-    let plan = packing().or_else(|| part().filter(fits)).or_else(|| reclaiming().filter(fits)).or_else(hoped_for)?;
+    let first_part = || shares.into_iter().find_map(|bytes| part(bytes).filter(fits));
+    let first_step = || shares.into_iter().find_map(|bytes| reclaiming(bytes).filter(fits));
+    let plan = packing().or_else(first_part).or_else(first_step).or_else(hoped_for)?;
     Some(Chosen { plan, room_bytes, is_alone: true, is_short })
 }
 

@@ -123,8 +123,11 @@ impl TableSize {
         let properties = shared.media.files.properties();
         match properties.preferred_table_bytes {
             Some(most_bytes) => TableSize { target_bytes: u64::MAX, most_bytes },
+            // The histogram is beside what was asked for: where tables are small it is most of them.
             None => TableSize {
-                target_bytes: shared.options.target_file_size_base.min(properties.table_bytes_max / 2).max(1),
+                target_bytes: (shared.table_bytes.saturating_add(shared.organisation.histogram_bytes() as u64))
+                    .min(properties.table_bytes_max / 2)
+                    .max(1),
                 most_bytes: u64::MAX,
             },
         }
@@ -134,7 +137,7 @@ impl TableSize {
     pub(super) fn of_flush(shared: &Shared) -> TableSize {
         let properties = shared.media.files.properties();
         TableSize {
-            target_bytes: properties.table_bytes_max / 2,
+            target_bytes: shared.flushed_table_bytes.min(properties.table_bytes_max / 2),
             most_bytes: properties.preferred_table_bytes.unwrap_or(u64::MAX),
         }
     }

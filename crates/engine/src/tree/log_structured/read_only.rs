@@ -18,6 +18,7 @@ use super::inspect;
 use super::organisation::Organisation;
 use super::read;
 use super::recovery::{self, NO_LOG, Replay};
+use super::room;
 use super::shared::{ManifestState, Shared};
 use super::tables::{Garbage, Tables};
 use crate::batch::WriteBatch;
@@ -138,7 +139,7 @@ fn read_all(
 
     let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, None));
     let tables = Tables::new(env, &media, options, blocks);
-    let memtable = Arc::new(MemTable::new(NO_LOG, options.write_buffer_bytes(media.files.properties()), 0));
+    let memtable = Arc::new(MemTable::new(NO_LOG, room::write_buffer_bytes(options, &*media.files), 0));
     let state = ManifestState {
         manifest: None,
         named: Some(manifest.number),

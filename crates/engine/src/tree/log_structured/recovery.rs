@@ -3,6 +3,7 @@
 use super::flush;
 use super::organisation::Organisation;
 use super::pacing::JobPace;
+use super::room;
 use super::shared::{Change, Immutable, ManifestState, Shared, new_database_id};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
@@ -87,7 +88,7 @@ pub(super) fn open(
     }
     let tables = Tables::new(env, &media, &options, blocks);
     let seed = env.random("memtable").next_u64();
-    let memtable = Arc::new(MemTable::new(0, options.write_buffer_bytes(media.files.properties()), seed));
+    let memtable = Arc::new(MemTable::new(0, room::write_buffer_bytes(&options, &*media.files), seed));
     let state = ManifestState {
         manifest: None,
         named: exists.then_some(recovered.manifest_number),

@@ -17,22 +17,53 @@ use super::shared::{Core, Shared};
 use super::write::{Commit, Waiting, WritePath, Writer, note_stall};
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
+use crate::options::Options;
 use std::sync::atomic::Ordering;
 use varve_env::MutexGuard;
-use varve_store::Space;
+use varve_store::{FileStore, Space};
 
 /// Tables that puts leave, where nobody said how much: one each for the log of what was taken last, for that of deletes,
 /// for what these become, and for what opening again takes.
 const KEPT_TABLES: u64 = 4;
 
-/// Where tables have no size of their own, at most one part in so many of the medium is left.
-const KEPT_PART: u64 = 16;
+/// The same where the medium likes no size of tables, and has no reserve for compactions. The smallest step of one reads a
+/// table and one that it overlaps, and writes as much before either is free.
+const KEPT_TABLES_OF_ANY_SIZE: u64 = 8;
 
-/// Of what puts leave, deletes leave one part in so many.
-const LEFT_BY_DELETES_PART: u64 = 4;
+/// Of what puts leave, deletes leave one part in so many: where the store has a reserve for compactions, and where not.
+const LEFT_BY_DELETES_PART: (u64, u64) = (4, 2);
+
+/// Where the medium likes no size of tables, they have at most one part in so many of it, and so have memtables: what puts
+/// leave is a sixteenth of it then.
+const TABLE_PART: u64 = 128;
+
+/// What puts leave at most is one part in so many of the medium: so much, and where there are tables of more than twice that
+/// size, as of a value that is larger, so much.
+const KEPT_PART: (u64, u64) = (TABLE_PART / KEPT_TABLES_OF_ANY_SIZE, 4);
+
+/// Smaller tables than this are not asked for, however small the medium.
+const TABLE_BYTES_LIMIT_MIN: u64 = 4 << 10;
+
+/// Tables count for so much at least when it is said what writers leave, but for media on which that is much: a store gives
+/// out room in blocks, and has some more to note.
+const COUNTED_TABLE_BYTES_MIN: u64 = 64 << 10;
+
+/// What a table takes beside its size, at most, where a store gives out blocks.
+const BLOCK_BYTES: u64 = 4 << 10;
+
+/// What is behind the pairs of a small table.
+const PROPERTIES_BYTES: u64 = 768;
+
+fn scaled(bytes: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(bytes) * u128::from(numerator) / u128::from(denominator.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
 
 /// Once there is room for no other, deletions are worth a compaction when they delete one part in so many of a table.
 const WORTH_WHEN_FULL_PART: u64 = 16;
+
+/// How often a writer waits for jobs again that gave nothing back, before it is refused.
+const TRIES_MAX: u32 = 8;
 
 /// Room is looked at whenever writes of so many parts of a table have come.
 pub(super) const LOOK_PART: u64 = 8;
@@ -44,10 +75,14 @@ pub(super) struct Room {
     pub(super) available_bytes: u64,
     /// What the store keeps for outputs of compactions beside that.
     pub(super) reserve_bytes: u64,
-    /// Size of a table; where the medium likes tables of one size, each takes all of it.
+    /// Size of a table, the largest there is or may be; where the medium likes tables of one size, each takes all of it.
     pub(super) table_bytes: u64,
     pub(super) is_in_tables: bool,
-    /// What memtables will become.
+    /// Pairs in a table of a compaction.
+    pub(super) cut_bytes: u64,
+    /// What it takes beside them: little, but where tables are of few blocks.
+    pub(super) beside_bytes: u64,
+    /// What memtables will become, and what the manifest may grow by.
     pub(super) owed_bytes: u64,
     /// Option `compaction_buffer_size`.
     pub(super) asked_bytes: Option<u64>,
@@ -80,13 +115,24 @@ impl Room {
 
     /// What deletes leave: a table at least, where logs take room by bands.
     pub(super) fn left_by_deletes_bytes(&self) -> u64 {
-        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes() / LEFT_BY_DELETES_PART))
+        let part = if self.is_in_tables { LEFT_BY_DELETES_PART.0 } else { LEFT_BY_DELETES_PART.1 };
+        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes() / part))
     }
 
     fn kept_bytes(&self) -> u64 {
-        let tables_bytes = KEPT_TABLES.saturating_mul(self.table_bytes);
-        let usual_bytes = if self.is_in_tables { tables_bytes } else { tables_bytes.min(self.total_bytes / KEPT_PART) };
-        self.asked_bytes.unwrap_or(usual_bytes)
+        let usual_bytes = || match self.is_in_tables {
+            true => KEPT_TABLES.saturating_mul(self.table_bytes),
+            false => {
+                let least_bytes = COUNTED_TABLE_BYTES_MIN.min(self.total_bytes / TABLE_PART);
+                let tables_bytes = KEPT_TABLES_OF_ANY_SIZE.saturating_mul(self.table_bytes.max(least_bytes));
+                let taken_bytes =
+                    scaled(tables_bytes, self.cut_bytes.saturating_add(self.beside_bytes), self.cut_bytes);
+                let limit_bytes = (self.total_bytes / TABLE_PART).max(TABLE_BYTES_LIMIT_MIN);
+                let part = if self.table_bytes / 2 > limit_bytes { KEPT_PART.1 } else { KEPT_PART.0 };
+                taken_bytes.min(self.total_bytes / part)
+            }
+        };
+        self.asked_bytes.unwrap_or_else(usual_bytes)
     }
 
     fn whole_tables(&self, bytes: u64) -> u64 {
@@ -113,13 +159,32 @@ impl Room {
         (self.table_bytes / part).max(1)
     }
 
-    /// Bytes that outputs of a compaction may have: of all but what memtables will become, and logs take meanwhile.
+    /// Bytes that outputs of a compaction may have: of all but what memtables will become, and logs take meanwhile, what is
+    /// left when each table takes some more than it is cut for.
     pub(super) fn of_compactions_bytes(&self) -> u64 {
         let for_logs_bytes = if self.is_in_tables { self.table_bytes } else { self.available_bytes / 16 };
         let left_bytes = self.available_bytes.saturating_sub(self.owed_bytes.saturating_add(for_logs_bytes));
         let bytes = left_bytes.saturating_add(self.reserve_bytes);
-        if self.is_in_tables { reclaim::fitting_bytes(bytes, self.table_bytes) } else { bytes }
+        if self.is_in_tables {
+            return reclaim::fitting_bytes(bytes, self.table_bytes);
+        }
+        scaled(bytes, self.cut_bytes, self.cut_bytes.saturating_add(self.beside_bytes))
     }
+}
+
+/// Largest size of a table that the room of a medium allows for, where it does not like one size: compactions must be able
+/// to rewrite some of them in what writers leave.
+pub(super) fn table_bytes_limit(files: &dyn FileStore) -> u64 {
+    match (files.properties().preferred_table_bytes, files.space()) {
+        (None, Ok(space)) => (space.total_bytes / TABLE_PART).max(TABLE_BYTES_LIMIT_MIN),
+        _ => u64::MAX,
+    }
+}
+
+/// Bytes at which a memtable is full: where tables have any size, no more than a table on a medium of this size may have.
+pub(super) fn write_buffer_bytes(options: &Options, files: &dyn FileStore) -> usize {
+    let limit_bytes = usize::try_from(table_bytes_limit(files)).unwrap_or(usize::MAX);
+    options.write_buffer_bytes(files.properties()).min(limit_bytes)
 }
 
 /// What a group of writes wants.
@@ -138,21 +203,32 @@ fn look(shared: &Shared, active: &MemTable, more_bytes: u64) -> Option<Room> {
 }
 
 fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) -> Room {
-    let files = &shared.media.files;
-    let preferred = files.properties().preferred_table_bytes;
+    let preferred = shared.media.files.properties().preferred_table_bytes;
+    let state = shared.read_state.load();
+    let table_bytes = || {
+        let cut_bytes = shared.table_bytes.max(shared.write_buffer_bytes as u64);
+        cut_bytes.max(state.version.largest_table_bytes())
+    };
+    let properties_bytes = PROPERTIES_BYTES.min(shared.table_bytes / 2);
     let mut room = Room {
         total_bytes: space.total_bytes,
         available_bytes: space.available_bytes,
         reserve_bytes: space.reserve_bytes,
-        table_bytes: preferred.unwrap_or(shared.write_buffer_bytes as u64).max(1),
+        table_bytes: preferred.unwrap_or_else(table_bytes).max(1),
         is_in_tables: preferred.is_some(),
+        cut_bytes: shared.table_bytes - properties_bytes,
+        beside_bytes: BLOCK_BYTES + properties_bytes + shared.organisation.histogram_bytes() as u64,
         owed_bytes: 0,
         asked_bytes: shared.options.compaction_buffer_size,
     };
     let bytes_of = |memtable: &MemTable| if memtable.is_empty() { 0 } else { memtable.memory_bytes() as u64 };
-    let waiting_bytes: u64 = shared.read_state.load().immutables.iter().map(|memtable| bytes_of(memtable)).sum();
+    let waiting_bytes: u64 = state.immutables.iter().map(|memtable| bytes_of(memtable)).sum();
     let active_bytes = bytes_of(active).saturating_add(more_bytes);
     room.owed_bytes = room.whole_tables(waiting_bytes).saturating_add(room.whole_tables(active_bytes));
+    if !room.is_in_tables {
+        // A manifest grows to twice what names all tables before another takes its place.
+        room.owed_bytes = room.owed_bytes.saturating_add(state.version.listed_bytes().saturating_mul(2));
+    }
     room
 }
 
@@ -187,7 +263,7 @@ impl WritePath {
         }
         writer.unlooked_bytes = 0;
         let start = shared.env.now();
-        let mut waited = false;
+        let (mut waited, mut tries) = (false, 0);
         let result = loop {
             let Some(room) = look(shared, &writer.memtable, bytes as u64) else { return Ok(Commit::Done) };
             let state = room.state();
@@ -208,11 +284,13 @@ impl WritePath {
             match progressed {
                 Ok(true) => {}
                 Err(error) => break Err(error),
-                // Readers may have let go of tables meanwhile, or a compaction that was asked for may have ended.
+                // Readers may have let go of tables meanwhile, or a compaction that was asked for may have ended; or one
+                // ended for want of room, and a smaller one runs by now.
                 Ok(false) => {
                     shared.tables.collect(&shared.garbage);
                     let now = look(shared, &writer.memtable, bytes as u64).filter(|now| !now.state().takes(has_puts));
-                    if let Some(now) = now {
+                    tries += 1;
+                    if let Some(now) = now.filter(|_| tries >= TRIES_MAX) {
                         break Err(refusal(shared, &now, has_puts));
                     }
                 }
@@ -237,7 +315,7 @@ impl WritePath {
             reclaim::deleted_bytes(&version, deletions, shared.snapshots.oldest())
         };
         let is_much =
-            room.state() == RoomState::Full || writer.memtable.memory_bytes() as u64 >= room.table_bytes / LOOK_PART;
+            room.state() == RoomState::Full || writer.memtable.memory_bytes() as u64 >= shared.room_look_bytes;
         let is_little = || deletions == 0 || deleted_bytes() < room.worth_bytes();
         if writer.memtable.is_empty() || (!is_much && is_little()) {
             return Ok(false);
@@ -315,6 +393,8 @@ mod tests {
             reserve_bytes: 2 * BAND,
             table_bytes: BAND,
             is_in_tables: true,
+            cut_bytes: BAND,
+            beside_bytes: 0,
             owed_bytes: owed * BAND,
             asked_bytes: None,
         }
@@ -339,7 +419,14 @@ mod tests {
         assert_eq!(left(Room { asked_bytes: Some(0), ..bands(0, 2) }), (2, 2));
         assert_eq!(left(Room { asked_bytes: Some(6 * BAND), ..bands(0, 0) }), (6, 2));
         let bytes = Room { total_bytes: 96, table_bytes: 1 << 40, is_in_tables: false, ..bands(0, 0) };
-        assert_eq!((bytes.left_by_puts_bytes(), bytes.left_by_deletes_bytes()), (6, 1));
+        assert_eq!((bytes.left_by_puts_bytes(), bytes.left_by_deletes_bytes()), (24, 12));
+        let small =
+            Room { table_bytes: 1 << 10, total_bytes: 1 << 30, cut_bytes: 1 << 10, beside_bytes: 3 << 10, ..bytes };
+        assert_eq!((small.left_by_puts_bytes(), small.left_by_deletes_bytes()), (2 << 20, 1 << 20));
+        let large = Room { total_bytes: 128 << 20, table_bytes: BAND, ..small };
+        assert_eq!((large.left_by_puts_bytes(), large.left_by_deletes_bytes()), (8 * BAND, 4 * BAND));
+        let room = Room { available_bytes: 16 << 20, reserve_bytes: 0, ..large };
+        assert_eq!(room.of_compactions_bytes(), (15 << 20) / 4, "of four blocks one is what was cut for");
         let all = Room { available_bytes: u64::MAX, ..bytes };
         assert!(all.of_compactions_bytes() > 1 << 62 && all.state() == RoomState::Open);
     }

@@ -9,7 +9,7 @@ use super::pacing::Progress;
 use super::plan::Busy;
 use super::rate_limiter::RateLimiter;
 use super::reclaim::Lacking;
-use super::room::LOOK_PART;
+use super::room::{self, LOOK_PART};
 use super::stall::{Pressure, Stall, StallOptions};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
@@ -130,6 +130,12 @@ pub(super) struct Shared {
     pub(super) compaction_readahead_bytes: usize,
     /// Bytes at which a memtable is full.
     pub(super) write_buffer_bytes: usize,
+    /// Size at which tables of compactions are cut, where the medium does not like tables of one size.
+    pub(super) table_bytes: u64,
+    /// Size from which tables of flushes are cut: only memtables that a large batch filled have more.
+    pub(super) flushed_table_bytes: u64,
+    /// Size from which a manifest is replaced by a new one.
+    pub(super) manifest_bytes_max: u64,
     /// Room is looked at when so many bytes were written.
     pub(super) room_look_bytes: u64,
     /// There was too little room for puts when a writer last looked: the next one looks again.
@@ -205,7 +211,10 @@ impl Shared {
         };
         let rate_limiter = RateLimiter::new(env, options.rate_limit_bytes_per_second);
         let compaction_readahead_bytes = options.compaction_readahead_bytes(media.files.properties());
-        let write_buffer_bytes = options.write_buffer_bytes(media.files.properties());
+        let write_buffer_bytes = room::write_buffer_bytes(&options, &*media.files);
+        let limit_bytes = room::table_bytes_limit(&*media.files);
+        let table_bytes = options.target_file_size_base.min(limit_bytes);
+        let manifest_bytes_max = options.max_manifest_file_size.min(limit_bytes);
         let room_look_bytes = write_buffer_bytes as u64 / LOOK_PART;
         let log_buffer_bytes = options.log_buffer_bytes(media.log_store().properties()) as u64;
         let log_backlog = Arc::new(LogBacklog::new(options.log_write_behind_size as u64));
@@ -265,6 +274,9 @@ impl Shared {
             waiting: AtomicUsize::new(0),
             compaction_readahead_bytes,
             write_buffer_bytes,
+            table_bytes,
+            flushed_table_bytes: limit_bytes.saturating_add(limit_bytes / 4),
+            manifest_bytes_max,
             room_look_bytes,
             is_short_of_room: AtomicBool::new(false),
             settled: parking_lot::Mutex::default(),
@@ -368,7 +380,7 @@ impl Shared {
         let next = version.with(&removed, &change.added);
         let (log_number, last_sequence) = change.log_start.unwrap_or((manifest.log_number, manifest.last_sequence));
         match manifest.manifest.take() {
-            Some(mut current) if !current.is_overgrown(self.options.max_manifest_file_size) => {
+            Some(mut current) if !current.is_overgrown(self.manifest_bytes_max) => {
                 let edit = VersionEdit {
                     next_file_number: Some(self.next_file_number.load(Ordering::Relaxed)),
                     last_sequence: change.log_start.map(|start| start.1),

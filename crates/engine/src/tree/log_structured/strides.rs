@@ -7,8 +7,8 @@
 //! same versions, and the upper one of two equal versions hides the lower one, as a newer one would. So each stride is a
 //! compaction of its own, and a crash or an error between two of them leaves a tree that says the same.
 //!
-//! A stride's last table may be nearly empty, which costs where each takes a band of its own. It is *carried*: the next
-//! stride merges it once more.
+//! A stride's last table may be nearly empty, which costs where each takes a band of its own, or blocks. It is *carried*: the
+//! next stride merges it once more.
 //!
 //! However much a table overlaps, its compaction so takes room for itself, for one table of the output level and for what
 //! is carried. [`reach`] decides how far a stride goes, as a pure function; the rest carries it out.
@@ -171,7 +171,7 @@ pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan) -> Result<(), 
         if stretch.end.is_none() {
             return Ok(());
         }
-        let full_bytes = shared.media.files.properties().preferred_table_bytes.unwrap_or(0);
+        let full_bytes = shared.media.files.properties().preferred_table_bytes.unwrap_or(shared.table_bytes);
         remaining.carried = outputs.last().filter(|file| file.size_bytes < full_bytes / 4 * CARRIED_QUARTERS).cloned();
     }
 }

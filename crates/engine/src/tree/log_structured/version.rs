@@ -102,6 +102,12 @@ impl FileMeta {
         key::user_key(&self.largest)
     }
 
+    /// About how many bytes of a manifest name it.
+    fn listed_bytes(&self) -> u64 {
+        const NUMBERS_BYTES: usize = 48;
+        (NUMBERS_BYTES + self.smallest.len() + self.largest.len()) as u64
+    }
+
     fn overlaps(&self, smallest: Option<&[u8]>, largest: Option<&[u8]>) -> bool {
         largest.is_none_or(|largest| self.smallest_user_key() <= largest)
             && smallest.is_none_or(|smallest| self.largest_user_key() >= smallest)
@@ -130,6 +136,8 @@ impl std::fmt::Debug for FileMeta {
 pub(crate) struct Version {
     pub(crate) levels: Vec<Vec<Arc<FileMeta>>>,
     bytes: Vec<u64>,
+    largest_table_bytes: u64,
+    listed_bytes: u64,
     disjoint_from: usize,
     /// For disjoint levels.
     largest_prefixes: Vec<Prefixes>,
@@ -216,6 +224,8 @@ impl Version {
             debug_assert!(level.windows(2).all(|pair| pair[0].largest_user_key() < pair[1].smallest_user_key()));
         }
         let bytes = levels.iter().map(|level| level.iter().map(|file| file.size_bytes).sum()).collect();
+        let largest_table_bytes = levels.iter().flatten().map(|file| file.size_bytes).max().unwrap_or(0);
+        let listed_bytes = levels.iter().flatten().map(|file| file.listed_bytes()).sum();
         let largest_prefixes = levels
             .iter()
             .enumerate()
@@ -229,7 +239,7 @@ impl Version {
                 (level, run, prefixes)
             })
             .collect();
-        Version { levels, bytes, disjoint_from, largest_prefixes, runs }
+        Version { levels, bytes, largest_table_bytes, listed_bytes, disjoint_from, largest_prefixes, runs }
     }
 
     /// The same for tables that come from a file; errs with the numbers of two tables of one level
@@ -321,6 +331,16 @@ impl Version {
 
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         self.bytes[level]
+    }
+
+    /// Size of the largest table; 0 without tables.
+    pub(crate) fn largest_table_bytes(&self) -> u64 {
+        self.largest_table_bytes
+    }
+
+    /// About how many bytes of a manifest name all tables.
+    pub(crate) fn listed_bytes(&self) -> u64 {
+        self.listed_bytes
     }
 
     pub(crate) fn files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
