@@ -455,26 +455,25 @@ fn place_of(seed: u64) -> Place {
 fn a_full_directory_comes_back_where_tables_are_larger_or_smaller_than_buffers() {
     for tree in TreeKind::ALL {
         for (buffer, table) in [(64, 1024), (16, 256), (512, 128), (4, 256), (256, 16)] {
-            for seed in [buffer as u64 / 64 % 2] {
-                let options = Options {
-                    tree,
-                    write_buffer_size: buffer << 10,
-                    target_file_size_base: table << 10,
-                    compression: Compression::None,
-                    compression_per_level: Vec::new(),
-                    ..Options::default()
-                };
-                let draw = Draw {
-                    place: Place::Memory,
-                    capacity_bytes: 2 << 20,
-                    options,
-                    in_order: seed == 1,
-                    value_bytes: 400..800,
-                    large_values: None,
-                    compressible: false,
-                };
-                rounds(draw, seed, 1).expect("nothing is mounted");
-            }
+            let seed = buffer as u64 / 64 % 2;
+            let options = Options {
+                tree,
+                write_buffer_size: buffer << 10,
+                target_file_size_base: table << 10,
+                compression: Compression::None,
+                compression_per_level: Vec::new(),
+                ..Options::default()
+            };
+            let draw = Draw {
+                place: Place::Memory,
+                capacity_bytes: 2 << 20,
+                options,
+                in_order: seed == 1,
+                value_bytes: 400..800,
+                large_values: None,
+                compressible: false,
+            };
+            rounds(draw, seed, 1).expect("nothing is mounted");
         }
     }
 }
