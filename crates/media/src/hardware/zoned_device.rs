@@ -61,7 +61,7 @@ fn zoned(file: FileDevice) -> Result<Device, MediaError> {
     let geometry = geometry_of(&file, &reported)?;
     let mut table = ZoneTable::new(&geometry);
     for (zone, description) in (0..geometry.zone_count).map(ZoneId).zip(&reported) {
-        table.restore_open(zone, state_of(description));
+        table.restore_open(zone, ZoneState::of(description));
     }
     let file = Arc::new(file);
     let rules = Zoned::of(table);
@@ -146,16 +146,6 @@ fn geometry_of(file: &FileDevice, reported: &[ZoneDescription]) -> Result<ZoneGe
         append_bytes_max: 0,
         ..fit
     })
-}
-
-fn state_of(description: &ZoneDescription) -> ZoneState {
-    let ZoneDescription { start_bytes, capacity_bytes, write_pointer_bytes, condition, .. } = *description;
-    let pointer_bytes = match condition {
-        ZoneCondition::Empty | ZoneCondition::NotWritePointer => 0,
-        condition if condition.is_active() => write_pointer_bytes.saturating_sub(start_bytes).min(capacity_bytes),
-        _ => capacity_bytes,
-    };
-    ZoneState { condition, pointer_bytes, written_bytes: pointer_bytes }
 }
 
 /// The file, to which no two writes to one zone go at once: the kernel might reorder them.
@@ -255,7 +245,7 @@ impl ZonedFileDevice {
         let found = self.refresh(zone, 1).ok()?.pop()?;
         let is_worn = matches!(found.condition, ZoneCondition::ReadOnly | ZoneCondition::Offline);
         if is_worn || operation != Operation::Read {
-            self.table.lock().restore_open(zone, state_of(&found));
+            self.table.lock().restore_open(zone, ZoneState::of(&found));
         }
         Some(found)
     }
@@ -379,7 +369,7 @@ impl ZoneControl for KernelZones {
         for (zone, found) in (first.0..).map(ZoneId).zip(&mut reported) {
             // What the medium did by itself. Pointers of writes in flight are known better here.
             if matches!(found.condition, ZoneCondition::ReadOnly | ZoneCondition::Offline) {
-                table.restore_open(zone, state_of(found));
+                table.restore_open(zone, ZoneState::of(found));
             } else if found.zone_type != ZoneType::Conventional {
                 found.write_pointer_bytes = table.describe(zone).write_pointer_bytes;
             }

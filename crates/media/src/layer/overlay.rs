@@ -8,7 +8,7 @@ use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer, check_request};
 use crate::sparse::{PAGE_BYTES, SparseBytes};
 use crate::tracks::{DestroyedData, TrackControl, TrackDescription, TrackId};
-use crate::zones::{ZoneCondition, ZoneDescription, ZoneId};
+use crate::zones::ZoneId;
 use parking_lot::RwLock;
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl OverlayDevice {
             let mut table = ZoneTable::new(zones);
             let context = IoContext::default();
             for (zone, found) in (0..).map(ZoneId).zip(control.report(ZoneId(0), zones.zone_count, &context)?) {
-                table.restore_open(zone, state_of(&found));
+                table.restore_open(zone, ZoneState::of(&found));
             }
             return Ok(Zoned::of(table).over(&block));
         }
@@ -162,17 +162,6 @@ impl OverlayDevice {
         }
         Ok(())
     }
-}
-
-/// The state of a zone that a device describes.
-fn state_of(description: &ZoneDescription) -> ZoneState {
-    let ZoneDescription { start_bytes, capacity_bytes, write_pointer_bytes, condition, .. } = *description;
-    let pointer_bytes = match condition {
-        ZoneCondition::Empty | ZoneCondition::NotWritePointer => 0,
-        condition if condition.is_active() => write_pointer_bytes.saturating_sub(start_bytes).min(capacity_bytes),
-        _ => capacity_bytes,
-    };
-    ZoneState { condition, pointer_bytes, written_bytes: pointer_bytes }
 }
 
 impl BlockDevice for OverlayDevice {

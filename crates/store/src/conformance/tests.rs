@@ -617,11 +617,11 @@ fn openings_of_disks_with_logs_beside_whose_io_fails_lose_nothing() {
     assert_openings(imr_pair_subjects(), OPENINGS);
 }
 
-/// The same without bounds: `VARVE_SOAK_SEED` says where it begins.
+/// The same without bounds: `VARVE_SEED` says where it begins.
 #[test]
 #[ignore = "runs long; the soak runs it"]
 fn openings_whose_io_fails_lose_nothing_at_length() {
-    let seed = std::env::var("VARVE_SOAK_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let seed = std::env::var("VARVE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let everything = OpeningSuite { seed, cuts: 12, calls: u64::MAX, sectors: 400, pairs: 100 };
     let all = [subjects(), band_subjects(), imr_subjects(), imr_pair_subjects()];
     assert_openings(all.into_iter().flatten().collect(), everything);

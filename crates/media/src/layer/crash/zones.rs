@@ -19,7 +19,7 @@ impl ZoneContent {
     pub(super) fn of(geometry: &ZoneGeometry, reported: &[ZoneDescription]) -> Self {
         let mut table = ZoneTable::new(geometry);
         for (zone, description) in (0..geometry.zone_count).map(ZoneId).zip(reported) {
-            table.restore(zone, state_of(description));
+            table.restore(zone, ZoneState::of(description));
         }
         ZoneContent { table: Arc::new(table) }
     }
@@ -35,7 +35,7 @@ impl ZoneContent {
 
     /// Puts a zone into the state the device says it is in.
     pub(super) fn found(&mut self, zone: ZoneId, description: &ZoneDescription) {
-        Arc::make_mut(&mut self.table).restore(zone, state_of(description));
+        Arc::make_mut(&mut self.table).restore(zone, ZoneState::of(description));
     }
 
     fn change(&mut self, zone: ZoneId, change: impl FnOnce(&mut ZoneState, u64)) {
@@ -103,17 +103,6 @@ impl ZoneContent {
             _ => None,
         }
     }
-}
-
-fn state_of(description: &ZoneDescription) -> ZoneState {
-    let ZoneDescription { start_bytes, capacity_bytes, write_pointer_bytes, condition, .. } = *description;
-    let pointer_bytes = match condition {
-        ZoneCondition::Empty | ZoneCondition::NotWritePointer => 0,
-        condition if condition.is_active() => write_pointer_bytes.saturating_sub(start_bytes).min(capacity_bytes),
-        _ => capacity_bytes,
-    };
-    // What lies between data and pointer of such a zone is zeros on the device too.
-    ZoneState { condition, pointer_bytes, written_bytes: pointer_bytes }
 }
 
 /// Which changes of zones that are written in order arrive: in each zone those up to a moment, and of

@@ -47,6 +47,20 @@ pub(crate) struct ZoneState {
     pub(crate) written_bytes: u64,
 }
 
+impl ZoneState {
+    /// The state of a zone that a device describes.
+    pub(crate) fn of(description: &ZoneDescription) -> ZoneState {
+        let ZoneDescription { start_bytes, capacity_bytes, write_pointer_bytes, condition, .. } = *description;
+        let pointer_bytes = match condition {
+            ZoneCondition::Empty | ZoneCondition::NotWritePointer => 0,
+            condition if condition.is_active() => write_pointer_bytes.saturating_sub(start_bytes).min(capacity_bytes),
+            _ => capacity_bytes,
+        };
+        // What lies between data and pointer of such a zone is zeros on the device too.
+        ZoneState { condition, pointer_bytes, written_bytes: pointer_bytes }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Zone {
     state: ZoneState,
