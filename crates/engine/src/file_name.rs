@@ -24,6 +24,9 @@ pub(crate) const LOCK: &str = "LOCK";
 /// Before the names of files that a repair set aside.
 pub(crate) const SET_ASIDE_PREFIX: &str = "damaged-";
 
+/// Largest number a file has. No database gets there; so a name that somebody made up leaves numbers to go on with.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+
 /// What the name of a file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FileName {
@@ -72,7 +75,7 @@ impl FileName {
 
     /// What `name` says; none when no file of a database is called so.
     pub(crate) fn parse(name: &str) -> Option<FileName> {
-        let number = |digits: &str| digits.parse::<u64>().ok();
+        let number = |digits: &str| digits.parse::<u64>().ok().filter(|&number| number <= NUMBER_MAX);
         let found = if let Some(digits) = name.strip_prefix("MANIFEST-") {
             FileName::Manifest(number(digits)?)
         } else if let Some((digits, extension)) = name.split_once('.') {
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn names_return_and_others_are_not_ours() {
-        for number in [0, 7, 999_999, 1_000_000, u64::MAX] {
+        for number in [0, 7, 999_999, 1_000_000, NUMBER_MAX] {
             let all = [
                 FileName::Log(number),
                 FileName::Table(number),
@@ -140,6 +143,9 @@ mod tests {
             "MANIFEST-4",
             "MANIFEST-000004x",
             "current",
+            // Such a name once let the counter of files overflow.
+            "18446744073709551615.sst",
+            "4611686018427387905.log",
             "18446744073709551616.log",
             "-00001.log",
             "LOG",

@@ -20,9 +20,13 @@ pub fn batch(bytes: &[u8]) {
     }
 }
 
-/// Bytes as a table file, as the contents of a data block, and as every other part of a table.
+/// Bytes as a table file, as they are and with checksums that fit; as the contents of a data block, and as every other
+/// part of a table.
 pub fn table(bytes: &[u8]) {
     crate::table::fuzzing::table(bytes);
+    let mut sealed = bytes.to_vec();
+    crate::table::fuzzing::seal(&mut sealed);
+    crate::table::fuzzing::table(&sealed);
     crate::table::fuzzing::walk_block(bytes);
     crate::table::fuzzing::parts(bytes);
 }

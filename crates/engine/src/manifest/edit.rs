@@ -27,6 +27,7 @@
 //! (string), then fields as above (none are defined). Removals come before additions, so a table that changes its level is in both.
 
 use crate::encoding::{Damage, Decoder, append_string, append_varint};
+use crate::file_name::NUMBER_MAX;
 use crate::key::{self, KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, TRAILER_BYTES};
 
 const FORMAT: u8 = 2;
@@ -153,11 +154,13 @@ impl VersionEdit {
             COMPARATOR => set(&mut self.comparator, name(field, "the comparator")?, "comparator"),
             TREE => set(&mut self.tree, name(field, "the tree")?, "tree"),
             LEVELS => set(&mut self.num_levels, level(field, "levels")?, "levels"),
-            NEXT_FILE_NUMBER => set(&mut self.next_file_number, field.varint("a file number")?, "next file number"),
+            NEXT_FILE_NUMBER => {
+                set(&mut self.next_file_number, field.varint_at_most(NUMBER_MAX, "a file number")?, "next file number")
+            }
             LAST_SEQUENCE => {
                 set(&mut self.last_sequence, field.varint_at_most(SEQUENCE_MAX, "sequence number")?, "last sequence")
             }
-            LOG_NUMBER => set(&mut self.log_number, field.varint("a log number")?, "log number"),
+            LOG_NUMBER => set(&mut self.log_number, field.varint_at_most(NUMBER_MAX, "a log number")?, "log number"),
             REMOVED => {
                 self.removed.push((level(field, "level")?, field.varint("a table number")?));
                 Ok(())
@@ -198,7 +201,7 @@ impl AddedFile {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, Damage> {
         let file = AddedFile {
             level: level(decoder, "level")?,
-            number: decoder.varint("table number")?,
+            number: decoder.varint_at_most(NUMBER_MAX, "table number")?,
             size_bytes: decoder.varint("table size")?,
             entries: decoder.varint("entries")?,
             deletions: decoder.varint("deletions")?,
@@ -400,6 +403,9 @@ pub(super) mod tests {
         refuse(|edit| edit.added[0].largest.truncate(7));
         refuse(|edit| edit.last_sequence = Some(SEQUENCE_MAX + 1));
         refuse(|edit| edit.tree = Some("x".repeat(256)));
+        refuse(|edit| edit.next_file_number = Some(NUMBER_MAX + 1));
+        refuse(|edit| edit.log_number = Some(u64::MAX));
+        refuse(|edit| edit.added[0].number = u64::MAX);
         let twice = [&full().encode()[..], &full().encode()[1..]].concat();
         assert!(VersionEdit::decode(&twice).is_err());
     }

@@ -2,7 +2,7 @@
 
 use super::filter::key_hash;
 use super::iterator::{Readahead, TableIterator, TableIteratorOptions};
-use super::reader::{ReadContext, Table, TableReadOptions};
+use super::reader::{KeyOrder, ReadContext, Table, TableReadOptions};
 use super::{TableBuildOptions, TableBuilder};
 use crate::cache::BlockCache;
 use crate::error::Error;
@@ -183,7 +183,8 @@ impl Bench {
                 ((position / workload.entries) as usize, key::lookup_key(&user, key::SEQUENCE_MAX))
             })
             .collect();
-        let context = ReadContext { fill_cache, verify_checksums: true, io: IoContext::default() };
+        let context =
+            ReadContext { fill_cache, verify_checksums: true, order: KeyOrder::Checked, io: IoContext::default() };
         self.measure(name, workload.operations, || {
             let mut sum = 0u64;
             for (table, target) in &targets {
@@ -260,7 +261,13 @@ impl Bench {
 
 fn user_walk(fill_cache: bool) -> TableIteratorOptions {
     let readahead = Readahead::Growing { max_bytes: 256 << 10 };
-    TableIteratorOptions { fill_cache, verify_checksums: true, readahead, io: IoContext::default() }
+    TableIteratorOptions {
+        fill_cache,
+        verify_checksums: true,
+        readahead,
+        order: KeyOrder::Checked,
+        io: IoContext::default(),
+    }
 }
 
 /// Builds tables in memory and measures every operation on them, once each.

@@ -49,8 +49,8 @@ use std::ops::Range;
 
 pub(crate) const TAIL_BYTES: usize = 32;
 
-/// Where the parts of a block are. Made only by [`Layout::decode`], which checks everything the
-/// accessors rely on; they are to be called with the same bytes.
+/// Where the parts of a block are. Made only by [`Layout::decode`] and [`Layout::decode_in_any_order`], which check
+/// everything the accessors rely on; they are to be called with the same bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     entry_count: u32,
@@ -98,9 +98,56 @@ fn width_mask(width: usize) -> u64 {
     if width == 0 { 0 } else { u64::MAX >> (64 - 8 * width) }
 }
 
+/// The entry before the one that is checked.
+#[derive(Clone, Copy, Default)]
+struct Before<'a> {
+    /// User key of its restart point.
+    restart: &'a [u8],
+    /// How much of that is its own; what follows.
+    shared: usize,
+    suffix: &'a [u8],
+    trailer: u64,
+}
+
+impl Before<'_> {
+    /// Whether a restart point comes after it.
+    fn is_before_restart(&self, user_key: &[u8], trailer: u64) -> bool {
+        let (head, rest) = user_key.split_at(self.shared.min(user_key.len()));
+        match self.restart[..self.shared].cmp(head).then_with(|| self.suffix.cmp(rest)) {
+            Ordering::Equal => trailer < self.trailer,
+            order => order == Ordering::Less,
+        }
+    }
+
+    /// Whether an entry of the same group comes after it that shares as much with the restart point or less.
+    fn is_before(&self, shared: usize, suffix: &[u8], trailer: u64) -> bool {
+        // It shares all it could, and parts from the restart point upwards. So it is after whatever shares more.
+        let parts_upwards = match self.restart.get(shared) {
+            Some(byte) => suffix.first().is_some_and(|first| first > byte),
+            None => true,
+        };
+        parts_upwards
+            && (shared < self.shared
+                || match self.suffix.cmp(suffix) {
+                    Ordering::Equal => trailer < self.trailer,
+                    order => order == Ordering::Less,
+                })
+    }
+}
+
 impl Layout {
-    /// Reads the tail of `bytes` and checks every record, so that no accessor can leave the block.
+    /// Reads the tail of `bytes` and checks every record, so that no accessor can leave the block, and that the
+    /// entries are in order: a search of others goes astray, and a walk that skips by searching might never end.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        Self::decode_checked(bytes, true)
+    }
+
+    /// The same for those who look at the order themselves and do not search.
+    pub(crate) fn decode_in_any_order(bytes: &[u8]) -> Result<Self, Damage> {
+        Self::decode_checked(bytes, false)
+    }
+
+    fn decode_checked(bytes: &[u8], ordered: bool) -> Result<Self, Damage> {
         let Some(tail) = bytes.len().checked_sub(TAIL_BYTES) else {
             return Err(Decoder::damage(0, format!("a block of at least {TAIL_BYTES} bytes"), bytes.len().to_string()));
         };
@@ -151,39 +198,44 @@ impl Layout {
             shared_field: (widths[0] + widths[1]) as u8,
             trailer_field: (widths[0] + widths[1] + widths[2]) as u8,
         };
-        layout.check(bytes)?;
+        layout.check(bytes, ordered)?;
         Ok(layout)
     }
 
-    fn check(&self, bytes: &[u8]) -> Result<(), Damage> {
+    fn check(&self, bytes: &[u8], ordered: bool) -> Result<(), Damage> {
         let mut value_end = 0;
         let mut key_end = self.keys_at;
-        // Keys ascend, so within a group what they share with the restart point only gets less.
-        let mut shared_limit = 0;
         let mut until_restart = 0;
+        let mut before = Before::default();
         for entry in 0..self.entry_count as usize {
             let record = self.record(bytes, entry);
-            let ordered = record.value_end >= value_end
+            let within = record.value_end >= value_end
                 && record.value_end <= self.keys_at
                 && record.key_end >= key_end
                 && record.key_end <= self.records_at;
-            if !ordered {
+            if !within {
                 return Err(self.bad_record(entry, record));
             }
-            let suffix_length = record.key_end - key_end;
-            if until_restart == 0 {
-                shared_limit = suffix_length;
-                until_restart = self.restart_interval;
-                if record.shared != 0 {
-                    return Err(self.bad_record(entry, record));
-                }
-            }
+            let suffix = &bytes[key_end..record.key_end];
+            // Keys ascend, so within a group what they share with the restart point only gets less.
+            let shared_limit = if until_restart == 0 { 0 } else { before.shared };
             // The second bound cannot overflow: the first has passed.
-            if record.shared > shared_limit || record.shared + suffix_length > KEY_BYTES_MAX {
+            if record.shared > shared_limit || record.shared + suffix.len() > KEY_BYTES_MAX {
                 return Err(self.bad_record(entry, record));
             }
-            if until_restart != self.restart_interval {
-                shared_limit = record.shared;
+            let follows = match until_restart {
+                _ if !ordered || entry == 0 => true,
+                0 => before.is_before_restart(suffix, record.trailer),
+                _ => before.is_before(record.shared, suffix, record.trailer),
+            };
+            if !follows {
+                return Err(self.disorder(entry));
+            }
+            if until_restart == 0 {
+                until_restart = self.restart_interval;
+                before = Before { restart: suffix, shared: suffix.len(), suffix: &[], trailer: record.trailer };
+            } else {
+                before = Before { shared: record.shared, suffix, trailer: record.trailer, ..before };
             }
             until_restart -= 1;
             value_end = record.value_end;
@@ -194,6 +246,15 @@ impl Layout {
             return Err(Decoder::damage(self.records_at, format!("key suffixes ending at {}", self.records_at), found));
         }
         Ok(())
+    }
+
+    #[cold]
+    fn disorder(&self, entry: usize) -> Damage {
+        Decoder::damage(
+            self.records_at + entry * self.record_bytes as usize,
+            format!("entry {entry} of {} after the one before it", self.entry_count),
+            "keys out of order",
+        )
     }
 
     #[cold]

@@ -235,10 +235,13 @@ impl TableBuilder {
 
     #[cold]
     fn out_of_order(&self, internal_key: &[u8]) -> Error {
-        debug_assert!(false, "{}: keys out of order", self.name);
-        Error::InvalidArgument {
-            what: format!("key {} for table '{}'", internal_key.escape_ascii(), self.name),
-            reason: format!("it does not come after the last one, {}", self.last_key.escape_ascii()),
+        let shown = |internal_key: &[u8]| format!("'{}'", key::user_key(internal_key).escape_ascii());
+        Error::Corruption {
+            file: self.name.to_string(),
+            offset_bytes: self.offset,
+            structure: "entries for a new table".to_owned(),
+            expected: format!("a key after {}, the last one", shown(&self.last_key)),
+            found: shown(internal_key),
         }
     }
 

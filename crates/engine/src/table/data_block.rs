@@ -45,6 +45,15 @@ pub(crate) struct BlockContext {
     pub(crate) verify_checksum: bool,
     /// Keep the bytes as they are on the medium.
     pub(crate) keep_stored: bool,
+    /// The caller looks at the order of the entries itself.
+    pub(crate) any_order: bool,
+}
+
+impl BlockContext {
+    /// What the contents of a block say, as strictly as asked for.
+    pub(crate) fn layout(&self, contents: &[u8]) -> Result<Layout, Damage> {
+        if self.any_order { Layout::decode_in_any_order(contents) } else { Layout::decode(contents) }
+    }
 }
 
 impl DataBlock {
@@ -69,7 +78,7 @@ impl DataBlock {
             stored,
         };
         if compression == Compression::None {
-            let layout = Layout::decode(contents)?;
+            let layout = context.layout(contents)?;
             return Ok(DataBlock { block: stored.share(describe(layout, None)) });
         }
         let plan = compress::Compressed::decode(contents, context.largest_block_bytes)?;
@@ -77,7 +86,7 @@ impl DataBlock {
             return Err(Decoder::damage(0, "an uncompressed length there is memory for", plan.length.to_string()));
         };
         plan.decompress(compression, &mut bytes)?;
-        let layout = Layout::decode(&bytes)?;
+        let layout = context.layout(&bytes)?;
         let stored = context.keep_stored.then(|| stored[..].into());
         Ok(DataBlock { block: bytes.share(describe(layout, stored)) })
     }

@@ -26,8 +26,9 @@ use crate::encoding::{Damage, Decoder, append_varint};
 use crate::key::{self, KEY_BYTES_MAX};
 use std::cmp::Ordering;
 
-/// Largest factor by which any compression here can shrink a block; bounds what an index may expand to.
-const EXPANSION_MAX: u64 = 256;
+/// More than any compression here shrinks a block: Zstandard takes four bytes for 128 KiB of one byte. A fence is no longer
+/// than a key of its block, so this bounds what an index may expand to.
+const EXPANSION_MAX: u64 = 1 << 16;
 
 /// Collects fences while a table is built.
 #[derive(Default)]
@@ -183,6 +184,9 @@ impl Index {
             }
             if fences.len() as u64 + fence.len() as u64 > limit {
                 return Err(Decoder::damage(at, format!("fences of {limit} bytes in total"), "more"));
+            }
+            if fences.try_reserve(fence.len()).is_err() {
+                return Err(Decoder::damage(at, "fences there is memory for", format!("{} bytes", fences.len())));
             }
             fences.extend_from_slice(&fence);
             ends.push(fences.len() as u32);

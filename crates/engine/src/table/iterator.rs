@@ -5,7 +5,7 @@ use super::buffer::AlignedBuffer;
 use super::compress;
 use super::data_block::{DataBlock, DataBlockBuffer};
 use super::format::{self, BlockHandle};
-use super::reader::{ReadContext, Table};
+use super::reader::{KeyOrder, ReadContext, Table};
 use crate::cost;
 use crate::encoding::Decoder;
 use crate::error::Error;
@@ -44,6 +44,7 @@ pub(crate) struct TableIteratorOptions {
     pub(crate) fill_cache: bool,
     pub(crate) verify_checksums: bool,
     pub(crate) readahead: Readahead,
+    pub(crate) order: KeyOrder,
     pub(crate) io: IoContext,
 }
 
@@ -248,7 +249,12 @@ impl TableIterator {
     }
 
     fn context(&self, fill_cache: bool) -> ReadContext {
-        ReadContext { fill_cache, verify_checksums: self.options.verify_checksums, io: self.options.io }
+        ReadContext {
+            fill_cache,
+            verify_checksums: self.options.verify_checksums,
+            order: self.options.order,
+            io: self.options.io,
+        }
     }
 
     fn in_window(&self, handle: &BlockHandle) -> Option<Range<usize>> {
@@ -318,7 +324,7 @@ impl TableIterator {
             let layout = *found.layout();
             return Ok((Source::Cached(found), layout));
         }
-        let context = self.table.block_context(self.options.verify_checksums);
+        let context = self.table.block_context(self.options.verify_checksums, self.options.order);
         let stored = &self.window[range.clone()];
         let take = || {
             if context.verify_checksum {
@@ -326,11 +332,13 @@ impl TableIterator {
             }
             let (contents, compression) = format::split_block(stored)?;
             if compression == Compression::None {
-                let layout = Layout::decode(contents)?;
+                let layout = context.layout(contents)?;
+                self.table.check_keys(block, &layout, contents, self.options.order)?;
                 return Ok((Source::Window(range.start..range.start + contents.len()), layout));
             }
             let bytes = compress::decompress(contents, compression, context.largest_block_bytes)?;
-            let layout = Layout::decode(&bytes)?;
+            let layout = context.layout(&bytes)?;
+            self.table.check_keys(block, &layout, &bytes, self.options.order)?;
             Ok((Source::Decompressed(bytes), layout))
         };
         let taken = take().map_err(|damage: crate::encoding::Damage| {

@@ -39,4 +39,4 @@ pub(crate) use histogram::Bucket;
 pub(crate) use histogram::Histogram;
 pub(crate) use identity::TableIdentity;
 pub(crate) use iterator::{Readahead, TableIterator, TableIteratorOptions};
-pub(crate) use reader::{Found, Lookup, ReadContext, Table, TableReadOptions};
+pub(crate) use reader::{Found, KeyOrder, Lookup, ReadContext, Table, TableReadOptions};

@@ -1,6 +1,6 @@
 //! An open table: point lookups.
 
-use super::block::Position;
+use super::block::{Layout, Position};
 use super::buffer::AlignedBuffer;
 use super::builder::TableSummary;
 use super::data_block::{BlockContext, DataBlock, DataBlockBuffer, PinnedBytes};
@@ -44,7 +44,17 @@ pub(crate) struct ReadContext {
     /// Keep what is read in the block cache.
     pub(crate) fill_cache: bool,
     pub(crate) verify_checksums: bool,
+    pub(crate) order: KeyOrder,
     pub(crate) io: IoContext,
+}
+
+/// What is done about keys that are not where they belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyOrder {
+    /// A block that holds such keys is damaged: searches, and walks that skip by searching, rely on the order.
+    Checked,
+    /// They are given as they are: for walks of those who check, or salvage. Such blocks are not cached.
+    Any,
 }
 
 /// The newest visible version of a key.
@@ -286,12 +296,13 @@ impl Table {
         self.cache.has_room(&self.blocks, number, length_bytes)
     }
 
-    pub(super) fn block_context(&self, verify_checksum: bool) -> BlockContext {
+    pub(super) fn block_context(&self, verify_checksum: bool, order: KeyOrder) -> BlockContext {
         BlockContext {
             table_id: self.table_id,
             largest_block_bytes: self.properties.largest_block_bytes,
             verify_checksum,
             keep_stored: self.cache.wants_stored_bytes(),
+            any_order: order == KeyOrder::Any,
         }
     }
 
@@ -379,10 +390,42 @@ impl Table {
         context: &ReadContext,
     ) -> Result<DataBlock, Error> {
         let offset_bytes = self.index.handle(number).offset_bytes;
-        let block = DataBlock::decode(bytes, offset_bytes, &self.block_context(context.verify_checksums))
-            .map_err(|damage| damage.in_file(&self.name, offset_bytes, "data block"))?;
+        let block =
+            DataBlock::decode(bytes, offset_bytes, &self.block_context(context.verify_checksums, context.order))
+                .and_then(|block| {
+                    self.check_keys(number, block.layout(), block.bytes(), context.order)?;
+                    Ok(block)
+                })
+                .map_err(|damage| damage.in_file(&self.name, offset_bytes, "data block"))?;
         self.charge_block(block.stored_bytes().len() as u64, block.bytes().len() as u64, context.verify_checksums);
-        Ok(if context.fill_cache { self.cache.insert(&self.blocks, number, block) } else { block })
+        let keep = context.fill_cache && context.order == KeyOrder::Checked;
+        Ok(if keep { self.cache.insert(&self.blocks, number, block) } else { block })
+    }
+
+    /// That a block, whose entries are in order, holds keys the index looks for there, and that the table begins and
+    /// ends with the keys it says. So the entries of the whole table are in order.
+    pub(super) fn check_keys(
+        &self,
+        number: usize,
+        layout: &Layout,
+        bytes: &[u8],
+        order: KeyOrder,
+    ) -> Result<(), Damage> {
+        if order == KeyOrder::Any {
+            return Ok(());
+        }
+        let mut internal = Vec::new();
+        for (entry, is_end, end) in [
+            (0, number == 0, &self.properties.smallest),
+            (layout.entry_count() - 1, number + 1 == self.index.blocks(), &self.properties.largest),
+        ] {
+            layout.internal_key(bytes, entry, &mut internal);
+            let home = self.index.find(key::user_key(&internal), key::trailer(&internal));
+            if home != number || (is_end && internal != *end) {
+                return Err(misplaced_key(number, &internal, home, is_end.then_some(end)));
+            }
+        }
+        Ok(())
     }
 
     /// Charges what taking a block into use costs.
@@ -455,6 +498,19 @@ impl Drop for Table {
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Table('{}', {} entries)", self.name, self.properties.entries)
+    }
+}
+
+#[cold]
+fn misplaced_key(number: usize, internal: &[u8], home: usize, end: Option<&Vec<u8>>) -> Damage {
+    let user_key = |internal: &[u8]| key::user_key(internal).escape_ascii().to_string();
+    let found = format!("'{}' in block {number}", user_key(internal));
+    match end {
+        _ if home != number => {
+            Decoder::damage(0, format!("'{}' in block {home}, as the index says", user_key(internal)), found)
+        }
+        Some(end) => Decoder::damage(0, format!("'{}', which the properties name, at this end", user_key(end)), found),
+        None => Decoder::damage(0, "a key the index looks for here", found),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::filter::key_hash;
 use super::iterator::{Readahead, TableIteratorOptions};
-use super::reader::Table;
+use super::reader::{KeyOrder, Table};
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
 use std::cmp::Ordering;
@@ -62,6 +62,7 @@ impl Verifier<'_> {
         let mut walk = table.iterator(TableIteratorOptions {
             fill_cache: false,
             verify_checksums: true,
+            order: KeyOrder::Any,
             readahead: Readahead::Fixed { bytes: READ_BYTES },
             io,
         });

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
 use crate::merge::merge;
-use crate::table::{Readahead, TableIteratorOptions};
+use crate::table::{KeyOrder, Readahead, TableIteratorOptions};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_store::{Hint, HintedFile, IoClass, IoContext, JobId};
@@ -203,6 +203,7 @@ fn rewrite_part(
         fill_cache: false,
         verify_checksums: true,
         readahead: Readahead::Fixed { bytes: shared.compaction_readahead_bytes },
+        order: KeyOrder::Checked,
         io: IoContext::of(IoClass::Compaction).at_level(level as u8).for_job(job),
     };
     let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();

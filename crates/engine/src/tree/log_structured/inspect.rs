@@ -35,8 +35,8 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
             level,
             tables: files.len(),
             bytes: state.version.level_bytes(level),
-            entries: files.iter().map(|file| file.entries).sum(),
-            deletions: files.iter().map(|file| file.deletions).sum(),
+            entries: files.iter().map(|file| file.entries).fold(0, u64::saturating_add),
+            deletions: files.iter().map(|file| file.deletions).fold(0, u64::saturating_add),
         })
         .collect();
     let blocks = shared.tables.cache.block_cache().statistics();
@@ -136,10 +136,11 @@ pub(super) fn property(shared: &Shared, name: &str) -> Option<String> {
     match name {
         "estimate-num-keys" => {
             let state = shared.read_state.load();
-            let tables: u64 =
-                statistics.levels.iter().map(|level| level.entries.saturating_sub(2 * level.deletions)).sum();
+            // What a manifest says of tables that nobody opened yet may be anything.
+            let live = |level: &LevelStatistics| level.entries.saturating_sub(level.deletions.saturating_mul(2));
+            let tables = statistics.levels.iter().map(live).fold(0, u64::saturating_add);
             let memory = state.memtable.entries() + state.immutables.iter().map(|table| table.entries()).sum::<u64>();
-            Some((tables + memory).to_string())
+            Some(tables.saturating_add(memory).to_string())
         }
         "total-table-bytes" => Some(statistics.levels.iter().map(|level| level.bytes).sum::<u64>().to_string()),
         "cur-size-all-mem-tables" => Some(statistics.memtable_bytes.to_string()),

@@ -11,7 +11,7 @@ use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, KEY_BYTES_MAX, Sequence};
 use crate::memtable;
 use crate::merge::merge;
-use crate::table::{Found, Lookup, ReadContext, Readahead, TableIteratorOptions};
+use crate::table::{Found, KeyOrder, Lookup, ReadContext, Readahead, TableIteratorOptions};
 use crate::value::Value;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,6 +34,7 @@ fn read_context(shared: &Shared, options: &ReadOptions<'_>) -> ReadContext {
     ReadContext {
         fill_cache: options.fill_cache,
         verify_checksums: options.verify_checksums.unwrap_or(shared.options.verify_checksums),
+        order: KeyOrder::Checked,
         io: IoContext::of(IoClass::UserRead),
     }
 }
@@ -281,6 +282,7 @@ pub(super) fn iterator(shared: &Shared, options: &ReadOptions<'_>) -> Result<DbI
         fill_cache: context.fill_cache,
         verify_checksums: context.verify_checksums,
         readahead: Readahead::Growing { max_bytes: window_bytes },
+        order: context.order,
         io: context.io.at_level(level as u8),
     };
     let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());

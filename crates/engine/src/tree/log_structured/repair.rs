@@ -30,7 +30,7 @@ use crate::log::{LogReader, Purpose};
 use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
-use crate::table::{Readahead, Table, TableBuilder, TableIteratorOptions};
+use crate::table::{KeyOrder, Readahead, Table, TableBuilder, TableIteratorOptions};
 use std::sync::Arc;
 use varve_env::Env;
 use varve_store::{CreateOptions, FileKind, FileStore, Finding, IoClass, IoContext, OpenOptions, Severity};
@@ -208,6 +208,7 @@ impl Salvage {
             fill_cache: false,
             verify_checksums: true,
             readahead: Readahead::Fixed { bytes: READ_BYTES },
+            order: KeyOrder::Any,
             io: context,
         });
         let mut last: Vec<u8> = Vec::new();
@@ -376,7 +377,7 @@ impl Salvage {
         remove_strays(shared, shared.manifest_number());
         let version = shared.read_state.load().version.clone();
         self.report.tables = version.levels[last].len() as u64;
-        self.report.entries = version.levels[last].iter().map(|file| file.entries).sum();
+        self.report.entries = version.levels[last].iter().map(|file| file.entries).fold(0, u64::saturating_add);
         Ok(self.report)
     }
 }
