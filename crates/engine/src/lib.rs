@@ -41,5 +41,5 @@ pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use media::Media;
 pub use options::{CompactionPriority, Compression, DatabaseOption, OptionUnit, Options, TreeKind};
 pub use snapshot::Snapshot;
-pub use statistics::{CounterValues, LevelStatistics, RoomStatistics, Statistics, WriteState};
+pub use statistics::{CounterValues, LevelStatistics, RoomStatistics, Statistics, Totals, WriteState};
 pub use value::Value;

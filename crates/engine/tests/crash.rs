@@ -12,6 +12,8 @@ mod history;
 mod medium;
 #[path = "suite/parallel.rs"]
 mod parallel;
+#[path = "suite/totals.rs"]
+mod totals;
 
 use history::{History, Step};
 use medium::{CrashState, FULL_DISK_BALLAST, Image, Kind, Point, Recorder, check_ballast, imr_kinds};
@@ -22,6 +24,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use totals::verify_totals;
 use varve_engine::{Db, Error, ErrorKind, Options, TreeKind, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{CrashVariant, Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
@@ -165,9 +168,15 @@ fn assert_all_operations(kind: Kind, points: &[Point]) {
     }
 }
 
-/// The database is in an allowed state, and whole; the number of batches it has seen.
+/// The database is in an allowed state, and whole, and what it counted is what was done; the number of batches it has
+/// seen.
 fn examine(db: &Db, history: &History, allowed: RangeInclusive<usize>) -> Result<usize, String> {
     let count = history.verify(db, allowed)?;
+    let totals = verify_totals(db)?;
+    let (entries, bytes) = history.written(count);
+    if totals.flush_user_entries == entries && totals.flush_user_bytes != bytes || totals.flush_user_entries > entries {
+        return Err(format!("{entries} entries of {bytes} bytes were written, and the totals are {totals:?}"));
+    }
     let findings = db.check().map_err(|error| format!("check failed: {error}"))?;
     if !findings.is_empty() {
         return Err(format!("check found {findings:?}"));
@@ -190,6 +199,7 @@ fn read_only(
         Err(error) => return Err(format!("open_read_only failed: {error}")),
     };
     let count = history.verify(&db, allowed)?;
+    verify_totals(&db)?;
     let findings = db.check().map_err(|error| format!("check failed: {error}"))?;
     if findings.iter().any(|finding| finding.severity >= Severity::Error) {
         return Err(format!("check for reading found {findings:?}"));
