@@ -260,3 +260,18 @@ impl Statistics {
             / counters.user_written_bytes as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers come from a file: the largest ones there can be are no reason to panic.
+    #[test]
+    fn totals_that_do_not_fit_stay_at_the_largest_number() {
+        let most = Totals { flush_jobs: u64::MAX, flush_written_bytes: u64::MAX, ..Totals::default() };
+        let sum = most.plus(&Totals { flush_jobs: 1, flush_user_bytes: 1, compactions: 2, ..Totals::default() });
+        assert_eq!((sum.flush_jobs, sum.flush_user_bytes, sum.compactions), (u64::MAX, 1, 2));
+        assert_eq!(sum.table_write_amplification(), u64::MAX as f64);
+        assert_eq!(most.table_write_amplification(), 0.0);
+    }
+}
