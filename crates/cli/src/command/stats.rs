@@ -15,12 +15,12 @@ Examples:
   varve stats /tmp/db --since-creation
   varve stats /tmp/db --property varve.estimate-num-keys
 
-The shape (levels, memtables, room) is that of now. Counters (block cache, store, devices) are held in memory and begin
+The shape (levels, memtables, room) is that of now. Counters (block cache, store, devices) are held in memory and begin \
 at zero with every opening, so here they tell what this opening took, not what was done to the database before.
 
-What was flushed and compacted since it was created stands in the database: --since-creation shows that, exactly, after
-crashes too. Bytes that flushes read are those of keys and values; what is still in the logs counts when it is flushed. A
-checkpoint begins at zero.")]
+What was flushed and compacted since it was created stands in the database: --since-creation shows that, exactly, after \
+crashes too. Bytes that flushes read are those of keys and values; what is still in the logs counts when it is flushed. \
+A checkpoint is a new database and begins at zero; only its sequence numbers go on.")]
 pub(crate) struct Stats {
     #[command(flatten)]
     database: Database,
