@@ -27,6 +27,7 @@ mod merge;
 mod options;
 mod snapshot;
 mod statistics;
+mod sync;
 mod table;
 #[cfg(test)]
 mod test_store;

@@ -28,10 +28,10 @@ mod stall;
 mod strides;
 mod survey;
 mod tables;
-mod turn;
 mod version;
 mod write;
 mod write_delay;
+mod write_group;
 mod write_pace;
 
 pub(crate) use self::organisation::Organisation;

@@ -32,9 +32,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use varve_env::{Condvar, Env, Mutex, Random};
 use varve_store::{FileStore, JobId};
 
-/// What a reader needs, replaced as a whole. A reader loads it first and the visible sequence
-/// number second: then every write up to that number is either in this state or came after the
-/// memtables of this state were complete, and the reader sees a prefix of history either way.
+/// What a reader needs, replaced as a whole. Readers get it together with a sequence number by
+/// [`SnapshotList::view`].
 pub(super) struct ReadState {
     pub(super) memtable: Arc<MemTable>,
     /// Newest first.
