@@ -1,7 +1,7 @@
 //! An error of a commit.
 
 /// Why a group was not committed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
     /// A commit before it panicked.
     Halted,

@@ -364,7 +364,8 @@ pub(crate) mod waiting {
 pub(crate) struct ArcSwap<T> {
     current: AtomicPtr<Arc<T>>,
     /// All there ever were; none is dropped before this is.
-    all: std::sync::Mutex<Vec<Box<Arc<T>>>>,
+    #[allow(clippy::vec_box, reason = "a reference's address must not change")]
+    all: parking_lot::Mutex<Vec<Box<Arc<T>>>>,
 }
 
 /// A loaded reference.
@@ -383,7 +384,7 @@ impl<T> ArcSwap<T> {
     pub(crate) fn from_pointee(value: T) -> Self {
         let first = Box::new(Arc::new(value));
         let current = AtomicPtr::new(std::ptr::from_ref(&*first).cast_mut());
-        ArcSwap { current, all: std::sync::Mutex::new(vec![first]) }
+        ArcSwap { current, all: parking_lot::Mutex::new(vec![first]) }
     }
 
     #[track_caller]
@@ -396,7 +397,7 @@ impl<T> ArcSwap<T> {
     pub(crate) fn store(&self, value: Arc<T>) {
         let next = Box::new(value);
         let pointer = std::ptr::from_ref(&*next).cast_mut();
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(next);
+        self.all.lock().push(next);
         self.current.store(pointer, Ordering::Release);
     }
 }
