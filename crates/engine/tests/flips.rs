@@ -442,6 +442,13 @@ impl BlockDevice for Flipped {
     }
 }
 
+/// The device, of which one byte reads flipped.
+fn flipped(device: Device, offset: u64) -> Image {
+    let inner = device.block.clone();
+    let block = Arc::new(Flipped { inner, offset, is_whole: AtomicBool::new(false) });
+    Image::Device(Device { block, ..device })
+}
+
 /// The same on bands, with both trees: the random-access region, tables and log bands.
 #[test]
 fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
@@ -457,24 +464,13 @@ fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
         let model = Arc::new(small_store_with(&env, &image, &with_tree, 1));
         let observation = image.observed(&env, &Arc::default());
         let state = observation.capture();
-        let Image::Device(device) = image.part(0) else { panic!("a device") };
-        let mut places: Vec<u64> = Vec::new();
-        let mut block = [0; 512];
-        for start in (0..device.block.geometry().capacity_bytes).step_by(block.len()) {
-            device.block.read_at(start, &mut block, &IoContext::default()).expect("read");
-            if let Some(last) = block.iter().rposition(|&byte| byte != 0) {
-                places.extend((0..=last as u64).map(|at| start + at));
-            }
-        }
-        let places: Vec<u64> = places.into_iter().step_by(stride).collect();
+        let places: Vec<u64> = written_bytes(image.part(0)).into_iter().step_by(stride).collect();
         let (count, all) = (places.len(), Arc::new(places.clone()));
         let said = in_parallel(count, move |index| {
             let Image::Device(device) = state.image(CrashVariant::KeepAll, 0) else {
                 return Err("no device".to_owned());
             };
-            let (inner, offset) = (device.block.clone(), all[index]);
-            let flipped = Flipped { inner, offset, is_whole: AtomicBool::new(false) };
-            let image = Image::Device(Device { block: Arc::new(flipped), ..device });
+            let image = flipped(device, all[index]);
             examine_with(&simulation(32), &image, &with_tree, &model)
         });
         let mut met = Vec::new();
@@ -487,7 +483,8 @@ fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
     }
 }
 
-/// Bytes of a store made with the options of a seed, in a directory or on a device.
+/// Bytes of a store made with the options of a seed, in a directory or on a device of any kind: what is read of them is
+/// flipped, so that places which cannot be written are reached too.
 fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
     let mut random = Random::named(seed, "flips");
     let tree = TreeKind::ALL[random.index(TreeKind::ALL.len())];
@@ -495,8 +492,14 @@ fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
     let options = Options { verify_checksums: true, ..short_option_set(tree, seed) };
     let scale = [1, 4, 100][random.index(3)];
     let env = simulation(seed);
-    let kind = [Kind::Plain, Kind::Extent, Kind::ExtentExt4][random.index(3)];
-    let image = Image::fresh(&Env::real(), kind);
+    let allocation = AllocationName::ALL[random.index(AllocationName::ALL.len())];
+    let interlaced = Kind::Imr(allocation, RewriteName::ALL[random.index(RewriteName::ALL.len())]);
+    let kinds = [Kind::Plain, Kind::Plain, Kind::Extent, Kind::ExtentExt4, Kind::Band, Kind::VariableBands, interlaced];
+    let kind = kinds[random.index(kinds.len())];
+    let image = match kind.is_imr() {
+        true => Image::fresh_of(&Env::real(), kind, 256 * medium::TRACK_BYTES),
+        false => Image::fresh(&Env::real(), kind),
+    };
     let model = small_store_with(&env, &image, &options, scale);
     let state = image.observed(&Env::real(), &Arc::default()).capture();
     // Files by name, or the device as one.
@@ -512,15 +515,15 @@ fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
     let mut reached = Reached::from([("stores", 1)]);
     for _ in 0..FLIPS_OF_SEED {
         let (name, offset) = &places[random.index(places.len())];
-        let image = state.image(CrashVariant::KeepAll, 0);
-        match &image {
+        let image = match state.image(CrashVariant::KeepAll, 0) {
             Image::Directory(directory) => {
-                let bytes = files(directory);
-                overwrite(directory, name, *offset, &[bytes[name][*offset as usize] ^ mask(*offset)]);
+                let bytes = files(&directory);
+                overwrite(&directory, name, *offset, &[bytes[name][*offset as usize] ^ mask(*offset)]);
+                Image::Directory(directory)
             }
-            Image::Device(device) => flip(device, *offset),
+            Image::Device(device) => flipped(device, *offset),
             Image::Several(_) => return Err("several media".to_owned()),
-        }
+        };
         let met = examine_with(&simulation(seed), &image, &options, &model)
             .map_err(|what| format!("{kind:?} '{name}' byte {offset}: {what}\n  {options:?}"))?;
         *reached.entry("flips").or_default() += 1;
@@ -529,13 +532,16 @@ fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
     Ok(reached)
 }
 
-/// Places of a device up to the last byte of each sector that is not zero.
+/// Places of a device up to the last byte of each sector that can be read and is not zero.
 fn written_bytes(image: &Image) -> Vec<u64> {
     let Image::Device(device) = image else { return Vec::new() };
     let mut places = Vec::new();
     let mut block = [0; 512];
     for start in (0..device.block.geometry().capacity_bytes).step_by(block.len()) {
-        device.block.read_at(start, &mut block, &IoContext::default()).expect("read");
+        // What a bottom written later destroyed holds nothing.
+        if device.block.read_at(start, &mut block, &IoContext::default()).is_err() {
+            continue;
+        }
         if let Some(last) = block.iter().rposition(|&byte| byte != 0) {
             places.extend((0..=last as u64).map(|at| start + at));
         }

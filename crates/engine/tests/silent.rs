@@ -103,7 +103,7 @@ fn run_with_fault(
     if let Some(error) = error {
         typed(&error)?;
         damaged = true;
-    } else if !outcome.allows(&found, false) {
+    } else if !outcome.allows(&found, may_lose == MayLose::Unsynced) {
         let count = |state: &history::State| {
             state.get(history::COUNT_KEY).map(|count| String::from_utf8_lossy(count).into_owned())
         };
@@ -207,9 +207,12 @@ fn faults(kind: Kind, history: &History) -> Vec<Fault> {
 }
 
 /// A misdirected read may take the end of the store's journal with it.
-fn may_lose(fault: &Fault) -> MayLose {
+fn may_lose(fault: &Fault, options: &Options) -> MayLose {
+    // What is held back is lost with a store that refuses writes since it found damage.
+    let is_held_back = options.log_buffer_size != Some(0) || options.log_write_behind_size > 0;
     match (fault.operation, fault.class, &fault.effect) {
         (Operation::Read, Some(IoClass::Metadata), FaultEffect::Misdirect) => MayLose::Last,
+        _ if is_held_back => MayLose::Unsynced,
         _ => MayLose::Nothing,
     }
 }
@@ -223,7 +226,7 @@ fn every_call_lies(kind: Kind, history: History, stride: usize) {
     let (count, faults_here, said_here) = (faults.len(), faults.clone(), said.clone());
     in_parallel(count, move |number| {
         let fault = &faults_here[number];
-        let met = run_with_fault(kind, &history, fault.clone(), number as u64, may_lose(fault));
+        let met = run_with_fault(kind, &history, fault.clone(), number as u64, may_lose(fault, &history.options));
         said_here.lock().push((number, met));
     });
     let mut said = std::mem::take(&mut *said.lock());
@@ -256,13 +259,12 @@ fn every_call_lies(kind: Kind, history: History, stride: usize) {
 /// Some faults of a history with other options on any store, as a seed draws them.
 fn some_calls_lie(seed: u64) -> Result<Reached, String> {
     let mut random = Random::named(seed, "silent faults");
-    let kinds = [Kind::Plain, Kind::Extent, Kind::ExtentExt4, Kind::Band, Kind::VariableBands];
+    let interlaced = imr_kinds()[random.index(imr_kinds().len())];
+    let kinds = [Kind::Plain, Kind::Extent, Kind::ExtentExt4, Kind::Band, Kind::VariableBands, interlaced];
     let kind = kinds[random.index(kinds.len())];
     let tree = TreeKind::ALL[random.index(TreeKind::ALL.len())];
     let options = Options {
-        // What is held back is lost when the log fails, and what is not verified is taken as it is.
-        log_buffer_size: Some(0),
-        log_write_behind_size: 0,
+        // What is not verified is taken as it is.
         verify_checksums: true,
         ..short_option_set(tree, seed)
     };
@@ -271,7 +273,7 @@ fn some_calls_lie(seed: u64) -> Result<Reached, String> {
     let mut reached = Reached::from([("histories", 1)]);
     for number in 0..FAULTS_OF_SEED {
         let fault = &faults[random.index(faults.len())];
-        let met = run_with_fault(kind, &history, fault.clone(), number, may_lose(fault))
+        let met = run_with_fault(kind, &history, fault.clone(), number, may_lose(fault, &history.options))
             .map_err(|what| format!("{kind:?} {fault:?} fault seed {number}: {what}\n  {:?}", history.options))?;
         *reached.entry("faults").or_default() += 1;
         *reached.entry(if met > Met::FailedOnce { "found" } else { "harmless" }).or_default() += 1;

@@ -153,7 +153,16 @@ pub(crate) fn run(
                             outcome.synced = outcome.acknowledged.len() - 1;
                             outcome.failed.clear();
                         }
-                        None => return Err(format!("before batch {written}: reopening found a wrong state")),
+                        None => {
+                            let older = outcome.acknowledged.iter().rposition(|state| *state == found);
+                            return Err(format!(
+                                "before batch {written}: reopening found a wrong state: {} were acknowledged, {} of them \
+                                 synced, found is that after {older:?}; errors: {:?}",
+                                outcome.acknowledged.len() - 1,
+                                outcome.synced,
+                                outcome.errors
+                            ));
+                        }
                     }
                 }
                 Err(error) => outcome.met(&error)?,
