@@ -315,9 +315,7 @@ fn a_worker_that_panics_latches_the_database_under_any_options() {
     run_seeds(test, 200_000, 40, &[("panics", 40)], |seed| {
         let (kind, tree) = ON[(seed % ON.len() as u64) as usize];
         let class = if seed % 4 < 2 { IoClass::Flush } else { IoClass::Compaction };
-        // What is held back is lost with what panicked.
-        let log = Options { log_buffer_size: Some(0), log_write_behind_size: 0, ..short_option_set(tree, seed) };
-        a_worker_panics_with(&simulation(seed), kind, &log, class);
+        a_worker_panics_with(&simulation(seed), kind, &short_option_set(tree, seed), class);
         Ok(Reached::from([("panics", 1)]))
     });
 }
