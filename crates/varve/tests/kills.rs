@@ -326,6 +326,28 @@ fn sampled(medium: usize, seed: u64, is_traced: bool, victims: u64) -> Result<Re
     run().map_err(|what| format!("{}: {what}", case.note())).map(|()| case.reached)
 }
 
+/// Creations on media of their own, killed somewhere, some of them begun again and killed again before anybody looks.
+fn created(medium: usize, seed: u64, is_traced: bool, creations: u64) -> Result<Reached, String> {
+    let mut random = Random::named(seed, &format!("creation of {}", MEDIA[medium].0));
+    let mut reached = Reached::default();
+    for _ in 0..creations {
+        let mut case = Case::new(medium, seed, is_traced)?;
+        let mut run = || -> Result<(), String> {
+            while random.chance(1, 2) {
+                case.victim(Task::Create, plan(&mut random, CREATION_CALLS))?;
+            }
+            case.step(Task::Create, plan(&mut random, CREATION_CALLS), true)?;
+            Ok(())
+        };
+        run().map_err(|what| format!("creation: {}: {what}", case.note()))?;
+        reached = reached.and(case.reached);
+    }
+    Ok(reached)
+}
+
+/// About how many calls a creation makes before it is written to as any database is.
+const CREATION_CALLS: u64 = 120;
+
 /// Kills `task` at its first call, its second, and so on until it comes to its end, each on a medium of its own.
 fn at_every_call(medium: usize, seed: u64, task: Task, deadline: Instant) -> Result<Reached, String> {
     let mut reached = Reached::default();
@@ -423,6 +445,9 @@ fn main() -> ExitCode {
 /// Victims of a medium in the regular run.
 const VICTIMS: u64 = 60;
 
+/// Creations of a medium in the regular run.
+const CREATIONS: u64 = 8;
+
 /// The suite notices a process that was told of batches the database had not taken.
 fn canary(seed: u64) -> Result<(), String> {
     let mut random = Random::named(seed, "canary");
@@ -440,6 +465,7 @@ fn regular(chosen: &[usize], seed: u64, is_traced: bool) -> Result<Reached, Stri
     let mut reached = Reached::default();
     for &medium in chosen {
         reached = reached.and(sampled(medium, seed, is_traced, VICTIMS)?);
+        reached = reached.and(created(medium, seed, is_traced, CREATIONS)?);
     }
     Ok(reached)
 }
@@ -455,6 +481,7 @@ fn soak(chosen: &[usize], seed: u64, is_traced: bool, time: Duration) -> Result<
             let seed = seed + round * MEDIA.len() as u64;
             if task.is_none() {
                 reached = reached.and(sampled(medium, seed, is_traced, 40)?);
+                reached = reached.and(created(medium, seed, is_traced, 20)?);
             }
             if is_traced {
                 let task = task.unwrap_or(Task::ALL[(round as usize + medium) % Task::ALL.len()]);
