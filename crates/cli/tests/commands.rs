@@ -3,6 +3,9 @@
 #[path = "commands/refusals.rs"]
 mod refusals;
 
+#[path = "commands/places.rs"]
+mod places;
+
 #[path = "commands/options.rs"]
 mod options;
 

@@ -99,6 +99,9 @@ pub enum MediaError {
          with, or restore it from a copy, or format the device anew"
     )]
     Damaged { device: String, offset_bytes: u64, what: String, expected: String, found: String },
+    /// What is there is of a type that data cannot be kept in.
+    #[error("{device}: it is {found}, and {expected} is needed ({operation})")]
+    Unsuitable { device: String, operation: Operation, found: String, expected: String },
     /// No room left.
     #[error(
         "{device}: no space left ({operation} of {length_bytes} bytes at offset {offset_bytes}); free space and retry"
@@ -124,9 +127,10 @@ impl MediaError {
     /// The class of this error.
     pub fn kind(&self) -> MediaErrorKind {
         match self {
-            MediaError::OutOfRange { .. } | MediaError::Misaligned { .. } | MediaError::Rule { .. } => {
-                MediaErrorKind::InvalidRequest
-            }
+            MediaError::OutOfRange { .. }
+            | MediaError::Misaligned { .. }
+            | MediaError::Rule { .. }
+            | MediaError::Unsuitable { .. } => MediaErrorKind::InvalidRequest,
             MediaError::Zone { refusal: ZoneRefusal::ReadOnly, .. } => MediaErrorKind::ReadOnly,
             MediaError::Zone { refusal: ZoneRefusal::Offline, .. } => MediaErrorKind::Offline,
             MediaError::Zone { .. } => MediaErrorKind::InvalidRequest,

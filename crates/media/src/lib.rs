@@ -20,6 +20,7 @@ mod error;
 pub mod fuzzing;
 mod hardware;
 mod layer;
+mod place;
 pub mod presets;
 pub mod probe;
 mod ranges;
@@ -50,6 +51,7 @@ pub use layer::{
     FaultInjector, FaultPlan, FaultTrigger, FileTrace, MemoryTrace, OverlayDevice, PersistencePoint, TextTrace,
     TraceDevice, TraceDirectory, TraceRecord, TraceSink,
 };
+pub use place::{FileMode, MadePlace, check_image_path};
 pub use request::{ProtectionFormat, Request, Transfer};
 pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
 pub use zones::{

@@ -91,7 +91,7 @@ impl Varve {
     /// As [`Db::checkpoint`], and what the target says when it is opened.
     pub fn checkpoint_to(&self, target: &Spec) -> Result<(), Error> {
         let stack = StackBuilder::new(self.db.env()).build(target)?;
-        self.db.checkpoint(&*stack.media().files)?;
+        self.db.checkpoint(&*stack.media().files).inspect_err(|_| stack.made().remove())?;
         stack.flush_traces()
     }
 
@@ -162,7 +162,7 @@ impl DatabaseBuilder {
         self.options.validate()?;
         let env = self.env.unwrap_or_else(Env::real);
         let stack = StackBuilder::new(&env).create(self.options.create_if_missing).format(self.format).build(spec)?;
-        let db = Db::open(&env, stack.media(), self.options.clone())?;
+        let db = Db::open(&env, stack.media(), self.options.clone()).inspect_err(|_| stack.made().remove())?;
         let media = stack.media();
         let logs = media.logs.as_ref().unwrap_or(&media.files);
         // What is gone with the process is read by nobody later.

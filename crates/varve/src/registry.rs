@@ -7,6 +7,7 @@ use crate::spec::{ByteSize, Part, SIZE_EXAMPLE, Spec, SpecError, SpecErrorKind, 
 use crate::stack::{Base, BuiltDevice, Construction};
 use crate::{file_store, layer, medium};
 use std::sync::Arc;
+use varve_media::FileMode;
 use varve_store::FileStore;
 
 /// Every kind of medium.
@@ -45,6 +46,13 @@ static COMMON_OPTIONS: &[OptionDescription] = &[
         value: ValueForm::ChoiceOrSpec(&[INSIDE]),
         default: "inside, the same medium; under the store 'imr' on an emulated disk a small emulated SSD",
         meaning: "medium of the write-ahead logs; under the store 'imr' of everything that is not a table",
+    },
+    OptionDescription {
+        name: "file-mode",
+        value: ValueForm::FileMode,
+        default: "600",
+        meaning: "permissions of the files that are made for it, less what the umask takes; directories can be searched \
+                  by whoever may read files",
     },
 ];
 
@@ -155,6 +163,8 @@ pub enum ValueForm {
     ChoiceOrFileOrDevice(&'static [&'static str]),
     /// One of these words, or a medium.
     ChoiceOrSpec(&'static [&'static str]),
+    /// Permissions of files in octal digits, as in `640`; the owner may read and write.
+    FileMode,
     /// Name of a file store.
     FileStore,
     /// A medium.
@@ -176,6 +186,7 @@ impl ValueForm {
             ValueForm::ChoiceOrFile(_) => "one of the known words or file:PATH".to_owned(),
             ValueForm::ChoiceOrFileOrDevice(_) => "one of the known words, file:PATH or dev:PATH".to_owned(),
             ValueForm::ChoiceOrSpec(_) => "a medium or one of the known words".to_owned(),
+            ValueForm::FileMode => "permissions such as 600, 640 or 664".to_owned(),
             ValueForm::FileStore => "a file store".to_owned(),
             ValueForm::Spec => "a medium".to_owned(),
         }
@@ -204,6 +215,7 @@ impl ValueForm {
             ValueForm::Path => "PATH".to_owned(),
             ValueForm::Choice(_) | ValueForm::FileStore => self.words().join("|"),
             ValueForm::Ratio => "N/M".to_owned(),
+            ValueForm::FileMode => "OCTAL".to_owned(),
             ValueForm::ChoiceOrFile(words) => format!("{}|file:PATH", words.join("|")),
             ValueForm::ChoiceOrFileOrDevice(words) => format!("{}|file:PATH|dev:PATH", words.join("|")),
             ValueForm::ChoiceOrSpec(words) => format!("{}|SPEC", words.join("|")),
@@ -222,6 +234,7 @@ impl ValueForm {
             ValueForm::Number(least) => text.and_then(whole_number).is_some_and(|number| number >= least),
             ValueForm::Scale => text.and_then(scale_divisor).is_some(),
             ValueForm::Ratio => text.and_then(ratio).is_some(),
+            ValueForm::FileMode => text.and_then(FileMode::parse).is_some(),
             ValueForm::Text => text.is_some(),
             ValueForm::Path => path_of(value).is_some(),
             ValueForm::Choice(_) | ValueForm::FileStore => text.is_some_and(|text| self.words().contains(&text)),
@@ -294,6 +307,11 @@ pub(crate) fn hardware_backing(part: &Part) -> Option<&Part> {
         Some(Value::Spec(spec)) => hardware_of(spec),
         _ => None,
     }
+}
+
+/// Permissions of the files that are made for a part.
+pub(crate) fn file_mode(part: &Part) -> Result<FileMode, Error> {
+    Ok(part.text("file-mode")?.and_then(FileMode::parse).unwrap_or_default())
 }
 
 /// The path of a spec that is `file:PATH` and no more.

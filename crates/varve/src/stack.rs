@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use varve_engine::Media;
 use varve_env::Env;
-use varve_media::{Device, Directory, FaultInjector, FileTrace, OverlayDevice};
+use varve_media::{Device, Directory, FaultInjector, FileTrace, MadePlace, OverlayDevice};
 use varve_store::{FileStore, ReadOnlyStore};
 
 /// What a file store stands on.
@@ -60,9 +60,34 @@ pub(crate) struct Construction<'a> {
     pub(crate) handles: RefCell<Handles>,
 }
 
-/// Layers of a stack that somebody may want to reach.
+impl Construction<'_> {
+    /// Something was made that was not there.
+    pub(crate) fn note_made(&self, made: MadePlace) {
+        self.handles.borrow_mut().made.0.push(made);
+    }
+}
+
+/// What a construction made, in the order in which it did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MadePlaces(Vec<MadePlace>);
+
+impl MadePlaces {
+    /// Takes away what was made for something that then was refused, as far as nothing else is in it. What cannot be
+    /// taken away stays: the refusal is what is told.
+    pub(crate) fn remove(&self) {
+        for made in self.0.iter().rev() {
+            let _ = made.remove(LOCK);
+        }
+    }
+}
+
+/// The file that is locked while a directory is open.
+const LOCK: &str = "LOCK";
+
+/// What a construction leaves beside the media.
 #[derive(Default)]
 pub(crate) struct Handles {
+    pub(crate) made: MadePlaces,
     pub(crate) traces: Vec<Arc<FileTrace>>,
     pub(crate) faults: Vec<FaultInjector>,
 }
@@ -112,23 +137,33 @@ impl StackBuilder {
     ///
     /// # Errors
     /// A combination nothing can be built from; what the media and stores say when they are opened.
+    ///
+    /// Files and directories that this call made are taken away again when it fails.
     pub fn build(&self, spec: &Spec) -> Result<Stack, Error> {
         let construction = self.construction();
+        let built = StackBuilder::build_with(&construction, spec);
+        if built.is_err() {
+            construction.handles.into_inner().made.remove();
+        }
+        built
+    }
+
+    fn build_with(construction: &Construction<'_>, spec: &Spec) -> Result<Stack, Error> {
         let mut devices = Vec::new();
-        let (files, keeps_logs) = open_store(&construction, spec, StackRole::Files, &mut devices)?;
+        let (files, keeps_logs) = open_store(construction, spec, StackRole::Files, &mut devices)?;
         let parts = if keeps_logs { &[] } else { spec.parts() };
         let log_specs = parts.iter().map(Part::logs).collect::<Result<Vec<_>, _>>()?;
         let mut log_specs = log_specs.into_iter().flatten();
         let logs = match (log_specs.next(), log_specs.next()) {
             (None, _) => None,
-            (Some(logs), None) => Some(open_store(&construction, &logs, StackRole::Logs, &mut devices)?.0),
+            (Some(logs), None) => Some(open_store(construction, &logs, StackRole::Logs, &mut devices)?.0),
             (Some(_), Some(_)) => {
                 return Err(spec.error(SpecErrorKind::Combination, "the option 'logs' at most once").into());
             }
         };
-        let Handles { traces, faults } = construction.handles.into_inner();
+        let Handles { traces, faults, made } = construction.handles.take();
         let media = Media { files, logs };
-        Ok(Stack { spec: spec.clone(), media, devices, faults, traces })
+        Ok(Stack { spec: spec.clone(), media, devices, faults, traces, made })
     }
 
     /// The devices `spec` names, without a store on them: for measuring them.
@@ -136,7 +171,9 @@ impl StackBuilder {
     /// # Errors
     /// [`Error::Spec`] when it names a directory; what the media say when they are opened.
     pub fn devices(&self, spec: &Spec) -> Result<Vec<StackDevice>, Error> {
-        match build_base(&self.construction(), spec)? {
+        let construction = self.construction();
+        let base = build_base(&construction, spec).inspect_err(|_| construction.handles.take().made.remove())?;
+        match base {
             Base::Devices(devices) => {
                 Ok(devices.into_iter().map(|built| StackDevice::new(StackRole::Files, built)).collect())
             }
@@ -370,9 +407,15 @@ pub struct Stack {
     devices: Vec<StackDevice>,
     faults: Vec<FaultInjector>,
     traces: Vec<Arc<FileTrace>>,
+    made: MadePlaces,
 }
 
 impl Stack {
+    /// Places that were made for it.
+    pub(crate) fn made(&self) -> MadePlaces {
+        self.made.clone()
+    }
+
     /// What it was made from.
     pub fn spec(&self) -> &Spec {
         &self.spec

@@ -4,31 +4,30 @@ use super::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, S
 use crate::buffer::is_aligned;
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
+use crate::place::{self, FileMode, Wanted};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Alignment assumed for O_DIRECT where the kernel does not tell (before Linux 6.1): the largest in use.
 const DIRECT_ALIGNMENT_BYTES: u32 = 4096;
-/// Permissions of what is made, less what the umask takes: data is for whoever wrote it.
-const FILE_MODE: u32 = 0o600;
-const DIRECTORY_MODE: u32 = 0o700;
 /// Buffers one pwritev takes (IOV_MAX of Linux).
 const VECTOR_MAX: usize = 1024;
 
 /// A directory of the operating system: pread and pwritev, fdatasync, fsync of the directory, flock.
 ///
 /// Names that are not UTF-8 cannot be made through this interface and are left out of listings.
-/// Files are made for their owner only (0600, directories 0700). Symbolic links within it are listed, as empty files, and
+/// Files are made for their owner only (0600, directories 0700) unless another [`FileMode`] is given. Symbolic links within it are listed, as empty files, and
 /// not followed. Every call goes to the kernel; nothing is cached. Interrupted calls are repeated.
 pub struct OsDirectory {
     path: PathBuf,
     label: String,
     handle: OwnedFd,
+    mode: FileMode,
+    made: Vec<PathBuf>,
 }
 
 impl OsDirectory {
@@ -39,30 +38,40 @@ impl OsDirectory {
         // A relative path would change its meaning with the working directory.
         let absolute =
             std::path::absolute(path).map_err(|source| MediaError::io(&label, Operation::Open, 0, source))?;
+        place::check(&absolute, Wanted::Directory)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = repeat(|| rustix::fs::open(&absolute, flags, Mode::empty()))
             .map_err(|errno| error_of(errno, &label, Operation::Open, 0, 0))?;
         // Two ways to one directory are the same place.
         let path =
             std::fs::canonicalize(&absolute).map_err(|source| MediaError::io(&label, Operation::Open, 0, source))?;
-        Ok(OsDirectory { path, label, handle })
+        Ok(OsDirectory { path, label, handle, mode: FileMode::default(), made: Vec::new() })
     }
 
     /// Opens the directory at `path`, making it (and its parents) durably when it is not there.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, MediaError> {
+        OsDirectory::create_with_mode(path, FileMode::default())
+    }
+
+    /// [`OsDirectory::create`] that gives these permissions to what is made, now and later.
+    pub fn create_with_mode(path: impl AsRef<Path>, mode: FileMode) -> Result<Self, MediaError> {
         let path = path.as_ref();
         let label = path.display().to_string();
         let failed = |source| MediaError::io(&label, Operation::Open, 0, source);
         let absolute = std::path::absolute(path).map_err(failed)?;
-        let missing: Vec<&Path> = absolute.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
-        std::fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(&absolute).map_err(failed)?;
-        for made in missing {
-            // The name of a new directory lives in its parent and is durable when that is synced.
-            if let Some(parent) = made.parent() {
-                std::fs::File::open(parent).and_then(|file| file.sync_all()).map_err(failed)?;
-            }
-        }
-        OsDirectory::open(path)
+        place::check(&absolute, Wanted::Directory)?;
+        let made = place::make_directories(&absolute, mode.of_directories()).map_err(failed)?;
+        Ok(OsDirectory { made, ..OsDirectory::open(path)?.with_mode(mode) })
+    }
+
+    /// Gives these permissions to files that are made from now on.
+    pub fn with_mode(self, mode: FileMode) -> Self {
+        OsDirectory { mode, ..self }
+    }
+
+    /// The directories that [`OsDirectory::create`] made, the deepest last; none when it was there.
+    pub fn made(&self) -> &[PathBuf] {
+        &self.made
     }
 
     fn file_label(&self, name: &str) -> String {
@@ -128,7 +137,7 @@ impl Directory for OsDirectory {
         if mode.write && mode.truncate {
             flags |= OFlags::TRUNC;
         }
-        let permissions = Mode::from_raw_mode(FILE_MODE);
+        let permissions = Mode::from_raw_mode(self.mode.of_files());
         let open = |flags| repeat(|| rustix::fs::openat(&self.handle, name, flags, permissions));
         let (file, direct) = if mode.direct {
             match open(flags | OFlags::DIRECT) {
@@ -204,7 +213,7 @@ impl Directory for OsDirectory {
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>, MediaError> {
         check_name(&self.label, Operation::Lock, name)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = repeat(|| rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(FILE_MODE)))
+        let file = repeat(|| rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(self.mode.of_files())))
             .map_err(|errno| self.error(errno, Operation::Lock, name))?;
         // flock belongs to the open file, so a second guard of this process is refused too.
         match repeat(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {

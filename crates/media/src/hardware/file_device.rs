@@ -8,6 +8,7 @@ use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
 use crate::error::{MediaError, Operation};
+use crate::place::{self, FileMode, Wanted};
 use crate::request::{Request, Transfer, check_request};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
@@ -50,6 +51,8 @@ pub struct FileDeviceOptions {
     pub queue_depth: u32,
     /// Sector the device shows, at least what the medium needs: a power of two.
     pub sector_bytes: Option<u32>,
+    /// Permissions of a file that is created.
+    pub mode: FileMode,
 }
 
 impl Default for FileDeviceOptions {
@@ -62,6 +65,7 @@ impl Default for FileDeviceOptions {
             engine: IoEngine::Auto,
             queue_depth: 64,
             sector_bytes: None,
+            mode: FileMode::default(),
         }
     }
 }
@@ -89,32 +93,55 @@ pub struct FileDevice {
     /// The page cache copies sectors in pieces: buffered, readers and writers keep out of each other's way.
     buffered: Option<RwLock<()>>,
     counters: Mutex<Counters>,
+    was_made: bool,
     /// The same file, opened again for its lock and for nothing else. Requests in flight in a ring keep their file open
     /// after a process was killed, and with it a lock it had.
     _lock: OwnedFd,
 }
 
 impl FileDevice {
-    /// Opens the file or block device at `path`.
+    /// Opens the file or block device at `path`. A file that this call made is removed again when it fails.
     ///
     /// # Errors
     /// [`MediaError::Locked`] when it is open elsewhere or mounted; [`MediaError::Rule`] when the options
-    /// do not fit what is there; [`MediaError::NotFound`].
+    /// do not fit what is there; [`MediaError::Unsuitable`] for what is neither a file nor a block device;
+    /// [`MediaError::NotFound`].
     pub fn open(path: impl AsRef<Path>, options: &FileDeviceOptions) -> Result<Self, MediaError> {
         let path = path.as_ref();
+        place::check(path, Wanted::FileOrBlockDevice)?;
         let name = path.display().to_string();
         let failed = |errno| error_of(errno, &name, Operation::Open, 0, 0);
-        let refused =
-            |rule: String| MediaError::Rule { device: name.clone(), operation: Operation::Open, offset_bytes: 0, rule };
-        let existed = path.exists();
-        if !existed && options.create && options.capacity_bytes.is_none() {
-            return Err(refused("a new file needs a capacity".to_owned()));
-        }
+        let was_made = options.create && !options.read_only && !path.exists() && {
+            if options.capacity_bytes.is_none() {
+                let rule = "a new file needs a capacity".to_owned();
+                return Err(MediaError::Rule { device: name, operation: Operation::Open, offset_bytes: 0, rule });
+            }
+            make_file(path, options).map_err(failed)?
+        };
         let (file, direct) = open_file(path, options).map_err(failed)?;
         let lock = match lock(path, &file, options) {
             Err(Errno::AGAIN) => return Err(MediaError::Locked { device: name.clone(), name }),
             lock => lock.map_err(failed)?,
         };
+        let opened = FileDevice::open_locked(path, options, (file, lock), direct, was_made);
+        if was_made && opened.is_err() {
+            // It is an error already, and nothing was written to the file.
+            let _ = std::fs::remove_file(path);
+        }
+        opened
+    }
+
+    fn open_locked(
+        path: &Path,
+        options: &FileDeviceOptions,
+        (file, lock): (OwnedFd, OwnedFd),
+        direct: bool,
+        was_made: bool,
+    ) -> Result<Self, MediaError> {
+        let name = path.display().to_string();
+        let failed = |errno| error_of(errno, &name, Operation::Open, 0, 0);
+        let refused =
+            |rule: String| MediaError::Rule { device: name.clone(), operation: Operation::Open, offset_bytes: 0, rule };
         let described = describe(&file, direct, !options.read_only).map_err(failed)?;
         let Some(description) = described else {
             return Err(refused("neither a regular file nor a block device".to_owned()));
@@ -142,7 +169,7 @@ impl FileDevice {
         if !(1..=4096).contains(&options.queue_depth) {
             return Err(refused(format!("the queue depth must be from 1 to 4096, not {}", options.queue_depth)));
         }
-        if !existed {
+        if was_made {
             create_durably(path, &file, capacity_bytes)
                 .map_err(|source| MediaError::io(&name, Operation::Open, 0, source))?;
         }
@@ -156,6 +183,7 @@ impl FileDevice {
         };
         let mut device = FileDevice::of(name, (file, lock), &description, capacity_bytes, sector_bytes, options, uring);
         device.buffered = (!direct).then(RwLock::default);
+        device.was_made = was_made;
         Ok(device)
     }
 
@@ -189,9 +217,15 @@ impl FileDevice {
             memory_alignment_bytes: description.memory_alignment_bytes as usize,
             uring,
             buffered: None,
+            was_made: false,
             counters: Mutex::default(),
             _lock: lock,
         }
+    }
+
+    /// Whether the file was not there before it was opened.
+    pub fn was_made(&self) -> bool {
+        self.was_made
     }
 
     /// Whether it goes past the page cache.
@@ -360,14 +394,20 @@ fn error_of(errno: Errno, device: &str, operation: Operation, offset_bytes: u64,
     }
 }
 
+/// Makes an empty file; false when somebody else just did.
+fn make_file(path: &Path, options: &FileDeviceOptions) -> rustix::io::Result<bool> {
+    let flags = OFlags::CLOEXEC | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    match repeat(|| rustix::fs::open(path, flags, Mode::from_raw_mode(options.mode.of_files()))) {
+        Err(Errno::EXIST) => Ok(false),
+        made => made.map(|_| true),
+    }
+}
+
 /// Opens, with O_DIRECT where it is wanted and can be had: the second value says so.
 fn open_file(path: &Path, options: &FileDeviceOptions) -> rustix::io::Result<(OwnedFd, bool)> {
-    let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
-    flags |= if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
-    if options.create && !options.read_only && !path.exists() {
-        flags |= OFlags::CREATE;
-    }
-    let open = |flags| repeat(|| rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)));
+    let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    let flags = OFlags::CLOEXEC | OFlags::NONBLOCK | access;
+    let open = |flags| repeat(|| rustix::fs::open(path, flags, Mode::empty()));
     if options.direct {
         match open(flags | OFlags::DIRECT) {
             // The file system has no direct I/O.

@@ -201,9 +201,9 @@ fn wrong_openings_say_what_is_wrong() {
         assert!(matches!(open(options.clone()), MediaError::Rule { .. }), "{options:?}");
     }
     let error = FileDevice::open(place.path(), &FileDeviceOptions { read_only: true, ..default() }).err().unwrap();
-    assert!(matches!(error, MediaError::Rule { .. }), "{error}");
+    assert!(matches!(error, MediaError::Unsuitable { .. }), "{error}");
     let error = FileDevice::open("/dev/null", &default()).err().unwrap();
-    assert!(matches!(error, MediaError::Rule { .. }), "{error}");
+    assert!(matches!(error, MediaError::Unsuitable { .. }), "{error}");
 }
 
 /// Threads with rings of their own; a batch that fails in part returns only when all of it has ended.

@@ -2,13 +2,13 @@
 
 use crate::description::DeviceDescription;
 use crate::error::Error;
-use crate::registry::{OptionDescription, ValueForm, file_path_of, scale_divisor};
+use crate::registry::{OptionDescription, ValueForm, file_mode, file_path_of, scale_divisor};
 use crate::spec::{ByteSize, Part, SpecErrorKind, Value};
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::sync::Arc;
 use varve_media::emulated::{Backing, CompressedBacking, FileBacking, NoBacking, Pacing, RamBacking};
 use varve_media::presets::Preset;
-use varve_media::{Capabilities, Device, MediaError};
+use varve_media::{Capabilities, Device, MadePlace, MediaError, check_image_path};
 
 /// Where bytes can be besides a file.
 pub(super) const BACKING_WORDS: &[&str] = &["ram", "compressed", "none"];
@@ -171,6 +171,11 @@ pub(super) fn backing(
     capacity_bytes: u64,
 ) -> Result<(Box<dyn Backing>, bool), Error> {
     match part.option("backing").and_then(|option| option.value()) {
+        Some(Value::Spec(spec)) if construction.describe => {
+            // What no image can be in is said although the image is not opened.
+            file_path_of(spec).map_or(Ok(()), |path| check_image_path(&path))?;
+            Ok((Box::new(NoBacking), false))
+        }
         _ if construction.describe => Ok((Box::new(NoBacking), false)),
         Some(Value::Text(text)) if text == b"none" => Ok((Box::new(NoBacking), false)),
         Some(Value::Text(text)) if text == b"compressed" => Ok((Box::new(CompressedBacking::new()), false)),
@@ -180,7 +185,7 @@ pub(super) fn backing(
             };
             let opened = match construction.create {
                 _ if construction.read_only => FileBacking::open_read_only(&path),
-                true => FileBacking::open(&path, capacity_bytes),
+                true => FileBacking::open_with_mode(&path, capacity_bytes, file_mode(part)?),
                 false => FileBacking::open_existing(&path, capacity_bytes),
             };
             match opened {
@@ -188,6 +193,9 @@ pub(super) fn backing(
                 opened => {
                     let file = opened?;
                     let used = !file.is_new();
+                    if file.was_made() {
+                        construction.note_made(MadePlace::File(path));
+                    }
                     Ok((Box::new(file), used))
                 }
             }

@@ -2,10 +2,12 @@
 
 use crate::description::DeviceDescription;
 use crate::error::Error;
-use crate::registry::{ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, whole_number};
+use crate::registry::{
+    ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, file_mode, whole_number,
+};
 use crate::spec::{Part, SpecErrorKind};
 use crate::stack::{Base, BuiltDevice, Construction};
-use varve_media::{FileDevice, FileDeviceOptions, IoEngine, MediaErrorKind};
+use varve_media::{FileDevice, FileDeviceOptions, IoEngine, MadePlace, MediaErrorKind};
 
 pub(crate) const DEV: MediumKind = MediumKind {
     description: KindDescription {
@@ -72,6 +74,7 @@ pub(super) fn open(construction: &Construction<'_>, part: &Part) -> Result<Built
             _ => IoEngine::Auto,
         },
         queue_depth,
+        mode: file_mode(part)?,
         ..defaults
     };
     let device = FileDevice::open(&path, &options).map_err(|error| match error.kind() {
@@ -86,6 +89,9 @@ pub(super) fn open(construction: &Construction<'_>, part: &Part) -> Result<Built
         IoEngine::Uring => "io_uring",
         _ => "pread and pwrite",
     };
+    if device.was_made() {
+        construction.note_made(MadePlace::File(path.clone()));
+    }
     let device = device.into_device()?;
     let description = DeviceDescription {
         name: part.to_string(),

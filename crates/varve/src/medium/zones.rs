@@ -4,7 +4,7 @@ use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, SCALE};
 use super::hardware;
 use crate::description::DeviceDescription;
 use crate::error::Error;
-use crate::registry::{OptionDescription, ValueForm, file_path_of, whole_number};
+use crate::registry::{OptionDescription, ValueForm, file_mode, file_path_of, whole_number};
 use crate::spec::{ByteSize, Part, SpecErrorKind, SpecOption, Value, path_of};
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use varve_media::emulated::{Backing, Conventional};
 use varve_media::presets::Preset;
 use varve_media::{
-    Device, Emulated, FileBacking, Geometry, Immediate, MediaError, MediaErrorKind, ZoneGeometry, ZoneRecord, Zoned,
+    Device, Emulated, FileBacking, Geometry, Immediate, MadePlace, MediaError, MediaErrorKind, ZoneGeometry,
+    ZoneRecord, Zoned,
 };
 
 /// Options that say what a real disk says by itself.
@@ -97,6 +98,7 @@ fn beside(path: &Path) -> PathBuf {
 /// Rules of zones as a record has them. `raw` are the bytes of the device, as far as there are any.
 fn recorded(
     construction: &Construction<'_>,
+    part: &Part,
     path: &Path,
     zones: &ZoneGeometry,
     raw: Option<&Device>,
@@ -106,7 +108,7 @@ fn recorded(
         return Ok(Zoned::new(zones));
     }
     if construction.format {
-        return Ok(Zoned::recorded(ZoneRecord::create(path, zones)?));
+        return Ok(noted(construction, path, ZoneRecord::create_with_mode(path, zones, file_mode(part)?)?));
     }
     // What the bytes are of says more than a record of other zones, or than one that is not there.
     let wanted = raw.map(|raw| Zoned::new(zones).over(&raw.block));
@@ -128,12 +130,20 @@ fn recorded(
             match construction.create {
                 // The ends are blank; what is between them may not be.
                 _ if is_written => Err(lost(name)),
-                true => Ok(Zoned::recorded(ZoneRecord::open(path, zones, true)?)),
+                true => Ok(noted(construction, path, ZoneRecord::open_with_mode(path, zones, true, file_mode(part)?)?)),
                 false => Err(Error::missing(name)),
             }
         }
         record => Ok(Zoned::recorded(record?)),
     }
+}
+
+/// Rules with a record that may have been made just now.
+fn noted(construction: &Construction<'_>, path: &Path, record: ZoneRecord) -> Zoned {
+    if record.was_made() {
+        construction.note_made(MadePlace::File(path.to_path_buf()));
+    }
+    Zoned::recorded(record)
 }
 
 /// The bytes an image file has, and whether any were ever written; `None` where there is no file, or an empty one.
@@ -180,6 +190,7 @@ pub(super) fn build_on_preset(
             }
             recorded(
                 construction,
+                part,
                 &path,
                 zones,
                 raw.as_ref().map(|(raw, _)| raw),
@@ -217,13 +228,13 @@ pub(super) fn build_on_hardware(
     }
     let zones = zones(capacity_bytes, geometry.physical_sector_bytes)?;
     let rules = match (record_path(part)?, real.argument_path()) {
-        (Some(path), _) => recorded(construction, &path, &zones, Some(&inner), false)?,
+        (Some(path), _) => recorded(construction, part, &path, &zones, Some(&inner), false)?,
         // Nothing lasts there.
         (None, Some(path)) if path.starts_with("/dev") => {
             let expected = "record=PATH with a real disk: a file on another one that keeps what its zones are in";
             return Err(part.value_error("backing", expected).into());
         }
-        (None, Some(path)) => recorded(construction, &beside(&path), &zones, Some(&inner), false)?,
+        (None, Some(path)) => recorded(construction, part, &beside(&path), &zones, Some(&inner), false)?,
         (None, None) => Zoned::new(&zones),
     };
     let device = rules.over(&inner.block);

@@ -2,6 +2,7 @@
 
 use super::Backing;
 use crate::error::{MediaError, Operation};
+use crate::place::{self, FileMode};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -14,6 +15,7 @@ use std::path::Path;
 pub struct FileBacking {
     file: File,
     is_new: bool,
+    was_made: bool,
 }
 
 /// What a file is opened for.
@@ -36,32 +38,36 @@ impl FileBacking {
     /// [`MediaError::Locked`] when it is open elsewhere; what the operating system says when it opens or
     /// lengthens the file.
     pub fn open(path: &Path, capacity_bytes: u64) -> std::result::Result<Self, MediaError> {
-        FileBacking::open_as(path, capacity_bytes, Purpose::Create)
+        FileBacking::open_with_mode(path, capacity_bytes, FileMode::default())
+    }
+
+    /// [`FileBacking::open`] that gives a file it makes these permissions.
+    pub fn open_with_mode(path: &Path, capacity_bytes: u64, mode: FileMode) -> std::result::Result<Self, MediaError> {
+        FileBacking::open_as(path, capacity_bytes, Purpose::Create, mode)
     }
 
     /// [`FileBacking::open`] that does not create: a missing file is [`MediaError::NotFound`].
     pub fn open_existing(path: &Path, capacity_bytes: u64) -> std::result::Result<Self, MediaError> {
-        FileBacking::open_as(path, capacity_bytes, Purpose::Write)
+        FileBacking::open_as(path, capacity_bytes, Purpose::Write, FileMode::default())
     }
 
     /// Opens an existing file for reading: nothing of it changes, permission to read is enough, and every write fails.
     /// Several may read a file at the same time, while nobody has it open for writing.
     pub fn open_read_only(path: &Path) -> std::result::Result<Self, MediaError> {
-        FileBacking::open_as(path, 0, Purpose::Read)
+        FileBacking::open_as(path, 0, Purpose::Read, FileMode::default())
     }
 
-    fn open_as(path: &Path, capacity_bytes: u64, purpose: Purpose) -> std::result::Result<Self, MediaError> {
+    fn open_as(
+        path: &Path,
+        capacity_bytes: u64,
+        purpose: Purpose,
+        mode: FileMode,
+    ) -> std::result::Result<Self, MediaError> {
         use rustix::fs::{FlockOperation, flock};
         let name = || path.display().to_string();
-        let failed = |error: Error| match error.kind() {
-            ErrorKind::NotFound => MediaError::NotFound { device: name(), operation: Operation::Open, name: name() },
-            _ => MediaError::io(&name(), Operation::Open, 0, error),
-        };
+        let failed = |error: Error| MediaError::io(&name(), Operation::Open, 0, error);
         let (write, create) = (purpose != Purpose::Read, purpose == Purpose::Create);
-        let mut options = File::options();
-        // Data is for whoever wrote it.
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.read(true).write(write).create(create).truncate(false).open(path).map_err(failed)?;
+        let (file, was_made) = place::open_file(path, File::options().read(true).write(write), create.then_some(mode))?;
         let lock = match purpose {
             Purpose::Read => FlockOperation::NonBlockingLockShared,
             _ => FlockOperation::NonBlockingLockExclusive,
@@ -72,13 +78,25 @@ impl FileBacking {
         }
         let is_new = file.metadata().map_err(failed)?.len() == 0;
         if create && is_new {
-            file.set_len(capacity_bytes).map_err(failed)?;
-            // What a device made durable must be found under its name.
-            file.sync_all().map_err(failed)?;
-            let absolute = std::path::absolute(path).map_err(failed)?;
-            absolute.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all()).map_err(failed)?;
+            let lengthened = file.set_len(capacity_bytes).and_then(|()| {
+                // What a device made durable must be found under its name.
+                file.sync_all()?;
+                let absolute = std::path::absolute(path)?;
+                absolute.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+            });
+            if let Err(error) = lengthened {
+                if was_made {
+                    let _ = std::fs::remove_file(path);
+                }
+                return Err(failed(error));
+            }
         }
-        Ok(FileBacking { file, is_new })
+        Ok(FileBacking { file, is_new, was_made })
+    }
+
+    /// Whether the file was not there before it was opened, nor a link to it.
+    pub fn was_made(&self) -> bool {
+        self.was_made
     }
 
     /// Whether the file was not there, or empty, before it was opened.
@@ -193,7 +211,7 @@ mod tests {
         let path = directory.path().join("disk");
         std::fs::write(&path, [7; 6000]).unwrap();
         for purpose in [Purpose::Read, Purpose::Write, Purpose::Create] {
-            let file = FileBacking::open_as(&path, 1 << 20, purpose).unwrap();
+            let file = FileBacking::open_as(&path, 1 << 20, purpose, FileMode::default()).unwrap();
             let mut data = [1; 8192];
             file.read_at(4096, &mut data).unwrap();
             assert!(data[..1904] == [7; 1904] && data[1904..] == [0; 6288]);

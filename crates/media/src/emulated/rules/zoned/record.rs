@@ -34,9 +34,10 @@
 
 use super::table::{ZoneState, ZoneTable};
 use crate::error::{MediaError, Operation};
+use crate::place::{self, FileMode};
 use crate::zones::{ZoneCondition, ZoneGeometry, ZoneId, ZoneType};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"VARVEZON";
@@ -193,6 +194,7 @@ pub struct ZoneRecord {
     file: File,
     zones: ZoneGeometry,
     restarted: bool,
+    was_made: bool,
     entries: Vec<Entry>,
     /// Zones written since the last sync.
     unsynced: Vec<ZoneId>,
@@ -206,24 +208,39 @@ impl ZoneRecord {
     /// [`MediaError::NotFound`], also of an empty file, [`MediaError::Locked`] when it is open elsewhere, [`MediaError::Damaged`] when it
     /// is no record, a damaged one, or one of other zones; what the operating system says.
     pub fn open(path: &Path, zones: &ZoneGeometry, create: bool) -> Result<Self, MediaError> {
-        ZoneRecord::open_as(path, zones, create, false, false)
+        ZoneRecord::open_with_mode(path, zones, create, FileMode::default())
+    }
+
+    /// [`ZoneRecord::open`] that gives a file it makes these permissions.
+    pub fn open_with_mode(path: &Path, zones: &ZoneGeometry, create: bool, mode: FileMode) -> Result<Self, MediaError> {
+        ZoneRecord::open_as(path, zones, create.then_some(mode), false, false)
     }
 
     /// [`ZoneRecord::open`] of a record that stays as it is, for a device that is only read: permission to read is enough,
     /// several may read it, and following a write fails.
     pub fn open_read_only(path: &Path, zones: &ZoneGeometry) -> Result<Self, MediaError> {
-        ZoneRecord::open_as(path, zones, false, false, true)
+        ZoneRecord::open_as(path, zones, None, false, true)
     }
 
     /// [`ZoneRecord::open`] in place of whatever the file held: of zones to which nothing was written.
     pub fn create(path: &Path, zones: &ZoneGeometry) -> Result<Self, MediaError> {
-        ZoneRecord::open_as(path, zones, true, true, false)
+        ZoneRecord::create_with_mode(path, zones, FileMode::default())
+    }
+
+    /// [`ZoneRecord::create`] that gives the file these permissions.
+    pub fn create_with_mode(path: &Path, zones: &ZoneGeometry, mode: FileMode) -> Result<Self, MediaError> {
+        ZoneRecord::open_as(path, zones, Some(mode), true, false)
+    }
+
+    /// Whether the file was not there before it was opened.
+    pub fn was_made(&self) -> bool {
+        self.was_made
     }
 
     fn open_as(
         path: &Path,
         zones: &ZoneGeometry,
-        create: bool,
+        create: Option<FileMode>,
         anew: bool,
         read_only: bool,
     ) -> Result<Self, MediaError> {
@@ -237,9 +254,7 @@ impl ZoneRecord {
             }
             _ => MediaError::io(&name, Operation::Open, 0, error),
         };
-        let mut opening = File::options();
-        opening.read(true).write(!read_only).create(create).truncate(false);
-        let file = opening.open(path).map_err(failed)?;
+        let (file, was_made) = place::open_file(path, File::options().read(true).write(!read_only), create)?;
         let lock = match read_only {
             true => FlockOperation::NonBlockingLockShared,
             false => FlockOperation::NonBlockingLockExclusive,
@@ -251,13 +266,13 @@ impl ZoneRecord {
         let boot_id = boot_id();
         let length = HEADER_BYTES as u64 + ENTRY_BYTES as u64 * u64::from(zones.zone_count);
         let found_length = file.metadata().map_err(failed)?.len();
-        let fresh = anew || (create && found_length == 0);
+        let fresh = anew || (create.is_some() && found_length == 0);
         if !fresh && found_length == 0 {
             return Err(failed(std::io::ErrorKind::NotFound.into()));
         }
         // Whole under its name, or not there: it is made under another.
         let file = match fresh {
-            true => make(path, &header(&zones, &boot_id), length).map_err(failed)?,
+            true => make(path, &header(&zones, &boot_id), length, create.unwrap_or_default()).map_err(failed)?,
             false => file,
         };
         let damaged = |offset_bytes: u64, (what, expected, found): Flaw| MediaError::Damaged {
@@ -286,7 +301,7 @@ impl ZoneRecord {
             file.read_exact_at(&mut bytes, at).map_err(failed)?;
             entries.push(Entry::decode(&bytes, zone, &zones).map_err(|flaw| damaged(at, flaw))?);
         }
-        let mut record = ZoneRecord { name, file, zones, restarted, entries, unsynced: Vec::new() };
+        let mut record = ZoneRecord { name, file, zones, restarted, was_made, entries, unsynced: Vec::new() };
         record.forget_unsynced(&boot_id, read_only)?;
         Ok(record)
     }
@@ -401,10 +416,11 @@ impl ZoneRecord {
 
 /// Makes a record of zones to which nothing was written, and puts it in the place of `path`, whole and durably. What
 /// comes back is locked.
-fn make(path: &Path, header: &[u8], length_bytes: u64) -> std::io::Result<File> {
+fn make(path: &Path, header: &[u8], length_bytes: u64, mode: FileMode) -> std::io::Result<File> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".unfinished");
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(&unfinished)?;
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(false).mode(mode.of_files()).open(&unfinished)?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     file.set_len(0)?;
     file.write_all_at(header, 0)?;
