@@ -3,6 +3,9 @@
 #[path = "commands/refusals.rs"]
 mod refusals;
 
+#[path = "commands/repairing.rs"]
+mod repairing;
+
 #[path = "commands/places.rs"]
 mod places;
 

@@ -7,7 +7,7 @@ use crate::key::VALUE_BYTES_MAX;
 use crate::media::Media;
 use crate::options::Options;
 use crate::snapshot::Snapshot;
-use crate::statistics::{Statistics, Totals};
+use crate::statistics::Statistics;
 use crate::tree::{self, LogStructuredTree, ReadOnlyTree, Tree, organise};
 use crate::value::Value;
 use std::ops::{Bound, RangeBounds};
@@ -233,19 +233,7 @@ impl Db {
         self.tree().checkpoint(target)
     }
 
-    /// What was done to the database since it was created, as its manifest says: after a crash too it is the exact sum over
-    /// the flushes and compactions whose result is in the tree. What an opening for reading sees is as of that opening.
-    ///
-    /// A checkpoint is a new database and begins at zero. A repair goes on with what the manifest said and adds what it
-    /// flushes and compacts itself. `None` when it is not known: the manifest was made by a version that did not count,
-    /// or by a repair that could not read the one before.
-    ///
-    /// Cost: waits while a change of the tree is being made durable; reads nothing from the medium.
-    pub fn totals(&self) -> Option<Totals> {
-        self.tree().totals()
-    }
-
-    /// Counters since this opening, and shape of the tree.
+    /// Counters and shape of the tree.
     pub fn statistics(&self) -> Statistics {
         self.tree().statistics()
     }
@@ -295,7 +283,7 @@ pub struct RepairReport {
     pub tables: u64,
     /// Entries in them.
     pub entries: u64,
-    /// Damaged files that were kept, under these names.
+    /// Files that were kept, under these names: `damaged-...` what was damaged or not used, `replaced-...` what was sound.
     pub set_aside: Vec<String>,
     /// The damage.
     pub findings: Vec<Finding>,
@@ -305,7 +293,7 @@ pub struct RepairReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RepairAction {
-    /// A sound table: its entries go into fresh ones, and it goes when those are durable.
+    /// A sound table: its entries go into fresh ones; the file is kept under another name.
     Keep,
     /// A sound log: the same.
     Replay,
@@ -313,7 +301,7 @@ pub enum RepairAction {
     Salvage,
     /// Nothing of it is used; it is kept under another name.
     SetAside,
-    /// A fresh one takes its place, which says the same.
+    /// A fresh one takes its place, which says the same; the file, or a copy, is kept under another name.
     Replace,
 }
 
@@ -321,11 +309,11 @@ impl RepairAction {
     /// What it is, for people.
     pub fn description(self) -> &'static str {
         match self {
-            RepairAction::Keep => "sound; its entries go into fresh tables",
-            RepairAction::Replay => "sound; its writes go into fresh tables",
+            RepairAction::Keep => "sound; its entries go into fresh tables, and it is set aside",
+            RepairAction::Replay => "sound; its writes go into fresh tables, and it is set aside",
             RepairAction::Salvage => "damaged; what can be read goes into fresh tables, and it is set aside",
             RepairAction::SetAside => "not used; it is set aside",
-            RepairAction::Replace => "a fresh one takes its place",
+            RepairAction::Replace => "a fresh one takes its place, and it is set aside",
         }
     }
 }
@@ -361,8 +349,9 @@ pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<Repair
 /// Makes a database that opens out of whatever can still be read on `media`, which must not be open.
 ///
 /// Cost: reads everything twice, and writes everything. Keys whose newest version was lost may show an older one, and
-/// deleted keys whose deletion was lost may come back. What is damaged, or not used, is kept, renamed to
-/// `damaged-...`; only tables and logs that are sound, and whose entries are durable in fresh tables, are removed.
+/// deleted keys whose deletion was lost may come back. Nothing is removed: what is damaged, or not used, is kept, renamed
+/// to `damaged-...`, and so are the sound files whose entries are in fresh ones, as `replaced-...`. They take as much room
+/// as before; [`repair_and_discard`] gives back that of the sound ones.
 ///
 /// Errors: [`Error::Missing`] when there is nothing, [`Error::Foreign`] when nothing says that the files are of a
 /// Varve database, or some are of another version of it: then nothing was changed. Others are those of the store: of a
@@ -371,7 +360,21 @@ pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<Repair
 /// they stay so. Damage is in the report.
 pub fn repair(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
     options.validate()?;
-    tree::repair(env, media, options, organise)
+    tree::repair(env, media, options, Originals::SetAside, organise)
+}
+
+/// [`repair`] that removes, once their entries are durable in fresh tables, the sound files it replaced, and those that
+/// earlier repairs replaced and kept. What was damaged is kept.
+pub fn repair_and_discard(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
+    options.validate()?;
+    tree::repair(env, media, options, Originals::Discard, organise)
+}
+
+/// What becomes of sound files whose entries a repair put into fresh ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Originals {
+    SetAside,
+    Discard,
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! | `CURRENT` | which manifest holds |
 //! | `OPTIONS` | options the database was last opened with, kept by those who open it |
 //! | `LOCK` | held while open |
+//! | `REPAIRED` | nothing; what no manifest names was a database before its repair, and is set aside |
 //! | `000006.tmp` | being written, to be renamed |
 //!
 //! Numbers have at least six digits, come from one counter and are never used twice.
@@ -21,8 +22,19 @@ pub(crate) const OPTIONS: &str = "OPTIONS";
 /// Locked while the database is open.
 pub(crate) const LOCK: &str = "LOCK";
 
-/// Before the names of files that a repair set aside.
+/// There from before a repair switches to what it made until what it replaced is set aside.
+pub(crate) const REPAIRED: &str = "REPAIRED";
+
+/// Before the names of files that a repair set aside: damaged ones, and those it did not use.
 pub(crate) const SET_ASIDE_PREFIX: &str = "damaged-";
+
+/// Before the names of sound files whose contents a repair put into fresh ones.
+pub(crate) const REPLACED_PREFIX: &str = "replaced-";
+
+/// Whether a repair gave a file its name, to keep it.
+pub(crate) fn is_set_aside(name: &str) -> bool {
+    name.starts_with(SET_ASIDE_PREFIX) || name.starts_with(REPLACED_PREFIX)
+}
 
 /// Largest number a file has. No database gets there; so a name that somebody made up leaves numbers to go on with.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
@@ -36,6 +48,7 @@ pub(crate) enum FileName {
     Current,
     Options,
     Lock,
+    Repaired,
     Temporary(u64),
 }
 
@@ -69,6 +82,7 @@ impl FileName {
             FileName::Current => CURRENT.to_string(),
             FileName::Options => OPTIONS.to_string(),
             FileName::Lock => LOCK.to_string(),
+            FileName::Repaired => REPAIRED.to_string(),
             FileName::Temporary(number) => format!("{number:06}.tmp"),
         }
     }
@@ -91,6 +105,7 @@ impl FileName {
                 CURRENT => FileName::Current,
                 LOCK => FileName::Lock,
                 OPTIONS => FileName::Options,
+                REPAIRED => FileName::Repaired,
                 _ => return None,
             }
         };
@@ -105,7 +120,7 @@ impl FileName {
             | FileName::Table(number)
             | FileName::Manifest(number)
             | FileName::Temporary(number) => Some(*number),
-            FileName::Current | FileName::Options | FileName::Lock => None,
+            FileName::Current | FileName::Options | FileName::Lock | FileName::Repaired => None,
         }
     }
 }

@@ -27,7 +27,6 @@ mod merge;
 mod options;
 mod snapshot;
 mod statistics;
-mod sync;
 mod table;
 #[cfg(test)]
 mod test_store;
@@ -35,12 +34,15 @@ mod tree;
 mod value;
 
 pub use batch::{BatchEntries, BatchEntry, WriteBatch};
-pub use db::{Db, ReadOptions, RepairAction, RepairPlan, RepairReport, RepairStep, WriteOptions, plan_repair, repair};
+pub use db::{
+    Db, ReadOptions, RepairAction, RepairPlan, RepairReport, RepairStep, WriteOptions, plan_repair, repair,
+    repair_and_discard,
+};
 pub use db_iterator::DbIterator;
 pub use error::{Error, ErrorKind};
 pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use media::Media;
 pub use options::{CompactionPriority, Compression, DatabaseOption, OptionUnit, Options, TreeKind};
 pub use snapshot::Snapshot;
-pub use statistics::{CounterValues, LevelStatistics, RoomStatistics, Statistics, Totals, WriteState};
+pub use statistics::{CounterValues, LevelStatistics, RoomStatistics, Statistics, WriteState};
 pub use value::Value;

@@ -17,8 +17,6 @@ mod options;
 mod oracle;
 #[path = "suite/seeds.rs"]
 mod seeds;
-#[path = "suite/totals.rs"]
-mod totals;
 #[path = "suite/workload.rs"]
 #[allow(dead_code)]
 mod workload;
@@ -118,7 +116,7 @@ fn sample(seed: u64, on: On) -> Result<Sample, String> {
     };
     drop(observation);
     let note = format!("{:?} {:?} {how}, {:?}", setting.kind, setting.tree, setting.options);
-    let expected = examine(&setting, &copy(&state), 1, false, |found| oracle.verify(found, may_lose))
+    let expected = examine(&setting, &copy(&state), 1, |found| oracle.verify(found, may_lose))
         .map_err(|what| format!("{note}\n  without a fault: {what}"))?;
     let files = files(&copy(&state))?;
     Ok(Sample { setting, state, expected, files, note })
@@ -240,6 +238,20 @@ impl Sample {
         Err(format!("{keys} keys are not as they were: {} of {} are there", found.len(), self.expected.len()))
     }
 
+    /// A repair removes nothing, wherever it fails: what was there has its name, or one that says it was set aside.
+    /// Of a `CURRENT` that cannot be read, in whose place a fresh one comes, no copy can be made.
+    fn has_every_original(&self, image: &Image, is_damaged: bool) -> Result<(), String> {
+        let now = files(&copy(&watched(image, &Env::real()).capture()))?;
+        let is_kept = |(place, name): &(usize, String), content: &Vec<u8>| {
+            now.iter().any(|((other, kept), found)| other == place && kept.contains(name.as_str()) && found == content)
+        };
+        let is_owed = |name: &(usize, String)| !is_damaged || name.1 != "CURRENT";
+        match self.files.iter().find(|(name, content)| is_owed(name) && !is_kept(name, content)) {
+            Some(((_, name), _)) => Err(format!("'{name}' is gone: {:?}", now.keys())),
+            None => Ok(()),
+        }
+    }
+
     /// One action, or several in a row, that meet faults, and the opening after them.
     fn try_faults(&self, action: Action, faults: &[Fault], workload: &Workload, step: u64) -> Result<Met, String> {
         let image = copy(&self.state);
@@ -263,11 +275,14 @@ impl Sample {
                 }
             }
         }
+        if action == Action::Repair {
+            self.has_every_original(&image, faults.iter().any(is_damage))?;
+        }
         let verify = |found: &State| match is_loss_told {
             true => Ok(()),
             false => self.compare(found),
         };
-        let _ = examine(&self.setting, &image, step, is_loss_told, verify)?;
+        let _ = examine(&self.setting, &image, step, verify)?;
         Ok(met)
     }
 }

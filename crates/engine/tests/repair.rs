@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use varve_engine::{Db, Error, ErrorKind, Media, Options, RepairAction, WriteOptions, plan_repair, repair};
+use varve_engine::{
+    Db, Error, ErrorKind, Media, Options, RepairAction, WriteOptions, plan_repair, repair, repair_and_discard,
+};
 use varve_env::Env;
 use varve_media::OsDirectory;
 use varve_store::{PlainOptions, PlainStore};
@@ -102,8 +104,18 @@ fn databases_of_others_are_refused_and_left_as_they_are() {
         for without in 0..=all.len() {
             let files: Vec<(&str, &[u8])> =
                 all.iter().enumerate().filter(|(number, _)| *number != without).map(|(_, file)| *file).collect();
-            let error = Place::of(&files).refused();
+            let place = Place::of(&files);
+            let error = place.refused();
             assert_eq!(error.kind(), ErrorKind::Foreign, "without {without}: {error}");
+            // Opening says the same of it; without CURRENT it once was a damaged database.
+            let before = place.contents();
+            for create_if_missing in [false, true] {
+                let error = Db::open(&place.env, place.media(), Options { create_if_missing, ..options() });
+                let error = error.err().expect("no database of ours");
+                assert_eq!(error.kind(), ErrorKind::Foreign, "without {without}: {error}");
+            }
+            let after = place.contents().into_iter().filter(|(name, _)| name != "LOCK").collect::<Contents>();
+            assert_eq!(after, before, "without {without}");
         }
     }
 }
@@ -192,6 +204,10 @@ fn a_repair_does_what_its_plan_says_and_keeps_what_it_does_not_use() {
                 let kept = after.get(&format!("damaged-{}", step.file));
                 assert_eq!(kept, before.get(&step.file), "'{damaged}': {step:?}");
                 assert!(report.set_aside.contains(&format!("damaged-{}", step.file)), "{step:?}");
+            } else {
+                let name = format!("replaced-{}", step.file);
+                assert_eq!(after.get(&name), before.get(&step.file), "'{damaged}': {step:?}");
+                assert!(report.set_aside.contains(&name), "{step:?}");
             }
         }
         let db = place.open();
@@ -202,7 +218,7 @@ fn a_repair_does_what_its_plan_says_and_keeps_what_it_does_not_use() {
         }
         db.close().expect("close");
         // Again, on what is sound: nothing is lost, and what was set aside stays.
-        let kept = place.contents().into_iter().filter(|(name, _)| name.starts_with("damaged-")).collect::<Vec<_>>();
+        let kept = place.contents().into_iter().filter(|(name, _)| name.contains("ed-")).collect::<Vec<_>>();
         assert_eq!(repair(&place.env, place.media(), options()).expect("again").findings, []);
         let again = place.contents();
         assert!(kept.iter().all(|(name, bytes)| again.get(name) == Some(bytes)), "'{damaged}'");
@@ -233,27 +249,45 @@ fn misplaced_tables_are_put_right_or_set_aside() {
     assert_whole(&place);
 }
 
-/// What was counted stands in the manifest: a repair that can read it goes on from there, one that cannot says so for good.
+/// It once removed the sound files whose entries it had put into fresh ones.
 #[test]
-fn totals_outlive_a_repair_that_can_read_the_manifest() {
-    let totals_after = |damage: &dyn Fn(&Place)| {
-        let place = database();
-        damage(&place);
-        repair(&place.env, place.media(), options()).expect("repair");
-        let db = place.open();
-        let repaired = db.totals();
-        db.put(b"later", b"value").expect("put");
-        db.flush().expect("flush");
-        assert_eq!(db.totals().map(|totals| totals.flush_jobs), repaired.map(|totals| totals.flush_jobs + 1));
-        db.close().expect("close");
-        repaired
-    };
-    let sound = totals_after(&|_| {}).expect("known");
-    assert_eq!((sound.flush_jobs, sound.flush_user_entries, sound.flush_user_bytes), (3, 150, 600));
-    assert_eq!((sound.compactions, sound.compaction_read_tables, sound.compaction_written_tables), (1, 3, 1));
-    let without_manifest = totals_after(&|place| {
-        let manifests = place.contents().into_keys().filter(|name| name.starts_with("MANIFEST"));
-        manifests.for_each(|name| std::fs::write(place.directory.path().join(name), [7; 100]).expect("write"));
-    });
-    assert_eq!(without_manifest, None);
+fn a_repair_removes_nothing_unless_asked_to() {
+    let place = database();
+    let before = place.contents();
+    let report = repair(&place.env, place.media(), options()).expect("repair");
+    assert_eq!(report.findings, []);
+    let after = place.contents();
+    for (name, bytes) in before.iter().filter(|(name, _)| *name != "LOCK") {
+        assert_eq!(after.get(&format!("replaced-{name}")), Some(bytes), "{name}");
+    }
+    assert!(!after.contains_key("REPAIRED"), "the mark goes when everything is set aside");
+    assert_whole(&place);
+    // The names of a second one do not take those of the first.
+    repair(&place.env, place.media(), options()).expect("again");
+    let again = place.contents();
+    let kept = after.iter().filter(|(name, _)| name.starts_with("replaced-"));
+    assert!(kept.into_iter().all(|(name, bytes)| again.get(name) == Some(bytes)));
+    repair_and_discard(&place.env, place.media(), options()).expect("and discard");
+    assert!(!place.contents().keys().any(|name| name.starts_with("replaced-")), "{:?}", place.contents().keys());
+    assert_whole(&place);
+}
+
+/// As if the process had ended when the fresh manifest held and nothing was set aside yet.
+#[test]
+fn what_a_repair_replaced_is_set_aside_by_the_next_opening_if_it_did_not_get_there() {
+    let place = database();
+    let before = place.contents();
+    repair(&place.env, place.media(), options()).expect("repair");
+    let path = |name: &str| place.directory.path().join(name);
+    for name in before.keys().filter(|name| *name != "LOCK" && *name != "CURRENT") {
+        std::fs::rename(path(&format!("replaced-{name}")), path(name)).expect("rename");
+    }
+    std::fs::write(path("REPAIRED"), b"").expect("write");
+    assert_whole(&place);
+    let after = place.contents();
+    for (name, bytes) in before.iter().filter(|(name, _)| *name != "LOCK") {
+        assert_eq!(after.get(&format!("replaced-{name}")), Some(bytes), "{name}");
+    }
+    assert!(!after.contains_key("REPAIRED"));
+    assert_whole(&place);
 }

@@ -211,7 +211,19 @@ pub fn plan_repair(env: &Env, spec: &Spec, options: Options) -> Result<RepairPla
     Ok(plan)
 }
 
-/// Makes a damaged database usable again with what can be read of it.
+/// [`repair`] that keeps no copy of what was sound: see [`varve_engine::repair_and_discard`].
+///
+/// # Errors
+/// As those of [`repair`].
+pub fn repair_and_discard(env: &Env, spec: &Spec, options: Options) -> Result<RepairReport, Error> {
+    let stack = StackBuilder::new(env).create(false).build(spec)?;
+    let report = varve_engine::repair_and_discard(env, stack.media(), options)?;
+    stack.flush_traces()?;
+    Ok(report)
+}
+
+/// Makes a damaged database usable again with what can be read of it. Every original is kept beside it, see
+/// [`varve_engine::repair`].
 ///
 /// # Errors
 /// [`Error::Missing`] when there is nothing; what the media say; see [`varve_engine::repair`].

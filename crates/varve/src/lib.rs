@@ -50,7 +50,7 @@ mod stack;
 mod suggestion;
 
 pub use configuration::{Configuration, MediaConfiguration};
-pub use database::{DatabaseBuilder, Varve, open, plan_repair, repair};
+pub use database::{DatabaseBuilder, Varve, open, plan_repair, repair, repair_and_discard};
 pub use description::{DeviceDescription, StackDescription};
 pub use error::{Error, ErrorKind};
 pub use registry::{
@@ -66,8 +66,7 @@ pub use varve_engine::cost;
 pub use varve_engine::{
     BatchEntry, CompactionPriority, Compression, DatabaseOption, Db, DbIterator, Error as EngineError, KEY_BYTES_MAX,
     LevelStatistics, OptionUnit, Options, ReadOptions, RepairAction, RepairPlan, RepairReport, RepairStep,
-    RoomStatistics, Snapshot, Statistics, Totals, TreeKind, VALUE_BYTES_MAX, Value, WriteBatch, WriteOptions,
-    WriteState,
+    RoomStatistics, Snapshot, Statistics, TreeKind, VALUE_BYTES_MAX, Value, WriteBatch, WriteOptions, WriteState,
 };
 pub use varve_env as env;
 pub use varve_media as media;

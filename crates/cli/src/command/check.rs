@@ -16,8 +16,11 @@ Examples:
   varve check 'disk:10GB?backing=file:/tmp/disk.img' && echo fine
 
 Each finding is a warning (untidy, nothing is lost), an error (something is damaged, the rest is
-usable) or fatal. Exit code 1: something is damaged; 'varve repair' salvages what it can. A
-database that is too damaged to be opened ends with exit code 4.")]
+usable) or fatal.
+
+Exit code 0: nothing is damaged. 1: something is damaged; 'varve repair' salvages what it can. 3: the
+medium failed. 4: too damaged to be opened. 6: there is no database, or one of another program or
+version. A directory is checked beside a process that writes to it.")]
 pub(crate) struct Check {
     #[command(flatten)]
     database: Database,

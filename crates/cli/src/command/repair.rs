@@ -15,17 +15,28 @@ Examples:
   varve check /tmp/db || varve repair /tmp/db
   varve repair /tmp/db --dry-run
   varve repair /tmp/db --json
+  varve repair /tmp/db --discard-originals
 
-Everything readable goes into a fresh database in the same place. Files that are damaged, or not
-used, are kept beside it as damaged-...; what is not known to be a Varve database, or is of another
-version, is refused and left as it is. Keys whose newest value was lost may show an older one, and deleted keys whose deletion
-was lost may come back. Exit code 1: something was damaged, and what could be read of it is there.")]
+Everything readable goes into a fresh database in the same place. Every file of the old one is kept
+beside it: as damaged-... what was damaged or not used, as replaced-... what was sound. They take as
+much room as before and can be deleted when the database holds what it should; on a device
+--discard-originals does that for the sound ones. What is not known to be a Varve database, or is of
+another version, is refused and left as it is. Keys whose newest value was lost may show an older
+one, and deleted keys whose deletion was lost may come back.
+
+Exit code 0: nothing was damaged. 1: something was damaged, and what could be read of it is there. 3:
+the medium failed; every file stays, run it again when the medium works. 5: another process has the
+database open. 6: there is no database, or one of another program or version. --dry-run ends the same
+way, but takes no lock and changes nothing.")]
 pub(crate) struct Repair {
     #[command(flatten)]
     database: Database,
     /// Print what would be done with each file, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// Remove the sound files whose entries are in fresh ones, of earlier repairs too; damaged ones are kept
+    #[arg(long, conflicts_with = "dry_run")]
+    discard_originals: bool,
 }
 
 impl Repair {
@@ -36,7 +47,11 @@ impl Repair {
         }
         // How much is there is only known afterwards.
         let busy = console.progress().bytes(None).named("repairing").watch(process_bytes_read);
-        let report = varve::repair(&self.database.env(), &self.database.spec, options);
+        let (env, spec) = (self.database.env(), &self.database.spec);
+        let report = match self.discard_originals {
+            true => varve::repair_and_discard(&env, spec, options),
+            false => varve::repair(&env, spec, options),
+        };
         drop(busy);
         let report = report?;
         let lost = !report.findings.is_empty();
@@ -57,6 +72,7 @@ impl Repair {
             console.line(format!("now {} entries in {} tables", report.entries, report.tables))?;
             if !report.set_aside.is_empty() {
                 console.line(format!("set aside as {}", report.set_aside.join(", ")))?;
+                console.line("they can be deleted when the database holds what it should")?;
             }
         }
         Ok(if lost { Status::Negative } else { Status::Done })

@@ -1,7 +1,6 @@
 //! Tells most user keys that are not in a memtable at the cost of one cache line.
 
-use crate::sync::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a memtable's capacity per word.
 const CAPACITY_BYTES_PER_WORD: usize = 512;

@@ -5,6 +5,7 @@ use super::organisation::Organisation;
 use super::pacing::JobPace;
 use super::room;
 use super::shared::{Change, Immutable, ManifestState, Shared, new_database_id};
+use super::survey::{self, Origin};
 use super::tables::{Garbage, Tables};
 use super::version::{FileMeta, Version};
 use super::write::{Writer, create_log};
@@ -18,7 +19,6 @@ use crate::manifest::{self, Manifest};
 use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
-use crate::statistics::Totals;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::Env;
@@ -37,7 +37,6 @@ pub(super) struct Recovered {
     pub(super) log_number: u64,
     pub(super) next_file_number: u64,
     pub(super) last_sequence: Sequence,
-    pub(super) totals: Option<Totals>,
 }
 
 /// Brings a database up. The caller holds its lock.
@@ -79,7 +78,6 @@ pub(super) fn open(
             log_number: NO_LOG,
             next_file_number: highest + 1,
             last_sequence: 0,
-            totals: Some(Totals::default()),
         }
     };
     retain_needed(&mut logs, recovered.log_number, recovered.manifest_number)?;
@@ -97,7 +95,6 @@ pub(super) fn open(
         named: exists.then_some(recovered.manifest_number),
         log_number: recovered.log_number,
         last_sequence: recovered.last_sequence,
-        totals: recovered.totals,
     };
     let shared = Arc::new(Shared::new(
         env,
@@ -125,12 +122,12 @@ pub(super) fn open(
         }
     };
     let (log, last_sequence) = match begun {
-        Some(Begun { log_number, log, last_sequence, work }) => {
+        Some((log_number, log, last_sequence)) => {
             // Until here nothing the old state needs was touched. This writes a new manifest that says
             // the old logs are in tables, and switches to it.
-            shared.install(Change { log_start: Some((log_number, last_sequence)), work, ..Change::default() })?;
+            shared.install(Change { log_start: Some((log_number, last_sequence)), ..Change::default() })?;
             shared.oldest_log.store(log_number, Ordering::Relaxed);
-            remove_strays(&shared, shared.manifest_number());
+            remove_strays(&shared, shared.manifest_number(), u64::MAX);
             (Some((log_number, log)), last_sequence)
         }
         None => (None, hold(&shared, &replayed, Arc::new(recovered_version), recovered.manifest_number)?),
@@ -157,6 +154,13 @@ pub(super) fn refuse_orphans(media: &Media, file_names: &[FileName], logs: &[u64
     if let Some(orphan) = file_names.iter().find(|name| matches!(name, FileName::Table(_) | FileName::Manifest(_)))
         && file_names.iter().any(|name| matches!(name, FileName::Table(_)))
     {
+        let is_of_others = |name: &&FileName| {
+            matches!(name, FileName::Table(_))
+                && survey::origin(&*media.files, **name).is_ok_and(|origin| origin == Origin::LevelDbOrRocksDb)
+        };
+        if let Some(other) = file_names.iter().find(is_of_others) {
+            return Err(survey::not_ours(&other.format(), survey::OF_OTHERS));
+        }
         return Err(Error::Corruption {
             file: file_name::CURRENT.to_owned(),
             offset_bytes: 0,
@@ -232,26 +236,14 @@ fn has_room(shared: &Shared, log_listing: &[FileEntry], oldest: u64) -> bool {
     shared.media.files.space().map_or(true, |space| space.available_bytes >= needed_bytes)
 }
 
-/// What an opening begins with when there is room.
-struct Begun {
-    log_number: u64,
-    log: LogWriter,
-    last_sequence: Sequence,
-    /// The flushes of what the logs held.
-    work: Totals,
-}
-
 /// The logs into tables, and a new log.
-fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Begun, Error> {
-    let mut work = Totals::default();
-    let last_sequence = replay(shared, replayed, &mut |memtable, last_sequence| {
-        work = work.plus(&add_to_level0(shared, &memtable, last_sequence)?);
-        Ok(())
-    })?;
+fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<(u64, LogWriter, Sequence), Error> {
+    let last_sequence =
+        replay(shared, replayed, &mut |memtable, last_sequence| add_to_level0(shared, &memtable, last_sequence))?;
     shared.snapshots.publish(last_sequence);
     let log_number = shared.new_file_number();
     let log = create_log(shared, log_number, None)?;
-    Ok(Begun { log_number, log, last_sequence, work })
+    Ok((log_number, log, last_sequence))
 }
 
 /// On a medium without room for tables: what the logs hold stays in memory and in the logs, and is
@@ -267,7 +259,7 @@ fn hold(
         let core = shared.core.lock();
         shared.publish(&core, None, Some(version));
     }
-    remove_strays(shared, Some(manifest_number));
+    remove_strays(shared, Some(manifest_number), u64::MAX);
     *shared.live_logs.lock() = replayed.logs.to_vec();
     replay_into_memory(shared, replayed)
 }
@@ -343,7 +335,6 @@ pub(super) fn compare_with_files(
         log_number: state.log_number,
         next_file_number: state.next_file_number,
         last_sequence: state.last_sequence,
-        totals: state.totals,
     })
 }
 
@@ -450,24 +441,27 @@ fn was_synced(mut reader: LogReader) -> Result<bool, Error> {
     Ok(reader.marked_bytes() > 0)
 }
 
-/// A recovered memtable becomes a table of the state in memory; the new manifest makes it durable. What that took.
-fn add_to_level0(shared: &Arc<Shared>, memtable: &Arc<MemTable>, last_sequence: Sequence) -> Result<Totals, Error> {
+/// A recovered memtable becomes a table of the state in memory; the new manifest makes it durable.
+fn add_to_level0(shared: &Arc<Shared>, memtable: &Arc<MemTable>, last_sequence: Sequence) -> Result<(), Error> {
     shared.snapshots.publish(last_sequence);
     if memtable.is_empty() {
-        return Ok(Totals::default());
+        return Ok(());
     }
     let outputs = flush::write(shared, std::slice::from_ref(memtable), &JobPace::unheld())?;
     let added: Vec<_> = outputs.tables.iter().map(|file| (0, file.clone())).collect();
     let next = shared.read_state.load().version.with(&[], &added);
     let core = shared.core.lock();
     shared.publish(&core, None, Some(Arc::new(next)));
-    Ok(outputs.flush_work())
+    Ok(())
 }
 
 /// Removes files nothing refers to: tables of unfinished jobs, old logs and manifests, temporaries.
 /// One that cannot be removed now is tried again at the next open.
 /// `manifest` is the one that CURRENT names.
-pub(super) fn remove_strays(shared: &Arc<Shared>, manifest: Option<u64>) {
+///
+/// What a repair replaced is not removed but set aside, also when its process ended before it had done so; files from
+/// number `fresh_from` on are known for its own. The names that were given.
+pub(super) fn remove_strays(shared: &Arc<Shared>, manifest: Option<u64>, fresh_from: u64) -> Vec<String> {
     let version = shared.read_state.load().version.clone();
     let live: std::collections::BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
     let log = shared.manifest.lock().log_number;
@@ -478,13 +472,41 @@ pub(super) fn remove_strays(shared: &Arc<Shared>, manifest: Option<u64>) {
         FileName::Temporary(_) => true,
         _ => false,
     };
-    let mut stores = vec![shared.media.files.clone()];
+    let files = &shared.media.files;
+    let mut stores = vec![files.clone()];
     stores.extend(shared.media.logs.clone());
-    for store in stores {
-        for entry in store.list().unwrap_or_default() {
-            if FileName::parse(&entry.name).is_some_and(|name| stray(&name)) {
+    let listings: Vec<_> = stores.iter().map(|store| store.list()).collect();
+    let is_repaired = |listing: &Vec<FileEntry>| listing.iter().any(|entry| entry.name == file_name::REPAIRED);
+    // What the mark says is not known where it cannot be looked for.
+    let Some(Ok(first)) = listings.first() else { return Vec::new() };
+    let sets_aside = is_repaired(first);
+    let mut is_done = true;
+    let mut kept = Vec::new();
+    for (store, listing) in stores.iter().zip(&listings) {
+        let Ok(listing) = listing else {
+            is_done = false;
+            continue;
+        };
+        for entry in listing {
+            let Some(name) = FileName::parse(&entry.name).filter(|name| stray(name)) else { continue };
+            let is_original = name.number().is_some_and(|number| number < fresh_from);
+            if !sets_aside || !is_original || matches!(name, FileName::Temporary(_)) {
                 let _ = store.remove(&entry.name);
+                continue;
+            }
+            let taken = |new: &String| listing.iter().any(|entry| entry.name == *new);
+            let first = format!("{}{}", file_name::REPLACED_PREFIX, entry.name);
+            let later = (1..=listing.len()).map(|number| format!("{first}.{number}"));
+            let free = std::iter::once(first.clone()).chain(later).find(|name| !taken(name)).unwrap_or(first);
+            match store.rename(&entry.name, &free) {
+                Ok(()) => kept.push(free),
+                Err(_) => is_done = false,
             }
         }
     }
+    // The mark goes when the names are sure to have changed.
+    if sets_aside && is_done && stores.iter().all(|store| store.sync_names().is_ok()) {
+        let _ = files.remove(file_name::REPAIRED);
+    }
+    kept
 }

@@ -3,7 +3,8 @@
 //! Everything readable (tables block by block, logs record by record) is merged by key and sequence
 //! number into fresh tables of the last level under a fresh manifest, so nothing depends on what was
 //! lost. Until that manifest holds, nothing of what was there changes: a repair that was cut short is
-//! run again and finds the same. What is damaged or not used is kept beside, renamed. What was overwritten or deleted by lost data may
+//! run again and finds the same. Nothing is removed unless that is asked for: what is damaged, or not used, is kept beside,
+//! renamed, and so is what was replaced. A mark, made before the fresh manifest holds, has the next opening finish that. What was overwritten or deleted by lost data may
 //! come back in its older state: repair cannot know it.
 
 use super::checkpoint;
@@ -21,7 +22,7 @@ use super::version::{FileMeta, Version};
 use super::write::create_log;
 use crate::batch::BatchRecord;
 use crate::cache::BlockCache;
-use crate::db::{RepairAction, RepairPlan, RepairReport, RepairStep};
+use crate::db::{Originals, RepairAction, RepairPlan, RepairReport, RepairStep};
 use crate::error::Error;
 use crate::file_name::{self, FileName};
 use crate::iterator::InternalIterator;
@@ -47,8 +48,13 @@ struct Salvage {
     last_sequence: Sequence,
     /// Damaged files and where they are.
     damaged: Vec<(Arc<dyn FileStore>, String)>,
+    /// Those of which there is a copy.
+    copied: Vec<(Arc<dyn FileStore>, String)>,
     /// What the medium failed to give.
     failures: Arc<MediumFailures>,
+    originals: Originals,
+    /// A sound `CURRENT` is there.
+    replaces_current: bool,
 }
 
 /// See [`crate::plan_repair`]. `organise` makes the organisation of these options.
@@ -81,6 +87,7 @@ pub(crate) fn repair(
     env: &Env,
     media: Media,
     options: Options,
+    originals: Originals,
     organise: impl Fn(&Options) -> Box<dyn Organisation>,
 ) -> Result<RepairReport, Error> {
     // What is not ours is refused before so much as a lock is made beside it.
@@ -108,8 +115,7 @@ pub(crate) fn repair(
     // No older log is needed once the fresh manifest holds.
     let log_number = highest + 1;
     let new_database = new_database_id(env, &*media.files);
-    let totals = contents.as_ref().and_then(|contents| contents.totals);
-    let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0, totals };
+    let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0 };
     let shared = Arc::new(Shared::new(
         env,
         database.unwrap_or(new_database),
@@ -125,8 +131,18 @@ pub(crate) fn repair(
         0,
     ));
     let last_sequence = contents.as_ref().map_or(0, |contents| contents.last_sequence);
-    let mut salvage =
-        Salvage { shared, database, report, tables: Vec::new(), last_sequence, damaged: Vec::new(), failures };
+    let mut salvage = Salvage {
+        shared,
+        database,
+        report,
+        tables: Vec::new(),
+        last_sequence,
+        damaged: Vec::new(),
+        copied: Vec::new(),
+        failures,
+        originals,
+        replaces_current: false,
+    };
     salvage.carry_out(&steps)?;
     salvage.finish()
 }
@@ -155,7 +171,7 @@ impl Salvage {
                 }
                 (Some(FileName::Table(number)), RepairAction::Salvage) => self.salvage_table(number)?,
                 (Some(FileName::Log(number)), RepairAction::Replay | RepairAction::Salvage) => logs.push(number),
-                (_, RepairAction::Replace) => {}
+                (name, RepairAction::Replace) => self.replaces_current |= name == Some(FileName::Current),
                 (name, _) => {
                     let is_needed = self.report.findings.iter().any(|finding| finding.message.contains(file.as_str()));
                     let is_table = matches!(name, Some(FileName::Table(_)));
@@ -292,22 +308,19 @@ impl Salvage {
             return Ok(());
         }
         self.shared.snapshots.publish(self.last_sequence);
-        let outputs = super::flush::write(&self.shared, std::slice::from_ref(memtable), &JobPace::unheld())?;
-        // Durable with the fresh manifest, which is written once.
-        let mut manifest = self.shared.manifest.lock();
-        manifest.totals = manifest.totals.map(|totals| totals.plus(&outputs.flush_work()));
-        self.tables.extend(outputs.tables);
+        self.tables
+            .extend(super::flush::write(&self.shared, std::slice::from_ref(memtable), &JobPace::unheld())?.tables);
         Ok(())
     }
 
     /// Copies what is set aside to where it is kept; files that cannot be copied stay in the list.
-    /// The originals go with the strays, once the fresh manifest holds.
+    /// The originals go once the fresh manifest holds.
     fn copy_damaged(&mut self) {
         let options = CreateOptions { kind: FileKind::Other, ..CreateOptions::default() };
         let context = IoContext::of(IoClass::Maintenance);
-        let kept = &mut self.report.set_aside;
+        let (kept, with_copy) = (&mut self.report.set_aside, &mut self.copied);
         self.damaged.retain(|(store, name)| {
-            let Ok(copy_name) = free_name(&**store, name) else { return true };
+            let Ok(copy_name) = free_name(&**store, file_name::SET_ASIDE_PREFIX, name) else { return true };
             // Under its name the copy is whole, or not there.
             let partial_name = format!("{}{name}.partial", file_name::SET_ASIDE_PREFIX);
             let copied = is_copy(&**store, name, &copy_name)
@@ -318,6 +331,7 @@ impl Salvage {
                 let _ = store.remove(&partial_name);
             }
             kept.extend(copied.then_some(copy_name));
+            with_copy.extend(copied.then(|| (store.clone(), name.clone())));
             !copied
         });
     }
@@ -331,7 +345,7 @@ impl Salvage {
             if name == file_name::CURRENT {
                 continue;
             }
-            let renamed = free_name(&*store, &name).and_then(|kept| {
+            let renamed = free_name(&*store, file_name::SET_ASIDE_PREFIX, &name).and_then(|kept| {
                 store.rename(&name, &kept)?;
                 Ok(kept)
             });
@@ -353,6 +367,9 @@ impl Salvage {
         let last = shared.organisation.level_count() - 1;
         let log_number = shared.manifest.lock().log_number;
         let log_start = Some((log_number, self.last_sequence));
+        if self.originals == Originals::SetAside {
+            self.mark_originals()?;
+        }
         // The manifest will name it, so it is there first.
         create_log(shared, log_number, None)?;
         if self.tables.is_empty() {
@@ -378,7 +395,16 @@ impl Salvage {
         }
         // What could not be kept beside is no stray: the next repair sets it aside.
         self.rename_damaged()?;
-        remove_strays(shared, shared.manifest_number());
+        for (store, name) in std::mem::take(&mut self.copied) {
+            // Others have become fresh ones, or are as good as ever.
+            if FileName::parse(&name).is_some_and(|name| name.number().is_some()) {
+                store.remove(&name)?;
+            }
+        }
+        self.report.set_aside.extend(remove_strays(shared, shared.manifest_number(), log_number));
+        if self.originals == Originals::Discard {
+            self.discard_replaced()?;
+        }
         let version = shared.read_state.load().version.clone();
         self.report.tables = version.levels[last].len() as u64;
         self.report.entries = version.levels[last].iter().map(|file| file.entries).fold(0, u64::saturating_add);
@@ -386,11 +412,46 @@ impl Salvage {
     }
 }
 
+impl Salvage {
+    /// From the moment the fresh manifest holds, what it does not name is to be kept; and `CURRENT`, in whose place a fresh
+    /// one comes, is kept as a copy.
+    fn mark_originals(&mut self) -> Result<(), Error> {
+        let files = self.shared.media.files.clone();
+        let context = IoContext::of(IoClass::Maintenance);
+        let options = CreateOptions { kind: FileKind::Other, ..CreateOptions::default() };
+        if self.replaces_current {
+            let partial_name = format!("{}{}.partial", file_name::REPLACED_PREFIX, file_name::CURRENT);
+            let name = free_name(&*files, file_name::REPLACED_PREFIX, file_name::CURRENT)?;
+            if !is_copy(&*files, file_name::CURRENT, &name) {
+                checkpoint::copy(&*files, file_name::CURRENT, &*files, &partial_name, options, &context)?;
+                files.rename(&partial_name, &name)?;
+            }
+            self.report.set_aside.push(name);
+        }
+        if !files.list()?.iter().any(|entry| entry.name == file_name::REPAIRED) {
+            let mut mark = files.create(file_name::REPAIRED, &options)?;
+            mark.sync(&context)?;
+            mark.finish(&context)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what this and earlier repairs replaced and kept; not what was damaged.
+    fn discard_replaced(&self) -> Result<(), Error> {
+        for store in std::iter::once(&self.shared.media.files).chain(self.shared.media.logs.as_ref()) {
+            for entry in store.list()?.iter().filter(|entry| entry.name.starts_with(file_name::REPLACED_PREFIX)) {
+                store.remove(&entry.name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The name under which `name` is set aside: one that nothing has yet, or that a repair which was cut short gave to a
 /// copy of it.
-fn free_name(store: &dyn FileStore, name: &str) -> Result<String, Error> {
+fn free_name(store: &dyn FileStore, prefix: &str, name: &str) -> Result<String, Error> {
     let listing = store.list()?;
-    let first = format!("{}{name}", file_name::SET_ASIDE_PREFIX);
+    let first = format!("{prefix}{name}");
     let later = (1..=listing.len()).map(|number| format!("{first}.{number}"));
     let is_free = |kept: &String| !listing.iter().any(|entry| entry.name == *kept) || is_copy(store, name, kept);
     Ok(std::iter::once(first.clone()).chain(later).find(is_free).unwrap_or(first))

@@ -73,7 +73,8 @@ pub(super) fn survey(media: &Media, tables: &Tables, tree: &str) -> Result<Surve
         for entry in store.list()? {
             match FileName::parse(&entry.name) {
                 Some(FileName::Current) => has_current |= !is_beside,
-                Some(FileName::Lock) => {}
+                // What was opened last stays for people to read.
+                Some(FileName::Lock | FileName::Repaired | FileName::Options) => {}
                 // Tables are where files are, logs where logs are; others of their names are not looked at.
                 Some(FileName::Table(_)) if is_beside => {}
                 Some(FileName::Log(_)) if media.logs.is_some() && !is_beside => {}
@@ -81,7 +82,7 @@ pub(super) fn survey(media: &Media, tables: &Tables, tree: &str) -> Result<Surve
                     let origin = origin(&**store, name).unwrap_or(Origin::Unreadable);
                     files.push(SurveyedFile { name, origin, condition: Condition::Sound });
                 }
-                None if other_name.is_none() && !entry.name.starts_with(file_name::SET_ASIDE_PREFIX) => {
+                None if other_name.is_none() && !file_name::is_set_aside(&entry.name) => {
                     other_name = Some(entry.name);
                 }
                 None => {}
@@ -122,7 +123,7 @@ fn begins_as(store: &dyn FileStore, name: &str, magic: &[u8]) -> bool {
 }
 
 /// Whose a file is, by where its format says so.
-fn origin(store: &dyn FileStore, name: FileName) -> Result<Origin, Error> {
+pub(super) fn origin(store: &dyn FileStore, name: FileName) -> Result<Origin, Error> {
     let file = store.open(&name.format(), &OpenOptions::default())?;
     let size = file.size_bytes();
     let context = IoContext::of(IoClass::Check);
@@ -295,7 +296,7 @@ fn refuse_others(survey: &Survey) -> Result<(), Error> {
     }
     let others = survey.files.iter().find(|file| file.origin == Origin::LevelDbOrRocksDb);
     if let Some(other) = others {
-        return Err(not_ours(&other.name.format(), "a table of LevelDB or RocksDB"));
+        return Err(not_ours(&other.name.format(), OF_OTHERS));
     }
     let is_taken_for_ours = |file: &SurveyedFile| match file.origin {
         Origin::Ours => true,
@@ -320,12 +321,16 @@ fn refuse_others(survey: &Survey) -> Result<(), Error> {
     }
 }
 
-fn not_ours(file: &str, found: &str) -> Error {
+/// What a table of another program is, for [`not_ours`].
+pub(super) const OF_OTHERS: &str = "a table of LevelDB or RocksDB";
+
+/// The refusal of a file of another program.
+pub(super) fn not_ours(file: &str, found: &str) -> Error {
     Error::Foreign {
         file: file.to_owned(),
         offset_bytes: 0,
         expected: "files of a Varve database".to_owned(),
         found: found.to_owned(),
-        advice: "nothing was changed; repair a directory with a Varve database".to_owned(),
+        advice: "nothing was changed; name a directory with a Varve database".to_owned(),
     }
 }
