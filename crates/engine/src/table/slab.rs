@@ -244,7 +244,7 @@ mod tests {
                 let (shelf, check_and_free) = (&shelf, &check_and_free);
                 scope.spawn(move || {
                     let mut random = Random::seeded(thread);
-                    for round in 0..if cfg!(miri) { 50 } else { 3000 } {
+                    for round in 0..if cfg!(miri) { 4 } else { 3000 } {
                         let size = match random.below(4) {
                             0 => 1 + random.below(3000),
                             1 => 1 + random.below(200_000),
