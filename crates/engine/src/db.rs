@@ -7,7 +7,7 @@ use crate::key::VALUE_BYTES_MAX;
 use crate::media::Media;
 use crate::options::Options;
 use crate::snapshot::Snapshot;
-use crate::statistics::Statistics;
+use crate::statistics::{Statistics, Totals};
 use crate::tree::{self, LogStructuredTree, ReadOnlyTree, Tree, organise};
 use crate::value::Value;
 use std::ops::{Bound, RangeBounds};
@@ -233,7 +233,19 @@ impl Db {
         self.tree().checkpoint(target)
     }
 
-    /// Counters and shape of the tree.
+    /// What was done to the database since it was created, as its manifest says: after a crash too it is the exact sum over
+    /// the flushes and compactions whose result is in the tree. What an opening for reading sees is as of that opening.
+    ///
+    /// A checkpoint is a new database and begins at zero. A repair goes on with what the manifest said and adds what it
+    /// flushes and compacts itself. `None` when it is not known: the manifest was made by a version that did not count,
+    /// or by a repair that could not read the one before.
+    ///
+    /// Cost: waits while a change of the tree is being made durable; reads nothing from the medium.
+    pub fn totals(&self) -> Option<Totals> {
+        self.tree().totals()
+    }
+
+    /// Counters since this opening, and shape of the tree.
     pub fn statistics(&self) -> Statistics {
         self.tree().statistics()
     }

@@ -27,6 +27,7 @@ mod merge;
 mod options;
 mod snapshot;
 mod statistics;
+mod sync;
 mod table;
 #[cfg(test)]
 mod test_store;
@@ -44,5 +45,5 @@ pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use media::Media;
 pub use options::{CompactionPriority, Compression, DatabaseOption, OptionUnit, Options, TreeKind};
 pub use snapshot::Snapshot;
-pub use statistics::{CounterValues, LevelStatistics, RoomStatistics, Statistics, WriteState};
+pub use statistics::{CounterValues, LevelStatistics, RoomStatistics, Statistics, Totals, WriteState};
 pub use value::Value;

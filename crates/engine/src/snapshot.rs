@@ -1,10 +1,9 @@
 //! Snapshots: sequence numbers that compactions must keep readable.
 
 use crate::key::Sequence;
-use parking_lot::Mutex;
+use crate::sync::{Arc, ArcSwap, AtomicU64, Guard, Mutex};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Newest visible sequence number, and which older ones are still read.
 #[derive(Debug)]
@@ -22,6 +21,17 @@ impl SnapshotList {
     #[inline]
     pub(crate) fn visible(&self) -> Sequence {
         self.visible.load(Ordering::Acquire)
+    }
+
+    /// The state readers use now, and the sequence number to read it at: the snapshot's, or else the newest visible one.
+    ///
+    /// The state is loaded first. Then every write up to that number is either in this state or came after the
+    /// memtables of this state were complete, and no version that shows at that number was dropped on the way to this
+    /// state.
+    #[inline]
+    pub(crate) fn view<S>(&self, state: &ArcSwap<S>, snapshot: Option<&Snapshot>) -> (Guard<Arc<S>>, Sequence) {
+        let state = state.load();
+        (state, snapshot.map_or_else(|| self.visible(), Snapshot::sequence))
     }
 
     /// Makes writes up to `sequence` visible.

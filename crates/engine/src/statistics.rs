@@ -73,6 +73,72 @@ counters! {
     iterators,
 }
 
+macro_rules! totals {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What was done to a database since it was created: sums over all flushes and compactions whose result became
+        /// part of the tree, those of openings that ended with a crash included. See [`Db::totals`](crate::Db::totals).
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+        #[non_exhaustive]
+        pub struct Totals { $($(#[$doc])* pub $name: u64),* }
+
+        impl Totals {
+            /// Names and values; their order is part of the manifest's format.
+            pub(crate) fn fields(&self) -> [(&'static str, u64); [$(stringify!($name)),*].len()] {
+                [$((stringify!($name), self.$name)),*]
+            }
+
+            /// The same, to be set.
+            pub(crate) fn fields_mut(&mut self) -> [(&'static str, &mut u64); [$(stringify!($name)),*].len()] {
+                [$((stringify!($name), &mut self.$name)),*]
+            }
+        }
+    };
+}
+
+totals! {
+    /// Flushes: of one memtable, or of several at once. Those of opening a database, which make tables of what its logs
+    /// hold, are among them.
+    flush_jobs,
+    /// Entries users wrote (deletions are entries) of what was flushed. What is still in memtables and logs is not counted.
+    flush_user_entries,
+    /// Bytes of keys and values of these entries.
+    flush_user_bytes,
+    /// Tables flushes wrote.
+    flush_written_tables,
+    /// Their bytes.
+    flush_written_bytes,
+    /// Compactions that rewrote tables.
+    compactions,
+    /// Tables that only moved to another level.
+    trivial_moves,
+    /// Tables compactions replaced.
+    compaction_read_tables,
+    /// Their bytes.
+    compaction_read_bytes,
+    /// Tables compactions wrote.
+    compaction_written_tables,
+    /// Their bytes.
+    compaction_written_bytes,
+}
+
+impl Totals {
+    /// Both together. A sum that would not fit stays at the largest number.
+    pub(crate) fn plus(mut self, more: &Totals) -> Totals {
+        for ((_, sum), (_, value)) in self.fields_mut().into_iter().zip(more.fields()) {
+            *sum = sum.saturating_add(value);
+        }
+        self
+    }
+
+    /// Bytes written to tables per byte of keys and values flushed, logs not counted; 0 before the first flush.
+    pub fn table_write_amplification(&self) -> f64 {
+        if self.flush_user_bytes == 0 {
+            return 0.0;
+        }
+        (self.flush_written_bytes as f64 + self.compaction_written_bytes as f64) / self.flush_user_bytes as f64
+    }
+}
+
 /// Which writes are taken at this moment, and what is in the way of the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -192,5 +258,20 @@ impl Statistics {
         }
         (counters.log_bytes + counters.flush_written_bytes + counters.compaction_written_bytes) as f64
             / counters.user_written_bytes as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers come from a file: the largest ones there can be are no reason to panic.
+    #[test]
+    fn totals_that_do_not_fit_stay_at_the_largest_number() {
+        let most = Totals { flush_jobs: u64::MAX, flush_written_bytes: u64::MAX, ..Totals::default() };
+        let sum = most.plus(&Totals { flush_jobs: 1, flush_user_bytes: 1, compactions: 2, ..Totals::default() });
+        assert_eq!((sum.flush_jobs, sum.flush_user_bytes, sum.compactions), (u64::MAX, 1, 2));
+        assert_eq!(sum.table_write_amplification(), u64::MAX as f64);
+        assert_eq!(most.table_write_amplification(), 0.0);
     }
 }

@@ -10,18 +10,27 @@ mod history;
 #[path = "suite/medium.rs"]
 #[allow(dead_code)]
 mod medium;
+#[path = "suite/options.rs"]
+mod options;
 #[path = "suite/parallel.rs"]
 mod parallel;
+#[path = "suite/seeds.rs"]
+mod seeds;
+#[path = "suite/totals.rs"]
+mod totals;
 
 use history::{History, Step};
 use medium::{CrashState, FULL_DISK_BALLAST, Image, Kind, Point, Recorder, check_ballast, imr_kinds};
+use options::short_option_set;
 use parallel::in_parallel;
 use parking_lot::Mutex;
+use seeds::{Reached, run_seeds};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use totals::verify_totals;
 use varve_engine::{Db, Error, ErrorKind, Options, TreeKind, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{CrashVariant, Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
@@ -37,6 +46,10 @@ const REWRITES_MIN: u64 = 8;
 
 /// Crashed states from which recoveries are crashed, at least.
 const CRASHED_STATES_MIN: usize = 200;
+
+/// Workloads whose options a seed draws, and their batches.
+const DRAWN_SEEDS: u64 = 24;
+const DRAWN_BATCHES: usize = 40;
 
 /// Virtual time no run here needs: a run that takes it hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
@@ -80,8 +93,35 @@ impl Strain {
     }
 }
 
-/// Runs the workload under `faults` and returns what a power cut at each point could leave.
+/// A workload that ran: what a power cut at each point could leave, and what it did.
+struct Run {
+    points: Vec<Point>,
+    strain: Strain,
+    flushes: u64,
+    compactions: u64,
+    /// Of tables.
+    written_bytes: u64,
+}
+
+/// Runs the workload under `faults`, which must flush and compact some times.
 fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<Point>, Strain) {
+    let Run { points, strain, flushes, compactions, written_bytes } = run(kind, seed, history, faults);
+    let (flushes_min, compactions_min) = if kind.is_imr() { (4, 2) } else { (8, 4) };
+    assert!(
+        flushes >= flushes_min && compactions >= compactions_min,
+        "{flushes} flushes and {compactions} compactions are too few"
+    );
+    let around = kind != Kind::ExtentNextFit || written_bytes > medium::SMALL_DEVICE_FREE_BYTES;
+    assert!(around, "{written_bytes} bytes of tables do not go around the device");
+    if kind.is_imr() {
+        println!("{kind:?} seed {seed}: {strain:?}");
+        assert!(strain.rewrites >= REWRITES_MIN && strain.fullest_percent >= 90, "{kind:?}: {strain:?} is too little");
+    }
+    (points, strain)
+}
+
+/// Runs the workload under `faults`.
+fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
     let env = simulation(seed, true);
     let recorder = Arc::new(Recorder::default());
     let observation = Image::fresh(&env, kind).observed(&env, &recorder);
@@ -136,21 +176,10 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<P
     strain.see_end(&*files);
     drop((db, files));
     assert_eq!(image.destroyed_bytes(), 0, "live data was destroyed");
-    let (flushes_min, compactions_min) = if kind.is_imr() { (4, 2) } else { (8, 4) };
-    assert!(
-        flushes >= flushes_min && compactions >= compactions_min,
-        "{flushes} flushes and {compactions} compactions are too few"
-    );
     let points = std::mem::take(&mut *recorder.points.lock());
     assert_eq!(points.len() as u64, observation.points(), "points of {kind:?} that nobody recorded");
     let written_bytes = image.table_bytes_written();
-    let around = kind != Kind::ExtentNextFit || written_bytes > medium::SMALL_DEVICE_FREE_BYTES;
-    assert!(around, "{written_bytes} bytes of tables do not go around the device");
-    if kind.is_imr() {
-        println!("{kind:?} seed {seed}: {strain:?}");
-        assert!(strain.rewrites >= REWRITES_MIN && strain.fullest_percent >= 90, "{kind:?}: {strain:?} is too little");
-    }
-    (points, strain)
+    Run { points, strain, flushes, compactions, written_bytes }
 }
 
 /// A power cut can come before every operation that persists something.
@@ -165,9 +194,15 @@ fn assert_all_operations(kind: Kind, points: &[Point]) {
     }
 }
 
-/// The database is in an allowed state, and whole; the number of batches it has seen.
+/// The database is in an allowed state, and whole, and what it counted is what was done; the number of batches it has
+/// seen.
 fn examine(db: &Db, history: &History, allowed: RangeInclusive<usize>) -> Result<usize, String> {
     let count = history.verify(db, allowed)?;
+    let totals = verify_totals(db)?;
+    let (entries, bytes) = history.written(count);
+    if totals.flush_user_entries == entries && totals.flush_user_bytes != bytes || totals.flush_user_entries > entries {
+        return Err(format!("{entries} entries of {bytes} bytes were written, and the totals are {totals:?}"));
+    }
     let findings = db.check().map_err(|error| format!("check failed: {error}"))?;
     if !findings.is_empty() {
         return Err(format!("check found {findings:?}"));
@@ -190,6 +225,7 @@ fn read_only(
         Err(error) => return Err(format!("open_read_only failed: {error}")),
     };
     let count = history.verify(&db, allowed)?;
+    verify_totals(&db)?;
     let findings = db.check().map_err(|error| format!("check failed: {error}"))?;
     if findings.iter().any(|finding| finding.severity >= Severity::Error) {
         return Err(format!("check for reading found {findings:?}"));
@@ -321,6 +357,38 @@ fn crash_in_turn_under(faults: FaultPlan, kind: Kind, seed: u64, history: Histor
     println!("{kind:?} seed {seed}: {count} points, {images} images");
     assert_eq!(images, count * images_per_point, "images that nobody looked at");
     images
+}
+
+/// Crashes a workload whose medium and options a seed draws, at every point, in one variant each, all of them in turn.
+fn crash_under_drawn_options(seed: u64) -> Result<Reached, String> {
+    let mut random = Random::named(seed, "crashes");
+    let mut kinds = vec![Kind::Plain, Kind::Extent, Kind::ExtentNextFit, Kind::ExtentExt4, Kind::PlainLogsApart];
+    kinds.extend([Kind::ExtentLogsApart, Kind::Band, Kind::VariableBands]);
+    kinds.push(imr_kinds()[random.index(imr_kinds().len())]);
+    let kind = kinds[random.index(kinds.len())];
+    let tree = TreeKind::ALL[random.index(TreeKind::ALL.len())];
+    let history = History { options: short_option_set(tree, seed), ..History::new(seed, DRAWN_BATCHES, UNIVERSE) };
+    let faults = if random.chance(1, 3) { slow_flushes() } else { FaultPlan::default() };
+    let ran = run(kind, seed, &history, faults);
+    let mut reached = Reached::from([("flushes", ran.flushes), ("compactions", ran.compactions)]);
+    for (number, point) in ran.points.iter().enumerate() {
+        let variant = kind.variants()[number % kind.variants().len()];
+        let image_seed = seed ^ (number as u64) << 8;
+        let image = point.state.image(variant, image_seed);
+        recover(&image, image_seed, &history, point.synced..=point.begun).map_err(|what| {
+            let place = format!("point {number} ({}) {variant:?}", point.note);
+            format!("{kind:?} {place} image seed {image_seed}: {what}\n  {:?}", history.options)
+        })?;
+        *reached.entry("images").or_default() += 1;
+    }
+    Ok(reached)
+}
+
+#[test]
+fn any_options_survive_a_crash_at_every_point() {
+    let least = [("images", 4000), ("flushes", 60), ("compactions", 30)];
+    let test = ("crash", "any_options_survive_a_crash_at_every_point");
+    run_seeds(test, 500_000, DRAWN_SEEDS, &least, crash_under_drawn_options);
 }
 
 /// Crashes during recoveries from seeded crashed states, at every point of each, and in each of

@@ -17,6 +17,8 @@ mod options;
 mod oracle;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/totals.rs"]
+mod totals;
 #[path = "suite/workload.rs"]
 #[allow(dead_code)]
 mod workload;
@@ -116,7 +118,7 @@ fn sample(seed: u64, on: On) -> Result<Sample, String> {
     };
     drop(observation);
     let note = format!("{:?} {:?} {how}, {:?}", setting.kind, setting.tree, setting.options);
-    let expected = examine(&setting, &copy(&state), 1, |found| oracle.verify(found, may_lose))
+    let expected = examine(&setting, &copy(&state), 1, false, |found| oracle.verify(found, may_lose))
         .map_err(|what| format!("{note}\n  without a fault: {what}"))?;
     let files = files(&copy(&state))?;
     Ok(Sample { setting, state, expected, files, note })
@@ -282,7 +284,7 @@ impl Sample {
             true => Ok(()),
             false => self.compare(found),
         };
-        let _ = examine(&self.setting, &image, step, verify)?;
+        let _ = examine(&self.setting, &image, step, is_loss_told, verify)?;
         Ok(met)
     }
 }

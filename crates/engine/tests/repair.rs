@@ -249,6 +249,31 @@ fn misplaced_tables_are_put_right_or_set_aside() {
     assert_whole(&place);
 }
 
+/// What was counted stands in the manifest: a repair that can read it goes on from there, one that cannot says so for good.
+#[test]
+fn totals_outlive_a_repair_that_can_read_the_manifest() {
+    let totals_after = |damage: &dyn Fn(&Place)| {
+        let place = database();
+        damage(&place);
+        repair(&place.env, place.media(), options()).expect("repair");
+        let db = place.open();
+        let repaired = db.totals();
+        db.put(b"later", b"value").expect("put");
+        db.flush().expect("flush");
+        assert_eq!(db.totals().map(|totals| totals.flush_jobs), repaired.map(|totals| totals.flush_jobs + 1));
+        db.close().expect("close");
+        repaired
+    };
+    let sound = totals_after(&|_| {}).expect("known");
+    assert_eq!((sound.flush_jobs, sound.flush_user_entries, sound.flush_user_bytes), (3, 150, 600));
+    assert_eq!((sound.compactions, sound.compaction_read_tables, sound.compaction_written_tables), (1, 3, 1));
+    let without_manifest = totals_after(&|place| {
+        let manifests = place.contents().into_keys().filter(|name| name.starts_with("MANIFEST"));
+        manifests.for_each(|name| std::fs::write(place.directory.path().join(name), [7; 100]).expect("write"));
+    });
+    assert_eq!(without_manifest, None);
+}
+
 /// It once removed the sound files whose entries it had put into fresh ones.
 #[test]
 fn a_repair_removes_nothing_unless_asked_to() {

@@ -17,6 +17,8 @@ mod options;
 mod oracle;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/totals.rs"]
+mod totals;
 #[path = "suite/workload.rs"]
 #[allow(dead_code)]
 mod workload;
@@ -97,7 +99,7 @@ fn run(seed: u64, on: On, faults: bool, cuts: bool) -> Result<Reached, String> {
     let end = observation.as_ref().map(|observation| observation.capture().image(CrashVariant::KeepAll, 0));
     let image = end.as_ref().unwrap_or(&fresh);
     let oracle = workload.oracle.lock().clone();
-    examine(&setting, image, 1 + seed % 3, |found| oracle.verify(found, workload.may_lose_now()))
+    examine(&setting, image, 1 + seed % 3, false, |found| oracle.verify(found, workload.may_lose_now()))
         .map_err(|what| format!("{note}\n  at the end: {what}\n  {plans}"))?;
     let mut points = std::mem::take(&mut *recorder.points.lock());
     drop(observation);
@@ -122,14 +124,14 @@ fn run(seed: u64, on: On, faults: bool, cuts: bool) -> Result<Reached, String> {
                 for (number, again) in (0..).zip(&cut) {
                     let (variant, image_seed) = (variants[random.index(variants.len())], random.next_u64());
                     recoveries += 1;
-                    examine(&setting, &again.state.image(variant, image_seed), 16 + images + number, verify)
+                    examine(&setting, &again.state.image(variant, image_seed), 16 + images + number, false, verify)
                         .map_err(|what| {
                             format!("opening, cut again ({}), {variant:?}, {image_seed}: {what}", again.note)
                         })
                         .map_err(told)?;
                 }
             } else {
-                examine(&setting, &image, 16 + images, verify).map_err(told)?;
+                examine(&setting, &image, 16 + images, false, verify).map_err(told)?;
             }
         }
     }

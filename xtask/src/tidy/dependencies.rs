@@ -27,6 +27,8 @@ const ROOMS: &[Room] = &[
         tests_use: &["varve-media"],
         touches_system: false,
     },
+    // Includes sources of the engine, by path; depends on nothing of it.
+    Room { package: "varve-interleavings", uses: &["varve-env"], tests_use: &[], touches_system: false },
     Room {
         package: "varve",
         uses: &["varve-env", "varve-media", "varve-block", "varve-store", "varve-engine"],

@@ -48,6 +48,11 @@ const ALLOWANCES: &[Allowance] = &[
     Allowance { place: "crates/env/src/", path: "std::thread", reason: "env is where threads come from" },
     Allowance { place: "crates/env/src/", path: "std::time", reason: "env is where time comes from" },
     Allowance { place: "crates/env/src/", path: "parking_lot::Condvar", reason: "what env's waiting is made of" },
+    Allowance {
+        place: "crates/interleavings/src/exploration.rs",
+        path: "std::thread",
+        reason: "whether a run that failed is being unwound",
+    },
     Allowance { place: "crates/media/src/directory/os.rs", path: "std::fs", reason: "the machine's directories" },
     Allowance { place: "crates/media/src/directory/os.rs", path: "std::os", reason: "the machine's directories" },
     Allowance { place: "crates/media/src/emulated/backing/file.rs", path: "std::fs", reason: "the sparse file" },

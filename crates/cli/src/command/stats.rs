@@ -4,24 +4,32 @@ use crate::arguments::{Access, Database, Global};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use serde_json::json;
-use varve::ByteSize;
+use varve::{ByteSize, Db, Totals};
 
-/// Show the shape of a database, and what was counted since this opening
+/// Show the shape of a database, and what was counted since this opening or since its creation
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   varve stats /tmp/db
   varve stats /tmp/db --json
+  varve stats /tmp/db --since-creation
   varve stats /tmp/db --property varve.estimate-num-keys
 
-The shape (levels, memtables, room) is that of now. Counters (block cache, store, devices) are held in memory and begin
-at zero with every opening, so here they tell what this opening took, not what was done to the database before.")]
+The shape (levels, memtables, room) is that of now. Counters (block cache, store, devices) are held in memory and begin \
+at zero with every opening, so here they tell what this opening took, not what was done to the database before.
+
+What was flushed and compacted since it was created stands in the database: --since-creation shows that, exactly, after \
+crashes too. Bytes that flushes read are those of keys and values; what is still in the logs counts when it is flushed. \
+A checkpoint is a new database and begins at zero; only its sequence numbers go on.")]
 pub(crate) struct Stats {
     #[command(flatten)]
     database: Database,
     /// Print this property and nothing else
     #[arg(long, value_name = "NAME")]
     property: Option<String>,
+    /// Print what was flushed and compacted since the database was created, and nothing else
+    #[arg(long, conflicts_with = "property")]
+    since_creation: bool,
 }
 
 impl Stats {
@@ -38,6 +46,11 @@ impl Stats {
             } else {
                 console.line(value)?
             }
+            return Ok(Status::Done);
+        }
+        if self.since_creation {
+            since_creation(&db, console)?;
+            db.close()?;
             return Ok(Status::Done);
         }
         let statistics = db.statistics();
@@ -103,6 +116,43 @@ impl Stats {
         db.close()?;
         Ok(Status::Done)
     }
+}
+
+/// What the database says was done to it by all its openings.
+fn since_creation(db: &Db, console: &mut Console) -> Result<(), Failure> {
+    let (totals, last_sequence) = (db.totals(), db.statistics().last_sequence);
+    if console.json {
+        return console.json(&json!({
+            "counters_since": "creation",
+            "last_sequence": last_sequence,
+            "totals": totals.map(|totals| serde_json::to_value(totals).unwrap_or_default()),
+        }));
+    }
+    let Some(totals) = totals else {
+        console.line("what was done since the database was created is not known: its manifest was made by a")?;
+        console.line("version that did not count, or by a repair that could not read the one before")?;
+        return Ok(());
+    };
+    let Totals { flush_jobs, flush_user_entries, flush_written_tables, compactions, trivial_moves, .. } = totals;
+    let (read_tables, written_tables) = (totals.compaction_read_tables, totals.compaction_written_tables);
+    let row = |name: &str, jobs: u64, read: (&str, u64), written: (u64, u64)| {
+        let (read_bytes, written_bytes) = (human(read.1), human(written.1));
+        let (read_tables, written_tables) = (read.0, written.0);
+        format!("{name:<11} {jobs:>8} {read_tables:>12} {read_bytes:>11} {written_tables:>15} {written_bytes:>13}")
+    };
+    console.line("counted since the database was created:")?;
+    console.line("")?;
+    console.line("                jobs  tables read  bytes read  tables written bytes written")?;
+    let flushed = (flush_written_tables, totals.flush_written_bytes);
+    console.line(row("flushes", flush_jobs, ("-", totals.flush_user_bytes), flushed))?;
+    let (read, written) = (totals.compaction_read_bytes, totals.compaction_written_bytes);
+    console.line(row("compactions", compactions, (&read_tables.to_string(), read), (written_tables, written)))?;
+    console.line("")?;
+    console.line(format!("{flush_user_entries} entries flushed, the newest sequence number is {last_sequence}"))?;
+    console.line(format!("{trivial_moves} tables moved to another level without being rewritten"))?;
+    let amplification = totals.table_write_amplification();
+    console.line(format!("{amplification:.2} bytes of tables written per byte flushed"))?;
+    Ok(())
 }
 
 fn human(bytes: u64) -> String {

@@ -1,10 +1,10 @@
 //! A place that holds at most one shared value, read without a lock list or a hash table.
 
-use parking_lot_core::SpinWait;
+use crate::sync::{AtomicPtr, SpinWait};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A counted reference, like `Arc`, that can be a pointer for a while.
 ///
@@ -160,7 +160,7 @@ impl<C: Counted> Slot<C> {
 
 impl<C: Counted> Drop for Slot<C> {
     fn drop(&mut self) {
-        let word = *self.word.get_mut();
+        let word = self.word.load(Ordering::Relaxed);
         if Self::is_value(word) {
             // SAFETY: nobody else has the slot; its reference ends here.
             drop(unsafe { C::from_raw(word) });

@@ -3,6 +3,7 @@
 use super::edit::{AddedFile, VersionEdit};
 use crate::encoding::{Damage, Decoder};
 use crate::key::Sequence;
+use crate::statistics::Totals;
 use std::collections::BTreeMap;
 
 /// The shape of the tree that a manifest describes.
@@ -18,6 +19,8 @@ pub(crate) struct Contents {
     pub(crate) log_number: u64,
     /// Tables by number.
     pub(crate) files: BTreeMap<u64, AddedFile>,
+    /// What was done since the database was created; `None` when it is not known.
+    pub(crate) totals: Option<Totals>,
     /// By level.
     pub(crate) compaction_pointers: BTreeMap<u8, Vec<u8>>,
 }
@@ -69,6 +72,15 @@ impl Contents {
                 return misfit("each table once".to_string(), format!("table {number} twice"));
             }
         }
+        if let Some(totals) = edit.totals {
+            let before = self.totals.unwrap_or_default();
+            for ((what, new), (_, old)) in totals.fields().into_iter().zip(before.fields()) {
+                if new < old {
+                    return misfit(format!("a total of {what} of at least {old}"), new.to_string());
+                }
+            }
+            self.totals = Some(totals);
+        }
         self.compaction_pointers.extend(edit.compaction_pointers);
         Ok(())
     }
@@ -76,7 +88,7 @@ impl Contents {
 
 #[cfg(test)]
 mod tests {
-    use super::super::edit::tests::file;
+    use super::super::edit::tests::{file, totals};
     use super::*;
 
     fn base() -> Contents {
@@ -86,6 +98,7 @@ mod tests {
             next_file_number: Some(10),
             log_number: Some(4),
             added: vec![file(0, 5), file(1, 6)],
+            totals: Some(totals(20)),
             ..VersionEdit::default()
         };
         contents.apply(edit).unwrap();
@@ -101,10 +114,14 @@ mod tests {
             last_sequence: Some(77),
             removed: vec![(0, 5), (1, 6)],
             added: vec![moved.clone()],
+            totals: Some(totals(21)),
             compaction_pointers: vec![(1, vec![0; 8])],
             ..VersionEdit::default()
         };
         contents.apply(edit).unwrap();
+        assert_eq!(contents.totals, Some(totals(21)));
+        contents.apply(VersionEdit::default()).unwrap();
+        assert_eq!(contents.totals, Some(totals(21)), "what is not said stays");
         assert_eq!(contents.files.into_iter().collect::<Vec<_>>(), [(5, moved)]);
         assert_eq!((contents.last_sequence, contents.log_number, contents.next_file_number), (77, 4, 10));
     }
@@ -120,5 +137,17 @@ mod tests {
         refuse(VersionEdit { added: vec![file(0, 10)], ..none.clone() });
         refuse(VersionEdit { next_file_number: Some(9), ..none.clone() });
         refuse(VersionEdit { log_number: Some(3), ..none });
+    }
+
+    #[test]
+    fn no_total_goes_down() {
+        for position in 0..totals(0).fields().len() {
+            let mut less = totals(20);
+            let (name, value) = less.fields_mut().into_iter().nth(position).unwrap();
+            *value -= 1;
+            let damage = base().apply(VersionEdit { totals: Some(less), ..VersionEdit::default() }).unwrap_err();
+            let expected = format!("a total of {name} of at least {}", 20 + position);
+            assert_eq!((damage.expected, damage.found), (expected, (19 + position).to_string()));
+        }
     }
 }

@@ -20,15 +20,20 @@
 //! | 11 | log number | oldest log that recovery needs |
 //! | 13 | removed table | level, number; any number of times |
 //! | 15 | added table | see below; any number of times |
+//! | 17 | totals | the numbers of [`Totals`], in its order, as they are with this edit |
 //! | 2 | compaction pointer | level, then the internal key the next compaction starts after; any number of times |
 //!
 //! An added table: level, number, size in bytes, entries, deletions, oldest and newest sequence
 //! number, the table's id (8 bytes, as in its footer), smallest internal key (string), largest internal key
 //! (string), then fields as above (none are defined). Removals come before additions, so a table that changes its level is in both.
+//!
+//! Totals are absolute, and none goes down. A version that does not know them would install jobs without counting them, so
+//! the tag is odd. A manifest without them is of a database whose totals are not known.
 
 use crate::encoding::{Damage, Decoder, append_string, append_varint};
 use crate::file_name::NUMBER_MAX;
 use crate::key::{self, KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, TRAILER_BYTES};
+use crate::statistics::Totals;
 
 const FORMAT: u8 = 2;
 
@@ -40,6 +45,7 @@ const LAST_SEQUENCE: u64 = 9;
 const LOG_NUMBER: u64 = 11;
 const REMOVED: u64 = 13;
 const ADDED: u64 = 15;
+const TOTALS: u64 = 17;
 const COMPACTION_POINTER: u64 = 2;
 
 /// Longest name of a comparator or a tree, in bytes.
@@ -76,6 +82,7 @@ pub(crate) struct VersionEdit {
     /// Level and number.
     pub(crate) removed: Vec<(u8, u64)>,
     pub(crate) added: Vec<AddedFile>,
+    pub(crate) totals: Option<Totals>,
     /// Level and internal key.
     pub(crate) compaction_pointers: Vec<(u8, Vec<u8>)>,
 }
@@ -116,6 +123,9 @@ impl VersionEdit {
         }
         for file in &self.added {
             field(ADDED, &|body| file.encode(body));
+        }
+        if let Some(totals) = &self.totals {
+            field(TOTALS, &|body| totals.fields().iter().for_each(|(_, value)| append_varint(body, *value)));
         }
         for (level, key) in &self.compaction_pointers {
             field(COMPACTION_POINTER, &|body| {
@@ -169,6 +179,7 @@ impl VersionEdit {
                 self.added.push(AddedFile::decode(field)?);
                 Ok(())
             }
+            TOTALS => set(&mut self.totals, totals(field)?, "totals"),
             COMPACTION_POINTER => {
                 self.compaction_pointers.push((level(field, "level")?, internal_key(field, "compaction pointer")?));
                 Ok(())
@@ -259,6 +270,14 @@ fn level(decoder: &mut Decoder<'_>, what: &str) -> Result<u8, Damage> {
     decoder.varint_at_most(u64::from(u8::MAX), what).map(|level| level as u8)
 }
 
+fn totals(decoder: &mut Decoder<'_>) -> Result<Totals, Damage> {
+    let mut totals = Totals::default();
+    for (name, value) in totals.fields_mut() {
+        *value = decoder.varint(name)?;
+    }
+    Ok(totals)
+}
+
 fn name(decoder: &mut Decoder<'_>, what: &str) -> Result<String, Damage> {
     let bytes = decoder.bytes(decoder.remaining() as u64, what)?;
     match std::str::from_utf8(bytes) {
@@ -302,6 +321,13 @@ pub(super) mod tests {
         }
     }
 
+    /// Totals that begin with `first` and differ.
+    pub(in crate::manifest) fn totals(first: u64) -> Totals {
+        let mut totals = Totals::default();
+        (first..).zip(totals.fields_mut()).for_each(|(value, (_, total))| *total = value);
+        totals
+    }
+
     fn full() -> VersionEdit {
         VersionEdit {
             comparator: Some("bytewise".to_string()),
@@ -312,6 +338,7 @@ pub(super) mod tests {
             log_number: Some(0),
             removed: vec![(0, 5), (255, u64::MAX)],
             added: vec![file(1, 6), file(6, 7)],
+            totals: Some(totals(300)),
             compaction_pointers: vec![(3, internal(b"p", 1))],
         }
     }
@@ -342,6 +369,19 @@ pub(super) mod tests {
                 smallest: internal(b"a", 3),
                 largest: internal(b"b", 4),
             }],
+            totals: Some(Totals {
+                flush_jobs: 1,
+                flush_user_entries: 2,
+                flush_user_bytes: 3,
+                flush_written_tables: 4,
+                flush_written_bytes: 300,
+                compactions: 6,
+                trivial_moves: 7,
+                compaction_read_tables: 8,
+                compaction_read_bytes: 9,
+                compaction_written_tables: 10,
+                compaction_written_bytes: 11,
+            }),
             ..VersionEdit::default()
         };
         let expected = [
@@ -353,6 +393,7 @@ pub(super) mod tests {
             &[1, 2, 3, 4, 5, 6, 7, 8],
             &[9, b'a', 1, 3, 0, 0, 0, 0, 0, 0],
             &[9, b'b', 1, 4, 0, 0, 0, 0, 0, 0],
+            &[17, 12, 1, 2, 3, 4, 0xac, 0x02, 6, 7, 8, 9, 10, 11],
         ]
         .concat();
         assert_eq!(edit.encode(), expected);
@@ -406,6 +447,13 @@ pub(super) mod tests {
         refuse(|edit| edit.next_file_number = Some(NUMBER_MAX + 1));
         refuse(|edit| edit.log_number = Some(u64::MAX));
         refuse(|edit| edit.added[0].number = u64::MAX);
+        // Not of the numbers there are.
+        for numbers in [0, 10, 12] {
+            let mut bytes = vec![FORMAT];
+            append_varint(&mut bytes, TOTALS);
+            append_string(&mut bytes, &vec![1; numbers]);
+            assert!(!VersionEdit::decode(&bytes).unwrap_err().newer);
+        }
         let twice = [&full().encode()[..], &full().encode()[1..]].concat();
         assert!(VersionEdit::decode(&twice).is_err());
     }
@@ -415,7 +463,7 @@ pub(super) mod tests {
         let bytes = full().encode();
         let whole: Vec<usize> = (0..bytes.len()).filter(|&at| VersionEdit::decode(&bytes[..at]).is_ok()).collect();
         // Only cuts between fields are edits, which is why a record has a checksum.
-        assert!(whole.len() <= 11, "{whole:?}");
+        assert!(whole.len() <= 12, "{whole:?}");
         for position in 0..bytes.len() {
             for bit in 0..8 {
                 let mut changed = bytes.clone();

@@ -1,6 +1,6 @@
 //! What a manifest promises, after failures and after damage.
 
-use super::edit::tests::file;
+use super::edit::tests::{file, totals};
 use super::*;
 use crate::error::ErrorKind;
 use crate::test_store::MemoryStore;
@@ -32,6 +32,7 @@ fn change(index: u64) -> VersionEdit {
         next_file_number: Some(100 + index),
         last_sequence: Some(5 + index),
         added: vec![file(0, 20 + index)],
+        totals: Some(totals(index)),
         ..VersionEdit::default()
     };
     if index > 0 {

@@ -1,10 +1,9 @@
 //! Memory that is taken in small pieces and given back all at once.
 
-use parking_lot::Mutex;
+use crate::sync::{Arc, AtomicPtr, AtomicUsize, Mutex, Published};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use varve_env::Pages;
 
 /// Every chunk starts on a multiple of this.
@@ -48,8 +47,9 @@ impl ChunkPool {
     fn take(&self, used: usize, bytes_before: usize) -> Box<Chunk> {
         match self.chunks.lock().pop() {
             Some(mut chunk) => {
-                *chunk.used.get_mut() = used;
-                chunk.bytes_before = bytes_before;
+                // Nobody else has it.
+                chunk.used.store(used, Ordering::Relaxed);
+                chunk.place = Published::new(Place { bytes_before, ..*chunk.place.get() });
                 chunk
             }
             None => Chunk::new(self.chunk_bytes, used, bytes_before),
@@ -58,18 +58,23 @@ impl ChunkPool {
 
     fn give_back(&self, chunk: Box<Chunk>) {
         let mut chunks = self.chunks.lock();
-        if chunk.bytes == self.chunk_bytes && chunks.len() < self.chunks_max {
+        if chunk.bytes() == self.chunk_bytes && chunks.len() < self.chunks_max {
             chunks.push(chunk);
         }
     }
 }
 
 struct Chunk {
-    data: NonNull<u8>,
+    place: Published<Place>,
     memory: ChunkMemory,
-    bytes: usize,
     /// Bytes taken from this chunk.
     used: AtomicUsize,
+}
+
+/// Where a chunk's bytes are, and which of an arena's they are.
+struct Place {
+    data: NonNull<u8>,
+    bytes: usize,
     /// Bytes of the shared chunks before this one.
     bytes_before: usize,
 }
@@ -90,12 +95,15 @@ unsafe impl Sync for Chunk {}
 
 impl Chunk {
     fn new(bytes: usize, used: usize, bytes_before: usize) -> Box<Chunk> {
-        let (used, bytes_before) = (AtomicUsize::new(used), bytes_before);
+        let chunk = |data, bytes, memory| {
+            let place = Published::new(Place { data, bytes, bytes_before });
+            Box::new(Chunk { place, memory, used: AtomicUsize::new(used) })
+        };
         if bytes >= PAGES_BYTES_MIN {
             let mut pages = Pages::new(bytes);
             // Pages begin at a multiple of far more than a chunk's alignment.
             let Some(data) = NonNull::new(pages.as_mut_ptr()) else { handle_alloc_error(Layout::new::<u8>()) };
-            return Box::new(Chunk { data, memory: ChunkMemory::Pages { _pages: pages }, bytes, used, bytes_before });
+            return chunk(data, bytes, ChunkMemory::Pages { _pages: pages });
         }
         let Ok(layout) = Layout::from_size_align(bytes.max(1), CHUNK_ALIGNMENT) else {
             // Larger than the address space; no caller can hold such a value.
@@ -104,7 +112,23 @@ impl Chunk {
         // SAFETY: the layout is not of size zero.
         let data = unsafe { alloc(layout) };
         let Some(data) = NonNull::new(data) else { handle_alloc_error(layout) };
-        Box::new(Chunk { data, memory: ChunkMemory::Heap(layout), bytes: layout.size(), used, bytes_before })
+        chunk(data, layout.size(), ChunkMemory::Heap(layout))
+    }
+
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.place.get().bytes
+    }
+
+    #[inline]
+    fn data(&self) -> NonNull<u8> {
+        self.place.get().data
+    }
+
+    /// Bytes of the shared chunks before this one, and of it.
+    #[inline]
+    fn bytes_before_next(&self) -> usize {
+        self.place.get().bytes_before + self.bytes()
     }
 
     /// Takes `bytes` if they are left.
@@ -112,12 +136,12 @@ impl Chunk {
     fn take(&self, bytes: usize) -> Option<NonNull<u8>> {
         let mut used = self.used.load(Ordering::Relaxed);
         loop {
-            if bytes > self.bytes - used {
+            if bytes > self.bytes() - used {
                 return None;
             }
             match self.used.compare_exchange_weak(used, used + bytes, Ordering::Relaxed, Ordering::Relaxed) {
                 // SAFETY: used + bytes is at most the chunk's size, so this is inside it.
-                Ok(_) => return Some(unsafe { self.data.add(used) }),
+                Ok(_) => return Some(unsafe { self.data().add(used) }),
                 Err(now) => used = now,
             }
         }
@@ -128,7 +152,7 @@ impl Drop for Chunk {
     fn drop(&mut self) {
         if let ChunkMemory::Heap(layout) = self.memory {
             // SAFETY: allocated with this layout and freed once.
-            unsafe { dealloc(self.data.as_ptr(), layout) }
+            unsafe { dealloc(self.data().as_ptr(), layout) }
         }
     }
 }
@@ -163,7 +187,7 @@ impl Arena {
         let mut chunks = self.chunks.lock();
         if bytes > self.pool.chunk_bytes / 4 {
             let chunk = Chunk::new(bytes, bytes, 0);
-            let piece = chunk.data;
+            let piece = chunk.data();
             self.large_bytes.fetch_add(bytes, Ordering::Relaxed);
             chunks.push(chunk);
             return piece;
@@ -176,10 +200,10 @@ impl Arena {
             if let Some(piece) = chunk.take(bytes) {
                 return piece;
             }
-            bytes_before = chunk.bytes_before + chunk.bytes;
+            bytes_before = chunk.bytes_before_next();
         }
         let chunk = self.pool.take(bytes, bytes_before);
-        let piece = chunk.data;
+        let piece = chunk.data();
         chunks.push(chunk);
         if let Some(chunk) = chunks.last() {
             self.current.store(ptr::from_ref::<Chunk>(chunk).cast_mut(), Ordering::Release);
@@ -192,13 +216,13 @@ impl Arena {
     pub(crate) fn used_bytes(&self) -> usize {
         // SAFETY: as in `take`.
         let current = unsafe { self.current.load(Ordering::Acquire).as_ref() };
-        let shared = current.map_or(0, |chunk| chunk.bytes_before + chunk.used.load(Ordering::Relaxed));
+        let shared = current.map_or(0, |chunk| chunk.place.get().bytes_before + chunk.used.load(Ordering::Relaxed));
         shared + self.large_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes of all chunks.
     pub(crate) fn reserved_bytes(&self) -> usize {
-        self.chunks.lock().iter().map(|chunk| chunk.bytes).sum()
+        self.chunks.lock().iter().map(|chunk| chunk.bytes()).sum()
     }
 }
 

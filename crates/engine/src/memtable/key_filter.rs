@@ -1,6 +1,7 @@
 //! Tells most user keys that are not in a memtable at the cost of one cache line.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::AtomicU64;
+use std::sync::atomic::Ordering;
 
 /// Bytes of a memtable's capacity per word.
 const CAPACITY_BYTES_PER_WORD: usize = 512;

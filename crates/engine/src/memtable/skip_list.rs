@@ -26,10 +26,10 @@
 
 use super::arena::{Arena, ChunkPool};
 use crate::key::{self, Sequence, TRAILER_BYTES};
+use crate::sync::{Arc, AtomicPtr, AtomicU64, AtomicUsize, Published};
 use std::cmp::Ordering as KeyOrdering;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Most lanes.
 const HEIGHT_MAX: usize = 16;
@@ -45,7 +45,9 @@ struct Link {
 const LINK_BYTES: usize = size_of::<Link>();
 
 /// The part of a node that has the same shape in all of them; the key follows.
-struct Header {
+type Header = Published<Fields>;
+
+struct Fields {
     hint: u64,
     value: *const u8,
     key_length: u32,
@@ -75,18 +77,18 @@ impl<'a> Node<'a> {
     }
 
     #[inline]
-    fn header(&self) -> &'a Header {
+    fn fields(&self) -> &'a Fields {
         // SAFETY: nodes live as long as their list and their headers never change.
-        unsafe { self.header.as_ref() }
+        unsafe { self.header.as_ref() }.get()
     }
 
     #[inline]
     pub(crate) fn internal_key(&self) -> &'a [u8] {
-        let header = self.header();
+        let fields = self.fields();
         // SAFETY: the key and the trailer follow the header, written before the node was linked.
         unsafe {
             let start = self.header.as_ptr().cast::<u8>().add(HEADER_BYTES);
-            std::slice::from_raw_parts(start, header.key_length as usize + TRAILER_BYTES)
+            std::slice::from_raw_parts(start, fields.key_length as usize + TRAILER_BYTES)
         }
     }
 
@@ -97,9 +99,9 @@ impl<'a> Node<'a> {
 
     #[inline]
     pub(crate) fn value(&self) -> &'a [u8] {
-        let header = self.header();
+        let fields = self.fields();
         // SAFETY: the value was copied there, whole, before the node was linked.
-        unsafe { std::slice::from_raw_parts(header.value, header.value_length as usize) }
+        unsafe { std::slice::from_raw_parts(fields.value, fields.value_length as usize) }
     }
 
     /// # Safety
@@ -186,7 +188,8 @@ impl SkipList {
         let head = Self::allocate_node(&nodes, HEIGHT_MAX, 0);
         // SAFETY: the piece has room for a header and its links, and no one else has it yet.
         unsafe {
-            head.write(Header { hint: 0, value: NonNull::dangling().as_ptr(), key_length: 0, value_length: 0 });
+            let fields = Fields { hint: 0, value: NonNull::dangling().as_ptr(), key_length: 0, value_length: 0 };
+            head.write(Published::new(fields));
             head.add(1).cast::<u8>().write_bytes(0, TRAILER_BYTES);
             for lane in 0..HEIGHT_MAX {
                 let link = Link { hint: AtomicU64::new(u64::MAX), next: AtomicPtr::new(ptr::null_mut()) };
@@ -234,7 +237,7 @@ impl SkipList {
     /// `node` is before `target`.
     #[inline]
     fn is_before(node: Node<'_>, target: &Target<'_>) -> bool {
-        let hint = node.header().hint;
+        let hint = node.fields().hint;
         if hint != target.hint {
             return hint < target.hint;
         }
@@ -289,7 +292,7 @@ impl SkipList {
         // SAFETY: both pieces have room for what is written and no one else has them yet.
         unsafe {
             copy.as_ptr().copy_from_nonoverlapping(value.as_ptr(), value.len());
-            header.write(Header { hint: target.hint, value: copy.as_ptr(), key_length, value_length });
+            header.write(Published::new(Fields { hint: target.hint, value: copy.as_ptr(), key_length, value_length }));
             let key = header.add(1).cast::<u8>().as_ptr();
             key.copy_from_nonoverlapping(user_key.as_ptr(), user_key.len());
             let trailer = target.trailer.to_le_bytes();
@@ -382,7 +385,7 @@ impl SkipList {
     #[inline]
     pub(crate) fn prefetch_after(&self, node: Node<'_>) {
         if let Some(next) = self.after(node) {
-            prefetch(next.header().value);
+            prefetch(next.fields().value);
             // SAFETY: every node has lane 0.
             let second = unsafe { next.link(0) }.next.load(Ordering::Relaxed);
             prefetch(second.cast_const().cast());

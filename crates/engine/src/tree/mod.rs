@@ -17,7 +17,7 @@ use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::options::{Options, TreeKind};
 use crate::snapshot::Snapshot;
-use crate::statistics::Statistics;
+use crate::statistics::{Statistics, Totals};
 use crate::value::Value;
 use varve_store::{FileStore, Finding};
 
@@ -51,6 +51,8 @@ pub(crate) trait Tree: Send + Sync {
     fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error>;
     /// Counters and shape.
     fn statistics(&self) -> Statistics;
+    /// What was done since the database was created; `None` when it is not known.
+    fn totals(&self) -> Option<Totals>;
     /// A property by name; `None` when it has no such property.
     fn property(&self, name: &str) -> Option<String>;
     /// About how many bytes of tables hold keys of `[begin, end)`.

@@ -97,6 +97,14 @@ impl History {
         db.write(batch, &WriteOptions { sync })
     }
 
+    /// Entries of the first `count` batches, and the bytes of their keys and values.
+    pub(crate) fn written(&self, count: usize) -> (u64, u64) {
+        let entries = self.batches[..count].iter().flatten();
+        entries.fold((0, 0), |(entries, bytes), (key, value)| {
+            (entries + 1, bytes + (key.len() + value.as_ref().map_or(0, Vec::len)) as u64)
+        })
+    }
+
     /// The number of batches the database has seen, once it is sure that its state is exactly the
     /// one after them.
     pub(crate) fn verify(&self, db: &Db, allowed: RangeInclusive<usize>) -> Result<usize, String> {

@@ -3,6 +3,7 @@
 use super::medium::{BAND_BYTES, BANDS, CrashState, Image, Kind, Recorder, imr_kinds};
 use super::options::short_option_set;
 use super::oracle::{Batch, MayLose, Oracle, State, count_key, prefix};
+use super::totals::verify_totals;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -517,6 +518,9 @@ pub(crate) fn examine_checkpoint(
     };
     let found = walk_all(&copy).map_err(|error| format!("it cannot be read: {error}"))?;
     verify(&found)?;
+    if copy.totals().is_none_or(|totals| totals.flush_jobs > 0) {
+        return Err(format!("it does not begin at zero: {:?}", copy.totals()));
+    }
     let findings = copy.check().map_err(|error| format!("check: {error}"))?;
     if !findings.is_empty() {
         return Err(format!("check found {findings:?}"));
@@ -525,11 +529,13 @@ pub(crate) fn examine_checkpoint(
     Ok(true)
 }
 
-/// Opens what is left, without faults, and twice: it is all there, whole, and stays. What is there.
+/// Opens what is left, without faults, and twice: it is all there, whole, and stays, and unless some of it was lost
+/// (`is_salvaged`) what it counted is what was done. What is there.
 pub(crate) fn examine(
     setting: &Setting,
     image: &Image,
     step: u64,
+    is_salvaged: bool,
     verify: impl FnOnce(&State) -> Result<(), String>,
 ) -> Result<State, String> {
     let env = setting.simulation(step);
@@ -540,6 +546,7 @@ pub(crate) fn examine(
     let db = open("afterwards")?;
     let found = walk_all(&db).map_err(|error| format!("a walk afterwards: {error}"))?;
     verify(&found)?;
+    let totals = if is_salvaged { None } else { Some(verify_totals(&db)?) };
     let findings = db.check().map_err(|error| format!("check: {error}"))?;
     if !findings.is_empty() {
         return Err(format!("check found {findings:?}"));
@@ -554,6 +561,12 @@ pub(crate) fn examine(
     let db = open("once more")?;
     if walk_all(&db).map_err(|error| format!("a second walk: {error}"))? != found {
         return Err("the second opening shows another state".to_owned());
+    }
+    if let Some(totals) = totals {
+        let again = verify_totals(&db)?;
+        if again.compactions < totals.compactions || again.flush_jobs < totals.flush_jobs {
+            return Err(format!("the totals were {totals:?}, and are {again:?}"));
+        }
     }
     db.close().map_err(|error| format!("the second close: {error}"))?;
     if image.destroyed_bytes() > 0 {

@@ -4,6 +4,7 @@ use super::recovery::NO_LOG;
 use super::shared::{Shared, new_database_id, snapshot_edit};
 use crate::error::Error;
 use crate::file_name;
+use crate::statistics::Totals;
 use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext, Location, OpenOptions};
 
 /// Bytes copied at once.
@@ -37,8 +38,9 @@ pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error
         }
     }
     target.sync_names()?;
-    let edit = snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, &*shared.organisation);
-    // From here on both go their own ways.
+    // From here on both go their own ways: nothing was done to the new one yet.
+    let totals = Some(Totals::default());
+    let edit = snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, totals, &*shared.organisation);
     shared.create_manifest(target, new_database_id(&shared.env, target), highest + 1, &edit)?;
     Ok(())
 }

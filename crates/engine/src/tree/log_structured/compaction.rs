@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
 use crate::merge::merge;
+use crate::statistics::Totals;
 use crate::table::{KeyOrder, Readahead, TableIteratorOptions};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -53,6 +54,7 @@ fn move_tables(shared: &Shared, plan: &CompactionPlan) -> Result<(), Error> {
     let change = Change {
         removed: plan.inputs.iter().map(|file| (plan.input_level, file.clone())).collect(),
         added: plan.inputs.iter().map(|file| (plan.output_level, file.clone())).collect(),
+        work: Totals { trivial_moves: plan.inputs.len() as u64, ..Totals::default() },
         ..Change::default()
     };
     shared.install(change)?;
@@ -105,6 +107,8 @@ pub(super) fn compact_stretch(
         output_level: Some(plan.output_level as u8),
     });
     let goes = |file: &&Arc<FileMeta>| !stretch.staying.contains(&file.number);
+    let read_tables = plan.all_inputs().filter(goes).count() as u64;
+    let read_bytes: u64 = plan.all_inputs().filter(goes).map(|file| file.size_bytes).sum();
     let result = rewrite(shared, version, &plan, job, stretch, pace).and_then(|outputs| {
         let change = Change {
             removed: plan
@@ -115,6 +119,7 @@ pub(super) fn compact_stretch(
                 .chain(plan.overlapping.iter().filter(goes).map(|file| (plan.output_level, file.clone())))
                 .collect(),
             added: outputs.tables.iter().map(|file| (plan.output_level, file.clone())).collect(),
+            work: outputs.compaction_work(read_tables, read_bytes),
             ..Change::default()
         };
         // On failure the outputs stay as files: the manifest may or may not name them.
@@ -123,7 +128,6 @@ pub(super) fn compact_stretch(
     let hinted = result.as_ref().map(|outputs| outputs.hinted(plan.output_level)).unwrap_or_default();
     shared.media.files.hint(&Hint::CompactionEnd { job, outputs: &hinted, succeeded: result.is_ok() });
     let outputs = result?;
-    let read_bytes: u64 = plan.all_inputs().filter(goes).map(|file| file.size_bytes).sum();
     let counters = &shared.counters;
     counters.compactions.fetch_add(1, Ordering::Relaxed);
     counters.compaction_read_bytes.fetch_add(read_bytes, Ordering::Relaxed);

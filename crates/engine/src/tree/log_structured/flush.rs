@@ -23,6 +23,7 @@ pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u6
         added: outputs.tables.iter().map(|file| (0, file.clone())).collect(),
         log_start: Some((log_number, last_sequence.unwrap_or(before))),
         flushed_memtables: memtables.len(),
+        work: outputs.flush_work(),
         ..Change::default()
     };
     shared.install(change)?;

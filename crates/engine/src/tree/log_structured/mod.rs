@@ -28,10 +28,10 @@ mod stall;
 mod strides;
 mod survey;
 mod tables;
-mod turn;
 mod version;
 mod write;
 mod write_delay;
+mod write_group;
 mod write_pace;
 
 pub(crate) use self::organisation::Organisation;
@@ -58,7 +58,7 @@ use crate::file_name;
 use crate::media::Media;
 use crate::options::Options;
 use crate::snapshot::Snapshot;
-use crate::statistics::Statistics;
+use crate::statistics::{Statistics, Totals};
 use crate::tree::Tree;
 use crate::value::Value;
 use std::sync::Arc;
@@ -179,6 +179,10 @@ impl Tree for LogStructuredTree {
 
     fn statistics(&self) -> Statistics {
         inspect::statistics(&self.shared)
+    }
+
+    fn totals(&self) -> Option<Totals> {
+        self.shared.manifest.lock().totals
     }
 
     fn property(&self, name: &str) -> Option<String> {

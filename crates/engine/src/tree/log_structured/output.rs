@@ -11,6 +11,7 @@ use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, Sequence};
 use crate::manifest::AddedFile;
 use crate::snapshot::VersionFilter;
+use crate::statistics::Totals;
 use crate::table::{TableBuilder, TableSummary};
 use std::sync::Arc;
 use varve_store::{CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId};
@@ -46,6 +47,8 @@ pub(super) struct Outputs {
     pub(super) tables: Vec<Arc<FileMeta>>,
     pub(super) written_bytes: u64,
     pub(super) read_entries: u64,
+    /// Bytes of their keys, as users wrote them, and values.
+    pub(super) read_user_bytes: u64,
     pub(super) dropped_entries: u64,
 }
 
@@ -54,7 +57,32 @@ impl Outputs {
         self.tables.extend(other.tables);
         self.written_bytes += other.written_bytes;
         self.read_entries += other.read_entries;
+        self.read_user_bytes += other.read_user_bytes;
         self.dropped_entries += other.dropped_entries;
+    }
+
+    /// What a flush did that came to this.
+    pub(super) fn flush_work(&self) -> Totals {
+        Totals {
+            flush_jobs: 1,
+            flush_user_entries: self.read_entries,
+            flush_user_bytes: self.read_user_bytes,
+            flush_written_tables: self.tables.len() as u64,
+            flush_written_bytes: self.written_bytes,
+            ..Totals::default()
+        }
+    }
+
+    /// What a compaction did that came to this.
+    pub(super) fn compaction_work(&self, read_tables: u64, read_bytes: u64) -> Totals {
+        Totals {
+            compactions: 1,
+            compaction_read_tables: read_tables,
+            compaction_read_bytes: read_bytes,
+            compaction_written_tables: self.tables.len() as u64,
+            compaction_written_bytes: self.written_bytes,
+            ..Totals::default()
+        }
     }
 
     pub(super) fn hinted(&self, level: usize) -> Vec<HintedFile> {
@@ -238,6 +266,7 @@ fn write_all(
                     finish(shared, open.take(), plan, outputs)?;
                 }
             }
+            outputs.read_user_bytes += (user.len() + source.value().len()) as u64;
             let sequence = key::sequence(internal);
             let hidden = filter.is_hidden(sequence);
             let gone = !hidden

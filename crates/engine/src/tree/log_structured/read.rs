@@ -13,6 +13,7 @@ use crate::memtable;
 use crate::merge::merge;
 use crate::table::{Found, KeyOrder, Lookup, ReadContext, Readahead, TableIteratorOptions};
 use crate::value::Value;
+use arc_swap::Guard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_store::{IoClass, IoContext};
@@ -42,9 +43,7 @@ fn read_context(shared: &Shared, options: &ReadOptions<'_>) -> ReadContext {
 /// See [`crate::tree::Tree::get`].
 pub(super) fn get(shared: &Shared, user_key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
     check_snapshot(shared, options)?;
-    let state = shared.read_state.load();
-    // After the state: see `ReadState`.
-    let sequence = options.snapshot.map_or_else(|| shared.snapshots.visible(), |snapshot| snapshot.sequence());
+    let (state, sequence) = shared.snapshots.view(&shared.read_state, options.snapshot);
     let found = get_at(shared, &state, user_key, sequence, &read_context(shared, options))?;
     shared.counters.gets.fetch_add(1, Ordering::Relaxed);
     if found.is_some() {
@@ -62,8 +61,8 @@ pub(super) fn multi_get(
     if let Err(error) = check_snapshot(shared, options) {
         return keys.iter().map(|_| Err(error.clone())).collect();
     }
-    let state = shared.read_state.load_full();
-    let sequence = options.snapshot.map_or_else(|| shared.snapshots.visible(), |snapshot| snapshot.sequence());
+    let (state, sequence) = shared.snapshots.view(&shared.read_state, options.snapshot);
+    let state = Guard::into_inner(state);
     let context = read_context(shared, options);
     shared.env.charge(cost::GET * keys.len() as u64);
     let mut results: Vec<Result<Option<Value>, Error>> = keys.iter().map(|_| Ok(None)).collect();
@@ -271,8 +270,8 @@ pub(super) fn iterator(shared: &Shared, options: &ReadOptions<'_>) -> Result<DbI
     check_snapshot(shared, options)?;
     shared.counters.iterators.fetch_add(1, Ordering::Relaxed);
     shared.env.charge(cost::ITERATOR);
-    let state = shared.read_state.load_full();
-    let sequence = options.snapshot.map_or_else(|| shared.snapshots.visible(), |snapshot| snapshot.sequence());
+    let (state, sequence) = shared.snapshots.view(&shared.read_state, options.snapshot);
+    let state = Guard::into_inner(state);
     let context = read_context(shared, options);
     let window_bytes = match options.readahead_size {
         0 => shared.options.iterator_readahead_size.unwrap_or(shared.compaction_readahead_bytes.min(256 << 10)),

@@ -33,7 +33,7 @@ use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
 use crate::snapshot::Snapshot;
-use crate::statistics::Statistics;
+use crate::statistics::{Statistics, Totals};
 use crate::tree::Tree;
 use crate::value::Value;
 use std::sync::Arc;
@@ -145,6 +145,7 @@ fn read_all(
         named: Some(manifest.number),
         log_number: recovered.log_number,
         last_sequence: recovered.last_sequence,
+        totals: recovered.totals,
     };
     let shared = Arc::new(Shared::new(
         env,
@@ -210,6 +211,10 @@ impl Tree for ReadOnlyTree {
 
     fn statistics(&self) -> Statistics {
         inspect::statistics(&self.shared)
+    }
+
+    fn totals(&self) -> Option<Totals> {
+        self.shared.manifest.lock().totals
     }
 
     fn property(&self, name: &str) -> Option<String> {

@@ -19,6 +19,7 @@ use crate::manifest::{self, Manifest};
 use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
+use crate::statistics::Totals;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::Env;
@@ -37,6 +38,7 @@ pub(super) struct Recovered {
     pub(super) log_number: u64,
     pub(super) next_file_number: u64,
     pub(super) last_sequence: Sequence,
+    pub(super) totals: Option<Totals>,
 }
 
 /// Brings a database up. The caller holds its lock.
@@ -78,6 +80,7 @@ pub(super) fn open(
             log_number: NO_LOG,
             next_file_number: highest + 1,
             last_sequence: 0,
+            totals: Some(Totals::default()),
         }
     };
     retain_needed(&mut logs, recovered.log_number, recovered.manifest_number)?;
@@ -95,6 +98,7 @@ pub(super) fn open(
         named: exists.then_some(recovered.manifest_number),
         log_number: recovered.log_number,
         last_sequence: recovered.last_sequence,
+        totals: recovered.totals,
     };
     let shared = Arc::new(Shared::new(
         env,
@@ -122,10 +126,10 @@ pub(super) fn open(
         }
     };
     let (log, last_sequence) = match begun {
-        Some((log_number, log, last_sequence)) => {
+        Some(Begun { log_number, log, last_sequence, work }) => {
             // Until here nothing the old state needs was touched. This writes a new manifest that says
             // the old logs are in tables, and switches to it.
-            shared.install(Change { log_start: Some((log_number, last_sequence)), ..Change::default() })?;
+            shared.install(Change { log_start: Some((log_number, last_sequence)), work, ..Change::default() })?;
             shared.oldest_log.store(log_number, Ordering::Relaxed);
             remove_strays(&shared, shared.manifest_number(), u64::MAX);
             (Some((log_number, log)), last_sequence)
@@ -236,14 +240,26 @@ fn has_room(shared: &Shared, log_listing: &[FileEntry], oldest: u64) -> bool {
     shared.media.files.space().map_or(true, |space| space.available_bytes >= needed_bytes)
 }
 
+/// What an opening begins with when there is room.
+struct Begun {
+    log_number: u64,
+    log: LogWriter,
+    last_sequence: Sequence,
+    /// The flushes of what the logs held.
+    work: Totals,
+}
+
 /// The logs into tables, and a new log.
-fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<(u64, LogWriter, Sequence), Error> {
-    let last_sequence =
-        replay(shared, replayed, &mut |memtable, last_sequence| add_to_level0(shared, &memtable, last_sequence))?;
+fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Begun, Error> {
+    let mut work = Totals::default();
+    let last_sequence = replay(shared, replayed, &mut |memtable, last_sequence| {
+        work = work.plus(&add_to_level0(shared, &memtable, last_sequence)?);
+        Ok(())
+    })?;
     shared.snapshots.publish(last_sequence);
     let log_number = shared.new_file_number();
     let log = create_log(shared, log_number, None)?;
-    Ok((log_number, log, last_sequence))
+    Ok(Begun { log_number, log, last_sequence, work })
 }
 
 /// On a medium without room for tables: what the logs hold stays in memory and in the logs, and is
@@ -335,6 +351,7 @@ pub(super) fn compare_with_files(
         log_number: state.log_number,
         next_file_number: state.next_file_number,
         last_sequence: state.last_sequence,
+        totals: state.totals,
     })
 }
 
@@ -441,18 +458,18 @@ fn was_synced(mut reader: LogReader) -> Result<bool, Error> {
     Ok(reader.marked_bytes() > 0)
 }
 
-/// A recovered memtable becomes a table of the state in memory; the new manifest makes it durable.
-fn add_to_level0(shared: &Arc<Shared>, memtable: &Arc<MemTable>, last_sequence: Sequence) -> Result<(), Error> {
+/// A recovered memtable becomes a table of the state in memory; the new manifest makes it durable. What that took.
+fn add_to_level0(shared: &Arc<Shared>, memtable: &Arc<MemTable>, last_sequence: Sequence) -> Result<Totals, Error> {
     shared.snapshots.publish(last_sequence);
     if memtable.is_empty() {
-        return Ok(());
+        return Ok(Totals::default());
     }
     let outputs = flush::write(shared, std::slice::from_ref(memtable), &JobPace::unheld())?;
     let added: Vec<_> = outputs.tables.iter().map(|file| (0, file.clone())).collect();
     let next = shared.read_state.load().version.with(&[], &added);
     let core = shared.core.lock();
     shared.publish(&core, None, Some(Arc::new(next)));
-    Ok(())
+    Ok(outputs.flush_work())
 }
 
 /// Removes files nothing refers to: tables of unfinished jobs, old logs and manifests, temporaries.

@@ -115,7 +115,8 @@ pub(crate) fn repair(
     // No older log is needed once the fresh manifest holds.
     let log_number = highest + 1;
     let new_database = new_database_id(env, &*media.files);
-    let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0 };
+    let totals = contents.as_ref().and_then(|contents| contents.totals);
+    let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0, totals };
     let shared = Arc::new(Shared::new(
         env,
         database.unwrap_or(new_database),
@@ -308,8 +309,11 @@ impl Salvage {
             return Ok(());
         }
         self.shared.snapshots.publish(self.last_sequence);
-        self.tables
-            .extend(super::flush::write(&self.shared, std::slice::from_ref(memtable), &JobPace::unheld())?.tables);
+        let outputs = super::flush::write(&self.shared, std::slice::from_ref(memtable), &JobPace::unheld())?;
+        // Durable with the fresh manifest, which is written once.
+        let mut manifest = self.shared.manifest.lock();
+        manifest.totals = manifest.totals.map(|totals| totals.plus(&outputs.flush_work()));
+        self.tables.extend(outputs.tables);
         Ok(())
     }
 

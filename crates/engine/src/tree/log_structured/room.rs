@@ -14,7 +14,8 @@
 use super::background;
 use super::reclaim;
 use super::shared::{Core, Shared};
-use super::write::{Commit, Waiting, WritePath, Writer, note_stall};
+use super::write::{Waiting, WritePath, Writer, note_stall};
+use super::write_group::Commit;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
 use crate::options::Options;
@@ -255,7 +256,7 @@ impl WritePath {
             return Ok(Commit::Done);
         }
         let has_puts = wanted.has_puts;
-        let deletes_wait = || wanted.is_mixed || self.waiting_deletes.load(Ordering::SeqCst) > 0;
+        let deletes_wait = || wanted.is_mixed || self.group.has_waiting_deletes();
         writer.unlooked_bytes = writer.unlooked_bytes.saturating_add(bytes as u64);
         let is_short = shared.is_short_of_room.load(Ordering::Relaxed);
         if !is_short && writer.unlooked_bytes < shared.room_look_bytes {

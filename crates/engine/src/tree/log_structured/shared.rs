@@ -22,7 +22,7 @@ use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
 use crate::snapshot::SnapshotList;
-use crate::statistics::Counters;
+use crate::statistics::{Counters, Totals};
 use crate::table::TableBuildOptions;
 use arc_swap::ArcSwap;
 use std::any::Any;
@@ -32,9 +32,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use varve_env::{Condvar, Env, Mutex, Random};
 use varve_store::{FileStore, JobId};
 
-/// What a reader needs, replaced as a whole. A reader loads it first and the visible sequence
-/// number second: then every write up to that number is either in this state or came after the
-/// memtables of this state were complete, and the reader sees a prefix of history either way.
+/// What a reader needs, replaced as a whole. Readers get it together with a sequence number by
+/// [`SnapshotList::view`].
 pub(super) struct ReadState {
     pub(super) memtable: Arc<MemTable>,
     /// Newest first.
@@ -170,6 +169,8 @@ pub(super) struct ManifestState {
     pub(super) log_number: u64,
     /// Newest sequence number that no log from `log_number` on holds: they continue after it.
     pub(super) last_sequence: Sequence,
+    /// What was done since the database was created; `None` when it is not known.
+    pub(super) totals: Option<Totals>,
 }
 
 /// A change of the tree's shape.
@@ -181,6 +182,8 @@ pub(super) struct Change {
     pub(super) log_start: Option<(u64, Sequence)>,
     /// Memtables that are in tables now: this many leave the front of the queue.
     pub(super) flushed_memtables: usize,
+    /// What the job did: counted if the change becomes durable, and with it.
+    pub(super) work: Totals,
 }
 
 impl Shared {
@@ -379,6 +382,7 @@ impl Shared {
         let removed: Vec<(usize, u64)> = change.removed.iter().map(|(level, file)| (*level, file.number)).collect();
         let next = version.with(&removed, &change.added);
         let (log_number, last_sequence) = change.log_start.unwrap_or((manifest.log_number, manifest.last_sequence));
+        let totals = manifest.totals.map(|totals| totals.plus(&change.work));
         match manifest.manifest.take() {
             Some(mut current) if !current.is_overgrown(self.manifest_bytes_max) => {
                 let edit = VersionEdit {
@@ -387,6 +391,7 @@ impl Shared {
                     log_number: change.log_start.map(|start| start.0),
                     removed: removed.iter().map(|(level, number)| (*level as u8, *number)).collect(),
                     added: change.added.iter().map(|(level, file)| file.to_added(*level)).collect(),
+                    totals,
                     ..VersionEdit::default()
                 };
                 current.append(&edit)?;
@@ -399,6 +404,7 @@ impl Shared {
                     log_number,
                     self.next_file_number.load(Ordering::Relaxed),
                     last_sequence,
+                    totals,
                     &*self.organisation,
                 );
                 manifest.manifest = Some(self.create_manifest(&*self.media.files, self.database, number, &edit)?);
@@ -409,6 +415,7 @@ impl Shared {
         }
         manifest.log_number = log_number;
         manifest.last_sequence = last_sequence;
+        manifest.totals = totals;
         {
             let mut core = self.core.lock();
             for _ in 0..change.flushed_memtables {
@@ -518,6 +525,7 @@ pub(super) fn snapshot_edit(
     log_number: u64,
     next_file_number: u64,
     last_sequence: u64,
+    totals: Option<Totals>,
     organisation: &dyn Organisation,
 ) -> VersionEdit {
     VersionEdit {
@@ -526,6 +534,7 @@ pub(super) fn snapshot_edit(
         last_sequence: Some(last_sequence),
         log_number: Some(log_number),
         added: version.files().map(|(level, file)| file.to_added(level)).collect(),
+        totals,
         ..VersionEdit::default()
     }
 }

@@ -1,10 +1,10 @@
-//! The write path: what a leader of writers does ([`super::turn`]).
+//! The write path: what a leader of writers does ([`super::write_group`]).
 
 use super::flush;
 use super::room::Wanted;
-use super::shared::{Core, Immutable, Shared};
+use super::shared::{Core, Immutable, Shared, panic_message};
 use super::stall::Stall;
-use super::turn::Turn;
+use super::write_group::{Commit, Committer, WriteGroup};
 use super::write_pace::{self, Reservoir};
 use crate::batch::{self, WriteBatch};
 use crate::cost;
@@ -13,6 +13,7 @@ use crate::file_name;
 use crate::key::{SEQUENCE_MAX, Sequence};
 use crate::log::{HEADER_BYTES, LogHeader, LogWriter, PreviousLog, Purpose};
 use crate::memtable::MemTable;
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -126,33 +127,54 @@ fn keep_pace(writer: &mut Writer, shared: &Shared, bytes: usize) {
     }
 }
 
-/// What became of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Commit {
-    Done,
-    /// It waits for room that others in the queue do not need.
-    StandsAside,
+/// Writers' turns and what the leader writes to.
+pub(super) struct WritePath {
+    pub(super) group: WriteGroup,
+    pub(super) writer: Mutex<Writer>,
 }
 
-/// Writers' turn and what the leader writes to.
-pub(super) struct WritePath {
-    pub(super) turn: Mutex<Turn>,
-    /// Batches of nothing but deletes in the queue. Changes under the turn's lock.
-    pub(super) waiting_deletes: AtomicUsize,
-    pub(super) writer: Mutex<Writer>,
+/// What leaders of one tree do.
+struct Leader<'a> {
+    path: &'a WritePath,
+    shared: &'a Shared,
+}
+
+impl Committer for Leader<'_> {
+    fn commit(&self, first: &WriteBatch, others: &[WriteBatch], bytes: usize, sync: bool) -> Result<Commit, Error> {
+        let mut writer = self.path.writer.lock();
+        self.path.commit(self.shared, &mut writer, first, others, bytes, sync)
+    }
+
+    fn is_short_of_room(&self) -> bool {
+        self.shared.is_short_of_room.load(Ordering::SeqCst)
+    }
+
+    fn delete_waits(&self) {
+        drop(self.shared.core.lock());
+        self.shared.done.notify_all();
+    }
+
+    fn panicked(&self, payload: &(dyn Any + Send)) -> Error {
+        let cause = format!("a write panicked: {}", panic_message(payload));
+        self.shared.halt(cause.clone());
+        // What the log holds is unknown: it must not get a seal that says it is whole.
+        self.path.writer.lock().log_broken = true;
+        Error::Latched { cause }
+    }
 }
 
 impl WritePath {
     pub(super) fn new(shared: &Shared, writer: Writer) -> WritePath {
-        WritePath {
-            turn: Mutex::new(&shared.env, "writers' turn", Turn::default()),
-            waiting_deletes: AtomicUsize::new(0),
-            writer: Mutex::new(&shared.env, "log", writer),
-        }
+        WritePath { group: WriteGroup::new(&shared.env), writer: Mutex::new(&shared.env, "log", writer) }
+    }
+
+    /// Applies a batch; see [`crate::tree::Tree::write`].
+    pub(super) fn write(&self, shared: &Shared, batch: WriteBatch, sync: bool) -> Result<(), Error> {
+        self.group.write(&Leader { path: self, shared }, batch, sync)
     }
 
     /// Writes a group to the log and the memtable once there is room for it.
-    pub(super) fn commit(
+    fn commit(
         &self,
         shared: &Shared,
         writer: &mut MutexGuard<'_, Writer>,

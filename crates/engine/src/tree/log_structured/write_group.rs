@@ -1,24 +1,46 @@
-//! Writers' turns: they queue up, and one of them leads and commits for all who wait.
+//! The write group: writers queue up, and one of them leads and commits for all who wait.
 //!
 //! A leader whose puts wait for room stands aside for deletes that come behind it: for these there may be room, and they
 //! may bring some. Nothing of its group was written then, and it queues up again.
 
-use super::shared::{Shared, panic_message};
-use super::write::{Commit, WritePath};
 use crate::batch::WriteBatch;
 use crate::error::Error;
+use crate::sync::waiting::{Condvar, Env, Mutex, MutexGuard};
+use crate::sync::{self, Arc, AtomicUsize};
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use varve_env::{Condvar, MutexGuard};
 
 /// Bytes of batches one leader gathers.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
+/// What became of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commit {
+    Done,
+    /// It waits for room that others in the queue do not need.
+    StandsAside,
+}
+
+/// What leads do. One leader at a time calls it.
+pub(super) trait Committer {
+    /// Commits `first` and `others`, of `bytes` together, durably if `sync`. Nothing was done when it stands aside.
+    fn commit(&self, first: &WriteBatch, others: &[WriteBatch], bytes: usize, sync: bool) -> Result<Commit, Error>;
+
+    /// Puts may have to wait for room. Set before a leader asks [`WriteGroup::has_waiting_deletes`] and waits.
+    fn is_short_of_room(&self) -> bool;
+
+    /// Wakes a leader that waits for room: a batch of deletes came into the queue.
+    fn delete_waits(&self);
+
+    /// Ends writing after a commit panicked; what those are told who were in the group.
+    fn panicked(&self, payload: &(dyn Any + Send)) -> Error;
+}
+
 /// A writer waiting for its turn.
 struct Waiter {
-    state: parking_lot::Mutex<WaiterState>,
+    state: sync::Mutex<WaiterState>,
     turn: Condvar,
 }
 
@@ -37,7 +59,7 @@ impl WaiterState {
 }
 
 #[derive(Default)]
-pub(super) struct Turn {
+struct Turn {
     led: bool,
     waiting: VecDeque<Arc<Waiter>>,
 }
@@ -49,24 +71,40 @@ enum Led<'a> {
     StoodAside(MutexGuard<'a, Turn>, WriteBatch),
 }
 
-impl WritePath {
+/// Writers' turns. Thread-safe; a write costs one lock where nobody else writes.
+pub(super) struct WriteGroup {
+    env: Env,
+    turn: Mutex<Turn>,
+    /// Batches of nothing but deletes in the queue. Changes under the turn's lock.
+    waiting_deletes: AtomicUsize,
+}
+
+impl WriteGroup {
+    pub(super) fn new(env: &Env) -> Self {
+        WriteGroup {
+            env: env.clone(),
+            turn: Mutex::new(env, "writers' turn", Turn::default()),
+            waiting_deletes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether batches of nothing but deletes are in the queue.
+    pub(super) fn has_waiting_deletes(&self) -> bool {
+        self.waiting_deletes.load(Ordering::SeqCst) > 0
+    }
+
     /// Applies a batch; see [`crate::tree::Tree::write`].
-    pub(super) fn write(&self, shared: &Shared, mut batch: WriteBatch, sync: bool) -> Result<(), Error> {
+    pub(super) fn write(&self, committer: &impl Committer, mut batch: WriteBatch, sync: bool) -> Result<(), Error> {
         let mut turn = self.turn.lock();
         let mut waits = turn.led;
         turn.led = true;
         loop {
             if waits {
                 let waiter = Arc::new(Waiter {
-                    state: parking_lot::Mutex::new(WaiterState {
-                        batch: Some(batch),
-                        sync,
-                        result: None,
-                        leads: false,
-                    }),
-                    turn: Condvar::new(&shared.env, "write group"),
+                    state: sync::Mutex::new(WaiterState { batch: Some(batch), sync, result: None, leads: false }),
+                    turn: Condvar::new(&self.env, "write group"),
                 });
-                self.queue(shared, &mut turn, waiter.clone());
+                self.queue(committer, &mut turn, waiter.clone());
                 batch = loop {
                     waiter.turn.wait(&mut turn);
                     let mut state = waiter.state.lock();
@@ -78,7 +116,7 @@ impl WritePath {
                     }
                 };
             }
-            (turn, batch) = match self.lead(shared, turn, batch, sync) {
+            (turn, batch) = match self.lead(committer, turn, batch, sync) {
                 Led::Done(result) => return result,
                 Led::StoodAside(turn, batch) => (turn, batch),
             };
@@ -88,15 +126,14 @@ impl WritePath {
         }
     }
 
-    fn queue(&self, shared: &Shared, turn: &mut Turn, waiter: Arc<Waiter>) {
+    fn queue(&self, committer: &impl Committer, turn: &mut Turn, waiter: Arc<Waiter>) {
         let is_delete = waiter.state.lock().is_delete();
         turn.waiting.push_back(waiter);
         if is_delete {
             self.waiting_deletes.fetch_add(1, Ordering::SeqCst);
             // The leader may wait for room that this one does not need.
-            if shared.is_short_of_room.load(Ordering::SeqCst) {
-                drop(shared.core.lock());
-                shared.done.notify_all();
+            if committer.is_short_of_room() {
+                committer.delete_waits();
             }
         }
     }
@@ -123,7 +160,7 @@ impl WritePath {
     /// Commits `batch` and as many waiting ones as fit, then hands the lead on.
     fn lead<'a>(
         &'a self,
-        shared: &Shared,
+        committer: &impl Committer,
         mut turn: MutexGuard<'a, Turn>,
         batch: WriteBatch,
         mut sync: bool,
@@ -135,7 +172,7 @@ impl WritePath {
             let state = next.state.lock();
             let next_bytes = state.batch.as_ref().map_or(0, WriteBatch::size_bytes);
             // Deletes may be taken where puts are not.
-            let is_apart = shared.is_short_of_room.load(Ordering::Relaxed)
+            let is_apart = committer.is_short_of_room()
                 && state.batch.as_ref().is_some_and(|next| next.has_puts() != batch.has_puts());
             if bytes + next_bytes > GROUP_BYTES_MAX || is_apart {
                 break;
@@ -149,27 +186,18 @@ impl WritePath {
         }
         drop(turn);
 
-        let committed = catch_unwind(AssertUnwindSafe(|| {
-            let mut writer = self.writer.lock();
-            self.commit(shared, &mut writer, &batch, &batches, bytes, sync)
-        }));
+        let committed = catch_unwind(AssertUnwindSafe(|| committer.commit(&batch, &batches, bytes, sync)));
         let (result, panicked) = match committed {
             Ok(Ok(Commit::StandsAside)) => {
                 let mut turn = self.turn.lock();
                 for (follower, batch) in followers.into_iter().zip(batches) {
                     follower.state.lock().batch = Some(batch);
-                    self.queue(shared, &mut turn, follower);
+                    self.queue(committer, &mut turn, follower);
                 }
                 return Led::StoodAside(turn, batch);
             }
             Ok(result) => (result.map(|_| ()), None),
-            Err(payload) => {
-                let cause = format!("a write panicked: {}", panic_message(&*payload));
-                shared.halt(cause.clone());
-                // What the log holds is unknown: it must not get a seal that says it is whole.
-                self.writer.lock().log_broken = true;
-                (Err(Error::Latched { cause }), Some(payload))
-            }
+            Err(payload) => (Err(committer.panicked(&*payload)), Some(payload)),
         };
 
         let mut turn = self.turn.lock();

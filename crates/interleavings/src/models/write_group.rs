@@ -1,0 +1,219 @@
+//! The write group: one leads at a time, everybody is committed once and told, nobody waits for ever.
+
+use super::Model;
+use crate::batch::WriteBatch;
+use crate::error::Error;
+use crate::exploration::Fault;
+use crate::sync::waiting::{Condvar, Env, Mutex};
+use crate::sync::{AtomicUsize, Published};
+use crate::write_group::{Commit, Committer, WriteGroup};
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(super) const MODELS: &[Model] = &[
+    Model {
+        name: "write group: of three writers everyone is committed once, before it is told so",
+        run: |_| three_write(),
+        seeds: 1,
+        finds: &[Fault::LostNotifications],
+    },
+    Model {
+        name: "write group: puts that wait for room let deletes go first that bring it",
+        run: |_| puts_wait_for_deletes(),
+        seeds: 1,
+        finds: &[Fault::LostNotifications, Fault::RelaxedStores],
+    },
+    Model {
+        name: "write group: after a commit that panicked everyone is told, and nothing is committed any more",
+        run: |_| one_panics(),
+        seeds: 1,
+        finds: &[Fault::LostNotifications],
+    },
+];
+
+/// What a log and its memtable are here: written by leaders without a lock, which shows whether there is one at a time.
+struct Log {
+    written: UnsafeCell<Vec<u32>>,
+    /// The same as bits, for those who are told.
+    committed: AtomicUsize,
+    halted: AtomicUsize,
+    /// Batches of this id panic.
+    panics_at: Published<Option<u32>>,
+}
+
+// SAFETY: loom watches the cell, and ends a run in which two threads reach it at once.
+unsafe impl Sync for Log {}
+
+impl Log {
+    fn new(panics_at: Option<u32>) -> Self {
+        Log {
+            written: UnsafeCell::new(Vec::new()),
+            committed: AtomicUsize::new(0),
+            halted: AtomicUsize::new(0),
+            panics_at: Published::new(panics_at),
+        }
+    }
+
+    fn write(&self, first: &WriteBatch, others: &[WriteBatch]) -> Result<Commit, Error> {
+        if self.halted.load(Ordering::Relaxed) > 0 {
+            return Err(Error::Halted);
+        }
+        for id in std::iter::once(first).chain(others).filter_map(WriteBatch::id) {
+            // SAFETY: one leader at a time, which loom watches.
+            self.written.with_mut(|written| unsafe { (*written).push(id) });
+            if *self.panics_at.get() == Some(id) {
+                resume_unwind(Box::new("planted"));
+            }
+            self.committed.fetch_add(1 << id, Ordering::Relaxed);
+        }
+        Ok(Commit::Done)
+    }
+
+    fn assert_told(&self, id: u32) {
+        assert!(self.committed.load(Ordering::Relaxed) & (1 << id) != 0, "{id} was told before it was committed");
+    }
+
+    /// When all have ended.
+    fn written(&self) -> Vec<u32> {
+        // SAFETY: as in `write`.
+        let mut written = self.written.with(|written| unsafe { (*written).clone() });
+        written.sort_unstable();
+        written
+    }
+}
+
+struct Plain(Log);
+
+impl Committer for Plain {
+    fn commit(&self, first: &WriteBatch, others: &[WriteBatch], _: usize, _: bool) -> Result<Commit, Error> {
+        self.0.write(first, others)
+    }
+
+    fn is_short_of_room(&self) -> bool {
+        false
+    }
+
+    fn delete_waits(&self) {}
+
+    fn panicked(&self, _: &(dyn Any + Send)) -> Error {
+        self.0.halted.store(1, Ordering::Relaxed);
+        Error::Halted
+    }
+}
+
+fn three_write() {
+    let path = Arc::new((WriteGroup::new(&Env), Plain(Log::new(None))));
+    let write = |path: &(WriteGroup, Plain), id: u32| {
+        assert_eq!(path.0.write(&path.1, WriteBatch::put(id), id == 1), Ok(()));
+        path.1.0.assert_told(id);
+    };
+    let writers: Vec<_> = (1..3)
+        .map(|id| {
+            let path = path.clone();
+            thread::spawn(move || write(&path, id))
+        })
+        .collect();
+    write(&path, 0);
+    for writer in writers {
+        writer.join().unwrap();
+    }
+    assert_eq!(path.1.0.written(), [0, 1, 2]);
+}
+
+/// As a tree that is full until something is deleted.
+struct Full {
+    log: Log,
+    is_short: AtomicUsize,
+    has_room: Mutex<bool>,
+    done: Condvar,
+    group: WriteGroup,
+}
+
+impl Committer for Full {
+    fn commit(&self, first: &WriteBatch, others: &[WriteBatch], _: usize, _: bool) -> Result<Commit, Error> {
+        let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
+        let is_mixed = others.iter().any(|other| other.has_puts() != first.has_puts());
+        if has_puts {
+            self.is_short.store(usize::from(!*self.has_room.lock()), Ordering::SeqCst);
+            let mut has_room = self.has_room.lock();
+            while !*has_room {
+                if is_mixed || self.group.has_waiting_deletes() {
+                    return Ok(Commit::StandsAside);
+                }
+                self.done.wait(&mut has_room);
+            }
+        }
+        let committed = self.log.write(first, others);
+        if !has_puts {
+            *self.has_room.lock() = true;
+            self.done.notify_all();
+        }
+        committed
+    }
+
+    fn is_short_of_room(&self) -> bool {
+        self.is_short.load(Ordering::SeqCst) > 0
+    }
+
+    fn delete_waits(&self) {
+        drop(self.has_room.lock());
+        self.done.notify_all();
+    }
+
+    fn panicked(&self, _: &(dyn Any + Send)) -> Error {
+        Error::Halted
+    }
+}
+
+fn puts_wait_for_deletes() {
+    let path = Arc::new(Full {
+        log: Log::new(None),
+        is_short: AtomicUsize::new(0),
+        has_room: Mutex::new(&Env, "room", false),
+        done: Condvar::new(&Env, "room"),
+        group: WriteGroup::new(&Env),
+    });
+    let putters: Vec<_> = (0..2)
+        .map(|id| {
+            let path = path.clone();
+            thread::spawn(move || {
+                assert_eq!(path.group.write(&*path, WriteBatch::put(id), false), Ok(()));
+                path.log.assert_told(id);
+            })
+        })
+        .collect();
+    assert_eq!(path.group.write(&*path, WriteBatch::delete(2), false), Ok(()));
+    path.log.assert_told(2);
+    for putter in putters {
+        putter.join().unwrap();
+    }
+    assert_eq!(path.log.written(), [0, 1, 2]);
+    assert!(!path.group.has_waiting_deletes());
+}
+
+fn one_panics() {
+    let path = Arc::new((WriteGroup::new(&Env), Plain(Log::new(Some(1)))));
+    let write = |path: &(WriteGroup, Plain), id: u32| {
+        catch_unwind(AssertUnwindSafe(|| path.0.write(&path.1, WriteBatch::put(id), false)))
+            .unwrap_or(Err(Error::Halted))
+    };
+    let writers: Vec<_> = (1..3)
+        .map(|id| {
+            let path = path.clone();
+            thread::spawn(move || write(&path, id))
+        })
+        .collect();
+    let first = write(&path, 0);
+    let others: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+    assert_eq!(others[0], Err(Error::Halted));
+    for (id, result) in [(0, first), (2, others[1].clone())] {
+        if result.is_ok() {
+            path.1.0.assert_told(id);
+        }
+    }
+    assert_eq!(write(&path, 3), Err(Error::Halted));
+}
