@@ -5,7 +5,7 @@ use crate::{fuzz, tidy};
 
 /// Time each fuzz target gets unless another is asked for. What it found stays in `fuzz/target/corpus`, so that later
 /// runs go on from there.
-const FUZZ_SECONDS: u64 = 30;
+const FUZZ_SECONDS: u64 = 20;
 
 /// Runs every check; what this machine cannot do is said at the end.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
