@@ -293,6 +293,7 @@ fn deletes_bring_back_the_room_of_a_full_disk() {
 /// A put waits as long as a compaction may bring room; a delete that comes behind it does not.
 #[test]
 fn deletes_go_before_puts_that_wait_for_room() {
+    let mut tried = 0;
     for (tree, seed) in TreeKind::ALL.into_iter().flat_map(|tree| (800..804).map(move |seed| (tree, seed))) {
         let mut filled = Filled::new(Kind::Band, 24 * BAND_BYTES, tree, false, seed);
         let (_, error) = filled.fill();
@@ -316,9 +317,12 @@ fn deletes_go_before_puts_that_wait_for_room() {
         let put = env.spawn("put", move || of_put.put(b"put", &[7; 600]));
         env.sleep(Duration::from_millis(5));
         let doomed: Vec<Vec<u8>> = model.keys().take(5).cloned().collect();
+        // Some trees have nothing to compact when they are full.
+        let is_over = compacted.load(Ordering::SeqCst);
+        tried += u32::from(!is_over);
         for key in &doomed {
             db.delete(key).unwrap_or_else(|error| panic!("{note}: delete: {error}"));
-            assert!(!compacted.load(Ordering::SeqCst), "{note}: the delete waited for the compaction");
+            assert!(is_over || !compacted.load(Ordering::SeqCst), "{note}: the delete waited for the compaction");
         }
         compaction.join().expect("compaction").unwrap_or_else(|error| panic!("{note}: compact: {error}"));
         let taken = put.join().expect("put");
@@ -332,6 +336,7 @@ fn deletes_go_before_puts_that_wait_for_room() {
         assert!(error.is_none() && found == expected, "{note}: {error:?}");
         db.close().expect("close");
     }
+    assert!(tried >= 6, "deletes beside a compaction were tried {tried} times only");
 }
 
 /// A group of writes that is refused for its puts is not refused for its deletes.

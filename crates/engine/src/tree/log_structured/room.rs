@@ -52,6 +52,10 @@ const COUNTED_TABLE_BYTES_MIN: u64 = 64 << 10;
 /// What a table takes beside its size, at most, where a store gives out blocks.
 const BLOCK_BYTES: u64 = 4 << 10;
 
+/// Blocks that a log takes beside the one before it: its first, what is written ahead of its contents, and as much again
+/// while the one before ends.
+const LOG_BLOCKS: u64 = 4;
+
 /// What is behind the pairs of a small table.
 const PROPERTIES_BYTES: u64 = 768;
 
@@ -85,6 +89,8 @@ pub(super) struct Room {
     pub(super) beside_bytes: u64,
     /// What memtables will become, and what the manifest may grow by.
     pub(super) owed_bytes: u64,
+    /// What the tables there are may come to take beside their sizes once they were rewritten.
+    pub(super) rounding_bytes: u64,
     /// Option `compaction_buffer_size`.
     pub(super) asked_bytes: Option<u64>,
 }
@@ -111,7 +117,8 @@ impl RoomState {
 impl Room {
     /// What puts leave.
     pub(super) fn left_by_puts_bytes(&self) -> u64 {
-        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes()))
+        let rounding_bytes = if self.asked_bytes.is_some() { 0 } else { self.rounding_bytes };
+        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes())).saturating_add(rounding_bytes)
     }
 
     /// What deletes leave: a table at least, where logs take room by bands.
@@ -163,7 +170,10 @@ impl Room {
     /// Bytes that outputs of a compaction may have: of all but what memtables will become, and logs take meanwhile, what is
     /// left when each table takes some more than it is cut for.
     pub(super) fn of_compactions_bytes(&self) -> u64 {
-        let for_logs_bytes = if self.is_in_tables { self.table_bytes } else { self.available_bytes / 16 };
+        let for_logs_bytes = match self.is_in_tables {
+            true => self.table_bytes,
+            false => (self.available_bytes / 16).max(LOG_BLOCKS * BLOCK_BYTES),
+        };
         let left_bytes = self.available_bytes.saturating_sub(self.owed_bytes.saturating_add(for_logs_bytes));
         let bytes = left_bytes.saturating_add(self.reserve_bytes);
         if self.is_in_tables {
@@ -220,6 +230,7 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) ->
         cut_bytes: shared.table_bytes - properties_bytes,
         beside_bytes: BLOCK_BYTES + properties_bytes + shared.organisation.histogram_bytes() as u64,
         owed_bytes: 0,
+        rounding_bytes: 0,
         asked_bytes: shared.options.compaction_buffer_size,
     };
     let bytes_of = |memtable: &MemTable| if memtable.is_empty() { 0 } else { memtable.memory_bytes() as u64 };
@@ -229,6 +240,10 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) ->
     if !room.is_in_tables {
         // A manifest grows to twice what names all tables before another takes its place.
         room.owed_bytes = room.owed_bytes.saturating_add(state.version.listed_bytes().saturating_mul(2));
+        // Where sizes are alike, all may end just behind the end of a block.
+        let tables: usize = state.version.levels.iter().map(Vec::len).sum();
+        let rounding_bytes = (tables as u64).saturating_mul(BLOCK_BYTES / 2);
+        room.rounding_bytes = rounding_bytes.min(space.total_bytes / KEPT_PART.0);
     }
     room
 }
@@ -397,6 +412,7 @@ mod tests {
             cut_bytes: BAND,
             beside_bytes: 0,
             owed_bytes: owed * BAND,
+            rounding_bytes: 0,
             asked_bytes: None,
         }
     }
