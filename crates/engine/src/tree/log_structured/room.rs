@@ -89,6 +89,8 @@ pub(super) struct Room {
     pub(super) beside_bytes: u64,
     /// What memtables will become, and what the manifest may grow by.
     pub(super) owed_bytes: u64,
+    /// Files are a file system's, whose room others take too.
+    pub(super) is_file_system: bool,
     /// What the tables there are may come to take beside their sizes once they were rewritten.
     pub(super) rounding_bytes: u64,
     /// Option `compaction_buffer_size`.
@@ -117,14 +119,17 @@ impl RoomState {
 impl Room {
     /// What puts leave.
     pub(super) fn left_by_puts_bytes(&self) -> u64 {
-        let rounding_bytes = if self.asked_bytes.is_some() { 0 } else { self.rounding_bytes };
+        let rounding_bytes = if self.asked_bytes.is_none() && self.is_file_system { self.rounding_bytes } else { 0 };
         self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes())).saturating_add(rounding_bytes)
     }
 
     /// What deletes leave: a table at least, where logs take room by bands.
     pub(super) fn left_by_deletes_bytes(&self) -> u64 {
         let part = if self.is_in_tables { LEFT_BY_DELETES_PART.0 } else { LEFT_BY_DELETES_PART.1 };
-        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes() / part))
+        let left_bytes = self.whole_tables(self.kept_bytes() / part);
+        let takes_rounding = self.asked_bytes.is_none() && !self.is_file_system;
+        let rounding_bytes = if takes_rounding { self.rounding_bytes.min(left_bytes / 2) } else { 0 };
+        self.owed_bytes.saturating_add(left_bytes - rounding_bytes)
     }
 
     fn kept_bytes(&self) -> u64 {
@@ -230,6 +235,7 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) ->
         cut_bytes: shared.table_bytes - properties_bytes,
         beside_bytes: BLOCK_BYTES + properties_bytes + shared.organisation.histogram_bytes() as u64,
         owed_bytes: 0,
+        is_file_system: !shared.media.files.properties().flush_is_device_request,
         rounding_bytes: 0,
         asked_bytes: shared.options.compaction_buffer_size,
     };
@@ -240,9 +246,9 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) ->
     if !room.is_in_tables {
         // A manifest grows to twice what names all tables before another takes its place.
         room.owed_bytes = room.owed_bytes.saturating_add(state.version.listed_bytes().saturating_mul(2));
-        // Where sizes are alike, all may end just behind the end of a block.
+        // Where sizes are alike, more than half may end just behind the end of a block, and what puts left is gone.
         let tables: usize = state.version.levels.iter().map(Vec::len).sum();
-        let rounding_bytes = (tables as u64).saturating_mul(BLOCK_BYTES / 2);
+        let rounding_bytes = (tables as u64).saturating_mul(BLOCK_BYTES / 4);
         room.rounding_bytes = rounding_bytes.min(space.total_bytes / KEPT_PART.0);
     }
     room
@@ -412,6 +418,7 @@ mod tests {
             cut_bytes: BAND,
             beside_bytes: 0,
             owed_bytes: owed * BAND,
+            is_file_system: false,
             rounding_bytes: 0,
             asked_bytes: None,
         }
