@@ -58,6 +58,44 @@ impl Turns {
     }
 }
 
+/// Exchanges of what is found as expected, in two steps where that is planted.
+macro_rules! exchanges {
+    ($value:ty, $split:expr) => {
+        #[allow(dead_code, reason = "not all are changed in all ways")]
+        #[track_caller]
+        pub(crate) fn compare_exchange(
+            &self,
+            current: $value,
+            new: $value,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<$value, $value> {
+            if is_planted($split) {
+                let found = self.load(Ordering::Acquire);
+                if found != current {
+                    return Err(found);
+                }
+                self.store(new, Ordering::Release);
+                return Ok(found);
+            }
+            self.1.take();
+            self.0.compare_exchange(current, new, of_exchange(success), of_load(failure))
+        }
+
+        #[allow(dead_code, reason = "not all are changed in all ways")]
+        #[track_caller]
+        pub(crate) fn compare_exchange_weak(
+            &self,
+            current: $value,
+            new: $value,
+            success: Ordering,
+            failure: Ordering,
+        ) -> Result<$value, $value> {
+            self.compare_exchange(current, new, success, failure)
+        }
+    };
+}
+
 macro_rules! number {
     ($name:ident, $number:ty) => {
         #[derive(Debug)]
@@ -136,26 +174,7 @@ macro_rules! number {
                 self.change(order, |before| before.min(other))
             }
 
-            #[allow(dead_code, reason = "not all numbers are changed in all ways")]
-            #[track_caller]
-            pub(crate) fn compare_exchange_weak(
-                &self,
-                current: $number,
-                new: $number,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<$number, $number> {
-                if is_planted(Fault::SplitExchanges) {
-                    let found = self.load(Ordering::Acquire);
-                    if found != current {
-                        return Err(found);
-                    }
-                    self.store(new, Ordering::Release);
-                    return Ok(found);
-                }
-                self.1.take();
-                self.0.compare_exchange(current, new, of_exchange(success), of_load(failure))
-            }
+            exchanges!($number, Fault::SplitExchanges);
         }
     };
 }
@@ -187,36 +206,7 @@ impl<T> AtomicPtr<T> {
         self.0.store(value, of_store(order));
     }
 
-    #[track_caller]
-    pub(crate) fn compare_exchange(
-        &self,
-        current: *mut T,
-        new: *mut T,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<*mut T, *mut T> {
-        if is_planted(Fault::SplitPointerExchanges) {
-            let found = self.load(Ordering::Acquire);
-            if found != current {
-                return Err(found);
-            }
-            self.store(new, Ordering::Release);
-            return Ok(found);
-        }
-        self.1.take();
-        self.0.compare_exchange(current, new, of_exchange(success), of_load(failure))
-    }
-
-    #[track_caller]
-    pub(crate) fn compare_exchange_weak(
-        &self,
-        current: *mut T,
-        new: *mut T,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<*mut T, *mut T> {
-        self.compare_exchange(current, new, success, failure)
-    }
+    exchanges!(*mut T, Fault::SplitPointerExchanges);
 }
 
 /// Lets another thread go on.
