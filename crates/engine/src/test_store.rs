@@ -177,7 +177,7 @@ impl FileStore for MemoryStore {
     }
 
     fn space(&self) -> Result<Space, StoreError> {
-        Ok(Space { total_bytes: u64::MAX, available_bytes: u64::MAX, reserve_bytes: 0 })
+        Ok(Space { total_bytes: u64::MAX, available_bytes: u64::MAX, reserve_bytes: 0, block_bytes: 1 })
     }
 
     fn hint(&self, _: &Hint<'_>) {}

@@ -43,6 +43,8 @@ pub struct Space {
     pub available_bytes: u64,
     /// What is kept beside it for work that gives back more than it takes: outputs of compactions.
     pub reserve_bytes: u64,
+    /// What a table takes is a multiple of this; 1 where it is its size.
+    pub block_bytes: u64,
 }
 
 /// A flat directory with POSIX durability.

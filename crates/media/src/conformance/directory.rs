@@ -270,6 +270,7 @@ fn reservation(subject: &Subject) -> Result<(), Violation> {
     write(clause, &*file, 3, b"def")?;
     expect(clause, "a", &*file, b"abcdef")?;
     let space = clause.succeed("asking the room", subject.directory.space())?;
+    clause.require(space.block_bytes > 0, || format!("blocks of nothing: {space:?}"))?;
     clause.require(space.available_bytes <= space.total_bytes, || format!("more is free than there is: {space:?}"))
 }
 

@@ -230,6 +230,7 @@ impl Directory for OsDirectory {
             total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
             available_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
             reserve_bytes: 0,
+            block_bytes: stat.f_frsize.max(1),
         })
     }
 

@@ -329,7 +329,8 @@ impl FileStore for BandStore {
         let beside = |purpose| state.free_soon().saturating_sub(view.kept_bands(purpose)) as u64 * geometry.band_bytes;
         let (available_bytes, of_compactions) = (beside(Purpose::Table), beside(Purpose::CompactionOutput));
         let total_bytes = u64::from(geometry.band_count) * geometry.band_bytes;
-        Ok(Space { total_bytes, available_bytes, reserve_bytes: of_compactions - available_bytes })
+        let (reserve_bytes, block_bytes) = (of_compactions - available_bytes, geometry.band_bytes);
+        Ok(Space { total_bytes, available_bytes, reserve_bytes, block_bytes })
     }
 
     fn hint(&self, hint: &Hint<'_>) {

@@ -295,7 +295,8 @@ impl FileStore for ExtentStore {
         let available = core.state.lock().available_blocks();
         let available_bytes = available * core.geometry.block_bytes;
         // A table may have all there is.
-        Ok(Space { total_bytes: core.properties.table_bytes_max, available_bytes, reserve_bytes: 0 })
+        let (total_bytes, block_bytes) = (core.properties.table_bytes_max, core.geometry.block_bytes);
+        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes })
     }
 
     fn hint(&self, _hint: &Hint<'_>) {}

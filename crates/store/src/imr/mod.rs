@@ -376,7 +376,8 @@ impl FileStore for ImrStore {
         let reclaimable_bytes: u64 = state.reclaimable().into_iter().map(|track| tracks.length_bytes(track)).sum();
         let total_bytes = core.geometry.usable_bytes();
         let available_bytes = (total_bytes + reclaimable_bytes).saturating_sub(valid_bytes);
-        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0 })
+        let block_bytes = tracks.bottom_track_bytes.max(tracks.top_track_bytes);
+        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes })
     }
 
     fn hint(&self, hint: &Hint<'_>) {

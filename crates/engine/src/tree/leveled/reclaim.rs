@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Of a plan that takes several tables of level 0 the oldest: the others stay newer than what is below. Others are done
-/// stretch by stretch, from one table of the output level to the next; where so many inputs lie above one of these that a
+/// stretch by stretch, from one table of the output level to the next; where so many inputs lie there that a
 /// stretch does not fit, one input is taken, of which less than any other must be rewritten.
 pub(super) fn part_of(version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Option<CompactionPlan> {
     if plan.inputs.len() < 2 || plan.output_level == plan.input_level {
@@ -18,16 +18,25 @@ pub(super) fn part_of(version: &Version, plan: &CompactionPlan, room_bytes: u64)
     if plan.input_level == 0 {
         return of(plan.inputs.last()?);
     }
-    let parts: Vec<CompactionPlan> = plan.inputs.iter().filter_map(of).collect();
-    let above = |below: &Arc<FileMeta>| {
-        let over = |part: &&CompactionPlan| part.overlapping.iter().any(|file| file.number == below.number);
-        let share = |part: &CompactionPlan| part.inputs[0].size_bytes / part.overlapping.len().max(1) as u64;
-        parts.iter().filter(over).fold(below.size_bytes, |bytes, part| bytes.saturating_add(share(part)))
-    };
-    if plan.overlapping.iter().all(|below| above(below) <= room_bytes) {
+    if stretches_bytes(plan).into_iter().all(|bytes| bytes <= room_bytes) {
         return None;
     }
-    parts.into_iter().min_by_key(|part| (part.written_bytes_max(), part.inputs[0].number))
+    let parts = plan.inputs.iter().filter_map(of);
+    parts.min_by_key(|part| (part.written_bytes_max(), part.inputs[0].number))
+}
+
+/// Bytes of each stretch: of a table of the output level, and about those of the inputs from its beginning to that of the next
+/// one, before the first and behind the last as well.
+fn stretches_bytes(plan: &CompactionPlan) -> Vec<u64> {
+    let mut bytes: Vec<u64> = plan.overlapping.iter().map(|below| below.size_bytes).collect();
+    let place =
+        |key: &[u8]| plan.overlapping.partition_point(|below| below.smallest_user_key() <= key).saturating_sub(1);
+    for file in &plan.inputs {
+        let (first, last) = (place(file.smallest_user_key()), place(file.largest_user_key()));
+        let share_bytes = file.size_bytes / (last - first + 1) as u64;
+        bytes.iter_mut().skip(first).take(last - first + 1).for_each(|sum| *sum = sum.saturating_add(share_bytes));
+    }
+    bytes
 }
 
 /// The next step: the oldest table of level 0 as long as one there has deletions, then of the highest level with

@@ -296,3 +296,21 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
         }
     }
 }
+
+/// Once what lies beside the tables of the output level did not count: a plan with one of these was begun whole, and one whose
+/// inputs lie behind the last was done in a stretch that did not fit.
+#[test]
+fn of_a_compaction_that_does_not_fit_in_stretches_one_input_is_taken() {
+    let part = |text: &str, room_bytes: u64| {
+        let version = shape(text);
+        let plan = plan_range(&version, 1, None, None, &options()).unwrap();
+        reclaim::part_of(&version, &plan, room_bytes * MIB)
+            .map(|part| numbers(&part.all_inputs().cloned().collect::<Vec<_>>()))
+    };
+    let one_below = "\n1:a-b*10 2:c-d*10 3:e-f*10 4:g-h*10\n9:d-d*10";
+    assert_eq!(part(one_below, 49), Some(vec![1]), "it overlaps nothing");
+    let behind = "\n1:a-b*10 2:c-d*10 3:e-f*10 4:g-h*10\n8:a-a*10 9:b-b*10";
+    assert_eq!(part(behind, 44), Some(vec![2]), "the stretch of the last table has three of them and half of one");
+    assert_eq!(part(behind, 45), None);
+    assert_eq!(part("\n1:a-b*10 2:c-d*10\n", 10), None, "without a table below, stretches are inputs");
+}

@@ -164,6 +164,30 @@ fn may_compact(shared: &Shared, core: &Core) -> bool {
     core.manual == 0 && !core.compacts_alone && !shared.options.disable_auto_compactions
 }
 
+/// A plan is being made, however that ends.
+struct Planning<'a> {
+    shared: &'a Shared,
+}
+
+impl<'a> Planning<'a> {
+    fn end(self) -> MutexGuard<'a, Core> {
+        let shared = self.shared;
+        std::mem::forget(self);
+        let mut core = shared.core.lock();
+        core.planning -= 1;
+        if core.compacts_alone || core.manual > 0 {
+            shared.done.notify_all();
+        }
+        core
+    }
+}
+
+impl Drop for Planning<'_> {
+    fn drop(&mut self) {
+        drop(Planning { shared: self.shared }.end());
+    }
+}
+
 struct Planned {
     version: Arc<Version>,
     chosen: Option<Chosen>,
@@ -183,7 +207,15 @@ struct Chosen {
 
 /// Carries a compaction out, unless it ended for want of room before and there is no more now.
 fn compact(shared: &Arc<Shared>, version: Arc<Version>, chosen: Chosen) -> Result<(), Error> {
-    let Chosen { plan, room_bytes, is_short, .. } = chosen;
+    let Chosen { plan, room_bytes, is_alone, is_short } = chosen;
+    if is_alone {
+        let mut core = shared.core.lock();
+        while core.holds_tables() && !core.closing && core.halted.is_none() {
+            shared.done.wait(&mut core);
+        }
+        drop(core);
+        shared.tables.collect(&shared.garbage);
+    }
     if let Some(error) = shared.lacking.lock().error_of(&plan, room_bytes).filter(|_| is_short) {
         return Err(error.clone());
     }
@@ -199,13 +231,17 @@ fn compact(shared: &Arc<Shared>, version: Arc<Version>, chosen: Chosen) -> Resul
 
 /// Lets go of the lock, makes a plan and takes the lock again. Nothing when what the plan depends on changed meanwhile, or
 /// anything else that may be a reason to do something else.
-fn plan<'a>(shared: &'a Shared, core: MutexGuard<'a, Core>) -> (MutexGuard<'a, Core>, Option<Planned>) {
+///
+/// What it returns must not outlive the lock, but for a job: whoever waits for plans waits for their tables.
+fn plan<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>) -> (MutexGuard<'a, Core>, Option<Planned>) {
     let outlook = core.outlook();
     let version = shared.read_state.load().version.clone();
     let (busy, others_run) = (core.busy.clone(), core.running_compactions > 0);
+    core.planning += 1;
+    let planning = Planning { shared };
     drop(core);
     let chosen = choose(shared, &version, &busy, others_run);
-    let core = shared.core.lock();
+    let core = planning.end();
     let is_as_before = core.outlook() == outlook && Arc::ptr_eq(&version, &shared.read_state.load().version);
     let planned = is_as_before.then_some(Planned { version, chosen });
     (core, planned)
@@ -389,7 +425,8 @@ pub(super) fn compact_range(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Opt
     let mut turn = ManualCompaction { shared, running: false };
     {
         let mut core = shared.core.lock();
-        while core.running_compactions > 0 && !core.closing && core.halted.is_none() {
+        let is_beside = |core: &Core| core.running_compactions > 0 || core.holds_tables();
+        while is_beside(&core) && !core.closing && core.halted.is_none() {
             shared.done.wait(&mut core);
         }
         if core.closing || core.halted.is_some() {
@@ -400,6 +437,7 @@ pub(super) fn compact_range(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Opt
         core.running_compactions += 1;
         turn.running = true;
     }
+    shared.tables.collect(&shared.garbage);
     let result = compact_levels(shared, begin, end);
     shared.tables.collect(&shared.garbage);
     result

@@ -49,9 +49,6 @@ const TABLE_BYTES_LIMIT_MIN: u64 = 4 << 10;
 /// out room in blocks, and has some more to note.
 const COUNTED_TABLE_BYTES_MIN: u64 = 64 << 10;
 
-/// What a table takes beside its size, at most, where a store gives out blocks.
-const BLOCK_BYTES: u64 = 4 << 10;
-
 /// Blocks that a log takes beside the one before it: its first, what is written ahead of its contents, and as much again
 /// while the one before ends.
 const LOG_BLOCKS: u64 = 4;
@@ -89,10 +86,10 @@ pub(super) struct Room {
     pub(super) beside_bytes: u64,
     /// What memtables will become, and what the manifest may grow by.
     pub(super) owed_bytes: u64,
-    /// Files are a file system's, whose room others take too.
-    pub(super) is_file_system: bool,
-    /// What the tables there are may come to take beside their sizes once they were rewritten.
-    pub(super) rounding_bytes: u64,
+    /// What a table takes is a multiple of this.
+    pub(super) block_bytes: u64,
+    /// What the tables there are may come to take besides once they were rewritten.
+    pub(super) growth_bytes: u64,
     /// Option `compaction_buffer_size`.
     pub(super) asked_bytes: Option<u64>,
 }
@@ -119,17 +116,14 @@ impl RoomState {
 impl Room {
     /// What puts leave.
     pub(super) fn left_by_puts_bytes(&self) -> u64 {
-        let rounding_bytes = if self.asked_bytes.is_none() && self.is_file_system { self.rounding_bytes } else { 0 };
-        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes())).saturating_add(rounding_bytes)
+        let growth_bytes = if self.asked_bytes.is_none() { self.growth_bytes } else { 0 };
+        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes())).saturating_add(growth_bytes)
     }
 
     /// What deletes leave: a table at least, where logs take room by bands.
     pub(super) fn left_by_deletes_bytes(&self) -> u64 {
         let part = if self.is_in_tables { LEFT_BY_DELETES_PART.0 } else { LEFT_BY_DELETES_PART.1 };
-        let left_bytes = self.whole_tables(self.kept_bytes() / part);
-        let takes_rounding = self.asked_bytes.is_none() && !self.is_file_system;
-        let rounding_bytes = if takes_rounding { self.rounding_bytes.min(left_bytes / 2) } else { 0 };
-        self.owed_bytes.saturating_add(left_bytes - rounding_bytes)
+        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes() / part))
     }
 
     fn kept_bytes(&self) -> u64 {
@@ -177,7 +171,7 @@ impl Room {
     pub(super) fn of_compactions_bytes(&self) -> u64 {
         let for_logs_bytes = match self.is_in_tables {
             true => self.table_bytes,
-            false => (self.available_bytes / 16).max(LOG_BLOCKS * BLOCK_BYTES),
+            false => (self.available_bytes / 16).max(LOG_BLOCKS.saturating_mul(self.block_bytes)),
         };
         let left_bytes = self.available_bytes.saturating_sub(self.owed_bytes.saturating_add(for_logs_bytes));
         let bytes = left_bytes.saturating_add(self.reserve_bytes);
@@ -233,10 +227,10 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) ->
         table_bytes: preferred.unwrap_or_else(table_bytes).max(1),
         is_in_tables: preferred.is_some(),
         cut_bytes: shared.table_bytes - properties_bytes,
-        beside_bytes: BLOCK_BYTES + properties_bytes + shared.organisation.histogram_bytes() as u64,
+        beside_bytes: space.block_bytes + properties_bytes + shared.organisation.histogram_bytes() as u64,
         owed_bytes: 0,
-        is_file_system: !shared.media.files.properties().flush_is_device_request,
-        rounding_bytes: 0,
+        block_bytes: space.block_bytes,
+        growth_bytes: 0,
         asked_bytes: shared.options.compaction_buffer_size,
     };
     let bytes_of = |memtable: &MemTable| if memtable.is_empty() { 0 } else { memtable.memory_bytes() as u64 };
@@ -246,10 +240,8 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) ->
     if !room.is_in_tables {
         // A manifest grows to twice what names all tables before another takes its place.
         room.owed_bytes = room.owed_bytes.saturating_add(state.version.listed_bytes().saturating_mul(2));
-        // Where sizes are alike, more than half may end just behind the end of a block, and what puts left is gone.
-        let tables: usize = state.version.levels.iter().map(Vec::len).sum();
-        let rounding_bytes = (tables as u64).saturating_mul(BLOCK_BYTES / 4);
-        room.rounding_bytes = rounding_bytes.min(space.total_bytes / KEPT_PART.0);
+        // Where sizes are alike, all may come to end just behind the end of a block, and what puts left would be gone.
+        room.growth_bytes = state.version.growth_bytes(space.block_bytes).min(space.total_bytes / KEPT_PART.0);
     }
     room
 }
@@ -418,8 +410,8 @@ mod tests {
             cut_bytes: BAND,
             beside_bytes: 0,
             owed_bytes: owed * BAND,
-            is_file_system: false,
-            rounding_bytes: 0,
+            block_bytes: 1,
+            growth_bytes: 0,
             asked_bytes: None,
         }
     }

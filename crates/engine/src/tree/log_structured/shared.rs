@@ -58,6 +58,8 @@ pub(super) struct Core {
     /// What running compactions touch.
     pub(super) busy: Busy,
     pub(super) running_compactions: usize,
+    /// Those who make plans without the lock, and keep the tables of a version meanwhile.
+    pub(super) planning: usize,
     /// A worker reads histograms that plans wait for.
     pub(super) sampling: bool,
     /// Manual compactions waiting or running: automatic ones are not started meanwhile.
@@ -79,6 +81,12 @@ pub(super) struct Core {
 }
 
 impl Core {
+    /// Someone looks at tables to plan what to do with them. Once they are replaced their room is not free before that ends;
+    /// while a compaction runs alone, or a manual one is there, none begins to look.
+    pub(super) fn holds_tables(&self) -> bool {
+        self.planning > 0 || self.sampling
+    }
+
     /// What decides about the next job but the version: equal when nothing changed.
     pub(super) fn outlook(&self) -> impl PartialEq + use<> {
         (
@@ -253,6 +261,7 @@ impl Shared {
                     flush_held: false,
                     busy: Busy::default(),
                     running_compactions: 0,
+                    planning: 0,
                     sampling: false,
                     manual: 0,
                     flush_error: None,

@@ -292,3 +292,28 @@ fn tests_run_with_overflow_checks() {
     let panicked = std::panic::catch_unwind(below_nothing).is_err();
     assert_eq!(panicked, cfg!(debug_assertions), "the profiles in Cargo.toml say overflow-checks = true");
 }
+
+/// Once it went from step to step while tables it had replaced were still looked at, and a full medium had no room for the
+/// next one.
+#[test]
+fn a_manual_compaction_waits_for_those_who_look_at_tables() {
+    let (env, tree) = tree(1);
+    write(&tree, &[(b"a", Some(b"A")), (b"b", Some(b"A"))]);
+    tree.flush().expect("flush");
+    write(&tree, &[(b"a", Some(b"B")), (b"c", Some(b"B"))]);
+    tree.flush().expect("flush");
+    let shared = tree.shared.clone();
+    let compactions = || shared.counters.compactions.load(Ordering::Relaxed);
+    shared.core.lock().planning += 1;
+    let manual = {
+        let shared = shared.clone();
+        env.spawn("manual compaction", move || background::compact_range(&shared, None, None))
+    };
+    env.sleep(std::time::Duration::from_secs(60));
+    assert_eq!((compactions(), shared.core.lock().running_compactions), (0, 0));
+    shared.core.lock().planning -= 1;
+    shared.done.notify_all();
+    manual.join().unwrap_or_else(|panic| panic.resume()).expect("compact");
+    assert_eq!(compactions(), 1);
+    tree.close().expect("close");
+}

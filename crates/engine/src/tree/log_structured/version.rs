@@ -138,11 +138,26 @@ pub(crate) struct Version {
     bytes: Vec<u64>,
     largest_table_bytes: u64,
     listed_bytes: u64,
+    /// For blocks of so many bytes.
+    growth_bytes: OnceLock<(u64, u64)>,
     disjoint_from: usize,
     /// For disjoint levels.
     largest_prefixes: Vec<Prefixes>,
     /// The tables of overlapping levels, with their level, when level 0 is not the only one of them.
     runs: Vec<(usize, Run, Prefixes)>,
+}
+
+/// Where tables end in their last blocks is as good as random: of many, half a block of each is lost, give or take as many
+/// blocks as the root of their number. At most each comes to end just behind the beginning of one.
+fn growth_bytes(sizes_bytes: impl Iterator<Item = u64>, block_bytes: u64) -> u64 {
+    let block_bytes = block_bytes.max(1);
+    let (mut tables, mut most_bytes) = (0u64, 0u64);
+    for size_bytes in sizes_bytes {
+        tables += 1;
+        most_bytes = most_bytes.saturating_add(size_bytes.saturating_sub(1) % block_bytes);
+    }
+    let expected_bytes = most_bytes.saturating_sub(tables.saturating_mul(block_bytes - 1) / 2);
+    expected_bytes.saturating_add(tables.isqrt().saturating_mul(block_bytes)).min(most_bytes)
 }
 
 /// Disjoint tables in key order.
@@ -239,7 +254,17 @@ impl Version {
                 (level, run, prefixes)
             })
             .collect();
-        Version { levels, bytes, largest_table_bytes, listed_bytes, disjoint_from, largest_prefixes, runs }
+        let growth_bytes = OnceLock::new();
+        Version {
+            levels,
+            bytes,
+            largest_table_bytes,
+            listed_bytes,
+            growth_bytes,
+            disjoint_from,
+            largest_prefixes,
+            runs,
+        }
     }
 
     /// The same for tables that come from a file; errs with the numbers of two tables of one level
@@ -341,6 +366,16 @@ impl Version {
     /// About how many bytes of a manifest name all tables.
     pub(crate) fn listed_bytes(&self) -> u64 {
         self.listed_bytes
+    }
+
+    /// Bytes that all tables may come to take more, in blocks of so many, once they were rewritten. Cost: that of a walk over
+    /// all tables, the first time.
+    pub(crate) fn growth_bytes(&self, block_bytes: u64) -> u64 {
+        let sizes = || self.files().map(|(_, file)| file.size_bytes);
+        match self.growth_bytes.get_or_init(|| (block_bytes, growth_bytes(sizes(), block_bytes))) {
+            (of, bytes) if *of == block_bytes => *bytes,
+            _ => growth_bytes(sizes(), block_bytes),
+        }
     }
 
     pub(crate) fn files(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {

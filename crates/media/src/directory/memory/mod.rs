@@ -12,6 +12,7 @@ use crate::buffer::is_aligned;
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
 use crate::layer::crash::{ContentChange, PersistenceObserver, PersistencePoint};
+use crate::sparse::PAGE_BYTES;
 use parking_lot::{Mutex, MutexGuard};
 use state::{Change, FileId, NameChange, State};
 use std::collections::BTreeSet;
@@ -258,7 +259,8 @@ impl Directory for MemoryDirectory {
     fn space(&self) -> Result<Space, MediaError> {
         let total_bytes = self.shared.capacity_bytes();
         let used_bytes = self.shared.inner.lock().state.used_bytes();
-        Ok(Space { total_bytes, available_bytes: total_bytes.saturating_sub(used_bytes), reserve_bytes: 0 })
+        let available_bytes = total_bytes.saturating_sub(used_bytes);
+        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes: PAGE_BYTES })
     }
 
     fn path(&self) -> Option<&Path> {
@@ -355,7 +357,7 @@ impl MemoryFile {
     fn size_bytes_max(&self, inner: &Inner) -> u64 {
         let available_bytes = self.shared.capacity_bytes().saturating_sub(inner.state.used_bytes());
         let held_bytes = inner.state.file(self.file).map_or(0, state::File::used_bytes);
-        held_bytes.saturating_add(available_bytes / crate::sparse::PAGE_BYTES * crate::sparse::PAGE_BYTES)
+        held_bytes.saturating_add(available_bytes / PAGE_BYTES * PAGE_BYTES)
     }
 }
 

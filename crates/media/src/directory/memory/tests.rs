@@ -194,7 +194,8 @@ fn a_full_directory_refuses_and_recovers() {
     let options = MemoryDirectoryOptions { capacity_bytes: Some(16384), ..Default::default() };
     let directory = MemoryDirectory::with_options("ram", options);
     let file = write(&directory, "a", 0, &[1; 10_000]);
-    assert_eq!(directory.space().unwrap(), Space { total_bytes: 16384, available_bytes: 4096, reserve_bytes: 0 });
+    let left = Space { total_bytes: 16384, available_bytes: 4096, reserve_bytes: 0, block_bytes: 4096 };
+    assert_eq!(directory.space().unwrap(), left);
     let error = file.write_at(10_000, &[IoSlice::new(&[2; 10_000])], &CONTEXT).unwrap_err();
     assert_eq!(error.kind(), crate::MediaErrorKind::NoSpace, "{error}");
     assert_eq!(file.size_bytes().unwrap(), 16384);
