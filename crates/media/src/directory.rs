@@ -43,7 +43,7 @@ pub struct Space {
     pub available_bytes: u64,
     /// What is kept beside it for work that gives back more than it takes: outputs of compactions.
     pub reserve_bytes: u64,
-    /// What a table takes is a multiple of this; 1 where it is its size.
+    /// A table takes less than this much more than its size: what it takes is given out in pieces of so many bytes at most.
     pub block_bytes: u64,
 }
 

@@ -86,7 +86,7 @@ pub(super) struct Room {
     pub(super) beside_bytes: u64,
     /// What memtables will become, and what the manifest may grow by.
     pub(super) owed_bytes: u64,
-    /// What a table takes is a multiple of this.
+    /// A table takes less than this much more than its size.
     pub(super) block_bytes: u64,
     /// What the tables there are may come to take besides once they were rewritten.
     pub(super) growth_bytes: u64,
