@@ -420,8 +420,9 @@ impl Table {
             (layout.entry_count() - 1, number + 1 == self.index.blocks(), &self.properties.largest),
         ] {
             layout.internal_key(bytes, entry, &mut internal);
-            let home = self.index.find(key::user_key(&internal), key::trailer(&internal));
-            if home != number || (is_end && internal != *end) {
+            let (user_key, trailer) = (key::user_key(&internal), key::trailer(&internal));
+            if !self.index.holds(number, user_key, trailer) || (is_end && internal != *end) {
+                let home = self.index.find(user_key, trailer);
                 return Err(misplaced_key(number, &internal, home, is_end.then_some(end)));
             }
         }
