@@ -16,6 +16,7 @@ mod device;
 mod directory;
 pub mod emulated;
 mod error;
+mod file_lock;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hardware;

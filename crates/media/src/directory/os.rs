@@ -4,8 +4,9 @@ use super::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, S
 use crate::buffer::is_aligned;
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
+use crate::file_lock::LockedFile;
 use crate::place::{self, FileMode, Wanted};
-use rustix::fs::{AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -215,9 +216,8 @@ impl Directory for OsDirectory {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = repeat(|| rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(self.mode.of_files())))
             .map_err(|errno| self.error(errno, Operation::Lock, name))?;
-        // flock belongs to the open file, so a second guard of this process is refused too.
-        match repeat(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(Box::new(OsLock { _file: file })),
+        match LockedFile::new(file, false) {
+            Ok(file) => Ok(Box::new(OsLock { _file: file })),
             Err(Errno::AGAIN) => Err(MediaError::Locked { device: self.label.clone(), name: name.to_owned() }),
             Err(errno) => Err(self.error(errno, Operation::Lock, name)),
         }
@@ -262,8 +262,7 @@ fn direct_alignment_bytes(file: &OwnedFd) -> u32 {
 }
 
 struct OsLock {
-    /// Closing it releases the lock.
-    _file: OwnedFd,
+    _file: LockedFile<OwnedFd>,
 }
 
 impl DirectoryLock for OsLock {}

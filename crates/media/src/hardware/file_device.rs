@@ -8,10 +8,11 @@ use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
 use crate::error::{MediaError, Operation};
+use crate::file_lock::LockedFile;
 use crate::place::{self, FileMode, Wanted};
 use crate::request::{Request, Transfer, check_request};
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -96,7 +97,7 @@ pub struct FileDevice {
     was_made: bool,
     /// The same file, opened again for its lock and for nothing else. Requests in flight in a ring keep their file open
     /// after a process was killed, and with it a lock it had.
-    _lock: OwnedFd,
+    _lock: LockedFile<OwnedFd>,
 }
 
 impl FileDevice {
@@ -134,7 +135,7 @@ impl FileDevice {
     fn open_locked(
         path: &Path,
         options: &FileDeviceOptions,
-        (file, lock): (OwnedFd, OwnedFd),
+        (file, lock): (OwnedFd, LockedFile<OwnedFd>),
         direct: bool,
         was_made: bool,
     ) -> Result<Self, MediaError> {
@@ -189,7 +190,7 @@ impl FileDevice {
 
     fn of(
         name: String,
-        (file, lock): (OwnedFd, OwnedFd),
+        (file, lock): (OwnedFd, LockedFile<OwnedFd>),
         description: &Description,
         capacity_bytes: u64,
         sector_bytes: u32,
@@ -419,7 +420,7 @@ fn open_file(path: &Path, options: &FileDeviceOptions) -> rustix::io::Result<(Ow
 }
 
 /// Opens once more what `file` is, and locks it.
-fn lock(path: &Path, file: &OwnedFd, options: &FileDeviceOptions) -> rustix::io::Result<OwnedFd> {
+fn lock(path: &Path, file: &OwnedFd, options: &FileDeviceOptions) -> rustix::io::Result<LockedFile<OwnedFd>> {
     let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
     let opened = rustix::fs::fstat(file)?;
     if FileType::from_raw_mode(opened.st_mode) == FileType::BlockDevice && !options.read_only {
@@ -431,12 +432,7 @@ fn lock(path: &Path, file: &OwnedFd, options: &FileDeviceOptions) -> rustix::io:
     if (found.st_dev, found.st_ino) != (opened.st_dev, opened.st_ino) {
         return Err(Errno::AGAIN);
     }
-    let operation = match options.read_only {
-        true => FlockOperation::NonBlockingLockShared,
-        false => FlockOperation::NonBlockingLockExclusive,
-    };
-    repeat(|| rustix::fs::flock(&lock, operation))?;
-    Ok(lock)
+    LockedFile::new(lock, options.read_only)
 }
 
 /// Gives a new file its length, and makes file and name durable.

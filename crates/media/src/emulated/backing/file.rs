@@ -2,6 +2,7 @@
 
 use super::Backing;
 use crate::error::{MediaError, Operation};
+use crate::file_lock::LockedFile;
 use crate::place::{self, FileMode};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
@@ -13,7 +14,7 @@ use std::path::Path;
 /// devices on one file do not destroy each other's bytes.
 #[derive(Debug)]
 pub struct FileBacking {
-    file: File,
+    file: LockedFile<File>,
     is_new: bool,
     was_made: bool,
 }
@@ -63,19 +64,14 @@ impl FileBacking {
         purpose: Purpose,
         mode: FileMode,
     ) -> std::result::Result<Self, MediaError> {
-        use rustix::fs::{FlockOperation, flock};
         let name = || path.display().to_string();
         let failed = |error: Error| MediaError::io(&name(), Operation::Open, 0, error);
         let (write, create) = (purpose != Purpose::Read, purpose == Purpose::Create);
         let (file, was_made) = place::open_file(path, File::options().read(true).write(write), create.then_some(mode))?;
-        let lock = match purpose {
-            Purpose::Read => FlockOperation::NonBlockingLockShared,
-            _ => FlockOperation::NonBlockingLockExclusive,
-        };
-        match flock(&file, lock) {
+        let file = match LockedFile::new(file, purpose == Purpose::Read) {
             Err(rustix::io::Errno::AGAIN) => return Err(MediaError::Locked { device: name(), name: name() }),
             result => result.map_err(|errno| failed(errno.into()))?,
-        }
+        };
         let is_new = file.metadata().map_err(failed)?.len() == 0;
         if create && is_new {
             let lengthened = file.set_len(capacity_bytes).and_then(|()| {
@@ -133,7 +129,7 @@ impl Backing for FileBacking {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.file, flags, offset_bytes, length_bytes).map_err(Error::from) {
+        match fallocate(&*self.file, flags, offset_bytes, length_bytes).map_err(Error::from) {
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
                 let zeros = [0; 64 << 10];
                 let mut at = 0;

@@ -34,6 +34,7 @@
 
 use super::table::{ZoneState, ZoneTable};
 use crate::error::{MediaError, Operation};
+use crate::file_lock::LockedFile;
 use crate::place::{self, FileMode};
 use crate::zones::{ZoneCondition, ZoneGeometry, ZoneId, ZoneType};
 use std::fs::File;
@@ -191,7 +192,7 @@ impl Entry {
 /// pointers stand where they stood at the last sync.
 pub struct ZoneRecord {
     name: String,
-    file: File,
+    file: LockedFile<File>,
     zones: ZoneGeometry,
     restarted: bool,
     was_made: bool,
@@ -244,7 +245,6 @@ impl ZoneRecord {
         anew: bool,
         read_only: bool,
     ) -> Result<Self, MediaError> {
-        use rustix::fs::{FlockOperation, flock};
         let name = path.display().to_string();
         // As the rules take them.
         let zones = ZoneTable::new(zones).geometry().clone();
@@ -255,14 +255,10 @@ impl ZoneRecord {
             _ => MediaError::io(&name, Operation::Open, 0, error),
         };
         let (file, was_made) = place::open_file(path, File::options().read(true).write(!read_only), create)?;
-        let lock = match read_only {
-            true => FlockOperation::NonBlockingLockShared,
-            false => FlockOperation::NonBlockingLockExclusive,
-        };
-        match flock(&file, lock) {
+        let file = match LockedFile::new(file, read_only) {
             Err(rustix::io::Errno::AGAIN) => return Err(MediaError::Locked { device: name.clone(), name }),
             result => result.map_err(|errno| failed(errno.into()))?,
-        }
+        };
         let boot_id = boot_id();
         let length = HEADER_BYTES as u64 + ENTRY_BYTES as u64 * u64::from(zones.zone_count);
         let found_length = file.metadata().map_err(failed)?.len();
@@ -416,12 +412,12 @@ impl ZoneRecord {
 
 /// Makes a record of zones to which nothing was written, and puts it in the place of `path`, whole and durably. What
 /// comes back is locked.
-fn make(path: &Path, header: &[u8], length_bytes: u64, mode: FileMode) -> std::io::Result<File> {
+fn make(path: &Path, header: &[u8], length_bytes: u64, mode: FileMode) -> std::io::Result<LockedFile<File>> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".unfinished");
     let mut options = File::options();
     let file = options.read(true).write(true).create(true).truncate(false).mode(mode.of_files()).open(&unfinished)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    let file = LockedFile::new(file, false)?;
     file.set_len(0)?;
     file.write_all_at(header, 0)?;
     file.set_len(length_bytes)?;
