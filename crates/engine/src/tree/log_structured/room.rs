@@ -240,7 +240,7 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) ->
     if !room.is_in_tables {
         // A manifest grows to twice what names all tables before another takes its place.
         room.owed_bytes = room.owed_bytes.saturating_add(state.version.listed_bytes().saturating_mul(2));
-        // Where sizes are alike, all may come to end just behind the end of a block, and what puts left would be gone.
+        // Else what puts left could be gone once tables end elsewhere in their last blocks.
         room.growth_bytes = state.version.growth_bytes(space.block_bytes).min(space.total_bytes / KEPT_PART.0);
     }
     room
