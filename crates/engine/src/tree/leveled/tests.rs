@@ -314,3 +314,16 @@ fn of_a_compaction_that_does_not_fit_in_stretches_one_input_is_taken() {
     assert_eq!(part(behind, 45), None);
     assert_eq!(part("\n1:a-b*10 2:c-d*10\n", 10), None, "without a table below, stretches are inputs");
 }
+
+/// While they are merged table by table, what they hold is there twice.
+#[test]
+fn of_level_0_as_many_of_the_oldest_are_taken_as_may_be_there_twice() {
+    let version = shape("4:a-z*10 3:a-z*20 2:b-y*10 1:c-x*30\n\n7:a-c*40 8:d-z*50");
+    let plan = plan_range(&version, 0, None, None, &options()).unwrap();
+    let part = |room_bytes: u64| reclaim::part_of(&version, &plan, room_bytes * MIB).map(|part| numbers(&part.inputs));
+    assert_eq!(part(10), Some(vec![1]), "one in any case");
+    assert_eq!(part(89), Some(vec![1]));
+    assert_eq!(part(90), Some(vec![2, 1]));
+    assert_eq!(part(119), Some(vec![3, 2, 1]));
+    assert_eq!(part(120), None, "all of them fit");
+}

@@ -1,5 +1,6 @@
 //! Background workers: they ask what is due and do it, one job at a time each.
 
+use super::claims::Claim;
 use super::compaction;
 use super::flush;
 use super::plan::{Busy, CompactionPlan, Footprint};
@@ -50,6 +51,7 @@ enum Job {
     Compact {
         version: Arc<Version>,
         chosen: Chosen,
+        claim: Arc<Claim>,
     },
     /// Reads what plans must know of tables.
     Sample {
@@ -147,7 +149,9 @@ fn next_job<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>, role: Role) 
                 core.busy.enter(&chosen.plan);
                 core.running_compactions += 1;
                 core.compacts_alone = chosen.is_alone;
-                return (core, Next::Job(Job::Compact { version: planned.version, chosen }));
+                let version = planned.version;
+                let claim = compaction::claim_of(shared, &version, &chosen.plan, chosen.room_bytes);
+                return (core, Next::Job(Job::Compact { version, chosen, claim }));
             }
             // One worker reads what others wait for.
             if !core.sampling {
@@ -206,7 +210,7 @@ struct Chosen {
 }
 
 /// Carries a compaction out, unless it ended for want of room before and there is no more now.
-fn compact(shared: &Arc<Shared>, version: Arc<Version>, chosen: Chosen) -> Result<(), Error> {
+fn compact(shared: &Arc<Shared>, version: Arc<Version>, chosen: Chosen, claim: Arc<Claim>) -> Result<(), Error> {
     let Chosen { plan, room_bytes, is_alone, is_short } = chosen;
     if is_alone {
         let mut core = shared.core.lock();
@@ -220,7 +224,7 @@ fn compact(shared: &Arc<Shared>, version: Arc<Version>, chosen: Chosen) -> Resul
         return Err(error.clone());
     }
     let inputs: Vec<u64> = plan.inputs.iter().map(|file| file.number).collect();
-    let result = compaction::compact(shared, version, plan, room_bytes);
+    let result = compaction::compact_claimed(shared, version, plan, room_bytes, claim);
     if let Err(error) = &result
         && error.kind() == ErrorKind::NoSpace
     {
@@ -251,15 +255,13 @@ fn plan<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>) -> (MutexGuard<'
 /// may bring some back.
 fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> Option<Chosen> {
     let organisation = &*shared.organisation;
-    let (room, room_bytes) = room::look_now(shared);
-    // What runs already has as much.
-    let left_bytes = if others_run { room_bytes / 2 } else { room_bytes };
+    let (room, room_bytes) = room::look_now(shared, 0);
     // Where tables have any size, a writer may have been refused that wants more than the smallest write.
     let refused = || shared.is_short_of_room.load(Ordering::SeqCst);
     let is_short = room.is_some_and(|room| room.is_short() || (!room.is_in_tables && refused()));
     let may_fit = |plan: &CompactionPlan, bytes| !is_short || shared.lacking.lock().error_of(plan, bytes).is_none();
-    if let Some(plan) = organisation.pick(version, busy, left_bytes).filter(|plan| may_fit(plan, left_bytes)) {
-        return Some(Chosen { plan, room_bytes: left_bytes, is_alone: false, is_short });
+    if let Some(plan) = organisation.pick(version, busy, room_bytes).filter(|plan| may_fit(plan, room_bytes)) {
+        return Some(Chosen { plan, room_bytes, is_alone: false, is_short });
     }
     let bytes = (0..version.levels.len()).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
     if others_run || (room_bytes >= bytes && !is_short) {
@@ -286,7 +288,7 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
     let shares = [room_bytes, room_bytes / 2, room_bytes / 4];
     // What is due and does not fit may need less than it reads, and who waits for it must be told how it ended; without
     // them it is not begun.
-    let hoped_for = || due.clone().filter(|_| shared.waiting.load(Ordering::Relaxed) > 0);
+    let hoped_for = || part(room_bytes).or_else(|| due.clone()).filter(|_| shared.waiting.load(Ordering::Relaxed) > 0);
     let fits = |plan: &CompactionPlan| may_fit(plan, room_bytes);
     let first_part = || shares.into_iter().find_map(|bytes| part(bytes).filter(fits));
     let first_step = || shares.into_iter().find_map(|bytes| reclaiming(bytes).filter(fits));
@@ -305,9 +307,9 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
     // What a compaction read must be let go of before its room can be collected.
     let (result, ended) = match job {
         Job::Flush { memtables, log_number } => (flush::flush(shared, &memtables, log_number), Ended::Flush),
-        Job::Compact { version, chosen } => {
+        Job::Compact { version, chosen, claim } => {
             let footprint = chosen.plan.footprint();
-            (compact(shared, version, chosen), Ended::Compaction(footprint))
+            (compact(shared, version, chosen, claim), Ended::Compaction(footprint))
         }
         Job::Sample { tables } => {
             sample(shared, &tables);
@@ -452,7 +454,7 @@ fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>
             return Err(Error::Closed);
         }
         let version = shared.read_state.load().version.clone();
-        let (room, room_bytes) = room::look_now(shared);
+        let (room, room_bytes) = room::look_now(shared, 0);
         let due = shared.organisation.next_of_range(&version, begin, end, last.as_ref());
         let is_short = room.is_some_and(|room| room.is_short());
         let may_pack = || begin.is_none() && end.is_none() && is_short;

@@ -1,5 +1,6 @@
 //! Carries out compaction plans.
 
+use super::claims::Claim;
 use super::level_iterator::LevelIterator;
 use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
 use super::pacing::{JobPace, compaction_headroom_bytes};
@@ -25,12 +26,35 @@ pub(super) fn compact(
     plan: CompactionPlan,
     room_bytes: u64,
 ) -> Result<(), Error> {
+    let claim = claim_of(shared, &version, &plan, room_bytes);
+    compact_claimed(shared, version, plan, room_bytes, claim)
+}
+
+/// Keeps others from counting on what a compaction needs of the room it is given.
+pub(super) fn claim_of(shared: &Shared, version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Arc<Claim> {
+    let whole_bytes = plan.written_bytes_max();
+    let is_in_tables = shared.media.files.properties().preferred_table_bytes.is_some();
+    let claimed_bytes = match whole_bytes > room_bytes && strides::is_divisible(version, plan) {
+        true => strides::claimed_bytes(version, plan, room_bytes, is_in_tables),
+        false => whole_bytes.min(room_bytes),
+    };
+    Arc::new(Claim::new(&shared.claims, claimed_bytes))
+}
+
+/// [`compact`] in room that was claimed for it.
+pub(super) fn compact_claimed(
+    shared: &Arc<Shared>,
+    version: Arc<Version>,
+    plan: CompactionPlan,
+    room_bytes: u64,
+    claim: Arc<Claim>,
+) -> Result<(), Error> {
     if plan.is_trivial_move() {
         return move_tables(shared, &plan);
     }
     if plan.written_bytes_max() > room_bytes && strides::is_divisible(&version, &plan) {
         drop(version);
-        return strides::compact(shared, plan);
+        return strides::compact(shared, plan, &claim);
     }
     // Each part may leave a table that is partly empty.
     let is_tight = plan.written_bytes_max() > room_bytes / 2;
@@ -38,7 +62,7 @@ pub(super) fn compact(
     let pace = Arc::new(pace_of(shared, &version, &plan));
     let numbers = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.number).collect::<Vec<u64>>();
     let packed = (plan.reason == Reason::Packing).then(|| numbers(&plan.inputs));
-    let result = compact_stretch(shared, &version, plan, &Stretch::whole(parts_max), pace);
+    let result = compact_stretch(shared, &version, plan, &Stretch::whole(parts_max), pace, &claim);
     if let Some(inputs) = packed {
         // What packing does not help, or what it fails at, is not packed again.
         match &result {
@@ -92,6 +116,7 @@ pub(super) fn compact_stretch(
     plan: CompactionPlan,
     stretch: &Stretch,
     pace: Arc<JobPace>,
+    claim: &Arc<Claim>,
 ) -> Result<Vec<Arc<FileMeta>>, Error> {
     let start = shared.env.now();
     let job = shared.new_job();
@@ -109,7 +134,7 @@ pub(super) fn compact_stretch(
     let goes = |file: &&Arc<FileMeta>| !stretch.staying.contains(&file.number);
     let read_tables = plan.all_inputs().filter(goes).count() as u64;
     let read_bytes: u64 = plan.all_inputs().filter(goes).map(|file| file.size_bytes).sum();
-    let result = rewrite(shared, version, &plan, job, stretch, pace).and_then(|outputs| {
+    let result = rewrite(shared, version, &plan, job, stretch, (&pace, claim)).and_then(|outputs| {
         let change = Change {
             removed: plan
                 .inputs
@@ -144,7 +169,7 @@ fn rewrite(
     plan: &CompactionPlan,
     job: JobId,
     stretch: &Stretch,
-    pace: Arc<JobPace>,
+    (pace, claim): (&Arc<JobPace>, &Arc<Claim>),
 ) -> Result<Outputs, Error> {
     let boundaries = subcompaction_boundaries(plan, stretch.parts_max);
     let part_count = boundaries.len() + 1;
@@ -155,16 +180,16 @@ fn rewrite(
     let workers: Vec<_> = (1..part_count)
         .map(|position| {
             let (begin, end) = part(position);
-            let (shared, version, plan, pace) = (shared.clone(), version.clone(), plan.clone(), pace.clone());
+            let (shared, version, plan) = (shared.clone(), version.clone(), plan.clone());
+            let (pace, claim) = (pace.clone(), claim.clone());
             let name = format!("subcompaction {}.{position}", job.0);
-            shared
-                .clone()
-                .env
-                .spawn(&name, move || rewrite_part(&shared, &version, &plan, job, (begin, end), part_count, &pace))
+            shared.clone().env.spawn(&name, move || {
+                rewrite_part(&shared, &version, &plan, job, (begin, end), part_count, (&pace, &claim))
+            })
         })
         .collect();
     let (begin, end) = part(0);
-    let mut result = rewrite_part(shared, version, plan, job, (begin, end), part_count, &pace);
+    let mut result = rewrite_part(shared, version, plan, job, (begin, end), part_count, (pace, claim));
     for worker in workers {
         let other = worker.join().unwrap_or_else(|panic| panic.resume());
         result = match (result, other) {
@@ -201,7 +226,7 @@ fn rewrite_part(
     job: JobId,
     (begin, end): (Option<Vec<u8>>, Option<Vec<u8>>),
     part_count: usize,
-    pace: &JobPace,
+    (pace, claim): (&JobPace, &Claim),
 ) -> Result<Outputs, Error> {
     let read = |level: usize| TableIteratorOptions {
         fill_cache: false,
@@ -235,6 +260,7 @@ fn rewrite_part(
         older: Some(&older),
         hints_outputs: true,
         pace,
+        claim: Some(claim),
     };
     output::write_tables(shared, &mut *source, end.as_deref(), shared.snapshots.boundaries(), &output)
 }

@@ -43,7 +43,7 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
     let mut counters = shared.counters.values();
     counters.log_bytes = shared.log_counters.file_bytes.load(Ordering::Relaxed);
     counters.log_syncs = shared.log_counters.syncs.load(Ordering::Relaxed);
-    let (room, _) = room::look_now(shared);
+    let (room, _) = room::look_now(shared, 0);
     Statistics {
         counters,
         write_state: write_state(shared, room.as_ref()),

@@ -7,6 +7,7 @@
 
 mod background;
 mod checkpoint;
+mod claims;
 mod compaction;
 mod flush;
 mod inspect;

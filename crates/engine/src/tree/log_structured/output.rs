@@ -1,5 +1,6 @@
 //! Writes a sorted walk into new tables: what flushes and compactions have in common.
 
+use super::claims::Claim;
 use super::pacing::{JobPace, STEP_BYTES};
 use super::shared::Shared;
 use super::tables::Garbage;
@@ -39,6 +40,8 @@ pub(super) struct OutputPlan<'a> {
     /// Sends `CompactionOutput` hints.
     pub(super) hints_outputs: bool,
     pub(super) pace: &'a JobPace,
+    /// Room that nobody else counts on; a flush has none.
+    pub(super) claim: Option<&'a Claim>,
 }
 
 /// What came of it.
@@ -354,6 +357,9 @@ fn finish(shared: &Shared, open: Option<Open>, plan: &OutputPlan<'_>, outputs: &
     };
     let file = table_meta(number, plan.level, summary, &shared.garbage);
     outputs.written_bytes += file.size_bytes;
+    if let Some(claim) = plan.claim {
+        claim.spend(file.size_bytes);
+    }
     if plan.hints_outputs {
         shared.media.files.hint(&Hint::CompactionOutput { job: plan.job, output: &hinted(&file, plan.level) });
     }

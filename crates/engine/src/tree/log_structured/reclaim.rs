@@ -84,6 +84,11 @@ pub(super) fn fitting_bytes(tables_bytes: u64, table_bytes: u64) -> u64 {
     tables_bytes / table_bytes.max(1) * filled_bytes(table_bytes)
 }
 
+/// What so many bytes take in such tables, the last of them not full.
+pub(super) fn taking_bytes(bytes: u64, table_bytes: u64) -> u64 {
+    bytes.div_ceil(filled_bytes(table_bytes).max(1)).saturating_mul(table_bytes)
+}
+
 /// How full tables get at least, where entries are not large beside them.
 fn filled_bytes(table_bytes: u64) -> u64 {
     table_bytes - table_bytes / 16 - BEHIND_BYTES_MAX.min(table_bytes / 8)

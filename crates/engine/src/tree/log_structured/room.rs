@@ -77,6 +77,8 @@ pub(super) struct Room {
     pub(super) available_bytes: u64,
     /// What the store keeps for outputs of compactions beside that.
     pub(super) reserve_bytes: u64,
+    /// What running compactions were given and did not take yet, in bytes of tables as those of `cut_bytes` are.
+    pub(super) claimed_bytes: u64,
     /// Size of a table, the largest there is or may be; where the medium likes tables of one size, each takes all of it.
     pub(super) table_bytes: u64,
     pub(super) is_in_tables: bool,
@@ -147,7 +149,8 @@ impl Room {
     }
 
     pub(super) fn state(&self) -> RoomState {
-        match self.available_bytes {
+        let claimed_bytes = if self.is_in_tables { 0 } else { self.taken_bytes(self.claimed_bytes) };
+        match self.available_bytes.saturating_sub(claimed_bytes) {
             bytes if bytes >= self.left_by_puts_bytes() => RoomState::Open,
             bytes if bytes >= self.left_by_deletes_bytes() => RoomState::DeletesOnly,
             _ => RoomState::Full,
@@ -175,10 +178,24 @@ impl Room {
         };
         let left_bytes = self.available_bytes.saturating_sub(self.owed_bytes.saturating_add(for_logs_bytes));
         let bytes = left_bytes.saturating_add(self.reserve_bytes);
-        if self.is_in_tables {
-            return reclaim::fitting_bytes(bytes, self.table_bytes);
+        let fitting_bytes = match self.is_in_tables {
+            true => reclaim::fitting_bytes(bytes, self.table_bytes),
+            false => scaled(bytes, self.cut_bytes, self.cut_bytes.saturating_add(self.beside_bytes)),
+        };
+        fitting_bytes.saturating_sub(self.claimed_bytes)
+    }
+
+    /// What so many bytes of outputs take of the medium.
+    fn taken_bytes(&self, output_bytes: u64) -> u64 {
+        match self.is_in_tables {
+            true => reclaim::taking_bytes(output_bytes, self.table_bytes),
+            false => scaled(output_bytes, self.cut_bytes.saturating_add(self.beside_bytes), self.cut_bytes),
         }
-        scaled(bytes, self.cut_bytes, self.cut_bytes.saturating_add(self.beside_bytes))
+    }
+
+    /// The same once those that run have ended without taking more.
+    fn unclaimed(&self) -> Room {
+        Room { claimed_bytes: 0, ..*self }
     }
 }
 
@@ -209,10 +226,10 @@ pub(super) struct Wanted {
 /// `more_bytes`.
 fn look(shared: &Shared, active: &MemTable, more_bytes: u64) -> Option<Room> {
     let space = shared.media.files.space().ok()?;
-    Some(room_in(shared, space, active, more_bytes))
+    Some(room_in(shared, space, active, more_bytes, 0))
 }
 
-fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) -> Room {
+fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64, own_bytes: u64) -> Room {
     let preferred = shared.media.files.properties().preferred_table_bytes;
     let state = shared.read_state.load();
     let table_bytes = || {
@@ -224,6 +241,7 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) ->
         total_bytes: space.total_bytes,
         available_bytes: space.available_bytes,
         reserve_bytes: space.reserve_bytes,
+        claimed_bytes: shared.claims.left_bytes().saturating_sub(own_bytes),
         table_bytes: preferred.unwrap_or_else(table_bytes).max(1),
         is_in_tables: preferred.is_some(),
         cut_bytes: shared.table_bytes - properties_bytes,
@@ -246,11 +264,12 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64) ->
     room
 }
 
-/// What the smallest write would meet, and the bytes that outputs of compactions may have. Cost: asks the store once.
-pub(super) fn look_now(shared: &Shared) -> (Option<Room>, u64) {
+/// What the smallest write would meet, and the bytes that outputs of compactions may have, of which one that runs has
+/// claimed `own_bytes`. Cost: asks the store once.
+pub(super) fn look_now(shared: &Shared, own_bytes: u64) -> (Option<Room>, u64) {
     let Ok(space) = shared.media.files.space() else { return (None, u64::MAX) };
     let active = shared.read_state.load().memtable.clone();
-    let of = |more_bytes| room_in(shared, space, &active, more_bytes);
+    let of = |more_bytes| room_in(shared, space, &active, more_bytes, own_bytes);
     (Some(of(1)), of(0).of_compactions_bytes())
 }
 
@@ -289,7 +308,11 @@ impl WritePath {
                 break Ok(Commit::StandsAside);
             }
             waited = true;
-            let progressed = match self.flush_for_room(shared, writer, &room) {
+            // What only running compactions keep from it may be there when they end.
+            let unclaimed = room.unclaimed();
+            let is_lacking = !unclaimed.state().takes(has_puts);
+            let flushed = if is_lacking { self.flush_for_room(shared, writer, &unclaimed) } else { Ok(false) };
+            let progressed = match flushed {
                 Ok(true) => Ok(true),
                 // What jobs give back may be what the flush lacked.
                 Err(error) if error.kind() != ErrorKind::NoSpace => Err(error),
@@ -405,6 +428,7 @@ mod tests {
             total_bytes: 100 * BAND,
             available_bytes: available * BAND,
             reserve_bytes: 2 * BAND,
+            claimed_bytes: 0,
             table_bytes: BAND,
             is_in_tables: true,
             cut_bytes: BAND,
@@ -426,6 +450,29 @@ mod tests {
         assert_eq!(bands(0, 1).of_compactions_bytes(), 2 * filled_bytes);
         assert!(Open.takes(true) && Open.takes(false) && !DeletesOnly.takes(true) && DeletesOnly.takes(false));
         assert!(!Full.takes(true) && !Full.takes(false));
+    }
+
+    /// Where the store has no reserve for compactions.
+    #[test]
+    fn nobody_counts_on_what_a_running_compaction_was_given() {
+        use RoomState::{DeletesOnly, Full, Open};
+        let room = |claimed_bytes: u64| Room {
+            is_in_tables: false,
+            total_bytes: 64 << 20,
+            available_bytes: 4 << 20,
+            reserve_bytes: 0,
+            table_bytes: 128 << 10,
+            cut_bytes: 128 << 10,
+            claimed_bytes,
+            ..bands(0, 0)
+        };
+        let states = [0, 3 << 20, (3 << 20) + 1, 7 << 19, (7 << 19) + 1].map(|bytes| room(bytes).state());
+        assert_eq!(states, [Open, Open, DeletesOnly, DeletesOnly, Full]);
+        assert_eq!(room(3 << 20).unclaimed().state(), Open);
+        assert_eq!([0, 1 << 20].map(|bytes| room(bytes).of_compactions_bytes()), [15 << 18, 11 << 18]);
+        let bands = |claimed_bytes: u64| Room { claimed_bytes, ..bands(4, 0) };
+        assert_eq!(bands(8 * BAND).state(), Open);
+        assert!(bands(BAND).of_compactions_bytes() < bands(0).of_compactions_bytes());
     }
 
     #[test]

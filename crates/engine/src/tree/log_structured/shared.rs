@@ -4,6 +4,7 @@
 //! `queue` (writers' turn) - `writer` (log and active memtable; held across log I/O) -
 //! `manifest` (held across manifest I/O) - `core` (scheduling; never held across I/O).
 
+use super::claims::Claims;
 use super::organisation::Organisation;
 use super::pacing::Progress;
 use super::plan::Busy;
@@ -147,6 +148,8 @@ pub(super) struct Shared {
     pub(super) room_look_bytes: u64,
     /// There was too little room for puts when a writer last looked: the next one looks again.
     pub(super) is_short_of_room: AtomicBool,
+    /// Room that running compactions have before others.
+    pub(super) claims: Arc<Claims>,
     /// Tables that packing left as many as they were.
     pub(super) settled: parking_lot::Mutex<BTreeSet<u64>>,
     /// Compactions that ended for want of room.
@@ -291,6 +294,7 @@ impl Shared {
             manifest_bytes_max,
             room_look_bytes,
             is_short_of_room: AtomicBool::new(false),
+            claims: Arc::default(),
             settled: parking_lot::Mutex::default(),
             lacking: parking_lot::Mutex::default(),
             log_buffer_bytes,

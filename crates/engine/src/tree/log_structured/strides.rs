@@ -14,6 +14,7 @@
 //! is carried. [`reach`] decides how far a stride goes, as a pure function; the rest carries it out.
 
 use super::background;
+use super::claims::Claim;
 use super::compaction::{Stretch, compact_stretch};
 use super::pacing::JobPace;
 use super::plan::CompactionPlan;
@@ -62,6 +63,26 @@ pub(super) fn is_divisible(version: &Version, plan: &CompactionPlan) -> bool {
     let passes_inputs = plan.overlapping.is_empty() && plan.input_level >= version.disjoint_from();
     plan.output_level >= version.disjoint_from()
         && (plan.overlapping.len() > 1 || (passes_inputs && plan.inputs.len() > 1))
+}
+
+/// Room that a plan takes while it is done in strides: for a stride, and for what inputs hold that reach beyond it and is there
+/// twice meanwhile. Those of level 0 stay to the end, below it one at a time does.
+fn needed_bytes(version: &Version, plan: &CompactionPlan) -> u64 {
+    let sizes = |files: &[Arc<FileMeta>]| -> (u64, u64) {
+        files
+            .iter()
+            .fold((0, 0), |(sum, largest), file| (sum.saturating_add(file.size_bytes), largest.max(file.size_bytes)))
+    };
+    let ((inputs_bytes, input_bytes), (_, below_bytes)) = (sizes(&plan.inputs), sizes(&plan.overlapping));
+    let staying_bytes = if plan.input_level < version.disjoint_from() { inputs_bytes } else { input_bytes };
+    staying_bytes.saturating_add(below_bytes)
+}
+
+/// How much of the room such a plan is given: what it needs, and so much more that it need not take many strides. Where tables
+/// take bands of their own writers leave compactions a reserve, and all of it is taken.
+pub(super) fn claimed_bytes(version: &Version, plan: &CompactionPlan, room_bytes: u64, is_in_tables: bool) -> u64 {
+    let share_bytes = if is_in_tables { room_bytes } else { room_bytes / 2 };
+    needed_bytes(version, plan).max(share_bytes).min(room_bytes)
 }
 
 /// A plan of which some strides are done.
@@ -153,20 +174,29 @@ impl Remaining {
 }
 
 /// Carries out a plan whose output level has tables that do not overlap. Nothing else is compacted meanwhile.
-pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan) -> Result<(), Error> {
+pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan, claim: &Arc<Claim>) -> Result<(), Error> {
     let mut remaining = Remaining::new(&shared.read_state.load().version, plan);
     loop {
         if shared.cancel.load(Ordering::Relaxed) {
             return Err(Error::Closed);
         }
-        let (_, room_bytes) = room::look_now(shared);
+        let claimed_bytes = claim.left_bytes();
+        let (_, room_bytes) = room::look_now(shared, claimed_bytes);
+        // More would be taken from those who cannot know.
+        let room_bytes = room_bytes.min(claimed_bytes);
         let (count, is_carried) = remaining.reach(shared, room_bytes)?;
         let (stride, stretch) = remaining.advance(count, is_carried);
         let version = shared.read_state.load_full().version.clone();
-        let outputs = compact_stretch(shared, &version, stride, &stretch, Arc::new(JobPace::unheld()))?;
+        let freed_bytes = stride
+            .all_inputs()
+            .filter(|file| !stretch.staying.contains(&file.number))
+            .map(|file| file.size_bytes)
+            .sum();
+        let outputs = compact_stretch(shared, &version, stride, &stretch, Arc::new(JobPace::unheld()), claim)?;
         // What the stride replaced is the room of the next one.
         drop(version);
         shared.tables.collect(&shared.garbage);
+        claim.regain(freed_bytes);
         background::note_compaction(shared);
         if stretch.end.is_none() {
             return Ok(());
@@ -233,6 +263,20 @@ mod tests {
         assert_eq!(advance(&mut remaining, 2, true), (vec![10, 11], vec![], None, key("e"), vec![]));
         remaining.carried = Some(table(7, "cc-d", 1, 0));
         assert_eq!(advance(&mut remaining, 1, true), (vec![7, 12], vec![], key("cc"), None, vec![]));
+    }
+
+    #[test]
+    fn strides_are_given_what_is_there_twice_and_not_all_the_room() {
+        let plan = |input_level: usize| {
+            let inputs = vec![table(10, "a-m", 10, 0), table(11, "n-z", 30, 0)];
+            let overlapping = vec![table(1, "a-k", 50, 0), table(2, "l-z", 60, 0)];
+            CompactionPlan { reason: Reason::Room, input_level, output_level: input_level + 1, inputs, overlapping }
+        };
+        let version = Version::empty(4, 1);
+        let given = |input_level, room_bytes| claimed_bytes(&version, &plan(input_level), room_bytes, false);
+        assert_eq!((given(0, 140), given(1, 140)), (100, 90), "of level 0 all stay, below it one at a time");
+        assert_eq!((given(0, 240), given(0, 90)), (120, 90), "half of much, all of little");
+        assert_eq!(claimed_bytes(&version, &plan(0), 140, true), 140);
     }
 
     fn steps(bytes: &[(u64, u64)]) -> Vec<Step> {

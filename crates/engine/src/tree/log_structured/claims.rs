@@ -1,0 +1,98 @@
+//! Room that running compactions were given and did not take yet. Writers and other compactions do not count on it: else
+//! one that fitted when it was planned ends for want of room that was taken meanwhile, and what it wrote is thrown away, or
+//! stays twice where it was done in strides.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What all of them have left.
+#[derive(Debug, Default)]
+pub(super) struct Claims {
+    left_bytes: AtomicU64,
+}
+
+impl Claims {
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.left_bytes.load(Ordering::SeqCst)
+    }
+}
+
+/// What one compaction has left, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Claim {
+    claims: Arc<Claims>,
+    given_bytes: u64,
+    account: Mutex<Account>,
+}
+
+#[derive(Debug)]
+struct Account {
+    left_bytes: u64,
+    spent_bytes: u64,
+    regained_bytes: u64,
+}
+
+impl Claim {
+    pub(super) fn new(claims: &Arc<Claims>, given_bytes: u64) -> Claim {
+        claims.left_bytes.fetch_add(given_bytes, Ordering::SeqCst);
+        let account = Account { left_bytes: given_bytes, spent_bytes: 0, regained_bytes: 0 };
+        Claim { claims: claims.clone(), given_bytes, account: Mutex::new(account) }
+    }
+
+    pub(super) fn left_bytes(&self) -> u64 {
+        self.account.lock().left_bytes
+    }
+
+    /// A table has taken so many bytes.
+    pub(super) fn spend(&self, bytes: u64) {
+        let mut account = self.account.lock();
+        account.spent_bytes = account.spent_bytes.saturating_add(bytes);
+        self.settle(&mut account);
+    }
+
+    /// Tables were given up that had so many bytes: as much may be written once more, but no more than was given.
+    pub(super) fn regain(&self, bytes: u64) {
+        let mut account = self.account.lock();
+        account.regained_bytes = account.regained_bytes.saturating_add(bytes);
+        self.settle(&mut account);
+    }
+
+    fn settle(&self, account: &mut Account) {
+        let taken_bytes = account.spent_bytes.saturating_sub(account.regained_bytes);
+        let before = std::mem::replace(&mut account.left_bytes, self.given_bytes.saturating_sub(taken_bytes));
+        let sum = &self.claims.left_bytes;
+        match account.left_bytes.checked_sub(before) {
+            Some(more_bytes) => sum.fetch_add(more_bytes, Ordering::SeqCst),
+            None => sum.fetch_sub(before - account.left_bytes, Ordering::SeqCst),
+        };
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.claims.left_bytes.fetch_sub(self.account.get_mut().left_bytes, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_is_there_until_it_is_taken_and_gone_with_the_compaction() {
+        let claims = Arc::new(Claims::default());
+        let (first, second) = (Claim::new(&claims, 100), Claim::new(&claims, 10));
+        assert_eq!(claims.left_bytes(), 110);
+        first.spend(60);
+        second.spend(11);
+        assert_eq!((first.left_bytes(), second.left_bytes(), claims.left_bytes()), (40, 0, 40));
+        first.regain(70);
+        assert_eq!((first.left_bytes(), claims.left_bytes()), (100, 100));
+        first.spend(130);
+        first.regain(20);
+        assert_eq!((first.left_bytes(), claims.left_bytes()), (0, 0), "100 more than was given up were written");
+        drop(first);
+        assert_eq!(claims.left_bytes(), 0);
+    }
+}
