@@ -19,7 +19,7 @@ const VERBS: &[Verb] = &[
     ("install", "build, and install the command, its completions and manual: [--prefix DIR]", install::run),
     ("test", "everything that has to hold, fuzzing included: [--fuzz-seconds N]", test::run),
     ("fuzz", "fuzz every decoder: [--seconds N] [TARGET...]", fuzz::run),
-    ("soak", "every suite drawn by seed, without bounds: [--minutes N] [--seed S]", soak::run),
+    ("soak", "every suite drawn by seed, without bounds: [--minutes N] [--seed S] [--only TEXT]", soak::run),
     ("miri", "what threads share without locks, under Miri (nightly)", sanitize::miri),
     ("tsan", "what threads share, under ThreadSanitizer (nightly)", sanitize::tsan),
     ("tidy", "check what the compiler does not: dependency directions, names, links", tidy::run),

@@ -1,4 +1,5 @@
-//! `cargo xtask soak [--minutes N] [--seed S]`: everything that is drawn by seed, without the bounds of the regular run.
+//! `cargo xtask soak [--minutes N] [--seed S] [--only TEXT]`: everything that is drawn by seed, without the bounds of the
+//! regular run; or what of it has TEXT in its name (`engine crash`, `kills`, `fuzz`, `miri`, `tsan`).
 //!
 //! A suite takes part by reading `VARVE_SOAK_SECONDS` (how long to go on) and `VARVE_SEED` (where to begin), or, in a
 //! crate's own tests, by being ignored because "the soak runs it". It says what it reached on lines that begin with
@@ -7,7 +8,7 @@
 
 use crate::run::{self, cargo};
 use crate::{fuzz, sanitize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::process::Stdio;
@@ -27,6 +28,11 @@ const MARKS: [&str; 2] = ["VARVE_SOAK_SECONDS", "run_seeds("];
 
 /// Why a test of a crate's own that only the soak runs is ignored.
 const IGNORED: &str = "the soak runs it";
+
+type Tool = (&'static str, fn(&[String]) -> Result<(), String>);
+
+/// What is not drawn by seed, and run once.
+const TOOLS: [Tool; 2] = [("miri", sanitize::miri), ("tsan", sanitize::tsan)];
 
 /// Something to be run for a while.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,30 +145,44 @@ fn add_up(lines: &[String], all: &mut BTreeMap<String, BTreeMap<String, u64>>) {
 /// See the module.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let (mut minutes, mut seed) = (MINUTES, RandomState::new().hash_one(0) >> 24);
+    let mut only = String::new();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
+        let mut value = || rest.next().ok_or_else(|| format!("{argument} takes a value"));
         let mut number = || -> Result<u64, String> {
-            let value = rest.next().ok_or_else(|| format!("{argument} takes a number"))?;
+            let value = value()?;
             value.parse().map_err(|error| format!("{argument} {value}: {error}"))
         };
         match argument.as_str() {
             "--minutes" => minutes = number()?,
             "--seed" => seed = number()?,
-            _ => return Err(format!("cargo xtask soak takes --minutes N and --seed S, found '{argument}'")),
+            "--only" => only = value()?.clone(),
+            _ => {
+                return Err(format!("cargo xtask soak takes --minutes N, --seed S and --only TEXT, found '{argument}'"));
+            }
         }
     }
-    let suites = suites()?;
-    if suites.is_empty() {
-        return Err("no suite takes part".to_owned());
+    let all_suites = suites()?;
+    let suites: Vec<&Suite> = all_suites.iter().filter(|suite| suite.name().contains(&only)).collect();
+    let fuzzes = "fuzz".contains(&only);
+    let tools: Vec<Tool> = TOOLS.into_iter().filter(|(name, _)| name.contains(&only)).collect();
+    if suites.is_empty() && !fuzzes && tools.is_empty() {
+        let names: Vec<String> = all_suites.iter().map(Suite::name).collect();
+        return Err(format!("nothing has '{only}' in its name; there are: {}, fuzz, miri, tsan", names.join(", ")));
     }
     let folder = run::root().join("target/soak");
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    run::run("build the tests", cargo().args(["test", "--workspace", "--no-run", "--quiet"]))?;
+    // Each by itself, as they are run: together they would have other features.
+    for package in suites.iter().map(|suite| &suite.package).collect::<BTreeSet<_>>() {
+        let what = format!("build the tests of {package}");
+        run::run(&what, cargo().args(["test", "--package", package, "--no-run", "--quiet"]))?;
+    }
     let deadline = Instant::now() + Duration::from_secs(minutes * 60);
     let (mut all, mut failures) = (BTreeMap::new(), Vec::new());
-    for round in 0.. {
+    for round in (0..).take_while(|_| !suites.is_empty() || fuzzes) {
         // Fuzzing takes the share of two suites.
-        let slice = (deadline.saturating_duration_since(Instant::now()) / (suites.len() as u32 + 2)).min(SLICE);
+        let parts = suites.len() as u32 + if fuzzes { 2 } else { 0 };
+        let slice = (deadline.saturating_duration_since(Instant::now()) / parts).min(SLICE);
         let seconds = slice.as_secs().max(1);
         for suite in &suites {
             let seed = seed + round * ROUND_SEEDS;
@@ -176,7 +196,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
                 }
             }
         }
-        if fuzz::can_build() {
+        if fuzzes && fuzz::can_build() {
             let each = (2 * seconds / fuzz::TARGETS.len() as u64 * fuzz::AT_ONCE as u64).max(2);
             match fuzz::fuzz(fuzz::TARGETS, each) {
                 Ok(()) => add_up(&[format!("reached: fuzz: {} seconds", each * fuzz::TARGETS.len() as u64)], &mut all),
@@ -188,8 +208,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
             break;
         }
     }
-    // Not drawn by seed: once.
-    for tool in [sanitize::miri, sanitize::tsan] {
+    for (_, tool) in tools {
         if let Err(what) = tool(&[]) {
             failures.push(what);
         }
