@@ -158,7 +158,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
             "--seed" => seed = number()?,
             "--only" => only = value()?.clone(),
             _ => {
-                return Err(format!("cargo xtask soak takes --minutes N, --seed S and --only TEXT, found '{argument}'"));
+                return Err(format!(
+                    "cargo xtask soak takes --minutes N, --seed S and --only TEXT, found '{argument}'"
+                ));
             }
         }
     }

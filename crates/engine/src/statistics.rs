@@ -190,6 +190,9 @@ pub struct RoomStatistics {
     pub available_bytes: u64,
     /// What the store keeps beside it for outputs of compactions.
     pub reserve_bytes: u64,
+    /// What of these two running compactions were given and have not written yet. Without a reserve, writes are taken by
+    /// what is available beside it.
+    pub claimed_bytes: u64,
     /// Available bytes below which puts are refused: what memtables will become, and the option
     /// `compaction_buffer_size`.
     pub left_by_puts_bytes: u64,

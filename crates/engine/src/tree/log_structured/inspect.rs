@@ -51,6 +51,7 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
             total_bytes: room.total_bytes,
             available_bytes: room.available_bytes,
             reserve_bytes: room.reserve_bytes,
+            claimed_bytes: room.claimed_bytes(),
             left_by_puts_bytes: room.left_by_puts_bytes(),
             left_by_deletes_bytes: room.left_by_deletes_bytes(),
         }),
@@ -94,8 +95,9 @@ fn write_state_text(statistics: &Statistics) -> String {
         let (puts, deletes) = (room.left_by_puts_bytes, room.left_by_deletes_bytes);
         let _ = write!(
             text,
-            " ({} bytes are available; puts leave {puts}, deletes {deletes}, and compactions have {} more)",
-            room.available_bytes, room.reserve_bytes
+            " ({} bytes are available; puts leave {puts}, deletes {deletes}, and compactions have {} more; \
+             those that run take up to {})",
+            room.available_bytes, room.reserve_bytes, room.claimed_bytes
         );
     }
     text

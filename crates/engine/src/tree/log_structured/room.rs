@@ -149,7 +149,7 @@ impl Room {
     }
 
     pub(super) fn state(&self) -> RoomState {
-        let claimed_bytes = if self.is_in_tables { 0 } else { self.taken_bytes(self.claimed_bytes) };
+        let claimed_bytes = if self.is_in_tables { 0 } else { self.claimed_bytes() };
         match self.available_bytes.saturating_sub(claimed_bytes) {
             bytes if bytes >= self.left_by_puts_bytes() => RoomState::Open,
             bytes if bytes >= self.left_by_deletes_bytes() => RoomState::DeletesOnly,
@@ -185,11 +185,11 @@ impl Room {
         fitting_bytes.saturating_sub(self.claimed_bytes)
     }
 
-    /// What so many bytes of outputs take of the medium.
-    fn taken_bytes(&self, output_bytes: u64) -> u64 {
+    /// What running compactions take of the medium at most from now on.
+    pub(super) fn claimed_bytes(&self) -> u64 {
         match self.is_in_tables {
-            true => reclaim::taking_bytes(output_bytes, self.table_bytes),
-            false => scaled(output_bytes, self.cut_bytes.saturating_add(self.beside_bytes), self.cut_bytes),
+            true => reclaim::taking_bytes(self.claimed_bytes, self.table_bytes),
+            false => scaled(self.claimed_bytes, self.cut_bytes.saturating_add(self.beside_bytes), self.cut_bytes),
         }
     }
 
