@@ -1,5 +1,6 @@
 //! Micro-benchmarks of the engine's parts, for `examples/`.
 
-pub use crate::table::benchmark::{Measurement, Workload, run};
-
 pub mod memory;
+mod table;
+
+pub use table::{Measurement, Workload, run};

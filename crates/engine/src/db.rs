@@ -5,90 +5,16 @@ use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::key::VALUE_BYTES_MAX;
 use crate::media::Media;
+use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::Options;
+use crate::repair::{Originals, RepairPlan, RepairReport};
 use crate::snapshot::Snapshot;
 use crate::statistics::{Statistics, Totals};
-use crate::tree::{self, LogStructuredTree, ReadOnlyTree, Tree, organise};
+use crate::tree::{Tree, kind_of};
 use crate::value::Value;
-use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use varve_env::Env;
 use varve_store::{FileStore, Finding};
-
-/// Options of one write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WriteOptions {
-    /// Return only when the write survives a power cut.
-    pub sync: bool,
-}
-
-/// Options of one read.
-#[derive(Clone, Debug)]
-pub struct ReadOptions<'a> {
-    /// Read the state of this snapshot instead of the newest.
-    pub snapshot: Option<&'a Snapshot>,
-    /// Keep blocks that were read in the block cache.
-    pub fill_cache: bool,
-    /// Verify checksums of blocks read from the medium; unset follows the database's options.
-    pub verify_checksums: Option<bool>,
-    /// Iterators: first key, inclusive.
-    pub lower_bound: Option<Vec<u8>>,
-    /// Iterators: end, exclusive.
-    pub upper_bound: Option<Vec<u8>>,
-    /// Iterators: bytes to read ahead from the medium at most; 0 is what the database's options say.
-    pub readahead_size: usize,
-}
-
-impl Default for ReadOptions<'_> {
-    fn default() -> Self {
-        ReadOptions {
-            snapshot: None,
-            fill_cache: true,
-            verify_checksums: None,
-            lower_bound: None,
-            upper_bound: None,
-            readahead_size: 0,
-        }
-    }
-}
-
-impl<'a> ReadOptions<'a> {
-    /// Reads as of `snapshot`.
-    pub fn at(snapshot: &'a Snapshot) -> Self {
-        ReadOptions { snapshot: Some(snapshot), ..ReadOptions::default() }
-    }
-
-    /// Limits iterators to keys that begin with `prefix`.
-    pub fn with_prefix(mut self, prefix: &[u8]) -> Self {
-        self.lower_bound = Some(prefix.to_vec());
-        self.upper_bound = prefix_end(prefix);
-        self
-    }
-
-    /// Limits iterators to a range of keys.
-    pub fn with_range<K: AsRef<[u8]>>(mut self, range: impl RangeBounds<K>) -> Self {
-        let after = |key: &K| [key.as_ref(), &[0]].concat();
-        self.lower_bound = match range.start_bound() {
-            Bound::Included(key) => Some(key.as_ref().to_vec()),
-            Bound::Excluded(key) => Some(after(key)),
-            Bound::Unbounded => None,
-        };
-        self.upper_bound = match range.end_bound() {
-            Bound::Included(key) => Some(after(key)),
-            Bound::Excluded(key) => Some(key.as_ref().to_vec()),
-            Bound::Unbounded => None,
-        };
-        self
-    }
-}
-
-/// The first key after every key that begins with `prefix`; `None` when there is none.
-fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
-}
 
 /// An ordered key-value database on some media.
 ///
@@ -123,8 +49,7 @@ impl Db {
     /// `Locked` (see [`Error::kind`]) when it is open elsewhere.
     pub fn open(env: &Env, media: Media, options: Options) -> Result<Db, Error> {
         options.validate()?;
-        let organisation = organise(&options);
-        let tree: Box<dyn Tree> = Box::new(LogStructuredTree::open(env, media, options, organisation)?);
+        let tree = (kind_of(&options).open)(env, media, options)?;
         Ok(Db { handle: Arc::new(Handle { tree, env: env.clone() }) })
     }
 
@@ -143,7 +68,7 @@ impl Db {
     /// agree on it.
     pub fn open_read_only(env: &Env, media: Media, options: Options) -> Result<Db, Error> {
         options.validate()?;
-        let tree: Box<dyn Tree> = Box::new(ReadOnlyTree::open(env, media, options, organise)?);
+        let tree = (kind_of(&options).open_read_only)(env, media, options)?;
         Ok(Db { handle: Arc::new(Handle { tree, env: env.clone() }) })
     }
 
@@ -279,83 +204,12 @@ impl Db {
     }
 }
 
-/// What [`repair`] found and made.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RepairReport {
-    /// Tables that were sound.
-    pub tables_kept: u64,
-    /// Damaged tables of which some blocks could be read.
-    pub tables_salvaged: u64,
-    /// Tables of which nothing could be read.
-    pub tables_lost: u64,
-    /// Logs that were read, whole or in part.
-    pub logs_read: u64,
-    /// Tables of the repaired database.
-    pub tables: u64,
-    /// Entries in them.
-    pub entries: u64,
-    /// Files that were kept, under these names: `damaged-...` what was damaged or not used, `replaced-...` what was sound.
-    pub set_aside: Vec<String>,
-    /// The damage.
-    pub findings: Vec<Finding>,
-}
-
-/// What a repair does with a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RepairAction {
-    /// A sound table: its entries go into fresh ones; the file is kept under another name.
-    Keep,
-    /// A sound log: the same.
-    Replay,
-    /// A damaged table or log: what can be read goes into fresh tables; the file is kept under another name.
-    Salvage,
-    /// Nothing of it is used; it is kept under another name.
-    SetAside,
-    /// A fresh one takes its place, which says the same; the file, or a copy, is kept under another name.
-    Replace,
-}
-
-impl RepairAction {
-    /// What it is, for people.
-    pub fn description(self) -> &'static str {
-        match self {
-            RepairAction::Keep => "sound; its entries go into fresh tables, and it is set aside",
-            RepairAction::Replay => "sound; its writes go into fresh tables, and it is set aside",
-            RepairAction::Salvage => "damaged; what can be read goes into fresh tables, and it is set aside",
-            RepairAction::SetAside => "not used; it is set aside",
-            RepairAction::Replace => "a fresh one takes its place, and it is set aside",
-        }
-    }
-}
-
-/// A file, and what a repair does with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RepairStep {
-    /// Its name.
-    pub file: String,
-    /// What is done with it.
-    pub action: RepairAction,
-}
-
-/// What [`repair`] is going to do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RepairPlan {
-    /// Every file of the database, once.
-    pub steps: Vec<RepairStep>,
-    /// The damage.
-    pub findings: Vec<Finding>,
-}
-
 /// What [`repair`] would do with what is on `media`. Changes nothing, not even a lock.
 ///
 /// Errors: as those of [`repair`]. Cost: reads everything.
 pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<RepairPlan, Error> {
     options.validate()?;
-    tree::plan_repair(env, media, options, organise)
+    (kind_of(options).plan_repair)(env, media, options)
 }
 
 /// Makes a database that opens out of whatever can still be read on `media`, which must not be open.
@@ -372,35 +226,12 @@ pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<Repair
 /// they stay so. Damage is in the report.
 pub fn repair(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
     options.validate()?;
-    tree::repair(env, media, options, Originals::SetAside, organise)
+    (kind_of(&options).repair)(env, media, options, Originals::SetAside)
 }
 
 /// [`repair`] that removes, once their entries are durable in fresh tables, the sound files it replaced, and those that
 /// earlier repairs replaced and kept. What was damaged is kept.
 pub fn repair_and_discard(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
     options.validate()?;
-    tree::repair(env, media, options, Originals::Discard, organise)
-}
-
-/// What becomes of sound files whose entries a repair put into fresh ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Originals {
-    SetAside,
-    Discard,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prefix_bounds_cover_exactly_the_prefix() {
-        assert_eq!(prefix_end(b"ab"), Some(b"ac".to_vec()));
-        assert_eq!(prefix_end(b"a\xff"), Some(b"b".to_vec()));
-        assert_eq!(prefix_end(b"\xff\xff"), None);
-        assert_eq!(prefix_end(b""), None);
-        let options = ReadOptions::default().with_range(b"a".to_vec()..=b"b".to_vec());
-        assert_eq!(options.lower_bound, Some(b"a".to_vec()));
-        assert_eq!(options.upper_bound, Some(b"b\0".to_vec()));
-    }
+    (kind_of(&options).repair)(env, media, options, Originals::Discard)
 }

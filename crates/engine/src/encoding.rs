@@ -17,6 +17,22 @@ pub(crate) fn other_version_advice(newer: bool) -> &'static str {
 /// Longest varint, in bytes.
 const VARINT_BYTES_MAX: usize = 10;
 
+/// Eight bytes at `at`, as a number; the caller has checked that they are there.
+#[inline(always)]
+pub(crate) fn read_u64(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// Four bytes at `at`, as a number; the caller has checked that they are there.
+#[inline(always)]
+pub(crate) fn read_u32(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
 /// Appends `value` as a varint.
 #[inline]
 pub(crate) fn append_varint(out: &mut Vec<u8>, mut value: u64) {

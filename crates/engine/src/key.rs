@@ -107,9 +107,42 @@ pub(crate) fn lookup_key(user_key: &[u8], sequence: Sequence) -> Vec<u8> {
     out
 }
 
+/// First eight bytes of a key as a number that orders like the key; shorter keys as if zeros followed.
+#[inline]
+pub(crate) fn key_prefix(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(head) => u64::from_le_bytes(*head).swap_bytes(),
+        None => {
+            let mut head = [0; 8];
+            head[..key.len()].copy_from_slice(key);
+            u64::from_le_bytes(head).swap_bytes()
+        }
+    }
+}
+
+/// Length of the common prefix of two keys.
+#[inline]
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let word = |bytes: &[u8], at: usize| bytes[at..].first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
+    let limit = a.len().min(b.len());
+    let mut at = 0;
+    while at + 8 <= limit {
+        let difference = word(a, at) ^ word(b, at);
+        if difference != 0 {
+            return at + difference.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    while at < limit && a[at] == b[at] {
+        at += 1;
+    }
+    at
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve_env::Random;
 
     #[test]
     fn newest_version_comes_first_and_prefixes_sort_before_extensions() {
@@ -125,5 +158,23 @@ mod tests {
         assert_eq!(compare(&lookup_key(b"a", 5), &key(b"a", 6)), Ordering::Greater);
         assert_eq!(sequence(&key(b"x", 77)), 77);
         assert_eq!(user_key(&key(b"x", 77)), b"x");
+    }
+
+    #[test]
+    fn prefixes_order_like_keys_and_common_prefixes_are_longest() {
+        let mut random = Random::seeded(3);
+        for round in 0..5000 {
+            let mut key = || {
+                let mut key = vec![0; random.below(20) as usize];
+                key.iter_mut().for_each(|byte| *byte = random.below(3) as u8);
+                key
+            };
+            let (a, b) = (key(), key());
+            if a < b {
+                assert!(key_prefix(&a) <= key_prefix(&b), "round {round}: {a:?} {b:?}");
+            }
+            let expected = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+            assert_eq!(common_prefix(&a, &b), expected, "round {round}: {a:?} {b:?}");
+        }
     }
 }

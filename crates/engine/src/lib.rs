@@ -6,6 +6,7 @@
 mod batch;
 #[doc(hidden)]
 pub mod benchmark;
+mod block;
 mod cache;
 mod checksum;
 pub mod cost;
@@ -24,7 +25,12 @@ mod media;
 mod memory_file;
 mod memtable;
 mod merge;
+mod operation;
 mod options;
+mod policy;
+mod repair;
+mod shape;
+mod slot;
 mod snapshot;
 mod statistics;
 mod sync;
@@ -35,15 +41,14 @@ mod tree;
 mod value;
 
 pub use batch::{BatchEntries, BatchEntry, WriteBatch};
-pub use db::{
-    Db, ReadOptions, RepairAction, RepairPlan, RepairReport, RepairStep, WriteOptions, plan_repair, repair,
-    repair_and_discard,
-};
+pub use db::{Db, plan_repair, repair, repair_and_discard};
 pub use db_iterator::DbIterator;
 pub use error::{Error, ErrorKind};
 pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use media::Media;
+pub use operation::{ReadOptions, WriteOptions};
 pub use options::{CompactionPriority, Compression, DatabaseOption, OptionUnit, Options, TreeKind};
+pub use repair::{RepairAction, RepairPlan, RepairReport, RepairStep};
 pub use snapshot::Snapshot;
 pub use statistics::{CounterValues, LevelStatistics, RoomStatistics, Statistics, Totals, WriteState};
 pub use value::Value;

@@ -1,6 +1,6 @@
 //! Values as reads return them.
 
-use crate::table::PinnedBytes;
+use crate::block::PinnedBytes;
 use std::ops::Deref;
 
 /// A value that was read. Derefs to its bytes. A value from a table pins the cached block it is

@@ -28,7 +28,7 @@ mod key_filter;
 #[path = "../../engine/src/memtable/skip_list.rs"]
 #[allow(dead_code, reason = "what the models leave out")]
 mod skip_list;
-#[path = "../../engine/src/cache/slot.rs"]
+#[path = "../../engine/src/slot.rs"]
 #[allow(dead_code, reason = "what the models leave out")]
 mod slot;
 #[path = "../../engine/src/snapshot.rs"]

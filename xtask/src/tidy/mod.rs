@@ -3,6 +3,7 @@
 //!
 //! The rules are tables: who may use whom in `dependencies`, what may be named where in `names`.
 
+mod circles;
 mod dependencies;
 mod lexer;
 mod links;
@@ -59,6 +60,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     collect(root, root, &mut sources)?;
     let mut findings = dependencies::check(&metadata(root)?)?;
     findings.extend(names::check(&sources));
+    findings.extend(circles::check(&sources));
     findings.extend(text::check(&sources));
     let paths: BTreeSet<PathBuf> = everything(root)?;
     findings.extend(links::check(&sources, &paths));

@@ -12,8 +12,8 @@
 //! deterministic.
 
 use super::eviction::{EvictedBlock, EvictionSink};
-use super::slot::{Slot, Taken};
-use crate::table::DataBlock;
+use crate::block::DataBlock;
+use crate::slot::{Slot, Taken};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};

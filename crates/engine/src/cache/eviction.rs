@@ -1,6 +1,6 @@
 //! What happens to blocks that had to make room.
 
-use crate::table::DataBlock;
+use crate::block::DataBlock;
 use std::sync::Arc;
 use varve_env::Env;
 use varve_env::channel::{Receiver, Sender, bounded};

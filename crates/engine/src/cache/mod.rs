@@ -2,13 +2,9 @@
 
 mod block_cache;
 mod eviction;
-mod slot;
-mod table_cache;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use block_cache::{BlockCache, FileBlocks};
 pub(crate) use eviction::{EvictedBlock, EvictionQueue, EvictionSink};
-pub(crate) use slot::Counted;
-pub(crate) use table_cache::{TableCache, TableHandle, TableRef};

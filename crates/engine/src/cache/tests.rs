@@ -6,7 +6,7 @@ use crate::key::{self, EntryKind};
 use crate::options::Compression;
 use crate::table::observed_file::{ObservedFile, SlowStore};
 use crate::table::tests::{build, build_options, context, internal, open, open_numbered};
-use crate::table::{Table, TableBuildOptions, key_hash};
+use crate::table::{Table, TableBuildOptions, TableCache, TableHandle, TableRef, key_hash};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

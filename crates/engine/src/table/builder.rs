@@ -1,14 +1,12 @@
 //! Writes a table, front to back.
 
-use super::block_builder::BlockBuilder;
-use super::compress::Compressor;
 use super::filter::{FilterBuilder, key_hash};
-use super::format::{
-    BLOCK_SIZE_MAX, BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, block_trailer, compression_number,
-};
+use super::format::{BlockHandle, FOOTER_BYTES, Footer};
 use super::histogram::HistogramBuilder;
 use super::index::IndexBuilder;
 use super::properties::TableProperties;
+use crate::block::compress::Compressor;
+use crate::block::{BLOCK_SIZE_MAX, BLOCK_TRAILER_BYTES, BlockBuilder, block_trailer, compression_number};
 use crate::checksum;
 use crate::cost;
 use crate::error::Error;

@@ -19,9 +19,8 @@
 //! 9-bit groups of `m = (h ^ h >> 32) * 0x9E3779B97F4A7C15 mod 2^64`, highest first, seven of them,
 //! then those of `m * 0xC2B2AE3D27D4EB4F mod 2^64`.
 
-use super::buffer::AlignedBuffer;
-use super::format::{read_u32, read_u64};
-use crate::encoding::{Damage, Decoder};
+use crate::block::AlignedBuffer;
+use crate::encoding::{Damage, Decoder, read_u32, read_u64};
 
 pub(crate) const LINE_BYTES: usize = 64;
 pub(crate) const TAIL_BYTES: usize = 8;

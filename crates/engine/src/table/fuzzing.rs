@@ -1,24 +1,12 @@
 //! Decoders of tables over arbitrary bytes. None may panic, whatever the bytes.
 
-use super::block::Layout;
-use super::buffer::AlignedBuffer;
-use super::compress;
 use super::filter::Filter;
-use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer};
+use super::format::{BlockHandle, FOOTER_BYTES, Footer};
 use super::index::Index;
-use super::iterator::{Readahead, TableIteratorOptions};
 use super::properties::TableProperties;
-use super::reader::{KeyOrder, ReadContext, Table, TableReadOptions};
-use crate::cache::BlockCache;
-use crate::db_iterator::DbIterator;
-use crate::iterator::InternalIterator;
+use crate::block::{self, AlignedBuffer, BLOCK_TRAILER_BYTES, Layout, compress};
 use crate::key;
-use crate::memory_file::MemoryFile;
 use crate::options::Compression;
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use varve_env::Env;
-use varve_store::IoContext;
 
 /// Makes every checksum of a table fit the bytes, as far as its parts can be found, so that damage gets past them.
 pub(crate) fn seal(bytes: &mut [u8]) {
@@ -37,7 +25,7 @@ pub(crate) fn seal(bytes: &mut [u8]) {
             .and_then(|(start, end)| bytes.get_mut(start..end))?;
         let kind_at = block.len().checked_sub(BLOCK_TRAILER_BYTES)?;
         block[kind_at] = kind.unwrap_or(block[kind_at]);
-        let place = super::format::place(footer.table_id, handle.offset_bytes);
+        let place = block::place(footer.table_id, handle.offset_bytes);
         let checksum = crate::checksum::crc32c(&block[..=kind_at]) ^ place;
         block[kind_at + 1..].copy_from_slice(&checksum.to_le_bytes());
         Some(block[..kind_at].to_vec())
@@ -49,60 +37,6 @@ pub(crate) fn seal(bytes: &mut [u8]) {
     for block in 0..index.blocks() {
         seal_block(index.handle(block), None);
     }
-}
-
-/// Opens the bytes as a table, walks it both ways, looks keys up, and verifies it.
-pub(crate) fn table(bytes: &[u8]) {
-    let cache = Arc::new(BlockCache::new(1 << 20, None, None));
-    let options = TableReadOptions {
-        env: Env::real(),
-        read_alignment_bytes: 1,
-        io: IoContext::default(),
-        memory: Arc::new(AtomicUsize::new(0)),
-    };
-    let file = MemoryFile::of(bytes.to_vec()).reader();
-    let Ok(table) = Table::open(file, "fuzzed", 1, bytes.len() as u64, &options, cache) else { return };
-    // Checksums of data blocks are not verified, so that damage reaches the decoders behind them.
-    let (verify_checksums, order, io) = (false, KeyOrder::Checked, IoContext::default());
-    let context = ReadContext { fill_cache: true, verify_checksums, order, io };
-    for readahead in [Readahead::Growing { max_bytes: 1 << 16 }, Readahead::Fixed { bytes: 1 << 14 }] {
-        let options = TableIteratorOptions { fill_cache: false, verify_checksums, readahead, order, io };
-        let mut walk = table.iterator(options);
-        walk.seek_to_first();
-        let mut steps = 0;
-        let mut last = Vec::new();
-        while walk.valid() && steps < 10_000 {
-            let internal = walk.key().to_vec();
-            assert!(last.is_empty() || key::compare(&last, &internal).is_lt(), "a walk goes forward");
-            let user = key::user_key(&internal);
-            let _ = (walk.value().len(), table.get(&internal, super::key_hash(user), &context));
-            last = internal;
-            steps += 1;
-            walk.next();
-        }
-        walk.seek_to_last();
-        last.clear();
-        while walk.valid() && steps < 20_000 {
-            assert!(last.is_empty() || key::compare(walk.key(), &last).is_lt(), "a walk goes backward");
-            last = walk.key().to_vec();
-            steps += 1;
-            walk.previous();
-        }
-        // A walk that skips by seeking ends.
-        for sequence in [0, 5, key::SEQUENCE_MAX] {
-            let mut walk = DbIterator::new(Box::new(table.iterator(options)), sequence, None, None, Box::new(()));
-            walk.seek_to_first();
-            while walk.valid() {
-                walk.next();
-            }
-            walk.seek_to_last();
-            while walk.valid() {
-                walk.previous();
-            }
-        }
-    }
-    let _ = table.approximate_offset_of(&key::lookup_key(b"key", 1));
-    let _ = table.verify(IoContext::default());
 }
 
 /// Decodes the bytes as the contents of a data block and uses what it gets.

@@ -9,8 +9,8 @@
 //! | varint | bytes its last key shares with that of the bucket before |
 //! | string | the rest of its last user key, which is cut to 256 bytes |
 
-use super::format::common_prefix;
 use crate::encoding::{Damage, Decoder, append_string, append_varint};
+use crate::key::common_prefix;
 
 /// Bytes of a key that a bucket keeps.
 const KEY_BYTES_KEPT: usize = 256;

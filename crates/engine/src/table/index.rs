@@ -20,10 +20,11 @@
 //!
 //! The first block's fence is empty. Blocks lie one after the other from offset 0.
 
-use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, common_prefix, key_prefix};
+use super::format::BlockHandle;
 use super::prefix_search::PrefixSearch;
+use crate::block::BLOCK_TRAILER_BYTES;
 use crate::encoding::{Damage, Decoder, append_varint};
-use crate::key::{self, KEY_BYTES_MAX};
+use crate::key::{self, KEY_BYTES_MAX, common_prefix, key_prefix};
 use std::cmp::Ordering;
 
 /// More than any compression here shrinks a block: Zstandard takes four bytes for 128 KiB of one byte. A fence is no longer

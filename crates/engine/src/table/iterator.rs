@@ -1,11 +1,8 @@
 //! Walks the entries of a table, both ways.
 
-use super::block::Layout;
-use super::buffer::AlignedBuffer;
-use super::compress;
-use super::data_block::{DataBlock, DataBlockBuffer};
-use super::format::{self, BlockHandle};
+use super::format::BlockHandle;
 use super::reader::{KeyOrder, ReadContext, Table};
+use crate::block::{AlignedBuffer, DataBlock, DataBlockBuffer, Layout, compress, split_block, verify_block};
 use crate::cost;
 use crate::encoding::Decoder;
 use crate::error::Error;
@@ -328,9 +325,9 @@ impl TableIterator {
         let stored = &self.window[range.clone()];
         let take = || {
             if context.verify_checksum {
-                format::verify_block(stored, context.table_id, handle.offset_bytes)?;
+                verify_block(stored, context.table_id, handle.offset_bytes)?;
             }
-            let (contents, compression) = format::split_block(stored)?;
+            let (contents, compression) = split_block(stored)?;
             if compression == Compression::None {
                 let layout = context.layout(contents)?;
                 self.table.check_keys(block, &layout, contents, self.options.order)?;

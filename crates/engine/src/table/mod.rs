@@ -3,13 +3,7 @@
 //! [`format`] holds what builder and reader share and the byte table of the file; each part's bytes
 //! are described where the part is coded.
 
-mod block;
-mod block_builder;
-mod block_memory;
-mod buffer;
 mod builder;
-mod compress;
-mod data_block;
 mod filter;
 mod format;
 mod histogram;
@@ -19,10 +13,9 @@ mod iterator;
 mod prefix_search;
 mod properties;
 mod reader;
-mod slab;
+mod table_cache;
 mod verify;
 
-pub(crate) mod benchmark;
 pub(crate) mod fuzzing;
 
 #[cfg(test)]
@@ -31,7 +24,6 @@ pub(crate) mod observed_file;
 pub(crate) mod tests;
 
 pub(crate) use builder::{TableBuildOptions, TableBuilder, TableSummary};
-pub(crate) use data_block::{DataBlock, PinnedBytes};
 pub(crate) use filter::key_hash;
 pub(crate) use format::MAGIC;
 #[cfg(test)]
@@ -40,3 +32,4 @@ pub(crate) use histogram::Histogram;
 pub(crate) use identity::TableIdentity;
 pub(crate) use iterator::{Readahead, TableIterator, TableIteratorOptions};
 pub(crate) use reader::{Found, KeyOrder, Lookup, ReadContext, Table, TableReadOptions};
+pub(crate) use table_cache::{TableCache, TableHandle, TableRef};

@@ -1,14 +1,15 @@
 //! An open table: point lookups.
 
-use super::block::{Layout, Position};
-use super::buffer::AlignedBuffer;
 use super::builder::TableSummary;
-use super::data_block::{BlockContext, DataBlock, DataBlockBuffer, PinnedBytes};
 use super::filter::{Filter, LINE_BYTES};
-use super::format::{self, BlockHandle, FOOTER_BYTES, Footer};
+use super::format::{BlockHandle, FOOTER_BYTES, Footer};
 use super::identity::TableIdentity;
 use super::index::Index;
 use super::properties::TableProperties;
+use crate::block::{
+    AlignedBuffer, BlockContext, DataBlock, DataBlockBuffer, Layout, PinnedBytes, Position, compression_number,
+    split_block, verify_block,
+};
 use crate::cache::{BlockCache, FileBlocks};
 use crate::cost;
 use crate::encoding::{Damage, Decoder};
@@ -433,7 +434,7 @@ impl Table {
     pub(super) fn charge_block(&self, stored_bytes: u64, bytes: u64, verified: bool) {
         if self.env.is_virtual() {
             let checksum = if verified { cost::of_bytes(cost::CHECKSUM_KIB, stored_bytes) } else { 0 };
-            let compressed = self.properties.compression != u64::from(format::compression_number(Compression::None));
+            let compressed = self.properties.compression != u64::from(compression_number(Compression::None));
             let decompression = if compressed { cost::of_bytes(cost::DECOMPRESS_KIB, bytes) } else { 0 };
             self.env.charge(cost::BLOCK_DECODE + checksum + decompression);
         }
@@ -572,8 +573,8 @@ impl Reading<'_> {
         structure: &str,
     ) -> Result<&'b [u8], Error> {
         let contents = || {
-            format::verify_block(block, table_id, handle.offset_bytes)?;
-            let (contents, compression) = format::split_block(block)?;
+            verify_block(block, table_id, handle.offset_bytes)?;
+            let (contents, compression) = split_block(block)?;
             if compression != Compression::None {
                 return Err(Decoder::damage(contents.len(), "no compression", format!("{compression:?}")));
             }

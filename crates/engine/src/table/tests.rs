@@ -4,6 +4,7 @@ use super::observed_file::ObservedFile;
 use super::*;
 use crate::cache::BlockCache;
 use crate::error::{Error, ErrorKind};
+use crate::fuzzing::whole_table;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
 use crate::options::Compression;
@@ -378,7 +379,7 @@ fn damage_behind_the_checksums_never_panics() {
             let position = random.below(summary.properties.data_bytes) as usize;
             bytes[position] = random.next_u64() as u8;
         }
-        fuzzing::table(&bytes);
+        whole_table(&bytes);
         fuzzing::parts(&bytes[random.index(bytes.len())..]);
     }
 }
@@ -413,7 +414,7 @@ fn sealed_damage_never_panics_and_every_walk_ends() {
             };
         }
         fuzzing::seal(&mut bytes);
-        fuzzing::table(&bytes);
+        whole_table(&bytes);
     }
 }
 
@@ -489,7 +490,7 @@ fn a_walk_that_skips_by_seeking_ends_whatever_the_index_says() {
     let at = index + bytes[index..].windows(3).position(|window| window == b"key").expect("a fence");
     bytes[at + 2] = b'z';
     fuzzing::seal(&mut bytes);
-    fuzzing::table(&bytes);
+    whole_table(&bytes);
     if let Ok(table) = open(&ObservedFile::of(&bytes), &cache(1 << 20)) {
         let source = Box::new(table.iterator(walk_options(BLOCKWISE)));
         let mut walk = crate::db_iterator::DbIterator::new(source, 100, None, None, Box::new(()));
@@ -770,7 +771,8 @@ fn failing_writes_and_reads_are_errors() {
 
 #[test]
 fn verify_names_what_is_wrong() {
-    use super::format::{BLOCK_TRAILER_BYTES, FOOTER_BYTES, Footer, block_trailer};
+    use super::format::{FOOTER_BYTES, Footer};
+    use crate::block::{BLOCK_TRAILER_BYTES, block_trailer};
     let entries = random_entries(&mut Random::seeded(8), 200);
     let (file, summary) = build(&entries, &build_options());
     let bytes = file.bytes();

@@ -1,33 +1,19 @@
 //! How data is organised. A tree owns its write path; what it shares with others is in the parts
 //! beside this folder.
 
-mod leveled;
+mod kinds;
 mod log_structured;
-mod two_level;
 
-pub(crate) use log_structured::{LogStructuredTree, ReadOnlyTree, plan_repair, repair};
-
-use leveled::Leveled;
-use log_structured::Organisation;
-use two_level::TwoLevel;
+pub(crate) use kinds::kind_of;
 
 use crate::batch::WriteBatch;
-use crate::db::{ReadOptions, WriteOptions};
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
-use crate::options::{Options, TreeKind};
+use crate::operation::{ReadOptions, WriteOptions};
 use crate::snapshot::Snapshot;
 use crate::statistics::{Statistics, Totals};
 use crate::value::Value;
 use varve_store::{FileStore, Finding};
-
-/// The organisation that `options` ask for. A new one is a line here.
-pub(crate) fn organise(options: &Options) -> Box<dyn Organisation> {
-    match options.tree {
-        TreeKind::Leveled => Box::new(Leveled::new(options)),
-        TreeKind::TwoLevel => Box::new(TwoLevel::new(options)),
-    }
-}
 
 /// What every organisation of data answers. Thread-safe.
 pub(crate) trait Tree: Send + Sync {

@@ -3,15 +3,15 @@
 use super::claims::Claim;
 use super::compaction;
 use super::flush;
-use super::plan::{Busy, CompactionPlan, Footprint};
-use super::reclaim::{self, Shortage};
+use super::reclaim;
 use super::room;
 use super::shared::{Core, Shared, panic_message};
-use super::strides;
-use super::version::{FileMeta, Version};
 use crate::cache::EvictedBlock;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
+use crate::shape::Shortage;
+use crate::shape::{Busy, CompactionPlan, Footprint};
+use crate::shape::{FileMeta, Version};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -254,13 +254,13 @@ fn plan<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>) -> (MutexGuard<'
 /// What is due and fits; else what is due, or its first part, and nothing beside it; else, where room is short, what
 /// may bring some back.
 fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> Option<Chosen> {
-    let organisation = &*shared.organisation;
+    let policy = &*shared.policy;
     let (room, room_bytes) = room::look_now(shared, 0);
     // Where tables have any size, a writer may have been refused that wants more than the smallest write.
     let refused = || shared.is_short_of_room.load(Ordering::SeqCst);
     let is_short = room.is_some_and(|room| room.is_short() || (!room.is_in_tables && refused()));
     let may_fit = |plan: &CompactionPlan, bytes| !is_short || shared.lacking.lock().error_of(plan, bytes).is_none();
-    if let Some(plan) = organisation.pick(version, busy, room_bytes).filter(|plan| may_fit(plan, room_bytes)) {
+    if let Some(plan) = policy.pick(version, busy, room_bytes).filter(|plan| may_fit(plan, room_bytes)) {
         return Some(Chosen { plan, room_bytes, is_alone: false, is_short });
     }
     let bytes = (0..version.levels.len()).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
@@ -268,11 +268,11 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
         return None;
     }
     let packing = || is_short.then(|| packing(shared, version, room_bytes)).flatten();
-    let due = organisation.pick(version, busy, u64::MAX);
+    let due = policy.pick(version, busy, u64::MAX);
     let part = |room_bytes| {
         let due = due.as_ref()?;
-        let whole = || strides::is_divisible(version, due).then(|| due.clone());
-        organisation.part_of(version, due, room_bytes).or_else(whole)
+        let whole = || due.is_divisible(version).then(|| due.clone());
+        policy.part_of(version, due, room_bytes).or_else(whole)
     };
     let oldest_view = shared.snapshots.oldest();
     let brings_deletions = || {
@@ -282,7 +282,7 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
     let reclaiming = |room_bytes| {
         let table_bytes = shared.media.files.properties().preferred_table_bytes;
         let shortage = || Shortage { room_bytes, table_bytes, brings_deletions: brings_deletions(), oldest_view };
-        is_short.then(|| organisation.reclaim(version, &shortage())).flatten()
+        is_short.then(|| policy.reclaim(version, &shortage())).flatten()
     };
     // What ended for want of room, although it should have fitted, may with fewer tables.
     let shares = [room_bytes, room_bytes / 2, room_bytes / 4];
@@ -356,7 +356,7 @@ enum Ended {
 
 /// Tables a plan depends on whose histograms were not read yet.
 fn unsampled(shared: &Shared, version: &Version, plan: &CompactionPlan) -> Vec<Arc<FileMeta>> {
-    if shared.organisation.histogram_bytes() == 0 {
+    if shared.policy.histogram_bytes() == 0 {
         return Vec::new();
     }
     let Some((smallest, largest)) = plan.hull() else { return Vec::new() };
@@ -455,14 +455,14 @@ fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>
         }
         let version = shared.read_state.load().version.clone();
         let (room, room_bytes) = room::look_now(shared, 0);
-        let due = shared.organisation.next_of_range(&version, begin, end, last.as_ref());
+        let due = shared.policy.next_of_range(&version, begin, end, last.as_ref());
         let is_short = room.is_some_and(|room| room.is_short());
         let may_pack = || begin.is_none() && end.is_none() && is_short;
         let packed = || may_pack().then(|| packing(shared, &version, room_bytes)).flatten();
         let Some(plan) = due.or_else(packed) else { return Ok(()) };
         // Where there is no room to put everything in order at once, it is done in parts.
         let part = (plan.written_bytes_max() > room_bytes)
-            .then(|| shared.organisation.part_of(&version, &plan, room_bytes))
+            .then(|| shared.policy.part_of(&version, &plan, room_bytes))
             .flatten();
         let is_of_level0 =
             |part: &&CompactionPlan| part.input_level == 0 && part.output_level >= version.disjoint_from();

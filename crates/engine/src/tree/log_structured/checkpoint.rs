@@ -40,7 +40,7 @@ pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error
     target.sync_names()?;
     // From here on both go their own ways: nothing was done to the new one yet.
     let totals = Some(Totals::default());
-    let edit = snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, totals, &*shared.organisation);
+    let edit = snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, totals, &*shared.policy);
     shared.create_manifest(target, new_database_id(&shared.env, target), highest + 1, &edit)?;
     Ok(())
 }

@@ -4,14 +4,14 @@ use super::claims::Claim;
 use super::level_iterator::LevelIterator;
 use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
 use super::pacing::{JobPace, compaction_headroom_bytes};
-use super::plan::{CompactionPlan, Reason, subcompaction_boundaries};
 use super::shared::{Change, Shared};
 use super::strides;
-use super::version::{FileMeta, Run, Version, runs};
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
 use crate::merge::merge;
+use crate::shape::{CompactionPlan, Reason, subcompaction_boundaries};
+use crate::shape::{FileMeta, Run, Version, runs};
 use crate::statistics::Totals;
 use crate::table::{KeyOrder, Readahead, TableIteratorOptions};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) fn compact(
 pub(super) fn claim_of(shared: &Shared, version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Arc<Claim> {
     let whole_bytes = plan.written_bytes_max();
     let is_in_tables = shared.media.files.properties().preferred_table_bytes.is_some();
-    let claimed_bytes = match whole_bytes > room_bytes && strides::is_divisible(version, plan) {
+    let claimed_bytes = match whole_bytes > room_bytes && plan.is_divisible(version) {
         true => strides::claimed_bytes(version, plan, room_bytes, is_in_tables),
         false => whole_bytes.min(room_bytes),
     };
@@ -52,7 +52,7 @@ pub(super) fn compact_claimed(
     if plan.is_trivial_move() {
         return move_tables(shared, &plan);
     }
-    if plan.written_bytes_max() > room_bytes && strides::is_divisible(&version, &plan) {
+    if plan.written_bytes_max() > room_bytes && plan.is_divisible(&version) {
         drop(version);
         return strides::compact(shared, plan, &claim);
     }
@@ -249,7 +249,7 @@ fn rewrite_part(
         None => source.seek_to_first(),
     }
     let below: Vec<_> = version.levels.get(plan.output_level + 1).cloned().unwrap_or_default();
-    let older = version.older_than(plan);
+    let older = plan.older_runs(version);
     let output = OutputPlan {
         job,
         level: plan.output_level,

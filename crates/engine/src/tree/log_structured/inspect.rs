@@ -63,7 +63,7 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
         block_cache_evictions: blocks.evictions,
         table_memory_bytes: shared.tables.cache.memory_bytes() as u64,
         open_tables: shared.tables.cache.open_tables(),
-        pending_compaction_bytes: shared.organisation.pending_bytes(&state.version),
+        pending_compaction_bytes: shared.policy.pending_bytes(&state.version),
         last_sequence: shared.snapshots.visible(),
         snapshots: shared.snapshots.len(),
         running_jobs,

@@ -1,10 +1,10 @@
 //! Walks the disjoint tables of one level as one source, opening a table when the walk enters it.
 
 use super::tables::Tables;
-use super::version::FileMeta;
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key;
+use crate::shape::FileMeta;
 use crate::table::{TableIterator, TableIteratorOptions};
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! What trees of tables have in common (log-structured merge trees).
 //!
 //! Writes go to a log and a memtable; full memtables become tables of level 0, whose tables
-//! overlap; compactions move data down. An [`Organisation`] says what to compact and where, as a pure
-//! function; `compaction` and `flush` do it; `version` is the shape of the tree at one moment; `shared`
-//! holds what all of them see.
+//! overlap; compactions move data down. A [`CompactionPolicy`] says what to compact and where, as a pure
+//! function; `compaction` and `flush` do it; `shared` holds what all of them see.
 
 mod background;
 mod checkpoint;
@@ -12,10 +11,8 @@ mod compaction;
 mod flush;
 mod inspect;
 mod level_iterator;
-mod organisation;
 mod output;
 mod pacing;
-mod plan;
 mod rate_limiter;
 mod read;
 mod read_only;
@@ -29,35 +26,25 @@ mod stall;
 mod strides;
 mod survey;
 mod tables;
-mod version;
 mod write;
 mod write_delay;
 mod write_group;
 mod write_pace;
 
-pub(crate) use self::organisation::Organisation;
-pub(crate) use self::plan::{Busy, CompactionPlan, Footprint, Reason};
 pub(crate) use self::read_only::ReadOnlyTree;
-pub(crate) use self::reclaim::{Shortage, in_place};
 pub(crate) use self::repair::{plan_repair, repair};
-pub(crate) use self::version::{FileMeta, Version};
-#[cfg(test)]
-pub(crate) use self::{
-    plan::subcompaction_boundaries,
-    stall::{Pressure, Stall, StallOptions, stall},
-    tables::Garbage,
-};
 
 use self::shared::Shared;
 use self::write::WritePath;
 use crate::batch::WriteBatch;
 use crate::cache::{BlockCache, EvictionQueue, EvictionSink};
-use crate::db::{ReadOptions, WriteOptions};
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::file_name;
 use crate::media::Media;
+use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::Options;
+use crate::shape::CompactionPolicy;
 use crate::snapshot::Snapshot;
 use crate::statistics::{Statistics, Totals};
 use crate::tree::Tree;
@@ -84,7 +71,7 @@ impl LogStructuredTree {
         env: &Env,
         media: Media,
         options: Options,
-        organisation: Box<dyn Organisation>,
+        policy: Box<dyn CompactionPolicy>,
     ) -> Result<Self, Error> {
         let mut locks = vec![media.files.lock(file_name::LOCK)?];
         if let Some(logs) = &media.logs {
@@ -98,7 +85,7 @@ impl LogStructuredTree {
             evictions = Some((media.files.clone(), receiver));
         }
         let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, sink));
-        let (shared, writer) = recovery::open(env, media, options, organisation, blocks)?;
+        let (shared, writer) = recovery::open(env, media, options, policy, blocks)?;
         let write_path = WritePath::new(&shared, writer);
         let mut workers = background::start(&shared);
         if let Some((files, receiver)) = evictions {

@@ -3,14 +3,14 @@
 use super::claims::Claim;
 use super::pacing::{JobPace, STEP_BYTES};
 use super::shared::Shared;
-use super::tables::Garbage;
-use super::version::{FileMeta, Run};
 use crate::cost;
 use crate::error::Error;
 use crate::file_name;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, Sequence};
 use crate::manifest::AddedFile;
+use crate::shape::Garbage;
+use crate::shape::{FileMeta, Run};
 use crate::snapshot::VersionFilter;
 use crate::statistics::Totals;
 use crate::table::{TableBuilder, TableSummary};
@@ -156,7 +156,7 @@ impl TableSize {
             Some(most_bytes) => TableSize { target_bytes: u64::MAX, most_bytes },
             // The histogram is beside what was asked for: where tables are small it is most of them.
             None => TableSize {
-                target_bytes: (shared.table_bytes.saturating_add(shared.organisation.histogram_bytes() as u64))
+                target_bytes: (shared.table_bytes.saturating_add(shared.policy.histogram_bytes() as u64))
                     .min(properties.table_bytes_max / 2)
                     .max(1),
                 most_bytes: u64::MAX,

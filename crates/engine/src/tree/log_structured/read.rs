@@ -2,15 +2,15 @@
 
 use super::compaction::sources_of;
 use super::shared::{ReadState, Shared};
-use super::version::{FileMeta, Version};
 use crate::cost;
-use crate::db::ReadOptions;
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, KEY_BYTES_MAX, Sequence};
 use crate::memtable;
 use crate::merge::merge;
+use crate::operation::ReadOptions;
+use crate::shape::{FileMeta, Version};
 use crate::table::{Found, KeyOrder, Lookup, ReadContext, Readahead, TableIteratorOptions};
 use crate::value::Value;
 use arc_swap::Guard;

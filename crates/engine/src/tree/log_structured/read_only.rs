@@ -15,15 +15,13 @@
 //! within a record it is read again: the same end twice is one that nobody writes on.
 
 use super::inspect;
-use super::organisation::Organisation;
 use super::read;
 use super::recovery::{self, NO_LOG, Replay};
 use super::room;
 use super::shared::{ManifestState, Shared};
-use super::tables::{Garbage, Tables};
+use super::tables::Tables;
 use crate::batch::WriteBatch;
 use crate::cache::BlockCache;
-use crate::db::{ReadOptions, WriteOptions};
 use crate::db_iterator::DbIterator;
 use crate::error::{Error, ErrorKind};
 use crate::file_name;
@@ -31,7 +29,10 @@ use crate::key::Sequence;
 use crate::manifest::Manifest;
 use crate::media::Media;
 use crate::memtable::MemTable;
+use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::Options;
+use crate::shape::CompactionPolicy;
+use crate::shape::Garbage;
 use crate::snapshot::Snapshot;
 use crate::statistics::{Statistics, Totals};
 use crate::tree::Tree;
@@ -59,14 +60,14 @@ impl ReadOnlyTree {
         env: &Env,
         media: Media,
         options: Options,
-        organise: impl Fn(&Options) -> Box<dyn Organisation>,
+        policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
     ) -> Result<Self, Error> {
         let mut failure = None;
         let mut torn = None;
         let mut readings = 0;
         loop {
             readings += 1;
-            match read_all(env, &media, &options, organise(&options)) {
+            match read_all(env, &media, &options, policy_of(&options)) {
                 Ok(shared) => {
                     let found = torn_tail(&shared);
                     if found.is_none() || found == torn {
@@ -109,7 +110,7 @@ fn read_all(
     env: &Env,
     media: &Media,
     options: &Options,
-    organisation: Box<dyn Organisation>,
+    policy: Box<dyn CompactionPolicy>,
 ) -> Result<Arc<Shared>, Error> {
     let files = Arc::new(ReadOnlyStore::new(media.files.clone()));
     let logs: Option<Arc<dyn FileStore>> = match &media.logs {
@@ -119,7 +120,7 @@ fn read_all(
     let media = Media { files: files.clone(), logs };
     let garbage = Arc::new(Garbage::default());
 
-    let manifest = match Manifest::recover(&*media.files, organisation.name()) {
+    let manifest = match Manifest::recover(&*media.files, policy.name()) {
         Err(missing @ Error::Missing { .. }) => {
             let (file_names, log_names) =
                 (recovery::names(&files.list()?), recovery::names(&media.log_store().list()?));
@@ -129,7 +130,7 @@ fn read_all(
         manifest => manifest?,
     };
     let listing = files.list()?;
-    let recovered = recovery::compare_with_files(&manifest, &*organisation, &listing, &garbage)?;
+    let recovered = recovery::compare_with_files(&manifest, &*policy, &listing, &garbage)?;
     let opening = OpenOptions { direct: options.use_direct_reads };
     for (_, file) in recovered.version.files().take(options.max_open_files) {
         files.hold(&file_name::table(file.number), &opening)?;
@@ -152,7 +153,7 @@ fn read_all(
         recovered.database,
         media,
         options.clone(),
-        organisation,
+        policy,
         tables,
         garbage,
         memtable,

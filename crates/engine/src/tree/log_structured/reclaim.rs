@@ -1,11 +1,9 @@
 //! What may give room back when little is left: deletions that did not reach what they delete, and tables that are
 //! partly empty where each takes a band of its own. Pure functions of the tree's shape.
 
-use super::plan::{CompactionPlan, Reason};
-use super::strides;
-use super::version::{FileMeta, Version};
 use crate::error::Error;
 use crate::key::Sequence;
+use crate::shape::{CompactionPlan, FileMeta, Reason, Version, filled_bytes, in_place};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -14,22 +12,6 @@ const PACKED_MAX: usize = 8;
 
 /// Compactions that are remembered to have lacked room.
 const LACKING_MAX: usize = 16;
-
-/// What is behind the data of a table, at most: a histogram, an index and a footer.
-const BEHIND_BYTES_MAX: u64 = 5 << 10;
-
-/// What a tree looks at when it is asked for room.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shortage {
-    /// Bytes that outputs may take.
-    pub(crate) room_bytes: u64,
-    /// Size of a table where each takes all of it, however little is in it.
-    pub(crate) table_bytes: Option<u64>,
-    /// Deletions delete enough to be worth their way down.
-    pub(crate) brings_deletions: bool,
-    /// Newest sequence number that every reader sees: a deletion up to it can be dropped where nothing older is left.
-    pub(crate) oldest_view: Sequence,
-}
 
 /// Compactions that ended for want of room: while there is no more of it they would again. Of each the numbers of its
 /// inputs, the bytes it was given and how it ended; the last ones only.
@@ -51,47 +33,6 @@ impl Lacking {
         let mut known = self.ended.iter().filter(|(of, given_bytes, _)| room_bytes <= *given_bytes && is_of_plan(of));
         known.next().map(|(_, _, error)| error)
     }
-}
-
-impl Shortage {
-    /// Whether every deletion of a table can be dropped when nothing outside the compaction is older.
-    pub(crate) fn is_seen_by_all(&self, file: &FileMeta) -> bool {
-        file.newest_sequence <= self.oldest_view
-    }
-
-    /// Whether there is room for a plan: for all its outputs, or for those of a part of it where it is done part by part.
-    pub(crate) fn fits(&self, version: &Version, plan: &CompactionPlan) -> bool {
-        let first_bytes = || {
-            let largest = plan.overlapping.iter().map(|file| file.size_bytes).max().unwrap_or(0);
-            let inputs: u64 = plan.inputs.iter().map(|file| file.size_bytes).sum();
-            largest + inputs / plan.overlapping.len().max(1) as u64
-        };
-        plan.written_bytes_max() <= self.room_bytes
-            || (strides::is_divisible(version, plan) && first_bytes() <= self.room_bytes)
-    }
-
-    /// Whether a plan surely leaves fewer tables than it takes, where that gives room back; or is a move, which may make
-    /// neighbours of tables that do.
-    pub(crate) fn saves_tables(&self, plan: &CompactionPlan) -> bool {
-        let Some(table_bytes) = self.table_bytes else { return false };
-        let needed = plan.input_bytes().div_ceil(filled_bytes(table_bytes).max(1));
-        plan.is_trivial_move() || needed < plan.all_inputs().count() as u64
-    }
-}
-
-/// How many bytes of tables that have `table_bytes` at most surely fit in so many bytes of such tables.
-pub(super) fn fitting_bytes(tables_bytes: u64, table_bytes: u64) -> u64 {
-    tables_bytes / table_bytes.max(1) * filled_bytes(table_bytes)
-}
-
-/// What so many bytes take in such tables, the last of them not full.
-pub(super) fn taking_bytes(bytes: u64, table_bytes: u64) -> u64 {
-    bytes.div_ceil(filled_bytes(table_bytes).max(1)).saturating_mul(table_bytes)
-}
-
-/// How full tables get at least, where entries are not large beside them.
-fn filled_bytes(table_bytes: u64) -> u64 {
-    table_bytes - table_bytes / 16 - BEHIND_BYTES_MAX.min(table_bytes / 8)
 }
 
 /// About how many bytes the deletions in tables delete, if each deletes a pair of mean size; `more_deletions` are not
@@ -140,11 +81,6 @@ pub(super) fn packing(
     best.map(|(_, plan)| plan)
 }
 
-/// A plan that rewrites tables of a level where they are.
-pub(crate) fn in_place(level: usize, inputs: Vec<Arc<FileMeta>>) -> CompactionPlan {
-    CompactionPlan { reason: Reason::Room, input_level: level, output_level: level, inputs, overlapping: Vec::new() }
-}
-
 /// Tables of a level in key order that neither overlap another of it nor are in `settled`, parted where one that does
 /// or is lies between.
 fn stretches(files: &[Arc<FileMeta>], settled: &BTreeSet<u64>) -> Vec<Vec<Arc<FileMeta>>> {
@@ -169,7 +105,7 @@ pub(super) mod tests {
     use super::*;
     use crate::key;
     use crate::manifest::AddedFile;
-    use crate::tree::log_structured::Garbage;
+    use crate::shape::Garbage;
 
     pub(in super::super) fn table(number: u64, range: &str, size_bytes: u64, deletions: u64) -> Arc<FileMeta> {
         let (first, last) = range.split_once('-').unwrap();

@@ -1,13 +1,11 @@
 //! Opening: from the manifest and the logs back to the state before the last close or crash.
 
 use super::flush;
-use super::organisation::Organisation;
 use super::pacing::JobPace;
 use super::room;
 use super::shared::{Change, Immutable, ManifestState, Shared, new_database_id};
 use super::survey::{self, Origin};
-use super::tables::{Garbage, Tables};
-use super::version::{FileMeta, Version};
+use super::tables::Tables;
 use super::write::{Writer, create_log};
 use crate::batch::BatchRecord;
 use crate::cache::BlockCache;
@@ -19,6 +17,9 @@ use crate::manifest::{self, Manifest};
 use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
+use crate::shape::CompactionPolicy;
+use crate::shape::Garbage;
+use crate::shape::{FileMeta, Version};
 use crate::statistics::Totals;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,7 +47,7 @@ pub(super) fn open(
     env: &Env,
     media: Media,
     options: Options,
-    organisation: Box<dyn Organisation>,
+    policy: Box<dyn CompactionPolicy>,
     blocks: Arc<BlockCache>,
 ) -> Result<(Arc<Shared>, Writer), Error> {
     let garbage = Arc::new(Garbage::default());
@@ -64,8 +65,8 @@ pub(super) fn open(
         if options.error_if_exists {
             return Err(Error::Exists { store: media.files.name().to_owned() });
         }
-        let manifest = Manifest::recover(&*media.files, organisation.name())?;
-        compare_with_files(&manifest, &*organisation, &listing, &garbage)?
+        let manifest = Manifest::recover(&*media.files, policy.name())?;
+        compare_with_files(&manifest, &*policy, &listing, &garbage)?
     } else {
         refuse_orphans(&media, &file_names, &logs)?;
         if !options.create_if_missing {
@@ -76,7 +77,7 @@ pub(super) fn open(
         Recovered {
             manifest_number: 0,
             database: new_database_id(env, &*media.files),
-            version: Version::empty(organisation.level_count(), organisation.disjoint_from()),
+            version: Version::empty(policy.level_count(), policy.disjoint_from()),
             log_number: NO_LOG,
             next_file_number: highest + 1,
             last_sequence: 0,
@@ -105,7 +106,7 @@ pub(super) fn open(
         recovered.database,
         media,
         options,
-        organisation,
+        policy,
         tables,
         garbage,
         memtable.clone(),
@@ -299,12 +300,12 @@ pub(super) fn replay_into_memory(shared: &Arc<Shared>, replayed: &Replay<'_>) ->
 /// Compares what the manifest says with the files there.
 pub(super) fn compare_with_files(
     manifest: &manifest::Recovered,
-    organisation: &dyn Organisation,
+    policy: &dyn CompactionPolicy,
     listing: &[FileEntry],
     garbage: &Arc<Garbage>,
 ) -> Result<Recovered, Error> {
     let (number, state) = (manifest.number, &manifest.contents);
-    let level_count = organisation.level_count();
+    let level_count = policy.level_count();
     let name = file_name::manifest(number);
     if usize::from(state.num_levels) > level_count {
         let deepest = state.files.values().map(|file| usize::from(file.level)).max().unwrap_or(0);
@@ -336,14 +337,13 @@ pub(super) fn compare_with_files(
         }
         levels[usize::from(added.level)].push(FileMeta::new(added, garbage));
     }
-    let version =
-        Version::checked(levels, organisation.disjoint_from()).map_err(|(first, second)| Error::Corruption {
-            file: name,
-            offset_bytes: 0,
-            structure: "list of tables".to_owned(),
-            expected: "tables of one level that do not overlap".to_owned(),
-            found: format!("tables {first} and {second}"),
-        })?;
+    let version = Version::checked(levels, policy.disjoint_from()).map_err(|(first, second)| Error::Corruption {
+        file: name,
+        offset_bytes: 0,
+        structure: "list of tables".to_owned(),
+        expected: "tables of one level that do not overlap".to_owned(),
+        found: format!("tables {first} and {second}"),
+    })?;
     Ok(Recovered {
         manifest_number: number,
         database: manifest.database,

@@ -9,20 +9,16 @@
 
 use super::checkpoint;
 use super::compaction;
-use super::organisation::Organisation;
 use super::output::table_meta;
 use super::pacing::JobPace;
-use super::plan::{CompactionPlan, Reason};
 use super::recovery::remove_strays;
 use super::repair_medium::MediumFailures;
 use super::shared::{Change, ManifestState, Shared, new_database_id};
 use super::survey::{self, Survey};
-use super::tables::{Garbage, Tables};
-use super::version::{FileMeta, Version};
+use super::tables::Tables;
 use super::write::create_log;
 use crate::batch::BatchRecord;
 use crate::cache::BlockCache;
-use crate::db::{Originals, RepairAction, RepairPlan, RepairReport, RepairStep};
 use crate::error::Error;
 use crate::file_name::{self, FileName};
 use crate::iterator::InternalIterator;
@@ -31,6 +27,11 @@ use crate::log::{LogReader, Purpose};
 use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
+use crate::repair::{Originals, RepairAction, RepairPlan, RepairReport, RepairStep};
+use crate::shape::CompactionPolicy;
+use crate::shape::Garbage;
+use crate::shape::{CompactionPlan, Reason};
+use crate::shape::{FileMeta, Version};
 use crate::table::{KeyOrder, Readahead, Table, TableBuilder, TableIteratorOptions};
 use std::sync::Arc;
 use varve_env::Env;
@@ -57,15 +58,15 @@ struct Salvage {
     replaces_current: bool,
 }
 
-/// See [`crate::plan_repair`]. `organise` makes the organisation of these options.
+/// See [`crate::plan_repair`]. `policy_of` makes the policy of these options.
 pub(crate) fn plan_repair(
     env: &Env,
     media: &Media,
     options: &Options,
-    organise: impl Fn(&Options) -> Box<dyn Organisation>,
+    policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
 ) -> Result<RepairPlan, Error> {
     let (media, failures) = MediumFailures::watch(media);
-    survey::plan(&look(env, &media, &failures, options, &*organise(options))?)
+    survey::plan(&look(env, &media, &failures, options, &*policy_of(options))?)
 }
 
 fn look(
@@ -73,29 +74,29 @@ fn look(
     media: &Media,
     failures: &MediumFailures,
     options: &Options,
-    organisation: &dyn Organisation,
+    policy: &dyn CompactionPolicy,
 ) -> Result<Survey, Error> {
     let tables = Tables::new(env, media, options, Arc::new(BlockCache::new(0, None, None)));
-    let survey = survey::survey(media, &tables, organisation.name())?;
+    let survey = survey::survey(media, &tables, policy.name())?;
     // What could not be read now is neither damaged nor foreign.
     failures.check()?;
     Ok(survey)
 }
 
-/// See [`crate::repair`]. `organise` makes the organisation of these options.
+/// See [`crate::repair`]. `policy_of` makes the policy of these options.
 pub(crate) fn repair(
     env: &Env,
     media: Media,
     options: Options,
     originals: Originals,
-    organise: impl Fn(&Options) -> Box<dyn Organisation>,
+    policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
 ) -> Result<RepairReport, Error> {
     // What is not ours is refused before so much as a lock is made beside it.
-    plan_repair(env, &media, &options, &organise)?;
+    plan_repair(env, &media, &options, &policy_of)?;
     let _lock = media.files.lock(file_name::LOCK)?;
     let _log_lock = media.logs.as_ref().map(|logs| logs.lock(file_name::LOCK)).transpose()?;
     let (media, failures) = MediumFailures::watch(&media);
-    let survey = look(env, &media, &failures, &options, &*organise(&options))?;
+    let survey = look(env, &media, &failures, &options, &*policy_of(&options))?;
     let RepairPlan { steps, findings } = survey::plan(&survey)?;
     let highest = survey.files.iter().filter_map(|file| file.name.number()).max().unwrap_or(0);
     let report = RepairReport { findings, ..RepairReport::default() };
@@ -110,8 +111,8 @@ pub(crate) fn repair(
     let blocks = Arc::new(BlockCache::new(0, None, None));
     let tables = Tables::new(env, &media, &options, blocks);
     let memtable = Arc::new(MemTable::new(0, options.write_buffer_size, 0));
-    let organisation = organise(&options);
-    let version = Version::empty(organisation.level_count(), organisation.disjoint_from());
+    let policy = policy_of(&options);
+    let version = Version::empty(policy.level_count(), policy.disjoint_from());
     // No older log is needed once the fresh manifest holds.
     let log_number = highest + 1;
     let new_database = new_database_id(env, &*media.files);
@@ -122,7 +123,7 @@ pub(crate) fn repair(
         database.unwrap_or(new_database),
         media,
         options,
-        organisation,
+        policy,
         tables,
         garbage,
         memtable,
@@ -368,7 +369,7 @@ impl Salvage {
         let shared = self.shared.clone();
         let shared = &shared;
         shared.snapshots.publish(self.last_sequence);
-        let last = shared.organisation.level_count() - 1;
+        let last = shared.policy.level_count() - 1;
         let log_number = shared.manifest.lock().log_number;
         let log_start = Some((log_number, self.last_sequence));
         if self.originals == Originals::SetAside {
@@ -381,7 +382,7 @@ impl Salvage {
         } else {
             let mut levels = vec![Vec::new(); last + 1];
             levels[0] = std::mem::take(&mut self.tables);
-            let version = Arc::new(Version::new(levels, shared.organisation.disjoint_from()));
+            let version = Arc::new(Version::new(levels, shared.policy.disjoint_from()));
             {
                 let core = shared.core.lock();
                 shared.publish(&core, None, Some(version.clone()));

@@ -19,6 +19,7 @@ use super::write_group::Commit;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
 use crate::options::Options;
+use crate::shape::{fitting_bytes, taking_bytes};
 use std::sync::atomic::Ordering;
 use varve_env::MutexGuard;
 use varve_store::{FileStore, Space};
@@ -179,7 +180,7 @@ impl Room {
         let left_bytes = self.available_bytes.saturating_sub(self.owed_bytes.saturating_add(for_logs_bytes));
         let bytes = left_bytes.saturating_add(self.reserve_bytes);
         let fitting_bytes = match self.is_in_tables {
-            true => reclaim::fitting_bytes(bytes, self.table_bytes),
+            true => fitting_bytes(bytes, self.table_bytes),
             false => scaled(bytes, self.cut_bytes, self.cut_bytes.saturating_add(self.beside_bytes)),
         };
         fitting_bytes.saturating_sub(self.claimed_bytes)
@@ -188,7 +189,7 @@ impl Room {
     /// What running compactions take of the medium at most from now on.
     pub(super) fn claimed_bytes(&self) -> u64 {
         match self.is_in_tables {
-            true => reclaim::taking_bytes(self.claimed_bytes, self.table_bytes),
+            true => taking_bytes(self.claimed_bytes, self.table_bytes),
             false => scaled(self.claimed_bytes, self.cut_bytes.saturating_add(self.beside_bytes), self.cut_bytes),
         }
     }
@@ -245,7 +246,7 @@ fn room_in(shared: &Shared, space: Space, active: &MemTable, more_bytes: u64, ow
         table_bytes: preferred.unwrap_or_else(table_bytes).max(1),
         is_in_tables: preferred.is_some(),
         cut_bytes: shared.table_bytes - properties_bytes,
-        beside_bytes: space.block_bytes + properties_bytes + shared.organisation.histogram_bytes() as u64,
+        beside_bytes: space.block_bytes + properties_bytes + shared.policy.histogram_bytes() as u64,
         owed_bytes: 0,
         block_bytes: space.block_bytes,
         growth_bytes: 0,

@@ -5,15 +5,12 @@
 //! `manifest` (held across manifest I/O) - `core` (scheduling; never held across I/O).
 
 use super::claims::Claims;
-use super::organisation::Organisation;
 use super::pacing::Progress;
-use super::plan::Busy;
 use super::rate_limiter::RateLimiter;
 use super::reclaim::Lacking;
 use super::room::{self, LOOK_PART};
 use super::stall::{Pressure, Stall, StallOptions};
-use super::tables::{Garbage, Tables};
-use super::version::{FileMeta, Version};
+use super::tables::Tables;
 use super::write_delay::WriteDelay;
 use crate::error::Error;
 use crate::key::Sequence;
@@ -22,6 +19,10 @@ use crate::manifest::{Manifest, ManifestIdentity, VersionEdit};
 use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
+use crate::shape::Busy;
+use crate::shape::CompactionPolicy;
+use crate::shape::Garbage;
+use crate::shape::{FileMeta, Version};
 use crate::snapshot::SnapshotList;
 use crate::statistics::{Counters, Totals};
 use crate::table::TableBuildOptions;
@@ -104,7 +105,7 @@ pub(super) struct Shared {
     pub(super) database: u64,
     pub(super) media: Media,
     pub(super) options: Options,
-    pub(super) organisation: Box<dyn Organisation>,
+    pub(super) policy: Box<dyn CompactionPolicy>,
     pub(super) stall_options: StallOptions,
     pub(super) tables: Arc<Tables>,
     pub(super) garbage: Arc<Garbage>,
@@ -204,7 +205,7 @@ impl Shared {
         database: u64,
         media: Media,
         options: Options,
-        organisation: Box<dyn Organisation>,
+        policy: Box<dyn CompactionPolicy>,
         tables: Arc<Tables>,
         garbage: Arc<Garbage>,
         memtable: Arc<MemTable>,
@@ -239,7 +240,7 @@ impl Shared {
             database,
             media,
             options,
-            organisation,
+            policy,
             stall_options,
             tables,
             garbage,
@@ -360,7 +361,7 @@ impl Shared {
     fn update_stall(&self, version: &Version) {
         let pressure = Pressure {
             level0_tables: version.levels[0].len(),
-            pending_compaction_bytes: self.organisation.pending_bytes(version),
+            pending_compaction_bytes: self.policy.pending_bytes(version),
         };
         let mut write_delay = self.write_delay.lock();
         *write_delay = write_delay.after(&pressure, &self.stall_options, self.options.delayed_write_rate);
@@ -418,7 +419,7 @@ impl Shared {
                     self.next_file_number.load(Ordering::Relaxed),
                     last_sequence,
                     totals,
-                    &*self.organisation,
+                    &*self.policy,
                 );
                 manifest.manifest = Some(self.create_manifest(&*self.media.files, self.database, number, &edit)?);
                 if let Some(old) = manifest.named.replace(number) {
@@ -454,7 +455,7 @@ impl Shared {
         edit: &VersionEdit,
     ) -> Result<Manifest, Error> {
         let identity = ManifestIdentity { database, salt: self.random_number() };
-        Manifest::create(files, number, self.organisation.name(), edit, identity)
+        Manifest::create(files, number, self.policy.name(), edit, identity)
     }
 
     /// Replaces the readers' state. The core lock orders replacements.
@@ -477,7 +478,7 @@ impl Shared {
     /// How tables of a level are built.
     pub(super) fn table_build_options(&self, level: usize) -> TableBuildOptions {
         TableBuildOptions {
-            histogram_bytes: self.organisation.histogram_bytes(),
+            histogram_bytes: self.policy.histogram_bytes(),
             ..TableBuildOptions::new(&self.options, level, self.random_number())
         }
     }
@@ -539,10 +540,10 @@ pub(super) fn snapshot_edit(
     next_file_number: u64,
     last_sequence: u64,
     totals: Option<Totals>,
-    organisation: &dyn Organisation,
+    policy: &dyn CompactionPolicy,
 ) -> VersionEdit {
     VersionEdit {
-        num_levels: Some(organisation.level_count() as u8),
+        num_levels: Some(policy.level_count() as u8),
         next_file_number: Some(next_file_number),
         last_sequence: Some(last_sequence),
         log_number: Some(log_number),

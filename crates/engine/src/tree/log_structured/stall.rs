@@ -39,3 +39,23 @@ pub(crate) fn stall(pressure: &Pressure, options: &StallOptions) -> Stall {
         Stall::None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_are_slowed_and_stopped_at_their_triggers() {
+        let limits = StallOptions {
+            level0_slowdown_writes_trigger: 20,
+            level0_stop_writes_trigger: 36,
+            soft_pending_compaction_bytes_limit: 100,
+            hard_pending_compaction_bytes_limit: 200,
+        };
+        let at = |level0_tables, pending_compaction_bytes| {
+            stall(&Pressure { level0_tables, pending_compaction_bytes }, &limits)
+        };
+        assert_eq!((at(19, 99), at(20, 0), at(36, 0)), (Stall::None, Stall::Slow, Stall::Stop));
+        assert_eq!((at(0, 100), at(0, 200)), (Stall::Slow, Stall::Stop));
+    }
+}

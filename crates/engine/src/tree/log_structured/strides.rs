@@ -17,12 +17,11 @@ use super::background;
 use super::claims::Claim;
 use super::compaction::{Stretch, compact_stretch};
 use super::pacing::JobPace;
-use super::plan::CompactionPlan;
 use super::room;
 use super::shared::Shared;
-use super::version::{FileMeta, Version};
 use crate::error::Error;
 use crate::key;
+use crate::shape::{CompactionPlan, FileMeta, Version};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,13 +55,6 @@ fn reach(carried_bytes: u64, steps: impl IntoIterator<Item = Step>, room_bytes: 
         count += 1;
     }
     (count.max(1), is_carried)
-}
-
-/// Strides free something on the way.
-pub(super) fn is_divisible(version: &Version, plan: &CompactionPlan) -> bool {
-    let passes_inputs = plan.overlapping.is_empty() && plan.input_level >= version.disjoint_from();
-    plan.output_level >= version.disjoint_from()
-        && (plan.overlapping.len() > 1 || (passes_inputs && plan.inputs.len() > 1))
 }
 
 /// Room that a plan takes while it is done in strides: for a stride, and for what inputs hold that reach beyond it and is there
@@ -208,9 +200,9 @@ pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan, claim: &Arc<Cl
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Reason;
     use super::super::reclaim::tests::table;
     use super::*;
+    use crate::shape::Reason;
 
     fn numbers(files: &[Arc<FileMeta>]) -> Vec<u64> {
         files.iter().map(|file| file.number).collect()

@@ -5,12 +5,12 @@
 
 use super::tables::Tables;
 use crate::batch::BatchRecord;
-use crate::db::{RepairAction, RepairPlan, RepairStep};
 use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
 use crate::log::{self, LogReader, Purpose};
 use crate::manifest::{Manifest, Recovered};
 use crate::media::Media;
+use crate::repair::{RepairAction, RepairPlan, RepairStep};
 use crate::table;
 use std::sync::Arc;
 use varve_store::{FileStore, Finding, IoClass, IoContext, Location, OpenOptions, Severity, StoreErrorKind};

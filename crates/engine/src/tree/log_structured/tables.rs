@@ -1,49 +1,16 @@
 //! Tables by file: opening them through the table cache, and removing the files nobody needs.
 
-use super::version::FileMeta;
-use crate::cache::{BlockCache, TableCache, TableHandle, TableRef};
+use crate::cache::BlockCache;
 use crate::error::Error;
 use crate::file_name;
 use crate::media::Media;
 use crate::options::Options;
+use crate::shape::{FileMeta, Garbage};
 use crate::table::Table;
-use parking_lot::Mutex;
+use crate::table::{TableCache, TableHandle, TableRef};
 use std::sync::Arc;
 use varve_env::Env;
 use varve_store::{FileStore, IoClass, IoContext};
-
-/// Files that left the tree and that no reader holds any more, waiting to be removed.
-#[derive(Debug, Default)]
-pub(crate) struct Garbage {
-    tables: Mutex<Vec<u64>>,
-    manifests: Mutex<Vec<u64>>,
-    logs: Mutex<Vec<u64>>,
-}
-
-impl Garbage {
-    pub(crate) fn push_table(&self, number: u64) {
-        self.tables.lock().push(number);
-    }
-
-    pub(super) fn push_manifest(&self, number: u64) {
-        self.manifests.lock().push(number);
-    }
-
-    pub(super) fn push_log(&self, number: u64) {
-        self.logs.lock().push(number);
-    }
-
-    /// Something waits to be removed.
-    pub(super) fn any(&self) -> bool {
-        !self.tables.lock().is_empty() || !self.manifests.lock().is_empty() || !self.logs.lock().is_empty()
-    }
-
-    fn take(list: &Mutex<Vec<u64>>) -> Vec<u64> {
-        let mut numbers = std::mem::take(&mut *list.lock());
-        numbers.sort_unstable();
-        numbers
-    }
-}
 
 /// The open tables of one database.
 pub(super) struct Tables {
@@ -79,14 +46,14 @@ impl Tables {
 
     /// Removes garbage. A file that cannot be removed now is tried again at the next open.
     pub(super) fn collect(&self, garbage: &Garbage) {
-        for number in Garbage::take(&garbage.tables) {
+        for number in garbage.take_tables() {
             self.cache.remove(number);
             let _ = self.files.remove(&file_name::table(number));
         }
-        for number in Garbage::take(&garbage.manifests) {
+        for number in garbage.take_manifests() {
             let _ = self.files.remove(&file_name::manifest(number));
         }
-        for number in Garbage::take(&garbage.logs) {
+        for number in garbage.take_logs() {
             let _ = self.logs.remove(&file_name::log(number));
         }
     }

@@ -1,11 +1,12 @@
 //! What readers see must not depend on which tables are merged, where levels overlap.
 
-use super::plan::{CompactionPlan, Reason};
 use super::*;
-use crate::db::{ReadOptions, WriteOptions};
+use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::TreeKind;
+use crate::policy::TwoLevel;
+use crate::shape::{CompactionPlan, Reason};
+use crate::shape::{CompactionPolicy, FileMeta};
 use crate::test_store::MemoryStore;
-use crate::tree::organise;
 use std::collections::BTreeMap;
 use varve_env::{Random, SimOptions};
 
@@ -27,9 +28,9 @@ fn tree_on(seed: u64, store: MemoryStore) -> (Env, LogStructuredTree) {
         level0_stop_writes_trigger: 1000,
         ..Options::default()
     };
-    let organisation = organise(&options);
+    let policy = TwoLevel::new(&options);
     let media = Media::of_files(Arc::new(store));
-    let tree = LogStructuredTree::open(&env, media, options, organisation).expect("open");
+    let tree = LogStructuredTree::open(&env, media, options, Box::new(policy)).expect("open");
     (env, tree)
 }
 
@@ -159,8 +160,8 @@ fn a_memtable_becomes_one_band() {
             ..Options::default()
         };
         let media = Media::of_files(Arc::new(MemoryStore::of_bands(BAND_BYTES)));
-        let organisation = organise(&options);
-        let tree = LogStructuredTree::open(&env, media, options, organisation).expect("open");
+        let policy = TwoLevel::new(&options);
+        let tree = LogStructuredTree::open(&env, media, options, Box::new(policy)).expect("open");
         let mut number = 0u64;
         for _ in 0..8 * BAND_BYTES / (value_bytes * batch) {
             let keys: Vec<Vec<u8>> = (0..batch).map(|of| format!("{:016}", number + of).into_bytes()).collect();
@@ -186,9 +187,9 @@ fn a_job_keeps_pace_with_writes() {
     use std::time::Duration;
     let env = Env::sim(1);
     let options = Options { pace_background_work: true, tree: TreeKind::TwoLevel, ..Options::default() };
-    let organisation = organise(&options);
+    let policy = TwoLevel::new(&options);
     let media = Media::of_files(Arc::new(MemoryStore::new()));
-    let tree = Arc::new(LogStructuredTree::open(&env, media, options, organisation).expect("open"));
+    let tree = Arc::new(LogStructuredTree::open(&env, media, options, Box::new(policy)).expect("open"));
     let shared = tree.shared.clone();
     let written = || shared.counters.user_written_bytes.load(Ordering::Relaxed);
     let timed = |pace: &JobPace, bytes: u64| {

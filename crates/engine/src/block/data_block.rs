@@ -1,12 +1,12 @@
 //! A data block in memory, and values that keep their block alive.
 
-use super::block::Layout;
-use super::block_memory::{Block, BlockBuffer};
 use super::compress;
-use super::format;
-use crate::cache::Counted;
+use super::layout::Layout;
+use super::memory::{Block, BlockBuffer};
+use super::trailer;
 use crate::encoding::{Damage, Decoder};
 use crate::options::Compression;
+use crate::slot::Counted;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -67,9 +67,9 @@ impl DataBlock {
     /// Takes a block as it was read from `offset_bytes`.
     pub(crate) fn decode(stored: DataBlockBuffer, offset_bytes: u64, context: &BlockContext) -> Result<Self, Damage> {
         if context.verify_checksum {
-            format::verify_block(&stored, context.table_id, offset_bytes)?;
+            trailer::verify_block(&stored, context.table_id, offset_bytes)?;
         }
-        let (contents, compression) = format::split_block(&stored)?;
+        let (contents, compression) = trailer::split_block(&stored)?;
         let describe = |layout, stored| Description {
             layout,
             frequency: AtomicU8::new(0),

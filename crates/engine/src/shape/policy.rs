@@ -1,13 +1,19 @@
 //! What tells one log-structured tree from another: pure functions from its shape.
 
 use super::plan::{Busy, CompactionPlan, Footprint};
-use super::reclaim::Shortage;
+use super::shortage::Shortage;
 use super::version::Version;
+use crate::options::Options;
 
 /// How the tables of a log-structured tree are organised. Nothing here does I/O, takes a lock or looks at a
 /// clock. What readers see does not depend on it: of all versions of a key the one with the largest sequence
 /// number counts, wherever it is.
-pub(crate) trait Organisation: Send + Sync {
+pub(crate) trait CompactionPolicy: Send + Sync {
+    /// As these options ask.
+    fn new(options: &Options) -> Self
+    where
+        Self: Sized;
+
     /// Name in manifests.
     fn name(&self) -> &'static str;
 
@@ -15,7 +21,7 @@ pub(crate) trait Organisation: Send + Sync {
     fn level_count(&self) -> usize;
 
     /// The first level whose tables do not overlap each other, and nor do those of deeper ones; at least 1.
-    /// There a deeper level holds older versions of a key than one above it. [`Organisation::level_count`]
+    /// There a deeper level holds older versions of a key than one above it. [`CompactionPolicy::level_count`]
     /// when there is none.
     fn disjoint_from(&self) -> usize;
 

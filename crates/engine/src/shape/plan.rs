@@ -1,6 +1,7 @@
 //! What one compaction does, and what running ones touch.
 
-use super::version::FileMeta;
+use super::file::FileMeta;
+use super::version::{Run, Version, runs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -60,6 +61,26 @@ impl CompactionPlan {
         self.all_inputs().map(|file| file.size_bytes).sum()
     }
 
+    /// Its parts free something on the way when it is done part by part.
+    pub(crate) fn is_divisible(&self, version: &Version) -> bool {
+        let passes_inputs = self.overlapping.is_empty() && self.input_level >= version.disjoint_from();
+        self.output_level >= version.disjoint_from()
+            && (self.overlapping.len() > 1 || (passes_inputs && self.inputs.len() > 1))
+    }
+
+    /// Tables of the version it was made for that may hold older versions of what it writes and take no part in it.
+    pub(crate) fn older_runs(&self, version: &Version) -> Vec<Run> {
+        let deeper = version.levels.iter().skip(version.disjoint_from().max(self.output_level + 1));
+        let mut older: Vec<Run> = deeper.filter(|files| !files.is_empty()).cloned().collect();
+        if self.output_level < version.disjoint_from() {
+            // Tables of overlapping levels have no order of age but the sequence numbers of their entries.
+            let takes_part: BTreeSet<u64> = self.all_inputs().map(|file| file.number).collect();
+            let overlapping = version.levels[..version.disjoint_from()].iter().flatten();
+            older.extend(runs(overlapping.filter(|file| !takes_part.contains(&file.number))));
+        }
+        older
+    }
+
     /// What is left to know of it once its tables may be gone.
     pub(crate) fn footprint(&self) -> Footprint {
         Footprint {
@@ -82,6 +103,11 @@ pub(crate) struct Footprint {
     pub(crate) numbers: Vec<u64>,
     /// Smallest and largest user key.
     pub(crate) hull: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// A plan that rewrites tables of a level where they are.
+pub(crate) fn in_place(level: usize, inputs: Vec<Arc<FileMeta>>) -> CompactionPlan {
+    CompactionPlan { reason: Reason::Room, input_level: level, output_level: level, inputs, overlapping: Vec::new() }
 }
 
 fn disjoint(files: &[Arc<FileMeta>]) -> bool {

@@ -47,8 +47,8 @@ mod sequentiality;
 #[cfg(test)]
 mod tests;
 
-use super::log_structured::{Busy, CompactionPlan, FileMeta, Footprint, Organisation, Reason, Shortage, Version};
 use crate::options::Options;
+use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, Footprint, Reason, Shortage, Version};
 use selection::overlap;
 use std::sync::Arc;
 
@@ -73,17 +73,6 @@ pub(crate) struct TwoLevel {
 }
 
 impl TwoLevel {
-    pub(crate) fn new(options: &Options) -> Self {
-        TwoLevel {
-            level0_trigger: options.level0_file_num_compaction_trigger.max(1),
-            level0_tables_max: options.max_level0_compaction_tables,
-            overlap_trigger: options.level1_overlap_compaction_trigger.max(1),
-            compaction_bytes_max: options.max_compaction_bytes,
-            depth_max: options.overlap_depth_max,
-            level0_urgent: options.level0_slowdown_writes_trigger,
-        }
-    }
-
     fn plan_level0(&self, version: &Version, busy: &Busy) -> Option<CompactionPlan> {
         let inputs = selection::level0(version, busy, self.level0_tables_max, self.compaction_bytes_max);
         let left_bytes = self.compaction_bytes_max.saturating_sub(selection::bytes_of(&inputs));
@@ -132,7 +121,18 @@ impl TwoLevel {
     }
 }
 
-impl Organisation for TwoLevel {
+impl CompactionPolicy for TwoLevel {
+    fn new(options: &Options) -> Self {
+        TwoLevel {
+            level0_trigger: options.level0_file_num_compaction_trigger.max(1),
+            level0_tables_max: options.max_level0_compaction_tables,
+            overlap_trigger: options.level1_overlap_compaction_trigger.max(1),
+            compaction_bytes_max: options.max_compaction_bytes,
+            depth_max: options.overlap_depth_max,
+            level0_urgent: options.level0_slowdown_writes_trigger,
+        }
+    }
+
     fn name(&self) -> &'static str {
         "two_level"
     }

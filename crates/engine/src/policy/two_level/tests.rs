@@ -3,8 +3,8 @@
 use super::*;
 use crate::key;
 use crate::manifest::AddedFile;
+use crate::shape::{Garbage, subcompaction_boundaries};
 use crate::table::{Bucket, Histogram};
-use crate::tree::log_structured::{Garbage, subcompaction_boundaries};
 
 /// A table `number` with buckets written as `last:bytes`; without any it ranges from a to z, of 64 bytes.
 pub(super) fn table(number: u64, buckets: &str) -> Arc<FileMeta> {

@@ -1,7 +1,7 @@
 //! Collects the entries of one data block; see [`super::block`] for the bytes.
 
-use super::block::TAIL_BYTES;
-use super::format::common_prefix;
+use super::layout::TAIL_BYTES;
+use crate::key::common_prefix;
 
 /// Fields of one entry until the widths are known.
 struct Pending {
@@ -171,7 +171,7 @@ fn stride(mut ends: impl Iterator<Item = u64>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::block::{Layout, Position};
+    use super::super::layout::{Layout, Position};
     use super::*;
     use crate::key;
     use std::cmp::Ordering;
@@ -308,7 +308,7 @@ mod tests {
                     damaged[position] = random.next_u64() as u8;
                 }
                 damaged.truncate(damaged.len() - if random.chance(1, 8) { random.index(damaged.len()) } else { 0 });
-                super::super::fuzzing::walk_block(&damaged);
+                crate::table::fuzzing::walk_block(&damaged);
             }
         }
     }

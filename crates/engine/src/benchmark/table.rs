@@ -1,15 +1,15 @@
 //! What the operations of a table cost, on files in memory. Numbers for people; nothing asserts them.
 
-use super::filter::key_hash;
-use super::iterator::{Readahead, TableIterator, TableIteratorOptions};
-use super::reader::{KeyOrder, ReadContext, Table, TableReadOptions};
-use super::{TableBuildOptions, TableBuilder};
 use crate::cache::BlockCache;
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
 use crate::memory_file::MemoryFile;
 use crate::options::Options;
+use crate::table::{
+    KeyOrder, ReadContext, Readahead, Table, TableBuildOptions, TableBuilder, TableIterator, TableIteratorOptions,
+    TableReadOptions, key_hash,
+};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -33,7 +33,7 @@
 
 use super::selection::{overlap, within};
 use super::sequentiality::Density;
-use crate::tree::log_structured::{Busy, CompactionPlan, FileMeta, Reason, Version};
+use crate::shape::{Busy, CompactionPlan, FileMeta, Reason, Version};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -181,7 +181,7 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::two_level::tests::{numbers, shape};
+    use crate::policy::two_level::tests::{numbers, shape};
 
     fn picked(text: &str, depth_max: usize, bytes_max: u64) -> Option<(usize, Vec<u64>, Vec<u64>)> {
         let plan = pick(&shape(text), &Busy::default(), (depth_max, usize::MAX), bytes_max, u64::MAX)?;

@@ -41,9 +41,8 @@
 //! | 28 | 2 | restart interval, at least 1 |
 //! | 30 | 2 | widths: value end, key end, shared, trailer; four bits each, lowest first |
 
-use super::format::{common_prefix, read_u32, read_u64};
-use crate::encoding::{Damage, Decoder};
-use crate::key::KEY_BYTES_MAX;
+use crate::encoding::{Damage, Decoder, read_u32, read_u64};
+use crate::key::{KEY_BYTES_MAX, common_prefix};
 use std::cmp::Ordering;
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! How ordered a table already is with respect to all pairs of the database (SMRDB, section 4.3).
 
-use crate::tree::log_structured::FileMeta;
+use crate::shape::FileMeta;
 use std::sync::Arc;
 
 /// Buckets that are looked at in all. Where there are more tables than that allows for, neighbouring buckets of a table
@@ -79,7 +79,7 @@ impl<'a> Density<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::two_level::tests::table;
+    use crate::policy::two_level::tests::table;
 
     #[test]
     fn a_table_alone_is_in_order_and_two_that_interleave_are_not() {

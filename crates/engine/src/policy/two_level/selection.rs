@@ -1,7 +1,7 @@
 //! Which tables a compaction takes (SMRDB, section 4.3).
 
 use super::sequentiality::Density;
-use crate::tree::log_structured::{Busy, FileMeta, Version};
+use crate::shape::{Busy, FileMeta, Version};
 use std::sync::Arc;
 
 type Table = Arc<FileMeta>;

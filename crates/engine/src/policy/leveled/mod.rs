@@ -6,8 +6,8 @@
 
 mod reclaim;
 
-use super::log_structured::{Busy, CompactionPlan, FileMeta, Footprint, Organisation, Reason, Shortage, Version};
 use crate::options::{CompactionPriority, Options};
+use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, Footprint, Reason, Shortage, Version};
 use std::sync::Arc;
 
 /// The leveled organisation.
@@ -16,8 +16,8 @@ pub(crate) struct Leveled {
     level_count: usize,
 }
 
-impl Leveled {
-    pub(crate) fn new(options: &Options) -> Self {
+impl CompactionPolicy for Leveled {
+    fn new(options: &Options) -> Self {
         Leveled {
             options: PolicyOptions {
                 level0_file_num_compaction_trigger: options.level0_file_num_compaction_trigger,
@@ -30,9 +30,7 @@ impl Leveled {
             level_count: options.num_levels,
         }
     }
-}
 
-impl Organisation for Leveled {
     fn name(&self) -> &'static str {
         "leveled"
     }

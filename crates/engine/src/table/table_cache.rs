@@ -4,10 +4,10 @@
 //! handle, and using it afterwards costs one load. Only when a store has more tables than may be open
 //! do the rest take turns, found through a map behind a lock.
 
-use super::block_cache::BlockCache;
+use super::{Table, TableIdentity, TableReadOptions};
+use crate::cache::BlockCache;
 use crate::error::Error;
 use crate::file_name;
-use crate::table::{Table, TableIdentity, TableReadOptions};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! Room on a medium that has little left: deletions go down to what they delete, a table at a time.
 
 use super::{PolicyOptions, finish, level_targets, next_non_empty};
-use crate::tree::log_structured::{Busy, CompactionPlan, FileMeta, Reason, Shortage, Version, in_place};
+use crate::shape::{Busy, CompactionPlan, FileMeta, Reason, Shortage, Version, in_place};
 use std::cmp::Reverse;
 use std::sync::Arc;
 

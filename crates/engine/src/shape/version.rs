@@ -1,131 +1,10 @@
 //! A version: which tables make up the tree at one moment. Immutable; readers hold it by `Arc`.
 
-use super::plan::CompactionPlan;
-use super::tables::Garbage;
-use crate::cache::TableHandle;
+use super::file::FileMeta;
 use crate::key;
-use crate::manifest::AddedFile;
-use crate::table::Histogram;
-use crate::table::TableIdentity;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BinaryHeap;
 use std::sync::{Arc, OnceLock};
-
-/// One table of the tree. Alive as long as any version or reader holds it; when the last one lets
-/// go of a table that left the tree, its file becomes garbage.
-pub(crate) struct FileMeta {
-    pub(crate) number: u64,
-    pub(crate) size_bytes: u64,
-    pub(crate) table_id: u64,
-    /// Smallest internal key.
-    pub(crate) smallest: Box<[u8]>,
-    /// Largest internal key.
-    pub(crate) largest: Box<[u8]>,
-    pub(crate) oldest_sequence: u64,
-    pub(crate) newest_sequence: u64,
-    pub(crate) entries: u64,
-    pub(crate) deletions: u64,
-    /// The open table, while it stays open.
-    pub(crate) handle: TableHandle,
-    /// How its bytes are spread over keys, once it is known; empty when the table does not say.
-    pub(crate) histogram: OnceLock<Histogram>,
-    obsolete: AtomicBool,
-    garbage: Arc<Garbage>,
-}
-
-impl Drop for FileMeta {
-    fn drop(&mut self) {
-        if *self.obsolete.get_mut() {
-            self.garbage.push_table(self.number);
-        }
-    }
-}
-
-impl FileMeta {
-    pub(crate) fn new(added: &AddedFile, garbage: &Arc<Garbage>) -> Arc<Self> {
-        Arc::new(FileMeta {
-            number: added.number,
-            size_bytes: added.size_bytes,
-            table_id: added.table_id,
-            smallest: added.smallest.clone().into_boxed_slice(),
-            largest: added.largest.clone().into_boxed_slice(),
-            oldest_sequence: added.oldest_sequence,
-            newest_sequence: added.newest_sequence,
-            entries: added.entries,
-            deletions: added.deletions,
-            handle: TableHandle::new(added.number, added.size_bytes),
-            histogram: OnceLock::new(),
-            obsolete: AtomicBool::new(false),
-            garbage: garbage.clone(),
-        })
-    }
-
-    pub(crate) fn to_added(&self, level: usize) -> AddedFile {
-        AddedFile {
-            level: level as u8,
-            number: self.number,
-            size_bytes: self.size_bytes,
-            table_id: self.table_id,
-            smallest: self.smallest.to_vec(),
-            largest: self.largest.to_vec(),
-            oldest_sequence: self.oldest_sequence,
-            newest_sequence: self.newest_sequence,
-            entries: self.entries,
-            deletions: self.deletions,
-        }
-    }
-
-    /// Which table it is: the file must say the same.
-    pub(crate) fn identity(&self) -> TableIdentity<'_> {
-        TableIdentity {
-            table_id: self.table_id,
-            entries: self.entries,
-            deletions: self.deletions,
-            oldest_sequence: self.oldest_sequence,
-            newest_sequence: self.newest_sequence,
-            smallest: &self.smallest,
-            largest: &self.largest,
-        }
-    }
-
-    /// Says that no version installed from now on holds it: its file goes when its readers do.
-    pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn smallest_user_key(&self) -> &[u8] {
-        key::user_key(&self.smallest)
-    }
-
-    pub(crate) fn largest_user_key(&self) -> &[u8] {
-        key::user_key(&self.largest)
-    }
-
-    /// About how many bytes of a manifest name it.
-    fn listed_bytes(&self) -> u64 {
-        const NUMBERS_BYTES: usize = 48;
-        (NUMBERS_BYTES + self.smallest.len() + self.largest.len()) as u64
-    }
-
-    fn overlaps(&self, smallest: Option<&[u8]>, largest: Option<&[u8]>) -> bool {
-        largest.is_none_or(|largest| self.smallest_user_key() <= largest)
-            && smallest.is_none_or(|smallest| self.largest_user_key() >= smallest)
-    }
-}
-
-impl std::fmt::Debug for FileMeta {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "#{} {}B [{}..{}]",
-            self.number,
-            self.size_bytes,
-            self.smallest_user_key().escape_ascii(),
-            self.largest_user_key().escape_ascii()
-        )
-    }
-}
 
 /// The tables of every level. Levels up to some depth hold tables that may overlap, ordered newest first;
 /// deeper levels hold disjoint ones, ordered by key.
@@ -168,14 +47,14 @@ pub(crate) type Run = Vec<Arc<FileMeta>>;
 type Prefixes = Vec<u64>;
 
 fn prefixes(run: &[Arc<FileMeta>]) -> Prefixes {
-    run.iter().map(|file| key_prefix(file.largest_user_key())).collect()
+    run.iter().map(|file| key::key_prefix(file.largest_user_key())).collect()
 }
 
 /// Position of the first table of a run whose largest user key is at or after `user_key`; the number of
 /// tables when there is none.
 #[inline]
 fn find_in(run: &[Arc<FileMeta>], prefixes: &Prefixes, user_key: &[u8]) -> usize {
-    let prefix = key_prefix(user_key);
+    let prefix = key::key_prefix(user_key);
     let start = prefixes.partition_point(|&largest| largest < prefix);
     // Keys often share their first bytes: among equals the whole key decides.
     let equal = prefixes[start..].partition_point(|&largest| largest == prefix);
@@ -205,21 +84,6 @@ pub(crate) fn runs<'a>(files: impl IntoIterator<Item = &'a Arc<FileMeta>>) -> Ve
         ends.push(Reverse((file.largest_user_key(), run)));
     }
     runs
-}
-
-/// First eight bytes of a key as a number that orders like the key.
-#[inline]
-pub(crate) fn key_prefix(user_key: &[u8]) -> u64 {
-    let mut prefix = 0u64;
-    if let Some(head) = user_key.first_chunk::<8>() {
-        // An order-preserving number needs the most significant byte first.
-        prefix = u64::from_le_bytes(*head).swap_bytes();
-    } else {
-        for (position, byte) in user_key.iter().enumerate() {
-            prefix |= u64::from(*byte) << (56 - 8 * position);
-        }
-    }
-    prefix
 }
 
 impl Version {
@@ -314,19 +178,6 @@ impl Version {
             self.runs.iter().filter_map(|run| find(run).map(|(level, position)| (level, &run.1[position]))).collect();
         found.sort_by_key(|(_, file)| Reverse((file.newest_sequence, file.number)));
         found
-    }
-
-    /// Tables that may hold older versions of what a compaction writes and take no part in it.
-    pub(crate) fn older_than(&self, plan: &CompactionPlan) -> Vec<Run> {
-        let deeper = self.levels.iter().skip(self.disjoint_from.max(plan.output_level + 1));
-        let mut older: Vec<Run> = deeper.filter(|files| !files.is_empty()).cloned().collect();
-        if plan.output_level < self.disjoint_from {
-            // Tables of overlapping levels have no order of age but the sequence numbers of their entries.
-            let takes_part: BTreeSet<u64> = plan.all_inputs().map(|file| file.number).collect();
-            let overlapping = self.levels[..self.disjoint_from].iter().flatten();
-            older.extend(runs(overlapping.filter(|file| !takes_part.contains(&file.number))));
-        }
-        older
     }
 
     /// Mean number of tables whose ranges hold the key of a pair, as far as histograms say where pairs are; 0 without

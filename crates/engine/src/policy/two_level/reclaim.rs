@@ -1,7 +1,7 @@
 //! Room on a medium that has little left: tables are merged a few at a time, those with deletions first.
 
 use super::selection::overlap;
-use crate::tree::log_structured::{CompactionPlan, FileMeta, Reason, Shortage, Version, in_place};
+use crate::shape::{CompactionPlan, FileMeta, Reason, Shortage, Version, in_place};
 use std::cmp::Reverse;
 use std::sync::Arc;
 

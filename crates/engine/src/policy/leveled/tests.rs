@@ -4,7 +4,7 @@
 use super::*;
 use crate::key;
 use crate::manifest::AddedFile;
-use crate::tree::log_structured::{Garbage, Pressure, Stall, StallOptions, stall, subcompaction_boundaries};
+use crate::shape::{Garbage, subcompaction_boundaries};
 
 const MIB: u64 = 1 << 20;
 
@@ -199,20 +199,6 @@ fn parts_of_a_compaction_begin_at_table_borders_and_share_the_bytes() {
     assert_eq!(subcompaction_boundaries(&plan, 2), [b"g".to_vec()]);
     let four = subcompaction_boundaries(&plan, 4);
     assert!(four.len() == 3 && four.windows(2).all(|pair| pair[0] < pair[1]), "{four:?}");
-}
-
-#[test]
-fn writers_are_slowed_and_stopped_at_their_triggers() {
-    let limits = StallOptions {
-        level0_slowdown_writes_trigger: 20,
-        level0_stop_writes_trigger: 36,
-        soft_pending_compaction_bytes_limit: 100,
-        hard_pending_compaction_bytes_limit: 200,
-    };
-    let at =
-        |level0_tables, pending_compaction_bytes| stall(&Pressure { level0_tables, pending_compaction_bytes }, &limits);
-    assert_eq!((at(19, 99), at(20, 0), at(36, 0)), (Stall::None, Stall::Slow, Stall::Stop));
-    assert_eq!((at(0, 100), at(0, 200)), (Stall::Slow, Stall::Stop));
 }
 
 /// Random shapes and compactions carried out on paper: levels stay disjoint whatever runs at once.

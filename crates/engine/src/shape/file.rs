@@ -1,0 +1,123 @@
+//! One table, as the shape of a tree knows it.
+
+use super::garbage::Garbage;
+use crate::key;
+use crate::manifest::AddedFile;
+use crate::table::{Histogram, TableHandle, TableIdentity};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// One table of the tree. Alive as long as any version or reader holds it; when the last one lets
+/// go of a table that left the tree, its file becomes garbage.
+pub(crate) struct FileMeta {
+    pub(crate) number: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) table_id: u64,
+    /// Smallest internal key.
+    pub(crate) smallest: Box<[u8]>,
+    /// Largest internal key.
+    pub(crate) largest: Box<[u8]>,
+    pub(crate) oldest_sequence: u64,
+    pub(crate) newest_sequence: u64,
+    pub(crate) entries: u64,
+    pub(crate) deletions: u64,
+    /// The open table, while it stays open.
+    pub(crate) handle: TableHandle,
+    /// How its bytes are spread over keys, once it is known; empty when the table does not say.
+    pub(crate) histogram: OnceLock<Histogram>,
+    obsolete: AtomicBool,
+    garbage: Arc<Garbage>,
+}
+
+impl Drop for FileMeta {
+    fn drop(&mut self) {
+        if *self.obsolete.get_mut() {
+            self.garbage.push_table(self.number);
+        }
+    }
+}
+
+impl FileMeta {
+    pub(crate) fn new(added: &AddedFile, garbage: &Arc<Garbage>) -> Arc<Self> {
+        Arc::new(FileMeta {
+            number: added.number,
+            size_bytes: added.size_bytes,
+            table_id: added.table_id,
+            smallest: added.smallest.clone().into_boxed_slice(),
+            largest: added.largest.clone().into_boxed_slice(),
+            oldest_sequence: added.oldest_sequence,
+            newest_sequence: added.newest_sequence,
+            entries: added.entries,
+            deletions: added.deletions,
+            handle: TableHandle::new(added.number, added.size_bytes),
+            histogram: OnceLock::new(),
+            obsolete: AtomicBool::new(false),
+            garbage: garbage.clone(),
+        })
+    }
+
+    pub(crate) fn to_added(&self, level: usize) -> AddedFile {
+        AddedFile {
+            level: level as u8,
+            number: self.number,
+            size_bytes: self.size_bytes,
+            table_id: self.table_id,
+            smallest: self.smallest.to_vec(),
+            largest: self.largest.to_vec(),
+            oldest_sequence: self.oldest_sequence,
+            newest_sequence: self.newest_sequence,
+            entries: self.entries,
+            deletions: self.deletions,
+        }
+    }
+
+    /// Which table it is: the file must say the same.
+    pub(crate) fn identity(&self) -> TableIdentity<'_> {
+        TableIdentity {
+            table_id: self.table_id,
+            entries: self.entries,
+            deletions: self.deletions,
+            oldest_sequence: self.oldest_sequence,
+            newest_sequence: self.newest_sequence,
+            smallest: &self.smallest,
+            largest: &self.largest,
+        }
+    }
+
+    /// Says that no version installed from now on holds it: its file goes when its readers do.
+    pub(crate) fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn smallest_user_key(&self) -> &[u8] {
+        key::user_key(&self.smallest)
+    }
+
+    pub(crate) fn largest_user_key(&self) -> &[u8] {
+        key::user_key(&self.largest)
+    }
+
+    /// About how many bytes of a manifest name it.
+    pub(super) fn listed_bytes(&self) -> u64 {
+        const NUMBERS_BYTES: usize = 48;
+        (NUMBERS_BYTES + self.smallest.len() + self.largest.len()) as u64
+    }
+
+    pub(super) fn overlaps(&self, smallest: Option<&[u8]>, largest: Option<&[u8]>) -> bool {
+        largest.is_none_or(|largest| self.smallest_user_key() <= largest)
+            && smallest.is_none_or(|smallest| self.largest_user_key() >= smallest)
+    }
+}
+
+impl std::fmt::Debug for FileMeta {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "#{} {}B [{}..{}]",
+            self.number,
+            self.size_bytes,
+            self.smallest_user_key().escape_ascii(),
+            self.largest_user_key().escape_ascii()
+        )
+    }
+}

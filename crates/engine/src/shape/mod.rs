@@ -1,0 +1,16 @@
+//! The shape of a tree of tables: which tables there are, what a compaction of them is, and what whoever decides about
+//! compactions answers ([`CompactionPolicy`]). Values and pure functions; nothing here does I/O or knows a tree.
+
+mod file;
+mod garbage;
+mod plan;
+mod policy;
+mod shortage;
+mod version;
+
+pub(crate) use file::FileMeta;
+pub(crate) use garbage::Garbage;
+pub(crate) use plan::{Busy, CompactionPlan, Footprint, Reason, in_place, subcompaction_boundaries};
+pub(crate) use policy::CompactionPolicy;
+pub(crate) use shortage::{Shortage, filled_bytes, fitting_bytes, taking_bytes};
+pub(crate) use version::{Run, Version, runs};
