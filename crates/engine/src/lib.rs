@@ -37,6 +37,7 @@ mod sync;
 mod table;
 #[cfg(test)]
 mod test_store;
+mod throttle;
 mod tree;
 mod value;
 

@@ -288,7 +288,7 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
     let shares = [room_bytes, room_bytes / 2, room_bytes / 4];
     // What is due and does not fit may need less than it reads, and who waits for it must be told how it ended; without
     // them it is not begun.
-    let hoped_for = || part(room_bytes).or_else(|| due.clone()).filter(|_| shared.waiting.load(Ordering::Relaxed) > 0);
+    let hoped_for = || part(room_bytes).or_else(|| due.clone()).filter(|_| shared.throttle.is_waited_for());
     let fits = |plan: &CompactionPlan| may_fit(plan, room_bytes);
     let first_part = || shares.into_iter().find_map(|bytes| part(bytes).filter(fits));
     let first_step = || shares.into_iter().find_map(|bytes| reclaiming(bytes).filter(fits));

@@ -3,7 +3,6 @@
 use super::claims::Claim;
 use super::level_iterator::LevelIterator;
 use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
-use super::pacing::{JobPace, compaction_headroom_bytes};
 use super::shared::{Change, Shared};
 use super::strides;
 use crate::error::Error;
@@ -14,6 +13,7 @@ use crate::shape::{CompactionPlan, Reason, subcompaction_boundaries};
 use crate::shape::{FileMeta, Run, Version, runs};
 use crate::statistics::Totals;
 use crate::table::{KeyOrder, Readahead, TableIteratorOptions};
+use crate::throttle::JobPace;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_store::{Hint, HintedFile, IoClass, IoContext, JobId};
@@ -212,10 +212,7 @@ fn pace_of(shared: &Shared, version: &Version, plan: &CompactionPlan) -> JobPace
     if plan.reason == Reason::Manual {
         return JobPace::unheld();
     }
-    let slowdown = shared.options.level0_slowdown_writes_trigger;
-    let headroom_bytes = compaction_headroom_bytes(version.levels[0].len(), slowdown, shared.write_buffer_bytes as u64);
-    let progress = if plan.input_level == 0 { &shared.level0_progress } else { &shared.deeper_progress };
-    JobPace::new(shared, plan.input_bytes(), headroom_bytes, progress)
+    shared.throttle.compaction_pace(plan.input_bytes(), plan.input_level == 0, version.levels[0].len())
 }
 
 /// Rewrites the pairs of `[begin, end)`.

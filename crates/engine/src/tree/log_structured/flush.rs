@@ -1,12 +1,12 @@
 //! Memtables to level 0.
 
 use super::output::{self, OutputPlan, Outputs, TableSize};
-use super::pacing::JobPace;
 use super::shared::{Change, Shared};
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::memtable::MemTable;
 use crate::merge::merge;
+use crate::throttle::JobPace;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_store::{Hint, IoClass, IoContext};
@@ -15,7 +15,10 @@ use varve_store::{Hint, IoClass, IoContext};
 /// `log_number` is the oldest log needed afterwards.
 pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u64) -> Result<(), Error> {
     let start = shared.env.now();
-    let pace = JobPace::new(shared, bytes_of(memtables), headroom_bytes(shared), &shared.flush_progress);
+    let state = shared.read_state.load_full();
+    let active_bytes = state.memtable.memory_bytes() as u64;
+    let pace = shared.throttle.flush_pace(bytes_of(memtables), state.immutables.len(), active_bytes);
+    drop(state);
     let outputs = write(shared, memtables, &pace)?;
     let last_sequence = memtables.iter().filter_map(|memtable| memtable.last_sequence()).max();
     let before = shared.manifest.lock().last_sequence;
@@ -43,14 +46,6 @@ pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u6
 
 pub(super) fn bytes_of(memtables: &[Arc<MemTable>]) -> u64 {
     memtables.iter().map(|memtable| memtable.memory_bytes() as u64).sum()
-}
-
-/// User bytes until all memtables are full and writers wait for a flush.
-fn headroom_bytes(shared: &Shared) -> u64 {
-    let state = shared.read_state.load();
-    let free = shared.options.max_write_buffer_number.saturating_sub(state.immutables.len());
-    let active_bytes = state.memtable.memory_bytes();
-    free.saturating_mul(shared.write_buffer_bytes).saturating_sub(active_bytes) as u64
 }
 
 /// Writes `memtables` (oldest first) as one table of level 0; none when nothing in them is visible.

@@ -3,10 +3,10 @@
 use super::output::hinted;
 use super::room::{self, Room, RoomState};
 use super::shared::{Core, Shared};
-use super::stall::Stall;
 use crate::error::Error;
 use crate::key;
 use crate::statistics::{LevelStatistics, RoomStatistics, Statistics, WriteState};
+use crate::throttle::Stall;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use varve_store::{Finding, Hint, IoClass, IoContext, Severity};
@@ -79,7 +79,7 @@ fn write_state(shared: &Shared, room: Option<&Room>) -> WriteState {
     if is_halted || shared.latched.lock().is_some() {
         return WriteState::Latched;
     }
-    match (room.map_or(RoomState::Open, Room::state), shared.stall()) {
+    match (room.map_or(RoomState::Open, Room::state), shared.throttle.stall()) {
         (RoomState::Full, _) => WriteState::Full,
         (RoomState::DeletesOnly, _) => WriteState::DeletesOnly,
         (RoomState::Open, Stall::Stop) => WriteState::Stopped,

@@ -12,8 +12,6 @@ mod flush;
 mod inspect;
 mod level_iterator;
 mod output;
-mod pacing;
-mod rate_limiter;
 mod read;
 mod read_only;
 mod reclaim;
@@ -22,14 +20,11 @@ mod repair;
 mod repair_medium;
 mod room;
 mod shared;
-mod stall;
 mod strides;
 mod survey;
 mod tables;
 mod write;
-mod write_delay;
 mod write_group;
-mod write_pace;
 
 pub(crate) use self::read_only::ReadOnlyTree;
 pub(crate) use self::repair::{plan_repair, repair};
@@ -194,7 +189,7 @@ impl Tree for LogStructuredTree {
             }
             core.closing = true;
             self.shared.cancel.store(true, Ordering::Relaxed);
-            self.shared.rate_limiter.end();
+            self.shared.throttle.end();
             self.shared.work.notify_all();
             self.shared.done.notify_all();
         }

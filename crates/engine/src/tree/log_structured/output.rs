@@ -1,7 +1,6 @@
 //! Writes a sorted walk into new tables: what flushes and compactions have in common.
 
 use super::claims::Claim;
-use super::pacing::{JobPace, STEP_BYTES};
 use super::shared::Shared;
 use crate::cost;
 use crate::error::Error;
@@ -14,6 +13,7 @@ use crate::shape::{FileMeta, Run};
 use crate::snapshot::VersionFilter;
 use crate::statistics::Totals;
 use crate::table::{TableBuilder, TableSummary};
+use crate::throttle::{JobPace, STEP_BYTES};
 use std::sync::Arc;
 use varve_store::{CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId};
 
@@ -291,7 +291,7 @@ fn write_all(
                 let bytes = current.builder.written_bytes();
                 let job_bytes = outputs.written_bytes + bytes;
                 if job_bytes - admitted_bytes >= PACE_BYTES {
-                    shared.rate_limiter.admit(job_bytes - admitted_bytes);
+                    shared.throttle.admit(job_bytes - admitted_bytes);
                     admitted_bytes = job_bytes;
                     shared.refuse_if_cancelled()?;
                 }
@@ -303,7 +303,7 @@ fn write_all(
             passed_bytes += (internal.len() + source.value().len()) as u64;
             source.next();
             if passed_bytes >= STEP_BYTES {
-                plan.pace.step(shared, std::mem::take(&mut passed_bytes));
+                shared.throttle.step(plan.pace, std::mem::take(&mut passed_bytes));
                 shared.refuse_if_cancelled()?;
             }
         }

@@ -1,7 +1,6 @@
 //! Opening: from the manifest and the logs back to the state before the last close or crash.
 
 use super::flush;
-use super::pacing::JobPace;
 use super::room;
 use super::shared::{Change, Immutable, ManifestState, Shared, new_database_id};
 use super::survey::{self, Origin};
@@ -21,6 +20,7 @@ use crate::shape::CompactionPolicy;
 use crate::shape::Garbage;
 use crate::shape::{FileMeta, Version};
 use crate::statistics::Totals;
+use crate::throttle::JobPace;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::Env;

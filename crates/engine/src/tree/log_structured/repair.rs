@@ -10,7 +10,6 @@
 use super::checkpoint;
 use super::compaction;
 use super::output::table_meta;
-use super::pacing::JobPace;
 use super::recovery::remove_strays;
 use super::repair_medium::MediumFailures;
 use super::shared::{Change, ManifestState, Shared, new_database_id};
@@ -33,6 +32,7 @@ use crate::shape::Garbage;
 use crate::shape::{CompactionPlan, Reason};
 use crate::shape::{FileMeta, Version};
 use crate::table::{KeyOrder, Readahead, Table, TableBuilder, TableIteratorOptions};
+use crate::throttle::JobPace;
 use std::sync::Arc;
 use varve_env::Env;
 use varve_store::{CreateOptions, FileKind, FileStore, Finding, IoClass, IoContext, OpenOptions, Severity};

@@ -14,7 +14,7 @@
 use super::background;
 use super::reclaim;
 use super::shared::{Core, Shared};
-use super::write::{Waiting, WritePath, Writer, note_stall};
+use super::write::{WritePath, Writer, note_stall};
 use super::write_group::Commit;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
@@ -374,7 +374,7 @@ fn wait_for_job(shared: &Shared, is_asked: impl Fn() -> bool) -> Result<bool, Er
     let before = (core.flush_attempts, core.compaction_attempts);
     core.retries += 1;
     shared.work.notify_all();
-    let _waiting = Waiting::begin(&shared.waiting);
+    let _waiting = shared.throttle.wait();
     let lacks_room = |error: &Option<Error>| error.as_ref().is_some_and(|error| error.kind() == ErrorKind::NoSpace);
     let flush_counts = |core: &Core| {
         core.flush_attempts != before.0 && (core.running_compactions == 0 || !lacks_room(&core.flush_error))

@@ -5,16 +5,12 @@
 //! `manifest` (held across manifest I/O) - `core` (scheduling; never held across I/O).
 
 use super::claims::Claims;
-use super::pacing::Progress;
-use super::rate_limiter::RateLimiter;
 use super::reclaim::Lacking;
 use super::room::{self, LOOK_PART};
-use super::stall::{Pressure, Stall, StallOptions};
 use super::tables::Tables;
-use super::write_delay::WriteDelay;
 use crate::error::Error;
 use crate::key::Sequence;
-use crate::log::{LogBacklog, LogCounters};
+use crate::log::LogCounters;
 use crate::manifest::{Manifest, ManifestIdentity, VersionEdit};
 use crate::media::Media;
 use crate::memtable::MemTable;
@@ -26,11 +22,12 @@ use crate::shape::{FileMeta, Version};
 use crate::snapshot::SnapshotList;
 use crate::statistics::{Counters, Totals};
 use crate::table::TableBuildOptions;
+use crate::throttle::{Pressure, Throttle};
 use arc_swap::ArcSwap;
 use std::any::Any;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use varve_env::{Condvar, Env, Mutex, Random};
 use varve_store::{FileStore, JobId};
 
@@ -106,19 +103,14 @@ pub(super) struct Shared {
     pub(super) media: Media,
     pub(super) options: Options,
     pub(super) policy: Box<dyn CompactionPolicy>,
-    pub(super) stall_options: StallOptions,
     pub(super) tables: Arc<Tables>,
     pub(super) garbage: Arc<Garbage>,
     pub(super) read_state: ArcSwap<ReadState>,
     pub(super) snapshots: Arc<SnapshotList>,
     pub(super) next_file_number: AtomicU64,
     pub(super) next_job: AtomicU64,
-    /// A [`Stall`] as a number: read by every write.
-    stall: AtomicU8,
-    /// Changes with the tree, under the core lock.
-    write_delay: parking_lot::Mutex<WriteDelay>,
-    /// Its rate, in bytes per second.
-    pub(super) delayed_write_rate: AtomicU64,
+    /// How fast writers and jobs may go.
+    pub(super) throttle: Throttle,
     pub(super) manifest: Mutex<ManifestState>,
     pub(super) core: Mutex<Core>,
     /// Workers wait here for something to do.
@@ -126,16 +118,6 @@ pub(super) struct Shared {
     /// Writers, flushers and closers wait here for workers.
     pub(super) done: Condvar,
     pub(super) counters: Counters,
-    pub(super) rate_limiter: RateLimiter,
-    /// How far flushes are, compactions of level 0, and those below it, where jobs keep pace with writes.
-    pub(super) flush_progress: Arc<Progress>,
-    pub(super) level0_progress: Arc<Progress>,
-    pub(super) deeper_progress: Arc<Progress>,
-    pub(super) log_backlog: Arc<LogBacklog>,
-    /// Time of the env of the last write, where jobs keep pace with writes.
-    pub(super) last_write_nanos: AtomicU64,
-    /// Threads that wait for a job to end.
-    pub(super) waiting: AtomicUsize,
     pub(super) compaction_readahead_bytes: usize,
     /// Bytes at which a memtable is full.
     pub(super) write_buffer_bytes: usize,
@@ -214,17 +196,6 @@ impl Shared {
         next_file_number: u64,
         last_sequence: u64,
     ) -> Shared {
-        let stall_options = StallOptions {
-            // Writers that keep the pace of compactions are not slowed by level 0 once more.
-            level0_slowdown_writes_trigger: match options.pace_background_work {
-                true => usize::MAX,
-                false => options.level0_slowdown_writes_trigger,
-            },
-            level0_stop_writes_trigger: options.level0_stop_writes_trigger,
-            soft_pending_compaction_bytes_limit: options.soft_pending_compaction_bytes_limit,
-            hard_pending_compaction_bytes_limit: options.hard_pending_compaction_bytes_limit,
-        };
-        let rate_limiter = RateLimiter::new(env, options.rate_limit_bytes_per_second);
         let compaction_readahead_bytes = options.compaction_readahead_bytes(media.files.properties());
         let write_buffer_bytes = room::write_buffer_bytes(&options, &*media.files);
         let limit_bytes = room::table_bytes_limit(&*media.files);
@@ -232,16 +203,14 @@ impl Shared {
         let manifest_bytes_max = options.max_manifest_file_size.min(limit_bytes);
         let room_look_bytes = write_buffer_bytes as u64 / LOOK_PART;
         let log_buffer_bytes = options.log_buffer_bytes(media.log_store().properties()) as u64;
-        let log_backlog = Arc::new(LogBacklog::new(options.log_write_behind_size as u64));
+        let throttle = Throttle::new(env, &options, write_buffer_bytes);
         let log_number = manifest.log_number;
-        let delayed_write_rate = options.delayed_write_rate;
         let shared = Shared {
             env: env.clone(),
             database,
             media,
             options,
             policy,
-            stall_options,
             tables,
             garbage,
             read_state: ArcSwap::from_pointee(ReadState {
@@ -252,9 +221,7 @@ impl Shared {
             snapshots: SnapshotList::new(last_sequence),
             next_file_number: AtomicU64::new(next_file_number),
             next_job: AtomicU64::new(1),
-            stall: AtomicU8::new(0),
-            write_delay: parking_lot::Mutex::new(WriteDelay::new(delayed_write_rate)),
-            delayed_write_rate: AtomicU64::new(delayed_write_rate),
+            throttle,
             manifest: Mutex::new(env, "manifest", manifest),
             core: Mutex::new(
                 env,
@@ -281,13 +248,6 @@ impl Shared {
             work: Condvar::new(env, "background work"),
             done: Condvar::new(env, "background progress"),
             counters: Counters::default(),
-            rate_limiter,
-            flush_progress: Arc::default(),
-            level0_progress: Arc::default(),
-            deeper_progress: Arc::default(),
-            log_backlog,
-            last_write_nanos: AtomicU64::new(0),
-            waiting: AtomicUsize::new(0),
             compaction_readahead_bytes,
             write_buffer_bytes,
             table_bytes,
@@ -349,31 +309,11 @@ impl Shared {
         }
     }
 
-    #[inline]
-    pub(super) fn stall(&self) -> Stall {
-        match self.stall.load(Ordering::Relaxed) {
-            0 => Stall::None,
-            1 => Stall::Slow,
-            _ => Stall::Stop,
-        }
-    }
-
     fn update_stall(&self, version: &Version) {
-        let pressure = Pressure {
+        self.throttle.update(&Pressure {
             level0_tables: version.levels[0].len(),
             pending_compaction_bytes: self.policy.pending_bytes(version),
-        };
-        let mut write_delay = self.write_delay.lock();
-        *write_delay = write_delay.after(&pressure, &self.stall_options, self.options.delayed_write_rate);
-        let number = match write_delay.stall {
-            // Nothing would ever relieve the pressure.
-            _ if self.options.disable_auto_compactions => 0,
-            Stall::None => 0,
-            Stall::Slow => 1,
-            Stall::Stop => 2,
-        };
-        self.delayed_write_rate.store(write_delay.bytes_per_second, Ordering::Relaxed);
-        self.stall.store(number, Ordering::Relaxed);
+        });
     }
 
     /// Whether a memtable takes no batch of `batch_bytes` more: it has its size, or its table would outgrow the one the

@@ -16,12 +16,12 @@
 use super::background;
 use super::claims::Claim;
 use super::compaction::{Stretch, compact_stretch};
-use super::pacing::JobPace;
 use super::room;
 use super::shared::Shared;
 use crate::error::Error;
 use crate::key;
 use crate::shape::{CompactionPlan, FileMeta, Version};
+use crate::throttle::JobPace;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -180,53 +180,6 @@ fn a_memtable_becomes_one_band() {
     }
 }
 
-/// A job goes on with what users write; at once when nobody writes, when somebody waits, and when it is late.
-#[test]
-fn a_job_keeps_pace_with_writes() {
-    use super::pacing::JobPace;
-    use std::time::Duration;
-    let env = Env::sim(1);
-    let options = Options { pace_background_work: true, tree: TreeKind::TwoLevel, ..Options::default() };
-    let policy = TwoLevel::new(&options);
-    let media = Media::of_files(Arc::new(MemoryStore::new()));
-    let tree = Arc::new(LogStructuredTree::open(&env, media, options, Box::new(policy)).expect("open"));
-    let shared = tree.shared.clone();
-    let written = || shared.counters.user_written_bytes.load(Ordering::Relaxed);
-    let timed = |pace: &JobPace, bytes: u64| {
-        let start = shared.env.now();
-        pace.step(&shared, bytes);
-        shared.env.now() - start
-    };
-    env.sleep(Duration::from_secs(1));
-    let pace = JobPace::new(&shared, 1 << 20, 400 << 10, &Arc::default());
-    assert_eq!(timed(&pace, 1 << 20), Duration::ZERO, "nobody writes");
-    let writer = {
-        let (tree, env) = (tree.clone(), env.clone());
-        env.clone().spawn("writer", move || {
-            for number in 0..200u32 {
-                write(&tree, &[(&number.to_le_bytes(), Some(&[7; 1000]))]);
-                env.sleep(Duration::from_millis(10));
-            }
-        })
-    };
-    env.sleep(Duration::from_millis(1));
-    // A quarter of the headroom is 100 KiB: the work is ten times what is written.
-    let (pace, begin) = (JobPace::new(&shared, 1 << 20, 400 << 10, &Arc::default()), written());
-    for step in 1..=8 {
-        timed(&pace, 100 << 10);
-        let since = written() - begin;
-        assert!((since >= step * (9 << 10)) && since <= step * (12 << 10) + 2000, "step {step}: {since}");
-    }
-    shared.waiting.fetch_add(1, Ordering::Relaxed);
-    assert_eq!(timed(&pace, 100 << 10), Duration::ZERO, "somebody waits");
-    shared.waiting.fetch_sub(1, Ordering::Relaxed);
-    let late = JobPace::new(&shared, 1 << 20, 0, &Arc::default());
-    assert_eq!(timed(&late, 1 << 20), Duration::ZERO, "no time was left");
-    assert_eq!(timed(&JobPace::unheld(), u64::MAX), Duration::ZERO);
-    writer.join().expect("writer");
-    tree.close().expect("close");
-}
-
 #[test]
 fn any_tables_may_be_merged_in_any_order() {
     let mut merged_apart = 0;

@@ -3,9 +3,7 @@
 use super::flush;
 use super::room::Wanted;
 use super::shared::{Core, Immutable, Shared, panic_message};
-use super::stall::Stall;
 use super::write_group::{Commit, Committer, WriteGroup};
-use super::write_pace::{self, Reservoir};
 use crate::batch::{self, WriteBatch};
 use crate::cost;
 use crate::error::{Error, ErrorKind};
@@ -13,24 +11,12 @@ use crate::file_name;
 use crate::key::{SEQUENCE_MAX, Sequence};
 use crate::log::{HEADER_BYTES, LogHeader, LogWriter, PreviousLog, Purpose};
 use crate::memtable::MemTable;
+use crate::throttle::{Stall, Unsettled};
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 use varve_env::{Mutex, MutexGuard};
 use varve_store::{CreateOptions, FileKind};
-
-/// Slowed writers sleep when at least so much is due: less would be lost in waking up.
-const DELAY_MIN: Duration = Duration::from_millis(1);
-
-/// The same of writers that are held to the pace of background work, all the time and by little.
-const PACE_DELAY_MIN: Duration = Duration::from_micros(200);
-
-/// A write that is held to the pace sleeps no longer than this: rates change while it does.
-const PACE_DELAY_MAX: Duration = Duration::from_millis(20);
-
-/// How long a slowed writer sleeps until it looks again.
-const DELAY_STEP: Duration = Duration::from_millis(10);
 
 /// The log being written and the memtable it protects.
 pub(super) struct Writer {
@@ -55,75 +41,13 @@ pub(super) struct Writer {
     pub(super) closed: bool,
 }
 
-impl Writer {
-    /// Sleeps when so many bytes more are ahead of the rate slowed writers get. Ends early when they are
-    /// not slowed any more, or when the tree is closed.
-    fn delay(&mut self, shared: &Shared, bytes: usize) {
-        let start = shared.env.now();
-        let rate = shared.delayed_write_rate.load(Ordering::Relaxed).max(1);
-        let nanos = (bytes as u64 + 1).saturating_mul(1_000_000_000) / rate;
-        self.due_nanos = self.due_nanos.max(start.as_nanos()).saturating_add(nanos);
-        let ahead = |due: u64| Duration::from_nanos(due.saturating_sub(shared.env.now().as_nanos()));
-        if ahead(self.due_nanos) < DELAY_MIN {
-            return;
-        }
-        let is_open = || !shared.cancel.load(Ordering::Relaxed);
-        while shared.stall() == Stall::Slow && is_open() && !ahead(self.due_nanos).is_zero() {
-            shared.env.sleep(ahead(self.due_nanos).min(DELAY_STEP));
-        }
-        self.due_nanos = self.due_nanos.min(shared.env.now().as_nanos());
-        note_stall(shared, start);
-    }
-}
-
-/// Sleeps so that users' writes keep the pace of what empties the log's way to the medium, memtables and level 0.
-fn keep_pace(writer: &mut Writer, shared: &Shared, bytes: usize) {
-    let memtable_bytes = shared.write_buffer_bytes as u64;
-    let active_bytes = writer.memtable.memory_bytes() as u64;
+/// What is ahead of compactions, with this memtable.
+fn unsettled(shared: &Shared, memtable: &MemTable) -> Unsettled {
     let state = shared.read_state.load();
-    let unflushed_bytes = flush::bytes_of(&state.immutables);
-    let room_bytes = memtable_bytes.saturating_mul(shared.options.max_write_buffer_number.max(2) as u64);
-    let free_bytes = room_bytes.saturating_sub(unflushed_bytes).saturating_sub(active_bytes);
-    let (backlog, flushes) = (&shared.log_backlog, &shared.flush_progress);
-    let level0_room_bytes = write_pace::level0_room_bytes(
-        state.version.levels[0].len(),
-        shared.options.level0_stop_writes_trigger,
-        memtable_bytes,
-        active_bytes + unflushed_bytes,
-    );
-    // After a compaction below level 0 another one has to come until there is more room.
-    let (compactions, level0_room_bytes) = match shared.level0_progress.left_bytes() {
-        0 => (&shared.deeper_progress, level0_room_bytes / 2),
-        _ => (&shared.level0_progress, level0_room_bytes),
-    };
-    let reservoirs = [
-        Reservoir {
-            room_bytes: backlog.limit_bytes().saturating_sub(backlog.bytes()),
-            due_bytes: backlog.bytes(),
-            emptied_bytes_per_second: backlog.rate().bytes_per_second(),
-        },
-        Reservoir {
-            room_bytes: free_bytes,
-            due_bytes: unflushed_bytes.saturating_sub(flushes.done_bytes()),
-            emptied_bytes_per_second: flushes.rate().bytes_per_second(),
-        },
-        Reservoir {
-            room_bytes: level0_room_bytes,
-            due_bytes: compactions.left_bytes(),
-            emptied_bytes_per_second: compactions.rate().bytes_per_second(),
-        },
-    ];
-    let now = shared.env.now();
-    let Some(rate) = write_pace::bytes_per_second(&reservoirs) else {
-        writer.due_nanos = now.as_nanos();
-        return;
-    };
-    let nanos = (bytes as u64).saturating_mul(1_000_000_000) / rate;
-    writer.due_nanos = writer.due_nanos.max(now.as_nanos()).saturating_add(nanos);
-    let ahead = Duration::from_nanos(writer.due_nanos - now.as_nanos());
-    if ahead >= PACE_DELAY_MIN {
-        shared.env.sleep(ahead.min(PACE_DELAY_MAX));
-        writer.due_nanos = writer.due_nanos.min(shared.env.now().as_nanos());
+    Unsettled {
+        active_bytes: memtable.memory_bytes() as u64,
+        unflushed_bytes: flush::bytes_of(&state.immutables),
+        level0_tables: state.version.levels[0].len(),
     }
 }
 
@@ -231,9 +155,7 @@ impl WritePath {
         counters.write_batches.fetch_add(1 + others.len() as u64, Ordering::Relaxed);
         counters.user_written_entries.fetch_add(count, Ordering::Relaxed);
         counters.user_written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        if shared.options.pace_background_work {
-            shared.last_write_nanos.store(shared.env.now().as_nanos(), Ordering::Relaxed);
-        }
+        shared.throttle.note_written(bytes);
         Ok(Commit::Done)
     }
 
@@ -264,17 +186,19 @@ impl WritePath {
 
     /// Waits until the active memtable can take `bytes` more, switching it when it is full.
     fn make_room(&self, shared: &Shared, writer: &mut MutexGuard<'_, Writer>, bytes: usize) -> Result<(), Error> {
-        if shared.options.pace_background_work && !shared.options.disable_auto_compactions {
-            keep_pace(writer, shared, bytes);
-        }
+        let writer: &mut Writer = writer;
+        shared.throttle.keep_pace(&mut writer.due_nanos, bytes, || unsettled(shared, &writer.memtable));
         let mut delayed = false;
         loop {
             shared.refuse_if_cancelled()?;
-            match shared.stall() {
+            match shared.throttle.stall() {
                 Stall::Stop => self.wait_for_compaction(shared)?,
                 Stall::Slow if !delayed => {
                     delayed = true;
-                    writer.delay(shared, bytes);
+                    let start = shared.env.now();
+                    if shared.throttle.delay(&mut writer.due_nanos, bytes) {
+                        note_stall(shared, start);
+                    }
                     continue;
                 }
                 _ => {}
@@ -318,7 +242,7 @@ impl WritePath {
         let result = wait_for_progress(
             shared,
             &mut core,
-            |_| (shared.stall() != Stall::Stop).then_some(Ok(())),
+            |_| (shared.throttle.stall() != Stall::Stop).then_some(Ok(())),
             |core| (core.compaction_attempts, core.compaction_error.clone()),
         );
         note_stall(shared, start);
@@ -422,22 +346,6 @@ pub(super) fn note_stall(shared: &Shared, start: varve_env::Instant) {
     shared.counters.stall_nanos.fetch_add(waited, Ordering::Relaxed);
 }
 
-/// Counted as long as it lives: jobs make haste.
-pub(super) struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    pub(super) fn begin(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Waiting(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Waits for workers until `ready`, or until one more of their attempts failed with the same kind
 /// of trouble that already stands: then the writer is told rather than kept waiting. One that lacked room counts only
 /// when no compaction runs that may give some back.
@@ -450,7 +358,7 @@ pub(super) fn wait_for_progress(
     let (mut attempts_before, _) = attempts(core);
     core.retries += 1;
     shared.work.notify_all();
-    let _waiting = Waiting::begin(&shared.waiting);
+    let _waiting = shared.throttle.wait();
     loop {
         if let Some(result) = ready(core) {
             return result;
@@ -507,7 +415,9 @@ pub(super) fn create_log(shared: &Shared, number: u64, previous: Option<Previous
         previous,
     };
     let log = match LogWriter::create(file, &header, shared.log_counters.clone()) {
-        Ok(log) if shared.log_backlog.limit_bytes() > 0 => log.write_behind(&shared.env, &shared.log_backlog),
+        Ok(log) if shared.throttle.log_backlog().limit_bytes() > 0 => {
+            log.write_behind(&shared.env, shared.throttle.log_backlog())
+        }
         Ok(log) => log,
         Err(error) => {
             // Nothing was written to it: tries on a full medium must not pile up files.

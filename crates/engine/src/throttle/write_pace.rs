@@ -9,7 +9,7 @@
 //! and a write waits for no more than its own share. bLSM's spring ("bLSM: a general purpose log structured merge tree",
 //! SIGMOD 2012, section 4.3) does this with the memtable; here it is all three, and rates are measured rather than given.
 //!
-//! This is a pure function from what stands to a rate; [`super::write`] sleeps.
+//! This is a pure function from what stands to a rate; [`super::Throttle`] sleeps.
 
 /// One of the things that fill up, in bytes users write.
 #[derive(Clone, Copy, Debug)]

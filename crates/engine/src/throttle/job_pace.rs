@@ -18,14 +18,14 @@
 //! What is decided is a pure function of a job's [`Share`] and what was written; [`JobPace`] waits. It also tells of the
 //! job's progress, which writers are held to in turn: see [`super::write_pace`].
 
-use super::shared::Shared;
 use crate::log::Throughput;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use varve_env::Env;
 
 /// Bytes of input a job moves between two looks at its pace: a few times what positioning on a disk is worth.
-pub(super) const STEP_BYTES: u64 = 512 << 10;
+pub(crate) const STEP_BYTES: u64 = 512 << 10;
 
 /// How long a job that is ahead waits until it looks again.
 const WAIT: Duration = Duration::from_millis(5);
@@ -88,8 +88,48 @@ impl Progress {
     }
 }
 
+/// What paced jobs and writers know of each other.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    writes: Writes,
+    /// Threads that wait for a job to end.
+    pub(super) waiting: AtomicUsize,
+    /// Nobody is held any more.
+    has_ended: AtomicBool,
+    pub(super) flushes: Arc<Progress>,
+    pub(super) level0: Arc<Progress>,
+    pub(super) deeper: Arc<Progress>,
+}
+
+/// What users wrote.
+#[derive(Debug, Default)]
+struct Writes {
+    bytes: AtomicU64,
+    /// Time of the env of the last one.
+    last_nanos: AtomicU64,
+}
+
+impl Jobs {
+    pub(super) fn note_written(&self, env: &Env, bytes: usize) {
+        self.writes.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.writes.last_nanos.store(env.now().as_nanos(), Ordering::Relaxed);
+    }
+
+    fn written_bytes(&self) -> u64 {
+        self.writes.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn end(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+}
+
 /// Holds one job to its pace, over all its threads.
-pub(super) struct JobPace {
+pub(crate) struct JobPace {
     /// Nothing when it is not held.
     share: Option<Share>,
     /// Bytes users had written when the job began.
@@ -103,7 +143,7 @@ pub(super) struct JobPace {
 
 impl JobPace {
     /// A job that is not held.
-    pub(super) fn unheld() -> JobPace {
+    pub(crate) fn unheld() -> JobPace {
         JobPace {
             share: None,
             begin_bytes: 0,
@@ -114,15 +154,12 @@ impl JobPace {
         }
     }
 
-    /// A job that begins now, if jobs are held at all.
-    pub(super) fn new(shared: &Shared, work_bytes: u64, headroom_bytes: u64, progress: &Arc<Progress>) -> JobPace {
-        if !shared.options.pace_background_work {
-            return JobPace::unheld();
-        }
+    /// A job that begins now.
+    pub(super) fn new(jobs: &Jobs, progress: &Arc<Progress>, share: Share, work_bytes: u64) -> JobPace {
         progress.begun_bytes.fetch_add(work_bytes, Ordering::Relaxed);
         JobPace {
-            share: Some(Share::new(work_bytes, headroom_bytes)),
-            begin_bytes: shared.counters.user_written_bytes.load(Ordering::Relaxed),
+            share: Some(share),
+            begin_bytes: jobs.written_bytes(),
             work_bytes,
             done_bytes: AtomicU64::new(0),
             progress: progress.clone(),
@@ -130,34 +167,33 @@ impl JobPace {
         }
     }
 
-    pub(super) fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.share.is_some()
     }
 
     /// Tells of a step of the work and returns when the next may begin.
-    pub(super) fn step(&self, shared: &Shared, bytes: u64) {
+    pub(super) fn step(&self, env: &Env, jobs: &Jobs, bytes: u64) {
         let Some(share) = self.share else { return };
         let done_bytes = self.done_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         self.progress.done_bytes.fetch_add(bytes, Ordering::Relaxed);
         let since_nanos = self.since_nanos.load(Ordering::Relaxed);
         // Before the first step tables are opened and first pieces of all of them read, which says little about the rest.
         if since_nanos > 0 {
-            self.progress.rate.note(bytes, shared.env.now().as_nanos().saturating_sub(since_nanos));
+            self.progress.rate.note(bytes, env.now().as_nanos().saturating_sub(since_nanos));
         }
         loop {
-            let written = shared.counters.user_written_bytes.load(Ordering::Relaxed).saturating_sub(self.begin_bytes);
-            let idle_nanos =
-                shared.env.now().as_nanos().saturating_sub(shared.last_write_nanos.load(Ordering::Relaxed));
+            let written = jobs.written_bytes().saturating_sub(self.begin_bytes);
+            let idle_nanos = env.now().as_nanos().saturating_sub(jobs.writes.last_nanos.load(Ordering::Relaxed));
             if share.allowed_bytes(written) >= done_bytes
                 || Duration::from_nanos(idle_nanos) >= QUIET
-                || shared.waiting.load(Ordering::Relaxed) > 0
-                || shared.cancel.load(Ordering::Relaxed)
+                || jobs.waiting.load(Ordering::Relaxed) > 0
+                || jobs.has_ended()
             {
                 break;
             }
-            shared.env.sleep(WAIT);
+            env.sleep(WAIT);
         }
-        self.since_nanos.store(shared.env.now().as_nanos(), Ordering::Relaxed);
+        self.since_nanos.store(env.now().as_nanos(), Ordering::Relaxed);
     }
 }
 

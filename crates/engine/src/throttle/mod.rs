@@ -1,0 +1,299 @@
+//! How fast writers and background work may go, and why: the one place that says so.
+//!
+//! - *stall*: the triggers at which writers are slowed or stopped ([`stall`]), and the rate of those slowed
+//!   ([`write_delay`]).
+//! - *pace*, if it is asked for: writers are held to what is emptied behind them ([`write_pace`]), jobs to what writers
+//!   write ([`job_pace`]).
+//! - *rate limit* of background writes ([`rate_limiter`]).
+//!
+//! What is decided are pure functions in these files; [`Throttle`] has the state they need, and sleeps.
+
+mod job_pace;
+mod rate_limiter;
+mod stall;
+mod write_delay;
+mod write_pace;
+
+pub(crate) use job_pace::{JobPace, STEP_BYTES};
+pub(crate) use stall::{Pressure, Stall};
+
+use crate::log::LogBacklog;
+use crate::options::Options;
+use job_pace::{Jobs, Share, compaction_headroom_bytes};
+use rate_limiter::RateLimiter;
+use stall::StallOptions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use varve_env::Env;
+use write_delay::WriteDelay;
+use write_pace::Reservoir;
+
+/// Slowed writers sleep when at least so much is due: less would be lost in waking up.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+
+/// The same of writers that are held to the pace of background work, all the time and by little.
+const PACE_DELAY_MIN: Duration = Duration::from_micros(200);
+
+/// A write that is held to the pace sleeps no longer than this: rates change while it does.
+const PACE_DELAY_MAX: Duration = Duration::from_millis(20);
+
+/// How long a slowed writer sleeps until it looks again.
+const DELAY_STEP: Duration = Duration::from_millis(10);
+
+/// What is told by [`Options`], and the size of a memtable.
+#[derive(Clone, Copy, Debug)]
+struct ThrottleOptions {
+    stall: StallOptions,
+    delayed_write_rate: u64,
+    /// Writers and jobs keep pace with each other.
+    is_paced: bool,
+    /// Compactions begin by themselves: else nothing would ever relieve the pressure.
+    is_relieved: bool,
+    /// Tables of level 0 at which writers are slowed, paced or not.
+    level0_slowdown: usize,
+    memtable_bytes: u64,
+    memtables_max: u64,
+}
+
+impl ThrottleOptions {
+    fn new(options: &Options, memtable_bytes: u64) -> ThrottleOptions {
+        let stall = StallOptions {
+            // Writers that keep the pace of compactions are not slowed by level 0 once more.
+            level0_slowdown_writes_trigger: match options.pace_background_work {
+                true => usize::MAX,
+                false => options.level0_slowdown_writes_trigger,
+            },
+            level0_stop_writes_trigger: options.level0_stop_writes_trigger,
+            soft_pending_compaction_bytes_limit: options.soft_pending_compaction_bytes_limit,
+            hard_pending_compaction_bytes_limit: options.hard_pending_compaction_bytes_limit,
+        };
+        ThrottleOptions {
+            stall,
+            delayed_write_rate: options.delayed_write_rate,
+            is_paced: options.pace_background_work,
+            is_relieved: !options.disable_auto_compactions,
+            level0_slowdown: options.level0_slowdown_writes_trigger,
+            memtable_bytes,
+            memtables_max: options.max_write_buffer_number as u64,
+        }
+    }
+}
+
+/// What holds writers back while compactions are behind.
+struct WriterDelay {
+    /// A [`Stall`] as a number: read by every write.
+    stall: AtomicU8,
+    /// Of slowed writers.
+    bytes_per_second: AtomicU64,
+    /// Changes with the tree.
+    delay: parking_lot::Mutex<WriteDelay>,
+}
+
+/// How fast writers and background work may go; see the module. Thread-safe.
+pub(crate) struct Throttle {
+    env: Env,
+    options: ThrottleOptions,
+    writers: WriterDelay,
+    jobs: Jobs,
+    rate_limiter: RateLimiter,
+    log_backlog: Arc<LogBacklog>,
+}
+
+/// What was written and is not yet where compactions find it, in users' bytes; and the tables there are of what is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unsettled {
+    /// In the memtable that is written.
+    pub(crate) active_bytes: u64,
+    /// In those that wait for their flush.
+    pub(crate) unflushed_bytes: u64,
+    pub(crate) level0_tables: usize,
+}
+
+impl Throttle {
+    /// Of a tree whose memtables are full at `memtable_bytes`.
+    pub(crate) fn new(env: &Env, options: &Options, memtable_bytes: usize) -> Throttle {
+        let delay = WriteDelay::new(options.delayed_write_rate);
+        Throttle {
+            env: env.clone(),
+            options: ThrottleOptions::new(options, memtable_bytes as u64),
+            writers: WriterDelay {
+                stall: AtomicU8::new(0),
+                bytes_per_second: AtomicU64::new(options.delayed_write_rate),
+                delay: parking_lot::Mutex::new(delay),
+            },
+            jobs: Jobs::default(),
+            rate_limiter: RateLimiter::new(env, options.rate_limit_bytes_per_second),
+            log_backlog: Arc::new(LogBacklog::new(options.log_write_behind_size as u64)),
+        }
+    }
+
+    /// What of the log is on its way to the medium.
+    pub(crate) fn log_backlog(&self) -> &Arc<LogBacklog> {
+        &self.log_backlog
+    }
+
+    /// The tree came to be under this pressure.
+    pub(crate) fn update(&self, pressure: &Pressure) {
+        let mut delay = self.writers.delay.lock();
+        *delay = delay.after(pressure, &self.options.stall, self.options.delayed_write_rate);
+        let number = match delay.stall {
+            _ if !self.options.is_relieved => 0,
+            Stall::None => 0,
+            Stall::Slow => 1,
+            Stall::Stop => 2,
+        };
+        self.writers.bytes_per_second.store(delay.bytes_per_second, Ordering::Relaxed);
+        self.writers.stall.store(number, Ordering::Relaxed);
+    }
+
+    /// How writers are held back. Cost: reads a number.
+    #[inline]
+    pub(crate) fn stall(&self) -> Stall {
+        match self.writers.stall.load(Ordering::Relaxed) {
+            0 => Stall::None,
+            1 => Stall::Slow,
+            _ => Stall::Stop,
+        }
+    }
+
+    /// Sleeps when so many bytes more are ahead of the rate slowed writers get, of which `due_nanos` is used up; false when
+    /// that is not so. Ends early when they are not slowed any more, or when the throttle ends.
+    pub(crate) fn delay(&self, due_nanos: &mut u64, bytes: usize) -> bool {
+        let rate = self.writers.bytes_per_second.load(Ordering::Relaxed).max(1);
+        let nanos = (bytes as u64 + 1).saturating_mul(1_000_000_000) / rate;
+        *due_nanos = (*due_nanos).max(self.env.now().as_nanos()).saturating_add(nanos);
+        let ahead = |due: u64| Duration::from_nanos(due.saturating_sub(self.env.now().as_nanos()));
+        if ahead(*due_nanos) < DELAY_MIN {
+            return false;
+        }
+        while self.stall() == Stall::Slow && !self.jobs.has_ended() && !ahead(*due_nanos).is_zero() {
+            self.env.sleep(ahead(*due_nanos).min(DELAY_STEP));
+        }
+        *due_nanos = (*due_nanos).min(self.env.now().as_nanos());
+        true
+    }
+
+    /// Sleeps so that users' writes keep the pace of what empties the log's way to the medium, memtables and level 0, where
+    /// that was asked for. `due_nanos` as for [`Throttle::delay`].
+    pub(crate) fn keep_pace(&self, due_nanos: &mut u64, bytes: usize, unsettled: impl FnOnce() -> Unsettled) {
+        if !self.options.is_paced || !self.options.is_relieved {
+            return;
+        }
+        let now = self.env.now();
+        let Some(rate) = write_pace::bytes_per_second(&self.reservoirs(unsettled())) else {
+            *due_nanos = now.as_nanos();
+            return;
+        };
+        let nanos = (bytes as u64).saturating_mul(1_000_000_000) / rate;
+        *due_nanos = (*due_nanos).max(now.as_nanos()).saturating_add(nanos);
+        let ahead = Duration::from_nanos(*due_nanos - now.as_nanos());
+        if ahead >= PACE_DELAY_MIN {
+            self.env.sleep(ahead.min(PACE_DELAY_MAX));
+            *due_nanos = (*due_nanos).min(self.env.now().as_nanos());
+        }
+    }
+
+    fn reservoirs(&self, unsettled: Unsettled) -> [Reservoir; 3] {
+        let Unsettled { active_bytes, unflushed_bytes, level0_tables } = unsettled;
+        let memtable_bytes = self.options.memtable_bytes;
+        let memtables_bytes = memtable_bytes.saturating_mul(self.options.memtables_max.max(2));
+        let free_bytes = memtables_bytes.saturating_sub(unflushed_bytes).saturating_sub(active_bytes);
+        let (backlog, flushes) = (&self.log_backlog, &self.jobs.flushes);
+        let stop = self.options.stall.level0_stop_writes_trigger;
+        let level0_room_bytes =
+            write_pace::level0_room_bytes(level0_tables, stop, memtable_bytes, active_bytes + unflushed_bytes);
+        // After a compaction below level 0 another one has to come until there is more room.
+        let (compactions, level0_room_bytes) = match self.jobs.level0.left_bytes() {
+            0 => (&self.jobs.deeper, level0_room_bytes / 2),
+            _ => (&self.jobs.level0, level0_room_bytes),
+        };
+        [
+            Reservoir {
+                room_bytes: backlog.limit_bytes().saturating_sub(backlog.bytes()),
+                due_bytes: backlog.bytes(),
+                emptied_bytes_per_second: backlog.rate().bytes_per_second(),
+            },
+            Reservoir {
+                room_bytes: free_bytes,
+                due_bytes: unflushed_bytes.saturating_sub(flushes.done_bytes()),
+                emptied_bytes_per_second: flushes.rate().bytes_per_second(),
+            },
+            Reservoir {
+                room_bytes: level0_room_bytes,
+                due_bytes: compactions.left_bytes(),
+                emptied_bytes_per_second: compactions.rate().bytes_per_second(),
+            },
+        ]
+    }
+
+    /// Users wrote so many bytes.
+    #[inline]
+    pub(crate) fn note_written(&self, bytes: usize) {
+        if self.options.is_paced {
+            self.jobs.note_written(&self.env, bytes);
+        }
+    }
+
+    /// The pace of a flush of so many bytes, when so many memtables wait and the active one has `active_bytes`.
+    pub(crate) fn flush_pace(&self, work_bytes: u64, waiting: usize, active_bytes: u64) -> JobPace {
+        // Until all memtables are full and writers wait for a flush.
+        let free = self.options.memtables_max.saturating_sub(waiting as u64);
+        let headroom_bytes = free.saturating_mul(self.options.memtable_bytes).saturating_sub(active_bytes);
+        self.pace(&self.jobs.flushes, Share::new(work_bytes, headroom_bytes), work_bytes)
+    }
+
+    /// The pace of a compaction of so many bytes.
+    pub(crate) fn compaction_pace(&self, work_bytes: u64, is_of_level0: bool, level0_tables: usize) -> JobPace {
+        let headroom_bytes =
+            compaction_headroom_bytes(level0_tables, self.options.level0_slowdown, self.options.memtable_bytes);
+        let progress = if is_of_level0 { &self.jobs.level0 } else { &self.jobs.deeper };
+        self.pace(progress, Share::new(work_bytes, headroom_bytes), work_bytes)
+    }
+
+    fn pace(&self, progress: &Arc<job_pace::Progress>, share: Share, work_bytes: u64) -> JobPace {
+        match self.options.is_paced {
+            true => JobPace::new(&self.jobs, progress, share, work_bytes),
+            false => JobPace::unheld(),
+        }
+    }
+
+    /// Tells of a step of a job's work and returns when the next may begin.
+    pub(crate) fn step(&self, pace: &JobPace, bytes: u64) {
+        pace.step(&self.env, &self.jobs, bytes);
+    }
+
+    /// Returns when so many bytes more may be written by jobs, or when the throttle ends.
+    pub(crate) fn admit(&self, bytes: u64) {
+        self.rate_limiter.admit(bytes);
+    }
+
+    /// As long as what is returned lives somebody waits for a job to end: jobs make haste.
+    pub(crate) fn wait(&self) -> Waiting<'_> {
+        self.jobs.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(&self.jobs.waiting)
+    }
+
+    /// Somebody waits for a job to end.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.jobs.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Ends all waits, those to come as well.
+    pub(crate) fn end(&self) {
+        self.jobs.end();
+        self.rate_limiter.end();
+    }
+}
+
+/// See [`Throttle::wait`].
+pub(crate) struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;
