@@ -32,6 +32,7 @@ mod repair;
 mod shape;
 mod slot;
 mod snapshot;
+mod space;
 mod statistics;
 mod sync;
 mod table;

@@ -15,7 +15,7 @@ struct State {
     bytes: Vec<u8>,
     synced_bytes: usize,
     /// Appends fail once the file is this long.
-    room_bytes: Option<usize>,
+    space_bytes: Option<usize>,
     fail_sync: bool,
     finished: bool,
 }
@@ -47,7 +47,7 @@ impl MemoryFile {
 
     #[cfg(test)]
     pub(crate) fn limit_room(&self, bytes: usize) {
-        self.state.lock().room_bytes = Some(bytes);
+        self.state.lock().space_bytes = Some(bytes);
     }
 
     #[cfg(test)]
@@ -67,7 +67,7 @@ impl MemoryFile {
 impl WritableFile for MemoryFile {
     fn append(&mut self, data: &[u8], _: &IoContext) -> Result<(), StoreError> {
         let mut state = self.state.lock();
-        let room = state.room_bytes.map_or(usize::MAX, |room| room.saturating_sub(state.bytes.len()));
+        let room = state.space_bytes.map_or(usize::MAX, |room| room.saturating_sub(state.bytes.len()));
         let taken = data.len().min(room);
         state.bytes.extend_from_slice(&data[..taken]);
         if taken == data.len() {

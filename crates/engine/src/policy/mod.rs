@@ -1,7 +1,9 @@
 //! Compaction policies: what to compact next, as pure functions of a tree's shape.
 
+mod coalescing;
 mod leveled;
 mod two_level;
 
+pub(crate) use coalescing::coalescing;
 pub(crate) use leveled::Leveled;
 pub(crate) use two_level::TwoLevel;

@@ -13,8 +13,8 @@ pub(crate) enum Reason {
     Overlap,
     /// Little room is left, and it may give some back.
     Room,
-    /// Tables are partly empty where each takes a band of its own.
-    Packing,
+    /// Tables are partly empty where each takes as much however little is in it.
+    Coalescing,
     Manual,
 }
 

@@ -28,8 +28,8 @@ pub(crate) trait CompactionPolicy: Send + Sync {
     /// Bytes of a histogram of each table's keys, which plans may look at; 0 is none.
     fn histogram_bytes(&self) -> usize;
 
-    /// The next compaction worth doing that writes no more than `room_bytes`, if any.
-    fn pick(&self, version: &Version, busy: &Busy, room_bytes: u64) -> Option<CompactionPlan>;
+    /// The next compaction worth doing that writes no more than `space_bytes`, if any.
+    fn pick(&self, version: &Version, busy: &Busy, space_bytes: u64) -> Option<CompactionPlan>;
 
     /// The next compaction of those that order every table with keys in `[begin, end]` (all when `None`),
     /// after `last`, the one before it. Nothing else runs.
@@ -41,9 +41,9 @@ pub(crate) trait CompactionPolicy: Send + Sync {
         last: Option<&Footprint>,
     ) -> Option<CompactionPlan>;
 
-    /// What to do first of a plan that writes more than `room_bytes`; `None` when nothing less would help. Nothing else
+    /// What to do first of a plan that writes more than `space_bytes`; `None` when nothing less would help. Nothing else
     /// runs. Once it is done what made the plan is asked again; parts of parts end.
-    fn part_of(&self, version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Option<CompactionPlan>;
+    fn part_of(&self, version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan>;
 
     /// The next step of those that bring deletions to what they delete, when nothing is due and room is short; `None`
     /// when no step is left that would change anything. Nothing else runs.

@@ -12,7 +12,7 @@ const BEHIND_BYTES_MAX: u64 = 5 << 10;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shortage {
     /// Bytes that outputs may take.
-    pub(crate) room_bytes: u64,
+    pub(crate) space_bytes: u64,
     /// Size of a table where each takes all of it, however little is in it.
     pub(crate) table_bytes: Option<u64>,
     /// Deletions delete enough to be worth their way down.
@@ -34,7 +34,8 @@ impl Shortage {
             let inputs: u64 = plan.inputs.iter().map(|file| file.size_bytes).sum();
             largest + inputs / plan.overlapping.len().max(1) as u64
         };
-        plan.written_bytes_max() <= self.room_bytes || (plan.is_divisible(version) && first_bytes() <= self.room_bytes)
+        plan.written_bytes_max() <= self.space_bytes
+            || (plan.is_divisible(version) && first_bytes() <= self.space_bytes)
     }
 
     /// Whether a plan surely leaves fewer tables than it takes, where that gives room back; or is a move, which may make
@@ -59,4 +60,33 @@ pub(crate) fn taking_bytes(bytes: u64, table_bytes: u64) -> u64 {
 /// How full tables get at least, where entries are not large beside them.
 pub(crate) fn filled_bytes(table_bytes: u64) -> u64 {
     table_bytes - table_bytes / 16 - BEHIND_BYTES_MAX.min(table_bytes / 8)
+}
+
+/// About how many bytes the deletions in tables delete, if each deletes a pair of mean size; `more_deletions` are not
+/// in tables yet. Tables that are newer than `oldest_view` do not count: what they delete is still to be seen.
+pub(crate) fn deleted_bytes(version: &Version, more_deletions: u64, oldest_view: Sequence) -> u64 {
+    let (mut bytes, mut entries, mut deletions) = (0u64, 0u64, more_deletions);
+    for (_, file) in version.files() {
+        bytes = bytes.saturating_add(file.size_bytes);
+        entries = entries.saturating_add(file.entries.saturating_sub(file.deletions));
+        let counts = file.newest_sequence <= oldest_view;
+        deletions = deletions.saturating_add(if counts { file.deletions } else { 0 });
+    }
+    let deleted = u128::from(bytes) * u128::from(deletions.min(entries)) / u128::from(entries.max(1));
+    u64::try_from(deleted).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shape::tests::table;
+
+    #[test]
+    fn deletions_count_as_pairs_of_mean_size() {
+        let version = Version::new(vec![vec![table(9, "a-z", 10, 100)], vec![table(1, "a-z", 990, 0)]], 1);
+        assert_eq!(deleted_bytes(&version, 0, 9), 1000);
+        assert_eq!(deleted_bytes(&version, 0, 8), 0, "a reader still sees what they delete");
+        assert_eq!(deleted_bytes(&Version::new(vec![Vec::new(), vec![table(1, "a-z", 990, 0)]], 1), 10, 9), 99);
+        assert_eq!(deleted_bytes(&Version::empty(2, 1), 10, 9), 0);
+    }
 }

@@ -93,7 +93,7 @@ impl Committer for Plain {
         self.0.write(first, others)
     }
 
-    fn is_short_of_room(&self) -> bool {
+    fn is_short_of_space(&self) -> bool {
         false
     }
 
@@ -155,7 +155,7 @@ impl Committer for Full {
         committed
     }
 
-    fn is_short_of_room(&self) -> bool {
+    fn is_short_of_space(&self) -> bool {
         self.is_short.load(Ordering::SeqCst) > 0
     }
 

@@ -47,8 +47,8 @@ impl CompactionPolicy for Leveled {
         0
     }
 
-    fn pick(&self, version: &Version, busy: &Busy, room_bytes: u64) -> Option<CompactionPlan> {
-        pick_within(version, busy, &self.options, room_bytes)
+    fn pick(&self, version: &Version, busy: &Busy, space_bytes: u64) -> Option<CompactionPlan> {
+        pick_within(version, busy, &self.options, space_bytes)
     }
 
     fn next_of_range(
@@ -61,8 +61,8 @@ impl CompactionPolicy for Leveled {
         next_of_range(version, begin, end, last, &self.options)
     }
 
-    fn part_of(&self, version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Option<CompactionPlan> {
-        reclaim::part_of(version, plan, room_bytes)
+    fn part_of(&self, version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
+        reclaim::part_of(version, plan, space_bytes)
     }
 
     fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan> {
@@ -182,16 +182,16 @@ fn pending_bytes(version: &Version, targets: &LevelTargets, options: &PolicyOpti
     pending
 }
 
-/// The next compaction worth doing that writes no more than `room_bytes`, if any: on a medium that is nearly
+/// The next compaction worth doing that writes no more than `space_bytes`, if any: on a medium that is nearly
 /// full a small compaction may free the room that a more urgent one needs.
-fn pick_within(version: &Version, busy: &Busy, options: &PolicyOptions, room_bytes: u64) -> Option<CompactionPlan> {
+fn pick_within(version: &Version, busy: &Busy, options: &PolicyOptions, space_bytes: u64) -> Option<CompactionPlan> {
     let targets = level_targets(version, options);
     let scores = scores(version, &targets, busy, options);
     let mut order: Vec<usize> = (0..scores.len()).filter(|&level| scores[level] >= 1.0).collect();
     order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
     order.into_iter().find_map(|level| match level {
-        0 => pick_level0(version, &targets, busy).filter(|plan| plan.written_bytes_max() <= room_bytes),
-        _ => pick_level(version, level, &targets, busy, options, room_bytes),
+        0 => pick_level0(version, &targets, busy).filter(|plan| plan.written_bytes_max() <= space_bytes),
+        _ => pick_level(version, level, &targets, busy, options, space_bytes),
     })
 }
 
@@ -212,7 +212,7 @@ fn pick_level(
     targets: &LevelTargets,
     busy: &Busy,
     options: &PolicyOptions,
-    room_bytes: u64,
+    space_bytes: u64,
 ) -> Option<CompactionPlan> {
     let output_level = (level + 1).max(targets.base_level.min(next_non_empty(version, level)));
     let last_key = busy.last_key(level);
@@ -224,7 +224,7 @@ fn pick_level(
         let Some(plan) = finish(version, Reason::LevelSize, level, output_level, vec![file.clone()], busy) else {
             continue;
         };
-        if plan.written_bytes_max() > room_bytes {
+        if plan.written_bytes_max() > space_bytes {
             continue;
         }
         // Deletions free space below: they count as if the table were larger.
@@ -245,7 +245,7 @@ fn pick_level(
             best = Some((cost, plan));
         }
     }
-    let bytes_max = options.max_compaction_bytes.min(room_bytes);
+    let bytes_max = options.max_compaction_bytes.min(space_bytes);
     best.map(|(_, plan)| grow(version, plan, busy, bytes_max))
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Of a plan that takes several tables of level 0 the oldest: the others stay newer than what is below. Others are done
 /// stretch by stretch, from one table of the output level to the next; where so many inputs lie there that a
 /// stretch does not fit, one input is taken, of which less than any other must be rewritten.
-pub(super) fn part_of(version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Option<CompactionPlan> {
+pub(super) fn part_of(version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
     if plan.inputs.len() < 2 || plan.output_level == plan.input_level {
         return None;
     }
@@ -16,12 +16,12 @@ pub(super) fn part_of(version: &Version, plan: &CompactionPlan, room_bytes: u64)
         finish(version, plan.reason, plan.input_level, plan.output_level, vec![file.clone()], &Busy::default())
     };
     if plan.input_level == 0 {
-        let most = oldest_within(plan, room_bytes).max(1);
+        let most = oldest_within(plan, space_bytes).max(1);
         let oldest = plan.inputs[plan.inputs.len() - most..].to_vec();
         let is_all = most == plan.inputs.len();
         return finish(version, plan.reason, 0, plan.output_level, oldest, &Busy::default()).filter(|_| !is_all);
     }
-    if stretches_bytes(plan).into_iter().all(|bytes| bytes <= room_bytes) {
+    if stretches_bytes(plan).into_iter().all(|bytes| bytes <= space_bytes) {
         return None;
     }
     let parts = plan.inputs.iter().filter_map(of);
@@ -29,13 +29,13 @@ pub(super) fn part_of(version: &Version, plan: &CompactionPlan, room_bytes: u64)
 }
 
 /// How many of the oldest inputs may be there twice while they are merged table by table of the output level.
-fn oldest_within(plan: &CompactionPlan, room_bytes: u64) -> usize {
+fn oldest_within(plan: &CompactionPlan, space_bytes: u64) -> usize {
     let below_bytes = plan.overlapping.iter().map(|file| file.size_bytes).max().unwrap_or(0);
     let sums = plan.inputs.iter().rev().scan(below_bytes, |sum, file| {
         *sum = sum.saturating_add(file.size_bytes);
         Some(*sum)
     });
-    sums.take_while(|sum| *sum <= room_bytes).count()
+    sums.take_while(|sum| *sum <= space_bytes).count()
 }
 
 /// Bytes of each stretch: of a table of the output level, and about those of the inputs from its beginning to that of the next

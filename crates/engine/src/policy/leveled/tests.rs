@@ -287,10 +287,10 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
 /// inputs lie behind the last was done in a stretch that did not fit.
 #[test]
 fn of_a_compaction_that_does_not_fit_in_stretches_one_input_is_taken() {
-    let part = |text: &str, room_bytes: u64| {
+    let part = |text: &str, space_bytes: u64| {
         let version = shape(text);
         let plan = plan_range(&version, 1, None, None, &options()).unwrap();
-        reclaim::part_of(&version, &plan, room_bytes * MIB)
+        reclaim::part_of(&version, &plan, space_bytes * MIB)
             .map(|part| numbers(&part.all_inputs().cloned().collect::<Vec<_>>()))
     };
     let one_below = "\n1:a-b*10 2:c-d*10 3:e-f*10 4:g-h*10\n9:d-d*10";
@@ -306,7 +306,8 @@ fn of_a_compaction_that_does_not_fit_in_stretches_one_input_is_taken() {
 fn of_level_0_as_many_of_the_oldest_are_taken_as_may_be_there_twice() {
     let version = shape("4:a-z*10 3:a-z*20 2:b-y*10 1:c-x*30\n\n7:a-c*40 8:d-z*50");
     let plan = plan_range(&version, 0, None, None, &options()).unwrap();
-    let part = |room_bytes: u64| reclaim::part_of(&version, &plan, room_bytes * MIB).map(|part| numbers(&part.inputs));
+    let part =
+        |space_bytes: u64| reclaim::part_of(&version, &plan, space_bytes * MIB).map(|part| numbers(&part.inputs));
     assert_eq!(part(10), Some(vec![1]), "one in any case");
     assert_eq!(part(89), Some(vec![1]));
     assert_eq!(part(90), Some(vec![2, 1]));

@@ -53,7 +53,7 @@ const LAYERS_MIN: u64 = 1200;
 
 /// The compaction due when no key may have more than `depth_max` tables. When level 0 has `level0_urgent` tables or more,
 /// writers are about to be held up by it, and only groups under one of its tables count. Reads at most `bytes_max` bytes
-/// but for two tables, and writes no more than `room_bytes`.
+/// but for two tables, and writes no more than `space_bytes`.
 ///
 /// Cost: two sorts of the idle tables' ends, and that of [`Density`] over those that overlap at the deepest key.
 pub(super) fn pick(
@@ -61,7 +61,7 @@ pub(super) fn pick(
     busy: &Busy,
     (depth_max, level0_urgent): (usize, usize),
     bytes_max: u64,
-    room_bytes: u64,
+    space_bytes: u64,
 ) -> Option<CompactionPlan> {
     let idle: Vec<(usize, &Table)> = version.files().filter(|(_, file)| !busy.contains(file.number)).collect();
     let mut seeds = deepest(&idle);
@@ -73,7 +73,7 @@ pub(super) fn pick(
         let new: Vec<&Table> = seeds.iter().copied().filter(is_new).collect();
         seeds = if new.is_empty() { seeds } else { new };
     }
-    let group = most_layers(&idle, &seeds, bytes_max.min(room_bytes));
+    let group = most_layers(&idle, &seeds, bytes_max.min(space_bytes));
     let of_level = |wanted: usize| -> Vec<Table> {
         let chosen = idle.iter().filter(|(level, file)| *level == wanted && group.contains(&file.number));
         chosen.map(|(_, file)| (*file).clone()).collect()
@@ -82,7 +82,7 @@ pub(super) fn pick(
     let (input_level, inputs, overlapping) =
         if level0.is_empty() { (1, level1, Vec::new()) } else { (0, level0, level1) };
     let plan = CompactionPlan { reason: Reason::Overlap, input_level, output_level: 1, inputs, overlapping };
-    (plan.all_inputs().count() > 1 && plan.written_bytes_max() <= room_bytes).then_some(plan)
+    (plan.all_inputs().count() > 1 && plan.written_bytes_max() <= space_bytes).then_some(plan)
 }
 
 /// The tables at a key that has the most of them; of such keys the first.

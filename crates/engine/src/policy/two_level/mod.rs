@@ -149,13 +149,13 @@ impl CompactionPolicy for TwoLevel {
         HISTOGRAM_BYTES
     }
 
-    fn pick(&self, version: &Version, busy: &Busy, room_bytes: u64) -> Option<CompactionPlan> {
+    fn pick(&self, version: &Version, busy: &Busy, space_bytes: u64) -> Option<CompactionPlan> {
         if self.depth_max > 0 {
             let bounds = (self.depth_max, self.level0_urgent);
-            let due = depth::pick(version, busy, bounds, self.compaction_bytes_max, room_bytes);
+            let due = depth::pick(version, busy, bounds, self.compaction_bytes_max, space_bytes);
             return due.or_else(|| self.oldest_to_level1(version, busy));
         }
-        let fits = |plan: &CompactionPlan| plan.written_bytes_max() <= room_bytes;
+        let fits = |plan: &CompactionPlan| plan.written_bytes_max() <= space_bytes;
         let idle = version.levels[0].iter().filter(|file| !busy.contains(file.number)).count();
         let (overlaps, most) = selection::most_overlapped(version, busy).unzip();
         let overlaps = overlaps.unwrap_or(0);
@@ -218,8 +218,8 @@ impl CompactionPolicy for TwoLevel {
         })
     }
 
-    fn part_of(&self, _version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Option<CompactionPlan> {
-        reclaim::part_of(plan, room_bytes)
+    fn part_of(&self, _version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
+        reclaim::part_of(plan, space_bytes)
     }
 
     fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan> {

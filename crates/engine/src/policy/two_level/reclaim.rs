@@ -11,12 +11,12 @@ const TRIED_MAX: usize = 256;
 type Leveled = (usize, Arc<FileMeta>);
 
 /// Of a plan that does not fit, tables that overlap and do; else the oldest of level 0, which is moved.
-pub(super) fn part_of(plan: &CompactionPlan, room_bytes: u64) -> Option<CompactionPlan> {
+pub(super) fn part_of(plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
     let inputs = plan.inputs.iter().map(|file| (plan.input_level, file.clone()));
     let tables: Vec<Leveled> =
         inputs.chain(plan.overlapping.iter().map(|file| (plan.output_level, file.clone()))).collect();
     let first = by_deletions(&tables).into_iter().take(TRIED_MAX);
-    let merged = first.into_iter().find_map(|first| overlapping_within(&tables, first, room_bytes));
+    let merged = first.into_iter().find_map(|first| overlapping_within(&tables, first, space_bytes));
     let oldest = || plan.inputs.last().filter(|_| plan.input_level == 0);
     merged.or_else(|| oldest().map(|oldest| plan_of(Reason::Level0Tables, vec![(0, oldest.clone())])))
 }
@@ -31,7 +31,7 @@ pub(super) fn reclaim(version: &Version, shortage: &Shortage) -> Option<Compacti
     let step = |first: &Leveled| {
         let (level, file) = first;
         let is_alone = || tables.iter().all(|(_, other)| other.number == file.number || !overlap(other, file));
-        overlapping_within(&tables, first, shortage.room_bytes).or_else(|| match level {
+        overlapping_within(&tables, first, shortage.space_bytes).or_else(|| match level {
             _ if !is_alone() => None,
             // Moved first.
             0 => Some(plan_of(Reason::Room, vec![first.clone()])),
@@ -45,7 +45,7 @@ pub(super) fn reclaim(version: &Version, shortage: &Shortage) -> Option<Compacti
         let mut sorted: Vec<&Leveled> = tables.iter().collect();
         sorted.sort_by_key(|(_, file)| (file.size_bytes, file.number));
         let first = sorted.into_iter().take(TRIED_MAX);
-        first.filter_map(|first| overlapping_within(&tables, first, shortage.room_bytes)).find(saves)
+        first.filter_map(|first| overlapping_within(&tables, first, shortage.space_bytes)).find(saves)
     };
     let oldest = || Some(plan_of(Reason::Room, vec![(0, version.levels[0].last()?.clone())])).filter(saves);
     let bringing = by_deletions(&tables).into_iter().filter(has_deletions).take(TRIED_MAX).find_map(step);

@@ -119,7 +119,7 @@ fn tables_of_level_1_that_overlap_too_many_are_reordered_among_themselves() {
 fn what_does_not_fit_is_not_picked() {
     let version = shape("13 a:9 z:9\n12 a:9 z:9\n11 a:9 z:9\n10 a:9 z:9\n--\n");
     let plan =
-        |room_bytes: u64| policy().pick(&version, &Busy::default(), room_bytes).map(|plan| numbers(&plan.inputs));
+        |space_bytes: u64| policy().pick(&version, &Busy::default(), space_bytes).map(|plan| numbers(&plan.inputs));
     assert_eq!(plan(72), Some(vec![13, 12, 11, 10]));
     // The oldest alone is moved, which needs no room.
     assert_eq!(plan(71), Some(vec![10]));

@@ -1,17 +1,16 @@
 //! Background workers: they ask what is due and do it, one job at a time each.
 
-use super::claims::Claim;
 use super::compaction;
 use super::flush;
-use super::reclaim;
-use super::room;
 use super::shared::{Core, Shared, panic_message};
+use super::write_space;
 use crate::cache::EvictedBlock;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
-use crate::shape::Shortage;
 use crate::shape::{Busy, CompactionPlan, Footprint};
 use crate::shape::{FileMeta, Version};
+use crate::shape::{Shortage, deleted_bytes};
+use crate::space::Reservation;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,7 +50,7 @@ enum Job {
     Compact {
         version: Arc<Version>,
         chosen: Chosen,
-        claim: Arc<Claim>,
+        reservation: Arc<Reservation>,
     },
     /// Reads what plans must know of tables.
     Sample {
@@ -150,8 +149,8 @@ fn next_job<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>, role: Role) 
                 core.running_compactions += 1;
                 core.compacts_alone = chosen.is_alone;
                 let version = planned.version;
-                let claim = compaction::claim_of(shared, &version, &chosen.plan, chosen.room_bytes);
-                return (core, Next::Job(Job::Compact { version, chosen, claim }));
+                let reservation = compaction::reserve(shared, &version, &chosen.plan, chosen.space_bytes);
+                return (core, Next::Job(Job::Compact { version, chosen, reservation }));
             }
             // One worker reads what others wait for.
             if !core.sampling {
@@ -201,7 +200,7 @@ struct Planned {
 struct Chosen {
     plan: CompactionPlan,
     /// Bytes its outputs may take.
-    room_bytes: u64,
+    space_bytes: u64,
     /// It needs all the room there is.
     is_alone: bool,
     /// Writers are refused for want of room. Elsewhere what is known of room may be wrong, as under a
@@ -210,8 +209,13 @@ struct Chosen {
 }
 
 /// Carries a compaction out, unless it ended for want of room before and there is no more now.
-fn compact(shared: &Arc<Shared>, version: Arc<Version>, chosen: Chosen, claim: Arc<Claim>) -> Result<(), Error> {
-    let Chosen { plan, room_bytes, is_alone, is_short } = chosen;
+fn compact(
+    shared: &Arc<Shared>,
+    version: Arc<Version>,
+    chosen: Chosen,
+    reservation: Arc<Reservation>,
+) -> Result<(), Error> {
+    let Chosen { plan, space_bytes, is_alone, is_short } = chosen;
     if is_alone {
         let mut core = shared.core.lock();
         while core.holds_tables() && !core.closing && core.halted.is_none() {
@@ -220,15 +224,15 @@ fn compact(shared: &Arc<Shared>, version: Arc<Version>, chosen: Chosen, claim: A
         drop(core);
         shared.tables.collect(&shared.garbage);
     }
-    if let Some(error) = shared.lacking.lock().error_of(&plan, room_bytes).filter(|_| is_short) {
-        return Err(error.clone());
+    if let Some(error) = shared.space.known_shortfall(&plan, space_bytes).filter(|_| is_short) {
+        return Err(error);
     }
     let inputs: Vec<u64> = plan.inputs.iter().map(|file| file.number).collect();
-    let result = compaction::compact_claimed(shared, version, plan, room_bytes, claim);
+    let result = compaction::compact_reserved(shared, version, plan, space_bytes, reservation);
     if let Err(error) = &result
         && error.kind() == ErrorKind::NoSpace
     {
-        shared.lacking.lock().note(inputs, room_bytes, error.clone());
+        shared.space.note_shortfall(inputs, space_bytes, error.clone());
     }
     result
 }
@@ -255,51 +259,45 @@ fn plan<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>) -> (MutexGuard<'
 /// may bring some back.
 fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> Option<Chosen> {
     let policy = &*shared.policy;
-    let (room, room_bytes) = room::look_now(shared, 0);
+    let (headroom, space_bytes) = write_space::look_now(shared, 0);
     // Where tables have any size, a writer may have been refused that wants more than the smallest write.
-    let refused = || shared.is_short_of_room.load(Ordering::SeqCst);
-    let is_short = room.is_some_and(|room| room.is_short() || (!room.is_in_tables && refused()));
-    let may_fit = |plan: &CompactionPlan, bytes| !is_short || shared.lacking.lock().error_of(plan, bytes).is_none();
-    if let Some(plan) = policy.pick(version, busy, room_bytes).filter(|plan| may_fit(plan, room_bytes)) {
-        return Some(Chosen { plan, room_bytes, is_alone: false, is_short });
+    let refused = || shared.space.is_short();
+    let is_short = headroom.is_some_and(|headroom| headroom.is_short() || (!headroom.is_in_tables && refused()));
+    let may_fit = |plan: &CompactionPlan, bytes| !is_short || shared.space.known_shortfall(plan, bytes).is_none();
+    if let Some(plan) = policy.pick(version, busy, space_bytes).filter(|plan| may_fit(plan, space_bytes)) {
+        return Some(Chosen { plan, space_bytes, is_alone: false, is_short });
     }
     let bytes = (0..version.levels.len()).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
-    if others_run || (room_bytes >= bytes && !is_short) {
+    if others_run || (space_bytes >= bytes && !is_short) {
         return None;
     }
-    let packing = || is_short.then(|| packing(shared, version, room_bytes)).flatten();
+    let coalescing = || is_short.then(|| shared.space.coalescing(version, space_bytes)).flatten();
     let due = policy.pick(version, busy, u64::MAX);
-    let part = |room_bytes| {
+    let part = |space_bytes| {
         let due = due.as_ref()?;
         let whole = || due.is_divisible(version).then(|| due.clone());
-        policy.part_of(version, due, room_bytes).or_else(whole)
+        policy.part_of(version, due, space_bytes).or_else(whole)
     };
     let oldest_view = shared.snapshots.oldest();
     let brings_deletions = || {
-        let worth_bytes = room.map_or(0, |room| room.worth_bytes());
-        reclaim::deleted_bytes(version, 0, oldest_view) >= worth_bytes
+        let worth_bytes = headroom.map_or(0, |headroom| headroom.worth_bytes());
+        deleted_bytes(version, 0, oldest_view) >= worth_bytes
     };
-    let reclaiming = |room_bytes| {
+    let reclaiming = |space_bytes| {
         let table_bytes = shared.media.files.properties().preferred_table_bytes;
-        let shortage = || Shortage { room_bytes, table_bytes, brings_deletions: brings_deletions(), oldest_view };
+        let shortage = || Shortage { space_bytes, table_bytes, brings_deletions: brings_deletions(), oldest_view };
         is_short.then(|| policy.reclaim(version, &shortage())).flatten()
     };
     // What ended for want of room, although it should have fitted, may with fewer tables.
-    let shares = [room_bytes, room_bytes / 2, room_bytes / 4];
+    let shares = [space_bytes, space_bytes / 2, space_bytes / 4];
     // What is due and does not fit may need less than it reads, and who waits for it must be told how it ended; without
     // them it is not begun.
-    let hoped_for = || part(room_bytes).or_else(|| due.clone()).filter(|_| shared.throttle.is_waited_for());
-    let fits = |plan: &CompactionPlan| may_fit(plan, room_bytes);
+    let hoped_for = || part(space_bytes).or_else(|| due.clone()).filter(|_| shared.throttle.is_waited_for());
+    let fits = |plan: &CompactionPlan| may_fit(plan, space_bytes);
     let first_part = || shares.into_iter().find_map(|bytes| part(bytes).filter(fits));
     let first_step = || shares.into_iter().find_map(|bytes| reclaiming(bytes).filter(fits));
-    let plan = packing().or_else(first_part).or_else(first_step).or_else(hoped_for)?;
-    Some(Chosen { plan, room_bytes, is_alone: true, is_short })
-}
-
-/// Tables that can be packed, where each takes a band of its own.
-fn packing(shared: &Shared, version: &Version, room_bytes: u64) -> Option<CompactionPlan> {
-    let table_bytes = shared.media.files.properties().preferred_table_bytes?;
-    reclaim::packing(version, table_bytes, room_bytes, &shared.settled.lock())
+    let plan = coalescing().or_else(first_part).or_else(first_step).or_else(hoped_for)?;
+    Some(Chosen { plan, space_bytes, is_alone: true, is_short })
 }
 
 /// Runs a job; true when it failed.
@@ -307,9 +305,9 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
     // What a compaction read must be let go of before its room can be collected.
     let (result, ended) = match job {
         Job::Flush { memtables, log_number } => (flush::flush(shared, &memtables, log_number), Ended::Flush),
-        Job::Compact { version, chosen, claim } => {
+        Job::Compact { version, chosen, reservation } => {
             let footprint = chosen.plan.footprint();
-            (compact(shared, version, chosen, claim), Ended::Compaction(footprint))
+            (compact(shared, version, chosen, reservation), Ended::Compaction(footprint))
         }
         Job::Sample { tables } => {
             sample(shared, &tables);
@@ -454,15 +452,15 @@ fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>
             return Err(Error::Closed);
         }
         let version = shared.read_state.load().version.clone();
-        let (room, room_bytes) = room::look_now(shared, 0);
+        let (headroom, space_bytes) = write_space::look_now(shared, 0);
         let due = shared.policy.next_of_range(&version, begin, end, last.as_ref());
-        let is_short = room.is_some_and(|room| room.is_short());
-        let may_pack = || begin.is_none() && end.is_none() && is_short;
-        let packed = || may_pack().then(|| packing(shared, &version, room_bytes)).flatten();
-        let Some(plan) = due.or_else(packed) else { return Ok(()) };
+        let is_short = headroom.is_some_and(|headroom| headroom.is_short());
+        let may_coalesce = || begin.is_none() && end.is_none() && is_short;
+        let coalescing = || may_coalesce().then(|| shared.space.coalescing(&version, space_bytes)).flatten();
+        let Some(plan) = due.or_else(coalescing) else { return Ok(()) };
         // Where there is no room to put everything in order at once, it is done in parts.
-        let part = (plan.written_bytes_max() > room_bytes)
-            .then(|| shared.policy.part_of(&version, &plan, room_bytes))
+        let part = (plan.written_bytes_max() > space_bytes)
+            .then(|| shared.policy.part_of(&version, &plan, space_bytes))
             .flatten();
         let is_of_level0 =
             |part: &&CompactionPlan| part.input_level == 0 && part.output_level >= version.disjoint_from();
@@ -472,7 +470,7 @@ fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>
         if part.is_none() || is_used_up {
             last = Some(plan.footprint());
         }
-        compaction::compact(shared, version, part.unwrap_or(plan), room_bytes)?;
+        compaction::compact(shared, version, part.unwrap_or(plan), space_bytes)?;
         // The room of what this step read is the room of the next one, and of who waits for it.
         shared.tables.collect(&shared.garbage);
         note_compaction(shared);

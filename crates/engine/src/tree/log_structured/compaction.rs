@@ -1,6 +1,5 @@
 //! Carries out compaction plans.
 
-use super::claims::Claim;
 use super::level_iterator::LevelIterator;
 use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
 use super::shared::{Change, Shared};
@@ -11,6 +10,7 @@ use crate::key::{self, EntryKind};
 use crate::merge::merge;
 use crate::shape::{CompactionPlan, Reason, subcompaction_boundaries};
 use crate::shape::{FileMeta, Run, Version, runs};
+use crate::space::Reservation;
 use crate::statistics::Totals;
 use crate::table::{KeyOrder, Readahead, TableIteratorOptions};
 use crate::throttle::JobPace;
@@ -18,58 +18,53 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_store::{Hint, HintedFile, IoClass, IoContext, JobId};
 
-/// Does what `plan` says and makes the result part of the tree: at once if its outputs fit in `room_bytes`, else stride
+/// Does what `plan` says and makes the result part of the tree: at once if its outputs fit in `space_bytes`, else stride
 /// by stride if that frees inputs on the way.
 pub(super) fn compact(
     shared: &Arc<Shared>,
     version: Arc<Version>,
     plan: CompactionPlan,
-    room_bytes: u64,
+    space_bytes: u64,
 ) -> Result<(), Error> {
-    let claim = claim_of(shared, &version, &plan, room_bytes);
-    compact_claimed(shared, version, plan, room_bytes, claim)
+    let reservation = reserve(shared, &version, &plan, space_bytes);
+    compact_reserved(shared, version, plan, space_bytes, reservation)
 }
 
-/// Keeps others from counting on what a compaction needs of the room it is given.
-pub(super) fn claim_of(shared: &Shared, version: &Version, plan: &CompactionPlan, room_bytes: u64) -> Arc<Claim> {
+/// Keeps others from counting on what a compaction needs of the space it is given.
+pub(super) fn reserve(shared: &Shared, version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Arc<Reservation> {
     let whole_bytes = plan.written_bytes_max();
-    let is_in_tables = shared.media.files.properties().preferred_table_bytes.is_some();
-    let claimed_bytes = match whole_bytes > room_bytes && plan.is_divisible(version) {
-        true => strides::claimed_bytes(version, plan, room_bytes, is_in_tables),
-        false => whole_bytes.min(room_bytes),
+    let is_in_tables = shared.space.is_in_tables();
+    let reserved_bytes = match whole_bytes > space_bytes && plan.is_divisible(version) {
+        true => strides::reserved_bytes(version, plan, space_bytes, is_in_tables),
+        false => whole_bytes.min(space_bytes),
     };
-    Arc::new(Claim::new(&shared.claims, claimed_bytes))
+    shared.space.reserve(reserved_bytes)
 }
 
-/// [`compact`] in room that was claimed for it.
-pub(super) fn compact_claimed(
+/// [`compact`] in space that was reserved for it.
+pub(super) fn compact_reserved(
     shared: &Arc<Shared>,
     version: Arc<Version>,
     plan: CompactionPlan,
-    room_bytes: u64,
-    claim: Arc<Claim>,
+    space_bytes: u64,
+    reservation: Arc<Reservation>,
 ) -> Result<(), Error> {
     if plan.is_trivial_move() {
         return move_tables(shared, &plan);
     }
-    if plan.written_bytes_max() > room_bytes && plan.is_divisible(&version) {
+    if plan.written_bytes_max() > space_bytes && plan.is_divisible(&version) {
         drop(version);
-        return strides::compact(shared, plan, &claim);
+        return strides::compact(shared, plan, &reservation);
     }
     // Each part may leave a table that is partly empty.
-    let is_tight = plan.written_bytes_max() > room_bytes / 2;
+    let is_tight = plan.written_bytes_max() > space_bytes / 2;
     let parts_max = if is_tight { 1 } else { shared.options.max_subcompactions };
     let pace = Arc::new(pace_of(shared, &version, &plan));
     let numbers = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.number).collect::<Vec<u64>>();
-    let packed = (plan.reason == Reason::Packing).then(|| numbers(&plan.inputs));
-    let result = compact_stretch(shared, &version, plan, &Stretch::whole(parts_max), pace, &claim);
-    if let Some(inputs) = packed {
-        // What packing does not help, or what it fails at, is not packed again.
-        match &result {
-            Ok(outputs) if outputs.len() < inputs.len() => {}
-            Ok(outputs) => shared.settled.lock().extend(numbers(outputs)),
-            Err(_) => shared.settled.lock().extend(inputs),
-        }
+    let coalesced = (plan.reason == Reason::Coalescing).then(|| numbers(&plan.inputs));
+    let result = compact_stretch(shared, &version, plan, &Stretch::whole(parts_max), pace, &reservation);
+    if let Some(inputs) = coalesced {
+        shared.space.note_coalesced(&inputs, result.as_deref().map_err(|_| ()));
     }
     result.map(drop)
 }
@@ -116,7 +111,7 @@ pub(super) fn compact_stretch(
     plan: CompactionPlan,
     stretch: &Stretch,
     pace: Arc<JobPace>,
-    claim: &Arc<Claim>,
+    reservation: &Arc<Reservation>,
 ) -> Result<Vec<Arc<FileMeta>>, Error> {
     let start = shared.env.now();
     let job = shared.new_job();
@@ -134,7 +129,7 @@ pub(super) fn compact_stretch(
     let goes = |file: &&Arc<FileMeta>| !stretch.staying.contains(&file.number);
     let read_tables = plan.all_inputs().filter(goes).count() as u64;
     let read_bytes: u64 = plan.all_inputs().filter(goes).map(|file| file.size_bytes).sum();
-    let result = rewrite(shared, version, &plan, job, stretch, (&pace, claim)).and_then(|outputs| {
+    let result = rewrite(shared, version, &plan, job, stretch, (&pace, reservation)).and_then(|outputs| {
         let change = Change {
             removed: plan
                 .inputs
@@ -169,7 +164,7 @@ fn rewrite(
     plan: &CompactionPlan,
     job: JobId,
     stretch: &Stretch,
-    (pace, claim): (&Arc<JobPace>, &Arc<Claim>),
+    (pace, reservation): (&Arc<JobPace>, &Arc<Reservation>),
 ) -> Result<Outputs, Error> {
     let boundaries = subcompaction_boundaries(plan, stretch.parts_max);
     let part_count = boundaries.len() + 1;
@@ -181,15 +176,15 @@ fn rewrite(
         .map(|position| {
             let (begin, end) = part(position);
             let (shared, version, plan) = (shared.clone(), version.clone(), plan.clone());
-            let (pace, claim) = (pace.clone(), claim.clone());
+            let (pace, reservation) = (pace.clone(), reservation.clone());
             let name = format!("subcompaction {}.{position}", job.0);
             shared.clone().env.spawn(&name, move || {
-                rewrite_part(&shared, &version, &plan, job, (begin, end), part_count, (&pace, &claim))
+                rewrite_part(&shared, &version, &plan, job, (begin, end), part_count, (&pace, &reservation))
             })
         })
         .collect();
     let (begin, end) = part(0);
-    let mut result = rewrite_part(shared, version, plan, job, (begin, end), part_count, (pace, claim));
+    let mut result = rewrite_part(shared, version, plan, job, (begin, end), part_count, (pace, reservation));
     for worker in workers {
         let other = worker.join().unwrap_or_else(|panic| panic.resume());
         result = match (result, other) {
@@ -223,7 +218,7 @@ fn rewrite_part(
     job: JobId,
     (begin, end): (Option<Vec<u8>>, Option<Vec<u8>>),
     part_count: usize,
-    (pace, claim): (&JobPace, &Claim),
+    (pace, reservation): (&JobPace, &Reservation),
 ) -> Result<Outputs, Error> {
     let read = |level: usize| TableIteratorOptions {
         fill_cache: false,
@@ -257,7 +252,7 @@ fn rewrite_part(
         older: Some(&older),
         hints_outputs: true,
         pace,
-        claim: Some(claim),
+        reservation: Some(reservation),
     };
     output::write_tables(shared, &mut *source, end.as_deref(), shared.snapshots.boundaries(), &output)
 }

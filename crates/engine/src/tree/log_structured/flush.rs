@@ -67,7 +67,7 @@ pub(super) fn write(shared: &Shared, memtables: &[Arc<MemTable>], pace: &JobPace
         older: None,
         hints_outputs: false,
         pace,
-        claim: None,
+        reservation: None,
     };
     let result = output::write_tables(shared, &mut *source, None, shared.snapshots.boundaries(), &plan);
     let hinted = result.as_ref().map(|outputs| outputs.hinted(0)).unwrap_or_default();

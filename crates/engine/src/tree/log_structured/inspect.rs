@@ -1,10 +1,11 @@
 //! What the tree tells about itself: statistics, properties, and whether all is well.
 
 use super::output::hinted;
-use super::room::{self, Room, RoomState};
 use super::shared::{Core, Shared};
+use super::write_space;
 use crate::error::Error;
 use crate::key;
+use crate::space::{Admission, Headroom};
 use crate::statistics::{LevelStatistics, RoomStatistics, Statistics, WriteState};
 use crate::throttle::Stall;
 use std::fmt::Write;
@@ -43,7 +44,7 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
     let mut counters = shared.counters.values();
     counters.log_bytes = shared.log_counters.file_bytes.load(Ordering::Relaxed);
     counters.log_syncs = shared.log_counters.syncs.load(Ordering::Relaxed);
-    let (room, _) = room::look_now(shared, 0);
+    let (room, _) = write_space::look_now(shared, 0);
     Statistics {
         counters,
         write_state: write_state(shared, room.as_ref()),
@@ -51,7 +52,7 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
             total_bytes: room.total_bytes,
             available_bytes: room.available_bytes,
             reserve_bytes: room.reserve_bytes,
-            claimed_bytes: room.claimed_bytes(),
+            claimed_bytes: room.reserved_on_medium_bytes(),
             left_by_puts_bytes: room.left_by_puts_bytes(),
             left_by_deletes_bytes: room.left_by_deletes_bytes(),
         }),
@@ -74,17 +75,17 @@ fn running_jobs(core: &Core) -> usize {
     core.running_compactions + usize::from(core.flush_running)
 }
 
-fn write_state(shared: &Shared, room: Option<&Room>) -> WriteState {
+fn write_state(shared: &Shared, headroom: Option<&Headroom>) -> WriteState {
     let is_halted = shared.core.lock().halted.is_some();
     if is_halted || shared.latched.lock().is_some() {
         return WriteState::Latched;
     }
-    match (room.map_or(RoomState::Open, Room::state), shared.throttle.stall()) {
-        (RoomState::Full, _) => WriteState::Full,
-        (RoomState::DeletesOnly, _) => WriteState::DeletesOnly,
-        (RoomState::Open, Stall::Stop) => WriteState::Stopped,
-        (RoomState::Open, Stall::Slow) => WriteState::Slowed,
-        (RoomState::Open, Stall::None) => WriteState::Open,
+    match (headroom.map_or(Admission::Open, Headroom::admission), shared.throttle.stall()) {
+        (Admission::Full, _) => WriteState::Full,
+        (Admission::DeletesOnly, _) => WriteState::DeletesOnly,
+        (Admission::Open, Stall::Stop) => WriteState::Stopped,
+        (Admission::Open, Stall::Slow) => WriteState::Slowed,
+        (Admission::Open, Stall::None) => WriteState::Open,
     }
 }
 

@@ -6,7 +6,6 @@
 
 mod background;
 mod checkpoint;
-mod claims;
 mod compaction;
 mod flush;
 mod inspect;
@@ -14,17 +13,16 @@ mod level_iterator;
 mod output;
 mod read;
 mod read_only;
-mod reclaim;
 mod recovery;
 mod repair;
 mod repair_medium;
-mod room;
 mod shared;
 mod strides;
 mod survey;
 mod tables;
 mod write;
 mod write_group;
+mod write_space;
 
 pub(crate) use self::read_only::ReadOnlyTree;
 pub(crate) use self::repair::{plan_repair, repair};

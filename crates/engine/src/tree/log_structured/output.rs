@@ -1,6 +1,5 @@
 //! Writes a sorted walk into new tables: what flushes and compactions have in common.
 
-use super::claims::Claim;
 use super::shared::Shared;
 use crate::cost;
 use crate::error::Error;
@@ -11,6 +10,7 @@ use crate::manifest::AddedFile;
 use crate::shape::Garbage;
 use crate::shape::{FileMeta, Run};
 use crate::snapshot::VersionFilter;
+use crate::space::Reservation;
 use crate::statistics::Totals;
 use crate::table::{TableBuilder, TableSummary};
 use crate::throttle::{JobPace, STEP_BYTES};
@@ -40,8 +40,8 @@ pub(super) struct OutputPlan<'a> {
     /// Sends `CompactionOutput` hints.
     pub(super) hints_outputs: bool,
     pub(super) pace: &'a JobPace,
-    /// Room that nobody else counts on; a flush has none.
-    pub(super) claim: Option<&'a Claim>,
+    /// Space that nobody else counts on; a flush has none.
+    pub(super) reservation: Option<&'a Reservation>,
 }
 
 /// What came of it.
@@ -156,7 +156,7 @@ impl TableSize {
             Some(most_bytes) => TableSize { target_bytes: u64::MAX, most_bytes },
             // The histogram is beside what was asked for: where tables are small it is most of them.
             None => TableSize {
-                target_bytes: (shared.table_bytes.saturating_add(shared.policy.histogram_bytes() as u64))
+                target_bytes: (shared.space.sizes().table_bytes.saturating_add(shared.policy.histogram_bytes() as u64))
                     .min(properties.table_bytes_max / 2)
                     .max(1),
                 most_bytes: u64::MAX,
@@ -168,7 +168,7 @@ impl TableSize {
     pub(super) fn of_flush(shared: &Shared) -> TableSize {
         let properties = shared.media.files.properties();
         TableSize {
-            target_bytes: shared.flushed_table_bytes.min(properties.table_bytes_max / 2),
+            target_bytes: shared.space.sizes().flushed_table_bytes.min(properties.table_bytes_max / 2),
             most_bytes: properties.preferred_table_bytes.unwrap_or(u64::MAX),
         }
     }
@@ -357,8 +357,8 @@ fn finish(shared: &Shared, open: Option<Open>, plan: &OutputPlan<'_>, outputs: &
     };
     let file = table_meta(number, plan.level, summary, &shared.garbage);
     outputs.written_bytes += file.size_bytes;
-    if let Some(claim) = plan.claim {
-        claim.spend(file.size_bytes);
+    if let Some(reservation) = plan.reservation {
+        reservation.spend(file.size_bytes);
     }
     if plan.hints_outputs {
         shared.media.files.hint(&Hint::CompactionOutput { job: plan.job, output: &hinted(&file, plan.level) });

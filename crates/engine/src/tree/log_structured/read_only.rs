@@ -17,7 +17,6 @@
 use super::inspect;
 use super::read;
 use super::recovery::{self, NO_LOG, Replay};
-use super::room;
 use super::shared::{ManifestState, Shared};
 use super::tables::Tables;
 use crate::batch::WriteBatch;
@@ -34,6 +33,7 @@ use crate::options::Options;
 use crate::shape::CompactionPolicy;
 use crate::shape::Garbage;
 use crate::snapshot::Snapshot;
+use crate::space::Sizes;
 use crate::statistics::{Statistics, Totals};
 use crate::tree::Tree;
 use crate::value::Value;
@@ -140,7 +140,7 @@ fn read_all(
 
     let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, None));
     let tables = Tables::new(env, &media, options, blocks);
-    let memtable = Arc::new(MemTable::new(NO_LOG, room::write_buffer_bytes(options, &*media.files), 0));
+    let memtable = Arc::new(MemTable::new(NO_LOG, Sizes::new(options, &*media.files).memtable_bytes, 0));
     let state = ManifestState {
         manifest: None,
         named: Some(manifest.number),

@@ -1,7 +1,6 @@
 //! Opening: from the manifest and the logs back to the state before the last close or crash.
 
 use super::flush;
-use super::room;
 use super::shared::{Change, Immutable, ManifestState, Shared, new_database_id};
 use super::survey::{self, Origin};
 use super::tables::Tables;
@@ -19,6 +18,7 @@ use crate::options::Options;
 use crate::shape::CompactionPolicy;
 use crate::shape::Garbage;
 use crate::shape::{FileMeta, Version};
+use crate::space::Sizes;
 use crate::statistics::Totals;
 use crate::throttle::JobPace;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ pub(super) fn open(
     }
     let tables = Tables::new(env, &media, &options, blocks);
     let seed = env.random("memtable").next_u64();
-    let memtable = Arc::new(MemTable::new(0, room::write_buffer_bytes(&options, &*media.files), seed));
+    let memtable = Arc::new(MemTable::new(0, Sizes::new(&options, &*media.files).memtable_bytes, seed));
     let state = ManifestState {
         manifest: None,
         named: exists.then_some(recovered.manifest_number),
@@ -368,7 +368,7 @@ fn replay(
     sink: &mut dyn FnMut(Arc<MemTable>, Sequence) -> Result<(), Error>,
 ) -> Result<Sequence, Error> {
     let Replay { logs, oldest, mut last_sequence } = *replayed;
-    let new_memtable = || Arc::new(MemTable::new(0, shared.write_buffer_bytes, 0));
+    let new_memtable = || Arc::new(MemTable::new(0, shared.space.sizes().memtable_bytes, 0));
     let mut memtable = new_memtable();
     let mut readers = logs.iter().map(|&number| (number, open_log(shared, number))).peekable();
     while let Some((number, reader)) = readers.next() {
@@ -423,7 +423,7 @@ fn replay(
             }
             memtable.apply(batch.iter(), batch.first_sequence);
             last_sequence = batch.last_sequence();
-            if memtable.memory_bytes() >= shared.write_buffer_bytes {
+            if memtable.memory_bytes() >= shared.space.sizes().memtable_bytes {
                 sink(std::mem::replace(&mut memtable, new_memtable()), last_sequence)?;
             }
         }

@@ -276,7 +276,7 @@ impl Salvage {
             }
         };
         self.report.logs_read += 1;
-        let capacity = self.shared.write_buffer_bytes;
+        let capacity = self.shared.space.sizes().memtable_bytes;
         let mut memtable = Arc::new(MemTable::new(0, capacity, 0));
         loop {
             let failure = match reader.next() {

@@ -4,9 +4,6 @@
 //! `queue` (writers' turn) - `writer` (log and active memtable; held across log I/O) -
 //! `manifest` (held across manifest I/O) - `core` (scheduling; never held across I/O).
 
-use super::claims::Claims;
-use super::reclaim::Lacking;
-use super::room::{self, LOOK_PART};
 use super::tables::Tables;
 use crate::error::Error;
 use crate::key::Sequence;
@@ -20,12 +17,13 @@ use crate::shape::CompactionPolicy;
 use crate::shape::Garbage;
 use crate::shape::{FileMeta, Version};
 use crate::snapshot::SnapshotList;
+use crate::space::SpaceBudget;
 use crate::statistics::{Counters, Totals};
 use crate::table::TableBuildOptions;
 use crate::throttle::{Pressure, Throttle};
 use arc_swap::ArcSwap;
 use std::any::Any;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use varve_env::{Condvar, Env, Mutex, Random};
@@ -119,24 +117,8 @@ pub(super) struct Shared {
     pub(super) done: Condvar,
     pub(super) counters: Counters,
     pub(super) compaction_readahead_bytes: usize,
-    /// Bytes at which a memtable is full.
-    pub(super) write_buffer_bytes: usize,
-    /// Size at which tables of compactions are cut, where the medium does not like tables of one size.
-    pub(super) table_bytes: u64,
-    /// Size from which tables of flushes are cut: only memtables that a large batch filled have more.
-    pub(super) flushed_table_bytes: u64,
-    /// Size from which a manifest is replaced by a new one.
-    pub(super) manifest_bytes_max: u64,
-    /// Room is looked at when so many bytes were written.
-    pub(super) room_look_bytes: u64,
-    /// There was too little room for puts when a writer last looked: the next one looks again.
-    pub(super) is_short_of_room: AtomicBool,
-    /// Room that running compactions have before others.
-    pub(super) claims: Arc<Claims>,
-    /// Tables that packing left as many as they were.
-    pub(super) settled: parking_lot::Mutex<BTreeSet<u64>>,
-    /// Compactions that ended for want of room.
-    pub(super) lacking: parking_lot::Mutex<Lacking>,
+    /// What is free on the medium, and who may have it.
+    pub(super) space: SpaceBudget,
     /// Bytes the log may hold back between syncs.
     pub(super) log_buffer_bytes: u64,
     pub(super) log_counters: Arc<LogCounters>,
@@ -197,13 +179,9 @@ impl Shared {
         last_sequence: u64,
     ) -> Shared {
         let compaction_readahead_bytes = options.compaction_readahead_bytes(media.files.properties());
-        let write_buffer_bytes = room::write_buffer_bytes(&options, &*media.files);
-        let limit_bytes = room::table_bytes_limit(&*media.files);
-        let table_bytes = options.target_file_size_base.min(limit_bytes);
-        let manifest_bytes_max = options.max_manifest_file_size.min(limit_bytes);
-        let room_look_bytes = write_buffer_bytes as u64 / LOOK_PART;
+        let space = SpaceBudget::new(&media.files, &options, policy.histogram_bytes());
         let log_buffer_bytes = options.log_buffer_bytes(media.log_store().properties()) as u64;
-        let throttle = Throttle::new(env, &options, write_buffer_bytes);
+        let throttle = Throttle::new(env, &options, space.sizes().memtable_bytes);
         let log_number = manifest.log_number;
         let shared = Shared {
             env: env.clone(),
@@ -249,15 +227,7 @@ impl Shared {
             done: Condvar::new(env, "background progress"),
             counters: Counters::default(),
             compaction_readahead_bytes,
-            write_buffer_bytes,
-            table_bytes,
-            flushed_table_bytes: limit_bytes.saturating_add(limit_bytes / 4),
-            manifest_bytes_max,
-            room_look_bytes,
-            is_short_of_room: AtomicBool::new(false),
-            claims: Arc::default(),
-            settled: parking_lot::Mutex::default(),
-            lacking: parking_lot::Mutex::default(),
+            space,
             log_buffer_bytes,
             log_counters: Arc::new(LogCounters::default()),
             salts: parking_lot::Mutex::new(salts(env, database, next_file_number)),
@@ -324,7 +294,7 @@ impl Shared {
             let bytes = (memory_bytes + batch_bytes) as u64;
             bytes.saturating_add(padding_bytes(bytes, memtable.entries() + 1, &self.options)) > most_bytes
         };
-        memory_bytes >= self.write_buffer_bytes
+        memory_bytes >= self.space.sizes().memtable_bytes
             || self.media.files.properties().preferred_table_bytes.is_some_and(outgrows)
     }
 
@@ -338,7 +308,7 @@ impl Shared {
         let (log_number, last_sequence) = change.log_start.unwrap_or((manifest.log_number, manifest.last_sequence));
         let totals = manifest.totals.map(|totals| totals.plus(&change.work));
         match manifest.manifest.take() {
-            Some(mut current) if !current.is_overgrown(self.manifest_bytes_max) => {
+            Some(mut current) if !current.is_overgrown(self.space.sizes().manifest_bytes_max) => {
                 let edit = VersionEdit {
                     next_file_number: Some(self.next_file_number.load(Ordering::Relaxed)),
                     last_sequence: change.log_start.map(|start| start.1),

@@ -14,13 +14,13 @@
 //! is carried. [`reach`] decides how far a stride goes, as a pure function; the rest carries it out.
 
 use super::background;
-use super::claims::Claim;
 use super::compaction::{Stretch, compact_stretch};
-use super::room;
 use super::shared::Shared;
+use super::write_space;
 use crate::error::Error;
 use crate::key;
 use crate::shape::{CompactionPlan, FileMeta, Version};
+use crate::space::Reservation;
 use crate::throttle::JobPace;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -40,11 +40,11 @@ struct Step {
 
 /// How many steps the next stride takes: as many as fit, and one in any case; and whether what is carried goes along,
 /// which it only does if it fits too.
-fn reach(carried_bytes: u64, steps: impl IntoIterator<Item = Step>, room_bytes: u64) -> (usize, bool) {
+fn reach(carried_bytes: u64, steps: impl IntoIterator<Item = Step>, space_bytes: u64) -> (usize, bool) {
     let (mut count, mut bytes, mut is_carried) = (0, carried_bytes, true);
     for step in steps {
         let step_bytes = step.table_bytes.saturating_add(step.input_bytes);
-        if bytes.saturating_add(step_bytes) > room_bytes {
+        if bytes.saturating_add(step_bytes) > space_bytes {
             if count > 0 {
                 break;
             }
@@ -72,9 +72,9 @@ fn needed_bytes(version: &Version, plan: &CompactionPlan) -> u64 {
 
 /// How much of the room such a plan is given: what it needs, and so much more that it need not take many strides. Where tables
 /// take bands of their own writers leave compactions a reserve, and all of it is taken.
-pub(super) fn claimed_bytes(version: &Version, plan: &CompactionPlan, room_bytes: u64, is_in_tables: bool) -> u64 {
-    let share_bytes = if is_in_tables { room_bytes } else { room_bytes / 2 };
-    needed_bytes(version, plan).max(share_bytes).min(room_bytes)
+pub(super) fn reserved_bytes(version: &Version, plan: &CompactionPlan, space_bytes: u64, is_in_tables: bool) -> u64 {
+    let share_bytes = if is_in_tables { space_bytes } else { space_bytes / 2 };
+    needed_bytes(version, plan).max(share_bytes).min(space_bytes)
 }
 
 /// A plan of which some strides are done.
@@ -117,7 +117,7 @@ impl Remaining {
     }
 
     /// How far the next stride goes, and whether what is carried goes along.
-    fn reach(&self, shared: &Shared, room_bytes: u64) -> Result<(usize, bool), Error> {
+    fn reach(&self, shared: &Shared, space_bytes: u64) -> Result<(usize, bool), Error> {
         let carried_bytes = self.carried.as_ref().map_or(0, |file| file.size_bytes);
         let (mut steps, mut before, mut sum) = (Vec::new(), 0, carried_bytes);
         for (position, file) in self.ahead.iter().enumerate() {
@@ -127,11 +127,11 @@ impl Remaining {
             steps.push(step);
             before = up_to;
             sum = sum.saturating_add(step.table_bytes).saturating_add(step.input_bytes);
-            if sum > room_bytes && position > 0 {
+            if sum > space_bytes && position > 0 {
                 break;
             }
         }
-        Ok(reach(carried_bytes, steps, room_bytes))
+        Ok(reach(carried_bytes, steps, space_bytes))
     }
 
     /// The next stride, and what of its inputs stays.
@@ -166,17 +166,17 @@ impl Remaining {
 }
 
 /// Carries out a plan whose output level has tables that do not overlap. Nothing else is compacted meanwhile.
-pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan, claim: &Arc<Claim>) -> Result<(), Error> {
+pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan, reservation: &Arc<Reservation>) -> Result<(), Error> {
     let mut remaining = Remaining::new(&shared.read_state.load().version, plan);
     loop {
         if shared.cancel.load(Ordering::Relaxed) {
             return Err(Error::Closed);
         }
-        let claimed_bytes = claim.left_bytes();
-        let (_, room_bytes) = room::look_now(shared, claimed_bytes);
+        let reserved_bytes = reservation.left_bytes();
+        let (_, space_bytes) = write_space::look_now(shared, reserved_bytes);
         // More would be taken from those who cannot know.
-        let room_bytes = room_bytes.min(claimed_bytes);
-        let (count, is_carried) = remaining.reach(shared, room_bytes)?;
+        let space_bytes = space_bytes.min(reserved_bytes);
+        let (count, is_carried) = remaining.reach(shared, space_bytes)?;
         let (stride, stretch) = remaining.advance(count, is_carried);
         let version = shared.read_state.load_full().version.clone();
         let freed_bytes = stride
@@ -184,25 +184,26 @@ pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan, claim: &Arc<Cl
             .filter(|file| !stretch.staying.contains(&file.number))
             .map(|file| file.size_bytes)
             .sum();
-        let outputs = compact_stretch(shared, &version, stride, &stretch, Arc::new(JobPace::unheld()), claim)?;
+        let outputs = compact_stretch(shared, &version, stride, &stretch, Arc::new(JobPace::unheld()), reservation)?;
         // What the stride replaced is the room of the next one.
         drop(version);
         shared.tables.collect(&shared.garbage);
-        claim.regain(freed_bytes);
+        reservation.regain(freed_bytes);
         background::note_compaction(shared);
         if stretch.end.is_none() {
             return Ok(());
         }
-        let full_bytes = shared.media.files.properties().preferred_table_bytes.unwrap_or(shared.table_bytes);
+        let full_bytes =
+            shared.media.files.properties().preferred_table_bytes.unwrap_or(shared.space.sizes().table_bytes);
         remaining.carried = outputs.last().filter(|file| file.size_bytes < full_bytes / 4 * CARRIED_QUARTERS).cloned();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::reclaim::tests::table;
     use super::*;
     use crate::shape::Reason;
+    use crate::shape::tests::table;
 
     fn numbers(files: &[Arc<FileMeta>]) -> Vec<u64> {
         files.iter().map(|file| file.number).collect()
@@ -265,10 +266,10 @@ mod tests {
             CompactionPlan { reason: Reason::Room, input_level, output_level: input_level + 1, inputs, overlapping }
         };
         let version = Version::empty(4, 1);
-        let given = |input_level, room_bytes| claimed_bytes(&version, &plan(input_level), room_bytes, false);
+        let given = |input_level, space_bytes| reserved_bytes(&version, &plan(input_level), space_bytes, false);
         assert_eq!((given(0, 140), given(1, 140)), (100, 90), "of level 0 all stay, below it one at a time");
         assert_eq!((given(0, 240), given(0, 90)), (120, 90), "half of much, all of little");
-        assert_eq!(claimed_bytes(&version, &plan(0), 140, true), 140);
+        assert_eq!(reserved_bytes(&version, &plan(0), 140, true), 140);
     }
 
     fn steps(bytes: &[(u64, u64)]) -> Vec<Step> {

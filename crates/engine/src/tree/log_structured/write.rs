@@ -1,9 +1,9 @@
 //! The write path: what a leader of writers does ([`super::write_group`]).
 
 use super::flush;
-use super::room::Wanted;
 use super::shared::{Core, Immutable, Shared, panic_message};
 use super::write_group::{Commit, Committer, WriteGroup};
+use super::write_space::Wanted;
 use crate::batch::{self, WriteBatch};
 use crate::cost;
 use crate::error::{Error, ErrorKind};
@@ -69,8 +69,8 @@ impl Committer for Leader<'_> {
         self.path.commit(self.shared, &mut writer, first, others, bytes, sync)
     }
 
-    fn is_short_of_room(&self) -> bool {
-        self.shared.is_short_of_room.load(Ordering::SeqCst)
+    fn is_short_of_space(&self) -> bool {
+        self.shared.space.is_short()
     }
 
     fn delete_waits(&self) {
@@ -115,7 +115,7 @@ impl WritePath {
         shared.refuse_if_latched()?;
         let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
         let is_mixed = others.iter().any(|batch| batch.has_puts() != first.has_puts());
-        if self.wait_for_room(shared, writer, bytes, Wanted { has_puts, is_mixed })? == Commit::StandsAside {
+        if self.wait_for_space(shared, writer, bytes, Wanted { has_puts, is_mixed })? == Commit::StandsAside {
             return Ok(Commit::StandsAside);
         }
         self.make_room(shared, writer, bytes)?;
@@ -403,7 +403,7 @@ fn sync_logs(writer: &mut Writer, shared: &Shared) -> Result<(), Error> {
 pub(super) fn create_log(shared: &Shared, number: u64, previous: Option<PreviousLog>) -> Result<LogWriter, Error> {
     let options = CreateOptions {
         kind: FileKind::Log,
-        expected_size_bytes: Some(shared.write_buffer_bytes as u64 * 9 / 8),
+        expected_size_bytes: Some(shared.space.sizes().memtable_bytes as u64 * 9 / 8),
         ..CreateOptions::default()
     };
     let file = shared.media.log_store().create(&file_name::log(number), &options)?;

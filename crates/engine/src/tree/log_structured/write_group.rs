@@ -29,7 +29,7 @@ pub(super) trait Committer {
     fn commit(&self, first: &WriteBatch, others: &[WriteBatch], bytes: usize, sync: bool) -> Result<Commit, Error>;
 
     /// Puts may have to wait for room. Set before a leader asks [`WriteGroup::has_waiting_deletes`] and waits.
-    fn is_short_of_room(&self) -> bool;
+    fn is_short_of_space(&self) -> bool;
 
     /// Wakes a leader that waits for room: a batch of deletes came into the queue.
     fn delete_waits(&self);
@@ -132,7 +132,7 @@ impl WriteGroup {
         if is_delete {
             self.waiting_deletes.fetch_add(1, Ordering::SeqCst);
             // The leader may wait for room that this one does not need.
-            if committer.is_short_of_room() {
+            if committer.is_short_of_space() {
                 committer.delete_waits();
             }
         }
@@ -172,7 +172,7 @@ impl WriteGroup {
             let state = next.state.lock();
             let next_bytes = state.batch.as_ref().map_or(0, WriteBatch::size_bytes);
             // Deletes may be taken where puts are not.
-            let is_apart = committer.is_short_of_room()
+            let is_apart = committer.is_short_of_space()
                 && state.batch.as_ref().is_some_and(|next| next.has_puts() != batch.has_puts());
             if bytes + next_bytes > GROUP_BYTES_MAX || is_apart {
                 break;

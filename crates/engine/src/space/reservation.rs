@@ -1,6 +1,6 @@
-//! Room that running compactions were given and did not take yet. Writers and other compactions do not count on it: else
-//! one that fitted when it was planned ends for want of room that was taken meanwhile, and what it wrote is thrown away, or
-//! stays twice where it was done in strides.
+//! Space reserved for running compactions that they did not take yet. Writers and other compactions do not count on it: else
+//! one that fitted when it was planned runs out of space that was taken meanwhile, and what it wrote is thrown away, or
+//! stays twice where it was done in parts.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What all of them have left.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
+pub(crate) struct Reservations {
     left_bytes: AtomicU64,
 }
 
-impl Claims {
-    pub(super) fn left_bytes(&self) -> u64 {
+impl Reservations {
+    pub(crate) fn left_bytes(&self) -> u64 {
         self.left_bytes.load(Ordering::SeqCst)
     }
 }
 
 /// What one compaction has left, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Claim {
-    claims: Arc<Claims>,
+pub(crate) struct Reservation {
+    reservations: Arc<Reservations>,
     given_bytes: u64,
     account: Mutex<Account>,
 }
@@ -33,26 +33,26 @@ struct Account {
     regained_bytes: u64,
 }
 
-impl Claim {
-    pub(super) fn new(claims: &Arc<Claims>, given_bytes: u64) -> Claim {
-        claims.left_bytes.fetch_add(given_bytes, Ordering::SeqCst);
+impl Reservation {
+    pub(crate) fn new(reservations: &Arc<Reservations>, given_bytes: u64) -> Reservation {
+        reservations.left_bytes.fetch_add(given_bytes, Ordering::SeqCst);
         let account = Account { left_bytes: given_bytes, spent_bytes: 0, regained_bytes: 0 };
-        Claim { claims: claims.clone(), given_bytes, account: Mutex::new(account) }
+        Reservation { reservations: reservations.clone(), given_bytes, account: Mutex::new(account) }
     }
 
-    pub(super) fn left_bytes(&self) -> u64 {
+    pub(crate) fn left_bytes(&self) -> u64 {
         self.account.lock().left_bytes
     }
 
     /// A table has taken so many bytes.
-    pub(super) fn spend(&self, bytes: u64) {
+    pub(crate) fn spend(&self, bytes: u64) {
         let mut account = self.account.lock();
         account.spent_bytes = account.spent_bytes.saturating_add(bytes);
         self.settle(&mut account);
     }
 
     /// Tables were given up that had so many bytes: as much may be written once more, but no more than was given.
-    pub(super) fn regain(&self, bytes: u64) {
+    pub(crate) fn regain(&self, bytes: u64) {
         let mut account = self.account.lock();
         account.regained_bytes = account.regained_bytes.saturating_add(bytes);
         self.settle(&mut account);
@@ -61,7 +61,7 @@ impl Claim {
     fn settle(&self, account: &mut Account) {
         let taken_bytes = account.spent_bytes.saturating_sub(account.regained_bytes);
         let before = std::mem::replace(&mut account.left_bytes, self.given_bytes.saturating_sub(taken_bytes));
-        let sum = &self.claims.left_bytes;
+        let sum = &self.reservations.left_bytes;
         match account.left_bytes.checked_sub(before) {
             Some(more_bytes) => sum.fetch_add(more_bytes, Ordering::SeqCst),
             None => sum.fetch_sub(before - account.left_bytes, Ordering::SeqCst),
@@ -69,9 +69,9 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.claims.left_bytes.fetch_sub(self.account.get_mut().left_bytes, Ordering::SeqCst);
+        self.reservations.left_bytes.fetch_sub(self.account.get_mut().left_bytes, Ordering::SeqCst);
     }
 }
 
@@ -81,18 +81,18 @@ mod tests {
 
     #[test]
     fn what_is_given_is_there_until_it_is_taken_and_gone_with_the_compaction() {
-        let claims = Arc::new(Claims::default());
-        let (first, second) = (Claim::new(&claims, 100), Claim::new(&claims, 10));
-        assert_eq!(claims.left_bytes(), 110);
+        let reservations = Arc::new(Reservations::default());
+        let (first, second) = (Reservation::new(&reservations, 100), Reservation::new(&reservations, 10));
+        assert_eq!(reservations.left_bytes(), 110);
         first.spend(60);
         second.spend(11);
-        assert_eq!((first.left_bytes(), second.left_bytes(), claims.left_bytes()), (40, 0, 40));
+        assert_eq!((first.left_bytes(), second.left_bytes(), reservations.left_bytes()), (40, 0, 40));
         first.regain(70);
-        assert_eq!((first.left_bytes(), claims.left_bytes()), (100, 100));
+        assert_eq!((first.left_bytes(), reservations.left_bytes()), (100, 100));
         first.spend(130);
         first.regain(20);
-        assert_eq!((first.left_bytes(), claims.left_bytes()), (0, 0), "100 more than was given up were written");
+        assert_eq!((first.left_bytes(), reservations.left_bytes()), (0, 0), "100 more than was given up were written");
         drop(first);
-        assert_eq!(claims.left_bytes(), 0);
+        assert_eq!(reservations.left_bytes(), 0);
     }
 }

@@ -1,0 +1,259 @@
+//! Space on the medium: what writers leave of it, and which writes are taken when there is little.
+//!
+//! What is on a full medium can only be given up by writing more: a delete is a write, its memtable becomes a table, and a
+//! compaction writes its outputs before its inputs are free. So space is left in steps, as RocksDB's reserved buffers for
+//! compactions do it: puts leave some for deletes, deletes leave a quarter of that for logs and compactions, and both leave what
+//! memtables will become. Below that a store may keep a reserve for outputs of compactions alone, as bands do: then those
+//! have it beside what writers left.
+//!
+//! [`Headroom`] is what is known, [`Headroom::admission`] what follows, as a pure function.
+
+use crate::shape::{fitting_bytes, taking_bytes};
+
+/// Tables that puts leave, where nobody said how much: one each for the log of what was taken last, for that of deletes,
+/// for what these become, and for what opening again takes.
+const KEPT_TABLES: u64 = 4;
+
+/// The same where the medium likes no size of tables, and has no reserve for compactions. The smallest step of one reads a
+/// table and one that it overlaps, and writes as much before either is free.
+const KEPT_TABLES_OF_ANY_SIZE: u64 = 8;
+
+/// Of what puts leave, deletes leave one part in so many: where the store has a reserve for compactions, and where not.
+const LEFT_BY_DELETES_PART: (u64, u64) = (4, 2);
+
+/// Where the medium likes no size of tables, they have at most one part in so many of it, and so have memtables: what puts
+/// leave is a sixteenth of it then.
+pub(super) const TABLE_PART: u64 = 128;
+
+/// What puts leave at most is one part in so many of the medium: so much, and where there are tables of more than twice that
+/// size, as of a value that is larger, so much.
+pub(super) const KEPT_PART: (u64, u64) = (TABLE_PART / KEPT_TABLES_OF_ANY_SIZE, 4);
+
+/// Smaller tables than this are not asked for, however small the medium.
+pub(super) const TABLE_BYTES_LIMIT_MIN: u64 = 4 << 10;
+
+/// Tables count for so much at least when it is said what writers leave, but for media on which that is much: a store gives
+/// out room in blocks, and has some more to note.
+const COUNTED_TABLE_BYTES_MIN: u64 = 64 << 10;
+
+/// Blocks that a log takes beside the one before it: its first, what is written ahead of its contents, and as much again
+/// while the one before ends.
+const LOG_BLOCKS: u64 = 4;
+
+/// What is behind the pairs of a small table.
+pub(super) const PROPERTIES_BYTES: u64 = 768;
+
+fn scaled(bytes: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(bytes) * u128::from(numerator) / u128::from(denominator.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// Once there is room for no other, deletions are worth a compaction when they delete one part in so many of a table.
+const WORTH_WHEN_FULL_PART: u64 = 16;
+
+/// What is known of the space on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Headroom {
+    pub(crate) total_bytes: u64,
+    pub(crate) available_bytes: u64,
+    /// What the store keeps for outputs of compactions beside that.
+    pub(crate) reserve_bytes: u64,
+    /// What running compactions were given and did not take yet, in bytes of tables as those of `cut_bytes` are.
+    pub(crate) reserved_bytes: u64,
+    /// Size of a table, the largest there is or may be; where the medium likes tables of one size, each takes all of it.
+    pub(crate) table_bytes: u64,
+    pub(crate) is_in_tables: bool,
+    /// Pairs in a table of a compaction.
+    pub(crate) cut_bytes: u64,
+    /// What it takes beside them: little, but where tables are of few blocks.
+    pub(crate) beside_bytes: u64,
+    /// What memtables will become, and what the manifest may grow by.
+    pub(crate) owed_bytes: u64,
+    /// A table takes less than this much more than its size.
+    pub(crate) block_bytes: u64,
+    /// What the tables there are may come to take besides once they were rewritten.
+    pub(crate) growth_bytes: u64,
+    /// Option `compaction_buffer_size`.
+    pub(crate) asked_bytes: Option<u64>,
+}
+
+/// Which writes are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Open,
+    /// Batches of nothing but deletes.
+    DeletesOnly,
+    Full,
+}
+
+impl Admission {
+    pub(crate) fn takes(self, has_puts: bool) -> bool {
+        match self {
+            Admission::Open => true,
+            Admission::DeletesOnly => !has_puts,
+            Admission::Full => false,
+        }
+    }
+}
+
+impl Headroom {
+    /// What puts leave.
+    pub(crate) fn left_by_puts_bytes(&self) -> u64 {
+        let growth_bytes = if self.asked_bytes.is_none() { self.growth_bytes } else { 0 };
+        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes())).saturating_add(growth_bytes)
+    }
+
+    /// What deletes leave: a table at least, where logs take room by bands.
+    pub(crate) fn left_by_deletes_bytes(&self) -> u64 {
+        let part = if self.is_in_tables { LEFT_BY_DELETES_PART.0 } else { LEFT_BY_DELETES_PART.1 };
+        self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes() / part))
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        let usual_bytes = || match self.is_in_tables {
+            true => KEPT_TABLES.saturating_mul(self.table_bytes),
+            false => {
+                let least_bytes = COUNTED_TABLE_BYTES_MIN.min(self.total_bytes / TABLE_PART);
+                let tables_bytes = KEPT_TABLES_OF_ANY_SIZE.saturating_mul(self.table_bytes.max(least_bytes));
+                let taken_bytes =
+                    scaled(tables_bytes, self.cut_bytes.saturating_add(self.beside_bytes), self.cut_bytes);
+                let limit_bytes = (self.total_bytes / TABLE_PART).max(TABLE_BYTES_LIMIT_MIN);
+                let part = if self.table_bytes / 2 > limit_bytes { KEPT_PART.1 } else { KEPT_PART.0 };
+                taken_bytes.min(self.total_bytes / part)
+            }
+        };
+        self.asked_bytes.unwrap_or_else(usual_bytes)
+    }
+
+    pub(super) fn whole_tables(&self, bytes: u64) -> u64 {
+        if self.is_in_tables { bytes.div_ceil(self.table_bytes).saturating_mul(self.table_bytes) } else { bytes }
+    }
+
+    pub(crate) fn admission(&self) -> Admission {
+        let reserved_bytes = if self.is_in_tables { 0 } else { self.reserved_on_medium_bytes() };
+        match self.available_bytes.saturating_sub(reserved_bytes) {
+            bytes if bytes >= self.left_by_puts_bytes() => Admission::Open,
+            bytes if bytes >= self.left_by_deletes_bytes() => Admission::DeletesOnly,
+            _ => Admission::Full,
+        }
+    }
+
+    /// Some writes are refused.
+    pub(crate) fn is_short(&self) -> bool {
+        self.admission() != Admission::Open
+    }
+
+    /// What deletions must delete to be worth compactions of their own: while others can still be taken, half a table,
+    /// and then a sixteenth.
+    pub(crate) fn worth_bytes(&self) -> u64 {
+        let part = if self.admission() == Admission::Full { WORTH_WHEN_FULL_PART } else { 2 };
+        (self.table_bytes / part).max(1)
+    }
+
+    /// Bytes that outputs of a compaction may have: of all but what memtables will become, and logs take meanwhile, what is
+    /// left when each table takes some more than it is cut for.
+    pub(crate) fn compaction_bytes(&self) -> u64 {
+        let for_logs_bytes = match self.is_in_tables {
+            true => self.table_bytes,
+            false => (self.available_bytes / 16).max(LOG_BLOCKS.saturating_mul(self.block_bytes)),
+        };
+        let left_bytes = self.available_bytes.saturating_sub(self.owed_bytes.saturating_add(for_logs_bytes));
+        let bytes = left_bytes.saturating_add(self.reserve_bytes);
+        let fitting = match self.is_in_tables {
+            true => fitting_bytes(bytes, self.table_bytes),
+            false => scaled(bytes, self.cut_bytes, self.cut_bytes.saturating_add(self.beside_bytes)),
+        };
+        fitting.saturating_sub(self.reserved_bytes)
+    }
+
+    /// What running compactions take of the medium at most from now on.
+    pub(crate) fn reserved_on_medium_bytes(&self) -> u64 {
+        match self.is_in_tables {
+            true => taking_bytes(self.reserved_bytes, self.table_bytes),
+            false => scaled(self.reserved_bytes, self.cut_bytes.saturating_add(self.beside_bytes), self.cut_bytes),
+        }
+    }
+
+    /// The same once those that run have ended without taking more.
+    pub(crate) fn unreserved(&self) -> Headroom {
+        Headroom { reserved_bytes: 0, ..*self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BAND: u64 = 1 << 20;
+
+    fn bands(available: u64, owed: u64) -> Headroom {
+        Headroom {
+            total_bytes: 100 * BAND,
+            available_bytes: available * BAND,
+            reserve_bytes: 2 * BAND,
+            reserved_bytes: 0,
+            table_bytes: BAND,
+            is_in_tables: true,
+            cut_bytes: BAND,
+            beside_bytes: 0,
+            owed_bytes: owed * BAND,
+            block_bytes: 1,
+            growth_bytes: 0,
+            asked_bytes: None,
+        }
+    }
+
+    #[test]
+    fn puts_stop_first_then_deletes_and_compactions_have_the_rest() {
+        use Admission::{DeletesOnly, Full, Open};
+        let states: Vec<Admission> = (0..7).rev().map(|available| bands(available, 1).admission()).collect();
+        assert_eq!(states, [Open, Open, DeletesOnly, DeletesOnly, DeletesOnly, Full, Full]);
+        let filled_bytes = BAND - BAND / 16 - (5 << 10);
+        assert_eq!(bands(3, 1).compaction_bytes(), 3 * filled_bytes);
+        assert_eq!(bands(0, 1).compaction_bytes(), 2 * filled_bytes);
+        assert!(Open.takes(true) && Open.takes(false) && !DeletesOnly.takes(true) && DeletesOnly.takes(false));
+        assert!(!Full.takes(true) && !Full.takes(false));
+    }
+
+    /// Where the store has no reserve for compactions.
+    #[test]
+    fn nobody_counts_on_what_a_running_compaction_was_given() {
+        use Admission::{DeletesOnly, Full, Open};
+        let room = |reserved_bytes: u64| Headroom {
+            is_in_tables: false,
+            total_bytes: 64 << 20,
+            available_bytes: 4 << 20,
+            reserve_bytes: 0,
+            table_bytes: 128 << 10,
+            cut_bytes: 128 << 10,
+            reserved_bytes,
+            ..bands(0, 0)
+        };
+        let states = [0, 3 << 20, (3 << 20) + 1, 7 << 19, (7 << 19) + 1].map(|bytes| room(bytes).admission());
+        assert_eq!(states, [Open, Open, DeletesOnly, DeletesOnly, Full]);
+        assert_eq!(room(3 << 20).unreserved().admission(), Open);
+        assert_eq!([0, 1 << 20].map(|bytes| room(bytes).compaction_bytes()), [15 << 18, 11 << 18]);
+        let bands = |reserved_bytes: u64| Headroom { reserved_bytes, ..bands(4, 0) };
+        assert_eq!(bands(8 * BAND).admission(), Open);
+        assert!(bands(BAND).compaction_bytes() < bands(0).compaction_bytes());
+    }
+
+    #[test]
+    fn little_is_left_of_a_small_medium_and_as_much_as_was_asked() {
+        let left = |room: Headroom| (room.left_by_puts_bytes() / BAND, room.left_by_deletes_bytes() / BAND);
+        assert_eq!(left(bands(0, 0)), (4, 1));
+        assert_eq!(left(Headroom { asked_bytes: Some(0), ..bands(0, 2) }), (2, 2));
+        assert_eq!(left(Headroom { asked_bytes: Some(6 * BAND), ..bands(0, 0) }), (6, 2));
+        let bytes = Headroom { total_bytes: 96, table_bytes: 1 << 40, is_in_tables: false, ..bands(0, 0) };
+        assert_eq!((bytes.left_by_puts_bytes(), bytes.left_by_deletes_bytes()), (24, 12));
+        let small =
+            Headroom { table_bytes: 1 << 10, total_bytes: 1 << 30, cut_bytes: 1 << 10, beside_bytes: 3 << 10, ..bytes };
+        assert_eq!((small.left_by_puts_bytes(), small.left_by_deletes_bytes()), (2 << 20, 1 << 20));
+        let large = Headroom { total_bytes: 128 << 20, table_bytes: BAND, ..small };
+        assert_eq!((large.left_by_puts_bytes(), large.left_by_deletes_bytes()), (8 * BAND, 4 * BAND));
+        let room = Headroom { available_bytes: 16 << 20, reserve_bytes: 0, ..large };
+        assert_eq!(room.compaction_bytes(), (15 << 20) / 4, "of four blocks one is what was cut for");
+        let all = Headroom { available_bytes: u64::MAX, ..bytes };
+        assert!(all.compaction_bytes() > 1 << 62 && all.admission() == Admission::Open);
+    }
+}
