@@ -121,7 +121,7 @@ fn kind_name(kind: ErrorKind) -> &'static str {
         ErrorKind::Locked => "locked",
         ErrorKind::NoSpace => "no_space",
         ErrorKind::Io => "io",
-        ErrorKind::Latched => "latched",
+        ErrorKind::Poisoned => "poisoned",
         ErrorKind::Closed => "closed",
         ErrorKind::ReadOnly => "read_only",
         _ => "other",

@@ -88,9 +88,9 @@ impl Db {
 
     /// Sets the value of a key.
     pub fn put_with(&self, key: &[u8], value: &[u8], options: &WriteOptions) -> Result<(), Error> {
-        // What `put` is about to refuse needs no room.
-        let room = if value.len() > VALUE_BYTES_MAX { 0 } else { key.len() + value.len() + 16 };
-        let mut batch = WriteBatch::with_capacity(room);
+        // What `put` is about to refuse needs no space.
+        let space = if value.len() > VALUE_BYTES_MAX { 0 } else { key.len() + value.len() + 16 };
+        let mut batch = WriteBatch::with_capacity(space);
         batch.put(key, value)?;
         self.tree().write(batch, options)
     }
@@ -216,7 +216,7 @@ pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<Repair
 ///
 /// Cost: reads everything twice, and writes everything. Keys whose newest version was lost may show an older one, and
 /// deleted keys whose deletion was lost may come back. Nothing is removed: what is damaged, or not used, is kept, renamed
-/// to `damaged-...`, and so are the sound files whose entries are in fresh ones, as `replaced-...`. They take as much room
+/// to `damaged-...`, and so are the sound files whose entries are in fresh ones, as `replaced-...`. They take as much space
 /// as before; [`repair_and_discard`] gives back that of the sound ones.
 ///
 /// Errors: [`Error::Missing`] when there is nothing, [`Error::Foreign`] when nothing says that the files are of a

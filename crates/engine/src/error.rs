@@ -21,7 +21,7 @@ pub enum ErrorKind {
     /// The medium failed.
     Io,
     /// Refusing writes since an ambiguous failure; open the database again.
-    Latched,
+    Poisoned,
     /// The database was closed.
     Closed,
     /// The database was opened for reading only.
@@ -54,11 +54,11 @@ pub enum Error {
     #[error("a database exists in '{store}' and error_if_exists was asked for")]
     Exists { store: String },
     #[error("refusing writes since '{cause}'; close and open the database again")]
-    Latched { cause: String },
+    Poisoned { cause: String },
     #[error(
         "no space: {available_bytes} bytes of '{store}' are available, and such writes leave {left_bytes} so that data can be deleted and compacted; delete what is not needed, remove other files, or copy the database to a larger medium"
     )]
-    OutOfRoom { store: String, available_bytes: u64, left_bytes: u64 },
+    OutOfSpace { store: String, available_bytes: u64, left_bytes: u64 },
     #[error("the database is closed")]
     Closed,
     #[error("'{store}' was opened for reading only; open it for writing to {operation}")]
@@ -78,8 +78,8 @@ impl Error {
             Error::Corruption { .. } | Error::Misplaced { .. } => ErrorKind::Corruption,
             Error::Foreign { .. } => ErrorKind::Foreign,
             Error::Missing { .. } => ErrorKind::NotFound,
-            Error::Latched { .. } => ErrorKind::Latched,
-            Error::OutOfRoom { .. } => ErrorKind::NoSpace,
+            Error::Poisoned { .. } => ErrorKind::Poisoned,
+            Error::OutOfSpace { .. } => ErrorKind::NoSpace,
             Error::Closed => ErrorKind::Closed,
             Error::ReadOnly { .. } => ErrorKind::ReadOnly,
             // What the engine asks for was once there: a file that is too short lost something.
@@ -90,7 +90,7 @@ impl Error {
                 StoreErrorKind::NoSpace => ErrorKind::NoSpace,
                 StoreErrorKind::Locked => ErrorKind::Locked,
                 StoreErrorKind::Foreign => ErrorKind::Foreign,
-                StoreErrorKind::Latched => ErrorKind::Latched,
+                StoreErrorKind::Poisoned => ErrorKind::Poisoned,
                 StoreErrorKind::ReadOnly => ErrorKind::ReadOnly,
                 _ => ErrorKind::Io,
             },

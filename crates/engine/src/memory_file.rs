@@ -92,7 +92,7 @@ impl WritableFile for MemoryFile {
     fn sync(&mut self, _: &IoContext) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         if state.fail_sync {
-            return Err(StoreError::Latched { store: "memory".to_string(), cause: "asked for".to_string() });
+            return Err(StoreError::Poisoned { store: "memory".to_string(), cause: "asked for".to_string() });
         }
         state.synced_bytes = state.bytes.len();
         Ok(())

@@ -63,8 +63,8 @@ counters! {
     stall_nanos,
     /// Times a writer was held back.
     stalls,
-    /// Groups of batches refused because the medium was out of room.
-    writes_out_of_room,
+    /// Groups of batches refused because the medium was out of space.
+    writes_out_of_space,
     /// Gets.
     gets,
     /// Gets that found a value.
@@ -154,10 +154,10 @@ pub enum WriteState {
     /// Room is short: puts wait while flushes and compactions may bring some back, and then fail with
     /// [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace). Batches of nothing but deletes are taken.
     DeletesOnly,
-    /// What room is left is for compactions: deletes wait and fail too.
+    /// What space is left is for compactions: deletes wait and fail too.
     Full,
     /// None since a failure that left the medium unknown.
-    Latched,
+    Poisoned,
 }
 
 impl WriteState {
@@ -168,14 +168,14 @@ impl WriteState {
             WriteState::Slowed => "slowed, because compactions are behind; write less, or give compactions more jobs",
             WriteState::Stopped => "stopped until compactions catch up; write less, or give compactions more jobs",
             WriteState::DeletesOnly => {
-                "deletes only, because room is short; delete what is not needed, remove other files, or copy the \
+                "deletes only, because there is little space; delete what is not needed, remove other files, or copy the \
                  database to a larger medium"
             }
             WriteState::Full => {
-                "refused, because what room is left is for compactions; wait for them, remove other files, or copy the \
+                "refused, because what space is left is for compactions; wait for them, remove other files, or copy the \
                  database to a larger medium"
             }
-            WriteState::Latched => "refused since a failure; close the database and open it again",
+            WriteState::Poisoned => "refused since a failure; close the database and open it again",
         }
     }
 }
@@ -183,7 +183,7 @@ impl WriteState {
 /// Room on the medium of the tables, and what writes leave of it; in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct RoomStatistics {
+pub struct SpaceStatistics {
     /// All there is.
     pub total_bytes: u64,
     /// What can be written by anyone.
@@ -192,7 +192,7 @@ pub struct RoomStatistics {
     pub reserve_bytes: u64,
     /// What of these two running compactions were given and have not written yet. Without a reserve, writes are taken by
     /// what is available beside it.
-    pub claimed_bytes: u64,
+    pub compactions_reserved_bytes: u64,
     /// Available bytes below which puts are refused: what memtables will become, and the option
     /// `compaction_buffer_size`.
     pub left_by_puts_bytes: u64,
@@ -225,7 +225,7 @@ pub struct Statistics {
     /// Which writes are taken now.
     pub write_state: WriteState,
     /// Room on the medium; none where the store cannot tell.
-    pub room: Option<RoomStatistics>,
+    pub space: Option<SpaceStatistics>,
     /// Levels, from 0.
     pub levels: Vec<LevelStatistics>,
     /// Memory of memtables, in bytes.

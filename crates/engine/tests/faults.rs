@@ -567,12 +567,12 @@ fn after_a_failed_log_sync_writes_are_refused_until_reopened() {
         injector
             .set_plan(FaultPlan::of(Fault::new(Operation::Sync, FaultTrigger::Once(0), effect).on_class(IoClass::Log)));
         let error = db.put_with(b"b", b"2", &sync()).expect_err("a failed sync");
-        assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::Latched), "{kind:?}: {error}");
+        assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::Poisoned), "{kind:?}: {error}");
         for options in [sync(), WriteOptions::default()] {
             let error = db.put_with(b"c", b"3", &options).expect_err("a write after a failed sync");
-            assert_eq!(error.kind(), ErrorKind::Latched, "{kind:?}: {error}");
+            assert_eq!(error.kind(), ErrorKind::Poisoned, "{kind:?}: {error}");
         }
-        assert_eq!(db.flush().expect_err("a flush after a failed sync").kind(), ErrorKind::Latched);
+        assert_eq!(db.flush().expect_err("a flush after a failed sync").kind(), ErrorKind::Poisoned);
         assert_eq!(db.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
         assert_eq!(db.get(b"b").expect("get"), None, "{kind:?}: a write that failed is visible");
         let _ = db.close();

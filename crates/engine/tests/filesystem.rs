@@ -1,4 +1,4 @@
-//! Small media filled and emptied in rounds, with memtables and tables of any ratio: what docs/room.md promises of them.
+//! Small media filled and emptied in rounds, with memtables and tables of any ratio: what docs/space.md promises of them.
 //! In memory, on emulated devices, and on file systems of this machine where mounting is allowed.
 //!
 //! The seed decides about everything, the medium too. `VARVE_SEED=n` runs that one (or goes on from it), and
@@ -266,7 +266,7 @@ impl Room {
         let tables: BTreeMap<_, _> =
             self.db.statistics().levels.iter().enumerate().map(|(level, of)| (level, format!("{of:?}"))).collect();
         let stats = self.db.property("varve.stats").expect("stats");
-        panic!("{}: {what}: {error}\n{:?}\n{tables:#?}\n{stats}", self.note, self.db.statistics().room)
+        panic!("{}: {what}: {error}\n{:?}\n{tables:#?}\n{stats}", self.note, self.db.statistics().space)
     }
 
     fn value(&mut self, bytes: u64) -> Vec<u8> {
@@ -291,7 +291,7 @@ impl Room {
                 self.reached.puts += 1;
                 true
             }
-            Err(Error::OutOfRoom { .. }) => false,
+            Err(Error::OutOfSpace { .. }) => false,
             Err(error) if error.kind() == ErrorKind::NoSpace => {
                 self.uncertain.insert(key(number), value);
                 false

@@ -228,8 +228,8 @@ fn ends<T: Send + 'static>(env: &Env, what: &'static str, work: impl FnOnce() ->
     }
 }
 
-fn expect_latched(note: &str, what: &str, error: &Error) {
-    assert_eq!(error.kind(), ErrorKind::Latched, "{note}, {what}: {error}");
+fn expect_poisoned(note: &str, what: &str, error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Poisoned, "{note}, {what}: {error}");
     assert!(error.to_string().contains(MESSAGE), "{note}, {what}: {error}");
 }
 
@@ -259,7 +259,7 @@ fn a_worker_panics_with(env: &Env, kind: Kind, options: &Options, class: IoClass
     fuse.light(3);
     let writer = db.clone();
     let (written, error) = ends(env, "writing", move || write_until_refused(&writer));
-    expect_latched(&note, "write", &error);
+    expect_poisoned(&note, "write", &error);
     for (what, call) in [
         ("wait_idle", (|db: &Db| db.wait_idle()) as fn(&Db) -> Result<(), Error>),
         ("flush", |db| db.flush()),
@@ -268,7 +268,7 @@ fn a_worker_panics_with(env: &Env, kind: Kind, options: &Options, class: IoClass
     ] {
         let db = db.clone();
         let error = ends(env, what, move || call(&db)).expect_err(what);
-        expect_latched(&note, what, &error);
+        expect_poisoned(&note, what, &error);
     }
     let newest =
         |number: u32| (0..written).rev().find(|written| written % 500 == number).map(|last| vec![last as u8; 100]);
@@ -277,7 +277,7 @@ fn a_worker_panics_with(env: &Env, kind: Kind, options: &Options, class: IoClass
     }
     let closing = db.clone();
     let error = ends(env, "close", move || closing.close()).expect_err("close tells of the panic");
-    expect_latched(&note, "close", &error);
+    expect_poisoned(&note, "close", &error);
     drop(db);
     let db = Db::open(env, image.media(env).expect("store"), options.clone()).expect("open");
     for number in 0..500 {
@@ -291,7 +291,7 @@ fn a_worker_panics_with(env: &Env, kind: Kind, options: &Options, class: IoClass
 }
 
 #[test]
-fn a_worker_that_panics_latches_the_database_and_nobody_waits_for_it() {
+fn a_worker_that_panics_poisons_the_database_and_nobody_waits_for_it() {
     for seed in 0..4 {
         for class in [IoClass::Flush, IoClass::Compaction] {
             for workers in [1, 2, 4] {
@@ -310,8 +310,8 @@ fn a_worker_that_panics_latches_the_database_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_worker_that_panics_latches_the_database_under_any_options() {
-    let test = ("panics", "a_worker_that_panics_latches_the_database_under_any_options");
+fn a_worker_that_panics_poisons_the_database_under_any_options() {
+    let test = ("panics", "a_worker_that_panics_poisons_the_database_under_any_options");
     run_seeds(test, 200_000, 40, &[("panics", 40)], |seed| {
         let (kind, tree) = ON[(seed % ON.len() as u64) as usize];
         let class = if seed % 4 < 2 { IoClass::Flush } else { IoClass::Compaction };
@@ -321,7 +321,7 @@ fn a_worker_that_panics_latches_the_database_under_any_options() {
 }
 
 #[test]
-fn a_worker_that_panics_latches_the_database_in_real_time_too() {
+fn a_worker_that_panics_poisons_the_database_in_real_time_too() {
     for class in [IoClass::Flush, IoClass::Compaction] {
         for workers in [1, 2] {
             a_worker_panics(&Env::real(), ON[0], class, workers);
@@ -356,7 +356,7 @@ fn a_writer_panics(env: &Env, (kind, tree): (Kind, TreeKind), after: bool, appen
     let panicked = outcomes.iter().filter(|outcome| outcome.is_err()).count();
     assert_eq!(panicked, 1, "{kind:?} {tree:?}: {outcomes:?}");
     for error in outcomes.iter().flatten().map(|outcome| outcome.as_ref().expect_err("a write behind a panic")) {
-        expect_latched("a writer", "put", error);
+        expect_poisoned("a writer", "put", error);
     }
     assert_eq!(db.get(b"before").expect("get").as_deref(), Some(&b"1"[..]));
     let closing = db.clone();

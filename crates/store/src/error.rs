@@ -21,7 +21,7 @@ pub enum StoreErrorKind {
     /// The medium failed.
     Io,
     /// An earlier sync failed: nothing is acknowledged until the store is opened again.
-    Latched,
+    Poisoned,
     /// The store was opened for reading only.
     ReadOnly,
 }
@@ -57,7 +57,7 @@ pub enum StoreError {
     )]
     Foreign { store: String, structure: String, offset_bytes: u64, expected: String, found: String, advice: String },
     #[error("{store}: refusing writes since '{cause}'; close and open the store again")]
-    Latched { store: String, cause: String },
+    Poisoned { store: String, cause: String },
     /// What cannot be read decides what is there, so nothing was taken for absent, and nothing was written.
     #[error(
         "{store}: {structure} at offset {offset_bytes} cannot be read, where {expected} may be ({source}); nothing was \
@@ -101,7 +101,7 @@ impl StoreError {
             StoreError::Locked { .. } | StoreError::Superseded { .. } => StoreErrorKind::Locked,
             StoreError::Corruption { .. } => StoreErrorKind::Corruption,
             StoreError::Foreign { .. } => StoreErrorKind::Foreign,
-            StoreError::Latched { .. } => StoreErrorKind::Latched,
+            StoreError::Poisoned { .. } => StoreErrorKind::Poisoned,
             StoreError::ReadOnly { .. } => StoreErrorKind::ReadOnly,
             StoreError::Media { source, .. } => of_media(source),
             StoreError::Unreadable { source, .. } => of_media(source),

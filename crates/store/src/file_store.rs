@@ -138,8 +138,8 @@ pub trait StoreLock: Send + Sync {}
 ///   leaves both names as they were, or as they shall be.
 /// - *Remove* is atomic; it is durable after `sync_names`, a `rename`, or the sync of any file
 ///   created later. Space is not reused before the removal is durable. Open readers go on reading.
-/// - A failed sync latches the file: later syncs of it fail too. Where one sync serves several files,
-///   it latches them all, up to the whole store; reads of what was durable go on.
+/// - A failed sync poisons the file: later syncs of it fail too. Where one sync serves several files,
+///   it poisons them all, up to the whole store; reads of what was durable go on.
 pub trait FileStore: Send + Sync {
     /// Label for messages: the spec or the path.
     fn name(&self) -> &str;

@@ -6,7 +6,7 @@ use varve_env::{Env, Mutex, MutexGuard};
 ///
 /// A sync that fails may have dropped what others wrote, and the next one succeeds without it. So none begins before
 /// the one before it has ended and everybody knows whether it failed: whoever syncs does so in its turn, and keeps the
-/// turn until it has latched a failure.
+/// turn until it has poisoned a failure.
 pub(crate) struct SyncOrder {
     turn: Mutex<()>,
 }

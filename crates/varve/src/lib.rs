@@ -65,9 +65,8 @@ pub use varve_engine::Media;
 pub use varve_engine::cost;
 pub use varve_engine::{
     BatchEntry, CompactionPriority, Compression, DatabaseOption, Db, DbIterator, Error as EngineError, KEY_BYTES_MAX,
-    LevelStatistics, OptionUnit, Options, ReadOptions, RepairAction, RepairPlan, RepairReport, RepairStep,
-    RoomStatistics, Snapshot, Statistics, Totals, TreeKind, VALUE_BYTES_MAX, Value, WriteBatch, WriteOptions,
-    WriteState,
+    LevelStatistics, OptionUnit, Options, ReadOptions, RepairAction, RepairPlan, RepairReport, RepairStep, Snapshot,
+    SpaceStatistics, Statistics, Totals, TreeKind, VALUE_BYTES_MAX, Value, WriteBatch, WriteOptions, WriteState,
 };
 pub use varve_env as env;
 pub use varve_media as media;

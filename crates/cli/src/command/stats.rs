@@ -15,7 +15,7 @@ Examples:
   varve stats /tmp/db --since-creation
   varve stats /tmp/db --property varve.estimate-num-keys
 
-The shape (levels, memtables, room) is that of now. Counters (block cache, store, devices) are held in memory and begin \
+The shape (levels, memtables, space) is that of now. Counters (block cache, store, devices) are held in memory and begin \
 at zero with every opening, so here they tell what this opening took, not what was done to the database before.
 
 What was flushed and compacted since it was created stands in the database: --since-creation shows that, exactly, after \

@@ -372,8 +372,8 @@ fn after_a_failure_the_writer_refuses() {
     writer.append(&[b"kept"]).unwrap();
     file.limit_room(100);
     assert_eq!(writer.append(&[&[1; 100]]).unwrap_err().kind(), ErrorKind::NoSpace);
-    assert_eq!(writer.append(&[b""]).unwrap_err().kind(), ErrorKind::Latched);
-    assert_eq!(writer.sync().unwrap_err().kind(), ErrorKind::Latched);
+    assert_eq!(writer.append(&[b""]).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(writer.sync().unwrap_err().kind(), ErrorKind::Poisoned);
     let (records, tail) = read(&file.bytes(), 0);
     assert_eq!(records, [b"kept"]);
     assert!(matches!(tail.unwrap().reason, TailReason::Torn { .. }));
@@ -382,7 +382,7 @@ fn after_a_failure_the_writer_refuses() {
     let mut writer = create(&file);
     file.fail_sync();
     assert!(writer.sync().is_err());
-    assert_eq!(writer.flush().unwrap_err().kind(), ErrorKind::Latched);
+    assert_eq!(writer.flush().unwrap_err().kind(), ErrorKind::Poisoned);
     assert_eq!(writer.synced_bytes(), HEADER_BYTES as u64);
 }
 

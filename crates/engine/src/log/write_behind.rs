@@ -230,7 +230,7 @@ impl Shared {
                 Ok(Err(error)) => state.failure = Some(error),
                 Ok(Ok(())) => {}
                 Err(payload) => {
-                    state.failure = Some(StoreError::Latched {
+                    state.failure = Some(StoreError::Poisoned {
                         store: "log".to_owned(),
                         cause: "writing to it panicked".to_owned(),
                     });
@@ -401,6 +401,6 @@ mod tests {
         hand_over(&mut behind, b"0123456789").unwrap();
         let noticed = catch_unwind(AssertUnwindSafe(|| behind.with_all_written(|_, _| Ok(()))));
         assert_eq!(noticed.unwrap_err().downcast_ref::<&str>(), Some(&"the medium broke down"));
-        assert!(matches!(hand_over(&mut behind, b"more"), Err(StoreError::Latched { .. })));
+        assert!(matches!(hand_over(&mut behind, b"more"), Err(StoreError::Poisoned { .. })));
     }
 }

@@ -246,7 +246,7 @@ impl LogWriter {
     fn refuse_after_failure(&self) -> Result<(), Error> {
         match &self.failure {
             None => Ok(()),
-            Some(cause) => Err(Error::Latched { cause: cause.to_string() }),
+            Some(cause) => Err(Error::Poisoned { cause: cause.to_string() }),
         }
     }
 

@@ -105,13 +105,13 @@ fn a_switch_is_atomic_whatever_fails() {
 }
 
 #[test]
-fn a_failed_append_latches_and_the_next_manifest_settles_it() {
+fn a_failed_append_poisons_and_the_next_manifest_settles_it() {
     let store = written(0);
     let mut manifest = Manifest::create(&store, 5, TREE, &snapshot(), identity(1)).unwrap();
     store.fail_from(Some(store.changes() + 3));
     assert_eq!(manifest.append(&change(0)).unwrap_err().kind(), ErrorKind::NoSpace);
     store.fail_from(None);
-    assert_eq!(manifest.append(&change(0)).unwrap_err().kind(), ErrorKind::Latched);
+    assert_eq!(manifest.append(&change(0)).unwrap_err().kind(), ErrorKind::Poisoned);
     let Recovered { contents, .. } = Manifest::recover(&store, TREE).unwrap();
     assert!(histories(1).contains(&contents), "with the edit or without");
     Manifest::create(&store, 6, TREE, &snapshot(), identity(2)).unwrap();

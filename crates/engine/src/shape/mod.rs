@@ -13,7 +13,7 @@ pub(crate) mod tests;
 
 pub(crate) use file::FileMeta;
 pub(crate) use garbage::Garbage;
-pub(crate) use plan::{Busy, CompactionPlan, Footprint, Reason, in_place, subcompaction_boundaries};
+pub(crate) use plan::{Busy, CompactionPlan, JobClaim, Reason, in_place, subcompaction_boundaries};
 pub(crate) use policy::CompactionPolicy;
 pub(crate) use shortage::{Shortage, deleted_bytes, filled_bytes, fitting_bytes, taking_bytes};
 pub(crate) use version::{Run, Version, runs};

@@ -11,7 +11,7 @@ pub(crate) enum Reason {
     Level0Tables,
     LevelSize,
     Overlap,
-    /// Little room is left, and it may give some back.
+    /// Little space is left, and it may give some back.
     Room,
     /// Tables are partly empty where each takes as much however little is in it.
     Coalescing,
@@ -46,7 +46,7 @@ impl CompactionPlan {
     }
 
     /// Smallest and largest user key it touches.
-    pub(crate) fn hull(&self) -> Option<(&[u8], &[u8])> {
+    pub(crate) fn key_range(&self) -> Option<(&[u8], &[u8])> {
         let smallest = self.all_inputs().map(|file| file.smallest_user_key()).min()?;
         let largest = self.all_inputs().map(|file| file.largest_user_key()).max()?;
         Some((smallest, largest))
@@ -82,27 +82,27 @@ impl CompactionPlan {
     }
 
     /// What is left to know of it once its tables may be gone.
-    pub(crate) fn footprint(&self) -> Footprint {
-        Footprint {
+    pub(crate) fn claim(&self) -> JobClaim {
+        JobClaim {
             input_level: self.input_level,
             output_level: self.output_level,
             is_trivial_move: self.is_trivial_move(),
             numbers: self.all_inputs().map(|file| file.number).collect(),
-            hull: self.hull().map(|(smallest, largest)| (smallest.to_vec(), largest.to_vec())),
+            key_range: self.key_range().map(|(smallest, largest)| (smallest.to_vec(), largest.to_vec())),
         }
     }
 }
 
-/// What a plan was, without its tables: who holds those keeps their room.
+/// What a plan was, without its tables: who holds those keeps their space.
 #[derive(Clone, Debug)]
-pub(crate) struct Footprint {
+pub(crate) struct JobClaim {
     pub(crate) input_level: usize,
     pub(crate) output_level: usize,
     pub(crate) is_trivial_move: bool,
     /// Numbers of all inputs.
     pub(crate) numbers: Vec<u64>,
     /// Smallest and largest user key.
-    pub(crate) hull: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) key_range: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// A plan that rewrites tables of a level where they are.
@@ -138,7 +138,7 @@ impl Busy {
     pub(crate) fn enter(&mut self, plan: &CompactionPlan) {
         self.changes += 1;
         self.files.extend(plan.all_inputs().map(|file| file.number));
-        if let Some((smallest, largest)) = plan.hull() {
+        if let Some((smallest, largest)) = plan.key_range() {
             self.outputs.push((plan.output_level, smallest.to_vec(), largest.to_vec()));
         }
         if let Some(last) = plan.inputs.iter().map(|file| file.largest_user_key()).max() {
@@ -147,12 +147,12 @@ impl Busy {
     }
 
     /// Takes out a plan that ended.
-    pub(crate) fn leave(&mut self, plan: &Footprint) {
+    pub(crate) fn leave(&mut self, plan: &JobClaim) {
         self.changes += 1;
         for number in &plan.numbers {
             self.files.remove(number);
         }
-        if let Some((smallest, largest)) = &plan.hull
+        if let Some((smallest, largest)) = &plan.key_range
             && let Some(position) = self
                 .outputs
                 .iter()

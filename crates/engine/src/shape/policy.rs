@@ -1,6 +1,6 @@
 //! What tells one log-structured tree from another: pure functions from its shape.
 
-use super::plan::{Busy, CompactionPlan, Footprint};
+use super::plan::{Busy, CompactionPlan, JobClaim};
 use super::shortage::Shortage;
 use super::version::Version;
 use crate::options::Options;
@@ -38,14 +38,14 @@ pub(crate) trait CompactionPolicy: Send + Sync {
         version: &Version,
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
-        last: Option<&Footprint>,
+        last: Option<&JobClaim>,
     ) -> Option<CompactionPlan>;
 
     /// What to do first of a plan that writes more than `space_bytes`; `None` when nothing less would help. Nothing else
     /// runs. Once it is done what made the plan is asked again; parts of parts end.
-    fn part_of(&self, version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan>;
+    fn split(&self, version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan>;
 
-    /// The next step of those that bring deletions to what they delete, when nothing is due and room is short; `None`
+    /// The next step of those that bring deletions to what they delete, when nothing is due and space is short; `None`
     /// when no step is left that would change anything. Nothing else runs.
     fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan>;
 

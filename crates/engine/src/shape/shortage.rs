@@ -8,7 +8,7 @@ use crate::key::Sequence;
 /// What is behind the data of a table, at most: a histogram, an index and a footer.
 const BEHIND_BYTES_MAX: u64 = 5 << 10;
 
-/// What a tree looks at when it is asked for room.
+/// What a tree looks at when it is asked for space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shortage {
     /// Bytes that outputs may take.
@@ -27,7 +27,7 @@ impl Shortage {
         file.newest_sequence <= self.oldest_view
     }
 
-    /// Whether there is room for a plan: for all its outputs, or for those of a part of it where it is done part by part.
+    /// Whether there is space for a plan: for all its outputs, or for those of a part of it where it is done part by part.
     pub(crate) fn fits(&self, version: &Version, plan: &CompactionPlan) -> bool {
         let first_bytes = || {
             let largest = plan.overlapping.iter().map(|file| file.size_bytes).max().unwrap_or(0);
@@ -38,7 +38,7 @@ impl Shortage {
             || (plan.is_divisible(version) && first_bytes() <= self.space_bytes)
     }
 
-    /// Whether a plan surely leaves fewer tables than it takes, where that gives room back; or is a move, which may make
+    /// Whether a plan surely leaves fewer tables than it takes, where that gives space back; or is a move, which may make
     /// neighbours of tables that do.
     pub(crate) fn saves_tables(&self, plan: &CompactionPlan) -> bool {
         let Some(table_bytes) = self.table_bytes else { return false };

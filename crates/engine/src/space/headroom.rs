@@ -33,7 +33,7 @@ pub(super) const KEPT_PART: (u64, u64) = (TABLE_PART / KEPT_TABLES_OF_ANY_SIZE, 
 pub(super) const TABLE_BYTES_LIMIT_MIN: u64 = 4 << 10;
 
 /// Tables count for so much at least when it is said what writers leave, but for media on which that is much: a store gives
-/// out room in blocks, and has some more to note.
+/// out space in blocks, and has some more to note.
 const COUNTED_TABLE_BYTES_MIN: u64 = 64 << 10;
 
 /// Blocks that a log takes beside the one before it: its first, what is written ahead of its contents, and as much again
@@ -48,7 +48,7 @@ fn scaled(bytes: u64, numerator: u64, denominator: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// Once there is room for no other, deletions are worth a compaction when they delete one part in so many of a table.
+/// Once there is space for no other, deletions are worth a compaction when they delete one part in so many of a table.
 const WORTH_WHEN_FULL_PART: u64 = 16;
 
 /// What is known of the space on the medium.
@@ -103,7 +103,7 @@ impl Headroom {
         self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes())).saturating_add(growth_bytes)
     }
 
-    /// What deletes leave: a table at least, where logs take room by bands.
+    /// What deletes leave: a table at least, where logs take space by bands.
     pub(crate) fn left_by_deletes_bytes(&self) -> u64 {
         let part = if self.is_in_tables { LEFT_BY_DELETES_PART.0 } else { LEFT_BY_DELETES_PART.1 };
         self.owed_bytes.saturating_add(self.whole_tables(self.kept_bytes() / part))
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn nobody_counts_on_what_a_running_compaction_was_given() {
         use Admission::{DeletesOnly, Full, Open};
-        let room = |reserved_bytes: u64| Headroom {
+        let space = |reserved_bytes: u64| Headroom {
             is_in_tables: false,
             total_bytes: 64 << 20,
             available_bytes: 4 << 20,
@@ -229,10 +229,10 @@ mod tests {
             reserved_bytes,
             ..bands(0, 0)
         };
-        let states = [0, 3 << 20, (3 << 20) + 1, 7 << 19, (7 << 19) + 1].map(|bytes| room(bytes).admission());
+        let states = [0, 3 << 20, (3 << 20) + 1, 7 << 19, (7 << 19) + 1].map(|bytes| space(bytes).admission());
         assert_eq!(states, [Open, Open, DeletesOnly, DeletesOnly, Full]);
-        assert_eq!(room(3 << 20).unreserved().admission(), Open);
-        assert_eq!([0, 1 << 20].map(|bytes| room(bytes).compaction_bytes()), [15 << 18, 11 << 18]);
+        assert_eq!(space(3 << 20).unreserved().admission(), Open);
+        assert_eq!([0, 1 << 20].map(|bytes| space(bytes).compaction_bytes()), [15 << 18, 11 << 18]);
         let bands = |reserved_bytes: u64| Headroom { reserved_bytes, ..bands(4, 0) };
         assert_eq!(bands(8 * BAND).admission(), Open);
         assert!(bands(BAND).compaction_bytes() < bands(0).compaction_bytes());
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn little_is_left_of_a_small_medium_and_as_much_as_was_asked() {
-        let left = |room: Headroom| (room.left_by_puts_bytes() / BAND, room.left_by_deletes_bytes() / BAND);
+        let left = |space: Headroom| (space.left_by_puts_bytes() / BAND, space.left_by_deletes_bytes() / BAND);
         assert_eq!(left(bands(0, 0)), (4, 1));
         assert_eq!(left(Headroom { asked_bytes: Some(0), ..bands(0, 2) }), (2, 2));
         assert_eq!(left(Headroom { asked_bytes: Some(6 * BAND), ..bands(0, 0) }), (6, 2));
@@ -251,8 +251,8 @@ mod tests {
         assert_eq!((small.left_by_puts_bytes(), small.left_by_deletes_bytes()), (2 << 20, 1 << 20));
         let large = Headroom { total_bytes: 128 << 20, table_bytes: BAND, ..small };
         assert_eq!((large.left_by_puts_bytes(), large.left_by_deletes_bytes()), (8 * BAND, 4 * BAND));
-        let room = Headroom { available_bytes: 16 << 20, reserve_bytes: 0, ..large };
-        assert_eq!(room.compaction_bytes(), (15 << 20) / 4, "of four blocks one is what was cut for");
+        let space = Headroom { available_bytes: 16 << 20, reserve_bytes: 0, ..large };
+        assert_eq!(space.compaction_bytes(), (15 << 20) / 4, "of four blocks one is what was cut for");
         let all = Headroom { available_bytes: u64::MAX, ..bytes };
         assert!(all.compaction_bytes() > 1 << 62 && all.admission() == Admission::Open);
     }

@@ -21,7 +21,7 @@ impl Shortfalls {
         self.ended.push_front((inputs, space_bytes, error));
     }
 
-    /// How a plan would end with so much room, where that is known.
+    /// How a plan would end with so much space, where that is known.
     pub(crate) fn error_of(&self, plan: &CompactionPlan, space_bytes: u64) -> Option<&Error> {
         let is_of_plan = |of: &[u64]| of.iter().copied().eq(plan.inputs.iter().map(|file| file.number));
         let mut known = self.ended.iter().filter(|(of, given_bytes, _)| space_bytes <= *given_bytes && is_of_plan(of));

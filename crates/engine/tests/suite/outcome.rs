@@ -137,13 +137,13 @@ pub(crate) fn run(
         || -> Result<Db, Error> { Db::open(env, image.media_under(env, Some(injector))?, history.options.clone()) };
     let mut db: Option<Db> = None;
     let mut written = 0;
-    let mut latched = false;
+    let mut poisoned = false;
     for step in &history.steps {
         if db.is_none() {
             match open() {
                 Ok(opened) => {
                     db = Some(opened);
-                    latched = false;
+                    poisoned = false;
                     // What recovery found is durable, a failed batch included.
                     let (found, error) = walk_all(db.as_ref().ok_or("no database")?);
                     match error {
@@ -178,7 +178,7 @@ pub(crate) fn run(
                 let state = apply(outcome.last(), history, written);
                 let result = history.write(current, written, sync);
                 match &result {
-                    Ok(()) if latched => return Err(format!("batch {written} was taken after a latch")),
+                    Ok(()) if poisoned => return Err(format!("batch {written} was taken after poison")),
                     Ok(()) => {
                         outcome.acknowledged.push(state);
                         outcome.failed.clear();
@@ -187,7 +187,7 @@ pub(crate) fn run(
                         }
                     }
                     Err(error) => {
-                        latched |= error.kind() == ErrorKind::Latched;
+                        poisoned |= error.kind() == ErrorKind::Poisoned;
                         outcome.failed.push(state);
                     }
                 }

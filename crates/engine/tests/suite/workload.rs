@@ -221,7 +221,7 @@ struct Life {
     db: Db,
     injector: Option<FaultInjector>,
     /// Some write was refused for good.
-    latched: Arc<AtomicBool>,
+    poisoned: Arc<AtomicBool>,
 }
 
 impl Workload {
@@ -332,7 +332,7 @@ impl Workload {
         if let (Some(injector), Some(plan)) = (injector, plan) {
             injector.set_plan(plan);
         }
-        let life = Life { env: env.clone(), db, injector: injector.cloned(), latched: Arc::default() };
+        let life = Life { env: env.clone(), db, injector: injector.cloned(), poisoned: Arc::default() };
         let batches = (self.setting.batches / phases / self.setting.clients as u64).max(4);
         let clients: Vec<_> = (1..self.setting.clients)
             .map(|number| {
@@ -440,16 +440,16 @@ impl Workload {
             };
             added.map_err(|error| format!("a batch refuses: {error}"))?;
         }
-        let was_latched = life.latched.load(Ordering::SeqCst);
+        let was_poisoned = life.poisoned.load(Ordering::SeqCst);
         let begun = self.oracle.lock().begin(number, &batch);
         let result = life.db.write(writes, &WriteOptions { sync });
         // An error of this class may also be that of a file that another takes the place of.
-        if result.is_err() && life.db.statistics().write_state == WriteState::Latched {
-            life.latched.store(true, Ordering::SeqCst);
+        if result.is_err() && life.db.statistics().write_state == WriteState::Poisoned {
+            life.poisoned.store(true, Ordering::SeqCst);
         }
         let mut oracle = self.oracle.lock();
         match &result {
-            Ok(()) if was_latched => return Err(format!("client {number}: a batch was taken after a latch")),
+            Ok(()) if was_poisoned => return Err(format!("client {number}: a batch was taken after poison")),
             Ok(()) => oracle.acknowledge(&begun, sync),
             Err(_) => oracle.fail(&begun),
         }

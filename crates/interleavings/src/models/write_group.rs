@@ -142,7 +142,7 @@ impl Committer for Full {
             let mut has_room = self.has_room.lock();
             while !*has_room {
                 if is_mixed || self.group.has_waiting_deletes() {
-                    return Ok(Commit::StandsAside);
+                    return Ok(Commit::Yields);
                 }
                 self.done.wait(&mut has_room);
             }

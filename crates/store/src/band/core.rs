@@ -54,7 +54,7 @@ pub(super) struct Core {
     /// Frames before this number are durable.
     pub(super) durable_sequence: AtomicU64,
     /// Why nothing is acknowledged any more.
-    pub(super) latched: OnceLock<String>,
+    pub(super) poisoned: OnceLock<String>,
     pub(super) locks: ShortMutex<BTreeSet<String>>,
     /// Compactions that have begun and not ended.
     compactions: ShortMutex<BTreeSet<JobId>>,
@@ -101,7 +101,7 @@ impl Core {
             durable_change: AtomicU64::new(0),
             written_sequence: AtomicU64::new(sequence),
             durable_sequence: AtomicU64::new(sequence),
-            latched: OnceLock::new(),
+            poisoned: OnceLock::new(),
             locks: ShortMutex::new(BTreeSet::new()),
             compactions: ShortMutex::new(BTreeSet::new()),
             found_damaged: opened.found_damaged,
@@ -115,15 +115,15 @@ impl Core {
 
     /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        match self.latched.get() {
-            Some(cause) => Err(StoreError::Latched { store: self.label.clone(), cause: cause.clone() }),
+        match self.poisoned.get() {
+            Some(cause) => Err(StoreError::Poisoned { store: self.label.clone(), cause: cause.clone() }),
             None => Ok(()),
         }
     }
 
     /// Passes an error on and refuses everything from now on.
-    fn latch(&self, error: StoreError) -> StoreError {
-        self.latched.get_or_init(|| error.to_string());
+    fn poison(&self, error: StoreError) -> StoreError {
+        self.poisoned.get_or_init(|| error.to_string());
         error
     }
 
@@ -172,7 +172,7 @@ impl Core {
         let _turn = self.sync_order.turn(|| self.check())?;
         let sequence = self.written_sequence.load(Ordering::Acquire);
         add(&self.counts.syncs, 1);
-        self.device.block.sync(context).map_err(|error| self.latch(self.media_error("sync", error)))?;
+        self.device.block.sync(context).map_err(|error| self.poison(self.media_error("sync", error)))?;
         self.durable_sequence.fetch_max(sequence, Ordering::AcqRel);
         Ok(())
     }
@@ -197,7 +197,7 @@ impl Core {
             // Durable by itself: a sync that fails meanwhile takes nothing from it.
             if !payload.is_empty() {
                 add(&self.counts.commits, 1);
-                journal.commit(&payload, CommitStyle::Single).map_err(|error| self.latch(error))?;
+                journal.commit(&payload, CommitStyle::Single).map_err(|error| self.poison(error))?;
             }
         } else {
             add(&self.counts.checkpoints, 1);
@@ -205,7 +205,7 @@ impl Core {
             change = last;
             // A checkpoint syncs the device.
             let _turn = self.sync_order.turn(|| self.check())?;
-            journal.begin(Some(&checkpoint)).map_err(|error| self.latch(error))?;
+            journal.begin(Some(&checkpoint)).map_err(|error| self.poison(error))?;
         }
         self.durable_change.fetch_max(change, Ordering::AcqRel);
         self.state.lock().reclaim(change);

@@ -45,7 +45,7 @@ pub(super) struct Core {
     pub(super) durable_change: AtomicU64,
     pub(super) last_commit_nanos: AtomicU64,
     /// Why nothing is acknowledged any more.
-    pub(super) latched: OnceLock<String>,
+    pub(super) poisoned: OnceLock<String>,
     pub(super) locks: ShortMutex<BTreeSet<String>>,
     /// Commits of the metadata since the store was opened.
     pub(super) commits: AtomicU64,
@@ -65,15 +65,15 @@ impl Core {
 
     /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        match self.latched.get() {
-            Some(cause) => Err(StoreError::Latched { store: self.label.clone(), cause: cause.clone() }),
+        match self.poisoned.get() {
+            Some(cause) => Err(StoreError::Poisoned { store: self.label.clone(), cause: cause.clone() }),
             None => Ok(()),
         }
     }
 
     /// Passes an error on and refuses everything from now on.
-    fn latch(&self, error: StoreError) -> StoreError {
-        self.latched.get_or_init(|| error.to_string());
+    fn poison(&self, error: StoreError) -> StoreError {
+        self.poisoned.get_or_init(|| error.to_string());
         error
     }
 
@@ -89,7 +89,7 @@ impl Core {
     pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
         let _turn = self.sync_order.turn(|| self.check())?;
         self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.device.block.sync(context).map_err(|error| self.latch(self.media_error("sync", error)))
+        self.device.block.sync(context).map_err(|error| self.poison(self.media_error("sync", error)))
     }
 
     /// Makes the first `change` changes durable.
@@ -127,7 +127,7 @@ impl Core {
             batch.blocks.extend(blocks);
             committer.journal.begin(Some(&batch.payload))
         };
-        outcome.map_err(|error| self.latch(error))?;
+        outcome.map_err(|error| self.poison(error))?;
         drop(turn);
         self.durable_change.store(batch.change, Ordering::Release);
         self.write_back(committer, &batch.blocks, journal_full);

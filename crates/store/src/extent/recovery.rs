@@ -211,7 +211,7 @@ pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
         sync_order: SyncOrder::new(env),
         durable_change: AtomicU64::new(0),
         last_commit_nanos: AtomicU64::new(env.now().as_nanos()),
-        latched: OnceLock::new(),
+        poisoned: OnceLock::new(),
         locks: ShortMutex::new(BTreeSet::new()),
         commits: AtomicU64::new(0),
         checkpoints: AtomicU64::new(0),

@@ -82,7 +82,7 @@ impl ExtentWriter {
 
     fn check(&self) -> Result<(), StoreError> {
         match &self.failure {
-            Some(cause) => Err(StoreError::Latched { store: self.core.label.clone(), cause: cause.clone() }),
+            Some(cause) => Err(StoreError::Poisoned { store: self.core.label.clone(), cause: cause.clone() }),
             None => Ok(()),
         }
     }

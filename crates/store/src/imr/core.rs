@@ -54,7 +54,7 @@ pub(super) struct Core {
     pub(super) relocations: ShortMutex<Relocations>,
     pub(super) spare_buffers: SpareBuffers,
     /// Why nothing is acknowledged any more.
-    pub(super) latched: OnceLock<String>,
+    pub(super) poisoned: OnceLock<String>,
     pub(super) statistics: ShortMutex<ImrStatistics>,
     /// Times each track was restored after a neighbour was written, by its number.
     pub(super) restores: Vec<AtomicU32>,
@@ -66,13 +66,13 @@ impl Core {
     }
 
     fn refusal(&self, cause: &str) -> StoreError {
-        StoreError::Latched { store: self.label.clone(), cause: cause.to_owned() }
+        StoreError::Poisoned { store: self.label.clone(), cause: cause.to_owned() }
     }
 
     /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         let beside = self.beside.as_ref().and_then(|beside| beside.device.failure());
-        match (self.latched.get(), self.disk.failure().or(beside)) {
+        match (self.poisoned.get(), self.disk.failure().or(beside)) {
             (Some(cause), _) => Err(self.refusal(cause)),
             (None, Some(error)) => Err(self.refusal(&error.to_string())),
             (None, None) => Ok(()),
@@ -86,8 +86,8 @@ impl Core {
     }
 
     /// Passes an error on and refuses everything from now on.
-    pub(super) fn latch(&self, error: StoreError) -> StoreError {
-        self.latched.get_or_init(|| error.to_string());
+    pub(super) fn poison(&self, error: StoreError) -> StoreError {
+        self.poisoned.get_or_init(|| error.to_string());
         // Whoever waits for tracks waits in vain. The lock makes sure that it waits already or will see.
         drop(self.state.lock());
         self.released.notify_all();
@@ -97,7 +97,7 @@ impl Core {
     /// Makes every write that has completed durable.
     pub(super) fn sync_disk(&self, context: &IoContext) -> Result<(), StoreError> {
         self.check()?;
-        self.disk.sync(context).map_err(|error| self.latch(self.media_error("sync", error)))
+        self.disk.sync(context).map_err(|error| self.poison(self.media_error("sync", error)))
     }
 
     /// Makes the first `change` changes of the S2TMap durable.
@@ -134,7 +134,7 @@ impl Core {
             batch = self.state.lock().take_checkpoint();
             journal.begin(Some(&batch.payload))
         };
-        outcome.map_err(|error| self.latch(error))?;
+        outcome.map_err(|error| self.poison(error))?;
         self.durable_change.store(batch.change, Ordering::Release);
         self.reclaim(batch.change);
         Ok(())

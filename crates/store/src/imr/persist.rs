@@ -7,7 +7,7 @@
 //! of another file's data.
 //!
 //! A failure before the first bottom is written costs the file its sync and nothing else. A failure
-//! after that latches the store: the tops that are away are read from their copies, and the next open
+//! after that poisons the store: the tops that are away are read from their copies, and the next open
 //! restores them.
 
 use super::allocation::{TrackRequest, TrackView};
@@ -115,11 +115,11 @@ impl Core {
                     self.note_restores(&reservation.steps);
                 }
                 // Tops are away, or may be damaged: nothing here may be used until they are restored.
-                Err(Failure::Error(error)) if is_armed => return Err(self.latch(error)),
+                Err(Failure::Error(error)) if is_armed => return Err(self.poison(error)),
                 Err(failure) => {
                     // A bottom written in vain must not reach the medium after a top that is written next.
                     if is_unsynced {
-                        self.sync_disk(context).map_err(|error| self.latch(error))?;
+                        self.sync_disk(context).map_err(|error| self.poison(error))?;
                     }
                     let mut state = self.state.lock();
                     if let (Some(place), Some(sequence)) = (reservation.place, sequence) {
@@ -144,7 +144,7 @@ impl Core {
             let tracks: Vec<TrackId> = old.tracks().iter().take(kept).chain(&reservation.tracks).copied().collect();
             let map = TrackMap::new(&self.geometry.tracks, tracks, size_bytes).ok_or_else(|| {
                 let reason = format!("the tracks given to '{name}' do not hold {size_bytes} bytes");
-                self.latch(StoreError::InvalidRequest { store: self.label.clone(), reason })
+                self.poison(StoreError::InvalidRequest { store: self.label.clone(), reason })
             })?;
             let change = {
                 let mut state = self.state.lock();

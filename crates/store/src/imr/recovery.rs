@@ -376,7 +376,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         durable_change: AtomicU64::new(0),
         relocations: ShortMutex::new(Relocations::default()),
         spare_buffers: SpareBuffers::default(),
-        latched: OnceLock::new(),
+        poisoned: OnceLock::new(),
         statistics: ShortMutex::new(super::ImrStatistics { restored_at_open: restored, ..Default::default() }),
         restores: (0..geometry.tracks.track_count).map(|_| AtomicU32::new(0)).collect(),
         geometry,

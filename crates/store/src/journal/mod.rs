@@ -118,7 +118,7 @@ pub(crate) struct Recovered {
     pub(crate) findings: Vec<Finding>,
 }
 
-/// An open journal. One user at a time; a failed write or sync latches it.
+/// An open journal. One user at a time; a failed write or sync poisons it.
 pub(crate) struct Journal {
     device: Device,
     label: String,
@@ -134,7 +134,7 @@ pub(crate) struct Journal {
     sequence: u64,
     /// A generation was begun: commits may be written.
     writable: bool,
-    latched: Option<String>,
+    poisoned: Option<String>,
 }
 
 pub(crate) const METADATA: IoContext =
@@ -263,7 +263,7 @@ impl Journal {
             sequence: recovered.commits.len() as u64,
             superblock,
             writable: false,
-            latched: None,
+            poisoned: None,
         };
         Ok((journal, recovered))
     }
@@ -315,22 +315,22 @@ impl Journal {
     }
 
     fn check(&self) -> Result<(), StoreError> {
-        match &self.latched {
-            Some(cause) => Err(StoreError::Latched { store: self.label.clone(), cause: cause.clone() }),
+        match &self.poisoned {
+            Some(cause) => Err(StoreError::Poisoned { store: self.label.clone(), cause: cause.clone() }),
             None => Ok(()),
         }
     }
 
     /// Runs a step that writes; its failure is the last thing this journal does.
-    fn latching<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    fn poisoning<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, StoreError>) -> Result<T, StoreError> {
         self.check()?;
-        step(self).inspect_err(|error| self.latched = Some(error.to_string()))
+        step(self).inspect_err(|error| self.poisoned = Some(error.to_string()))
     }
 
     /// Writes a group of changes durably. It must [fit](Journal::fits).
     pub(crate) fn commit(&mut self, payload: &[u8], style: CommitStyle) -> Result<(), StoreError> {
         assert!(self.writable && self.fits(payload.len(), style), "a commit goes into a begun generation with room");
-        self.latching(|journal| {
+        self.poisoning(|journal| {
             let shape = journal.shape_of(payload.len(), style);
             let unit_bytes = journal.superblock.regions.unit_bytes as usize;
             let mut bytes = buffer(&journal.device, shape.units as usize * unit_bytes);
@@ -355,7 +355,7 @@ impl Journal {
     /// Begins a generation whose state is `state`, or, without one, the state of the checkpoint there
     /// is: only for a log that is empty. Durable when it returns.
     pub(crate) fn begin(&mut self, state: Option<&[u8]>) -> Result<(), StoreError> {
-        self.latching(|journal| {
+        self.poisoning(|journal| {
             assert!(state.is_some() || journal.position_units == 0, "a log with commits needs a checkpoint");
             let mut next = journal.superblock.clone();
             next.generation += 1;

@@ -207,13 +207,13 @@ fn another_kind_of_store_is_foreign() {
 }
 
 #[test]
-fn a_state_that_does_not_fit_its_area_is_refused_and_latches() {
+fn a_state_that_does_not_fit_its_area_is_refused_and_poisons() {
     let env = Env::sim(1);
     let device = formatted(&env);
     let mut journal = opened(&device);
     let large = vec![7; journal.state_bytes_max() as usize + 1];
     assert!(matches!(journal.begin(Some(&large)), Err(StoreError::NoSpace { .. })));
-    assert!(matches!(journal.commit(b"more", CommitStyle::Single), Err(StoreError::Latched { .. })));
+    assert!(matches!(journal.commit(b"more", CommitStyle::Single), Err(StoreError::Poisoned { .. })));
     let mut journal = opened(&device);
     journal.begin(Some(&large[..large.len() - 1])).unwrap();
     assert_eq!(Journal::recover(&device, "disk", &opened_as(&device)).unwrap().1.checkpoint.len(), large.len() - 1);

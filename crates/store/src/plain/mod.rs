@@ -73,7 +73,7 @@ struct Shared {
     /// Held across the sync of the directory, so that one serves all who wait.
     directory_sync: Mutex<()>,
     /// Why no name is changed any more.
-    latched: ShortMutex<Option<String>>,
+    poisoned: ShortMutex<Option<String>>,
     temporary_names: AtomicU64,
 }
 
@@ -99,7 +99,7 @@ impl WrittenFile {
     fn sync(&self, store: &str, name: &str, context: &IoContext) -> Result<(), StoreError> {
         let mut cause = self.sync.lock();
         if let Some(cause) = &*cause {
-            return Err(latched(store, cause));
+            return Err(poisoned(store, cause));
         }
         if !self.dirty.swap(false, Ordering::AcqRel) {
             return Ok(());
@@ -144,7 +144,7 @@ impl PlainStore {
                 name_changes: AtomicU64::new(0),
                 durable_name_changes: AtomicU64::new(0),
                 directory_sync: Mutex::new(env, "plain store directory sync", ()),
-                latched: ShortMutex::new(None),
+                poisoned: ShortMutex::new(None),
                 temporary_names: AtomicU64::new(0),
             }),
         }
@@ -171,8 +171,8 @@ impl Shared {
 
     /// Refuses changes of names after a failed directory sync.
     fn check_names(&self) -> Result<(), StoreError> {
-        match &*self.latched.lock() {
-            Some(cause) => Err(latched(self.name(), cause)),
+        match &*self.poisoned.lock() {
+            Some(cause) => Err(poisoned(self.name(), cause)),
             None => Ok(()),
         }
     }
@@ -189,7 +189,7 @@ impl Shared {
         }
         let made = self.name_changes.load(Ordering::Acquire);
         self.directory.sync().map_err(|error| {
-            *self.latched.lock() = Some(error.to_string());
+            *self.poisoned.lock() = Some(error.to_string());
             self.media_error("", error)
         })?;
         self.durable_name_changes.store(made, Ordering::Release);
@@ -406,8 +406,8 @@ fn buffer_bytes(options: &CreateOptions) -> usize {
     }
 }
 
-fn latched(store: &str, cause: &str) -> StoreError {
-    StoreError::Latched { store: store.to_owned(), cause: cause.to_owned() }
+fn poisoned(store: &str, cause: &str) -> StoreError {
+    StoreError::Poisoned { store: store.to_owned(), cause: cause.to_owned() }
 }
 
 #[cold]

@@ -1,4 +1,4 @@
-//! What only this store promises: calls of the directory, latching, sharing, left-overs.
+//! What only this store promises: calls of the directory, poisoning, sharing, left-overs.
 
 use super::*;
 use crate::conformance::content;
@@ -94,7 +94,7 @@ fn fail_once(operation: Operation, effect: FaultEffect) -> FaultPlan {
 }
 
 #[test]
-fn a_failed_sync_latches_the_file_and_a_failed_directory_sync_the_names() {
+fn a_failed_sync_poisons_the_file_and_a_failed_directory_sync_the_names() {
     let env = Env::sim(1);
     let (store, injector) = counted(&env);
     let mut log = store.create("log", &log_options()).unwrap();
@@ -102,19 +102,19 @@ fn a_failed_sync_latches_the_file_and_a_failed_directory_sync_the_names() {
     log.append(b"lost", &CONTEXT).unwrap();
     injector.set_plan(fail_once(Operation::Sync, FaultEffect::Fail(FaultError::Io)));
     assert_eq!(log.sync(&CONTEXT).unwrap_err().kind(), StoreErrorKind::Io);
-    assert_eq!(log.sync(&CONTEXT).unwrap_err().kind(), StoreErrorKind::Latched);
+    assert_eq!(log.sync(&CONTEXT).unwrap_err().kind(), StoreErrorKind::Poisoned);
     log.append(b"more", &CONTEXT).unwrap();
-    assert_eq!(log.sync(&CONTEXT).unwrap_err().kind(), StoreErrorKind::Latched);
-    assert_eq!(store.rename("log", "new").unwrap_err().kind(), StoreErrorKind::Latched);
+    assert_eq!(log.sync(&CONTEXT).unwrap_err().kind(), StoreErrorKind::Poisoned);
+    assert_eq!(store.rename("log", "new").unwrap_err().kind(), StoreErrorKind::Poisoned);
     // Others go on.
     other.sync(&CONTEXT).unwrap();
 
     injector.set_plan(fail_once(Operation::SyncDirectory, FaultEffect::Fail(FaultError::Io)));
     store.remove("other").unwrap();
     assert_eq!(store.sync_names().unwrap_err().kind(), StoreErrorKind::Io);
-    assert_eq!(store.sync_names().unwrap_err().kind(), StoreErrorKind::Latched);
-    assert_eq!(store.create("a", &log_options()).err().unwrap().kind(), StoreErrorKind::Latched);
-    assert_eq!(store.remove("log").unwrap_err().kind(), StoreErrorKind::Latched);
+    assert_eq!(store.sync_names().unwrap_err().kind(), StoreErrorKind::Poisoned);
+    assert_eq!(store.create("a", &log_options()).err().unwrap().kind(), StoreErrorKind::Poisoned);
+    assert_eq!(store.remove("log").unwrap_err().kind(), StoreErrorKind::Poisoned);
 }
 
 #[test]

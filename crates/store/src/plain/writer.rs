@@ -1,6 +1,6 @@
 //! Writing a file of a directory.
 
-use super::{AS_LONG_AS_THE_FILE, Shared, WrittenFile, buffer_bytes, latched};
+use super::{AS_LONG_AS_THE_FILE, Shared, WrittenFile, buffer_bytes, poisoned};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use std::io::IoSlice;
@@ -70,7 +70,7 @@ impl PlainWriter {
 
     fn check(&self) -> Result<(), StoreError> {
         match &self.failure {
-            Some(cause) => Err(latched(self.shared.name(), cause)),
+            Some(cause) => Err(poisoned(self.shared.name(), cause)),
             None => Ok(()),
         }
     }

@@ -7,7 +7,7 @@
 mod reclaim;
 
 use crate::options::{CompactionPriority, Options};
-use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, Footprint, Reason, Shortage, Version};
+use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, JobClaim, Reason, Shortage, Version};
 use std::sync::Arc;
 
 /// The leveled organisation.
@@ -56,13 +56,13 @@ impl CompactionPolicy for Leveled {
         version: &Version,
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
-        last: Option<&Footprint>,
+        last: Option<&JobClaim>,
     ) -> Option<CompactionPlan> {
         next_of_range(version, begin, end, last, &self.options)
     }
 
-    fn part_of(&self, version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
-        reclaim::part_of(version, plan, space_bytes)
+    fn split(&self, version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
+        reclaim::split(version, plan, space_bytes)
     }
 
     fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan> {
@@ -300,7 +300,7 @@ fn finish(
         return None;
     }
     let plan = CompactionPlan { reason, input_level, output_level, inputs, overlapping };
-    let (smallest, largest) = plan.hull()?;
+    let (smallest, largest) = plan.key_range()?;
     (!busy.writes_into(output_level, smallest, largest)).then_some(plan)
 }
 
@@ -310,7 +310,7 @@ fn next_of_range(
     version: &Version,
     begin: Option<&[u8]>,
     end: Option<&[u8]>,
-    last: Option<&Footprint>,
+    last: Option<&JobClaim>,
     options: &PolicyOptions,
 ) -> Option<CompactionPlan> {
     let first = match last {

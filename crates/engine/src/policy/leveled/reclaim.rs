@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Of a plan that takes several tables of level 0 the oldest: the others stay newer than what is below. Others are done
 /// stretch by stretch, from one table of the output level to the next; where so many inputs lie there that a
 /// stretch does not fit, one input is taken, of which less than any other must be rewritten.
-pub(super) fn part_of(version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
+pub(super) fn split(version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
     if plan.inputs.len() < 2 || plan.output_level == plan.input_level {
         return None;
     }
@@ -21,7 +21,7 @@ pub(super) fn part_of(version: &Version, plan: &CompactionPlan, space_bytes: u64
         let is_all = most == plan.inputs.len();
         return finish(version, plan.reason, 0, plan.output_level, oldest, &Busy::default()).filter(|_| !is_all);
     }
-    if stretches_bytes(plan).into_iter().all(|bytes| bytes <= space_bytes) {
+    if parts_bytes(plan).into_iter().all(|bytes| bytes <= space_bytes) {
         return None;
     }
     let parts = plan.inputs.iter().filter_map(of);
@@ -40,7 +40,7 @@ fn oldest_within(plan: &CompactionPlan, space_bytes: u64) -> usize {
 
 /// Bytes of each stretch: of a table of the output level, and about those of the inputs from its beginning to that of the next
 /// one, before the first and behind the last as well.
-fn stretches_bytes(plan: &CompactionPlan) -> Vec<u64> {
+fn parts_bytes(plan: &CompactionPlan) -> Vec<u64> {
     let mut bytes: Vec<u64> = plan.overlapping.iter().map(|below| below.size_bytes).collect();
     let place =
         |key: &[u8]| plan.overlapping.partition_point(|below| below.smallest_user_key() <= key).saturating_sub(1);

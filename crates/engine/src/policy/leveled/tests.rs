@@ -111,7 +111,7 @@ fn the_priority_says_which_table_goes_first() {
         let plan = first(CompactionPriority::RoundRobin, &busy);
         assert_eq!(numbers(&plan.inputs), expected);
         busy.enter(&plan);
-        busy.leave(&plan.footprint());
+        busy.leave(&plan.claim());
     }
 }
 
@@ -170,7 +170,7 @@ fn running_compactions_keep_their_tables_and_their_output_range() {
         finish(&shape("9:a-z\n\n"), Reason::Level0Tables, 0, 1, shape("9:a-z\n\n").levels[0].clone(), &Busy::default());
     busy.enter(&wide.unwrap());
     assert!(busy.writes_into(1, b"m", b"n"));
-    busy.leave(&first.footprint());
+    busy.leave(&first.claim());
     assert!(!busy.contains(2));
 }
 
@@ -262,7 +262,7 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
                 }
                 _ if !running.is_empty() => {
                     let plan = running.swap_remove(random.index(running.len()));
-                    busy.leave(&plan.footprint());
+                    busy.leave(&plan.claim());
                     let removed: Vec<(usize, u64)> = plan
                         .inputs
                         .iter()
@@ -270,7 +270,7 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
                         .chain(plan.overlapping.iter().map(|file| (plan.output_level, file.number)))
                         .collect();
                     // One output spans everything: the worst a compaction may do.
-                    let (low, high) = plan.hull().unwrap();
+                    let (low, high) = plan.key_range().unwrap();
                     let number_of = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap().parse().unwrap();
                     let output = table(next, number_of(low), number_of(high));
                     next += 1;
@@ -290,7 +290,7 @@ fn of_a_compaction_that_does_not_fit_in_stretches_one_input_is_taken() {
     let part = |text: &str, space_bytes: u64| {
         let version = shape(text);
         let plan = plan_range(&version, 1, None, None, &options()).unwrap();
-        reclaim::part_of(&version, &plan, space_bytes * MIB)
+        reclaim::split(&version, &plan, space_bytes * MIB)
             .map(|part| numbers(&part.all_inputs().cloned().collect::<Vec<_>>()))
     };
     let one_below = "\n1:a-b*10 2:c-d*10 3:e-f*10 4:g-h*10\n9:d-d*10";
@@ -306,8 +306,7 @@ fn of_a_compaction_that_does_not_fit_in_stretches_one_input_is_taken() {
 fn of_level_0_as_many_of_the_oldest_are_taken_as_may_be_there_twice() {
     let version = shape("4:a-z*10 3:a-z*20 2:b-y*10 1:c-x*30\n\n7:a-c*40 8:d-z*50");
     let plan = plan_range(&version, 0, None, None, &options()).unwrap();
-    let part =
-        |space_bytes: u64| reclaim::part_of(&version, &plan, space_bytes * MIB).map(|part| numbers(&part.inputs));
+    let part = |space_bytes: u64| reclaim::split(&version, &plan, space_bytes * MIB).map(|part| numbers(&part.inputs));
     assert_eq!(part(10), Some(vec![1]), "one in any case");
     assert_eq!(part(89), Some(vec![1]));
     assert_eq!(part(90), Some(vec![2, 1]));

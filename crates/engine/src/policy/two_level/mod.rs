@@ -48,7 +48,7 @@ mod sequentiality;
 mod tests;
 
 use crate::options::Options;
-use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, Footprint, Reason, Shortage, Version};
+use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, JobClaim, Reason, Shortage, Version};
 use selection::overlap;
 use std::sync::Arc;
 
@@ -182,9 +182,9 @@ impl CompactionPolicy for TwoLevel {
         version: &Version,
         begin: Option<&[u8]>,
         end: Option<&[u8]>,
-        last: Option<&Footprint>,
+        last: Option<&JobClaim>,
     ) -> Option<CompactionPlan> {
-        let done = last.and_then(|last| last.hull.as_ref()).map(|(_, largest)| largest.as_slice());
+        let done = last.and_then(|last| last.key_range.as_ref()).map(|(_, largest)| largest.as_slice());
         let is_due = |tables: &[(usize, Arc<FileMeta>)]| {
             tables.len() > 1 || tables.iter().any(|(level, file)| *level == 0 || file.deletions > 0)
         };
@@ -218,8 +218,8 @@ impl CompactionPolicy for TwoLevel {
         })
     }
 
-    fn part_of(&self, _version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
-        reclaim::part_of(plan, space_bytes)
+    fn split(&self, _version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
+        reclaim::split(plan, space_bytes)
     }
 
     fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan> {

@@ -11,7 +11,7 @@ const TRIED_MAX: usize = 256;
 type Leveled = (usize, Arc<FileMeta>);
 
 /// Of a plan that does not fit, tables that overlap and do; else the oldest of level 0, which is moved.
-pub(super) fn part_of(plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
+pub(super) fn split(plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
     let inputs = plan.inputs.iter().map(|file| (plan.input_level, file.clone()));
     let tables: Vec<Leveled> =
         inputs.chain(plan.overlapping.iter().map(|file| (plan.output_level, file.clone()))).collect();

@@ -132,7 +132,7 @@ fn a_manual_compaction_merges_what_overlaps_and_leaves_the_rest() {
     let mut last = None;
     while let Some(plan) = policy().next_of_range(&version, None, None, last.as_ref()) {
         steps.push((plan.input_level, numbers(&plan.inputs), numbers(&plan.overlapping)));
-        last = Some(plan.footprint());
+        last = Some(plan.claim());
     }
     assert_eq!(steps, [(0, vec![12], vec![2]), (1, vec![4, 5], vec![])]);
     assert!(policy().next_of_range(&version, Some(b"j"), None, None).is_none());

@@ -7,7 +7,7 @@ use super::write_space;
 use crate::cache::EvictedBlock;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
-use crate::shape::{Busy, CompactionPlan, Footprint};
+use crate::shape::{Busy, CompactionPlan, JobClaim};
 use crate::shape::{FileMeta, Version};
 use crate::shape::{Shortage, deleted_bytes};
 use crate::space::Reservation;
@@ -201,14 +201,14 @@ struct Chosen {
     plan: CompactionPlan,
     /// Bytes its outputs may take.
     space_bytes: u64,
-    /// It needs all the room there is.
+    /// It needs all the space there is.
     is_alone: bool,
-    /// Writers are refused for want of room. Elsewhere what is known of room may be wrong, as under a
+    /// Writers are refused for want of space. Elsewhere what is known of space may be wrong, as under a
     /// quota, and what failed is tried again.
     is_short: bool,
 }
 
-/// Carries a compaction out, unless it ended for want of room before and there is no more now.
+/// Carries a compaction out, unless it ended for want of space before and there is no more now.
 fn compact(
     shared: &Arc<Shared>,
     version: Arc<Version>,
@@ -255,7 +255,7 @@ fn plan<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>) -> (MutexGuard<'
     (core, planned)
 }
 
-/// What is due and fits; else what is due, or its first part, and nothing beside it; else, where room is short, what
+/// What is due and fits; else what is due, or its first part, and nothing beside it; else, where space is short, what
 /// may bring some back.
 fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> Option<Chosen> {
     let policy = &*shared.policy;
@@ -276,7 +276,7 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
     let part = |space_bytes| {
         let due = due.as_ref()?;
         let whole = || due.is_divisible(version).then(|| due.clone());
-        policy.part_of(version, due, space_bytes).or_else(whole)
+        policy.split(version, due, space_bytes).or_else(whole)
     };
     let oldest_view = shared.snapshots.oldest();
     let brings_deletions = || {
@@ -288,7 +288,7 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
         let shortage = || Shortage { space_bytes, table_bytes, brings_deletions: brings_deletions(), oldest_view };
         is_short.then(|| policy.reclaim(version, &shortage())).flatten()
     };
-    // What ended for want of room, although it should have fitted, may with fewer tables.
+    // What ended for want of space, although it should have fitted, may with fewer tables.
     let shares = [space_bytes, space_bytes / 2, space_bytes / 4];
     // What is due and does not fit may need less than it reads, and who waits for it must be told how it ended; without
     // them it is not begun.
@@ -302,12 +302,12 @@ fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> 
 
 /// Runs a job; true when it failed.
 fn run(shared: &Arc<Shared>, job: Job) -> bool {
-    // What a compaction read must be let go of before its room can be collected.
+    // What a compaction read must be let go of before its space can be collected.
     let (result, ended) = match job {
         Job::Flush { memtables, log_number } => (flush::flush(shared, &memtables, log_number), Ended::Flush),
         Job::Compact { version, chosen, reservation } => {
-            let footprint = chosen.plan.footprint();
-            (compact(shared, version, chosen, reservation), Ended::Compaction(footprint))
+            let claim = chosen.plan.claim();
+            (compact(shared, version, chosen, reservation), Ended::Compaction(claim))
         }
         Job::Sample { tables } => {
             sample(shared, &tables);
@@ -327,8 +327,8 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
             core.flush_running = false;
             note(&mut core, failure, |core| (&mut core.flush_attempts, &mut core.flush_error));
         }
-        Ended::Compaction(footprint) => {
-            core.busy.leave(&footprint);
+        Ended::Compaction(claim) => {
+            core.busy.leave(&claim);
             core.running_compactions -= 1;
             core.compacts_alone = false;
             // What it gave back may be what a flush lacked.
@@ -347,7 +347,7 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
 /// What is left of a job when it ended.
 enum Ended {
     Flush,
-    Compaction(Footprint),
+    Compaction(JobClaim),
     Sample,
     Collection,
 }
@@ -357,7 +357,7 @@ fn unsampled(shared: &Shared, version: &Version, plan: &CompactionPlan) -> Vec<A
     if shared.policy.histogram_bytes() == 0 {
         return Vec::new();
     }
-    let Some((smallest, largest)) = plan.hull() else { return Vec::new() };
+    let Some((smallest, largest)) = plan.key_range() else { return Vec::new() };
     let near = version.overlapping(plan.output_level, smallest, largest);
     near.iter().chain(plan.all_inputs()).filter(|file| file.histogram.get().is_none()).cloned().collect()
 }
@@ -376,7 +376,7 @@ fn note(core: &mut Core, failure: Option<Error>, fields: impl Fn(&mut Core) -> (
     *last = failure;
 }
 
-/// Tells who waits for room that a step of a compaction may have given some back.
+/// Tells who waits for space that a step of a compaction may have given some back.
 pub(super) fn note_compaction(shared: &Shared) {
     let mut core = shared.core.lock();
     note(&mut core, None, |core| (&mut core.compaction_attempts, &mut core.compaction_error));
@@ -458,9 +458,9 @@ fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>
         let may_coalesce = || begin.is_none() && end.is_none() && is_short;
         let coalescing = || may_coalesce().then(|| shared.space.coalescing(&version, space_bytes)).flatten();
         let Some(plan) = due.or_else(coalescing) else { return Ok(()) };
-        // Where there is no room to put everything in order at once, it is done in parts.
+        // Where there is no space to put everything in order at once, it is done in parts.
         let part = (plan.written_bytes_max() > space_bytes)
-            .then(|| shared.policy.part_of(&version, &plan, space_bytes))
+            .then(|| shared.policy.split(&version, &plan, space_bytes))
             .flatten();
         let is_of_level0 =
             |part: &&CompactionPlan| part.input_level == 0 && part.output_level >= version.disjoint_from();
@@ -468,10 +468,10 @@ fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>
         let is_used_up = taken > 0 && taken >= level0_left;
         level0_left = level0_left.saturating_sub(taken);
         if part.is_none() || is_used_up {
-            last = Some(plan.footprint());
+            last = Some(plan.claim());
         }
         compaction::compact(shared, version, part.unwrap_or(plan), space_bytes)?;
-        // The room of what this step read is the room of the next one, and of who waits for it.
+        // The space of what this step read is the space of the next one, and of who waits for it.
         shared.tables.collect(&shared.garbage);
         note_compaction(shared);
     }

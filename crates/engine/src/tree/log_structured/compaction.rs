@@ -2,8 +2,8 @@
 
 use super::level_iterator::LevelIterator;
 use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
+use super::partial_compaction;
 use super::shared::{Change, Shared};
-use super::strides;
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_store::{Hint, HintedFile, IoClass, IoContext, JobId};
 
-/// Does what `plan` says and makes the result part of the tree: at once if its outputs fit in `space_bytes`, else stride
-/// by stride if that frees inputs on the way.
+/// Does what `plan` says and makes the result part of the tree: at once if its outputs fit in `space_bytes`, else part
+/// by part if that frees inputs on the way.
 pub(super) fn compact(
     shared: &Arc<Shared>,
     version: Arc<Version>,
@@ -35,7 +35,7 @@ pub(super) fn reserve(shared: &Shared, version: &Version, plan: &CompactionPlan,
     let whole_bytes = plan.written_bytes_max();
     let is_in_tables = shared.space.is_in_tables();
     let reserved_bytes = match whole_bytes > space_bytes && plan.is_divisible(version) {
-        true => strides::reserved_bytes(version, plan, space_bytes, is_in_tables),
+        true => partial_compaction::reserved_bytes(version, plan, space_bytes, is_in_tables),
         false => whole_bytes.min(space_bytes),
     };
     shared.space.reserve(reserved_bytes)
@@ -54,7 +54,7 @@ pub(super) fn compact_reserved(
     }
     if plan.written_bytes_max() > space_bytes && plan.is_divisible(&version) {
         drop(version);
-        return strides::compact(shared, plan, &reservation);
+        return partial_compaction::compact(shared, plan, &reservation);
     }
     // Each part may leave a table that is partly empty.
     let is_tight = plan.written_bytes_max() > space_bytes / 2;
@@ -62,7 +62,7 @@ pub(super) fn compact_reserved(
     let pace = Arc::new(pace_of(shared, &version, &plan));
     let numbers = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.number).collect::<Vec<u64>>();
     let coalesced = (plan.reason == Reason::Coalescing).then(|| numbers(&plan.inputs));
-    let result = compact_stretch(shared, &version, plan, &Stretch::whole(parts_max), pace, &reservation);
+    let result = compact_part(shared, &version, plan, &Part::whole(parts_max), pace, &reservation);
     if let Some(inputs) = coalesced {
         shared.space.note_coalesced(&inputs, result.as_deref().map_err(|_| ()));
     }
@@ -85,7 +85,7 @@ fn move_tables(shared: &Shared, plan: &CompactionPlan) -> Result<(), Error> {
 }
 
 /// What of a plan is done at once.
-pub(super) struct Stretch {
+pub(super) struct Part {
     /// First user key; from the beginning when `None`.
     pub(super) begin: Option<Vec<u8>>,
     /// End, exclusive.
@@ -96,20 +96,20 @@ pub(super) struct Stretch {
     pub(super) parts_max: usize,
 }
 
-impl Stretch {
+impl Part {
     /// All of it.
-    fn whole(parts_max: usize) -> Stretch {
-        Stretch { begin: None, end: None, staying: Vec::new(), parts_max }
+    fn whole(parts_max: usize) -> Part {
+        Part { begin: None, end: None, staying: Vec::new(), parts_max }
     }
 }
 
-/// Merges what a plan's tables hold of a stretch and makes the outputs part of the tree, in place of the inputs that do
+/// Merges what a plan's tables hold of a part and makes the outputs part of the tree, in place of the inputs that do
 /// not stay. Lets go of these when it returns.
-pub(super) fn compact_stretch(
+pub(super) fn compact_part(
     shared: &Arc<Shared>,
     version: &Arc<Version>,
     plan: CompactionPlan,
-    stretch: &Stretch,
+    part: &Part,
     pace: Arc<JobPace>,
     reservation: &Arc<Reservation>,
 ) -> Result<Vec<Arc<FileMeta>>, Error> {
@@ -126,10 +126,10 @@ pub(super) fn compact_stretch(
         inputs: &inputs,
         output_level: Some(plan.output_level as u8),
     });
-    let goes = |file: &&Arc<FileMeta>| !stretch.staying.contains(&file.number);
+    let goes = |file: &&Arc<FileMeta>| !part.staying.contains(&file.number);
     let read_tables = plan.all_inputs().filter(goes).count() as u64;
     let read_bytes: u64 = plan.all_inputs().filter(goes).map(|file| file.size_bytes).sum();
-    let result = rewrite(shared, version, &plan, job, stretch, (&pace, reservation)).and_then(|outputs| {
+    let result = rewrite(shared, version, &plan, job, part, (&pace, reservation)).and_then(|outputs| {
         let change = Change {
             removed: plan
                 .inputs
@@ -163,14 +163,14 @@ fn rewrite(
     version: &Arc<Version>,
     plan: &CompactionPlan,
     job: JobId,
-    stretch: &Stretch,
+    part: &Part,
     (pace, reservation): (&Arc<JobPace>, &Arc<Reservation>),
 ) -> Result<Outputs, Error> {
-    let boundaries = subcompaction_boundaries(plan, stretch.parts_max);
+    let boundaries = subcompaction_boundaries(plan, part.parts_max);
     let part_count = boundaries.len() + 1;
     let part = |position: usize| {
         let begin = position.checked_sub(1).map(|before| boundaries[before].clone());
-        (begin.or_else(|| stretch.begin.clone()), boundaries.get(position).cloned().or_else(|| stretch.end.clone()))
+        (begin.or_else(|| part.begin.clone()), boundaries.get(position).cloned().or_else(|| part.end.clone()))
     };
     let workers: Vec<_> = (1..part_count)
         .map(|position| {

@@ -6,7 +6,7 @@ use super::write_space;
 use crate::error::Error;
 use crate::key;
 use crate::space::{Admission, Headroom};
-use crate::statistics::{LevelStatistics, RoomStatistics, Statistics, WriteState};
+use crate::statistics::{LevelStatistics, SpaceStatistics, Statistics, WriteState};
 use crate::throttle::Stall;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -44,17 +44,17 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
     let mut counters = shared.counters.values();
     counters.log_bytes = shared.log_counters.file_bytes.load(Ordering::Relaxed);
     counters.log_syncs = shared.log_counters.syncs.load(Ordering::Relaxed);
-    let (room, _) = write_space::look_now(shared, 0);
+    let (headroom, _) = write_space::look_now(shared, 0);
     Statistics {
         counters,
-        write_state: write_state(shared, room.as_ref()),
-        room: room.map(|room| RoomStatistics {
-            total_bytes: room.total_bytes,
-            available_bytes: room.available_bytes,
-            reserve_bytes: room.reserve_bytes,
-            claimed_bytes: room.reserved_on_medium_bytes(),
-            left_by_puts_bytes: room.left_by_puts_bytes(),
-            left_by_deletes_bytes: room.left_by_deletes_bytes(),
+        write_state: write_state(shared, headroom.as_ref()),
+        space: headroom.map(|headroom| SpaceStatistics {
+            total_bytes: headroom.total_bytes,
+            available_bytes: headroom.available_bytes,
+            reserve_bytes: headroom.reserve_bytes,
+            compactions_reserved_bytes: headroom.reserved_on_medium_bytes(),
+            left_by_puts_bytes: headroom.left_by_puts_bytes(),
+            left_by_deletes_bytes: headroom.left_by_deletes_bytes(),
         }),
         levels,
         memtable_bytes: (state.memtable.reserved_bytes() + immutable_bytes) as u64,
@@ -77,8 +77,8 @@ fn running_jobs(core: &Core) -> usize {
 
 fn write_state(shared: &Shared, headroom: Option<&Headroom>) -> WriteState {
     let is_halted = shared.core.lock().halted.is_some();
-    if is_halted || shared.latched.lock().is_some() {
-        return WriteState::Latched;
+    if is_halted || shared.poisoned.lock().is_some() {
+        return WriteState::Poisoned;
     }
     match (headroom.map_or(Admission::Open, Headroom::admission), shared.throttle.stall()) {
         (Admission::Full, _) => WriteState::Full,
@@ -92,13 +92,13 @@ fn write_state(shared: &Shared, headroom: Option<&Headroom>) -> WriteState {
 /// Which writes are taken, and why: for people.
 fn write_state_text(statistics: &Statistics) -> String {
     let mut text = statistics.write_state.advice().to_owned();
-    if let (WriteState::DeletesOnly | WriteState::Full, Some(room)) = (statistics.write_state, &statistics.room) {
-        let (puts, deletes) = (room.left_by_puts_bytes, room.left_by_deletes_bytes);
+    if let (WriteState::DeletesOnly | WriteState::Full, Some(space)) = (statistics.write_state, &statistics.space) {
+        let (puts, deletes) = (space.left_by_puts_bytes, space.left_by_deletes_bytes);
         let _ = write!(
             text,
             " ({} bytes are available; puts leave {puts}, deletes {deletes}, and compactions have {} more; \
              those that run take up to {})",
-            room.available_bytes, room.reserve_bytes, room.claimed_bytes
+            space.available_bytes, space.reserve_bytes, space.compactions_reserved_bytes
         );
     }
     text
@@ -196,7 +196,7 @@ fn statistics_text(statistics: &Statistics) -> String {
     );
     let _ = writeln!(text, "write amplification     {:.2}", statistics.write_amplification());
     let _ = writeln!(text, "stalls                  {} ({} ms)", counters.stalls, counters.stall_nanos / 1_000_000);
-    let _ = writeln!(text, "writes out of room      {}", counters.writes_out_of_room);
+    let _ = writeln!(text, "writes out of space     {}", counters.writes_out_of_space);
     let _ = writeln!(text, "writes now              {}", write_state_text(statistics));
     let _ = writeln!(
         text,

@@ -11,13 +11,13 @@ mod flush;
 mod inspect;
 mod level_iterator;
 mod output;
+mod partial_compaction;
 mod read;
 mod read_only;
 mod recovery;
 mod repair;
 mod repair_medium;
 mod shared;
-mod strides;
 mod survey;
 mod tables;
 mod write;
@@ -195,7 +195,7 @@ impl Tree for LogStructuredTree {
         let workers = std::mem::take(&mut *self.workers.lock());
         for worker in workers {
             if let Err(panicked) = worker.join() {
-                result = Err(Error::Latched { cause: panicked.to_string() });
+                result = Err(Error::Poisoned { cause: panicked.to_string() });
             }
         }
         {

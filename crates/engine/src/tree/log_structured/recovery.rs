@@ -231,7 +231,7 @@ pub(super) struct Replay<'a> {
 const SMALL_FILES_BYTES: u64 = 256 << 10;
 
 /// Whether what the logs from `oldest` on hold, a new log and a new manifest surely fit. What cannot be
-/// told counts as room: then it is tried.
+/// told counts as space: then it is tried.
 fn has_room(shared: &Shared, log_listing: &[FileEntry], oldest: u64) -> bool {
     let is_needed =
         |entry: &&FileEntry| matches!(FileName::parse(&entry.name), Some(FileName::Log(number)) if number >= oldest);
@@ -241,7 +241,7 @@ fn has_room(shared: &Shared, log_listing: &[FileEntry], oldest: u64) -> bool {
     shared.media.files.space().map_or(true, |space| space.available_bytes >= needed_bytes)
 }
 
-/// What an opening begins with when there is room.
+/// What an opening begins with when there is space.
 struct Begun {
     log_number: u64,
     log: LogWriter,
@@ -263,7 +263,7 @@ fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Begun, Error> {
     Ok(Begun { log_number, log, last_sequence, work })
 }
 
-/// On a medium without room for tables: what the logs hold stays in memory and in the logs, and is
+/// On a medium without space for tables: what the logs hold stays in memory and in the logs, and is
 /// flushed when a log could be made, which the first write tries. Until then everything can be read.
 fn hold(
     shared: &Arc<Shared>,
@@ -271,7 +271,7 @@ fn hold(
     version: Arc<Version>,
     manifest_number: u64,
 ) -> Result<Sequence, Error> {
-    // Tables of an attempt that found no room go; the manifest never knew them.
+    // Tables of an attempt that found no space go; the manifest never knew them.
     {
         let core = shared.core.lock();
         shared.publish(&core, None, Some(version));

@@ -50,7 +50,7 @@ pub(super) struct Core {
     /// Oldest first.
     pub(super) immutables: VecDeque<Immutable>,
     pub(super) flush_running: bool,
-    /// Recovery found no room: its memtables wait for a log to go on with.
+    /// Recovery found no space: its memtables wait for a log to go on with.
     pub(super) flush_held: bool,
     /// What running compactions touch.
     pub(super) busy: Busy,
@@ -65,7 +65,7 @@ pub(super) struct Core {
     pub(super) flush_error: Option<Error>,
     /// Last failure of a compaction, until one succeeds.
     pub(super) compaction_error: Option<Error>,
-    /// A compaction runs that needs all the room there is: no other begins.
+    /// A compaction runs that needs all the space there is: no other begins.
     pub(super) compacts_alone: bool,
     /// Finished flush attempts and compaction attempts, for those who wait for the next one.
     pub(super) flush_attempts: u64,
@@ -78,7 +78,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// Someone looks at tables to plan what to do with them. Once they are replaced their room is not free before that ends;
+    /// Someone looks at tables to plan what to do with them. Once they are replaced their space is not free before that ends;
     /// while a compaction runs alone, or a manual one is there, none begins to look.
     pub(super) fn holds_tables(&self) -> bool {
         self.planning > 0 || self.sampling
@@ -131,7 +131,7 @@ pub(super) struct Shared {
     /// Log files that exist, ascending.
     pub(super) live_logs: parking_lot::Mutex<Vec<u64>>,
     /// Why writes are refused, once they are.
-    pub(super) latched: parking_lot::Mutex<Option<String>>,
+    pub(super) poisoned: parking_lot::Mutex<Option<String>>,
 }
 
 /// The manifest and what it says beside the tables.
@@ -235,7 +235,7 @@ impl Shared {
             cancel: AtomicBool::new(false),
             oldest_log: AtomicU64::new(log_number),
             live_logs: parking_lot::Mutex::new(Vec::new()),
-            latched: parking_lot::Mutex::new(None),
+            poisoned: parking_lot::Mutex::new(None),
         };
         shared.update_stall(&shared.read_state.load().version);
         shared
@@ -255,26 +255,26 @@ impl Shared {
     }
 
     /// Refuses writes from now on.
-    pub(super) fn latch(&self, cause: &Error) {
-        let mut latched = self.latched.lock();
-        if latched.is_none() {
-            *latched = Some(cause.to_string());
+    pub(super) fn poison(&self, cause: &Error) {
+        let mut poisoned = self.poisoned.lock();
+        if poisoned.is_none() {
+            *poisoned = Some(cause.to_string());
         }
     }
 
     /// After a panic that left nobody knows what half done: refuses writes and begins no job from now
     /// on, and tells all who wait.
     pub(super) fn halt(&self, cause: String) {
-        self.latched.lock().get_or_insert_with(|| cause.clone());
+        self.poisoned.lock().get_or_insert_with(|| cause.clone());
         let mut core = self.core.lock();
-        core.halted.get_or_insert(Error::Latched { cause });
+        core.halted.get_or_insert(Error::Poisoned { cause });
         self.work.notify_all();
         self.done.notify_all();
     }
 
-    pub(super) fn refuse_if_latched(&self) -> Result<(), Error> {
-        match &*self.latched.lock() {
-            Some(cause) => Err(Error::Latched { cause: cause.clone() }),
+    pub(super) fn refuse_if_poisoned(&self) -> Result<(), Error> {
+        match &*self.poisoned.lock() {
+            Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
             None => Ok(()),
         }
     }

@@ -247,7 +247,7 @@ fn tests_run_with_overflow_checks() {
     assert_eq!(panicked, cfg!(debug_assertions), "the profiles in Cargo.toml say overflow-checks = true");
 }
 
-/// Once it went from step to step while tables it had replaced were still looked at, and a full medium had no room for the
+/// Once it went from step to step while tables it had replaced were still looked at, and a full medium had no space for the
 /// next one.
 #[test]
 fn a_manual_compaction_waits_for_those_who_look_at_tables() {

@@ -36,7 +36,7 @@ pub(super) struct Writer {
     pub(super) flush_owed: bool,
     /// Time of the env until which slowed writers have used up their rate.
     pub(super) due_nanos: u64,
-    /// Bytes of writes since room was last looked at.
+    /// Bytes of writes since space was last looked at.
     pub(super) unlooked_bytes: u64,
     pub(super) closed: bool,
 }
@@ -83,7 +83,7 @@ impl Committer for Leader<'_> {
         self.shared.halt(cause.clone());
         // What the log holds is unknown: it must not get a seal that says it is whole.
         self.path.writer.lock().log_broken = true;
-        Error::Latched { cause }
+        Error::Poisoned { cause }
     }
 }
 
@@ -97,7 +97,7 @@ impl WritePath {
         self.group.write(&Leader { path: self, shared }, batch, sync)
     }
 
-    /// Writes a group to the log and the memtable once there is room for it.
+    /// Writes a group to the log and the memtable once there is space for it.
     fn commit(
         &self,
         shared: &Shared,
@@ -112,11 +112,11 @@ impl WritePath {
         }
         // Those who waited in the queue must not keep closing waiting, each for a turn of its own.
         shared.refuse_if_cancelled()?;
-        shared.refuse_if_latched()?;
+        shared.refuse_if_poisoned()?;
         let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
         let is_mixed = others.iter().any(|batch| batch.has_puts() != first.has_puts());
-        if self.wait_for_space(shared, writer, bytes, Wanted { has_puts, is_mixed })? == Commit::StandsAside {
-            return Ok(Commit::StandsAside);
+        if self.wait_for_space(shared, writer, bytes, Wanted { has_puts, is_mixed })? == Commit::Yields {
+            return Ok(Commit::Yields);
         }
         self.make_room(shared, writer, bytes)?;
         let count: u64 = first.count() + others.iter().map(WriteBatch::count).sum::<u64>();
@@ -140,7 +140,7 @@ impl WritePath {
         }
         if sync && let Err(error) = sync_logs(writer, shared) {
             // Whether the batch is durable is unknown: a later write must not build on it.
-            shared.latch(&error);
+            shared.poison(&error);
             return Err(error);
         }
         let mut sequence = first_sequence;
@@ -270,7 +270,7 @@ impl WritePath {
         {
             writer.unsynced_logs.push((writer.log_number, old_log));
         }
-        // Where nobody syncs, nothing else lets go of logs that are in tables, and of their room.
+        // Where nobody syncs, nothing else lets go of logs that are in tables, and of their space.
         let needed = shared.oldest_log.load(Ordering::Relaxed);
         writer.unsynced_logs.retain(|(number, _)| *number >= needed);
         writer.log_number = number;
@@ -328,7 +328,7 @@ impl WritePath {
             if writer.closed {
                 return Err(Error::Closed);
             }
-            shared.refuse_if_latched()?;
+            shared.refuse_if_poisoned()?;
             if writer.log_broken || writer.flush_owed {
                 return self.replace_broken_log(shared, &mut writer);
             }
@@ -347,7 +347,7 @@ pub(super) fn note_stall(shared: &Shared, start: varve_env::Instant) {
 }
 
 /// Waits for workers until `ready`, or until one more of their attempts failed with the same kind
-/// of trouble that already stands: then the writer is told rather than kept waiting. One that lacked room counts only
+/// of trouble that already stands: then the writer is told rather than kept waiting. One that lacked space counts only
 /// when no compaction runs that may give some back.
 pub(super) fn wait_for_progress(
     shared: &Shared,

@@ -1,6 +1,6 @@
 //! The write group: writers queue up, and one of them leads and commits for all who wait.
 //!
-//! A leader whose puts wait for room stands aside for deletes that come behind it: for these there may be room, and they
+//! A leader whose puts wait for space yields for deletes that come behind it: for these there may be space, and they
 //! may bring some. Nothing of its group was written then, and it queues up again.
 
 use crate::batch::WriteBatch;
@@ -19,19 +19,19 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Commit {
     Done,
-    /// It waits for room that others in the queue do not need.
-    StandsAside,
+    /// It waits for space that others in the queue do not need.
+    Yields,
 }
 
 /// What leads do. One leader at a time calls it.
 pub(super) trait Committer {
-    /// Commits `first` and `others`, of `bytes` together, durably if `sync`. Nothing was done when it stands aside.
+    /// Commits `first` and `others`, of `bytes` together, durably if `sync`. Nothing was done when it yields.
     fn commit(&self, first: &WriteBatch, others: &[WriteBatch], bytes: usize, sync: bool) -> Result<Commit, Error>;
 
-    /// Puts may have to wait for room. Set before a leader asks [`WriteGroup::has_waiting_deletes`] and waits.
+    /// Puts may have to wait for space. Set before a leader asks [`WriteGroup::has_waiting_deletes`] and waits.
     fn is_short_of_space(&self) -> bool;
 
-    /// Wakes a leader that waits for room: a batch of deletes came into the queue.
+    /// Wakes a leader that waits for space: a batch of deletes came into the queue.
     fn delete_waits(&self);
 
     /// Ends writing after a commit panicked; what those are told who were in the group.
@@ -67,7 +67,7 @@ struct Turn {
 /// How a leader's turn ended.
 enum Led<'a> {
     Done(Result<(), Error>),
-    /// Its puts wait for room, and let deletes go before them: nothing of its group was written.
+    /// Its puts wait for space, and let deletes go before them: nothing of its group was written.
     StoodAside(MutexGuard<'a, Turn>, WriteBatch),
 }
 
@@ -131,7 +131,7 @@ impl WriteGroup {
         turn.waiting.push_back(waiter);
         if is_delete {
             self.waiting_deletes.fetch_add(1, Ordering::SeqCst);
-            // The leader may wait for room that this one does not need.
+            // The leader may wait for space that this one does not need.
             if committer.is_short_of_space() {
                 committer.delete_waits();
             }
@@ -188,7 +188,7 @@ impl WriteGroup {
 
         let committed = catch_unwind(AssertUnwindSafe(|| committer.commit(&batch, &batches, bytes, sync)));
         let (result, panicked) = match committed {
-            Ok(Ok(Commit::StandsAside)) => {
+            Ok(Ok(Commit::Yields)) => {
                 let mut turn = self.turn.lock();
                 for (follower, batch) in followers.into_iter().zip(batches) {
                     follower.state.lock().batch = Some(batch);

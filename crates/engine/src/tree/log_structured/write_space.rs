@@ -53,9 +53,9 @@ pub(super) fn look_now(shared: &Shared, own_bytes: u64) -> (Option<Headroom>, u6
 }
 
 impl WritePath {
-    /// Waits until a write of so many bytes leaves enough space, as long as that may come; then refuses it. Puts stand aside
-    /// for deletes that come meanwhile: these may be taken, and bring room. Cost: asks the store once for every eighth of a
-    /// table, and for every write while room is short.
+    /// Waits until a write of so many bytes leaves enough space, as long as that may come; then refuses it. Puts yield
+    /// for deletes that come meanwhile: these may be taken, and bring space. Cost: asks the store once for every eighth of a
+    /// table, and for every write while space is short.
     pub(super) fn wait_for_space(
         &self,
         shared: &Shared,
@@ -84,7 +84,7 @@ impl WritePath {
                 break Ok(Commit::Done);
             }
             if has_puts && admission.takes(false) && deletes_wait() {
-                break Ok(Commit::StandsAside);
+                break Ok(Commit::Yields);
             }
             waited = true;
             // What only running compactions keep from it may be there when they end.
@@ -101,7 +101,7 @@ impl WritePath {
                 Ok(true) => {}
                 Err(error) => break Err(error),
                 // Readers may have let go of tables meanwhile, or a compaction that was asked for may have ended; or one
-                // ended for want of room, and a smaller one runs by now.
+                // ended for want of space, and a smaller one runs by now.
                 Ok(false) => {
                     shared.tables.collect(&shared.garbage);
                     let now =
@@ -117,11 +117,11 @@ impl WritePath {
             note_stall(shared, start);
         }
         let refused = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
-        shared.counters.writes_out_of_room.fetch_add(u64::from(refused), Ordering::Relaxed);
+        shared.counters.writes_out_of_space.fetch_add(u64::from(refused), Ordering::Relaxed);
         result
     }
 
-    /// Flushes what is in memory if that may give room back: its logs, or what its deletions delete. False when not.
+    /// Flushes what is in memory if that may give space back: its logs, or what its deletions delete. False when not.
     fn flush_for_space(
         &self,
         shared: &Shared,
@@ -149,7 +149,7 @@ impl WritePath {
 }
 
 /// Waits for the next flush or compaction to end, or for a step of one; false when none runs nor is due, or when it ran
-/// out of room. A flush that does while a compaction runs does not count: its room may come back. Ends early when
+/// out of space. A flush that does while a compaction runs does not count: its space may come back. Ends early when
 /// `is_asked` to, which is looked at whenever a job ends and whenever the condition `done` is told of.
 ///
 /// Errors: what else it failed with.
@@ -195,7 +195,7 @@ fn wait_for_job(shared: &Shared, is_asked: impl Fn() -> bool) -> Result<bool, Er
 }
 
 fn refusal(shared: &Shared, headroom: &Headroom, has_puts: bool) -> Error {
-    Error::OutOfRoom {
+    Error::OutOfSpace {
         store: shared.space.store_name().to_owned(),
         available_bytes: headroom.available_bytes,
         left_bytes: if has_puts { headroom.left_by_puts_bytes() } else { headroom.left_by_deletes_bytes() },

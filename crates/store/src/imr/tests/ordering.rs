@@ -234,7 +234,7 @@ fn work(allocation: AllocationName, rewrite: RewriteName, seed: u64, fault: Opti
             let name = &names[random.index(names.len())];
             let table = tables.whole.remove(name).unwrap();
             tables.uncertain.insert(name.clone(), table);
-            // A store that is latched takes no removal.
+            // A store that is poisoned takes no removal.
             let _ = store.remove(name);
         }
         let (name, bytes) = (format!("n{step}"), 1 + random.below(2 * TRACK_BYTES));

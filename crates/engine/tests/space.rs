@@ -194,7 +194,7 @@ fn fill_and_recover(kind: Kind, room_bytes: u64, tree: TreeKind, in_order: bool,
     assert_eq!(filled.state(), WriteState::Open, "{note}");
     let (_, error) = filled.fill();
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{note}: {error}");
-    assert!(matches!(error, Error::OutOfRoom { .. }), "{note}: {error}");
+    assert!(matches!(error, Error::OutOfSpace { .. }), "{note}: {error}");
     // Elsewhere a smaller write may still be taken.
     if kind != Kind::Extent {
         assert!(matches!(filled.state(), WriteState::DeletesOnly | WriteState::Full), "{note}: {:?}", filled.state());
@@ -207,11 +207,11 @@ fn fill_and_recover(kind: Kind, room_bytes: u64, tree: TreeKind, in_order: bool,
         filled = filled.reopen();
         filled.verify("reopened when full");
         let (_, error) = filled.fill();
-        assert!(matches!(error, Error::OutOfRoom { .. }), "{note}: {error}");
+        assert!(matches!(error, Error::OutOfSpace { .. }), "{note}: {error}");
     }
     filled.delete_half();
     let kept = filled.model.len();
-    let available = |filled: &Filled| filled.db.statistics().room.expect("room").available_bytes;
+    let available = |filled: &Filled| filled.db.statistics().space.expect("space").available_bytes;
     let before = available(&filled);
     match after {
         After::Nothing => {}
@@ -227,7 +227,7 @@ fn fill_and_recover(kind: Kind, room_bytes: u64, tree: TreeKind, in_order: bool,
     filled.verify("after deletes");
     let (taken, error) = filled.fill();
     println!("{note}: {full} pairs, {kept} after deletes, {taken} more");
-    assert!(matches!(error, Error::OutOfRoom { .. }), "{note}: {error}");
+    assert!(matches!(error, Error::OutOfSpace { .. }), "{note}: {error}");
     // With so few bands a part of one is much.
     let is_tiny = kind != Kind::Extent && room_bytes < 14 * BAND_BYTES;
     let stats = filled.db.property("varve.stats").expect("stats");
@@ -372,7 +372,7 @@ fn deletes_beside_puts_that_are_refused_are_taken() {
         counted.store(1, Ordering::SeqCst);
         let deleted = deletes.join().expect("deletes");
         assert!(taken > 200 && deleted > 20, "{}: {taken} puts, {deleted} deletes", filled.note);
-        assert!(filled.db.statistics().counters.writes_out_of_room > 0, "{}", filled.note);
+        assert!(filled.db.statistics().counters.writes_out_of_space > 0, "{}", filled.note);
     }
 }
 

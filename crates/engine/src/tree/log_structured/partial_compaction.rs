@@ -1,20 +1,20 @@
-//! Compactions that need more room than there is, one stretch of the key range after the other.
+//! Partial compactions: those that need more space than there is are done part by part of the key range.
 //!
-//! A compaction frees its inputs when its outputs are part of the tree, so done at once it needs as much room as it has
-//! inputs. Where the tables of the output level do not overlap it need not be done at once: between two of them the range
-//! may be cut, and what lies before the cut made part of the tree, in place of those tables of the output level that lie
-//! there. Inputs that reach beyond the cut stay until the last stride: what they hold before it is there twice then, in the
-//! same versions, and the upper one of two equal versions hides the lower one, as a newer one would. So each stride is a
-//! compaction of its own, and a crash or an error between two of them leaves a tree that says the same.
+//! A compaction frees its inputs when its outputs are part of the tree, so done at once it needs as much space as it has
+//! inputs. Where the tables of the output level do not overlap it need not be done at once: the range can be cut between
+//! two of them. Each part is a compaction of its own: what lies before the cut becomes part of the tree, in place of the
+//! tables of the output level that lie there. Inputs that reach beyond the cut stay until the last part, so what they hold
+//! before it is there twice, in the same versions. The upper one of two equal versions hides the lower one, as a newer one
+//! would, so a crash or an error between two parts leaves a tree that says the same.
 //!
-//! A stride's last table may be nearly empty, which costs where each takes a band of its own, or blocks. It is *carried*: the
-//! next stride merges it once more.
+//! The last table of a part may be nearly empty, which wastes space where each table takes whole blocks or bands. It is
+//! *carried*: the next part merges it once more.
 //!
-//! However much a table overlaps, its compaction so takes room for itself, for one table of the output level and for what
-//! is carried. [`reach`] decides how far a stride goes, as a pure function; the rest carries it out.
+//! Whatever a table overlaps, its compaction so takes space for itself, for one table of the output level and for what is
+//! carried. [`reach`] decides how far a part goes, as a pure function; the rest carries it out.
 
 use super::background;
-use super::compaction::{Stretch, compact_stretch};
+use super::compaction::{Part, compact_part};
 use super::shared::Shared;
 use super::write_space;
 use crate::error::Error;
@@ -38,7 +38,7 @@ struct Step {
     input_bytes: u64,
 }
 
-/// How many steps the next stride takes: as many as fit, and one in any case; and whether what is carried goes along,
+/// How many steps the next part takes: as many as fit, and one in any case; and whether what is carried goes along,
 /// which it only does if it fits too.
 fn reach(carried_bytes: u64, steps: impl IntoIterator<Item = Step>, space_bytes: u64) -> (usize, bool) {
     let (mut count, mut bytes, mut is_carried) = (0, carried_bytes, true);
@@ -57,7 +57,7 @@ fn reach(carried_bytes: u64, steps: impl IntoIterator<Item = Step>, space_bytes:
     (count.max(1), is_carried)
 }
 
-/// Room that a plan takes while it is done in strides: for a stride, and for what inputs hold that reach beyond it and is there
+/// Space that a plan takes while it is done in parts: for a part, and for what inputs hold that reach beyond it and is there
 /// twice meanwhile. Those of level 0 stay to the end, below it one at a time does.
 fn needed_bytes(version: &Version, plan: &CompactionPlan) -> u64 {
     let sizes = |files: &[Arc<FileMeta>]| -> (u64, u64) {
@@ -70,20 +70,20 @@ fn needed_bytes(version: &Version, plan: &CompactionPlan) -> u64 {
     staying_bytes.saturating_add(below_bytes)
 }
 
-/// How much of the room such a plan is given: what it needs, and so much more that it need not take many strides. Where tables
+/// How much of the space such a plan is given: what it needs, and enough more that it does not take many parts. Where tables
 /// take bands of their own writers leave compactions a reserve, and all of it is taken.
 pub(super) fn reserved_bytes(version: &Version, plan: &CompactionPlan, space_bytes: u64, is_in_tables: bool) -> u64 {
     let share_bytes = if is_in_tables { space_bytes } else { space_bytes / 2 };
     needed_bytes(version, plan).max(share_bytes).min(space_bytes)
 }
 
-/// A plan of which some strides are done.
+/// A plan of which some parts are done.
 struct Remaining {
     plan: CompactionPlan,
     /// Tables between which the range may be cut, in key order, and their level.
     ahead: VecDeque<Arc<FileMeta>>,
     ahead_level: usize,
-    /// Inputs that are read in every stride they reach into.
+    /// Inputs that are read in every part they reach into.
     inputs: Vec<Arc<FileMeta>>,
     begin: Option<Vec<u8>>,
     carried: Option<Arc<FileMeta>>,
@@ -102,7 +102,7 @@ impl Remaining {
         Remaining { ahead: ahead.into(), ahead_level, inputs, begin: None, carried: None, plan }
     }
 
-    /// Bytes of inputs up to a key, from where the next stride begins.
+    /// Bytes of inputs up to a key, from where the next part begins.
     fn input_bytes(&self, shared: &Shared, end: Option<&[u8]>) -> Result<u64, Error> {
         let mut bytes = 0u64;
         for file in &self.inputs {
@@ -116,7 +116,7 @@ impl Remaining {
         Ok(bytes)
     }
 
-    /// How far the next stride goes, and whether what is carried goes along.
+    /// How far the next part goes, and whether what is carried goes along.
     fn reach(&self, shared: &Shared, space_bytes: u64) -> Result<(usize, bool), Error> {
         let carried_bytes = self.carried.as_ref().map_or(0, |file| file.size_bytes);
         let (mut steps, mut before, mut sum) = (Vec::new(), 0, carried_bytes);
@@ -134,8 +134,8 @@ impl Remaining {
         Ok(reach(carried_bytes, steps, space_bytes))
     }
 
-    /// The next stride, and what of its inputs stays.
-    fn advance(&mut self, count: usize, is_carried: bool) -> (CompactionPlan, Stretch) {
+    /// The next part, and what of its inputs stays.
+    fn advance(&mut self, count: usize, is_carried: bool) -> (CompactionPlan, Part) {
         let taken: Vec<Arc<FileMeta>> = self.ahead.drain(..count.min(self.ahead.len())).collect();
         let end = self.ahead.front().map(|file| file.smallest_user_key().to_vec());
         let carried = self.carried.take().filter(|_| is_carried);
@@ -161,7 +161,7 @@ impl Remaining {
             if level == input_level { inputs.push(file) } else { overlapping.push(file) }
         }
         let plan = CompactionPlan { inputs, overlapping, ..self.plan.clone() };
-        (plan, Stretch { begin, end, staying, parts_max: 1 })
+        (plan, Part { begin, end, staying, parts_max: 1 })
     }
 }
 
@@ -177,20 +177,17 @@ pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan, reservation: &
         // More would be taken from those who cannot know.
         let space_bytes = space_bytes.min(reserved_bytes);
         let (count, is_carried) = remaining.reach(shared, space_bytes)?;
-        let (stride, stretch) = remaining.advance(count, is_carried);
+        let (plan, part) = remaining.advance(count, is_carried);
         let version = shared.read_state.load_full().version.clone();
-        let freed_bytes = stride
-            .all_inputs()
-            .filter(|file| !stretch.staying.contains(&file.number))
-            .map(|file| file.size_bytes)
-            .sum();
-        let outputs = compact_stretch(shared, &version, stride, &stretch, Arc::new(JobPace::unheld()), reservation)?;
-        // What the stride replaced is the room of the next one.
+        let freed_bytes =
+            plan.all_inputs().filter(|file| !part.staying.contains(&file.number)).map(|file| file.size_bytes).sum();
+        let outputs = compact_part(shared, &version, plan, &part, Arc::new(JobPace::unheld()), reservation)?;
+        // What the part replaced is the space of the next one.
         drop(version);
         shared.tables.collect(&shared.garbage);
         reservation.regain(freed_bytes);
         background::note_compaction(shared);
-        if stretch.end.is_none() {
+        if part.end.is_none() {
             return Ok(());
         }
         let full_bytes =
@@ -209,13 +206,13 @@ mod tests {
         files.iter().map(|file| file.number).collect()
     }
 
-    type Stretched = (Vec<u64>, Vec<u64>, Option<String>, Option<String>, Vec<u64>);
+    type Advanced = (Vec<u64>, Vec<u64>, Option<String>, Option<String>, Vec<u64>);
 
-    fn advance(remaining: &mut Remaining, count: usize, is_carried: bool) -> Stretched {
-        let (plan, stretch) = remaining.advance(count, is_carried);
+    fn advance(remaining: &mut Remaining, count: usize, is_carried: bool) -> Advanced {
+        let (plan, part) = remaining.advance(count, is_carried);
         let text = |key: Option<Vec<u8>>| key.map(|key| String::from_utf8(key).unwrap());
-        let (begin, end) = (text(stretch.begin), text(stretch.end));
-        (numbers(&plan.inputs), numbers(&plan.overlapping), begin, end, stretch.staying)
+        let (begin, end) = (text(part.begin), text(part.end));
+        (numbers(&plan.inputs), numbers(&plan.overlapping), begin, end, part.staying)
     }
 
     fn remaining(input_level: usize, inputs: &[&str], overlapping: &[&str]) -> Remaining {
@@ -259,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn strides_are_given_what_is_there_twice_and_not_all_the_room() {
+    fn strides_are_given_what_is_there_twice_and_not_all_the_space() {
         let plan = |input_level: usize| {
             let inputs = vec![table(10, "a-m", 10, 0), table(11, "n-z", 30, 0)];
             let overlapping = vec![table(1, "a-k", 50, 0), table(2, "l-z", 60, 0)];
@@ -277,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stride_goes_as_far_as_there_is_room_and_one_table_in_any_case() {
+    fn a_part_goes_as_far_as_there_is_space_and_one_table_in_any_case() {
         let all = steps(&[(10, 1), (10, 1), (10, 1)]);
         assert_eq!(reach(0, all.clone(), 100), (3, true));
         assert_eq!(reach(0, all.clone(), 32), (2, true));
