@@ -70,7 +70,7 @@ described_options! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Options {
-        /// CompactionPolicy of the data.
+        /// Organisation of the data.
         tree: TreeKind = TreeKind::Leveled, "leveled", Word;
         /// Create the database when there is none.
         create_if_missing: bool = true, "true", Truth;
