@@ -20,6 +20,7 @@ pub mod fuzzing;
 mod iterator;
 mod key;
 mod log;
+mod log_chain;
 mod manifest;
 mod media;
 mod memory_file;

@@ -30,13 +30,7 @@ pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u6
         ..Change::default()
     };
     shared.install(change)?;
-    shared.oldest_log.store(log_number, Ordering::Relaxed);
-    shared.live_logs.lock().retain(|&number| {
-        if number < log_number {
-            shared.garbage.push_log(number);
-        }
-        number >= log_number
-    });
+    shared.logs.retire(log_number).into_iter().for_each(|number| shared.garbage.push_log(number));
     let counters = &shared.counters;
     counters.flushes.fetch_add(outputs.tables.len() as u64, Ordering::Relaxed);
     counters.flush_written_bytes.fetch_add(outputs.written_bytes, Ordering::Relaxed);

@@ -42,8 +42,8 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
         .collect();
     let blocks = shared.tables.cache.block_cache().statistics();
     let mut counters = shared.counters.values();
-    counters.log_bytes = shared.log_counters.file_bytes.load(Ordering::Relaxed);
-    counters.log_syncs = shared.log_counters.syncs.load(Ordering::Relaxed);
+    counters.log_bytes = shared.logs.counters().file_bytes.load(Ordering::Relaxed);
+    counters.log_syncs = shared.logs.counters().syncs.load(Ordering::Relaxed);
     let (headroom, _) = write_space::look_now(shared, 0);
     Statistics {
         counters,

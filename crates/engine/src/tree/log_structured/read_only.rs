@@ -16,7 +16,7 @@
 
 use super::inspect;
 use super::read;
-use super::recovery::{self, NO_LOG, Replay};
+use super::recovery::{self, NO_LOG};
 use super::shared::{ManifestState, Shared};
 use super::tables::Tables;
 use crate::batch::WriteBatch;
@@ -162,7 +162,7 @@ fn read_all(
         recovered.next_file_number,
         recovered.last_sequence,
     ));
-    let replayed = Replay { logs: &log_numbers, oldest: recovered.log_number, last_sequence: recovered.last_sequence };
+    let replayed = shared.logs.replay_of(&log_numbers, recovered.log_number, recovered.last_sequence);
     recovery::replay_into_memory(&shared, &replayed)?;
     files.settle();
     Ok(shared)

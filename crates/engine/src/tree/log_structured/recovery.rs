@@ -4,13 +4,13 @@ use super::flush;
 use super::shared::{Change, Immutable, ManifestState, Shared, new_database_id};
 use super::survey::{self, Origin};
 use super::tables::Tables;
-use super::write::{Writer, create_log};
-use crate::batch::BatchRecord;
+use super::write::Writer;
 use crate::cache::BlockCache;
 use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
 use crate::key::Sequence;
-use crate::log::{LogReader, LogWriter, Purpose};
+use crate::log::LogWriter;
+use crate::log_chain::{LogHead, Replay, open_log, replay};
 use crate::manifest::{self, Manifest};
 use crate::media::Media;
 use crate::memtable::MemTable;
@@ -24,7 +24,7 @@ use crate::throttle::JobPace;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::Env;
-use varve_store::{FileEntry, OpenOptions};
+use varve_store::FileEntry;
 
 /// Instead of the number of the oldest log needed: the tables hold everything.
 pub(super) const NO_LOG: u64 = 0;
@@ -116,8 +116,8 @@ pub(super) fn open(
         recovered.last_sequence,
     ));
     let recovered_version = recovered.version;
-    let replayed = Replay { logs: &logs, oldest: recovered.log_number, last_sequence: recovered.last_sequence };
-    let begun = if exists && !has_room(&shared, &log_listing, recovered.log_number) {
+    let replayed = shared.logs.replay_of(&logs, recovered.log_number, recovered.last_sequence);
+    let begun = if exists && !has_space(&shared, &log_listing, recovered.log_number) {
         None
     } else {
         match begin(&shared, &replayed) {
@@ -131,21 +131,17 @@ pub(super) fn open(
             // Until here nothing the old state needs was touched. This writes a new manifest that says
             // the old logs are in tables, and switches to it.
             shared.install(Change { log_start: Some((log_number, last_sequence)), work, ..Change::default() })?;
-            shared.oldest_log.store(log_number, Ordering::Relaxed);
+            shared.logs.retire(log_number);
             remove_strays(&shared, shared.manifest_number(), u64::MAX);
             (Some((log_number, log)), last_sequence)
         }
         None => (None, hold(&shared, &replayed, Arc::new(recovered_version), recovered.manifest_number)?),
     };
     let writer = Writer {
-        log_number: log.as_ref().map_or(0, |(number, _)| *number),
         // Without a log the next write makes one first, as after one that broke.
-        log_broken: log.is_none(),
-        log: log.map(|(_, log)| log),
+        log: LogHead::new(log),
         memtable,
         last_sequence,
-        unsynced_logs: Vec::new(),
-        flushed_bytes: 0,
         flush_owed: false,
         due_nanos: 0,
         unlooked_bytes: u64::MAX,
@@ -176,7 +172,7 @@ pub(super) fn refuse_orphans(media: &Media, file_names: &[FileName], logs: &[u64
     }
     for &number in logs {
         let name = file_name::log(number);
-        if open_any_log(media, number)?.next()?.is_some() {
+        if open_log(&**media.log_store(), number)?.next()?.is_some() {
             return Err(Error::Corruption {
                 file: file_name::CURRENT.to_owned(),
                 offset_bytes: 0,
@@ -217,22 +213,12 @@ pub(super) fn names(listing: &[FileEntry]) -> Vec<FileName> {
     listing.iter().filter_map(|entry| FileName::parse(&entry.name)).collect()
 }
 
-/// Logs to be replayed.
-pub(super) struct Replay<'a> {
-    /// Their numbers, ascending.
-    pub(super) logs: &'a [u64],
-    /// The oldest the manifest needs.
-    pub(super) oldest: u64,
-    /// Newest sequence number that is in a table.
-    pub(super) last_sequence: Sequence,
-}
-
-/// Room that a manifest and the header of a log may take.
+/// Space that a manifest and the header of a log may take.
 const SMALL_FILES_BYTES: u64 = 256 << 10;
 
 /// Whether what the logs from `oldest` on hold, a new log and a new manifest surely fit. What cannot be
 /// told counts as space: then it is tried.
-fn has_room(shared: &Shared, log_listing: &[FileEntry], oldest: u64) -> bool {
+fn has_space(shared: &Shared, log_listing: &[FileEntry], oldest: u64) -> bool {
     let is_needed =
         |entry: &&FileEntry| matches!(FileName::parse(&entry.name), Some(FileName::Log(number)) if number >= oldest);
     let log_bytes: u64 = log_listing.iter().filter(is_needed).map(|entry| entry.size_bytes).sum();
@@ -253,13 +239,13 @@ struct Begun {
 /// The logs into tables, and a new log.
 fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Begun, Error> {
     let mut work = Totals::default();
-    let last_sequence = replay(shared, replayed, &mut |memtable, last_sequence| {
+    let last_sequence = replay_into_memtables(shared, replayed, &mut |memtable, last_sequence| {
         work = work.plus(&add_to_level0(shared, &memtable, last_sequence)?);
         Ok(())
     })?;
     shared.snapshots.publish(last_sequence);
     let log_number = shared.new_file_number();
-    let log = create_log(shared, log_number, None)?;
+    let log = shared.logs.create(log_number, shared.random_number(), None)?;
     Ok(Begun { log_number, log, last_sequence, work })
 }
 
@@ -277,13 +263,13 @@ fn hold(
         shared.publish(&core, None, Some(version));
     }
     remove_strays(shared, Some(manifest_number), u64::MAX);
-    *shared.live_logs.lock() = replayed.logs.to_vec();
+    shared.logs.adopt(replayed.logs);
     replay_into_memory(shared, replayed)
 }
 
 /// What the logs hold becomes memtables, however many.
 pub(super) fn replay_into_memory(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Sequence, Error> {
-    let last_sequence = replay(shared, replayed, &mut |memtable, _| {
+    let last_sequence = replay_into_memtables(shared, replayed, &mut |memtable, _| {
         if !memtable.is_empty() {
             let mut core = shared.core.lock();
             core.flush_held = true;
@@ -357,105 +343,25 @@ pub(super) fn compare_with_files(
 
 /// Reads the logs back; returns the newest sequence number.
 ///
-/// Logs are a chain: each continues where the one before ended, and the first where the tables
-/// end. A log whose unsynced tail was lost ends the chain: what later logs hold was never synced
-/// either (a sync syncs older logs first) and must not be seen without what came before it.
-///
-/// Every full memtable, and the last one, goes to `sink`.
-fn replay(
+/// Replays logs. Every full memtable, and the last one, goes to `sink`.
+fn replay_into_memtables(
     shared: &Arc<Shared>,
     replayed: &Replay<'_>,
     sink: &mut dyn FnMut(Arc<MemTable>, Sequence) -> Result<(), Error>,
 ) -> Result<Sequence, Error> {
-    let Replay { logs, oldest, mut last_sequence } = *replayed;
-    let new_memtable = || Arc::new(MemTable::new(0, shared.space.sizes().memtable_bytes, 0));
+    let capacity = shared.space.sizes().memtable_bytes;
+    let new_memtable = || Arc::new(MemTable::new(0, capacity, 0));
     let mut memtable = new_memtable();
-    let mut readers = logs.iter().map(|&number| (number, open_log(shared, number))).peekable();
-    while let Some((number, reader)) = readers.next() {
-        let name = file_name::log(number);
-        let mut reader = reader?;
-        if let Some(previous) = reader.header().and_then(|header| header.previous)
-            && previous.number >= oldest
-            && logs.binary_search(&previous.number).is_err()
-        {
-            // Its header was durable before this one's.
-            return Err(Error::Corruption {
-                file: file_name::log(previous.number),
-                offset_bytes: 0,
-                structure: "write-ahead log".to_owned(),
-                expected: format!("the log that '{name}' continues"),
-                found: "no such file".to_owned(),
-            });
+    let result = replay(replayed, &mut |batch| {
+        memtable.apply(batch.iter(), batch.first_sequence);
+        if memtable.memory_bytes() >= capacity {
+            sink(std::mem::replace(&mut memtable, new_memtable()), batch.last_sequence())?;
         }
-        if number == oldest {
-            // Its header was durable before the manifest named it.
-            reader.expect_synced(crate::log::HEADER_BYTES as u64);
-        }
-        if let Some((_, Ok(next))) = readers.peek()
-            && let Some(previous) = next.header().and_then(|header| header.previous)
-            && previous.number == number
-        {
-            reader.expect_synced(previous.synced_bytes);
-        }
-        while let Some(record) = reader.next()? {
-            let offset_bytes = record.offset_bytes;
-            let batch =
-                BatchRecord::decode(record.data).map_err(|damage| damage.in_file(&name, offset_bytes, "batch"))?;
-            if batch.first_sequence != last_sequence + 1 {
-                let gap = Error::Corruption {
-                    file: name.clone(),
-                    offset_bytes,
-                    structure: "log record".to_owned(),
-                    expected: format!("sequence number {}", last_sequence + 1),
-                    found: format!("sequence number {}", batch.first_sequence),
-                };
-                let lost_tail = batch.first_sequence > last_sequence && is_first_record(offset_bytes);
-                if !lost_tail || was_synced(reader)? {
-                    return Err(gap);
-                }
-                for (_, later) in readers {
-                    if was_synced(later?)? {
-                        return Err(gap);
-                    }
-                }
-                sink(memtable, last_sequence)?;
-                return Ok(last_sequence);
-            }
-            memtable.apply(batch.iter(), batch.first_sequence);
-            last_sequence = batch.last_sequence();
-            if memtable.memory_bytes() >= shared.space.sizes().memtable_bytes {
-                sink(std::mem::replace(&mut memtable, new_memtable()), last_sequence)?;
-            }
-        }
-        let dropped_bytes = reader.tail().map_or(0, |tail| tail.dropped_bytes);
-        shared.counters.recovery_dropped_bytes.fetch_add(dropped_bytes, Ordering::Relaxed);
-    }
-    sink(memtable, last_sequence)?;
-    Ok(last_sequence)
-}
-
-/// Log `number` of this database.
-fn open_log(shared: &Shared, number: u64) -> Result<LogReader, Error> {
-    let reader = open_any_log(&shared.media, number)?;
-    reader.expect_database(shared.database)?;
-    Ok(reader)
-}
-
-/// Log `number`, of whatever database.
-fn open_any_log(media: &Media, number: u64) -> Result<LogReader, Error> {
-    let name = file_name::log(number);
-    let file = media.log_store().open(&name, &OpenOptions::default())?;
-    LogReader::open(file, &name, Purpose::WriteAhead, number)
-}
-
-fn is_first_record(offset_bytes: u64) -> bool {
-    offset_bytes == crate::log::HEADER_BYTES as u64
-}
-
-/// Some record of this log was acknowledged as durable, and so were all logs before it.
-fn was_synced(mut reader: LogReader) -> Result<bool, Error> {
-    while reader.next()?.is_some() {}
-    Ok(reader.marked_bytes() > 0)
+        Ok(())
+    })?;
+    shared.counters.recovery_dropped_bytes.fetch_add(result.dropped_bytes, Ordering::Relaxed);
+    sink(memtable, result.last_sequence)?;
+    Ok(result.last_sequence)
 }
 
 /// A recovered memtable becomes a table of the state in memory; the new manifest makes it durable. What that took.

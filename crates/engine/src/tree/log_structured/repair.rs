@@ -15,7 +15,6 @@ use super::repair_medium::MediumFailures;
 use super::shared::{Change, ManifestState, Shared, new_database_id};
 use super::survey::{self, Survey};
 use super::tables::Tables;
-use super::write::create_log;
 use crate::batch::BatchRecord;
 use crate::cache::BlockCache;
 use crate::error::Error;
@@ -376,7 +375,7 @@ impl Salvage {
             self.mark_originals()?;
         }
         // The manifest will name it, so it is there first.
-        create_log(shared, log_number, None)?;
+        shared.logs.create(log_number, shared.random_number(), None)?;
         if self.tables.is_empty() {
             shared.install(Change { log_start, ..Change::default() })?;
         } else {

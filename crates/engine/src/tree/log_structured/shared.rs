@@ -7,7 +7,7 @@
 use super::tables::Tables;
 use crate::error::Error;
 use crate::key::Sequence;
-use crate::log::LogCounters;
+use crate::log_chain::{LogChain, LogChainOptions};
 use crate::manifest::{Manifest, ManifestIdentity, VersionEdit};
 use crate::media::Media;
 use crate::memtable::MemTable;
@@ -119,17 +119,12 @@ pub(super) struct Shared {
     pub(super) compaction_readahead_bytes: usize,
     /// What is free on the medium, and who may have it.
     pub(super) space: SpaceBudget,
-    /// Bytes the log may hold back between syncs.
-    pub(super) log_buffer_bytes: u64,
-    pub(super) log_counters: Arc<LogCounters>,
+    /// Write-ahead logs.
+    pub(super) logs: LogChain,
     salts: parking_lot::Mutex<Random>,
     pub(super) closed: AtomicBool,
     /// Running jobs give up soon.
     pub(super) cancel: AtomicBool,
-    /// Logs before this one are not needed for recovery.
-    pub(super) oldest_log: AtomicU64,
-    /// Log files that exist, ascending.
-    pub(super) live_logs: parking_lot::Mutex<Vec<u64>>,
     /// Why writes are refused, once they are.
     pub(super) poisoned: parking_lot::Mutex<Option<String>>,
 }
@@ -180,9 +175,13 @@ impl Shared {
     ) -> Shared {
         let compaction_readahead_bytes = options.compaction_readahead_bytes(media.files.properties());
         let space = SpaceBudget::new(&media.files, &options, policy.histogram_bytes());
-        let log_buffer_bytes = options.log_buffer_bytes(media.log_store().properties()) as u64;
         let throttle = Throttle::new(env, &options, space.sizes().memtable_bytes);
-        let log_number = manifest.log_number;
+        let log_options = LogChainOptions {
+            database,
+            buffer_bytes: options.log_buffer_bytes(media.log_store().properties()) as u64,
+            expected_bytes: space.sizes().memtable_bytes as u64 * 9 / 8,
+        };
+        let logs = LogChain::new(env, media.log_store(), log_options, throttle.log_backlog(), manifest.log_number);
         let shared = Shared {
             env: env.clone(),
             database,
@@ -228,13 +227,10 @@ impl Shared {
             counters: Counters::default(),
             compaction_readahead_bytes,
             space,
-            log_buffer_bytes,
-            log_counters: Arc::new(LogCounters::default()),
+            logs,
             salts: parking_lot::Mutex::new(salts(env, database, next_file_number)),
             closed: AtomicBool::new(false),
             cancel: AtomicBool::new(false),
-            oldest_log: AtomicU64::new(log_number),
-            live_logs: parking_lot::Mutex::new(Vec::new()),
             poisoned: parking_lot::Mutex::new(None),
         };
         shared.update_stall(&shared.read_state.load().version);

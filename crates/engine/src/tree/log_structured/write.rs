@@ -7,30 +7,20 @@ use super::write_space::Wanted;
 use crate::batch::{self, WriteBatch};
 use crate::cost;
 use crate::error::{Error, ErrorKind};
-use crate::file_name;
 use crate::key::{SEQUENCE_MAX, Sequence};
-use crate::log::{HEADER_BYTES, LogHeader, LogWriter, PreviousLog, Purpose};
+use crate::log_chain::LogHead;
 use crate::memtable::MemTable;
 use crate::throttle::{Stall, Unsettled};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::{Mutex, MutexGuard};
-use varve_store::{CreateOptions, FileKind};
 
-/// The log being written and the memtable it protects.
+/// The memtable that is written, and the log that protects it.
 pub(super) struct Writer {
-    pub(super) log: Option<LogWriter>,
-    pub(super) log_number: u64,
+    pub(super) log: LogHead,
     pub(super) memtable: Arc<MemTable>,
     pub(super) last_sequence: Sequence,
-    /// Older logs with writes that were never synced: a sync must sync them first, so that what
-    /// is durable is always a prefix of history.
-    pub(super) unsynced_logs: Vec<(u64, LogWriter)>,
-    /// Bytes of the log handed to the store.
-    pub(super) flushed_bytes: u64,
-    /// The log's last append failed: its tail is unknown, so it takes no more writes.
-    pub(super) log_broken: bool,
     /// A log that broke was replaced, and what it holds is not yet in a table: until then nothing
     /// in a newer log may be acknowledged, because recovery would stop at the broken tail.
     pub(super) flush_owed: bool,
@@ -82,7 +72,7 @@ impl Committer for Leader<'_> {
         let cause = format!("a write panicked: {}", panic_message(payload));
         self.shared.halt(cause.clone());
         // What the log holds is unknown: it must not get a seal that says it is whole.
-        self.path.writer.lock().log_broken = true;
+        self.path.writer.lock().log.break_off();
         Error::Poisoned { cause }
     }
 }
@@ -132,13 +122,9 @@ impl WritePath {
             .charge(cost::WRITE_GROUP + count * cost::WRITE_ENTRY + cost::of_bytes(cost::WRITE_KIB, bytes as u64));
         if count > 0 {
             let header = batch::record_header(first_sequence, count);
-            let appended = self.append(shared, writer, &header, first, others);
-            if let Err(error) = appended {
-                writer.log_broken = true;
-                return Err(error);
-            }
+            append(shared, writer, &header, first, others)?;
         }
-        if sync && let Err(error) = sync_logs(writer, shared) {
+        if sync && let Err(error) = writer.log.sync(&shared.logs) {
             // Whether the batch is durable is unknown: a later write must not build on it.
             shared.poison(&error);
             return Err(error);
@@ -157,31 +143,6 @@ impl WritePath {
         counters.user_written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         shared.throttle.note_written(bytes);
         Ok(Commit::Done)
-    }
-
-    fn append(
-        &self,
-        shared: &Shared,
-        writer: &mut Writer,
-        header: &[u8],
-        first: &WriteBatch,
-        others: &[WriteBatch],
-    ) -> Result<(), Error> {
-        let Some(log) = writer.log.as_mut() else { return Err(Error::Closed) };
-        if others.is_empty() {
-            log.append(&[header, first.encoded_entries()])?;
-        } else {
-            let mut parts: Vec<&[u8]> = Vec::with_capacity(2 + others.len());
-            parts.push(header);
-            parts.push(first.encoded_entries());
-            parts.extend(others.iter().map(WriteBatch::encoded_entries));
-            log.append(&parts)?;
-        }
-        if log.size_bytes() - writer.flushed_bytes > shared.log_buffer_bytes {
-            log.hand_over()?;
-            writer.flushed_bytes = log.size_bytes();
-        }
-        Ok(())
     }
 
     /// Waits until the active memtable can take `bytes` more, switching it when it is full.
@@ -203,7 +164,7 @@ impl WritePath {
                 }
                 _ => {}
             }
-            if writer.log_broken || writer.flush_owed {
+            if writer.log.is_broken() || writer.flush_owed {
                 return self.replace_broken_log(shared, writer);
             }
             if writer.memtable.is_empty() || !shared.is_full(&writer.memtable, bytes) {
@@ -251,31 +212,10 @@ impl WritePath {
 
     /// The active memtable becomes immutable; a new log and memtable take its place.
     pub(super) fn switch_memtable(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
-        if !writer.log_broken
-            && let Some(log) = writer.log.as_mut()
-            && let Err(error) = log.flush()
-        {
-            writer.log_broken = true;
-            return Err(error);
-        }
         let number = shared.new_file_number();
-        let previous =
-            writer.log.as_ref().map(|log| PreviousLog { number: writer.log_number, synced_bytes: log.synced_bytes() });
-        let log = create_log(shared, number, previous)?;
+        writer.log.begin_next(&shared.logs, number, shared.random_number())?;
         let memtable = Arc::new(writer.memtable.successor(number));
         let old = std::mem::replace(&mut writer.memtable, memtable.clone());
-        if let Some(old_log) = writer.log.replace(log)
-            && old_log.synced_bytes() < old_log.size_bytes()
-            && !writer.log_broken
-        {
-            writer.unsynced_logs.push((writer.log_number, old_log));
-        }
-        // Where nobody syncs, nothing else lets go of logs that are in tables, and of their space.
-        let needed = shared.oldest_log.load(Ordering::Relaxed);
-        writer.unsynced_logs.retain(|(number, _)| *number >= needed);
-        writer.log_number = number;
-        writer.flushed_bytes = 0;
-        writer.log_broken = false;
         let mut core = shared.core.lock();
         core.immutables.push_back(Immutable { memtable: old, next_log_number: number });
         core.flush_held = false;
@@ -287,9 +227,9 @@ impl WritePath {
     /// After a failed append nothing may follow in that log, and nothing in a newer log may be
     /// acknowledged before what the broken one holds is in a table: recovery stops at its tail.
     pub(super) fn replace_broken_log(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
-        if writer.log_broken {
+        if writer.log.is_broken() {
             self.switch_memtable(shared, writer)?;
-            writer.unsynced_logs.clear();
+            writer.log.forget_unsynced();
             writer.flush_owed = true;
         }
         self.wait_for_flush(shared, 1)?;
@@ -302,23 +242,7 @@ impl WritePath {
     pub(super) fn close(&self, shared: &Shared) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         writer.closed = true;
-        let older = std::mem::take(&mut writer.unsynced_logs);
-        let Some(log) = writer.log.take() else { return Ok(()) };
-        if writer.log_broken {
-            return Ok(());
-        }
-        for (_, old) in older {
-            old.finish()?;
-        }
-        let wrote = log.size_bytes() > HEADER_BYTES as u64;
-        let synced_bytes = log.finish()?;
-        if wrote {
-            // The header of an empty successor says how long this log is, so that one that was cut short
-            // is not taken for one whose end was never written. Only that is lost when it fails.
-            let previous = PreviousLog { number: writer.log_number, synced_bytes };
-            let _ = create_log(shared, shared.new_file_number(), Some(previous));
-        }
-        Ok(())
+        writer.log.close(&shared.logs, || (shared.new_file_number(), shared.random_number()))
     }
 
     /// Everything written so far into tables.
@@ -329,7 +253,7 @@ impl WritePath {
                 return Err(Error::Closed);
             }
             shared.refuse_if_poisoned()?;
-            if writer.log_broken || writer.flush_owed {
+            if writer.log.is_broken() || writer.flush_owed {
                 return self.replace_broken_log(shared, &mut writer);
             }
             if !writer.memtable.is_empty() {
@@ -382,51 +306,20 @@ pub(super) fn wait_for_progress(
     }
 }
 
-/// Syncs the logs, oldest first. Older ones are complete and get their seal, so that recovery can
-/// tell a lost end from one that was never durable.
-fn sync_logs(writer: &mut Writer, shared: &Shared) -> Result<(), Error> {
-    let needed = shared.oldest_log.load(Ordering::Relaxed);
-    for (number, mut old) in std::mem::take(&mut writer.unsynced_logs) {
-        if number >= needed {
-            old.sync()?;
-            // A seal that does not fit leaves nothing in doubt.
-            let _ = old.finish();
-        }
+/// Appends a group as one record.
+fn append(
+    shared: &Shared,
+    writer: &mut Writer,
+    header: &[u8],
+    first: &WriteBatch,
+    others: &[WriteBatch],
+) -> Result<(), Error> {
+    if others.is_empty() {
+        return writer.log.append(&shared.logs, &[header, first.encoded_entries()]);
     }
-    match writer.log.as_mut() {
-        Some(log) => log.sync(),
-        None => Err(Error::Closed),
-    }
-}
-
-/// A new log, durable by name and header, that continues `previous`.
-pub(super) fn create_log(shared: &Shared, number: u64, previous: Option<PreviousLog>) -> Result<LogWriter, Error> {
-    let options = CreateOptions {
-        kind: FileKind::Log,
-        expected_size_bytes: Some(shared.space.sizes().memtable_bytes as u64 * 9 / 8),
-        ..CreateOptions::default()
-    };
-    let file = shared.media.log_store().create(&file_name::log(number), &options)?;
-    let header = LogHeader {
-        purpose: Purpose::WriteAhead,
-        number,
-        salt: shared.random_number(),
-        database: shared.database,
-        previous,
-    };
-    let log = match LogWriter::create(file, &header, shared.log_counters.clone()) {
-        Ok(log) if shared.throttle.log_backlog().limit_bytes() > 0 => {
-            log.write_behind(&shared.env, shared.throttle.log_backlog())
-        }
-        Ok(log) => log,
-        Err(error) => {
-            // Nothing was written to it: tries on a full medium must not pile up files.
-            if shared.media.log_store().remove(&file_name::log(number)).is_err() {
-                shared.garbage.push_log(number);
-            }
-            return Err(error);
-        }
-    };
-    shared.live_logs.lock().push(number);
-    Ok(log)
+    let mut parts: Vec<&[u8]> = Vec::with_capacity(2 + others.len());
+    parts.push(header);
+    parts.push(first.encoded_entries());
+    parts.extend(others.iter().map(WriteBatch::encoded_entries));
+    writer.log.append(&shared.logs, &parts)
 }

@@ -128,7 +128,7 @@ impl WritePath {
         writer: &mut MutexGuard<'_, Writer>,
         headroom: &Headroom,
     ) -> Result<bool, Error> {
-        if writer.log_broken || writer.flush_owed {
+        if writer.log.is_broken() || writer.flush_owed {
             return self.replace_broken_log(shared, writer).map(|()| true);
         }
         let deletions = writer.memtable.deletions();

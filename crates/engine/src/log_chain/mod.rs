@@ -1,0 +1,128 @@
+//! The write-ahead logs of a database: a chain, in which each continues where the one before ended.
+//!
+//! - [`LogChain`]: where they live, whose they are, which of them are still needed.
+//! - [`LogHead`]: the one that is written, and those before it that were never synced.
+//! - [`replay`]: what they hold, in order.
+
+mod head;
+mod replay;
+
+pub(crate) use head::LogHead;
+pub(crate) use replay::{Replay, open_log, replay};
+
+use crate::error::Error;
+use crate::file_name;
+use crate::key::Sequence;
+use crate::log::{LogBacklog, LogCounters, LogHeader, LogWriter, PreviousLog, Purpose};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use varve_env::Env;
+use varve_store::{CreateOptions, FileKind, FileStore};
+
+/// What is said of each log of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogChainOptions {
+    /// Id of the database.
+    pub(crate) database: u64,
+    /// Bytes that may be held back between syncs.
+    pub(crate) buffer_bytes: u64,
+    /// About as long as a log becomes.
+    pub(crate) expected_bytes: u64,
+}
+
+/// Which logs there are.
+struct Live {
+    /// Ascending.
+    numbers: Mutex<Vec<u64>>,
+    /// Those before this one are not needed for recovery.
+    oldest: AtomicU64,
+}
+
+/// Logs of one database; see the module. Thread-safe.
+pub(crate) struct LogChain {
+    env: Env,
+    store: Arc<dyn FileStore>,
+    options: LogChainOptions,
+    counters: Arc<LogCounters>,
+    backlog: Arc<LogBacklog>,
+    live: Live,
+}
+
+impl LogChain {
+    /// Logs in `store`, of which those from `oldest` on are needed.
+    pub(crate) fn new(
+        env: &Env,
+        store: &Arc<dyn FileStore>,
+        options: LogChainOptions,
+        backlog: &Arc<LogBacklog>,
+        oldest: u64,
+    ) -> LogChain {
+        LogChain {
+            env: env.clone(),
+            store: store.clone(),
+            options,
+            counters: Arc::default(),
+            backlog: backlog.clone(),
+            live: Live { numbers: Mutex::default(), oldest: AtomicU64::new(oldest) },
+        }
+    }
+
+    /// What its logs did.
+    pub(crate) fn counters(&self) -> &LogCounters {
+        &self.counters
+    }
+
+    /// A new log, durable by name and header, that continues `previous`. No other has its `salt`.
+    pub(crate) fn create(&self, number: u64, salt: u64, previous: Option<PreviousLog>) -> Result<LogWriter, Error> {
+        let options = CreateOptions {
+            kind: FileKind::Log,
+            expected_size_bytes: Some(self.options.expected_bytes),
+            ..CreateOptions::default()
+        };
+        let name = file_name::log(number);
+        let file = self.store.create(&name, &options)?;
+        let header =
+            LogHeader { purpose: Purpose::WriteAhead, number, salt, database: self.options.database, previous };
+        match LogWriter::create(file, &header, self.counters.clone()) {
+            Ok(log) => {
+                self.live.numbers.lock().push(number);
+                Ok(if self.backlog.limit_bytes() > 0 { log.write_behind(&self.env, &self.backlog) } else { log })
+            }
+            Err(error) => {
+                // Nothing was written to it: tries on a full medium must not pile up files.
+                if self.store.remove(&name).is_err() {
+                    self.live.numbers.lock().push(number);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A replay of these logs, ascending, when the manifest needs those from `oldest` on and tables hold what was written up
+    /// to `last_sequence`.
+    pub(crate) fn replay_of<'a>(&'a self, logs: &'a [u64], oldest: u64, last_sequence: Sequence) -> Replay<'a> {
+        Replay { store: &*self.store, database: self.options.database, logs, oldest, last_sequence }
+    }
+
+    /// Logs that an opening leaves where they are.
+    pub(crate) fn adopt(&self, numbers: &[u64]) {
+        *self.live.numbers.lock() = numbers.to_vec();
+    }
+
+    /// What logs before `oldest` hold is in tables: they are not needed any more. Their numbers.
+    pub(crate) fn retire(&self, oldest: u64) -> Vec<u64> {
+        self.live.oldest.store(oldest, Ordering::Relaxed);
+        let mut numbers = self.live.numbers.lock();
+        let (needed, retired) = numbers.iter().partition(|number| **number >= oldest);
+        *numbers = needed;
+        retired
+    }
+
+    fn is_needed(&self, number: u64) -> bool {
+        number >= self.live.oldest.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Chains as a whole, on a store in memory.
+
+use super::*;
+use crate::batch::{self, WriteBatch};
+use crate::test_store::MemoryStore;
+
+const OPTIONS: LogChainOptions = LogChainOptions { database: 7, buffer_bytes: 1 << 20, expected_bytes: 1 << 20 };
+
+fn chain() -> LogChain {
+    let store: Arc<dyn FileStore> = Arc::new(MemoryStore::new());
+    LogChain::new(&Env::sim(1), &store, OPTIONS, &Arc::new(LogBacklog::new(0)), 1)
+}
+
+/// Appends a batch of one put.
+fn append(head: &mut LogHead, chain: &LogChain, sequence: u64) -> Result<(), Error> {
+    let mut batch = WriteBatch::new();
+    batch.put(format!("key{sequence}").as_bytes(), b"value").expect("batch");
+    head.append(chain, &[&batch::record_header(sequence, 1), batch.encoded_entries()])
+}
+
+fn replayed(chain: &LogChain, logs: &[u64]) -> Result<Vec<u64>, Error> {
+    let mut found = Vec::new();
+    let result = replay(&chain.replay_of(logs, 1, 0), &mut |batch| {
+        found.push(batch.first_sequence);
+        Ok(())
+    })?;
+    assert_eq!(result.last_sequence, found.last().copied().unwrap_or(0));
+    Ok(found)
+}
+
+fn first_log(chain: &LogChain) -> LogHead {
+    LogHead::new(Some((1, chain.create(1, 11, None).expect("log"))))
+}
+
+#[test]
+fn what_was_appended_comes_back_in_order_over_all_logs() {
+    let chain = chain();
+    let mut head = first_log(&chain);
+    for sequence in 1..=9 {
+        if sequence % 3 == 0 {
+            head.begin_next(&chain, sequence, 100 + sequence).expect("next log");
+        }
+        append(&mut head, &chain, sequence).expect("append");
+    }
+    assert_eq!(head.unsynced().len(), 3, "nobody synced");
+    head.sync(&chain).expect("sync");
+    assert_eq!(head.unsynced().len(), 0);
+    head.close(&chain, || (20, 120)).expect("close");
+    assert!(matches!(append(&mut head, &chain, 10), Err(Error::Closed)));
+    assert_eq!(replayed(&chain, &[1, 3, 6, 9, 20]).expect("sound"), (1..=9).collect::<Vec<_>>());
+    assert!(matches!(replayed(&chain, &[1, 3, 9, 20]), Err(Error::Corruption { .. })), "one is missing");
+    assert!(matches!(replayed(&chain, &[1, 3, 6, 20]), Err(Error::Corruption { .. })), "the last is missing");
+    assert_eq!(chain.retire(6), [1, 3]);
+    assert!(!chain.is_needed(3) && chain.is_needed(6));
+    assert_eq!(chain.retire(21), [6, 9, 20]);
+}
+
+#[test]
+fn a_chain_without_a_log_begins_with_the_first_write() {
+    let chain = chain();
+    let mut head = LogHead::new(None);
+    assert!(head.is_broken());
+    assert!(matches!(append(&mut head, &chain, 1), Err(Error::Closed)));
+    head.begin_next(&chain, 1, 11).expect("log");
+    append(&mut head, &chain, 1).expect("append");
+    head.close(&chain, || (2, 12)).expect("close");
+    assert_eq!(replayed(&chain, &[1, 2]).expect("sound"), [1]);
+}
+
+/// Logs that are in tables keep no space, and are not synced any more.
+#[test]
+fn what_is_not_needed_is_let_go_of() {
+    let chain = chain();
+    let mut head = first_log(&chain);
+    append(&mut head, &chain, 1).expect("append");
+    head.begin_next(&chain, 2, 12).expect("next log");
+    assert_eq!(head.unsynced().len(), 1);
+    assert_eq!(chain.retire(2), [1]);
+    append(&mut head, &chain, 2).expect("append");
+    head.begin_next(&chain, 3, 13).expect("next log");
+    assert_eq!(head.unsynced(), [2]);
+    head.break_off();
+    assert!(head.is_broken());
+    head.close(&chain, || unreachable!("a log that broke gets no seal")).expect("close");
+}
