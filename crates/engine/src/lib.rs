@@ -30,6 +30,7 @@ mod operation;
 mod options;
 mod policy;
 mod repair;
+mod scheduler;
 mod shape;
 mod slot;
 mod snapshot;

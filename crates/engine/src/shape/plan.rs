@@ -12,7 +12,7 @@ pub(crate) enum Reason {
     LevelSize,
     Overlap,
     /// Little space is left, and it may give some back.
-    Room,
+    Space,
     /// Tables are partly empty where each takes as much however little is in it.
     Coalescing,
     Manual,
@@ -107,7 +107,7 @@ pub(crate) struct JobClaim {
 
 /// A plan that rewrites tables of a level where they are.
 pub(crate) fn in_place(level: usize, inputs: Vec<Arc<FileMeta>>) -> CompactionPlan {
-    CompactionPlan { reason: Reason::Room, input_level: level, output_level: level, inputs, overlapping: Vec::new() }
+    CompactionPlan { reason: Reason::Space, input_level: level, output_level: level, inputs, overlapping: Vec::new() }
 }
 
 fn disjoint(files: &[Arc<FileMeta>]) -> bool {

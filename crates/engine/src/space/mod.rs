@@ -54,9 +54,15 @@ pub(crate) struct SpaceBudget {
     /// There was too little for puts when a writer last looked: the next one looks again.
     is_short: AtomicBool,
     reservations: Arc<Reservations>,
-    shortfalls: Mutex<Shortfalls>,
+    remembered: Mutex<Remembered>,
+}
+
+/// What came of compactions that gave nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Remembered {
+    pub(crate) shortfalls: Shortfalls,
     /// Tables that coalescing left as many as they were.
-    unhelpful: Mutex<BTreeSet<u64>>,
+    pub(crate) unhelpful: BTreeSet<u64>,
 }
 
 impl SpaceBudget {
@@ -72,8 +78,7 @@ impl SpaceBudget {
             wanted,
             is_short: AtomicBool::new(false),
             reservations: Arc::default(),
-            shortfalls: Mutex::default(),
-            unhelpful: Mutex::default(),
+            remembered: Mutex::default(),
         }
     }
 
@@ -152,28 +157,33 @@ impl SpaceBudget {
         Arc::new(Reservation::new(&self.reservations, bytes))
     }
 
+    /// What came of compactions that gave nothing.
+    pub(crate) fn remembered(&self) -> Remembered {
+        self.remembered.lock().clone()
+    }
+
     /// How a plan would end with so many bytes, where that is known because it did before.
     pub(crate) fn known_shortfall(&self, plan: &CompactionPlan, space_bytes: u64) -> Option<Error> {
-        self.shortfalls.lock().error_of(plan, space_bytes).cloned()
+        self.remembered.lock().shortfalls.error_of(plan, space_bytes).cloned()
     }
 
     /// A compaction of these tables ran out of so many bytes.
     pub(crate) fn note_shortfall(&self, inputs: Vec<u64>, space_bytes: u64, error: Error) {
-        self.shortfalls.lock().note(inputs, space_bytes, error);
+        self.remembered.lock().shortfalls.note(inputs, space_bytes, error);
     }
 
     /// Tables that can be coalesced, where each takes as much however little is in it.
     pub(crate) fn coalescing(&self, version: &Version, space_bytes: u64) -> Option<CompactionPlan> {
         let table_bytes = self.files.properties().preferred_table_bytes?;
-        policy::coalescing(version, table_bytes, space_bytes, &self.unhelpful.lock())
+        policy::coalescing(version, table_bytes, space_bytes, &self.remembered.lock().unhelpful)
     }
 
     /// What came of coalescing `inputs`: what did not help, or failed, is not tried again.
     pub(crate) fn note_coalesced(&self, inputs: &[u64], outputs: Result<&[Arc<FileMeta>], ()>) {
         match outputs {
             Ok(outputs) if outputs.len() < inputs.len() => {}
-            Ok(outputs) => self.unhelpful.lock().extend(outputs.iter().map(|file| file.number)),
-            Err(()) => self.unhelpful.lock().extend(inputs),
+            Ok(outputs) => self.remembered.lock().unhelpful.extend(outputs.iter().map(|file| file.number)),
+            Err(()) => self.remembered.lock().unhelpful.extend(inputs),
         }
     }
 }

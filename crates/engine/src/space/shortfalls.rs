@@ -9,7 +9,7 @@ const REMEMBERED_MAX: usize = 16;
 
 /// Compactions that ran out of space: while there is no more of it they would again. Of each the numbers of its
 /// inputs, the bytes it was given and how it ended; the last ones only.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Shortfalls {
     ended: VecDeque<(Vec<u64>, u64, Error)>,
 }

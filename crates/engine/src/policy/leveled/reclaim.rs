@@ -62,7 +62,7 @@ pub(super) fn reclaim(version: &Version, shortage: &Shortage, options: &PolicyOp
     let targets = level_targets(version, options);
     let fits = |plan: &CompactionPlan| shortage.fits(version, plan);
     let down = |level: usize, output_level: usize, file: &Arc<FileMeta>| {
-        finish(version, Reason::Room, level, output_level, vec![file.clone()], &Busy::default()).filter(fits)
+        finish(version, Reason::Space, level, output_level, vec![file.clone()], &Busy::default()).filter(fits)
     };
     let oldest = || version.levels[0].last().and_then(|file| down(0, targets.below_level0(version), file));
     if !shortage.brings_deletions {

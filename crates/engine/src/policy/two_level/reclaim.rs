@@ -34,7 +34,7 @@ pub(super) fn reclaim(version: &Version, shortage: &Shortage) -> Option<Compacti
         overlapping_within(&tables, first, shortage.space_bytes).or_else(|| match level {
             _ if !is_alone() => None,
             // Moved first.
-            0 => Some(plan_of(Reason::Room, vec![first.clone()])),
+            0 => Some(plan_of(Reason::Space, vec![first.clone()])),
             _ => Some(in_place(*level, vec![file.clone()])).filter(|plan| shortage.fits(version, plan)),
         })
     };
@@ -47,7 +47,7 @@ pub(super) fn reclaim(version: &Version, shortage: &Shortage) -> Option<Compacti
         let first = sorted.into_iter().take(TRIED_MAX);
         first.filter_map(|first| overlapping_within(&tables, first, shortage.space_bytes)).find(saves)
     };
-    let oldest = || Some(plan_of(Reason::Room, vec![(0, version.levels[0].last()?.clone())])).filter(saves);
+    let oldest = || Some(plan_of(Reason::Space, vec![(0, version.levels[0].last()?.clone())])).filter(saves);
     let bringing = by_deletions(&tables).into_iter().filter(has_deletions).take(TRIED_MAX).find_map(step);
     bringing.or_else(smallest_first).or_else(oldest)
 }
@@ -71,7 +71,7 @@ fn overlapping_within(tables: &[Leveled], first: &Leveled, bytes_max: u64) -> Op
     };
     let taken: Vec<u64> = others.into_iter().take_while(fits).map(|(_, file)| file.number).collect();
     let is_taken = |(_, file): &&Leveled| file.number == first.1.number || taken.contains(&file.number);
-    (!taken.is_empty()).then(|| plan_of(Reason::Room, tables.iter().filter(is_taken).cloned().collect()))
+    (!taken.is_empty()).then(|| plan_of(Reason::Space, tables.iter().filter(is_taken).cloned().collect()))
 }
 
 /// Tables of both levels to level 1.

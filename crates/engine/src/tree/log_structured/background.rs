@@ -7,9 +7,9 @@ use super::write_space;
 use crate::cache::EvictedBlock;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
+use crate::scheduler::{self, Choice, CompactionState, SpaceState};
 use crate::shape::{Busy, CompactionPlan, JobClaim};
 use crate::shape::{FileMeta, Version};
-use crate::shape::{Shortage, deleted_bytes};
 use crate::space::Reservation;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ enum Job {
     },
     Compact {
         version: Arc<Version>,
-        chosen: Chosen,
+        chosen: Choice,
         reservation: Arc<Reservation>,
     },
     /// Reads what plans must know of tables.
@@ -193,29 +193,17 @@ impl Drop for Planning<'_> {
 
 struct Planned {
     version: Arc<Version>,
-    chosen: Option<Chosen>,
-}
-
-/// A compaction to do now.
-struct Chosen {
-    plan: CompactionPlan,
-    /// Bytes its outputs may take.
-    space_bytes: u64,
-    /// It needs all the space there is.
-    is_alone: bool,
-    /// Writers are refused for want of space. Elsewhere what is known of space may be wrong, as under a
-    /// quota, and what failed is tried again.
-    is_short: bool,
+    chosen: Option<Choice>,
 }
 
 /// Carries a compaction out, unless it ended for want of space before and there is no more now.
 fn compact(
     shared: &Arc<Shared>,
     version: Arc<Version>,
-    chosen: Chosen,
+    chosen: Choice,
     reservation: Arc<Reservation>,
 ) -> Result<(), Error> {
-    let Chosen { plan, space_bytes, is_alone, is_short } = chosen;
+    let Choice { plan, space_bytes, is_alone, is_short } = chosen;
     if is_alone {
         let mut core = shared.core.lock();
         while core.holds_tables() && !core.closing && core.halted.is_none() {
@@ -255,49 +243,20 @@ fn plan<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>) -> (MutexGuard<'
     (core, planned)
 }
 
-/// What is due and fits; else what is due, or its first part, and nothing beside it; else, where space is short, what
-/// may bring some back.
-fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> Option<Chosen> {
-    let policy = &*shared.policy;
-    let (headroom, space_bytes) = write_space::look_now(shared, 0);
-    // Where tables have any size, a writer may have been refused that wants more than the smallest write.
-    let refused = || shared.space.is_short();
-    let is_short = headroom.is_some_and(|headroom| headroom.is_short() || (!headroom.is_in_tables && refused()));
-    let may_fit = |plan: &CompactionPlan, bytes| !is_short || shared.space.known_shortfall(plan, bytes).is_none();
-    if let Some(plan) = policy.pick(version, busy, space_bytes).filter(|plan| may_fit(plan, space_bytes)) {
-        return Some(Chosen { plan, space_bytes, is_alone: false, is_short });
-    }
-    let bytes = (0..version.levels.len()).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
-    if others_run || (space_bytes >= bytes && !is_short) {
-        return None;
-    }
-    let coalescing = || is_short.then(|| shared.space.coalescing(version, space_bytes)).flatten();
-    let due = policy.pick(version, busy, u64::MAX);
-    let part = |space_bytes| {
-        let due = due.as_ref()?;
-        let whole = || due.is_divisible(version).then(|| due.clone());
-        policy.split(version, due, space_bytes).or_else(whole)
+/// What to compact now, with what is known of space.
+fn choose(shared: &Shared, version: &Version, busy: &Busy, others_run: bool) -> Option<Choice> {
+    let (headroom, bytes) = write_space::look_now(shared, 0);
+    let remembered = shared.space.remembered();
+    let space = SpaceState {
+        headroom,
+        bytes,
+        was_short: shared.space.is_short(),
+        table_bytes: shared.media.files.properties().preferred_table_bytes,
+        remembered: &remembered,
     };
-    let oldest_view = shared.snapshots.oldest();
-    let brings_deletions = || {
-        let worth_bytes = headroom.map_or(0, |headroom| headroom.worth_bytes());
-        deleted_bytes(version, 0, oldest_view) >= worth_bytes
-    };
-    let reclaiming = |space_bytes| {
-        let table_bytes = shared.media.files.properties().preferred_table_bytes;
-        let shortage = || Shortage { space_bytes, table_bytes, brings_deletions: brings_deletions(), oldest_view };
-        is_short.then(|| policy.reclaim(version, &shortage())).flatten()
-    };
-    // What ended for want of space, although it should have fitted, may with fewer tables.
-    let shares = [space_bytes, space_bytes / 2, space_bytes / 4];
-    // What is due and does not fit may need less than it reads, and who waits for it must be told how it ended; without
-    // them it is not begun.
-    let hoped_for = || part(space_bytes).or_else(|| due.clone()).filter(|_| shared.throttle.is_waited_for());
-    let fits = |plan: &CompactionPlan| may_fit(plan, space_bytes);
-    let first_part = || shares.into_iter().find_map(|bytes| part(bytes).filter(fits));
-    let first_step = || shares.into_iter().find_map(|bytes| reclaiming(bytes).filter(fits));
-    let plan = coalescing().or_else(first_part).or_else(first_step).or_else(hoped_for)?;
-    Some(Chosen { plan, space_bytes, is_alone: true, is_short })
+    let (oldest_view, is_waited_for) = (shared.snapshots.oldest(), shared.throttle.is_waited_for());
+    let state = CompactionState { version, busy, others_run, space, oldest_view, is_waited_for };
+    scheduler::next_compaction(&state, &*shared.policy)
 }
 
 /// Runs a job; true when it failed.
