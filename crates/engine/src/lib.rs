@@ -9,6 +9,7 @@ pub mod benchmark;
 mod block;
 mod cache;
 mod checksum;
+mod commit;
 pub mod cost;
 mod db;
 mod db_iterator;

@@ -34,7 +34,8 @@ mod slot;
 #[path = "../../engine/src/snapshot.rs"]
 #[allow(dead_code, unreachable_pub, reason = "what the models leave out")]
 mod snapshot;
-#[path = "../../engine/src/tree/log_structured/write_group.rs"]
+#[path = "../../engine/src/commit/write_group.rs"]
+#[allow(dead_code, reason = "what the models leave out")]
 mod write_group;
 
 pub use exploration::{Fault, Limits, Outcome, explore};

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::exploration::Fault;
 use crate::sync::waiting::{Condvar, Env, Mutex};
 use crate::sync::{AtomicUsize, Published};
-use crate::write_group::{Commit, Committer, WriteGroup};
+use crate::write_group::{Commit, Committer, Group, WriteGroup};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::any::Any;
@@ -89,8 +89,8 @@ impl Log {
 struct Plain(Log);
 
 impl Committer for Plain {
-    fn commit(&self, first: &WriteBatch, others: &[WriteBatch], _: usize, _: bool) -> Result<Commit, Error> {
-        self.0.write(first, others)
+    fn commit(&self, group: &Group<'_>) -> Result<Commit, Error> {
+        self.0.write(group.first, group.others)
     }
 
     fn is_short_of_space(&self) -> bool {
@@ -134,7 +134,8 @@ struct Full {
 }
 
 impl Committer for Full {
-    fn commit(&self, first: &WriteBatch, others: &[WriteBatch], _: usize, _: bool) -> Result<Commit, Error> {
+    fn commit(&self, group: &Group<'_>) -> Result<Commit, Error> {
+        let Group { first, others, .. } = *group;
         let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
         let is_mixed = others.iter().any(|other| other.has_puts() != first.has_puts());
         if has_puts {

@@ -21,7 +21,6 @@ mod shared;
 mod survey;
 mod tables;
 mod write;
-mod write_group;
 mod write_space;
 
 pub(crate) use self::read_only::ReadOnlyTree;

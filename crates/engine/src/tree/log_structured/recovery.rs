@@ -6,6 +6,7 @@ use super::survey::{self, Origin};
 use super::tables::Tables;
 use super::write::Writer;
 use crate::cache::BlockCache;
+use crate::commit::CommitHead;
 use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
 use crate::key::Sequence;
@@ -139,9 +140,8 @@ pub(super) fn open(
     };
     let writer = Writer {
         // Without a log the next write makes one first, as after one that broke.
-        log: LogHead::new(log),
+        head: CommitHead { log: LogHead::new(log), last_sequence },
         memtable,
-        last_sequence,
         flush_owed: false,
         due_nanos: 0,
         unlooked_bytes: u64::MAX,

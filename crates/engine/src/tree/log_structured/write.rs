@@ -1,14 +1,11 @@
-//! The write path: what a leader of writers does ([`super::write_group`]).
+//! The write path: what a leader of writers does ([`crate::commit`]) for a tree of tables.
 
 use super::flush;
 use super::shared::{Core, Immutable, Shared, panic_message};
-use super::write_group::{Commit, Committer, WriteGroup};
 use super::write_space::Wanted;
-use crate::batch::{self, WriteBatch};
-use crate::cost;
+use crate::batch::WriteBatch;
+use crate::commit::{Commit, CommitFailure, CommitHead, Committer, Group, WriteGroup};
 use crate::error::{Error, ErrorKind};
-use crate::key::{SEQUENCE_MAX, Sequence};
-use crate::log_chain::LogHead;
 use crate::memtable::MemTable;
 use crate::throttle::{Stall, Unsettled};
 use std::any::Any;
@@ -18,9 +15,8 @@ use varve_env::{Mutex, MutexGuard};
 
 /// The memtable that is written, and the log that protects it.
 pub(super) struct Writer {
-    pub(super) log: LogHead,
+    pub(super) head: CommitHead,
     pub(super) memtable: Arc<MemTable>,
-    pub(super) last_sequence: Sequence,
     /// A log that broke was replaced, and what it holds is not yet in a table: until then nothing
     /// in a newer log may be acknowledged, because recovery would stop at the broken tail.
     pub(super) flush_owed: bool,
@@ -41,7 +37,7 @@ fn unsettled(shared: &Shared, memtable: &MemTable) -> Unsettled {
     }
 }
 
-/// Writers' turns and what the leader writes to.
+/// The queue of writers and what their leader writes to.
 pub(super) struct WritePath {
     pub(super) group: WriteGroup,
     pub(super) writer: Mutex<Writer>,
@@ -54,9 +50,9 @@ struct Leader<'a> {
 }
 
 impl Committer for Leader<'_> {
-    fn commit(&self, first: &WriteBatch, others: &[WriteBatch], bytes: usize, sync: bool) -> Result<Commit, Error> {
+    fn commit(&self, group: &Group<'_>) -> Result<Commit, Error> {
         let mut writer = self.path.writer.lock();
-        self.path.commit(self.shared, &mut writer, first, others, bytes, sync)
+        self.path.commit(self.shared, &mut writer, group)
     }
 
     fn is_short_of_space(&self) -> bool {
@@ -72,7 +68,7 @@ impl Committer for Leader<'_> {
         let cause = format!("a write panicked: {}", panic_message(payload));
         self.shared.halt(cause.clone());
         // What the log holds is unknown: it must not get a seal that says it is whole.
-        self.path.writer.lock().log.break_off();
+        self.path.writer.lock().head.log.break_off();
         Error::Poisoned { cause }
     }
 }
@@ -88,60 +84,36 @@ impl WritePath {
     }
 
     /// Writes a group to the log and the memtable once there is space for it.
-    fn commit(
-        &self,
-        shared: &Shared,
-        writer: &mut MutexGuard<'_, Writer>,
-        first: &WriteBatch,
-        others: &[WriteBatch],
-        bytes: usize,
-        sync: bool,
-    ) -> Result<Commit, Error> {
+    fn commit(&self, shared: &Shared, writer: &mut MutexGuard<'_, Writer>, group: &Group<'_>) -> Result<Commit, Error> {
         if writer.closed {
             return Err(Error::Closed);
         }
-        // Those who waited in the queue must not keep closing waiting, each for a turn of its own.
+        // Those who waited in the queue must not keep closing waiting, each for a lead of its own.
         shared.refuse_if_cancelled()?;
         shared.refuse_if_poisoned()?;
-        let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
-        let is_mixed = others.iter().any(|batch| batch.has_puts() != first.has_puts());
-        if self.wait_for_space(shared, writer, bytes, Wanted { has_puts, is_mixed })? == Commit::Yields {
+        let wanted = Wanted { has_puts: group.has_puts(), is_mixed: group.is_mixed() };
+        if self.wait_for_space(shared, writer, group.bytes, wanted)? == Commit::Yields {
             return Ok(Commit::Yields);
         }
-        self.make_room(shared, writer, bytes)?;
-        let count: u64 = first.count() + others.iter().map(WriteBatch::count).sum::<u64>();
-        let first_sequence = writer.last_sequence + 1;
-        if count > SEQUENCE_MAX - writer.last_sequence {
-            return Err(Error::InvalidArgument {
-                what: "write".to_owned(),
-                reason: "all sequence numbers are used up; copy the data into a new database".to_owned(),
-            });
-        }
-        shared
-            .env
-            .charge(cost::WRITE_GROUP + count * cost::WRITE_ENTRY + cost::of_bytes(cost::WRITE_KIB, bytes as u64));
-        if count > 0 {
-            let header = batch::record_header(first_sequence, count);
-            append(shared, writer, &header, first, others)?;
-        }
-        if sync && let Err(error) = writer.log.sync(&shared.logs) {
-            // Whether the batch is durable is unknown: a later write must not build on it.
-            shared.poison(&error);
-            return Err(error);
-        }
-        let mut sequence = first_sequence;
-        for batch in std::iter::once(first).chain(others) {
-            writer.memtable.apply(batch.iter(), sequence);
-            sequence += batch.count();
-        }
-        writer.last_sequence += count;
-        shared.snapshots.publish(writer.last_sequence);
+        self.make_room(shared, writer, group.bytes)?;
+        let Writer { head, memtable, .. } = &mut **writer;
+        let apply = |batch: &WriteBatch, sequence| {
+            memtable.apply(batch.iter(), sequence);
+        };
+        let count = match head.commit(&shared.env, &shared.logs, &shared.snapshots, group, apply) {
+            Ok(count) => count,
+            Err(CommitFailure::Refused(error)) => return Err(error),
+            Err(CommitFailure::InDoubt(error)) => {
+                shared.poison(&error);
+                return Err(error);
+            }
+        };
         let counters = &shared.counters;
         counters.write_groups.fetch_add(1, Ordering::Relaxed);
-        counters.write_batches.fetch_add(1 + others.len() as u64, Ordering::Relaxed);
+        counters.write_batches.fetch_add(1 + group.others.len() as u64, Ordering::Relaxed);
         counters.user_written_entries.fetch_add(count, Ordering::Relaxed);
-        counters.user_written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        shared.throttle.note_written(bytes);
+        counters.user_written_bytes.fetch_add(group.bytes as u64, Ordering::Relaxed);
+        shared.throttle.note_written(group.bytes);
         Ok(Commit::Done)
     }
 
@@ -164,7 +136,7 @@ impl WritePath {
                 }
                 _ => {}
             }
-            if writer.log.is_broken() || writer.flush_owed {
+            if writer.head.log.is_broken() || writer.flush_owed {
                 return self.replace_broken_log(shared, writer);
             }
             if writer.memtable.is_empty() || !shared.is_full(&writer.memtable, bytes) {
@@ -213,7 +185,7 @@ impl WritePath {
     /// The active memtable becomes immutable; a new log and memtable take its place.
     pub(super) fn switch_memtable(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
         let number = shared.new_file_number();
-        writer.log.begin_next(&shared.logs, number, shared.random_number())?;
+        writer.head.log.begin_next(&shared.logs, number, shared.random_number())?;
         let memtable = Arc::new(writer.memtable.successor(number));
         let old = std::mem::replace(&mut writer.memtable, memtable.clone());
         let mut core = shared.core.lock();
@@ -227,9 +199,9 @@ impl WritePath {
     /// After a failed append nothing may follow in that log, and nothing in a newer log may be
     /// acknowledged before what the broken one holds is in a table: recovery stops at its tail.
     pub(super) fn replace_broken_log(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
-        if writer.log.is_broken() {
+        if writer.head.log.is_broken() {
             self.switch_memtable(shared, writer)?;
-            writer.log.forget_unsynced();
+            writer.head.log.forget_unsynced();
             writer.flush_owed = true;
         }
         self.wait_for_flush(shared, 1)?;
@@ -242,7 +214,7 @@ impl WritePath {
     pub(super) fn close(&self, shared: &Shared) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         writer.closed = true;
-        writer.log.close(&shared.logs, || (shared.new_file_number(), shared.random_number()))
+        writer.head.log.close(&shared.logs, || (shared.new_file_number(), shared.random_number()))
     }
 
     /// Everything written so far into tables.
@@ -253,7 +225,7 @@ impl WritePath {
                 return Err(Error::Closed);
             }
             shared.refuse_if_poisoned()?;
-            if writer.log.is_broken() || writer.flush_owed {
+            if writer.head.log.is_broken() || writer.flush_owed {
                 return self.replace_broken_log(shared, &mut writer);
             }
             if !writer.memtable.is_empty() {
@@ -304,22 +276,4 @@ pub(super) fn wait_for_progress(
         }
         shared.done.wait(core);
     }
-}
-
-/// Appends a group as one record.
-fn append(
-    shared: &Shared,
-    writer: &mut Writer,
-    header: &[u8],
-    first: &WriteBatch,
-    others: &[WriteBatch],
-) -> Result<(), Error> {
-    if others.is_empty() {
-        return writer.log.append(&shared.logs, &[header, first.encoded_entries()]);
-    }
-    let mut parts: Vec<&[u8]> = Vec::with_capacity(2 + others.len());
-    parts.push(header);
-    parts.push(first.encoded_entries());
-    parts.extend(others.iter().map(WriteBatch::encoded_entries));
-    writer.log.append(&shared.logs, &parts)
 }

@@ -5,7 +5,7 @@
 use super::background;
 use super::shared::{Core, ReadState, Shared};
 use super::write::{WritePath, Writer, note_stall};
-use super::write_group::Commit;
+use crate::commit::Commit;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
 use crate::shape::deleted_bytes;
@@ -128,7 +128,7 @@ impl WritePath {
         writer: &mut MutexGuard<'_, Writer>,
         headroom: &Headroom,
     ) -> Result<bool, Error> {
-        if writer.log.is_broken() || writer.flush_owed {
+        if writer.head.log.is_broken() || writer.flush_owed {
             return self.replace_broken_log(shared, writer).map(|()| true);
         }
         let deletions = writer.memtable.deletions();

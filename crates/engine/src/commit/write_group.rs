@@ -17,16 +17,29 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 
 /// What became of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Commit {
+pub(crate) enum Commit {
     Done,
     /// It waits for space that others in the queue do not need.
     Yields,
 }
 
-/// What leads do. One leader at a time calls it.
-pub(super) trait Committer {
-    /// Commits `first` and `others`, of `bytes` together, durably if `sync`. Nothing was done when it yields.
-    fn commit(&self, first: &WriteBatch, others: &[WriteBatch], bytes: usize, sync: bool) -> Result<Commit, Error>;
+/// What is committed together.
+#[derive(Clone, Copy)]
+pub(crate) struct Group<'a> {
+    /// The leader's.
+    pub(crate) first: &'a WriteBatch,
+    /// Those of its followers.
+    pub(crate) others: &'a [WriteBatch],
+    /// Of all of them.
+    pub(crate) bytes: usize,
+    /// Durably.
+    pub(crate) sync: bool,
+}
+
+/// What leaders do. One at a time calls it.
+pub(crate) trait Committer {
+    /// Commits a group. Nothing was done when it yields.
+    fn commit(&self, group: &Group<'_>) -> Result<Commit, Error>;
 
     /// Puts may have to wait for space. Set before a leader asks [`WriteGroup::has_waiting_deletes`] and waits.
     fn is_short_of_space(&self) -> bool;
@@ -38,10 +51,10 @@ pub(super) trait Committer {
     fn panicked(&self, payload: &(dyn Any + Send)) -> Error;
 }
 
-/// A writer waiting for its turn.
+/// A writer that waits to be led, or to lead.
 struct Waiter {
     state: sync::Mutex<WaiterState>,
-    turn: Condvar,
+    called: Condvar,
 }
 
 struct WaiterState {
@@ -59,54 +72,54 @@ impl WaiterState {
 }
 
 #[derive(Default)]
-struct Turn {
+struct Queue {
     led: bool,
     waiting: VecDeque<Arc<Waiter>>,
 }
 
-/// How a leader's turn ended.
+/// How a lead ended.
 enum Led<'a> {
     Done(Result<(), Error>),
     /// Its puts wait for space, and let deletes go before them: nothing of its group was written.
-    StoodAside(MutexGuard<'a, Turn>, WriteBatch),
+    Yielded(MutexGuard<'a, Queue>, WriteBatch),
 }
 
-/// Writers' turns. Thread-safe; a write costs one lock where nobody else writes.
-pub(super) struct WriteGroup {
+/// The queue of writers and its leader. Thread-safe; a write costs one lock where nobody else writes.
+pub(crate) struct WriteGroup {
     env: Env,
-    turn: Mutex<Turn>,
-    /// Batches of nothing but deletes in the queue. Changes under the turn's lock.
+    queue: Mutex<Queue>,
+    /// Batches of nothing but deletes in the queue. Changes under the lock of the queue.
     waiting_deletes: AtomicUsize,
 }
 
 impl WriteGroup {
-    pub(super) fn new(env: &Env) -> Self {
+    pub(crate) fn new(env: &Env) -> Self {
         WriteGroup {
             env: env.clone(),
-            turn: Mutex::new(env, "writers' turn", Turn::default()),
+            queue: Mutex::new(env, "write group", Queue::default()),
             waiting_deletes: AtomicUsize::new(0),
         }
     }
 
     /// Whether batches of nothing but deletes are in the queue.
-    pub(super) fn has_waiting_deletes(&self) -> bool {
+    pub(crate) fn has_waiting_deletes(&self) -> bool {
         self.waiting_deletes.load(Ordering::SeqCst) > 0
     }
 
     /// Applies a batch; see [`crate::tree::Tree::write`].
-    pub(super) fn write(&self, committer: &impl Committer, mut batch: WriteBatch, sync: bool) -> Result<(), Error> {
-        let mut turn = self.turn.lock();
-        let mut waits = turn.led;
-        turn.led = true;
+    pub(crate) fn write(&self, committer: &impl Committer, mut batch: WriteBatch, sync: bool) -> Result<(), Error> {
+        let mut queue = self.queue.lock();
+        let mut waits = queue.led;
+        queue.led = true;
         loop {
             if waits {
                 let waiter = Arc::new(Waiter {
                     state: sync::Mutex::new(WaiterState { batch: Some(batch), sync, result: None, leads: false }),
-                    turn: Condvar::new(&self.env, "write group"),
+                    called: Condvar::new(&self.env, "write group"),
                 });
-                self.queue(committer, &mut turn, waiter.clone());
+                self.join(committer, &mut queue, waiter.clone());
                 batch = loop {
-                    waiter.turn.wait(&mut turn);
+                    waiter.called.wait(&mut queue);
                     let mut state = waiter.state.lock();
                     if let Some(result) = state.result.take() {
                         return result;
@@ -116,19 +129,19 @@ impl WriteGroup {
                     }
                 };
             }
-            (turn, batch) = match self.lead(committer, turn, batch, sync) {
+            (queue, batch) = match self.lead(committer, queue, batch, sync) {
                 Led::Done(result) => return result,
-                Led::StoodAside(turn, batch) => (turn, batch),
+                Led::Yielded(queue, batch) => (queue, batch),
             };
             // It goes behind those who are in the queue.
-            waits = self.hand_on(&mut turn);
-            turn.led = true;
+            waits = self.hand_on(&mut queue);
+            queue.led = true;
         }
     }
 
-    fn queue(&self, committer: &impl Committer, turn: &mut Turn, waiter: Arc<Waiter>) {
+    fn join(&self, committer: &impl Committer, queue: &mut Queue, waiter: Arc<Waiter>) {
         let is_delete = waiter.state.lock().is_delete();
-        turn.waiting.push_back(waiter);
+        queue.waiting.push_back(waiter);
         if is_delete {
             self.waiting_deletes.fetch_add(1, Ordering::SeqCst);
             // The leader may wait for space that this one does not need.
@@ -138,8 +151,8 @@ impl WriteGroup {
         }
     }
 
-    fn take(&self, turn: &mut Turn) -> Option<Arc<Waiter>> {
-        let next = turn.waiting.pop_front()?;
+    fn take(&self, queue: &mut Queue) -> Option<Arc<Waiter>> {
+        let next = queue.waiting.pop_front()?;
         if next.state.lock().is_delete() {
             self.waiting_deletes.fetch_sub(1, Ordering::SeqCst);
         }
@@ -147,28 +160,28 @@ impl WriteGroup {
     }
 
     /// The next one in the queue leads; false when there is none.
-    fn hand_on(&self, turn: &mut Turn) -> bool {
-        let next = self.take(turn);
+    fn hand_on(&self, queue: &mut Queue) -> bool {
+        let next = self.take(queue);
         if let Some(next) = &next {
             next.state.lock().leads = true;
-            next.turn.notify_one();
+            next.called.notify_one();
         }
-        turn.led = next.is_some();
-        turn.led
+        queue.led = next.is_some();
+        queue.led
     }
 
     /// Commits `batch` and as many waiting ones as fit, then hands the lead on.
     fn lead<'a>(
         &'a self,
         committer: &impl Committer,
-        mut turn: MutexGuard<'a, Turn>,
+        mut queue: MutexGuard<'a, Queue>,
         batch: WriteBatch,
         mut sync: bool,
     ) -> Led<'a> {
         let mut followers: Vec<Arc<Waiter>> = Vec::new();
         let mut batches = Vec::new();
         let mut bytes = batch.size_bytes();
-        while let Some(next) = turn.waiting.front() {
+        while let Some(next) = queue.waiting.front() {
             let state = next.state.lock();
             let next_bytes = state.batch.as_ref().map_or(0, WriteBatch::size_bytes);
             // Deletes may be taken where puts are not.
@@ -180,33 +193,34 @@ impl WriteGroup {
             bytes += next_bytes;
             sync |= state.sync;
             drop(state);
-            let Some(follower) = self.take(&mut turn) else { break };
+            let Some(follower) = self.take(&mut queue) else { break };
             batches.extend(follower.state.lock().batch.take());
             followers.push(follower);
         }
-        drop(turn);
+        drop(queue);
 
-        let committed = catch_unwind(AssertUnwindSafe(|| committer.commit(&batch, &batches, bytes, sync)));
+        let group = Group { first: &batch, others: &batches, bytes, sync };
+        let committed = catch_unwind(AssertUnwindSafe(|| committer.commit(&group)));
         let (result, panicked) = match committed {
             Ok(Ok(Commit::Yields)) => {
-                let mut turn = self.turn.lock();
+                let mut queue = self.queue.lock();
                 for (follower, batch) in followers.into_iter().zip(batches) {
                     follower.state.lock().batch = Some(batch);
-                    self.queue(committer, &mut turn, follower);
+                    self.join(committer, &mut queue, follower);
                 }
-                return Led::StoodAside(turn, batch);
+                return Led::Yielded(queue, batch);
             }
             Ok(result) => (result.map(|_| ()), None),
             Err(payload) => (Err(committer.panicked(&*payload)), Some(payload)),
         };
 
-        let mut turn = self.turn.lock();
+        let mut queue = self.queue.lock();
         for follower in followers {
             follower.state.lock().result = Some(result.clone());
-            follower.turn.notify_one();
+            follower.called.notify_one();
         }
-        self.hand_on(&mut turn);
-        drop(turn);
+        self.hand_on(&mut queue);
+        drop(queue);
         if let Some(payload) = panicked {
             resume_unwind(payload);
         }

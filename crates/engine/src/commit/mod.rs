@@ -1,0 +1,100 @@
+//! Commits: from a batch to what readers see.
+//!
+//! Writers queue, and one of them leads ([`WriteGroup`]). The leader writes the batches of all to the log as one record, has it
+//! synced if one of them asked for it, applies them and makes them visible ([`CommitHead`]): all or nothing of each, in one
+//! order for everybody.
+
+mod write_group;
+
+pub(crate) use write_group::{Commit, Committer, Group, WriteGroup};
+
+use crate::batch::{self, WriteBatch};
+use crate::cost;
+use crate::error::Error;
+use crate::key::{SEQUENCE_MAX, Sequence};
+use crate::log_chain::{LogChain, LogHead};
+use crate::snapshot::SnapshotList;
+use varve_env::Env;
+
+/// Why a group was not committed.
+#[derive(Debug)]
+pub(crate) enum CommitFailure {
+    /// Nobody will ever see it.
+    Refused(Error),
+    /// Whether it is durable is unknown: nothing may be built on it.
+    InDoubt(Error),
+}
+
+impl Group<'_> {
+    /// Its batches, in the order of their sequence numbers.
+    pub(crate) fn batches(&self) -> impl Iterator<Item = &WriteBatch> {
+        std::iter::once(self.first).chain(self.others)
+    }
+
+    /// Some of it is more than deletes.
+    pub(crate) fn has_puts(&self) -> bool {
+        self.batches().any(WriteBatch::has_puts)
+    }
+
+    /// Some of its batches are nothing but deletes, and others are more.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.others.iter().any(|batch| batch.has_puts() != self.first.has_puts())
+    }
+}
+
+/// Where the next commit goes. One leader at a time.
+pub(crate) struct CommitHead {
+    pub(crate) log: LogHead,
+    /// Of the newest entry.
+    pub(crate) last_sequence: Sequence,
+}
+
+impl CommitHead {
+    /// Commits a group: `apply` gets each batch and the sequence number of its first entry, and readers see all of them when
+    /// this returns. The number of its entries.
+    pub(crate) fn commit(
+        &mut self,
+        env: &Env,
+        chain: &LogChain,
+        snapshots: &SnapshotList,
+        group: &Group<'_>,
+        mut apply: impl FnMut(&WriteBatch, Sequence),
+    ) -> Result<u64, CommitFailure> {
+        let count: u64 = group.batches().map(WriteBatch::count).sum();
+        if count > SEQUENCE_MAX - self.last_sequence {
+            return Err(CommitFailure::Refused(Error::InvalidArgument {
+                what: "write".to_owned(),
+                reason: "all sequence numbers are used up; copy the data into a new database".to_owned(),
+            }));
+        }
+        env.charge(cost::WRITE_GROUP + count * cost::WRITE_ENTRY + cost::of_bytes(cost::WRITE_KIB, group.bytes as u64));
+        let mut sequence = self.last_sequence + 1;
+        if count > 0 {
+            self.append(chain, group, &batch::record_header(sequence, count)).map_err(CommitFailure::Refused)?;
+        }
+        if group.sync {
+            self.log.sync(chain).map_err(CommitFailure::InDoubt)?;
+        }
+        for batch in group.batches() {
+            apply(batch, sequence);
+            sequence += batch.count();
+        }
+        self.last_sequence += count;
+        snapshots.publish(self.last_sequence);
+        Ok(count)
+    }
+
+    /// Appends a group as one record.
+    fn append(&mut self, chain: &LogChain, group: &Group<'_>, header: &[u8]) -> Result<(), Error> {
+        if group.others.is_empty() {
+            return self.log.append(chain, &[header, group.first.encoded_entries()]);
+        }
+        let mut pieces: Vec<&[u8]> = Vec::with_capacity(2 + group.others.len());
+        pieces.push(header);
+        pieces.extend(group.batches().map(WriteBatch::encoded_entries));
+        self.log.append(chain, &pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests;
