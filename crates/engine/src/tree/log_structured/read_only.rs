@@ -147,6 +147,7 @@ fn read_all(
         log_number: recovered.log_number,
         last_sequence: recovered.last_sequence,
         totals: recovered.totals,
+        in_doubt: Vec::new(),
     };
     let shared = Arc::new(Shared::new(
         env,

@@ -101,6 +101,7 @@ pub(super) fn open(
         log_number: recovered.log_number,
         last_sequence: recovered.last_sequence,
         totals: recovered.totals,
+        in_doubt: Vec::new(),
     };
     let shared = Arc::new(Shared::new(
         env,

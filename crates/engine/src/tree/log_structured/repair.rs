@@ -116,7 +116,8 @@ pub(crate) fn repair(
     let log_number = highest + 1;
     let new_database = new_database_id(env, &*media.files);
     let totals = contents.as_ref().and_then(|contents| contents.totals);
-    let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0, totals };
+    let in_doubt = Vec::new();
+    let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0, totals, in_doubt };
     let shared = Arc::new(Shared::new(
         env,
         database.unwrap_or(new_database),

@@ -142,6 +142,16 @@ pub(super) struct ManifestState {
     pub(super) last_sequence: Sequence,
     /// What was done since the database was created; `None` when it is not known.
     pub(super) totals: Option<Totals>,
+    /// Tables of changes that failed: whether a crash would find them in the tree is open until the next manifest.
+    pub(super) in_doubt: Vec<Arc<FileMeta>>,
+}
+
+impl ManifestState {
+    /// The next manifest does not name tables of a change that failed.
+    fn doubt(&mut self, version: &Version, added: &[(usize, Arc<FileMeta>)]) {
+        let is_in_tree = |number: u64| version.files().any(|(_, file)| file.number == number);
+        self.in_doubt.extend(added.iter().map(|(_, file)| file.clone()).filter(|file| !is_in_tree(file.number)));
+    }
 }
 
 /// A change of the tree's shape.
@@ -314,7 +324,10 @@ impl Shared {
                     totals,
                     ..VersionEdit::default()
                 };
-                current.append(&edit)?;
+                if let Err(error) = current.append(&edit) {
+                    manifest.doubt(&version, &change.added);
+                    return Err(error);
+                }
                 manifest.manifest = Some(current);
             }
             _ => {
@@ -327,7 +340,14 @@ impl Shared {
                     totals,
                     &*self.policy,
                 );
-                manifest.manifest = Some(self.create_manifest(&*self.media.files, self.database, number, &edit)?);
+                match self.create_manifest(&*self.media.files, self.database, number, &edit) {
+                    Ok(created) => manifest.manifest = Some(created),
+                    Err(error) => {
+                        manifest.doubt(&version, &change.added);
+                        return Err(error);
+                    }
+                }
+                manifest.in_doubt.drain(..).for_each(|file| file.mark_obsolete());
                 if let Some(old) = manifest.named.replace(number) {
                     self.garbage.push_manifest(old);
                 }
@@ -350,6 +370,15 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Settles what changes that failed may have left, if they did and there is space to: the tables they wrote are given up.
+    /// Cost: a manifest, then.
+    pub(super) fn settle_doubts(&self) {
+        if !self.manifest.lock().in_doubt.is_empty() {
+            // It fails as others do: what is in doubt stays so.
+            let _ = self.install(Change::default());
+        }
     }
 
     /// A manifest of this kind of tree that begins with `edit`, named by the file CURRENT when this returns.

@@ -18,6 +18,10 @@ fn tree(seed: u64) -> (Env, LogStructuredTree) {
 }
 
 fn tree_on(seed: u64, store: MemoryStore) -> (Env, LogStructuredTree) {
+    tree_on_store(seed, Arc::new(store))
+}
+
+fn tree_on_store(seed: u64, store: Arc<MemoryStore>) -> (Env, LogStructuredTree) {
     let env = Env::sim_with(SimOptions { seed, ..SimOptions::default() });
     let options = Options {
         tree: TreeKind::TwoLevel,
@@ -29,7 +33,7 @@ fn tree_on(seed: u64, store: MemoryStore) -> (Env, LogStructuredTree) {
         ..Options::default()
     };
     let policy = TwoLevel::new(&options);
-    let media = Media::of_files(Arc::new(store));
+    let media = Media::of_files(store);
     let tree = LogStructuredTree::open(&env, media, options, Box::new(policy)).expect("open");
     (env, tree)
 }
@@ -269,5 +273,48 @@ fn a_manual_compaction_waits_for_those_who_look_at_tables() {
     shared.done.notify_all();
     manual.join().unwrap_or_else(|panic| panic.resume()).expect("compact");
     assert_eq!(compactions(), 1);
+    tree.close().expect("close");
+}
+
+/// Once they stayed until the next opening, on a medium that may have been full for that.
+#[test]
+fn tables_of_a_change_that_failed_are_given_up_when_the_next_one_settles_it() {
+    let store = Arc::new(MemoryStore::new());
+    let (_env, tree) = tree_on_store(9, store.clone());
+    for round in 0..3u8 {
+        write(&tree, &[(b"a", Some(&[round; 100])), (b"z", Some(&[round; 100]))]);
+        tree.flush().expect("flush");
+    }
+    let tables = || {
+        let listing = store.list().expect("list");
+        listing.iter().filter(|entry| entry.name.ends_with(".sst")).count()
+    };
+    let in_tree = || tree.shared.read_state.load().version.files().count();
+    assert_eq!((tables(), in_tree()), (3, 3));
+    let mut left = 0;
+    // Every change of the store that a compaction makes fails once, those of its manifest among them.
+    for change in 1..40 {
+        let version = tree.shared.read_state.load().version.clone();
+        let plan = CompactionPlan {
+            reason: Reason::Manual,
+            input_level: 0,
+            output_level: 1,
+            inputs: version.levels[0].clone(),
+            overlapping: Vec::new(),
+        };
+        store.fail_from(Some(store.changes() + change));
+        let result = compaction::compact(&tree.shared, version, plan, u64::MAX);
+        store.fail_from(None);
+        if result.is_ok() {
+            break;
+        }
+        tree.shared.tables.collect(&tree.shared.garbage);
+        left = left.max(tables() - in_tree());
+        tree.shared.settle_doubts();
+        tree.shared.tables.collect(&tree.shared.garbage);
+        assert_eq!((tables(), in_tree()), (3, 3), "change {change}");
+    }
+    assert!(left > 0, "no change of the manifest failed");
+    assert_eq!(in_tree(), 1, "the last one succeeded");
     tree.close().expect("close");
 }
