@@ -554,3 +554,26 @@ fn small_media_are_filled_and_emptied_in_rounds() {
     );
     assert!(all.databases > 0 || skipped > 0, "nothing was tried");
 }
+
+/// What a reader holds while compactions of a full medium run comes back when it is dropped, and what they left with it.
+#[test]
+fn deletes_are_taken_once_a_reader_is_gone_that_held_what_was_compacted() {
+    let mut held = 0;
+    for (seed, tree) in (0..12).flat_map(|seed| TreeKind::ALL.map(|tree| (seed, tree))) {
+        let ratio = [(64, 1024), (16, 256), (512, 128), (4, 256)][seed as usize % 4];
+        let draw = draw_ratio(Place::Memory, 2 << 20, tree, ratio, false);
+        let mut room = Room::new(draw, seed).expect("nothing is mounted");
+        room.fill();
+        room = room.reopen();
+        let before = room.db.statistics().space.expect("space").available_bytes;
+        let walk = room.db.iterator(&ReadOptions::default()).expect("iterator");
+        // How it ends is for the walk to say: it may lack space.
+        let _ = room.db.compact_range(None, None);
+        held += u32::from(room.db.statistics().space.expect("space").available_bytes < before / 2);
+        drop(walk);
+        room.delete();
+        room.verify("after deletes");
+        room.end();
+    }
+    assert!(held > 4, "{held} readers held something");
+}
