@@ -61,6 +61,11 @@ impl CompactionPlan {
         self.all_inputs().map(|file| file.size_bytes).sum()
     }
 
+    /// It is done part by part where outputs may take so many bytes.
+    pub(crate) fn is_partial_within(&self, version: &Version, space_bytes: u64) -> bool {
+        self.written_bytes_max() > space_bytes && self.is_divisible(version)
+    }
+
     /// Its parts free something on the way when it is done part by part.
     pub(crate) fn is_divisible(&self, version: &Version) -> bool {
         let passes_inputs = self.overlapping.is_empty() && self.input_level >= version.disjoint_from();

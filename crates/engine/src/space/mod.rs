@@ -54,7 +54,8 @@ pub(crate) struct SpaceBudget {
     /// There was too little for puts when a writer last looked: the next one looks again.
     is_short: AtomicBool,
     reservations: Arc<Reservations>,
-    remembered: Mutex<Remembered>,
+    /// Replaced when it changes: who plans keeps what there was.
+    remembered: Mutex<Arc<Remembered>>,
 }
 
 /// What came of compactions that gave nothing.
@@ -158,7 +159,7 @@ impl SpaceBudget {
     }
 
     /// What came of compactions that gave nothing.
-    pub(crate) fn remembered(&self) -> Remembered {
+    pub(crate) fn remembered(&self) -> Arc<Remembered> {
         self.remembered.lock().clone()
     }
 
@@ -169,7 +170,7 @@ impl SpaceBudget {
 
     /// A compaction of these tables ran out of so many bytes.
     pub(crate) fn note_shortfall(&self, inputs: Vec<u64>, space_bytes: u64, error: Error) {
-        self.remembered.lock().shortfalls.note(inputs, space_bytes, error);
+        Arc::make_mut(&mut self.remembered.lock()).shortfalls.note(inputs, space_bytes, error);
     }
 
     /// Tables that can be coalesced, where each takes as much however little is in it.
@@ -182,8 +183,12 @@ impl SpaceBudget {
     pub(crate) fn note_coalesced(&self, inputs: &[u64], outputs: Result<&[Arc<FileMeta>], ()>) {
         match outputs {
             Ok(outputs) if outputs.len() < inputs.len() => {}
-            Ok(outputs) => self.remembered.lock().unhelpful.extend(outputs.iter().map(|file| file.number)),
-            Err(()) => self.remembered.lock().unhelpful.extend(inputs),
+            Ok(outputs) => self.note_unhelpful(outputs.iter().map(|file| file.number)),
+            Err(()) => self.note_unhelpful(inputs.iter().copied()),
         }
+    }
+
+    fn note_unhelpful(&self, tables: impl Iterator<Item = u64>) {
+        Arc::make_mut(&mut self.remembered.lock()).unhelpful.extend(tables);
     }
 }

@@ -26,9 +26,8 @@ pub(crate) struct Reservation {
     account: Mutex<Account>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Account {
-    left_bytes: u64,
     spent_bytes: u64,
     regained_bytes: u64,
 }
@@ -36,42 +35,43 @@ struct Account {
 impl Reservation {
     pub(crate) fn new(reservations: &Arc<Reservations>, given_bytes: u64) -> Reservation {
         reservations.left_bytes.fetch_add(given_bytes, Ordering::SeqCst);
-        let account = Account { left_bytes: given_bytes, spent_bytes: 0, regained_bytes: 0 };
-        Reservation { reservations: reservations.clone(), given_bytes, account: Mutex::new(account) }
+        Reservation { reservations: reservations.clone(), given_bytes, account: Mutex::default() }
     }
 
     pub(crate) fn left_bytes(&self) -> u64 {
-        self.account.lock().left_bytes
+        self.left_of(&self.account.lock())
+    }
+
+    fn left_of(&self, account: &Account) -> u64 {
+        self.given_bytes.saturating_sub(account.spent_bytes.saturating_sub(account.regained_bytes))
     }
 
     /// A table has taken so many bytes.
     pub(crate) fn spend(&self, bytes: u64) {
-        let mut account = self.account.lock();
-        account.spent_bytes = account.spent_bytes.saturating_add(bytes);
-        self.settle(&mut account);
+        self.change(|account| account.spent_bytes = account.spent_bytes.saturating_add(bytes));
     }
 
     /// Tables were given up that had so many bytes: as much may be written once more, but no more than was given.
     pub(crate) fn regain(&self, bytes: u64) {
-        let mut account = self.account.lock();
-        account.regained_bytes = account.regained_bytes.saturating_add(bytes);
-        self.settle(&mut account);
+        self.change(|account| account.regained_bytes = account.regained_bytes.saturating_add(bytes));
     }
 
-    fn settle(&self, account: &mut Account) {
-        let taken_bytes = account.spent_bytes.saturating_sub(account.regained_bytes);
-        let before = std::mem::replace(&mut account.left_bytes, self.given_bytes.saturating_sub(taken_bytes));
+    fn change(&self, of: impl FnOnce(&mut Account)) {
+        let mut account = self.account.lock();
+        let before = self.left_of(&account);
+        of(&mut account);
+        let after = self.left_of(&account);
         let sum = &self.reservations.left_bytes;
-        match account.left_bytes.checked_sub(before) {
+        match after.checked_sub(before) {
             Some(more_bytes) => sum.fetch_add(more_bytes, Ordering::SeqCst),
-            None => sum.fetch_sub(before - account.left_bytes, Ordering::SeqCst),
+            None => sum.fetch_sub(before - after, Ordering::SeqCst),
         };
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.reservations.left_bytes.fetch_sub(self.account.get_mut().left_bytes, Ordering::SeqCst);
+        self.reservations.left_bytes.fetch_sub(self.left_bytes(), Ordering::SeqCst);
     }
 }
 

@@ -5,7 +5,7 @@ use crate::options::Options;
 use varve_store::FileStore;
 
 /// Space is looked at whenever writes of so many parts of a table have come.
-pub(super) const LOOK_PART: u64 = 8;
+const LOOK_PART: u64 = 8;
 
 /// Sizes on one medium, with some options.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,7 @@ use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
 use crate::merge::merge;
-use crate::shape::{CompactionPlan, Reason, subcompaction_boundaries};
-use crate::shape::{FileMeta, Run, Version, runs};
+use crate::shape::{CompactionPlan, FileMeta, Reason, Run, Version, runs, subcompaction_boundaries};
 use crate::space::Reservation;
 use crate::statistics::Totals;
 use crate::table::{KeyOrder, Readahead, TableIteratorOptions};
@@ -32,11 +31,10 @@ pub(super) fn compact(
 
 /// Keeps others from counting on what a compaction needs of the space it is given.
 pub(super) fn reserve(shared: &Shared, version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Arc<Reservation> {
-    let whole_bytes = plan.written_bytes_max();
     let is_in_tables = shared.space.is_in_tables();
-    let reserved_bytes = match whole_bytes > space_bytes && plan.is_divisible(version) {
+    let reserved_bytes = match plan.is_partial_within(version, space_bytes) {
         true => partial_compaction::reserved_bytes(version, plan, space_bytes, is_in_tables),
-        false => whole_bytes.min(space_bytes),
+        false => plan.written_bytes_max().min(space_bytes),
     };
     shared.space.reserve(reserved_bytes)
 }
@@ -52,7 +50,7 @@ pub(super) fn compact_reserved(
     if plan.is_trivial_move() {
         return move_tables(shared, &plan);
     }
-    if plan.written_bytes_max() > space_bytes && plan.is_divisible(&version) {
+    if plan.is_partial_within(&version, space_bytes) {
         drop(version);
         return partial_compaction::compact(shared, plan, &reservation);
     }

@@ -2,7 +2,6 @@
 
 use super::flush;
 use super::shared::{Core, Immutable, Shared, panic_message};
-use super::write_space::Wanted;
 use crate::batch::WriteBatch;
 use crate::commit::{Commit, CommitFailure, CommitHead, Committer, Group, WriteGroup};
 use crate::error::{Error, ErrorKind};
@@ -91,8 +90,7 @@ impl WritePath {
         // Those who waited in the queue must not keep closing waiting, each for a lead of its own.
         shared.refuse_if_cancelled()?;
         shared.refuse_if_poisoned()?;
-        let wanted = Wanted { has_puts: group.has_puts(), is_mixed: group.is_mixed() };
-        if self.wait_for_space(shared, writer, group.bytes, wanted)? == Commit::Yields {
+        if self.wait_for_space(shared, writer, group)? == Commit::Yields {
             return Ok(Commit::Yields);
         }
         self.make_room(shared, writer, group.bytes)?;

@@ -5,7 +5,7 @@
 use super::background;
 use super::shared::{Core, ReadState, Shared};
 use super::write::{WritePath, Writer, note_stall};
-use crate::commit::Commit;
+use crate::commit::{Commit, Group};
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
 use crate::shape::deleted_bytes;
@@ -15,14 +15,6 @@ use varve_env::MutexGuard;
 
 /// How often a writer waits for jobs again that freed nothing, before it is refused.
 const TRIES_MAX: u32 = 8;
-
-/// What a group of writes wants.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
-    pub(super) has_puts: bool,
-    /// Some of its batches have puts and some have not.
-    pub(super) is_mixed: bool,
-}
 
 fn unflushed(state: &ReadState, active: &MemTable, more_bytes: u64) -> Unflushed {
     let bytes_of = |memtable: &MemTable| if memtable.is_empty() { 0 } else { memtable.memory_bytes() as u64 };
@@ -53,27 +45,27 @@ pub(super) fn look_now(shared: &Shared, own_bytes: u64) -> (Option<Headroom>, u6
 }
 
 impl WritePath {
-    /// Waits until a write of so many bytes leaves enough space, as long as that may come; then refuses it. Puts yield
-    /// for deletes that come meanwhile: these may be taken, and bring space. Cost: asks the store once for every eighth of a
+    /// Waits until a group leaves enough space, as long as that may come; then refuses it. Puts yield
+    /// to deletes that come meanwhile: these may be taken, and bring space. Cost: asks the store once for every eighth of a
     /// table, and for every write while space is short.
     pub(super) fn wait_for_space(
         &self,
         shared: &Shared,
         writer: &mut MutexGuard<'_, Writer>,
-        bytes: usize,
-        wanted: Wanted,
+        group: &Group<'_>,
     ) -> Result<Commit, Error> {
+        let bytes = group.bytes;
         if bytes == 0 {
             return Ok(Commit::Done);
         }
-        let has_puts = wanted.has_puts;
-        let deletes_wait = || wanted.is_mixed || self.group.has_waiting_deletes();
         writer.unlooked_bytes = writer.unlooked_bytes.saturating_add(bytes as u64);
         let is_short = shared.space.was_short();
         if !is_short && writer.unlooked_bytes < shared.space.sizes().look_bytes() {
             return Ok(Commit::Done);
         }
         writer.unlooked_bytes = 0;
+        let (has_puts, is_mixed) = (group.has_puts(), group.is_mixed());
+        let deletes_wait = || is_mixed || self.group.has_waiting_deletes();
         let start = shared.env.now();
         let (mut waited, mut tries) = (false, 0);
         let result = loop {
