@@ -7,19 +7,23 @@
 #[path = "suite/medium.rs"]
 #[allow(dead_code)]
 mod medium;
+#[path = "suite/watched_store.rs"]
+mod watched_store;
 
 use medium::{Image, Kind, TRACK_BYTES};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use varve_engine::{
     Compression, Db, Error, ErrorKind, Media, Options, ReadOptions, TreeKind, WriteBatch, WriteOptions,
 };
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{Directory, MemoryDirectory, MemoryDirectoryOptions, OsDirectory};
-use varve_store::{AllocationName, PlainOptions, PlainStore, RewriteName};
+use varve_store::{AllocationName, PlainOptions, PlainStore, RewriteName, StoreError};
+use watched_store::WatchedStore;
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -370,11 +374,15 @@ impl Room {
         self.reached.compactions += 1;
     }
 
-    fn reopen(mut self) -> Room {
+    fn reopen(self) -> Room {
+        self.reopen_on(|media| media)
+    }
+
+    fn reopen_on(mut self, change: impl FnOnce(Media) -> Media) -> Room {
         self.db.close().unwrap_or_else(|error| self.failed("close", &error));
         let Room { env, medium, draw, db, .. } = self;
         drop(db);
-        let db = Db::open(&env, medium.media(&env), draw.options.clone());
+        let db = Db::open(&env, change(medium.media(&env)), draw.options.clone());
         let db = db.unwrap_or_else(|error| panic!("{}: open: {error}", self.note));
         self.reached.openings += 1;
         Room { env, medium, draw, db, ..self }
@@ -576,4 +584,48 @@ fn deletes_are_taken_once_a_reader_is_gone_that_held_what_was_compacted() {
         room.end();
     }
     assert!(held > 4, "{held} readers held something");
+}
+
+/// Beside a reader that holds what compactions replaced, they fill the medium, and there is no space left to say in the manifest
+/// what they wrote: as often as they try, what they leave is known to nobody. It comes back once the manifest finds space.
+#[test]
+fn deletes_are_taken_after_manifests_found_no_space() {
+    let mut full = 0;
+    for (seed, tree) in (0..12).flat_map(|seed| TreeKind::ALL.map(|tree| (seed, tree))) {
+        let ratio = [(64, 1024), (16, 256), (512, 128), (4, 256)][seed as usize % 4];
+        let draw = draw_ratio(Place::Memory, 2 << 20, tree, ratio, false);
+        let mut room = Room::new(draw, seed).expect("nothing is mounted");
+        room.fill();
+        let (is_full, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+        room = room.reopen_on({
+            let (is_full, refused) = (is_full.clone(), refused.clone());
+            move |media| {
+                let files = WatchedStore::new(media.files, move |append| {
+                    if !append.name.starts_with("MANIFEST") || !is_full.load(Ordering::Relaxed) {
+                        return Ok(());
+                    }
+                    refused.fetch_add(1, Ordering::Relaxed);
+                    let (store, name) = ("full".to_owned(), append.name.to_owned());
+                    let requested_bytes = append.length_bytes;
+                    Err(StoreError::NoSpace { store, name, requested_bytes, available_bytes: 0 })
+                });
+                Media { files: Arc::new(files), ..media }
+            }
+        });
+        let walk = room.db.iterator(&ReadOptions::default()).expect("iterator");
+        // What is in memory goes first.
+        let _ = room.db.flush();
+        is_full.store(true, Ordering::Relaxed);
+        for _ in 0..4 {
+            // They fail for want of space.
+            let _ = room.db.compact_range(None, None);
+        }
+        is_full.store(false, Ordering::Relaxed);
+        full += u32::from(refused.load(Ordering::Relaxed) > 0);
+        drop(walk);
+        room.delete();
+        room.verify("after deletes");
+        room.end();
+    }
+    assert!(full > 12, "{full} manifests found no space");
 }

@@ -8,6 +8,8 @@ mod medium;
 mod options;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/watched_store.rs"]
+mod watched_store;
 
 use medium::{Image, Kind};
 use options::short_option_set;
@@ -18,11 +20,8 @@ use std::time::Duration;
 use varve_engine::{Db, Error, ErrorKind, Media, Options, TreeKind, WriteOptions};
 use varve_env::channel::{self, RecvError};
 use varve_env::{Env, SimOptions};
-use varve_media::{Counters, Space};
-use varve_store::{
-    AllocationName, CreateOptions, FileEntry, FileStore, Finding, Hint, IoClass, IoContext, Location, Occupancy,
-    OpenOptions, ReadableFile, RewriteName, StoreError, StoreLock, StoreMeasure, StoreProperties, WritableFile,
-};
+use varve_store::{AllocationName, IoClass, RewriteName};
+use watched_store::{Append, WatchedStore};
 
 /// Stores and trees on them.
 const ON: [(Kind, TreeKind); 6] = [
@@ -43,13 +42,7 @@ const MESSAGE: &str = "the store broke down";
 /// A wait that takes this long hangs.
 const HANG: Duration = Duration::from_secs(120);
 
-/// A store whose files panic at an append of one class, once it is told to.
-struct PanickingStore {
-    inner: Arc<dyn FileStore>,
-    fuse: Arc<Fuse>,
-}
-
-/// Appends of a class until one panics; below zero none does.
+/// Appends of a class until one panics, in a store that is watched; below zero none does.
 struct Fuse {
     class: IoClass,
     left: AtomicI64,
@@ -65,124 +58,15 @@ impl Fuse {
         self.left.store(left, Ordering::SeqCst);
     }
 
-    fn burn(&self, context: &IoContext, after: bool) {
-        if context.class == self.class
-            && after == self.after
+    fn burn(&self, append: &Append<'_>) {
+        if append.context.class == self.class
+            && append.is_done == self.after
             && self.left.load(Ordering::SeqCst) >= 0
             && self.left.fetch_sub(1, Ordering::SeqCst) == 0
         {
             self.env.sleep(self.delay);
             panic!("{MESSAGE}");
         }
-    }
-}
-
-struct PanickingFile {
-    inner: Box<dyn WritableFile>,
-    fuse: Arc<Fuse>,
-}
-
-impl WritableFile for PanickingFile {
-    fn append(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
-        self.fuse.burn(context, false);
-        self.inner.append(data, context)?;
-        self.fuse.burn(context, true);
-        Ok(())
-    }
-
-    fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
-        self.inner.flush(context)
-    }
-
-    fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError> {
-        self.inner.write_back(context)
-    }
-
-    fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
-        self.inner.sync(context)
-    }
-
-    fn set_level(&mut self, level: u8) {
-        self.inner.set_level(level);
-    }
-
-    fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes()
-    }
-
-    fn finish(self: Box<Self>, context: &IoContext) -> Result<(), StoreError> {
-        self.inner.finish(context)
-    }
-}
-
-impl FileStore for PanickingStore {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn properties(&self) -> &StoreProperties {
-        self.inner.properties()
-    }
-
-    fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
-        let inner = self.inner.create(name, options)?;
-        Ok(Box::new(PanickingFile { inner, fuse: self.fuse.clone() }))
-    }
-
-    fn open(&self, name: &str, options: &OpenOptions) -> Result<Arc<dyn ReadableFile>, StoreError> {
-        self.inner.open(name, options)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        self.inner.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> Result<(), StoreError> {
-        self.inner.remove(name)
-    }
-
-    fn sync_names(&self) -> Result<(), StoreError> {
-        self.inner.sync_names()
-    }
-
-    fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
-        self.inner.list()
-    }
-
-    fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
-        self.inner.lock(name)
-    }
-
-    fn share(&self, name: &str, target: &Location, target_name: &str) -> Result<bool, StoreError> {
-        self.inner.share(name, target, target_name)
-    }
-
-    fn space(&self) -> Result<Space, StoreError> {
-        self.inner.space()
-    }
-
-    fn hint(&self, hint: &Hint<'_>) {
-        self.inner.hint(hint);
-    }
-
-    fn counters(&self) -> Vec<(String, Counters)> {
-        self.inner.counters()
-    }
-
-    fn statistics(&self) -> Vec<StoreMeasure> {
-        self.inner.statistics()
-    }
-
-    fn layout(&self) -> Vec<(&'static str, String)> {
-        self.inner.layout()
-    }
-
-    fn occupancy(&self) -> Occupancy {
-        self.inner.occupancy()
-    }
-
-    fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        self.inner.check()
     }
 }
 
@@ -207,7 +91,11 @@ fn database(env: &Env, kind: Kind, options: &Options, class: IoClass, after: boo
     let delay = Duration::from_millis(20);
     let fuse = Arc::new(Fuse { class, left: AtomicI64::new(-1), after, delay, env: env.clone() });
     let inner = image.store(env, None).expect("store");
-    let store = PanickingStore { inner, fuse: fuse.clone() };
+    let burning = fuse.clone();
+    let store = WatchedStore::new(inner, move |append| {
+        burning.burn(append);
+        Ok(())
+    });
     let db = Db::open(env, Media::of_files(Arc::new(store)), options.clone()).expect("open");
     (db, fuse, image)
 }

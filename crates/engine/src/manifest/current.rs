@@ -127,8 +127,8 @@ impl Current {
         Self::decode(&bytes).map(Some)
     }
 
-    /// Replaces it atomically and durably. After an error it says what it said before or this.
-    pub(super) fn write(&self, store: &dyn FileStore) -> Result<(), Error> {
+    /// Writes what takes its place with [`Current::switch`], durably.
+    pub(super) fn prepare(&self, store: &dyn FileStore) -> Result<(), Error> {
         let context = IoContext::of(IoClass::Metadata);
         let temporary = file_name::temporary(self.manifest_number);
         let text = self.encode();
@@ -141,8 +141,13 @@ impl Current {
         file.append(text.as_bytes(), &context)?;
         file.sync(&context)?;
         file.finish(&context)?;
-        store.rename(&temporary, CURRENT)?;
         Ok(())
+    }
+
+    /// Replaces it atomically and durably by what was prepared for `manifest_number`. After an error it says what it said
+    /// before or that.
+    pub(super) fn switch(manifest_number: u64, store: &dyn FileStore) -> Result<(), Error> {
+        Ok(store.rename(&file_name::temporary(manifest_number), CURRENT)?)
     }
 }
 

@@ -44,18 +44,35 @@ pub(crate) struct Recovered {
 /// The manifest being written. One owner.
 ///
 /// After an error of `append`, whether a crash would find the edit is open and nothing more can be
-/// appended: make another manifest with [`Manifest::create`], whose snapshot settles it.
+/// appended: switch to another manifest, whose snapshot settles it.
 pub(crate) struct Manifest {
     log: LogWriter,
     number: u64,
-    salt: u64,
     snapshot_bytes: u64,
 }
 
 impl Manifest {
     /// Writes manifest `number`, which begins with `snapshot`, for a tree called `tree`, and makes it
-    /// durable; it does not hold before [`Manifest::switch`].
+    /// durable; it does not hold before [`Manifest::switch`]. After an error it never will, and its files are removed if
+    /// they can be.
     pub(crate) fn prepare(
+        store: &dyn FileStore,
+        number: u64,
+        tree: &str,
+        snapshot: &VersionEdit,
+        identity: ManifestIdentity,
+    ) -> Result<Self, Error> {
+        let result = Self::write(store, number, tree, snapshot, identity);
+        if result.is_err() {
+            // They take space, which may be what it failed for; the next opening removes them too.
+            for name in [file_name::temporary(number), file_name::manifest(number)] {
+                let _ = store.remove(&name);
+            }
+        }
+        result
+    }
+
+    fn write(
         store: &dyn FileStore,
         number: u64,
         tree: &str,
@@ -73,28 +90,15 @@ impl Manifest {
         let mut log = LogWriter::create(file, &header, Arc::new(LogCounters::default()))?;
         log.append(&[&record])?;
         log.sync()?;
+        Current { manifest_number: number, salt, synced_bytes: log.synced_bytes() }.prepare(store)?;
         let snapshot_bytes = log.size_bytes();
-        Ok(Manifest { log, number, salt, snapshot_bytes })
+        Ok(Manifest { log, number, snapshot_bytes })
     }
 
-    /// Makes this manifest the one that holds. After an error, it or the one before holds: append to
-    /// neither, make another.
+    /// Makes this manifest the one that holds: the caller removes the one before. After an error, it or the one before holds:
+    /// append to neither, and switch to another.
     pub(crate) fn switch(&self, store: &dyn FileStore) -> Result<(), Error> {
-        let (salt, synced_bytes) = (self.salt, self.log.synced_bytes());
-        Current { manifest_number: self.number, salt, synced_bytes }.write(store)
-    }
-
-    /// Prepares a manifest and switches to it. The caller removes the one before.
-    pub(crate) fn create(
-        store: &dyn FileStore,
-        number: u64,
-        tree: &str,
-        snapshot: &VersionEdit,
-        identity: ManifestIdentity,
-    ) -> Result<Self, Error> {
-        let manifest = Self::prepare(store, number, tree, snapshot, identity)?;
-        manifest.switch(store)?;
-        Ok(manifest)
+        Current::switch(self.number, store)
     }
 
     /// Appends an edit and makes it durable.

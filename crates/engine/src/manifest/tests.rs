@@ -57,9 +57,21 @@ fn histories(changes: u64) -> Vec<Contents> {
     all
 }
 
+fn create(
+    store: &dyn FileStore,
+    number: u64,
+    tree: &str,
+    snapshot: &VersionEdit,
+    identity: ManifestIdentity,
+) -> Result<Manifest, Error> {
+    let manifest = Manifest::prepare(store, number, tree, snapshot, identity)?;
+    manifest.switch(store)?;
+    Ok(manifest)
+}
+
 fn written(changes: u64) -> MemoryStore {
     let store = MemoryStore::new();
-    let mut manifest = Manifest::create(&store, 4, TREE, &snapshot(), identity(77)).unwrap();
+    let mut manifest = create(&store, 4, TREE, &snapshot(), identity(77)).unwrap();
     for index in 0..changes {
         manifest.append(&change(index)).unwrap();
     }
@@ -86,7 +98,7 @@ fn a_switch_is_atomic_whatever_fails() {
         let before = Manifest::recover(&store, TREE).unwrap();
         store.fail_from(Some(base + fail_at));
         let next = VersionEdit { next_file_number: Some(500), ..snapshot() };
-        let result = Manifest::create(&store, 5, TREE, &next, identity(78));
+        let result = create(&store, 5, TREE, &next, identity(78));
         store.fail_from(None);
         let Recovered { number, contents, .. } = Manifest::recover(&store, TREE).unwrap();
         match result {
@@ -107,14 +119,14 @@ fn a_switch_is_atomic_whatever_fails() {
 #[test]
 fn a_failed_append_poisons_and_the_next_manifest_settles_it() {
     let store = written(0);
-    let mut manifest = Manifest::create(&store, 5, TREE, &snapshot(), identity(1)).unwrap();
+    let mut manifest = create(&store, 5, TREE, &snapshot(), identity(1)).unwrap();
     store.fail_from(Some(store.changes() + 3));
     assert_eq!(manifest.append(&change(0)).unwrap_err().kind(), ErrorKind::NoSpace);
     store.fail_from(None);
     assert_eq!(manifest.append(&change(0)).unwrap_err().kind(), ErrorKind::Poisoned);
     let Recovered { contents, .. } = Manifest::recover(&store, TREE).unwrap();
     assert!(histories(1).contains(&contents), "with the edit or without");
-    Manifest::create(&store, 6, TREE, &snapshot(), identity(2)).unwrap();
+    create(&store, 6, TREE, &snapshot(), identity(2)).unwrap();
     assert_eq!(Manifest::recover(&store, TREE).unwrap(), recovered(6, &histories(0)[0]));
 }
 
@@ -184,7 +196,7 @@ fn every_cut_is_an_error_or_an_earlier_state_whose_edit_was_not_acknowledged() {
 #[test]
 fn growth_is_measured_against_the_snapshot() {
     let store = MemoryStore::new();
-    let mut manifest = Manifest::create(&store, 1, TREE, &snapshot(), identity(7)).unwrap();
+    let mut manifest = create(&store, 1, TREE, &snapshot(), identity(7)).unwrap();
     assert!(!manifest.is_overgrown(0), "a new snapshot would be no shorter");
     let mut index = 0;
     while !manifest.is_overgrown(0) {
@@ -203,7 +215,7 @@ fn the_manifest_of_another_database_is_refused() {
     let store = written(3);
     let other = MemoryStore::new();
     let identity = ManifestIdentity { database: 100, salt: 78 };
-    Manifest::create(&other, 4, TREE, &snapshot(), identity).unwrap();
+    create(&other, 4, TREE, &snapshot(), identity).unwrap();
     store.put("MANIFEST-000004", other.bytes("MANIFEST-000004").unwrap());
     let error = Manifest::recover(&store, TREE).unwrap_err();
     assert!(matches!(&error, Error::Misplaced { file, .. } if file == "MANIFEST-000004"), "{error}");

@@ -41,8 +41,7 @@ pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error
     // From here on both go their own ways: nothing was done to the new one yet.
     let totals = Some(Totals::default());
     let edit = snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, totals, &*shared.policy);
-    shared.create_manifest(target, new_database_id(&shared.env, target), highest + 1, &edit)?;
-    Ok(())
+    shared.prepare_manifest(target, new_database_id(&shared.env, target), highest + 1, &edit)?.switch(target)
 }
 
 /// Errs when `target` is the directory of `source` or within it: a copy there goes when the database goes.

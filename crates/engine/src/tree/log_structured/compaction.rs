@@ -47,6 +47,7 @@ pub(super) fn compact_reserved(
     space_bytes: u64,
     reservation: Arc<Reservation>,
 ) -> Result<(), Error> {
+    shared.settle_doubts()?;
     if plan.is_trivial_move() {
         return move_tables(shared, &plan);
     }

@@ -14,6 +14,7 @@ use varve_store::{Hint, IoClass, IoContext};
 /// Writes `memtables` (oldest first) as one table of level 0 and makes it part of the tree.
 /// `log_number` is the oldest log needed afterwards.
 pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u64) -> Result<(), Error> {
+    shared.settle_doubts()?;
     let start = shared.env.now();
     let state = shared.read_state.load_full();
     let active_bytes = state.memtable.memory_bytes() as u64;

@@ -17,7 +17,7 @@
 use super::inspect;
 use super::read;
 use super::recovery::{self, NO_LOG};
-use super::shared::{ManifestState, Shared};
+use super::shared::{InDoubt, ManifestState, Shared};
 use super::tables::Tables;
 use crate::batch::WriteBatch;
 use crate::cache::BlockCache;
@@ -146,7 +146,7 @@ fn read_all(
         log_number: recovered.log_number,
         last_sequence: recovered.last_sequence,
         totals: recovered.totals,
-        in_doubt: Vec::new(),
+        in_doubt: InDoubt::default(),
     };
     let shared = Arc::new(Shared::new(
         env,

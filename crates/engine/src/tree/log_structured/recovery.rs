@@ -1,7 +1,7 @@
 //! Opening: from the manifest and the logs back to the state before the last close or crash.
 
 use super::flush;
-use super::shared::{Change, Immutable, ManifestState, Shared, new_database_id};
+use super::shared::{Change, Immutable, InDoubt, ManifestState, Shared, new_database_id};
 use super::survey::{self, Origin};
 use super::tables::Tables;
 use super::write::Writer;
@@ -99,7 +99,7 @@ pub(super) fn open(
         log_number: recovered.log_number,
         last_sequence: recovered.last_sequence,
         totals: recovered.totals,
-        in_doubt: Vec::new(),
+        in_doubt: InDoubt::default(),
     };
     let shared = Arc::new(Shared::new(
         env,

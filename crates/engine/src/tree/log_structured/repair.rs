@@ -12,7 +12,7 @@ use super::compaction;
 use super::output::table_meta;
 use super::recovery::remove_strays;
 use super::repair_medium::MediumFailures;
-use super::shared::{Change, ManifestState, Shared, new_database_id};
+use super::shared::{Change, InDoubt, ManifestState, Shared, new_database_id};
 use super::survey::{self, Survey};
 use super::tables::Tables;
 use crate::batch::BatchRecord;
@@ -113,7 +113,7 @@ pub(crate) fn repair(
     let log_number = highest + 1;
     let new_database = new_database_id(env, &*media.files);
     let totals = contents.as_ref().and_then(|contents| contents.totals);
-    let in_doubt = Vec::new();
+    let in_doubt = InDoubt::default();
     let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0, totals, in_doubt };
     let shared = Arc::new(Shared::new(
         env,

@@ -139,15 +139,27 @@ pub(super) struct ManifestState {
     pub(super) last_sequence: Sequence,
     /// What was done since the database was created; `None` when it is not known.
     pub(super) totals: Option<Totals>,
-    /// Tables of changes that failed: whether a crash would find them in the tree is open until the next manifest.
-    pub(super) in_doubt: Vec<Arc<FileMeta>>,
+    /// What changes that failed have left.
+    pub(super) in_doubt: InDoubt,
 }
 
-impl ManifestState {
-    /// The next manifest does not name tables of a change that failed.
-    fn doubt(&mut self, version: &Version, added: &[(usize, Arc<FileMeta>)]) {
-        let is_in_tree = |number: u64| version.files().any(|(_, file)| file.number == number);
-        self.in_doubt.extend(added.iter().map(|(_, file)| file.clone()).filter(|file| !is_in_tree(file.number)));
+/// Files of changes that failed: whether a crash would find them in use is open until the next manifest, which does not
+/// name them.
+#[derive(Default)]
+pub(super) struct InDoubt {
+    tables: Vec<Arc<FileMeta>>,
+    manifests: Vec<u64>,
+}
+
+impl InDoubt {
+    fn is_empty(&self) -> bool {
+        self.tables.is_empty() && self.manifests.is_empty()
+    }
+
+    /// They are not in use, and will not be.
+    fn give_up(&mut self, garbage: &Garbage) {
+        self.tables.drain(..).for_each(|table| table.mark_obsolete());
+        self.manifests.drain(..).for_each(|number| garbage.push_manifest(number));
     }
 }
 
@@ -301,11 +313,14 @@ impl Shared {
             || self.media.files.properties().preferred_table_bytes.is_some_and(outgrows)
     }
 
-    /// Makes a change of shape durable, then visible. Nothing changed when it fails; whether a
-    /// crash would then find the change is open until the next success, so files it names stay.
+    /// Makes a change of shape durable, then visible. Nothing changed when it fails; whether a crash would then find the
+    /// change may be open until the next success: until then files it names stay.
     pub(super) fn install(&self, change: Change) -> Result<(), Error> {
         let mut manifest = self.manifest.lock();
         let version = self.read_state.load().version.clone();
+        let is_in_tree = |number: u64| version.files().any(|(_, file)| file.number == number);
+        // A moved table is in the tree.
+        let new_tables = || change.added.iter().map(|(_, file)| file).filter(|file| !is_in_tree(file.number)).cloned();
         let removed: Vec<(usize, u64)> = change.removed.iter().map(|(level, file)| (*level, file.number)).collect();
         let next = version.with(&removed, &change.added);
         let (log_number, last_sequence) = change.log_start.unwrap_or((manifest.log_number, manifest.last_sequence));
@@ -322,7 +337,7 @@ impl Shared {
                     ..VersionEdit::default()
                 };
                 if let Err(error) = current.append(&edit) {
-                    manifest.doubt(&version, &change.added);
+                    manifest.in_doubt.tables.extend(new_tables());
                     return Err(error);
                 }
                 manifest.manifest = Some(current);
@@ -337,14 +352,22 @@ impl Shared {
                     totals,
                     &*self.policy,
                 );
-                match self.create_manifest(&*self.media.files, self.database, number, &edit) {
-                    Ok(created) => manifest.manifest = Some(created),
+                let files = &*self.media.files;
+                let prepared = match self.prepare_manifest(files, self.database, number, &edit) {
+                    Ok(prepared) => prepared,
                     Err(error) => {
-                        manifest.doubt(&version, &change.added);
+                        // Nothing names it, so the change is nowhere.
+                        new_tables().for_each(|table| table.mark_obsolete());
                         return Err(error);
                     }
+                };
+                if let Err(error) = prepared.switch(files) {
+                    manifest.in_doubt.tables.extend(new_tables());
+                    manifest.in_doubt.manifests.push(number);
+                    return Err(error);
                 }
-                manifest.in_doubt.drain(..).for_each(|file| file.mark_obsolete());
+                manifest.manifest = Some(prepared);
+                manifest.in_doubt.give_up(&self.garbage);
                 if let Some(old) = manifest.named.replace(number) {
                     self.garbage.push_manifest(old);
                 }
@@ -369,17 +392,22 @@ impl Shared {
         Ok(())
     }
 
-    /// Settles what changes that failed may have left, if they did and there is space to: the tables they wrote are given up.
-    /// Cost: a manifest, then.
-    pub(super) fn settle_doubts(&self) {
-        if !self.manifest.lock().in_doubt.is_empty() {
-            // It fails as others do: what is in doubt stays so.
-            let _ = self.install(Change::default());
+    /// Settles what changes that failed have left in doubt, if they did: it is given up. Jobs do that before they write more
+    /// that they may leave. Cost: a manifest, then.
+    ///
+    /// Errors: those of [`Shared::install`]; then the doubt stays.
+    pub(super) fn settle_doubts(&self) -> Result<(), Error> {
+        if self.manifest.lock().in_doubt.is_empty() {
+            return Ok(());
         }
+        self.install(Change::default())?;
+        self.tables.collect(&self.garbage);
+        Ok(())
     }
 
-    /// A manifest of this kind of tree that begins with `edit`, named by the file CURRENT when this returns.
-    pub(super) fn create_manifest(
+    /// A durable manifest of this kind of tree that begins with `edit`; the file CURRENT does not name it before it is
+    /// switched to.
+    pub(super) fn prepare_manifest(
         &self,
         files: &dyn FileStore,
         database: u64,
@@ -387,7 +415,7 @@ impl Shared {
         edit: &VersionEdit,
     ) -> Result<Manifest, Error> {
         let identity = ManifestIdentity { database, salt: self.random_number() };
-        Manifest::create(files, number, self.policy.name(), edit, identity)
+        Manifest::prepare(files, number, self.policy.name(), edit, identity)
     }
 
     /// Replaces the readers' state. The core lock orders replacements.

@@ -309,7 +309,7 @@ fn tables_of_a_change_that_failed_are_given_up_when_the_next_one_settles_it() {
         }
         tree.shared.tables.collect(&tree.shared.garbage);
         left = left.max(tables() - in_tree());
-        tree.shared.settle_doubts();
+        tree.shared.settle_doubts().expect("a manifest");
         tree.shared.tables.collect(&tree.shared.garbage);
         assert_eq!((tables(), in_tree()), (3, 3), "change {change}");
     }

@@ -95,7 +95,8 @@ impl WritePath {
                 // Readers may have let go of tables meanwhile, or a compaction that was asked for may have ended; or one
                 // ended for want of space, and a smaller one runs by now.
                 Ok(false) => {
-                    shared.settle_doubts();
+                    // There may be no space for that either.
+                    let _ = shared.settle_doubts();
                     shared.tables.collect(&shared.garbage);
                     let now =
                         look(shared, &writer.memtable, bytes as u64).filter(|now| !now.admission().takes(has_puts));
