@@ -18,6 +18,7 @@ mod error;
 mod file_name;
 #[doc(hidden)]
 pub mod fuzzing;
+mod inventory;
 mod iterator;
 mod key;
 mod log;

@@ -16,7 +16,7 @@
 
 use super::inspect;
 use super::read;
-use super::recovery::{self, NO_LOG};
+use super::recovery;
 use super::shared::{InDoubt, ManifestState, Shared};
 use super::tables::Tables;
 use crate::batch::WriteBatch;
@@ -24,6 +24,7 @@ use crate::cache::BlockCache;
 use crate::db_iterator::DbIterator;
 use crate::error::{Error, ErrorKind};
 use crate::file_name;
+use crate::inventory::{self, NO_LOG};
 use crate::key::Sequence;
 use crate::manifest::Manifest;
 use crate::media::Media;
@@ -122,8 +123,8 @@ fn read_all(
     let manifest = match Manifest::recover(&*media.files, policy.name()) {
         Err(missing @ Error::Missing { .. }) => {
             let (file_names, log_names) =
-                (recovery::names(&files.list()?), recovery::names(&media.log_store().list()?));
-            recovery::refuse_orphans(&media, &file_names, &recovery::log_numbers(&log_names))?;
+                (inventory::names(&files.list()?), inventory::names(&media.log_store().list()?));
+            inventory::refuse_orphans(&media, &file_names, &inventory::log_numbers(&log_names))?;
             return Err(missing);
         }
         manifest => manifest?,
@@ -134,8 +135,8 @@ fn read_all(
     for (_, file) in recovered.version.files().take(options.max_open_files) {
         files.hold(&file_name::table(file.number), &opening)?;
     }
-    let mut log_numbers = recovery::log_numbers(&recovery::names(&media.log_store().list()?));
-    recovery::retain_needed(&mut log_numbers, recovered.log_number, manifest.number)?;
+    let mut log_numbers = inventory::log_numbers(&inventory::names(&media.log_store().list()?));
+    inventory::retain_needed(&mut log_numbers, recovered.log_number, manifest.number)?;
 
     let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, None));
     let tables = Tables::new(env, &media, options, blocks);

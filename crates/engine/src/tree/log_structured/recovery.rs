@@ -1,17 +1,17 @@
 //! Opening: from the manifest and the logs back to the state before the last close or crash.
 
 use super::flush;
-use super::shared::{Change, Immutable, InDoubt, ManifestState, Shared, new_database_id};
-use super::survey::{self, Origin};
+use super::shared::{Change, Immutable, InDoubt, ManifestState, Shared};
 use super::tables::Tables;
 use super::write::Writer;
 use crate::cache::BlockCache;
 use crate::commit::CommitHead;
 use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
+use crate::inventory::{NO_LOG, log_numbers, names, new_database_id, refuse_orphans, remove_strays, retain_needed};
 use crate::key::Sequence;
 use crate::log::LogWriter;
-use crate::log_chain::{LogHead, Replay, open_log, replay};
+use crate::log_chain::{LogHead, Replay, replay};
 use crate::manifest::{self, Manifest};
 use crate::media::Media;
 use crate::memtable::MemTable;
@@ -24,9 +24,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::Env;
 use varve_store::FileEntry;
-
-/// Instead of the number of the oldest log needed: the tables hold everything.
-pub(super) const NO_LOG: u64 = 0;
 
 /// What the manifest said.
 pub(super) struct Recovered {
@@ -132,10 +129,10 @@ pub(super) fn open(
             // the old logs are in tables, and switches to it.
             shared.install(Change { log_start: Some((log_number, last_sequence)), work, ..Change::default() })?;
             shared.logs.retire(log_number);
-            remove_strays(&shared, shared.manifest_number(), u64::MAX);
+            remove_strays(&shared.media, &shared.needed_files(), u64::MAX);
             (Some((log_number, log)), last_sequence)
         }
-        None => (None, hold(&shared, &replayed, Arc::new(recovered_version), recovered.manifest_number)?),
+        None => (None, hold(&shared, &replayed, Arc::new(recovered_version))?),
     };
     let writer = Writer {
         // Without a log the next write makes one first, as after one that broke.
@@ -147,69 +144,6 @@ pub(super) fn open(
         closed: false,
     };
     Ok((shared, writer))
-}
-
-/// Files of a database without the one that names its manifest are a database that lost it, not a place for a new one.
-pub(super) fn refuse_orphans(media: &Media, file_names: &[FileName], logs: &[u64]) -> Result<(), Error> {
-    if let Some(orphan) = file_names.iter().find(|name| matches!(name, FileName::Table(_) | FileName::Manifest(_)))
-        && file_names.iter().any(|name| matches!(name, FileName::Table(_)))
-    {
-        let is_of_others = |name: &&FileName| {
-            matches!(name, FileName::Table(_))
-                && survey::origin(&*media.files, **name).is_ok_and(|origin| origin == Origin::LevelDbOrRocksDb)
-        };
-        if let Some(other) = file_names.iter().find(is_of_others) {
-            return Err(survey::not_ours(&other.format(), survey::OF_OTHERS));
-        }
-        return Err(Error::Corruption {
-            file: file_name::CURRENT.to_owned(),
-            offset_bytes: 0,
-            structure: "database".to_owned(),
-            expected: format!("a file {} beside '{}'", file_name::CURRENT, orphan.format()),
-            found: "none".to_owned(),
-        });
-    }
-    for &number in logs {
-        let name = file_name::log(number);
-        if open_log(&**media.log_store(), number)?.next()?.is_some() {
-            return Err(Error::Corruption {
-                file: file_name::CURRENT.to_owned(),
-                offset_bytes: 0,
-                structure: "database".to_owned(),
-                expected: format!("a file {} beside '{name}', which holds writes", file_name::CURRENT),
-                found: "none".to_owned(),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Leaves of `logs`, ascending, those that are needed from `log_number` on, the first of which must be there.
-pub(super) fn retain_needed(logs: &mut Vec<u64>, log_number: u64, manifest_number: u64) -> Result<(), Error> {
-    logs.retain(|&number| number >= log_number);
-    if log_number != NO_LOG && logs.first() != Some(&log_number) {
-        return Err(Error::Corruption {
-            file: file_name::log(log_number),
-            offset_bytes: 0,
-            structure: "write-ahead log".to_owned(),
-            expected: format!("the oldest log that {} needs", file_name::manifest(manifest_number)),
-            found: "no such file".to_owned(),
-        });
-    }
-    Ok(())
-}
-
-/// Numbers of the logs among `names`, ascending.
-pub(super) fn log_numbers(names: &[FileName]) -> Vec<u64> {
-    let number = |name: &FileName| if let FileName::Log(number) = name { Some(*number) } else { None };
-    let mut logs: Vec<u64> = names.iter().filter_map(number).collect();
-    logs.sort_unstable();
-    logs
-}
-
-/// Files of a database in a listing.
-pub(super) fn names(listing: &[FileEntry]) -> Vec<FileName> {
-    listing.iter().filter_map(|entry| FileName::parse(&entry.name)).collect()
 }
 
 /// Space that a manifest and the header of a log may take.
@@ -250,18 +184,13 @@ fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Begun, Error> {
 
 /// On a medium without space for tables: what the logs hold stays in memory and in the logs, and is
 /// flushed when a log could be made, which the first write tries. Until then everything can be read.
-fn hold(
-    shared: &Arc<Shared>,
-    replayed: &Replay<'_>,
-    version: Arc<Version>,
-    manifest_number: u64,
-) -> Result<Sequence, Error> {
+fn hold(shared: &Arc<Shared>, replayed: &Replay<'_>, version: Arc<Version>) -> Result<Sequence, Error> {
     // Tables of an attempt that found no space go; the manifest never knew them.
     {
         let core = shared.core.lock();
         shared.publish(&core, None, Some(version));
     }
-    remove_strays(shared, Some(manifest_number), u64::MAX);
+    remove_strays(&shared.media, &shared.needed_files(), u64::MAX);
     shared.logs.adopt(replayed.logs);
     replay_into_memory(shared, replayed)
 }
@@ -375,60 +304,4 @@ fn add_to_level0(shared: &Arc<Shared>, memtable: &Arc<MemTable>, last_sequence: 
     let core = shared.core.lock();
     shared.publish(&core, None, Some(Arc::new(next)));
     Ok(outputs.flush_work())
-}
-
-/// Removes files nothing refers to: tables of unfinished jobs, old logs and manifests, temporaries.
-/// One that cannot be removed now is tried again at the next open.
-/// `manifest` is the one that CURRENT names.
-///
-/// What a repair replaced is not removed but set aside, also when its process ended before it had done so; files from
-/// number `fresh_from` on are known for its own. The names that were given.
-pub(super) fn remove_strays(shared: &Arc<Shared>, manifest: Option<u64>, fresh_from: u64) -> Vec<String> {
-    let version = shared.read_state.load().version.clone();
-    let live: std::collections::BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
-    let log = shared.manifest.lock().log_number;
-    let stray = |name: &FileName| match name {
-        FileName::Table(number) => !live.contains(number),
-        FileName::Log(number) => *number < log,
-        FileName::Manifest(number) => Some(*number) != manifest,
-        FileName::Temporary(_) => true,
-        _ => false,
-    };
-    let files = &shared.media.files;
-    let mut stores = vec![files.clone()];
-    stores.extend(shared.media.logs.clone());
-    let listings: Vec<_> = stores.iter().map(|store| store.list()).collect();
-    let is_repaired = |listing: &Vec<FileEntry>| listing.iter().any(|entry| entry.name == file_name::REPAIRED);
-    // What the mark says is not known where it cannot be looked for.
-    let Some(Ok(first)) = listings.first() else { return Vec::new() };
-    let sets_aside = is_repaired(first);
-    let mut is_done = true;
-    let mut kept = Vec::new();
-    for (store, listing) in stores.iter().zip(&listings) {
-        let Ok(listing) = listing else {
-            is_done = false;
-            continue;
-        };
-        for entry in listing {
-            let Some(name) = FileName::parse(&entry.name).filter(|name| stray(name)) else { continue };
-            let is_original = name.number().is_some_and(|number| number < fresh_from);
-            if !sets_aside || !is_original || matches!(name, FileName::Temporary(_)) {
-                let _ = store.remove(&entry.name);
-                continue;
-            }
-            let taken = |new: &String| listing.iter().any(|entry| entry.name == *new);
-            let first = format!("{}{}", file_name::REPLACED_PREFIX, entry.name);
-            let later = (1..=listing.len()).map(|number| format!("{first}.{number}"));
-            let free = std::iter::once(first.clone()).chain(later).find(|name| !taken(name)).unwrap_or(first);
-            match store.rename(&entry.name, &free) {
-                Ok(()) => kept.push(free),
-                Err(_) => is_done = false,
-            }
-        }
-    }
-    // The mark goes when the names are sure to have changed.
-    if sets_aside && is_done && stores.iter().all(|store| store.sync_names().is_ok()) {
-        let _ = files.remove(file_name::REPAIRED);
-    }
-    kept
 }

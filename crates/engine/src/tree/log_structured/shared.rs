@@ -6,6 +6,7 @@
 
 use super::tables::Tables;
 use crate::error::Error;
+use crate::inventory::Needed;
 use crate::key::Sequence;
 use crate::log_chain::{LogChain, LogChainOptions};
 use crate::manifest::{Manifest, ManifestIdentity, VersionEdit};
@@ -260,11 +261,6 @@ impl Shared {
         self.next_file_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Number of the manifest being written, if there is one.
-    pub(super) fn manifest_number(&self) -> Option<u64> {
-        self.manifest.lock().manifest.as_ref().map(Manifest::number)
-    }
-
     pub(super) fn new_job(&self) -> JobId {
         JobId(self.next_job.fetch_add(1, Ordering::Relaxed))
     }
@@ -418,6 +414,17 @@ impl Shared {
         Manifest::prepare(files, number, self.policy.name(), edit, identity)
     }
 
+    /// Of the files of this kind of database.
+    pub(super) fn needed_files(&self) -> Needed {
+        let manifest = self.manifest.lock();
+        let version = self.read_state.load().version.clone();
+        Needed {
+            tables: version.files().map(|(_, file)| file.number).collect(),
+            oldest_log: manifest.log_number,
+            manifest: manifest.named,
+        }
+    }
+
     /// Replaces the readers' state. The core lock orders replacements.
     pub(super) fn publish(&self, core: &Core, memtable: Option<Arc<MemTable>>, version: Option<Arc<Version>>) {
         let old = self.read_state.load();
@@ -452,12 +459,6 @@ impl Shared {
     pub(super) fn refuse_if_closed(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
-}
-
-/// A number for the database that is being made on `files`: no other has it.
-pub(super) fn new_database_id(env: &Env, files: &dyn FileStore) -> u64 {
-    // An env's streams are the same for all databases it opens, so what tells those apart is in the name.
-    env.random(&format!("database of {} at {}", files.name(), env.now().as_nanos())).next_u64()
 }
 
 /// Random numbers no other database has, and not this one at another opening: numbers of files only grow.

@@ -1,6 +1,18 @@
-//! What a repair says that it does, and what it did.
+//! Repairs: what is there and what becomes of it, which any tree has in common.
+//!
+//! A repair looks at everything ([`survey()`]), decides ([`plan`]), reads what it can, writes it afresh, and keeps the
+//! originals ([`Replaced`]). What it says that it does, and what it did, is here.
 
-use varve_store::Finding;
+mod medium;
+mod replaced;
+mod survey;
+
+pub(crate) use medium::MediumFailures;
+pub(crate) use replaced::Replaced;
+pub(crate) use survey::{Condition, Survey, plan, survey};
+
+use crate::error::Error;
+use varve_store::{Finding, Severity};
 
 /// What [`crate::repair`] found and made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +34,16 @@ pub struct RepairReport {
     pub set_aside: Vec<String>,
     /// The damage.
     pub findings: Vec<Finding>,
+}
+
+impl RepairReport {
+    /// Tells what of file `name` is lost, unless the survey found it.
+    pub(crate) fn find_lost(&mut self, code: &'static str, name: &str, error: &Error) {
+        if !self.findings.iter().any(|finding| finding.message.contains(name)) {
+            let message = format!("'{name}': {error}");
+            self.findings.push(Finding { severity: Severity::Error, code, message });
+        }
+    }
 }
 
 /// What a repair does with a file.

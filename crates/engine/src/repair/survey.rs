@@ -3,36 +3,20 @@
 //! The survey only reads. The plan is a function of it, and refuses what is not known to be ours: a repair that took
 //! files of another program, or of another version, for damaged ones would destroy them.
 
-use super::tables::Tables;
+use super::{RepairAction, RepairPlan, RepairStep};
 use crate::batch::BatchRecord;
 use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
-use crate::log::{self, LogReader, Purpose};
+use crate::inventory::{OF_OTHERS, Origin, begins_as, not_ours, origin};
+use crate::log::{LogReader, Purpose};
 use crate::manifest::{Manifest, Recovered};
 use crate::media::Media;
-use crate::repair::{RepairAction, RepairPlan, RepairStep};
-use crate::table;
 use std::sync::Arc;
-use varve_store::{FileStore, Finding, IoClass, IoContext, Location, OpenOptions, Severity, StoreErrorKind};
-
-/// Whose bytes a file has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// It begins or ends as ours do.
-    Ours,
-    /// It ends as tables of LevelDB or RocksDB do.
-    LevelDbOrRocksDb,
-    /// Nothing but zeros, or nothing.
-    Blank,
-    /// Other bytes.
-    Unknown,
-    /// The medium does not give them.
-    Unreadable,
-}
+use varve_store::{FileStore, Finding, Location, OpenOptions, Severity, StoreErrorKind};
 
 /// How much of a file can be read.
 #[derive(Clone, Debug)]
-pub(super) enum Condition {
+pub(crate) enum Condition {
     Sound,
     /// Some of it.
     Damaged(Vec<Finding>),
@@ -41,29 +25,34 @@ pub(super) enum Condition {
 
 /// A file with a name of ours, but for `CURRENT` and `LOCK`.
 #[derive(Clone, Debug)]
-pub(super) struct SurveyedFile {
-    pub(super) name: FileName,
-    pub(super) origin: Origin,
-    pub(super) condition: Condition,
+pub(crate) struct SurveyedFile {
+    pub(crate) name: FileName,
+    pub(crate) origin: Origin,
+    pub(crate) condition: Condition,
 }
 
 /// What is there.
 #[derive(Clone, Debug)]
-pub(super) struct Survey {
-    pub(super) store: String,
+pub(crate) struct Survey {
+    pub(crate) store: String,
     /// Nobody else puts files there, as people do into directories.
-    pub(super) is_private: bool,
+    pub(crate) is_private: bool,
     /// The manifest that holds, or why there is none.
-    pub(super) manifest: Result<Recovered, Error>,
-    pub(super) has_current: bool,
-    pub(super) is_current_ours: bool,
-    pub(super) files: Vec<SurveyedFile>,
+    pub(crate) manifest: Result<Recovered, Error>,
+    pub(crate) has_current: bool,
+    pub(crate) is_current_ours: bool,
+    pub(crate) files: Vec<SurveyedFile>,
     /// The first name that is none of ours.
-    pub(super) other_name: Option<String>,
+    pub(crate) other_name: Option<String>,
 }
 
-/// Looks at everything; changes nothing. Cost: reads every table and log.
-pub(super) fn survey(media: &Media, tables: &Tables, tree: &str) -> Result<Survey, Error> {
+/// Looks at everything; changes nothing. `table_condition` says how much of table `number` can be read, when that manifest
+/// holds. Cost: reads every table and log.
+pub(crate) fn survey(
+    media: &Media,
+    tree: &str,
+    table_condition: &dyn Fn(u64, Option<&Recovered>) -> Condition,
+) -> Result<Survey, Error> {
     let mut files = Vec::new();
     let mut other_name = None;
     let mut has_current = false;
@@ -94,7 +83,7 @@ pub(super) fn survey(media: &Media, tables: &Tables, tree: &str) -> Result<Surve
     let database = manifest.as_ref().ok().map(|manifest| manifest.database);
     for file in &mut files {
         file.condition = match file.name {
-            FileName::Table(number) => table_condition(media, tables, number, manifest.as_ref().ok()),
+            FileName::Table(number) => table_condition(number, manifest.as_ref().ok()),
             FileName::Log(number) => log_condition(media.log_store(), number, database),
             FileName::Manifest(number) if file.origin == Origin::Ours => manifest_condition(&media.files, number),
             _ => Condition::Sound,
@@ -110,70 +99,6 @@ pub(super) fn survey(media: &Media, tables: &Tables, tree: &str) -> Result<Surve
         files,
         other_name,
     })
-}
-
-fn begins_as(store: &dyn FileStore, name: &str, magic: &[u8]) -> bool {
-    let mut head = vec![0; magic.len()];
-    let read =
-        store.open(name, &OpenOptions::default()).and_then(|file| match file.size_bytes() < magic.len() as u64 {
-            true => Ok(()),
-            false => file.read_at(0, &mut head, &IoContext::of(IoClass::Check)),
-        });
-    read.is_ok() && head == magic
-}
-
-/// Whose a file is, by where its format says so.
-pub(super) fn origin(store: &dyn FileStore, name: FileName) -> Result<Origin, Error> {
-    let file = store.open(&name.format(), &OpenOptions::default())?;
-    let size = file.size_bytes();
-    let context = IoContext::of(IoClass::Check);
-    let mut head = vec![0; size.min(4096) as usize];
-    file.read_at(0, &mut head, &context)?;
-    let mut tail = vec![0; size.min(8) as usize];
-    file.read_at(size - tail.len() as u64, &mut tail, &context)?;
-    Ok(match name {
-        _ if head.iter().chain(&tail).all(|&byte| byte == 0) => Origin::Blank,
-        FileName::Log(_) | FileName::Manifest(_) if head.starts_with(log::MAGIC) => Origin::Ours,
-        FileName::Table(_) if tail == table::MAGIC => Origin::Ours,
-        FileName::Table(_) if LEVELDB_OR_ROCKSDB_TABLES.iter().any(|magic| tail == magic.to_le_bytes()) => {
-            Origin::LevelDbOrRocksDb
-        }
-        _ => Origin::Unknown,
-    })
-}
-
-/// Last eight bytes of tables: LevelDB and RocksDB until version 1 of its footer, RocksDB since, its plain tables.
-const LEVELDB_OR_ROCKSDB_TABLES: [u64; 4] =
-    [0xdb47_7524_8b80_fb57, 0x88e2_41b7_85f4_cff7, 0x4f34_18eb_7a8f_13b8, 0x8242_2296_63bf_9564];
-
-fn table_condition(media: &Media, tables: &Tables, number: u64, manifest: Option<&Recovered>) -> Condition {
-    let name = file_name::table(number);
-    let opened = media
-        .files
-        .open(&name, &OpenOptions::default())
-        .map_err(Error::from)
-        .and_then(|file| tables.open_unlisted(number, file.size_bytes()));
-    // Tables of this database that changed names are as good as ever; others are not its own.
-    let table = opened.and_then(|table| {
-        let table_id = table.identity().table_id;
-        let mut ids = manifest.iter().flat_map(|manifest| manifest.contents.files.values().map(|file| file.table_id));
-        match manifest.is_none_or(|manifest| !manifest.contents.files.contains_key(&number))
-            || ids.any(|id| id == table_id)
-        {
-            true => Ok(table),
-            false => Err(Error::Misplaced {
-                file: name,
-                structure: "table".to_owned(),
-                expected: "an id that the manifest has".to_owned(),
-                found: format!("id {table_id:016x}"),
-            }),
-        }
-    });
-    match table.map(|table| table.verify(IoContext::of(IoClass::Check))) {
-        Ok(findings) if findings.is_empty() => Condition::Sound,
-        Ok(findings) => Condition::Damaged(findings),
-        Err(error) => Condition::Unreadable(error),
-    }
 }
 
 fn log_condition(store: &Arc<dyn FileStore>, number: u64, database: Option<u64>) -> Condition {
@@ -214,7 +139,7 @@ fn manifest_condition(store: &Arc<dyn FileStore>, number: u64) -> Condition {
 }
 
 /// What to do about it; a pure function. Errs when what is there is nothing, of another program or of another version.
-pub(super) fn plan(survey: &Survey) -> Result<RepairPlan, Error> {
+pub(crate) fn plan(survey: &Survey) -> Result<RepairPlan, Error> {
     refuse_others(survey)?;
     let contents = survey.manifest.as_ref().ok();
     let mut findings = Vec::new();
@@ -318,19 +243,5 @@ fn refuse_others(survey: &Survey) -> Result<(), Error> {
     match unknown.or(current).or_else(|| survey.other_name.clone()) {
         Some(name) => Err(not_ours(&name, "a file that nothing says is ours")),
         None => Err(Error::Missing { store: survey.store.clone() }),
-    }
-}
-
-/// What a table of another program is, for [`not_ours`].
-pub(super) const OF_OTHERS: &str = "a table of LevelDB or RocksDB";
-
-/// The refusal of a file of another program.
-pub(super) fn not_ours(file: &str, found: &str) -> Error {
-    Error::Foreign {
-        file: file.to_owned(),
-        offset_bytes: 0,
-        expected: "files of a Varve database".to_owned(),
-        found: found.to_owned(),
-        advice: "nothing was changed; name a directory with a Varve database".to_owned(),
     }
 }

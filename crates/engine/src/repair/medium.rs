@@ -18,13 +18,13 @@ const REPEATS: usize = 2;
 
 /// The first error that says nothing about what is on the medium. Shared by the stores of one repair; thread-safe.
 #[derive(Default)]
-pub(super) struct MediumFailures {
+pub(crate) struct MediumFailures {
     first: Mutex<Option<StoreError>>,
 }
 
 impl MediumFailures {
     /// `media`, watched. Costs an allocation for every file opened.
-    pub(super) fn watch(media: &Media) -> (Media, Arc<MediumFailures>) {
+    pub(crate) fn watch(media: &Media) -> (Media, Arc<MediumFailures>) {
         let failures = Arc::new(MediumFailures::default());
         let watch = |store: &Arc<dyn FileStore>| -> Arc<dyn FileStore> {
             Arc::new(WatchedStore { inner: store.clone(), failures: failures.clone() })
@@ -34,7 +34,7 @@ impl MediumFailures {
     }
 
     /// Errs with the first failure, if there was one.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         self.first.lock().clone().map_or(Ok(()), |error| Err(error.into()))
     }
 

@@ -1,0 +1,88 @@
+//! The files of a database in its stores: which there are, which are needed, whose they are, which are strays.
+
+mod copy;
+mod origin;
+mod strays;
+
+pub(crate) use copy::{copy, refuse_target};
+pub(crate) use origin::{OF_OTHERS, Origin, begins_as, not_ours, origin};
+pub(crate) use strays::{Needed, remove_strays};
+
+use crate::error::Error;
+use crate::file_name::{self, FileName};
+use crate::log_chain::open_log;
+use crate::media::Media;
+use varve_env::Env;
+use varve_store::{FileEntry, FileStore};
+
+/// Instead of the number of the oldest log needed: the tables hold everything.
+pub(crate) const NO_LOG: u64 = 0;
+
+/// A number for the database that is being made on `files`: no other has it.
+pub(crate) fn new_database_id(env: &Env, files: &dyn FileStore) -> u64 {
+    // An env's streams are the same for all databases it opens, so what tells those apart is in the name.
+    env.random(&format!("database of {} at {}", files.name(), env.now().as_nanos())).next_u64()
+}
+
+/// Files of a database without the one that names its manifest are a database that lost it, not a place for a new one.
+pub(crate) fn refuse_orphans(media: &Media, file_names: &[FileName], logs: &[u64]) -> Result<(), Error> {
+    if let Some(orphan) = file_names.iter().find(|name| matches!(name, FileName::Table(_) | FileName::Manifest(_)))
+        && file_names.iter().any(|name| matches!(name, FileName::Table(_)))
+    {
+        let is_of_others = |name: &&FileName| {
+            matches!(name, FileName::Table(_))
+                && origin(&*media.files, **name).is_ok_and(|origin| origin == Origin::LevelDbOrRocksDb)
+        };
+        if let Some(other) = file_names.iter().find(is_of_others) {
+            return Err(not_ours(&other.format(), OF_OTHERS));
+        }
+        return Err(Error::Corruption {
+            file: file_name::CURRENT.to_owned(),
+            offset_bytes: 0,
+            structure: "database".to_owned(),
+            expected: format!("a file {} beside '{}'", file_name::CURRENT, orphan.format()),
+            found: "none".to_owned(),
+        });
+    }
+    for &number in logs {
+        let name = file_name::log(number);
+        if open_log(&**media.log_store(), number)?.next()?.is_some() {
+            return Err(Error::Corruption {
+                file: file_name::CURRENT.to_owned(),
+                offset_bytes: 0,
+                structure: "database".to_owned(),
+                expected: format!("a file {} beside '{name}', which holds writes", file_name::CURRENT),
+                found: "none".to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Leaves of `logs`, ascending, those that are needed from `log_number` on, the first of which must be there.
+pub(crate) fn retain_needed(logs: &mut Vec<u64>, log_number: u64, manifest_number: u64) -> Result<(), Error> {
+    logs.retain(|&number| number >= log_number);
+    if log_number != NO_LOG && logs.first() != Some(&log_number) {
+        return Err(Error::Corruption {
+            file: file_name::log(log_number),
+            offset_bytes: 0,
+            structure: "write-ahead log".to_owned(),
+            expected: format!("the oldest log that {} needs", file_name::manifest(manifest_number)),
+            found: "no such file".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Numbers of the logs among `names`, ascending.
+pub(crate) fn log_numbers(names: &[FileName]) -> Vec<u64> {
+    let number = |name: &FileName| if let FileName::Log(number) = name { Some(*number) } else { None };
+    let mut logs: Vec<u64> = names.iter().filter_map(number).collect();
+    logs.sort_unstable();
+    logs
+}
+
+/// Files of a database in a listing.
+pub(crate) fn names(listing: &[FileEntry]) -> Vec<FileName> {
+    listing.iter().filter_map(|entry| FileName::parse(&entry.name)).collect()
+}
