@@ -238,6 +238,14 @@ fn decode_entry<'a>(decoder: &mut Decoder<'a>) -> Result<BatchEntry<'a>, Damage>
     }
 }
 
+/// No entry more can be numbered.
+pub(crate) fn no_sequences_left() -> Error {
+    Error::InvalidArgument {
+        what: "write".to_owned(),
+        reason: "all sequence numbers are used up; copy the data into a new database".to_owned(),
+    }
+}
+
 /// The bytes that precede the encoded entries of one or more batches in a log record.
 ///
 /// The caller has made sure that the last entry's sequence number is within [`SEQUENCE_MAX`].

@@ -1,7 +1,9 @@
 //! Options of single reads and writes.
 
-use crate::snapshot::Snapshot;
+use crate::error::Error;
+use crate::snapshot::{Snapshot, SnapshotList};
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 
 /// Options of one write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +46,17 @@ impl<'a> ReadOptions<'a> {
     /// Reads as of `snapshot`.
     pub fn at(snapshot: &'a Snapshot) -> Self {
         ReadOptions { snapshot: Some(snapshot), ..ReadOptions::default() }
+    }
+
+    /// Errs with a snapshot of another database than that of `list`.
+    pub(crate) fn check_snapshot(&self, list: &Arc<SnapshotList>) -> Result<(), Error> {
+        match self.snapshot {
+            Some(snapshot) if !snapshot.belongs_to(list) => Err(Error::InvalidArgument {
+                what: "snapshot".to_owned(),
+                reason: "it was taken from another database".to_owned(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Limits iterators to keys that begin with `prefix`.

@@ -57,11 +57,16 @@ pub enum TreeKind {
     Leveled,
     /// Two levels whose tables may both overlap, for tables as large as a band (SMRDB).
     TwoLevel,
+    /// An ordered map in memory, and its log: what fits in memory, and is written anew now and then.
+    Memory,
 }
 
 impl TreeKind {
     /// Every organisation.
-    pub const ALL: [TreeKind; 2] = [TreeKind::Leveled, TreeKind::TwoLevel];
+    pub const ALL: [TreeKind; 3] = [TreeKind::Leveled, TreeKind::TwoLevel, TreeKind::Memory];
+
+    /// Those that keep data in tables.
+    pub const OF_TABLES: [TreeKind; 2] = [TreeKind::Leveled, TreeKind::TwoLevel];
 }
 
 described_options! {

@@ -166,7 +166,7 @@ fn small_tables_are_held_to_the_rate_together() {
 
 #[test]
 fn closing_ends_a_flush_that_waits_for_its_rate() {
-    for tree in TreeKind::ALL {
+    for tree in TreeKind::OF_TABLES {
         let mut scene =
             Scene::new(Options { rate_limit_bytes_per_second: SLOWEST, ..options(tree) }, "a flush at a limited rate");
         (0..80).for_each(|number| scene.put(number, 64 << 10));
@@ -189,7 +189,7 @@ fn with_tables(options: Options, limited: Options, note: &str) -> Scene {
 
 #[test]
 fn closing_ends_compactions_that_wait_for_their_rate() {
-    for tree in TreeKind::ALL {
+    for tree in TreeKind::OF_TABLES {
         for max_subcompactions in [1, 4] {
             let limited = Options {
                 rate_limit_bytes_per_second: SLOWEST,
@@ -257,7 +257,7 @@ fn closing_ends_a_compaction_of_small_tables_on_a_slow_medium() {
 
 #[test]
 fn closing_ends_a_job_that_keeps_pace_with_writes() {
-    for tree in TreeKind::ALL {
+    for tree in TreeKind::OF_TABLES {
         let paced = Options { pace_background_work: true, level0_file_num_compaction_trigger: 2, ..options(tree) };
         let mut scene = with_tables(options(tree), paced, "paced");
         scene.call("writes", |db, env| {
@@ -273,7 +273,7 @@ fn closing_ends_a_job_that_keeps_pace_with_writes() {
 
 #[test]
 fn closing_ends_writers_that_are_slowed() {
-    for tree in TreeKind::ALL {
+    for tree in TreeKind::OF_TABLES {
         let slowed = Options {
             delayed_write_rate: 1,
             level0_slowdown_writes_trigger: 1,
@@ -295,7 +295,7 @@ fn closing_ends_writers_that_are_slowed() {
 
 #[test]
 fn closing_ends_writers_that_are_stopped() {
-    for tree in TreeKind::ALL {
+    for tree in TreeKind::OF_TABLES {
         let stopped = Options {
             level0_file_num_compaction_trigger: 2,
             level0_slowdown_writes_trigger: 2,
@@ -313,7 +313,7 @@ fn closing_ends_writers_that_are_stopped() {
 
 #[test]
 fn closing_ends_writers_that_wait_for_a_flush() {
-    for (tree, log_write_behind_size) in TreeKind::ALL.into_iter().flat_map(|tree| [(tree, 0), (tree, 1 << 20)]) {
+    for (tree, log_write_behind_size) in TreeKind::OF_TABLES.into_iter().flat_map(|tree| [(tree, 0), (tree, 1 << 20)]) {
         let limited = Options {
             rate_limit_bytes_per_second: SLOWEST,
             max_write_buffer_number: 2,
@@ -336,7 +336,7 @@ fn closing_ends_writers_that_wait_for_a_flush() {
 
 #[test]
 fn closing_ends_writers_that_wait_for_room() {
-    for tree in TreeKind::ALL {
+    for tree in TreeKind::OF_TABLES {
         let env = simulation(1);
         let room = MemoryDirectoryOptions { capacity_bytes: Some(64 << 20), ..MemoryDirectoryOptions::default() };
         let directory = Arc::new(MemoryDirectory::with_options("ram", room));

@@ -106,7 +106,11 @@ struct Run {
 /// Runs the workload under `faults`, which must flush and compact some times.
 fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<Point>, Strain) {
     let Run { points, strain, flushes, compactions, written_bytes } = run(kind, seed, history, faults);
-    let (flushes_min, compactions_min) = if kind.is_imr() { (4, 2) } else { (8, 4) };
+    let (flushes_min, compactions_min) = match history.options.tree {
+        TreeKind::Memory => (0, 4),
+        _ if kind.is_imr() => (4, 2),
+        _ => (8, 4),
+    };
     assert!(
         flushes >= flushes_min && compactions >= compactions_min,
         "{flushes} flushes and {compactions} compactions are too few"
@@ -548,6 +552,19 @@ fn two_levels_survive_a_crash_at_every_point() {
 #[test]
 fn two_levels_survive_crashes_during_recovery() {
     crash_during_recovery(Kind::Plain, 92, History::new(92, 100, UNIVERSE).in_tree(TreeKind::TwoLevel), 20);
+}
+
+#[test]
+fn a_tree_in_memory_survives_a_crash_at_every_point() {
+    for (kind, seed) in [(Kind::Plain, 190), (Kind::Extent, 191), (Kind::PlainLogsApart, 192)] {
+        let history = History::new(seed, 100, UNIVERSE).in_tree(TreeKind::Memory);
+        assert!(crash_at_every_point_in_turn(kind, seed, history, 3) > 500);
+    }
+}
+
+#[test]
+fn a_tree_in_memory_survives_crashes_during_recovery() {
+    crash_during_recovery(Kind::Plain, 193, History::new(193, 100, UNIVERSE).in_tree(TreeKind::Memory), 20);
 }
 
 #[test]

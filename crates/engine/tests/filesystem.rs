@@ -161,7 +161,7 @@ fn draw(place: Place, seed: u64) -> Draw {
     };
     let large_bytes = capacity_bytes / 100..capacity_bytes / 40;
     let options = Options {
-        tree: TreeKind::ALL[random.index(2)],
+        tree: TreeKind::OF_TABLES[random.index(2)],
         write_buffer_size: write_buffer_size as usize,
         target_file_size_base,
         max_bytes_for_level_base: target_file_size_base * (1 + random.below(8)),
@@ -481,7 +481,7 @@ fn draw_ratio(
 /// Ratios that were found not to come back, in a smaller directory: buffers and tables, in KiB.
 #[test]
 fn a_full_directory_comes_back_where_tables_are_larger_or_smaller_than_buffers() {
-    for tree in TreeKind::ALL {
+    for tree in TreeKind::OF_TABLES {
         for ratio in [(64, 1024), (16, 256), (512, 128), (4, 256), (256, 16)] {
             let seed = ratio.0 as u64 / 64 % 2;
             let draw = draw_ratio(Place::Memory, 2 << 20, tree, ratio, seed == 1);
@@ -505,7 +505,9 @@ fn a_full_file_system_comes_back_where_tables_are_larger_or_smaller_than_buffers
     'passes: while pass < passes {
         for (&place, in_order) in places.iter().flat_map(|place| [(place, true), (place, false)]) {
             let seeded = (first + 1 + pass * ratios.len() as u64..).zip(ratios);
-            for (seed, ratio, tree) in seeded.flat_map(|(seed, ratio)| TreeKind::ALL.map(|tree| (seed, ratio, tree))) {
+            for (seed, ratio, tree) in
+                seeded.flat_map(|(seed, ratio)| TreeKind::OF_TABLES.map(|tree| (seed, ratio, tree)))
+            {
                 if env.now() >= end {
                     break 'passes;
                 }
@@ -567,7 +569,7 @@ fn small_media_are_filled_and_emptied_in_rounds() {
 #[test]
 fn deletes_are_taken_once_a_reader_is_gone_that_held_what_was_compacted() {
     let mut held = 0;
-    for (seed, tree) in (0..12).flat_map(|seed| TreeKind::ALL.map(|tree| (seed, tree))) {
+    for (seed, tree) in (0..12).flat_map(|seed| TreeKind::OF_TABLES.map(|tree| (seed, tree))) {
         let ratio = [(64, 1024), (16, 256), (512, 128), (4, 256)][seed as usize % 4];
         let draw = draw_ratio(Place::Memory, 2 << 20, tree, ratio, false);
         let mut room = Room::new(draw, seed).expect("nothing is mounted");
@@ -591,7 +593,7 @@ fn deletes_are_taken_once_a_reader_is_gone_that_held_what_was_compacted() {
 #[test]
 fn deletes_are_taken_after_manifests_found_no_space() {
     let mut full = 0;
-    for (seed, tree) in (0..12).flat_map(|seed| TreeKind::ALL.map(|tree| (seed, tree))) {
+    for (seed, tree) in (0..12).flat_map(|seed| TreeKind::OF_TABLES.map(|tree| (seed, tree))) {
         let ratio = [(64, 1024), (16, 256), (512, 128), (4, 256)][seed as usize % 4];
         let draw = draw_ratio(Place::Memory, 2 << 20, tree, ratio, false);
         let mut room = Room::new(draw, seed).expect("nothing is mounted");

@@ -457,6 +457,8 @@ fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
         (31, Kind::Band, TreeKind::TwoLevel, 2),
         (33, Kind::VariableBands, TreeKind::Leveled, 5),
         (34, Kind::VariableBands, TreeKind::TwoLevel, 5),
+        (35, Kind::Band, TreeKind::Memory, 2),
+        (36, Kind::Extent, TreeKind::Memory, 2),
     ] {
         let env = simulation(seed);
         let image = Image::fresh(&Env::real(), kind);

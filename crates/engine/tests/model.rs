@@ -216,6 +216,14 @@ fn histories_agree_with_a_map_on_bands() {
 }
 
 #[test]
+fn histories_agree_with_a_map_in_a_tree_in_memory() {
+    let kinds = [Kind::Plain, Kind::PlainLogsApart, Kind::Extent, Kind::Band, Kind::VariableBands];
+    for (seed, kind) in (400..410).zip(kinds.into_iter().cycle()) {
+        run(seed, kind, options::option_set(TreeKind::Memory, seed), 1500);
+    }
+}
+
+#[test]
 fn the_same_seed_repeats_to_the_event() {
     for seed in [3, 8] {
         let imr = Kind::ImrLogsApart(AllocationName::CompactionAware, RewriteName::Merged);

@@ -250,7 +250,7 @@ fn deletes_bring_back_the_room_of_a_device_out_of_bands() {
 
 #[test]
 fn deletes_bring_back_the_room_of_bands_of_variable_size() {
-    for (tree, seed) in TreeKind::ALL.into_iter().zip([600, 620]) {
+    for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip([600, 620]) {
         for (bands, in_order) in [14, 24].into_iter().flat_map(|bands| [(bands, true), (bands, false)]) {
             for (after, seed) in [After::Nothing, After::Compact, After::Reopen].into_iter().zip(seed..) {
                 fill_and_recover(Kind::VariableBands, bands * BAND_BYTES, tree, in_order, after, bands + seed);
@@ -262,7 +262,7 @@ fn deletes_bring_back_the_room_of_bands_of_variable_size() {
 /// Values so large that a table has one or two, and most of its band is empty, yet nothing can be packed.
 #[test]
 fn large_values_fill_bands_and_make_no_work_without_end() {
-    for (tree, seed) in TreeKind::ALL.into_iter().zip([400, 410]) {
+    for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip([400, 410]) {
         for (value_bytes, seed) in [BAND_BYTES / 4, BAND_BYTES / 7, BAND_BYTES / 12].into_iter().zip(seed..) {
             let mut filled = Filled::new(Kind::Band, 20 * BAND_BYTES, tree, false, seed);
             filled.note = format!("{}, values of {value_bytes} bytes and more", filled.note);
@@ -283,7 +283,7 @@ fn large_values_fill_bands_and_make_no_work_without_end() {
 
 #[test]
 fn deletes_bring_back_the_room_of_a_full_disk() {
-    for (tree, seed) in TreeKind::ALL.into_iter().zip(0..) {
+    for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip(0..) {
         for (after, seed) in [After::Nothing, After::Compact, After::Reopen].into_iter().zip(10 * seed..) {
             fill_and_recover(Kind::Extent, 2 << 20, tree, seed % 2 == 0, after, seed);
         }
@@ -294,7 +294,7 @@ fn deletes_bring_back_the_room_of_a_full_disk() {
 #[test]
 fn deletes_go_before_puts_that_wait_for_room() {
     let mut tried = 0;
-    for (tree, seed) in TreeKind::ALL.into_iter().flat_map(|tree| (800..804).map(move |seed| (tree, seed))) {
+    for (tree, seed) in TreeKind::OF_TABLES.into_iter().flat_map(|tree| (800..804).map(move |seed| (tree, seed))) {
         let mut filled = Filled::new(Kind::Band, 24 * BAND_BYTES, tree, false, seed);
         let (_, error) = filled.fill();
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{}: {error}", filled.note);
@@ -342,7 +342,7 @@ fn deletes_go_before_puts_that_wait_for_room() {
 /// A group of writes that is refused for its puts is not refused for its deletes.
 #[test]
 fn deletes_beside_puts_that_are_refused_are_taken() {
-    for (tree, seed) in TreeKind::ALL.into_iter().flat_map(|tree| (500..506).map(move |seed| (tree, seed))) {
+    for (tree, seed) in TreeKind::OF_TABLES.into_iter().flat_map(|tree| (500..506).map(move |seed| (tree, seed))) {
         let filled = Filled::new(Kind::Band, 16 * BAND_BYTES, tree, false, seed);
         let (db, note) = (filled.db.clone(), filled.note.clone());
         let putters: Vec<_> = (0..3)
@@ -443,7 +443,7 @@ fn crash_while_room_comes_back(tree: TreeKind, in_order: bool, seed: u64) {
 
 #[test]
 fn what_was_synced_survives_crashes_while_room_comes_back() {
-    for (tree, seed) in TreeKind::ALL.into_iter().zip([300, 310]) {
+    for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip([300, 310]) {
         for (in_order, seed) in [true, false].into_iter().zip(seed..) {
             crash_while_room_comes_back(tree, in_order, seed);
         }

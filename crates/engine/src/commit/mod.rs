@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::key::{SEQUENCE_MAX, Sequence};
 use crate::log_chain::{LogChain, LogHead};
 use crate::snapshot::SnapshotList;
+use std::any::Any;
 use varve_env::Env;
 
 /// Why a group was not committed.
@@ -62,10 +63,7 @@ impl CommitHead {
     ) -> Result<u64, CommitFailure> {
         let count: u64 = group.batches().map(WriteBatch::count).sum();
         if count > SEQUENCE_MAX - self.last_sequence {
-            return Err(CommitFailure::Refused(Error::InvalidArgument {
-                what: "write".to_owned(),
-                reason: "all sequence numbers are used up; copy the data into a new database".to_owned(),
-            }));
+            return Err(CommitFailure::Refused(batch::no_sequences_left()));
         }
         env.charge(cost::WRITE_GROUP + count * cost::WRITE_ENTRY + cost::of_bytes(cost::WRITE_KIB, group.bytes as u64));
         let mut sequence = self.last_sequence + 1;
@@ -93,6 +91,15 @@ impl CommitHead {
         pieces.push(header);
         pieces.extend(group.batches().map(WriteBatch::encoded_entries));
         self.log.append(chain, &pieces)
+    }
+}
+
+/// What a thread that panicked said.
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (_, Some(text)) => text,
+        _ => "a panic without a message",
     }
 }
 

@@ -1,9 +1,11 @@
 //! The files of a database in its stores: which there are, which are needed, whose they are, which are strays.
 
+mod beside_writer;
 mod copy;
 mod origin;
 mod strays;
 
+pub(crate) use beside_writer::read_beside_writer;
 pub(crate) use copy::{copy, refuse_target};
 pub(crate) use origin::{OF_OTHERS, Origin, begins_as, not_ours, origin};
 pub(crate) use strays::{Needed, remove_strays};
@@ -13,7 +15,7 @@ use crate::file_name::{self, FileName};
 use crate::log_chain::open_log;
 use crate::media::Media;
 use varve_env::Env;
-use varve_store::{FileEntry, FileStore};
+use varve_store::{FileEntry, FileStore, StoreLock};
 
 /// Instead of the number of the oldest log needed: the tables hold everything.
 pub(crate) const NO_LOG: u64 = 0;
@@ -72,6 +74,21 @@ pub(crate) fn retain_needed(logs: &mut Vec<u64>, log_number: u64, manifest_numbe
         });
     }
     Ok(())
+}
+
+/// No file of a database has a larger number.
+pub(crate) fn highest_number(media: &Media) -> Result<u64, Error> {
+    let mut highest = 0;
+    for store in std::iter::once(&media.files).chain(&media.logs) {
+        highest = names(&store.list()?).iter().filter_map(FileName::number).fold(highest, u64::max);
+    }
+    Ok(highest)
+}
+
+/// Locks the stores of a database.
+pub(crate) fn lock(media: &Media) -> Result<Vec<Box<dyn StoreLock>>, Error> {
+    let stores = std::iter::once(&media.files).chain(&media.logs);
+    Ok(stores.map(|store| store.lock(file_name::LOCK)).collect::<Result<_, _>>()?)
 }
 
 /// Numbers of the logs among `names`, ascending.

@@ -2,12 +2,15 @@
 //!
 //! - [`LogChain`]: where they live, whose they are, which of them are still needed.
 //! - [`LogHead`]: the one that is written, and those before it that were never synced.
+//! - [`write_log`]: the first of a chain, that begins with everything.
 //! - [`replay`]: what they hold, in order. [`salvage_log`]: what of one can be read when something is damaged.
 
+mod fresh;
 mod head;
 mod replay;
 mod salvage;
 
+pub(crate) use fresh::{FreshLog, write_log};
 pub(crate) use head::LogHead;
 pub(crate) use replay::{Replay, open_log, replay};
 pub(crate) use salvage::{Salvaged, salvage_log};

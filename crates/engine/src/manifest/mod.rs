@@ -109,6 +109,11 @@ impl Manifest {
         self.log.mark()
     }
 
+    /// Number of the file.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Bytes written.
     pub(crate) fn size_bytes(&self) -> u64 {
         self.log.size_bytes()

@@ -7,6 +7,7 @@ use crate::batch::BatchEntry;
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, Sequence};
+use crate::snapshot::VersionFilter;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,6 +83,29 @@ impl MemTable {
             first_sequence: AtomicU64::new(u64::MAX),
             last_sequence: AtomicU64::new(0),
         }
+    }
+
+    /// A memtable with the versions that readers at these `boundaries` see, ascending, and no deletion that hides nothing.
+    pub(crate) fn visible(self: &Arc<Self>, boundaries: Vec<Sequence>) -> MemTable {
+        let (new, mut filter) = (self.successor(self.log_number), VersionFilter::new(boundaries));
+        let mut walk = self.iterator();
+        let mut last: Option<Vec<u8>> = None;
+        walk.seek_to_first();
+        while walk.valid() {
+            let (user_key, sequence) = (key::user_key(walk.key()), key::sequence(walk.key()));
+            if last.as_deref() != Some(user_key) {
+                filter.begin_key();
+                last = Some(user_key.to_vec());
+            }
+            let kind = EntryKind::from_number(key::kind_number(walk.key())).unwrap_or(EntryKind::Put);
+            let is_hidden = filter.is_hidden(sequence);
+            let is_needless = kind == EntryKind::Delete && filter.is_oldest_view(sequence);
+            if !is_hidden && !is_needless {
+                new.insert(sequence, kind, user_key, walk.value());
+            }
+            walk.next();
+        }
+        new
     }
 
     /// Adds one entry. Lengths are within the limits of [`crate::key`], and no entry with this key

@@ -1,15 +1,18 @@
 //! Repairs: what is there and what becomes of it, which any tree has in common.
 //!
-//! A repair looks at everything ([`survey()`]), decides ([`plan`]), reads what it can, writes it afresh, and keeps the
-//! originals ([`Replaced`]). What it says that it does, and what it did, is here.
+//! A [`Repair`] looks at everything (`survey`), decides, reads what it can, has it written afresh, and keeps the originals
+//! (`replaced`). What it says that it does, and what it did, is here.
 
+mod course;
 mod medium;
 mod replaced;
 mod survey;
 
-pub(crate) use medium::MediumFailures;
-pub(crate) use replaced::Replaced;
-pub(crate) use survey::{Condition, Survey, plan, survey};
+pub(crate) use course::{Repair, TableCondition, plan_repair};
+use medium::MediumFailures;
+use replaced::Replaced;
+pub(crate) use survey::Condition;
+use survey::{Survey, plan, survey};
 
 use crate::error::Error;
 use varve_store::{Finding, Severity};

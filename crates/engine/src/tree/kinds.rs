@@ -2,6 +2,7 @@
 
 use super::Tree;
 use super::log_structured::{self, LogStructuredTree, ReadOnlyTree};
+use super::memory;
 use crate::error::Error;
 use crate::media::Media;
 use crate::options::{Options, TreeKind};
@@ -12,7 +13,7 @@ use varve_env::Env;
 
 /// A kind of tree. The options it gets were checked.
 pub(crate) struct Kind {
-    tree: TreeKind,
+    pub(crate) tree: TreeKind,
     pub(crate) open: fn(&Env, Media, Options) -> Result<Box<dyn Tree>, Error>,
     pub(crate) open_read_only: fn(&Env, Media, Options) -> Result<Box<dyn Tree>, Error>,
     pub(crate) plan_repair: fn(&Env, &Media, &Options) -> Result<RepairPlan, Error>,
@@ -20,7 +21,8 @@ pub(crate) struct Kind {
 }
 
 /// In the order of [`TreeKind`]. A new one is a line here.
-static KINDS: [Kind; 2] = [of_tables::<Leveled>(TreeKind::Leveled), of_tables::<TwoLevel>(TreeKind::TwoLevel)];
+static KINDS: [Kind; 3] =
+    [of_tables::<Leveled>(TreeKind::Leveled), of_tables::<TwoLevel>(TreeKind::TwoLevel), memory::KIND];
 
 /// The kind that options ask for.
 pub(crate) fn kind_of(options: &Options) -> &'static Kind {

@@ -3,6 +3,7 @@
 
 mod kinds;
 mod log_structured;
+mod memory;
 
 pub(crate) use kinds::kind_of;
 

@@ -2,9 +2,10 @@
 
 use super::compaction;
 use super::flush;
-use super::shared::{Core, Shared, panic_message};
+use super::shared::{Core, Shared};
 use super::write_space;
 use crate::cache::EvictedBlock;
+use crate::commit::panic_message;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
 use crate::scheduler::{self, Choice, CompactionState, SpaceState};

@@ -21,16 +21,6 @@ use varve_store::{IoClass, IoContext};
 /// Keys up to this size are looked up without allocating.
 const SHORT_KEY_BYTES: usize = 120;
 
-fn check_snapshot(shared: &Shared, options: &ReadOptions<'_>) -> Result<(), Error> {
-    match options.snapshot {
-        Some(snapshot) if !snapshot.belongs_to(&shared.snapshots) => Err(Error::InvalidArgument {
-            what: "snapshot".to_owned(),
-            reason: "it was taken from another database".to_owned(),
-        }),
-        _ => Ok(()),
-    }
-}
-
 fn read_context(shared: &Shared, options: &ReadOptions<'_>) -> ReadContext {
     ReadContext {
         fill_cache: options.fill_cache,
@@ -42,7 +32,7 @@ fn read_context(shared: &Shared, options: &ReadOptions<'_>) -> ReadContext {
 
 /// See [`crate::tree::Tree::get`].
 pub(super) fn get(shared: &Shared, user_key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
-    check_snapshot(shared, options)?;
+    options.check_snapshot(&shared.snapshots)?;
     let (state, sequence) = shared.snapshots.view(&shared.read_state, options.snapshot);
     let found = get_at(shared, &state, user_key, sequence, &read_context(shared, options))?;
     shared.counters.gets.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +48,7 @@ pub(super) fn multi_get(
     keys: &[&[u8]],
     options: &ReadOptions<'_>,
 ) -> Vec<Result<Option<Value>, Error>> {
-    if let Err(error) = check_snapshot(shared, options) {
+    if let Err(error) = options.check_snapshot(&shared.snapshots) {
         return keys.iter().map(|_| Err(error.clone())).collect();
     }
     let (state, sequence) = shared.snapshots.view(&shared.read_state, options.snapshot);
@@ -267,7 +257,7 @@ fn look_up_in_tables(
 
 /// See [`crate::tree::Tree::iterator`].
 pub(super) fn iterator(shared: &Shared, options: &ReadOptions<'_>) -> Result<DbIterator, Error> {
-    check_snapshot(shared, options)?;
+    options.check_snapshot(&shared.snapshots)?;
     shared.counters.iterators.fetch_add(1, Ordering::Relaxed);
     shared.env.charge(cost::ITERATOR);
     let (state, sequence) = shared.snapshots.view(&shared.read_state, options.snapshot);

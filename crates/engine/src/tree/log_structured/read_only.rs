@@ -3,16 +3,8 @@
 //! Nothing is written, no lock is taken, nothing runs in the background: the manifest says which tables there are, and
 //! what the logs hold becomes memtables, all of it, beyond the size at which a writer would flush.
 //!
-//! **Beside a writer.** What a writer acknowledged is in files that can be read, so the state is the manifest, then the
-//! files it names, then the logs it needs, in this order: each is at least as new as the one before. What a newer
-//! manifest made needless may be gone by the time it is looked for, and what is being written may be met half way. So
-//! what is missing or damaged counts only when it is found so twice: everything is read again, from CURRENT on, until
-//! two readings fail alike. The tables are held open from then on, as far as `max_open_files` goes.
-//!
-//! **Where a log ends** is said by the log, as for an opening that writes: before the first record that is not whole,
-//! unless something proves that it was synced, which is damage. A record that is not whole is being written, or was when its
-//! process or machine stopped. The first is nothing; the second is counted and told, so where a log ends
-//! within a record it is read again: the same end twice is one that nobody writes on.
+//! Beside a writer it is read as [`read_beside_writer`] says: the manifest, then the tables it names, then the logs it needs.
+//! The tables are held open from then on, as far as `max_open_files` goes.
 
 use super::inspect;
 use super::read;
@@ -22,9 +14,9 @@ use super::tables::Tables;
 use crate::batch::WriteBatch;
 use crate::cache::BlockCache;
 use crate::db_iterator::DbIterator;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::file_name;
-use crate::inventory::{self, NO_LOG};
+use crate::inventory::{self, NO_LOG, read_beside_writer};
 use crate::key::Sequence;
 use crate::manifest::Manifest;
 use crate::media::Media;
@@ -39,15 +31,8 @@ use crate::tree::Tree;
 use crate::value::Value;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use varve_env::Env;
 use varve_store::{FileStore, Finding, OpenOptions, ReadOnlyStore, Severity};
-
-/// Readings from the start before a state that changes each time is given up.
-const READINGS_MAX: u32 = 200;
-
-/// Between two readings: what a writer has in hand is done by then, mostly.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// A tree of tables of which nothing changes.
 pub(crate) struct ReadOnlyTree {
@@ -62,35 +47,10 @@ impl ReadOnlyTree {
         options: Options,
         policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
     ) -> Result<Self, Error> {
-        let mut failure = None;
-        let mut torn = None;
-        let mut readings = 0;
-        loop {
-            readings += 1;
-            match read_all(env, &media, &options, policy_of(&options)) {
-                Ok(shared) => {
-                    let found = torn_tail(&shared);
-                    if found.is_none() || found == torn {
-                        return Ok(ReadOnlyTree { shared });
-                    }
-                    if torn.is_some() || readings == READINGS_MAX {
-                        // The end moved on: somebody writes, and what he was writing is not lost.
-                        shared.counters.recovery_dropped_bytes.store(0, Ordering::Relaxed);
-                        return Ok(ReadOnlyTree { shared });
-                    }
-                    torn = found;
-                }
-                Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Foreign) => {
-                    let text = error.to_string();
-                    if readings == READINGS_MAX || failure.as_ref() == Some(&text) {
-                        return Err(error);
-                    }
-                    failure = Some(text);
-                }
-                Err(error) => return Err(error),
-            }
-            env.sleep(PAUSE);
-        }
+        let read = || read_all(env, &media, &options, policy_of(&options));
+        let forget = |shared: &Arc<Shared>| shared.counters.recovery_dropped_bytes.store(0, Ordering::Relaxed);
+        let shared = read_beside_writer(env, read, |shared| torn_tail(shared), forget)?;
+        Ok(ReadOnlyTree { shared })
     }
 
     fn refuse<T>(&self, operation: &'static str) -> Result<T, Error> {

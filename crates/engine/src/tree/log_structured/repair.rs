@@ -17,14 +17,12 @@ use crate::file_name::{self, FileName};
 use crate::inventory::new_database_id;
 use crate::iterator::InternalIterator;
 use crate::key::Sequence;
-use crate::log_chain::{Salvaged, salvage_log};
 use crate::manifest::Recovered;
 use crate::media::Media;
 use crate::memtable::MemTable;
 use crate::options::Options;
 use crate::repair::{
-    Condition, MediumFailures, Originals, RepairAction, RepairPlan, RepairReport, RepairStep, Replaced, Survey, plan,
-    survey,
+    self, Condition, Originals, Repair, RepairAction, RepairPlan, RepairReport, RepairStep, TableCondition,
 };
 use crate::shape::{CompactionPlan, CompactionPolicy, FileMeta, Garbage, Reason, Version};
 use crate::table::{KeyOrder, Readahead, Table, TableBuilder, TableIteratorOptions};
@@ -37,15 +35,10 @@ use varve_store::{CreateOptions, FileKind, IoClass, IoContext, OpenOptions};
 const READ_BYTES: usize = 1 << 20;
 
 struct Salvage {
+    repair: Repair,
     shared: Arc<Shared>,
-    /// Id of the database, once something says it.
-    database: Option<u64>,
-    report: RepairReport,
     tables: Vec<Arc<FileMeta>>,
     last_sequence: Sequence,
-    replaced: Replaced,
-    /// What the medium failed to give.
-    failures: Arc<MediumFailures>,
 }
 
 /// See [`crate::plan_repair`]. `policy_of` makes the policy of these options.
@@ -55,22 +48,14 @@ pub(crate) fn plan_repair(
     options: &Options,
     policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
 ) -> Result<RepairPlan, Error> {
-    let (media, failures) = MediumFailures::watch(media);
-    plan(&look(env, &media, &failures, options, &*policy_of(options))?)
+    repair::plan_repair(media, policy_of(options).name(), &|media| conditions(env, media, options))
 }
 
-fn look(
-    env: &Env,
-    media: &Media,
-    failures: &MediumFailures,
-    options: &Options,
-    policy: &dyn CompactionPolicy,
-) -> Result<Survey, Error> {
+/// What judges the tables on `media`.
+fn conditions<'a>(env: &Env, media: &Media, options: &Options) -> Box<TableCondition<'a>> {
     let tables = Tables::new(env, media, options, Arc::new(BlockCache::new(0, None, None)));
-    let survey = survey(media, policy.name(), &|number, manifest| table_condition(media, &tables, number, manifest))?;
-    // What could not be read now is neither damaged nor foreign.
-    failures.check()?;
-    Ok(survey)
+    let media = media.clone();
+    Box::new(move |number, manifest| table_condition(&media, &tables, number, manifest))
 }
 
 /// See [`crate::repair`]. `policy_of` makes the policy of these options.
@@ -81,93 +66,77 @@ pub(crate) fn repair(
     originals: Originals,
     policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
 ) -> Result<RepairReport, Error> {
-    // What is not ours is refused before so much as a lock is made beside it.
-    plan_repair(env, &media, &options, &policy_of)?;
-    let _lock = media.files.lock(file_name::LOCK)?;
-    let _log_lock = media.logs.as_ref().map(|logs| logs.lock(file_name::LOCK)).transpose()?;
-    let (media, failures) = MediumFailures::watch(&media);
-    let survey = look(env, &media, &failures, &options, &*policy_of(&options))?;
-    let RepairPlan { steps, findings } = plan(&survey)?;
-    let highest = survey.files.iter().filter_map(|file| file.name.number()).max().unwrap_or(0);
-    let report = RepairReport { findings, ..RepairReport::default() };
-    let manifest = survey.manifest.ok();
-    let database = manifest.as_ref().map(|manifest| manifest.database);
-    let contents = manifest.map(|manifest| manifest.contents);
-
+    let new_database = new_database_id(env, &*media.files);
+    let name = policy_of(&options).name();
+    let repair = Repair::begin(&media, originals, name, &|media| conditions(env, media, &options))?;
     let mut options = options;
-    options.num_levels =
-        options.num_levels.max(contents.as_ref().map_or(0, |contents| usize::from(contents.num_levels)));
-    let garbage = Arc::new(Garbage::default());
+    let levels = repair.contents.as_ref().map_or(0, |contents| usize::from(contents.num_levels));
+    options.num_levels = options.num_levels.max(levels);
     let blocks = Arc::new(BlockCache::new(0, None, None));
-    let tables = Tables::new(env, &media, &options, blocks);
+    let tables = Tables::new(env, &repair.media, &options, blocks);
     let memtable = Arc::new(MemTable::new(0, options.write_buffer_size, 0));
     let policy = policy_of(&options);
     let version = Version::empty(policy.level_count(), policy.disjoint_from());
     // No older log is needed once the fresh manifest holds.
-    let log_number = highest + 1;
-    let new_database = new_database_id(env, &*media.files);
-    let totals = contents.as_ref().and_then(|contents| contents.totals);
+    let log_number = repair.highest_number + 1;
+    let totals = repair.contents.as_ref().and_then(|contents| contents.totals);
     let in_doubt = InDoubt::default();
     let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0, totals, in_doubt };
     let shared = Arc::new(Shared::new(
         env,
-        database.unwrap_or(new_database),
-        media,
+        repair.database.unwrap_or(new_database),
+        repair.media.clone(),
         options,
         policy,
         tables,
-        garbage,
+        Arc::new(Garbage::default()),
         memtable,
         version,
         state,
-        highest + 2,
+        log_number + 1,
         0,
     ));
-    let last_sequence = contents.as_ref().map_or(0, |contents| contents.last_sequence);
-    let replaced = Replaced::new(&shared.media, originals);
-    let mut salvage = Salvage { shared, database, report, tables: Vec::new(), last_sequence, replaced, failures };
-    salvage.carry_out(&steps)?;
+    let last_sequence = repair.last_sequence();
+    let mut salvage = Salvage { repair, shared, tables: Vec::new(), last_sequence };
+    salvage.read_tables()?;
+    salvage.read_logs()?;
     salvage.finish()
 }
 
 impl Salvage {
-    /// Reads what the plan says is read, tables first, then logs in their order, and notes what is set aside.
-    fn carry_out(&mut self, steps: &[RepairStep]) -> Result<(), Error> {
-        let mut logs = Vec::new();
-        for RepairStep { file, action } in steps {
-            match (FileName::parse(file), action) {
-                (Some(FileName::Table(number)), RepairAction::Keep) => {
-                    let table = self.open(number, file)?;
-                    self.report.tables_kept += 1;
+    /// Reads the tables that the plan says are read.
+    fn read_tables(&mut self) -> Result<(), Error> {
+        for RepairStep { file, action } in self.repair.steps.clone() {
+            let Some(FileName::Table(number)) = FileName::parse(&file) else { continue };
+            match action {
+                RepairAction::Keep => {
+                    let table = self.open(number, &file)?;
+                    self.repair.report.tables_kept += 1;
                     self.take(&table, number);
                 }
-                (Some(FileName::Table(number)), RepairAction::Salvage) => self.salvage_table(number)?,
-                (Some(FileName::Log(number)), RepairAction::Replay | RepairAction::Salvage) => logs.push(number),
-                (Some(FileName::Current), RepairAction::Replace) => self.replaced.add_current(),
-                (_, RepairAction::Replace) => {}
-                (name, _) => {
-                    let is_needed = self.report.findings.iter().any(|finding| finding.message.contains(file.as_str()));
-                    let is_table = matches!(name, Some(FileName::Table(_)));
-                    self.report.tables_lost += u64::from(is_table && is_needed);
-                    self.replaced.add(file);
+                RepairAction::Salvage => self.salvage_table(number)?,
+                _ => {
+                    let findings = &self.repair.report.findings;
+                    let is_needed = findings.iter().any(|finding| finding.message.contains(file.as_str()));
+                    self.repair.report.tables_lost += u64::from(is_needed);
+                    self.repair.set_aside(&file);
                 }
             }
         }
-        logs.sort_unstable();
-        logs.into_iter().try_for_each(|number| self.read_log(number))
+        Ok(())
     }
 
     /// Rewrites what can be read of a damaged table, and sets the original aside.
     fn salvage_table(&mut self, number: u64) -> Result<(), Error> {
         let name = file_name::table(number);
         let table = self.open(number, &name)?;
-        self.report.tables_salvaged += 1;
+        self.repair.report.tables_salvaged += 1;
         let fresh = self.shared.new_file_number();
         if self.rewrite(&table, &name, fresh)? {
             let table = self.open(fresh, &file_name::table(fresh))?;
             self.take(&table, fresh);
         }
-        self.replaced.add(&name);
+        self.repair.set_aside(&name);
         Ok(())
     }
 
@@ -210,7 +179,7 @@ impl Salvage {
                 walk.next();
             }
             if let Err(error @ Error::Store(_)) = walk.status() {
-                self.report.find_lost("block-lost", original, &error);
+                self.repair.report.find_lost("block-lost", original, &error);
             }
         }
         if builder.entries() == 0 {
@@ -222,61 +191,34 @@ impl Salvage {
         Ok(true)
     }
 
-    /// Puts what a log holds, up to its end or the first damage, into tables.
-    fn read_log(&mut self, number: u64) -> Result<(), Error> {
-        let name = file_name::log(number);
-        let store = self.shared.media.log_store().clone();
+    /// Puts what the logs hold, up to the end or the first damage of each, into tables.
+    fn read_logs(&mut self) -> Result<(), Error> {
         let capacity = self.shared.space.sizes().memtable_bytes;
         let mut memtable = Arc::new(MemTable::new(0, capacity, 0));
-        let mut database = self.database;
-        let salvaged = salvage_log(&*store, number, &mut database, &mut |batch| {
+        let Salvage { repair, shared, tables, last_sequence } = self;
+        let mut flush = |memtable: &Arc<MemTable>, last_sequence| flush(shared, tables, memtable, last_sequence);
+        repair.read_logs(&mut |batch| {
             // A sequence number that is already in a table names the same entry.
             memtable.apply(batch.iter(), batch.first_sequence);
-            self.last_sequence = self.last_sequence.max(batch.last_sequence());
+            *last_sequence = (*last_sequence).max(batch.last_sequence());
             if memtable.memory_bytes() >= capacity {
                 let full = std::mem::replace(&mut memtable, Arc::new(MemTable::new(0, capacity, 0)));
-                self.flush(&full)?;
+                flush(&full, *last_sequence)?;
             }
             Ok(())
         })?;
-        self.database = database;
-        self.report.logs_read += u64::from(!matches!(salvaged, Salvaged::Nothing(_)));
-        let lost = match salvaged {
-            Salvaged::Whole => None,
-            Salvaged::UpTo(error) => Some(("log-damaged", error)),
-            Salvaged::Nothing(error) => Some(("log-lost", error)),
-        };
-        if let Some((code, error)) = lost {
-            self.report.find_lost(code, &name, &error);
-            self.replaced.add(&name);
-        }
-        self.flush(&memtable)
-    }
-
-    fn flush(&mut self, memtable: &Arc<MemTable>) -> Result<(), Error> {
-        if memtable.is_empty() {
-            return Ok(());
-        }
-        self.shared.snapshots.publish(self.last_sequence);
-        let outputs = super::flush::write(&self.shared, std::slice::from_ref(memtable), &JobPace::unheld())?;
-        // Durable with the fresh manifest, which is written once.
-        let mut manifest = self.shared.manifest.lock();
-        manifest.totals = manifest.totals.map(|totals| totals.plus(&outputs.flush_work()));
-        self.tables.extend(outputs.tables);
-        Ok(())
+        flush(&memtable, *last_sequence)
     }
 
     /// Merges everything into the last level under a fresh manifest.
     fn finish(mut self) -> Result<RepairReport, Error> {
-        self.replaced.copy_damaged();
-        self.failures.check()?;
         let shared = self.shared.clone();
         let shared = &shared;
+        self.repair.mark()?;
         shared.snapshots.publish(self.last_sequence);
         let last = shared.policy.level_count() - 1;
         let log_number = shared.manifest.lock().log_number;
         let log_start = Some((log_number, self.last_sequence));
-        self.replaced.mark()?;
         // The manifest will name it, so it is there first.
         shared.logs.create(log_number, shared.random_number(), None)?;
         if self.tables.is_empty() {
@@ -300,12 +242,31 @@ impl Salvage {
             };
             compaction::compact(shared, version, plan, u64::MAX)?;
         }
-        self.report.set_aside = self.replaced.finish(&shared.needed_files(), log_number)?;
+        let report = self.repair.finish(&shared.needed_files(), log_number)?;
         let version = shared.read_state.load().version.clone();
-        self.report.tables = version.levels[last].len() as u64;
-        self.report.entries = version.levels[last].iter().map(|file| file.entries).fold(0, u64::saturating_add);
-        Ok(self.report)
+        let tables = version.levels[last].len() as u64;
+        let entries = version.levels[last].iter().map(|file| file.entries).fold(0, u64::saturating_add);
+        Ok(RepairReport { tables, entries, ..report })
     }
+}
+
+/// Puts a memtable into a table.
+fn flush(
+    shared: &Shared,
+    tables: &mut Vec<Arc<FileMeta>>,
+    memtable: &Arc<MemTable>,
+    last_sequence: Sequence,
+) -> Result<(), Error> {
+    if memtable.is_empty() {
+        return Ok(());
+    }
+    shared.snapshots.publish(last_sequence);
+    let outputs = super::flush::write(shared, std::slice::from_ref(memtable), &JobPace::unheld())?;
+    // Durable with the fresh manifest, which is written once.
+    let mut manifest = shared.manifest.lock();
+    manifest.totals = manifest.totals.map(|totals| totals.plus(&outputs.flush_work()));
+    tables.extend(outputs.tables);
+    Ok(())
 }
 
 fn table_condition(media: &Media, tables: &Tables, number: u64, manifest: Option<&Recovered>) -> Condition {

@@ -20,7 +20,7 @@ use crate::statistics::{Counters, Totals};
 use crate::table::TableBuildOptions;
 use crate::throttle::{Pressure, Throttle};
 use arc_swap::ArcSwap;
-use std::any::Any;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -483,15 +483,6 @@ fn padding_bytes(bytes: u64, entries: u64, options: &Options) -> u64 {
     let block_bytes = (block_entries * entry_bytes + BLOCK_BYTES).next_multiple_of(alignment);
     let padding_bytes = (block_bytes - block_entries * entry_bytes).saturating_mul(entries.div_ceil(block_entries));
     padding_bytes.saturating_add(BEHIND_BYTES + 2 * block_bytes)
-}
-
-/// What a thread that panicked said.
-pub(super) fn panic_message(payload: &(dyn Any + Send)) -> &str {
-    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(text), _) => text,
-        (_, Some(text)) => text,
-        _ => "a panic without a message",
-    }
 }
 
 /// The edit that says everything about `version`, for the start of a manifest.

@@ -1,9 +1,9 @@
 //! The write path: what a leader of writers does ([`crate::commit`]) for a tree of tables.
 
 use super::flush;
-use super::shared::{Core, Immutable, Shared, panic_message};
+use super::shared::{Core, Immutable, Shared};
 use crate::batch::WriteBatch;
-use crate::commit::{Commit, CommitFailure, CommitHead, Committer, Group, WriteGroup};
+use crate::commit::{Commit, CommitFailure, CommitHead, Committer, Group, WriteGroup, panic_message};
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
 use crate::throttle::{Stall, Unsettled};

@@ -1,0 +1,146 @@
+//! The course of a repair, as far as it is the same for any tree.
+
+use super::{
+    Condition, MediumFailures, Originals, RepairAction, RepairPlan, RepairReport, RepairStep, Replaced, Survey, plan,
+    survey,
+};
+use crate::batch::BatchRecord;
+use crate::error::Error;
+use crate::file_name::{self, FileName};
+use crate::inventory::{self, Needed};
+use crate::key::Sequence;
+use crate::log_chain::{Salvaged, salvage_log};
+use crate::manifest::{Contents, Recovered};
+use crate::media::Media;
+use std::sync::Arc;
+use varve_store::StoreLock;
+
+/// How much of table `number` can be read, when that manifest holds.
+pub(crate) type TableCondition<'a> = dyn Fn(u64, Option<&Recovered>) -> Condition + 'a;
+
+/// Makes what judges the tables on some media.
+pub(crate) type TableConditions<'a> = dyn Fn(&Media) -> Box<TableCondition<'a>> + 'a;
+
+/// What a repair of a database of tree `tree` would do; see [`crate::plan_repair`].
+pub(crate) fn plan_repair(media: &Media, tree: &str, conditions: &TableConditions<'_>) -> Result<RepairPlan, Error> {
+    let (media, failures) = MediumFailures::watch(media);
+    plan(&look(&media, &failures, tree, conditions)?)
+}
+
+fn look(
+    media: &Media,
+    failures: &MediumFailures,
+    tree: &str,
+    conditions: &TableConditions<'_>,
+) -> Result<Survey, Error> {
+    let survey = survey(media, tree, &*conditions(media))?;
+    // What could not be read now is neither damaged nor foreign.
+    failures.check()?;
+    Ok(survey)
+}
+
+/// A repair. In this order: what the steps say is read, of logs with [`Repair::read_logs`]; [`Repair::mark`]; then a fresh
+/// manifest is made to hold; [`Repair::finish`].
+pub(crate) struct Repair {
+    /// Those of the database, watched.
+    pub(crate) media: Media,
+    pub(crate) steps: Vec<RepairStep>,
+    /// What the manifest says, if it can be read.
+    pub(crate) contents: Option<Contents>,
+    /// Id of the database, once something says it.
+    pub(crate) database: Option<u64>,
+    /// No file has a larger number.
+    pub(crate) highest_number: u64,
+    pub(crate) report: RepairReport,
+    replaced: Replaced,
+    failures: Arc<MediumFailures>,
+    _locks: Vec<Box<dyn StoreLock>>,
+}
+
+impl Repair {
+    /// Looks, locks, and looks again. Nothing was changed when it errs.
+    pub(crate) fn begin(
+        media: &Media,
+        originals: Originals,
+        tree: &str,
+        conditions: &TableConditions<'_>,
+    ) -> Result<Repair, Error> {
+        // What is not ours is refused before so much as a lock is made beside it.
+        plan_repair(media, tree, conditions)?;
+        let locks = inventory::lock(media)?;
+        let (media, failures) = MediumFailures::watch(media);
+        let survey = look(&media, &failures, tree, conditions)?;
+        let RepairPlan { steps, findings } = plan(&survey)?;
+        let manifest = survey.manifest.ok();
+        Ok(Repair {
+            replaced: Replaced::new(&media, originals),
+            media,
+            database: manifest.as_ref().map(|manifest| manifest.database),
+            contents: manifest.map(|manifest| manifest.contents),
+            highest_number: survey.files.iter().filter_map(|file| file.name.number()).max().unwrap_or(0),
+            steps,
+            report: RepairReport { findings, ..RepairReport::default() },
+            failures,
+            _locks: locks,
+        })
+    }
+
+    /// Newest sequence number that the manifest says tables have.
+    pub(crate) fn last_sequence(&self) -> Sequence {
+        self.contents.as_ref().map_or(0, |contents| contents.last_sequence)
+    }
+
+    /// File `name` is damaged, or not used: it is kept.
+    pub(crate) fn set_aside(&mut self, name: &str) {
+        self.replaced.add(name);
+    }
+
+    /// Gives the batches of all logs that steps read to `apply`, up to the end or the first damage of each; and notes what of
+    /// the other files that are no tables is kept.
+    pub(crate) fn read_logs(
+        &mut self,
+        apply: &mut dyn FnMut(&BatchRecord<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut logs = Vec::new();
+        for RepairStep { file, action } in &self.steps {
+            match (FileName::parse(file), action) {
+                (Some(FileName::Table(_)), _) => {}
+                (Some(FileName::Log(number)), RepairAction::Replay | RepairAction::Salvage) => logs.push(number),
+                (Some(FileName::Current), RepairAction::Replace) => self.replaced.add_current(),
+                (_, RepairAction::Replace) => {}
+                _ => self.replaced.add(file),
+            }
+        }
+        logs.sort_unstable();
+        for number in logs {
+            let name = file_name::log(number);
+            let (code, error) = match salvage_log(&**self.media.log_store(), number, &mut self.database, apply)? {
+                Salvaged::Whole => {
+                    self.report.logs_read += 1;
+                    continue;
+                }
+                Salvaged::UpTo(error) => {
+                    self.report.logs_read += 1;
+                    ("log-damaged", error)
+                }
+                Salvaged::Nothing(error) => ("log-lost", error),
+            };
+            self.report.find_lost(code, &name, &error);
+            self.replaced.add(&name);
+        }
+        Ok(())
+    }
+
+    /// Has what is there kept from the moment the fresh manifest holds. Errs when the medium failed on the way here.
+    pub(crate) fn mark(&mut self) -> Result<(), Error> {
+        self.replaced.copy_damaged();
+        self.failures.check()?;
+        self.replaced.mark()
+    }
+
+    /// The fresh manifest holds, and needs `needed`; files from `fresh_from` on are fresh.
+    pub(crate) fn finish(self, needed: &Needed, fresh_from: u64) -> Result<RepairReport, Error> {
+        let set_aside = self.replaced.finish(needed, fresh_from)?;
+        Ok(RepairReport { set_aside, ..self.report })
+    }
+}
