@@ -1,0 +1,265 @@
+//! Whole databases as earlier versions stored them, on every kind of medium: this version opens, reads, checks and goes on
+//! with each.
+//!
+//! They are in `testdata/stores/`, a folder for each time at which the formats, or what is written in them, became another,
+//! numbered from 1, and never changed afterwards. After such a change this adds what the present version stores:
+//!
+//! ```text
+//! VARVE_STORE_TESTDATA=1 cargo test -p varve --test stored -- --ignored
+//! ```
+
+#[path = "stored/archive.rs"]
+mod archive;
+#[path = "stored/history.rs"]
+mod history;
+#[path = "stored/media.rs"]
+mod media;
+#[path = "stored/newer.rs"]
+mod newer;
+
+use history::Model;
+use media::{MANIFEST, MEDIA, Manifest, Stored, WITHOUT};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use varve::env::Env;
+use varve::{ErrorKind, Severity, Varve};
+
+/// Says that a new time is to be added to what is stored.
+const STORE: &str = "VARVE_STORE_TESTDATA";
+
+/// What all that is stored may have in the repository.
+const TESTDATA_BYTES_MAX: u64 = 2 << 20;
+
+fn archive_of(folder: &Path, stored: &Stored) -> std::path::PathBuf {
+    folder.join(format!("{}.store", stored.name))
+}
+
+/// The databases of every time, with the time.
+fn all() -> Vec<(String, Stored, Vec<u8>)> {
+    let mut all = Vec::new();
+    for (folder, manifest) in media::times() {
+        for stored in manifest.stores {
+            let path = archive_of(&folder, &stored);
+            let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let time = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            all.push((format!("stores/{time}/{}", stored.name), stored, bytes));
+        }
+    }
+    all
+}
+
+fn check(db: &Varve, name: &str) {
+    let findings = db.check().unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(findings.iter().all(|finding| finding.severity < Severity::Error), "{name}: {findings:?}");
+}
+
+fn compare(db: &Varve, model: &Model, name: &str) {
+    history::compare(db, model).unwrap_or_else(|what| panic!("{name}: {what}"));
+}
+
+/// What of it can be told without reading pairs.
+fn shape(db: &Varve) -> (u64, Vec<usize>) {
+    let statistics = db.statistics();
+    (statistics.last_sequence, statistics.levels.iter().map(|level| level.tables).collect())
+}
+
+/// Opens one for reading, reads and checks it, and goes on with it.
+fn go_on(name: &str, stored: &Stored, bytes: &[u8]) {
+    let folder = tempfile::tempdir().unwrap();
+    archive::unpack(bytes, folder.path()).unwrap_or_else(|what| panic!("{name}: {what}"));
+    let spec = stored.spec_in(folder.path());
+    let builder = || Varve::builder().env(&spec.suitable_env(stored.seed)).options(stored.options());
+    let mut model = stored.model();
+    assert_eq!((model.len(), history::checksum(&model)), (stored.pairs, stored.checksum), "{name}: another history");
+
+    let before = archive::files(folder.path());
+    let db = builder().open_read_only(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(shape(&db), (stored.last_sequence, stored.tables.clone()), "{name}");
+    compare(&db, &model, name);
+    check(&db, name);
+    db.close().unwrap();
+    assert!(archive::files(folder.path()) == before, "{name}: reading changed something");
+
+    let later = history::later_steps(stored.seed);
+    let db = builder().open(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
+    compare(&db, &model, name);
+    history::run(&db, &later).unwrap_or_else(|error| panic!("{name}: {error}"));
+    history::apply(&later, &mut model);
+    db.close().unwrap_or_else(|error| panic!("{name}: {error}"));
+    let db = builder().open(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
+    compare(&db, &model, name);
+    db.compact_range(None, None).unwrap_or_else(|error| panic!("{name}: {error}"));
+    compare(&db, &model, name);
+    check(&db, name);
+    db.close().unwrap_or_else(|error| panic!("{name}: {error}"));
+}
+
+/// Media wait for syncs most of the time.
+const THREADS: usize = 4;
+
+#[test]
+fn every_version_opens_reads_checks_and_goes_on_with_what_was_stored() {
+    let env = Env::real();
+    let all = Arc::new(all());
+    let next = Arc::new(AtomicUsize::new(0));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (all, next) = (all.clone(), next.clone());
+            env.spawn("stored", move || {
+                while let Some((name, stored, bytes)) = all.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    go_on(name, stored, bytes);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap_or_else(|panic| panic.resume()));
+    let pairs: usize = all.iter().map(|(_, stored, _)| stored.pairs).sum();
+    println!("reached: stored: {} stores, {pairs} pairs", all.len());
+}
+
+#[test]
+fn a_newer_version_is_refused_by_name_and_nothing_is_changed() {
+    let mut refusals = 0;
+    let Some((folder, newest)) = media::times().pop() else { panic!("nothing is stored") };
+    for stored in newest.stores {
+        let bytes = std::fs::read(archive_of(&folder, &stored)).unwrap();
+        for structure in newer::STRUCTURES {
+            let folder = tempfile::tempdir().unwrap();
+            archive::unpack(&bytes, folder.path()).unwrap();
+            if !newer::raise(folder.path(), structure) {
+                continue;
+            }
+            let note = format!("{}, {}", stored.name, structure.name);
+            let spec = stored.spec_in(folder.path());
+            let before = archive::files(folder.path());
+            let builder = || Varve::builder().env(&spec.suitable_env(1)).options(stored.options());
+            let refuse = |what: String| {
+                assert!(what.contains("version") && what.contains(", found "), "{note}: {what}");
+            };
+            if structure.is_read_late {
+                let db = builder().open_read_only(&spec).unwrap_or_else(|error| panic!("{note}: {error}"));
+                refuse(history::compare(&db, &stored.model()).expect_err(&note));
+                assert!(db.check().is_ok_and(|findings| !findings.is_empty()), "{note}: nothing is found");
+            } else {
+                for refused in [builder().open_read_only(&spec), builder().open(&spec)] {
+                    let error = refused.err().unwrap_or_else(|| panic!("{note}: it was opened"));
+                    assert_eq!(error.kind(), structure.kind, "{note}: {error}");
+                    refuse(error.to_string());
+                }
+            }
+            assert!(archive::files(folder.path()) == before, "{note}: it was changed");
+            refusals += 1;
+        }
+    }
+    println!("reached: stored/newer: {refusals} refusals");
+}
+
+/// Those who add a kind of medium or a store are told to store one.
+#[test]
+fn every_kind_of_medium_is_stored() {
+    let specs = || MEDIA.iter().chain(WITHOUT).map(|(_, spec)| *spec);
+    for kind in varve::media_kinds() {
+        let begin = format!("{}:", kind.name);
+        assert!(specs().any(|spec| spec.starts_with(&begin)), "no store on {begin} is kept in testdata/stores");
+    }
+    for (kind, spec) in WITHOUT {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = media::spec_in(spec, folder.path());
+        let error = Varve::builder().env(&spec.suitable_env(1)).open(&spec).err();
+        let error = error.unwrap_or_else(|| panic!("{kind} carries a database: one has to be kept in testdata/stores"));
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    }
+    let Some((_, newest)) = media::times().pop() else { panic!("nothing is stored") };
+    for (medium, spec) in MEDIA {
+        assert!(newest.stores.iter().any(|stored| stored.spec == *spec), "{medium} is not stored: see the module");
+    }
+}
+
+#[test]
+fn what_is_stored_stays_small() {
+    let mut size_bytes = 0;
+    for (folder, _) in media::times() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            size_bytes += entry.unwrap().metadata().unwrap().len();
+        }
+    }
+    println!("{size_bytes} bytes are stored");
+    assert!(size_bytes <= TESTDATA_BYTES_MAX, "{size_bytes} bytes");
+}
+
+/// The comparison notices another byte, a pair too many, and one too few; an archive, a byte that changed.
+#[test]
+fn another_byte_is_noticed() {
+    let (name, stored, mut bytes) = all().swap_remove(0);
+    let folder = tempfile::tempdir().unwrap();
+    archive::unpack(&bytes, folder.path()).unwrap();
+    let db = Varve::builder().options(stored.options()).open(&stored.spec_in(folder.path())).unwrap();
+    let model = stored.model();
+    compare(&db, &model, &name);
+    let (key, value) = model.iter().find(|(_, value)| value.len() > 1).unwrap();
+    let mut changed = model.clone();
+    changed.insert(key.clone(), [&value[..value.len() - 1], &[value[value.len() - 1] ^ 1]].concat());
+    let mut fewer = model.clone();
+    fewer.remove(key);
+    let mut more = model.clone();
+    more.insert(b"nobody wrote it".to_vec(), Vec::new());
+    for other in [changed, fewer, more] {
+        history::compare(&db, &other).unwrap_err();
+        assert_ne!(history::checksum(&other), stored.checksum);
+    }
+    db.close().unwrap();
+    for at in [0, 9, 13, bytes.len() / 2, bytes.len() - 1] {
+        bytes[at] ^= 1;
+        archive::unpack(&bytes, tempfile::tempdir().unwrap().path()).unwrap_err();
+        bytes[at] ^= 1;
+    }
+    archive::unpack(&bytes[..bytes.len() - 1], tempfile::tempdir().unwrap().path()).unwrap_err();
+}
+
+/// Makes one of `wanted` and says what it holds.
+fn store(wanted: Stored) -> (Stored, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = wanted.spec_in(folder.path());
+    let env = spec.suitable_env(wanted.seed);
+    let name = wanted.name.clone();
+    let db = Varve::builder().env(&env).options(wanted.options()).open(&spec).unwrap_or_else(|e| panic!("{name}: {e}"));
+    history::run(&db, &history::steps(wanted.seed)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let model = wanted.model();
+    compare(&db, &model, &name);
+    let statistics = db.statistics();
+    let deletions: u64 = statistics.levels.iter().map(|level| level.deletions).sum();
+    assert!(statistics.memtable_bytes > 0 && deletions > 0, "{name}: {statistics:?}");
+    let (last_sequence, tables) = shape(&db);
+    assert!(tables.iter().filter(|&&tables| tables > 0).count() > 1, "{name}: tables {tables:?}");
+    let archive = match wanted.is_closed {
+        true => {
+            db.close().unwrap();
+            archive::pack(folder.path())
+        }
+        false => archive::pack(folder.path()),
+    };
+    let checksum = history::checksum(&model);
+    (Stored { pairs: model.len(), checksum, last_sequence, tables, ..wanted }, archive)
+}
+
+#[test]
+#[ignore = "adds to what is stored, see the module"]
+fn the_present_version_stores_its_own() {
+    if std::env::var_os(STORE).is_none() {
+        println!("nothing is stored unless {STORE}=1");
+        return;
+    }
+    let (stores, archives): (Vec<_>, Vec<_>) = Stored::all().into_iter().map(store).unzip();
+    let folder = media::place().join((media::times().len() + 1).to_string());
+    std::fs::create_dir_all(media::place()).unwrap();
+    // Never over what is there.
+    std::fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    for (stored, archive) in stores.iter().zip(&archives) {
+        std::fs::write(archive_of(&folder, stored), archive).unwrap();
+        println!("{:6} bytes, tables {:?}: {}", archive.len(), stored.tables, stored.name);
+    }
+    let manifest = Manifest { written_by: env!("CARGO_PKG_VERSION").to_owned(), stores };
+    std::fs::write(folder.join(MANIFEST), toml::to_string(&manifest).unwrap()).unwrap();
+    println!("stored in {}", folder.display());
+}

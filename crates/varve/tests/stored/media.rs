@@ -1,0 +1,152 @@
+//! Media that are stored, and the manifest of what was.
+
+use crate::history;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use varve::{Compression, Options, Spec, TreeKind};
+
+/// Media, with `@` where the folder goes. Every kind that lasts, with every store that can lie on it.
+pub(crate) const MEDIA: &[(&str, &str)] = &[
+    ("directory", "file:@/db"),
+    ("directory-logs-apart", "file:@/db?logs=file:@/logs"),
+    ("disk", "disk:32MiB?backing=file:@/image"),
+    ("disk-ext4", "disk:32MiB?layout=ext4,group-size=8MiB,journal-size=1MiB,backing=file:@/image"),
+    ("disk-logs-apart", "disk:32MiB?backing=file:@/image,logs=(ssd:32MiB?backing=file:@/logs)"),
+    ("ssd-next-fit", "ssd:32MiB?layout=next-fit,backing=file:@/image"),
+    ("nvme", "nvme:32MiB?backing=file:@/image"),
+    ("ram", "ram:32MiB?backing=file:@/image"),
+    ("device", "dev:@/image?size=32MiB"),
+    ("imr", "imr:32MiB?track=64KiB,table-size=64KiB,small-files=4MiB,strict,backing=file:@/image"),
+    (
+        "imr-ratio",
+        "imr:32MiB?track=64KiB,ratio=5/4,table-size=64KiB,small-files=4MiB,allocation=zigzag,backing=file:@/image",
+    ),
+    ("imr-map-inside", "imr:32MiB?track=64KiB,table-size=64KiB,small-files=4MiB,map=inside,backing=file:@/image"),
+    ("imr-logs-inside", "imr:32MiB?track=128KiB,table-size=128KiB,small-files=4MiB,logs=inside,backing=file:@/image"),
+    ("disk-as-imr", "disk:32MiB?store=imr,track-size=64KiB,table-size=64KiB,small-files=4MiB,backing=file:@/image"),
+    ("smr", "smr:32MiB?band=256KiB,conventional=4MiB,backing=file:@/image"),
+    ("smr-host-aware", "smr:32MiB?band=256KiB,conventional=4MiB,host-aware,backing=file:@/image"),
+    (
+        "smr-logs-apart",
+        "smr:32MiB?band=256KiB,conventional=4MiB,backing=file:@/image,logs=(ssd:32MiB?backing=file:@/logs)",
+    ),
+    ("smr-variable", "smr:32MiB?band=16KiB,zoned-table-size=128KiB,conventional=4MiB,backing=file:@/image"),
+    ("smr-device", "smr:32MiB?band=256KiB,conventional=4MiB,backing=(dev:@/image?size=32MiB)"),
+];
+
+/// Kinds of media that carry no database by themselves yet. One that comes to do so needs a line above.
+pub(crate) const WITHOUT: &[(&str, &str)] = &[("zns", "zns:32MiB?zone=1MiB,zone-capacity=1MiB,backing=file:@/image")];
+
+/// Where all that was ever stored is kept: a folder for each time, numbered from 1.
+pub(crate) fn place() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/stores")
+}
+
+/// Its name in the folder of each time.
+pub(crate) const MANIFEST: &str = "manifest.toml";
+
+/// What was stored at one time.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Manifest {
+    /// Version of the package that wrote it.
+    pub(crate) written_by: String,
+    pub(crate) stores: Vec<Stored>,
+}
+
+/// One database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stored {
+    /// Of the archive, without its ending.
+    pub(crate) name: String,
+    /// With `@` where the folder goes.
+    pub(crate) spec: String,
+    pub(crate) tree: TreeKind,
+    pub(crate) compression: Compression,
+    /// It was closed before it was stored, or else it was open.
+    pub(crate) is_closed: bool,
+    /// Of its [history](history::steps).
+    pub(crate) seed: u64,
+    pub(crate) pairs: usize,
+    /// The [checksum](history::checksum) of all pairs.
+    pub(crate) checksum: u32,
+    /// Number of the last change.
+    pub(crate) last_sequence: u64,
+    /// Tables of each level, from level 0.
+    pub(crate) tables: Vec<usize>,
+}
+
+impl Stored {
+    /// What is to be stored of every medium: each with both trees, and compressed and not, and closed and not.
+    pub(crate) fn all() -> Vec<Stored> {
+        let mut all = Vec::new();
+        for (number, (medium, spec)) in MEDIA.iter().enumerate() {
+            for (turn, tree) in TreeKind::ALL.into_iter().enumerate() {
+                let turn = number + turn;
+                let compression = [Compression::None, Compression::Lz4, Compression::None, Compression::Zstd][turn % 4];
+                // By turns, and not in step with compression.
+                let is_closed = turn / 2 % 2 == 0;
+                let tree_name = if tree == TreeKind::TwoLevel { "two-level" } else { "leveled" };
+                let compression_name = format!("{compression:?}").to_lowercase();
+                let end = if is_closed { "closed" } else { "open" };
+                all.push(Stored {
+                    name: format!("{medium}-{tree_name}-{compression_name}-{end}"),
+                    spec: (*spec).to_owned(),
+                    tree,
+                    compression,
+                    is_closed,
+                    seed: all.len() as u64 + 1,
+                    pairs: 0,
+                    checksum: 0,
+                    last_sequence: 0,
+                    tables: Vec::new(),
+                });
+            }
+        }
+        all
+    }
+
+    /// The medium in `folder`.
+    pub(crate) fn spec_in(&self, folder: &Path) -> Spec {
+        spec_in(&self.spec, folder)
+    }
+
+    /// Options it is opened with. Sizes are small, so that there are tables in several levels.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            tree: self.tree,
+            compression: self.compression,
+            write_buffer_size: 64 << 10,
+            target_file_size_base: 8 << 10,
+            max_bytes_for_level_base: 8 << 10,
+            level_compaction_dynamic_level_bytes: false,
+            ..Options::default()
+        }
+    }
+
+    /// What it must hold.
+    pub(crate) fn model(&self) -> history::Model {
+        let mut model = history::Model::new();
+        history::apply(&history::steps(self.seed), &mut model);
+        model
+    }
+}
+
+pub(crate) fn spec_in(spec: &str, folder: &Path) -> Spec {
+    spec.replace('@', &folder.display().to_string()).parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// All times at which something was stored, with their folders, from the first on.
+pub(crate) fn times() -> Vec<(PathBuf, Manifest)> {
+    (1..)
+        .map(|number: u64| place().join(number.to_string()))
+        .take_while(|folder| folder.is_dir())
+        .map(|folder| {
+            let path = folder.join(MANIFEST);
+            let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let manifest = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            (folder, manifest)
+        })
+        .collect()
+}
