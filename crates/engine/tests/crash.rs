@@ -329,7 +329,7 @@ fn crash_at_every_point(kind: Kind, seed: u64, history: History, faults: FaultPl
         }
     });
     let images = images.load(Ordering::Relaxed);
-    println!("{kind:?} seed {seed}: {count} points, {images} images");
+    println!("reached: crash/{}: {count} points, {images} images", kind.name());
     assert_eq!(images, count * per_point, "images that nobody looked at");
     (count, images)
 }
@@ -358,7 +358,7 @@ fn crash_in_turn_under(faults: FaultPlan, kind: Kind, seed: u64, history: Histor
         counted.fetch_add(1, Ordering::Relaxed);
     });
     let images = images.load(Ordering::Relaxed);
-    println!("{kind:?} seed {seed}: {count} points, {images} images");
+    println!("reached: crash/{}: {count} points, {images} images", kind.name());
     assert_eq!(images, count * images_per_point, "images that nobody looked at");
     images
 }
@@ -443,7 +443,10 @@ fn crash_during_recovery(kind: Kind, seed: u64, history: History, states: usize)
         }
     });
     let [during, once, twice] = [0, 1, 2].map(|place: usize| counts[place].load(Ordering::Relaxed));
-    println!("{kind:?} seed {seed}: {states} crashed states, {once} crashes of recoveries, {twice} of second ones");
+    println!(
+        "reached: crash/recoveries of {}: {states} crashed states, {once} crashes of recoveries, {twice} of second ones",
+        kind.name()
+    );
     assert!(crashed.lock().len() == states, "{} of {states} crashed states differ", crashed.lock().len());
     assert!(once == during && twice == during, "of {during} points of recoveries {once} and {twice} were crashed");
     assert!(during > 4 * states, "{during} points of {states} recoveries are too few");

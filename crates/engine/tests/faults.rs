@@ -142,6 +142,7 @@ fn every_call_fails(kind: Kind, tree: TreeKind, stride: usize) {
         wrong.append(&mut found);
     }
     println!("{kind:?}: {total} faults at {calls:?}; errors {all:?}");
+    println!("reached: faults/{}: {total} faults, {} errors", kind.name(), all.values().sum::<usize>());
     wrong.sort();
     assert!(
         wrong.is_empty(),

@@ -248,10 +248,11 @@ fn copy(state: &DirectoryCrashState) -> MemoryDirectory {
     state.image(CrashVariant::KeepAll, 0)
 }
 
-fn tell(what: &str, met: &[Met]) -> String {
+/// Says of a part of the suite what became of its flips.
+fn tell(part: &str, met: &[Met]) {
     let count = |wanted: Met| met.iter().filter(|met| **met == wanted).count();
-    format!(
-        "{what}: {} flips; {} refused at open, {} found by reading or check, {} harmless",
+    println!(
+        "reached: flips/{part}: {} flips, {} refused at open, {} found by reading or check, {} harmless",
         met.len(),
         count(Met::RefusedAtOpen),
         count(Met::Found),
@@ -282,7 +283,8 @@ fn every_byte_of_every_file_flipped_gives_an_error_or_the_right_answer() {
         by_file.entry(name).or_default().push(met);
     }
     for (name, met) in &by_file {
-        println!("{}", tell(name, met));
+        println!("{name}");
+        tell("files", met);
         // Only the frame that ends a log says nothing that anything else depends on.
         let harmless: Vec<usize> = (0..met.len()).filter(|&offset| met[offset] == Met::Unnoticed).collect();
         if is_empty_log(&files, name) {
@@ -327,7 +329,7 @@ fn every_byte_of_a_device_flipped_gives_an_error_or_the_right_answer() {
     for (offset, said) in places.iter().zip(said) {
         met.push(said.unwrap_or_else(|what| panic!("byte {offset}: {what}")));
     }
-    println!("{}", tell("device", &met));
+    tell(&Kind::Extent.name(), &met);
     assert!(met.iter().filter(|met| **met == Met::Unnoticed).count() < met.len() / 2);
 }
 
@@ -378,7 +380,7 @@ fn bytes_of_interlaced_disks_flipped_give_an_error_or_the_right_answer() {
             for (place, said) in places.iter().zip(said) {
                 met.push(said.unwrap_or_else(|what| panic!("{kind:?}, device and byte {place:?}: {what}")));
             }
-            println!("{}", tell(&format!("{kind:?}"), &met));
+            tell(&kind.name(), &met);
             flips += count;
             noticed += met.iter().filter(|met| **met != Met::Unnoticed).count();
         }
@@ -479,7 +481,7 @@ fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
         for (place, said) in places.iter().zip(said) {
             met.push(said.unwrap_or_else(|what| panic!("{kind:?}, {tree:?}, byte {place}: {what}")));
         }
-        println!("{}", tell(&format!("{kind:?}, {tree:?}"), &met));
+        tell(&kind.name(), &met);
         let unnoticed = met.iter().filter(|met| **met == Met::Unnoticed).count();
         assert!(count > 800 && unnoticed < count / 2, "{unnoticed} of {count} flips were not noticed");
     }

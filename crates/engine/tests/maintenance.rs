@@ -175,7 +175,10 @@ fn crash_during_checkpoint(kind: Kind, tree: TreeKind, seed: u64) -> [usize; 2] 
         }
     });
     let [complete, refused] = [0, 1].map(|place: usize| met[place].load(Ordering::Relaxed));
-    println!("{kind:?} {tree:?} seed {seed}: {count} points; {complete} images complete, {refused} do not open");
+    println!(
+        "reached: maintenance/checkpoints of {}: {count} points, {complete} images complete, {refused} images refused",
+        kind.name()
+    );
     assert_eq!(complete + refused, count * variants_at(kind, 0).len());
     [complete, refused]
 }
@@ -364,7 +367,8 @@ fn crash_during_repair(kind: Kind, what: &str, seed: u64, damaged: &CrashState, 
             }
         }
     });
-    println!("{what}: {count} points, {lost} of {} keys lost by the damage", newest.len());
+    println!("{what}: {lost} of {} keys lost by the damage", newest.len());
+    println!("reached: maintenance/repairs of {}: {count} points", kind.name());
     (count, lost)
 }
 

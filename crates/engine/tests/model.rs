@@ -142,6 +142,9 @@ fn histories_agree_with_a_map_over_many_option_sets() {
         compactions += ran.compactions;
         moves += ran.moves;
     }
+    println!(
+        "reached: model/Plain: {OPTION_SETS} histories, {flushes} flushes, {compactions} compactions, {moves} moves"
+    );
     // A history that never leaves the memtable shows nothing.
     assert!(
         flushes > 50 * OPTION_SETS && compactions > 20 * OPTION_SETS && moves > OPTION_SETS,
@@ -159,7 +162,10 @@ fn histories_agree_with_a_map_in_two_levels() {
         compactions += ran.compactions;
         moves += ran.moves;
     }
-    println!("{flushes} flushes, {compactions} compactions, {moves} moves");
+    println!(
+        "reached: model/two levels: {TWO_LEVEL_OPTION_SETS} histories, {flushes} flushes, {compactions} compactions, \
+         {moves} moves"
+    );
     assert!(
         flushes > 50 * TWO_LEVEL_OPTION_SETS && compactions > 50 * TWO_LEVEL_OPTION_SETS,
         "{flushes} {compactions} {moves}"
@@ -178,7 +184,7 @@ fn histories_agree_with_a_map_on_every_store() {
             around += usize::from(ran.table_bytes_written > DEVICE_BYTES);
         }
         assert!(kind.is_plain() || around >= 2, "{kind:?}: tables went around {around} devices of 4");
-        println!("{kind:?}: {flushes} flushes, {compactions} compactions");
+        println!("reached: model/{}: 4 histories, {flushes} flushes, {compactions} compactions", kind.name());
         assert!(flushes > 100 && compactions > 40, "{kind:?}: {flushes} {compactions}");
     }
 }
@@ -188,7 +194,13 @@ fn histories_agree_with_a_map_on_interlaced_tracks() {
     let (mut flushes, mut compactions, mut rewrites) = (0, 0, 0);
     for (seed, kind) in (200..).zip(imr_kinds()) {
         let ran = run(seed, kind, options::option_set(TreeKind::Leveled, seed), 1500);
-        println!("{kind:?}: {} flushes, {} compactions, {} rewrites", ran.flushes, ran.compactions, ran.rewrites);
+        println!(
+            "reached: model/{}: 1 histories, {} flushes, {} compactions, {} rewrites",
+            kind.name(),
+            ran.flushes,
+            ran.compactions,
+            ran.rewrites
+        );
         flushes += ran.flushes;
         compactions += ran.compactions;
         rewrites += ran.rewrites;
@@ -211,7 +223,7 @@ fn histories_agree_with_a_map_on_bands() {
             compactions += ran.compactions;
         }
     }
-    println!("{flushes} flushes, {compactions} compactions");
+    println!("reached: model/bands: 16 histories, {flushes} flushes, {compactions} compactions");
     assert!(flushes > 240 && compactions > 96, "{flushes} {compactions}");
 }
 

@@ -147,7 +147,7 @@ fn beside_a_writer_every_opening_finds_one_state_no_older_than_itself() {
         openings += opened;
         states += seen;
     }
-    println!("{openings} openings beside a writer, {states} states");
+    println!("reached: read_only: {openings} openings, {states} states");
     assert!(openings >= 1000 && states >= 500, "{openings} openings and {states} states are too few");
 }
 

@@ -250,6 +250,8 @@ fn every_call_lies(kind: Kind, history: History, stride: usize) {
         wrong[..wrong.len().min(40)].join("\n")
     );
     let of = |how: Met| met.iter().filter(|((_, met), _)| *met == how).map(|(_, count)| count).sum::<usize>();
+    let found = count - of(Met::Harmless) - of(Met::FailedOnce);
+    println!("reached: silent/{}: {count} faults, {found} found", kind.name());
     // Faults that nothing notices would show nothing.
     assert!(count * stride >= 1000, "{count} silent faults are too few");
     assert!(of(Met::FailedOnce) + of(Met::Damaged) + of(Met::Refused) >= count / 10, "{met:?}");

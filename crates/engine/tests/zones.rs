@@ -204,7 +204,7 @@ fn each_zone_gives_up<T>(
             }
         }
     }
-    println!("{effect:?}: {} runs", all.len());
+    println!("reached: zones/{effect:?}: {} runs", all.len());
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), all.len() + wrong.len(), wrong.join("\n"));
     all
 }
@@ -239,7 +239,7 @@ fn a_device_whose_zones_wear_out_one_after_the_other_loses_nothing() {
         let worn = run_worn(&env, kind, &history, fault);
         let worn = worn.unwrap_or_else(|what| panic!("{kind:?} {tree:?}: {what}"));
         examine_read_only(&env, &history, &worn).unwrap_or_else(|what| panic!("{kind:?} {tree:?}: {what}"));
-        println!("{kind:?} {tree:?}: {} zones wore out", worn.injected);
+        println!("reached: zones/worn out: {} zones", worn.injected);
         assert!(worn.injected >= 8, "{kind:?} {tree:?}: {} zones wore out", worn.injected);
     }
 }

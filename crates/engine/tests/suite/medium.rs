@@ -103,6 +103,12 @@ impl Kind {
         imr_kinds().iter().position(|kind| *kind == self).unwrap_or(0)
     }
 
+    /// What it is without its policies, as what was reached on it is told.
+    pub(crate) fn name(self) -> String {
+        let text = format!("{self:?}");
+        text.split('(').next().unwrap_or_default().to_owned()
+    }
+
     /// Has an interlaced disk.
     pub(crate) fn is_imr(self) -> bool {
         matches!(self, Kind::Imr(..) | Kind::ImrLogsApart(..))

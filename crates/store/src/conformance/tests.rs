@@ -234,10 +234,42 @@ fn imr_subjects() -> Vec<Box<dyn Subject>> {
     ]
 }
 
+/// Says what was reached, as the checks below do.
+fn keeps_contract(env: &Env, subject: &dyn Subject) {
+    let failures = conformance(env, subject);
+    println!("reached: store conformance/contract: 1 stores");
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+fn survives_cuts(suite: &CrashSuite, env: &Env, subject: &dyn Subject) -> CrashReport {
+    let report = suite.run(env, subject);
+    let CrashReport { points, images, cuts_in_recovery, cuts_in_second_recovery, failures } = &report;
+    println!(
+        "reached: store conformance/power cuts: {points} points, {images} images, {cuts_in_recovery} cuts of recoveries, \
+         {cuts_in_second_recovery} of second ones"
+    );
+    assert!(failures.is_empty(), "{}: {failures:#?}", subject.name());
+    report
+}
+
+fn survives_faults(env: &Env, subject: &dyn Subject, stride: u64) -> FaultReport {
+    let report = faults(env, subject, stride);
+    println!("reached: store conformance/faults: {} runs, {} faults", report.runs, report.injected);
+    assert!(report.failures.is_empty(), "{}: {:#?}", subject.name(), report.failures);
+    report
+}
+
+fn survives_damage(env: &Env, subject: &dyn Subject, stride: u64) {
+    let DamageReport { flips, right, errors, contents, failures } = damage(env, subject, stride);
+    println!(
+        "reached: store conformance/damage: {flips} flips, {right} harmless, {errors} errors, {contents} in contents"
+    );
+    assert!(failures.is_empty(), "{}: {failures:#?}", subject.name());
+}
+
 fn assert_conforms(env: &Env) {
     for subject in subjects() {
-        let failures = conformance(env, &*subject);
-        assert!(failures.is_empty(), "{:#?}", failures);
+        keeps_contract(env, &*subject);
     }
 }
 
@@ -363,8 +395,7 @@ fn stores_keep_the_contract_on_a_real_file() {
         open: |env, device| Ok(Arc::new(ImrStore::open(env, device, &ImrOpenOptions::default())?)),
     };
     for subject in [first_fit, interlaced] {
-        let failures = conformance(&Env::real(), &subject);
-        assert!(failures.is_empty(), "{failures:#?}");
+        keeps_contract(&Env::real(), &subject);
     }
 }
 
@@ -373,11 +404,9 @@ fn zoned_devices_keep_the_contract() {
     for subject in band_subjects() {
         let perturbed = |seed| Env::sim_with(varve_env::SimOptions { seed, perturb: true, ..Default::default() });
         for env in [Env::sim(1), perturbed(2), perturbed(3), Env::real()] {
-            let failures = conformance(&env, &*subject);
-            assert!(failures.is_empty(), "{failures:#?}");
+            keeps_contract(&env, &*subject);
         }
-        let report = damage(&Env::sim(1), &*subject, 3);
-        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        survives_damage(&Env::sim(1), &*subject, 3);
     }
 }
 
@@ -385,8 +414,7 @@ fn zoned_devices_keep_the_contract() {
 fn zoned_devices_survive_power_cuts() {
     for (seed, subject) in (1..).zip(band_subjects()) {
         let suite = CrashSuite { seed, operations: 90, images_of_point: 10, recoveries: 15 };
-        let report = suite.run(&Env::sim(seed), &*subject);
-        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        let report = survives_cuts(&suite, &Env::sim(seed), &*subject);
         assert!(report.points > 50 && report.images >= report.points * 10);
     }
 }
@@ -394,8 +422,7 @@ fn zoned_devices_survive_power_cuts() {
 #[test]
 fn zoned_devices_survive_failing_io() {
     for (seed, subject) in (1..).zip(band_subjects()) {
-        let report = faults(&Env::sim(seed), &*subject, 3);
-        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        let report = survives_faults(&Env::sim(seed), &*subject, 3);
         assert!(report.injected > 100);
     }
 }
@@ -403,8 +430,7 @@ fn zoned_devices_survive_failing_io() {
 #[test]
 fn every_policy_on_interlaced_tracks_keeps_the_contract() {
     for subject in imr_subjects() {
-        let failures = conformance(&Env::sim(1), &*subject);
-        assert!(failures.is_empty(), "{:#?}", failures);
+        keeps_contract(&Env::sim(1), &*subject);
     }
 }
 
@@ -412,10 +438,8 @@ fn every_policy_on_interlaced_tracks_keeps_the_contract() {
 fn logs_beside_the_disk_and_conventional_disks_keep_the_contract() {
     for (seed, subject) in (1..).zip(imr_pair_subjects()) {
         let env = Env::sim_with(varve_env::SimOptions { seed, perturb: true, ..Default::default() });
-        let failures = conformance(&env, &*subject);
-        assert!(failures.is_empty(), "{:#?}", failures);
-        let report = damage(&Env::sim(1), &*subject, 3);
-        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        keeps_contract(&env, &*subject);
+        survives_damage(&Env::sim(1), &*subject, 3);
     }
 }
 
@@ -423,11 +447,9 @@ fn logs_beside_the_disk_and_conventional_disks_keep_the_contract() {
 fn logs_beside_the_disk_and_conventional_disks_survive_power_cuts_and_failing_io() {
     for (seed, subject) in (1..).zip(imr_pair_subjects()) {
         let suite = CrashSuite { seed, operations: 90, images_of_point: 7, recoveries: 5 };
-        let report = suite.run(&Env::sim(seed), &*subject);
-        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        let report = survives_cuts(&suite, &Env::sim(seed), &*subject);
         assert!(report.points > 50 && report.images >= report.points * 7);
-        let report = faults(&Env::sim(seed), &*subject, 11);
-        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        let report = survives_faults(&Env::sim(seed), &*subject, 11);
         assert!(report.injected > 50);
     }
 }
@@ -436,8 +458,7 @@ fn logs_beside_the_disk_and_conventional_disks_survive_power_cuts_and_failing_io
 fn every_policy_on_interlaced_tracks_survives_power_cuts() {
     for (seed, subject) in (1..).zip(imr_subjects()) {
         let suite = CrashSuite { seed, operations: 60, images_of_point: 7, recoveries: 5 };
-        let report = suite.run(&Env::sim(seed), &*subject);
-        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        let report = survives_cuts(&suite, &Env::sim(seed), &*subject);
         assert!(report.points > 50 && report.images >= report.points * 7);
     }
 }
@@ -448,16 +469,7 @@ fn every_store_survives_power_cuts() {
         for seed in [1, 2] {
             let env = Env::sim(seed);
             let suite = CrashSuite { seed, operations: 90, images_of_point: 10, recoveries: 30 };
-            let report = suite.run(&env, &*subject);
-            assert!(report.failures.is_empty(), "{:#?}", report.failures);
-            println!(
-                "{}: {} points, {} images, {} cuts in recovery, {} in the second",
-                subject.name(),
-                report.points,
-                report.images,
-                report.cuts_in_recovery,
-                report.cuts_in_second_recovery
-            );
+            let report = survives_cuts(&suite, &env, &*subject);
             assert!(report.points > 50 && report.images >= report.points * 10);
         }
     }
@@ -556,9 +568,7 @@ fn every_store_survives_failing_io() {
             (_, true) => 7,
             _ => 3,
         };
-        let report = faults(&Env::sim(1), &*subject, stride);
-        println!("{}: {} runs, {} faults", subject.name(), report.runs, report.injected);
-        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        let report = survives_faults(&Env::sim(1), &*subject, stride);
         assert!(report.injected > 100);
     }
 }
@@ -566,9 +576,7 @@ fn every_store_survives_failing_io() {
 #[test]
 fn a_flipped_bit_is_an_error_or_makes_no_difference() {
     for subject in subjects() {
-        let report = damage(&Env::sim(1), &*subject, 1);
-        println!("{}: {report:?}", subject.name());
-        assert!(report.failures.is_empty(), "{:#?}", report.failures);
+        survives_damage(&Env::sim(1), &*subject, 1);
     }
 }
 
@@ -592,8 +600,8 @@ fn assert_openings(subjects: Vec<Box<dyn Subject>>, suite: OpeningSuite) {
         let report = OpeningSuite { seed, ..suite }.run(&Env::sim(seed), &*subject);
         let OpeningReport { states, runs, injected, refused, unreadable, .. } = report;
         println!(
-            "{}: {states} states, {runs} openings, {injected} faults, {refused} refused, {unreadable} files unreadable",
-            subject.name()
+            "reached: store conformance/openings: {states} states, {runs} openings, {injected} faults, {refused} refused, \
+             {unreadable} files unreadable"
         );
         assert!(report.failures.is_empty(), "{:#?}", report.failures);
         assert!(states > 2 && runs > 50);

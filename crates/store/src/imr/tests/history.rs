@@ -347,7 +347,7 @@ fn verify(
             }
         }
     }
-    println!("{what}: {} cuts, {images} images, {recoveries} again", cuts.len());
+    println!("reached: store imr/histories: {} cuts, {images} images, {recoveries} cuts of recoveries", cuts.len());
     (images, recoveries)
 }
 

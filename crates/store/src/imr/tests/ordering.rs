@@ -322,7 +322,7 @@ fn what_a_failed_step_left_in_the_cache_of_the_disk_harms_nobody() {
         }
     }
     println!(
-        "{} faults struck, {} writes failed, {} stores were opened again, {} tops restored",
+        "reached: store imr/rewrites: {} faults, {} writes failed, {} stores opened again, {} tops restored",
         all.struck, all.failed, all.reopened, all.restored
     );
     assert!(all.struck >= 300 && all.failed >= 100 && all.reopened >= 50 && all.restored >= 80);
