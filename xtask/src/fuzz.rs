@@ -62,7 +62,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if targets.is_empty() {
         targets = TARGETS.to_vec();
     }
-    fuzz(&targets, seconds)
+    build()?;
+    fuzz(&targets, seconds)?.iter().for_each(|reached| println!("{reached}"));
+    Ok(())
 }
 
 /// Whether the fuzzer can be built here: its engine is C++.
@@ -70,21 +72,26 @@ pub(crate) fn can_build() -> bool {
     run::works("c++", &["--version"]) || run::install(&["g++"])
 }
 
-/// Builds and runs `targets`, each for `seconds`.
-pub(crate) fn fuzz(targets: &[&str], seconds: u64) -> Result<(), String> {
-    let host = run::host()?;
+/// Builds every target.
+pub(crate) fn build() -> Result<(), String> {
     let directory = run::root().join("fuzz");
     let mut build = run::cargo();
     build
         .current_dir(&directory)
         // With a target named, the flags are for it and not for build scripts.
-        .args(["build", "--release", "--bins", "--target", &host])
+        .args(["build", "--release", "--bins", "--target", &run::host()?])
         .env("RUSTFLAGS", INSTRUMENTATION)
         .env("CARGO_TARGET_DIR", directory.join("target"));
-    run::run("build the fuzz targets", &mut build)?;
-    let programs = directory.join("target").join(&host).join("release");
+    run::run("build the fuzz targets", &mut build)
+}
+
+/// Runs `targets`, which are [built](build), each for `seconds`; lines that say what they reached.
+pub(crate) fn fuzz(targets: &[&str], seconds: u64) -> Result<Vec<String>, String> {
+    let directory = run::root().join("fuzz");
+    let programs = directory.join("target").join(run::host()?).join("release");
     let seeds = seed::Seeds::make(&directory.join("target").join("seeds"))?;
     check_canary(&directory, &programs)?;
+    let mut reached = Vec::new();
     for pair in targets.chunks(AT_ONCE) {
         let mut running: Vec<(&str, Child)> = Vec::new();
         for target in pair {
@@ -100,11 +107,20 @@ pub(crate) fn fuzz(targets: &[&str], seconds: u64) -> Result<(), String> {
             wait(target, &mut child, deadline)?;
             let log =
                 std::fs::read_to_string(directory.join("target").join(format!("{target}.log"))).unwrap_or_default();
-            let executed = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
-            eprintln!("== fuzz {target}: {} inputs, no finding", executed.unwrap_or(" ?").trim());
+            let (inputs, edges) = counts(&log);
+            eprintln!("== fuzz {target}: {inputs} inputs, {edges} edges, no finding");
+            reached.push(format!("reached: fuzz/{target}: {inputs} inputs, {edges} edges"));
         }
     }
-    Ok(())
+    Ok(reached)
+}
+
+/// Inputs a target was run with, and edges of its code that they all reached, as its log says.
+fn counts(log: &str) -> (u64, u64) {
+    let executed = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    let inputs = executed.and_then(|executed| executed.trim().parse().ok()).unwrap_or(0);
+    let edges = log.lines().rev().find_map(|line| line.split_once(" cov: ")?.1.split(' ').next()?.parse().ok());
+    (inputs, edges.unwrap_or(0))
 }
 
 /// Starts a target on what it found earlier; what it says goes to `fuzz/target/TARGET.log`.
@@ -153,5 +169,19 @@ fn wait(target: &str, child: &mut Child, deadline: Instant) -> Result<(), String
             }
             None => std::thread::sleep(Duration::from_millis(200)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_and_edges_are_read_off_a_log() {
+        let log = "#2\tINITED cov: 12 ft: 13 corp: 1/1b\n#8192\tpulse  cov: 270 ft: 502 corp: 77/1024b\n\
+            #9000\tDONE   cov: 271 ft: 503 corp: 78/1030b lim: 4096\nDone 9000 runs in 2 second(s)\n\
+            stat::number_of_executed_units: 9000\nstat::average_exec_per_sec:     4500\n";
+        assert_eq!(counts(log), (9000, 271));
+        assert_eq!(counts("nothing"), (0, 0));
     }
 }

@@ -3,9 +3,11 @@
 mod fuzz;
 mod install;
 mod quickstart;
+mod reached;
 mod run;
 mod sanitize;
 mod soak;
+mod suites;
 mod test;
 mod tidy;
 
@@ -18,6 +20,11 @@ const VERBS: &[Verb] = &[
     ("quickstart", "build, store a real tree, query it, benchmark on an emulated disk", quickstart::run),
     ("install", "build, and install the command, its completions and manual: [--prefix DIR]", install::run),
     ("test", "everything that has to hold, fuzzing included: [--fuzz-seconds N]", test::run),
+    (
+        "suites",
+        "the tests alone, what they took and what they reached: [--package NAME] [--test NAME]",
+        test::run_only_suites,
+    ),
     ("fuzz", "fuzz every decoder: [--seconds N] [TARGET...]", fuzz::run),
     ("soak", "every suite drawn by seed, without bounds: [--minutes N] [--seed S] [--only TEXT]", soak::run),
     ("miri", "what threads share without locks, under Miri (nightly)", sanitize::miri),

@@ -1,8 +1,9 @@
 //! Starts other programs, and says what they are.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The workspace's folder.
 pub(crate) fn root() -> PathBuf {
@@ -35,6 +36,27 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<(), String> {
     }
     eprintln!("== {what}: done in {} s", start.elapsed().as_secs());
     Ok(())
+}
+
+/// Runs a command to its end and gives each line it writes, and how long after its start, to `follow`, as they come: what
+/// goes to its two outputs is in order.
+pub(crate) fn follow(what: &str, mut command: Command, mut follow: impl FnMut(Duration, &str)) -> Result<(), String> {
+    eprintln!("\n== {what}");
+    let said = |error: std::io::Error| format!("{what}: {error}");
+    let start = Instant::now();
+    let (output, input) = std::io::pipe().map_err(said)?;
+    command.stdout(input.try_clone().map_err(said)?).stderr(input);
+    let mut child = command.spawn().map_err(|error| format!("{what}: cannot start: {error}"))?;
+    // It holds ends of the pipe that are written to, and there would be no end.
+    drop(command);
+    let mut output = BufReader::new(output);
+    let mut line = Vec::new();
+    while output.read_until(b'\n', &mut line).map_err(said)? > 0 {
+        follow(start.elapsed(), String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+        line.clear();
+    }
+    let status = child.wait().map_err(said)?;
+    if status.success() { Ok(()) } else { Err(format!("{what}: failed ({status})")) }
 }
 
 /// Whether a command can be run at all.

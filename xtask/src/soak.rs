@@ -6,9 +6,10 @@
 //! `reached:`, which are gathered: `reached: NAME: 12 kills, 3 points`. Rounds of all suites, each with seeds of its own, and
 //! of the fuzzers, until the time is over. Failures are told at once, kept in `target/soak`, and told again at the end.
 
+use crate::reached::{self, Reached, add_up};
 use crate::run::{self, cargo};
 use crate::{fuzz, sanitize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::process::Stdio;
@@ -63,8 +64,7 @@ impl Suite {
         let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{}: {error}", self.name()))?;
         let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.push_str(&String::from_utf8_lossy(&output.stderr));
-        // Of a test whose name is printed before, on the same line.
-        let reached = text.lines().filter_map(|line| line.find("reached:").map(|at| line[at..].to_owned())).collect();
+        let reached = text.lines().filter_map(reached::find).map(str::to_owned).collect();
         if output.status.success() {
             return Ok(reached);
         }
@@ -127,21 +127,6 @@ fn ignored_below(folder: &Path) -> Result<u64, String> {
     Ok(count)
 }
 
-/// Adds up what lines said: `reached: NAME: 12 kills, 3 points`.
-fn add_up(lines: &[String], all: &mut BTreeMap<String, BTreeMap<String, u64>>) {
-    for line in lines {
-        let Some((name, counts)) = line.trim_start_matches("reached:").trim().split_once(": ") else { continue };
-        let sums = all.entry(name.to_owned()).or_default();
-        for count in counts.split(", ") {
-            if let Some((number, what)) = count.split_once(' ')
-                && let Ok(number) = number.parse::<u64>()
-            {
-                *sums.entry(what.to_owned()).or_default() += number;
-            }
-        }
-    }
-}
-
 /// See the module.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let (mut minutes, mut seed) = (MINUTES, RandomState::new().hash_one(0) >> 24);
@@ -180,7 +165,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         run::run(&what, cargo().args(["test", "--package", package, "--no-run", "--quiet"]))?;
     }
     let deadline = Instant::now() + Duration::from_secs(minutes * 60);
-    let (mut all, mut failures) = (BTreeMap::new(), Vec::new());
+    let (mut all, mut failures) = (Reached::new(), Vec::new());
     for round in (0..).take_while(|_| !suites.is_empty() || fuzzes) {
         // Fuzzing takes the share of two suites.
         let parts = suites.len() as u32 + if fuzzes { 2 } else { 0 };
@@ -200,8 +185,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         }
         if fuzzes && fuzz::can_build() {
             let each = (2 * seconds / fuzz::TARGETS.len() as u64 * fuzz::AT_ONCE as u64).max(2);
-            match fuzz::fuzz(fuzz::TARGETS, each) {
-                Ok(()) => add_up(&[format!("reached: fuzz: {} seconds", each * fuzz::TARGETS.len() as u64)], &mut all),
+            match fuzz::build().and_then(|()| fuzz::fuzz(fuzz::TARGETS, each)) {
+                Ok(_) => add_up(&[format!("reached: fuzz: {} seconds", each * fuzz::TARGETS.len() as u64)], &mut all),
                 Err(what) => failures.push(what),
             }
         }
@@ -217,8 +202,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     }
     println!("reached, from seed {seed}, in {minutes} minutes:");
     for (name, sums) in &all {
-        let told: Vec<String> = sums.iter().map(|(what, count)| format!("{count} {what}")).collect();
-        println!("  {name}: {}", told.join(", "));
+        println!("  {}", reached::tell(name, sums));
     }
     if failures.is_empty() { Ok(()) } else { Err(format!("{} failures:\n{}", failures.len(), failures.join("\n"))) }
 }
@@ -226,14 +210,6 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_reached_is_added_up() {
-        let mut all = BTreeMap::new();
-        let lines = ["reached: kills: 3 kills, 10 processes", "reached: kills: 4 kills", "nothing"];
-        add_up(&lines.map(str::to_owned), &mut all);
-        assert_eq!(all["kills"], BTreeMap::from([("kills".to_owned(), 7), ("processes".to_owned(), 10)]));
-    }
 
     #[test]
     fn the_suite_of_kills_takes_part() {

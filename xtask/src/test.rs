@@ -1,11 +1,100 @@
 //! `cargo xtask test [--fuzz-seconds N]`: everything that has to hold, in the order in which it fails fastest.
+//!
+//! At its end it says what its stages, suites and slowest tests took, and what the suites reached, which it holds against
+//! `xtask/coverage.txt`. `cargo xtask suites [--package NAME]... [--test NAME]...` does that for the suites alone, or some.
 
+use crate::reached::{self, Reached, add_up};
 use crate::run::{self, cargo};
+use crate::suites::{self, Follower};
 use crate::{fuzz, tidy};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// Time each fuzz target gets unless another is asked for. What it found stays in `fuzz/target/corpus`, so that later
 /// runs go on from there.
 const FUZZ_SECONDS: u64 = 20;
+
+/// Tests that are named with what they took.
+const SLOWEST: usize = 10;
+
+/// What parts of a run took, in their order.
+#[derive(Default)]
+struct Stages(Vec<(&'static str, Duration)>);
+
+impl Stages {
+    fn time<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        let start = Instant::now();
+        let done = work()?;
+        self.0.push((name, start.elapsed()));
+        Ok(done)
+    }
+
+    fn print(&self) {
+        eprintln!("\n== stages:\n seconds  stage");
+        for (name, took) in &self.0 {
+            eprintln!("{:8.1}  {name}", took.as_secs_f64());
+        }
+    }
+}
+
+/// Builds and runs the suites that `chosen` names to cargo; prints what they took, and returns what they reached.
+fn run_suites(chosen: &[&str], stages: &mut Stages) -> Result<Reached, String> {
+    let names = stages.time("build of the tests", || {
+        eprintln!("\n== build of the tests");
+        let mut build = cargo();
+        build.arg("test").args(chosen).args(["--no-run", "--message-format=json-render-diagnostics"]);
+        let output =
+            build.stderr(Stdio::inherit()).output().map_err(|error| format!("cargo: cannot start: {error}"))?;
+        match output.status.success() {
+            true => Ok(suites::programs(&String::from_utf8_lossy(&output.stdout))),
+            false => Err(format!("build of the tests: failed ({})", output.status)),
+        }
+    })?;
+    let mut follower = Follower::new(names);
+    let mut tests = cargo();
+    tests.arg("test").args(chosen).args(["--", "--show-output"]).env("CARGO_TERM_COLOR", "never");
+    let start = Instant::now();
+    stages.time("tests", || {
+        run::follow("tests", tests, |at, line| {
+            if let Some(shown) = follower.line(at, line) {
+                eprintln!("{shown}");
+            }
+        })
+    })?;
+    follower.end(start.elapsed());
+    let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
+    let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    eprint!("{}", suites::tables(&follower.suites, threads, SLOWEST));
+    let mut reached = Reached::new();
+    add_up(&follower.reached, &mut reached);
+    Ok(reached)
+}
+
+fn print_reached(reached: &Reached) {
+    eprintln!("\n== reached:");
+    reached.iter().for_each(|(name, counts)| eprintln!("  {}", reached::tell(name, counts)));
+}
+
+/// The suites alone: of the workspace, or some, which then need not reach what others do.
+pub(crate) fn run_only_suites(arguments: &[String]) -> Result<(), String> {
+    let mut chosen = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match (argument.as_str(), rest.next()) {
+            ("--package" | "--test", Some(name)) => chosen.extend([argument.as_str(), name.as_str()]),
+            _ => return Err(format!("cargo xtask suites takes --package NAME and --test NAME, found '{argument}'")),
+        }
+    }
+    let all_run = chosen.is_empty();
+    if all_run {
+        chosen.push("--workspace");
+    }
+    let mut stages = Stages::default();
+    let reached = run_suites(&chosen, &mut stages)?;
+    stages.print();
+    print_reached(&reached);
+    reached::check(&reached, all_run)
+}
 
 /// Runs every check; what this machine cannot do is said at the end.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
@@ -23,25 +112,28 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     if !run::works("cc", &["--version"]) && !run::install(&["gcc", "libc6-dev"]) {
         return Err("a C compiler is needed (zstd is C): install gcc and libc6-dev".to_owned());
     }
+    let mut stages = Stages::default();
     if run::has_component("fmt", "rustfmt") {
-        run::run("formatting", cargo().args(["fmt", "--all", "--check"]))?;
+        stages.time("formatting", || run::run("formatting", cargo().args(["fmt", "--all", "--check"])))?;
     } else {
         skipped.push("formatting: this toolchain has no rustfmt".to_owned());
     }
     eprintln!("\n== tidy");
-    tidy::run(&[])?;
+    stages.time("tidy", || tidy::run(&[]))?;
     if run::has_component("clippy", "clippy") {
         let arguments = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
-        run::run("clippy", cargo().args(arguments))?;
+        stages.time("clippy", || run::run("clippy", cargo().args(arguments)))?;
     } else {
         skipped.push("clippy: this toolchain has none".to_owned());
     }
-    run::run("tests", cargo().args(["test", "--workspace", "--quiet"]))?;
+    let mut reached = run_suites(&["--workspace"], &mut stages)?;
     let mut docs = cargo();
     docs.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
-    run::run("documentation", &mut docs)?;
+    stages.time("documentation", || run::run("documentation", &mut docs))?;
     if fuzz::can_build() {
-        fuzz::fuzz(fuzz::TARGETS, fuzz_seconds)?;
+        stages.time("build of the fuzz targets", fuzz::build)?;
+        let found = stages.time("fuzzing", || fuzz::fuzz(fuzz::TARGETS, fuzz_seconds))?;
+        add_up(&found, &mut reached);
     } else {
         skipped.push("fuzzing: there is no C++ compiler, and this user may not install g++".to_owned());
     }
@@ -49,6 +141,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         skipped.push("a real block device: VARVE_TEST_BLOCK_DEVICE names none".to_owned());
     }
     skipped.push("the peers (RocksDB, LevelDB, fjall): a bench of its own, see docs/performance.md".to_owned());
+    stages.print();
+    print_reached(&reached);
+    reached::check(&reached, true)?;
     eprintln!("\n== all passed");
     for what in &skipped {
         eprintln!("== skipped: {what}");

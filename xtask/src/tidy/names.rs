@@ -102,6 +102,8 @@ const ALLOWANCES: &[Allowance] = &[
     Allowance { place: "xtask/src/fuzz.rs", path: "std::thread", reason: "waits for fuzzers to end" },
     Allowance { place: "xtask/src/fuzz.rs", path: "std::time::Instant", reason: "waits for fuzzers to end" },
     Allowance { place: "xtask/src/soak.rs", path: "std::time::Instant", reason: "goes on for so many minutes" },
+    Allowance { place: "xtask/src/test.rs", path: "std::time::Instant", reason: "says how long stages took" },
+    Allowance { place: "xtask/src/test.rs", path: "std::thread", reason: "how many tests the harness runs at once" },
     Allowance { place: "xtask/src/run.rs", path: "std::time::Instant", reason: "says how long a step took" },
     Allowance { place: "xtask/", path: "std::process::Command", reason: "the verbs run cargo" },
 ];

@@ -1,0 +1,297 @@
+//! What `cargo test` says while it runs: which suite takes how long, each test of it, and what they reached.
+//!
+//! Every suite is a program; the lines of all of them come one after the other, with the time at which each came. The
+//! harness tells no times of single tests, but it begins them in order of their names, as many at once as there are
+//! threads, the next one when one has ended: so what each took follows from when they ended.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// A test, and when it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ended {
+    name: String,
+    at: Duration,
+}
+
+/// A program of tests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Suite {
+    pub(crate) name: String,
+    /// Tests that ran.
+    pub(crate) tests: u64,
+    begin: Duration,
+    end: Duration,
+    ended: Vec<Ended>,
+}
+
+impl Suite {
+    pub(crate) fn duration(&self) -> Duration {
+        self.end.saturating_sub(self.begin)
+    }
+
+    /// What its tests took, on so many threads.
+    fn durations(&self, threads: usize) -> Vec<(String, Duration)> {
+        let mut names: Vec<&str> = self.ended.iter().map(|ended| ended.name.as_str()).collect();
+        names.sort_unstable();
+        let mut waiting: VecDeque<&str> = names.into();
+        let mut begun: BTreeMap<&str, Duration> = BTreeMap::new();
+        for name in waiting.drain(..threads.max(1).min(waiting.len())) {
+            begun.insert(name, self.begin);
+        }
+        let mut durations = Vec::new();
+        for Ended { name, at } in &self.ended {
+            // Another order than that of names: then nothing is said.
+            let Some(begin) = begun.remove(name.as_str()) else { return Vec::new() };
+            durations.push((name.clone(), at.saturating_sub(begin)));
+            if let Some(next) = waiting.pop_front() {
+                begun.insert(next, *at);
+            }
+        }
+        durations
+    }
+}
+
+/// Which part of a suite's output a line is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Section {
+    #[default]
+    Running,
+    /// What tests printed that passed.
+    Successes,
+    Failures,
+}
+
+/// Follows the lines of `cargo test -- --show-output`.
+#[derive(Default)]
+pub(crate) struct Follower {
+    /// Names of programs by the names of their files.
+    names: BTreeMap<String, String>,
+    section: Section,
+    pub(crate) suites: Vec<Suite>,
+    /// Lines that say what was reached.
+    pub(crate) reached: Vec<String>,
+}
+
+impl Follower {
+    /// Follows suites whose files have these names.
+    pub(crate) fn new(names: BTreeMap<String, String>) -> Follower {
+        Follower { names, ..Follower::default() }
+    }
+
+    /// Takes a line that came `at` this time; what is to be shown of it.
+    pub(crate) fn line(&mut self, at: Duration, line: &str) -> Option<String> {
+        if let Some(name) = self.name_of_suite(line) {
+            self.end(at);
+            self.section = Section::Running;
+            self.suites.push(Suite { name, begin: at, end: at, ..Suite::default() });
+            return None;
+        }
+        if let Some(reached) = crate::reached::find(line)
+            && self.section != Section::Failures
+        {
+            self.reached.push(reached.to_owned());
+            return None;
+        }
+        if line.starts_with("test result: ") {
+            self.section = Section::Running;
+            let ended = self.suites.last_mut()?;
+            ended.end = at;
+            let shown = format!("== {}: {line}", ended.name);
+            return Some(shown);
+        }
+        match line {
+            "successes:" if self.section == Section::Running => self.section = Section::Successes,
+            "failures:" => self.section = Section::Failures,
+            _ => {}
+        }
+        match self.section {
+            Section::Successes => None,
+            Section::Failures => Some(line.to_owned()),
+            Section::Running => self.line_of_running(at, line),
+        }
+    }
+
+    fn line_of_running(&mut self, at: Duration, line: &str) -> Option<String> {
+        let test = line.strip_prefix("test ").and_then(|test| test.rsplit_once(" ... "));
+        if let (Some((name, how)), Some(suite)) = (test, self.suites.last_mut()) {
+            let is_ignored = how.starts_with("ignored");
+            let name = name.trim_end_matches(" - should panic").to_owned();
+            suite.ended.push(Ended { name, at });
+            suite.tests += u64::from(!is_ignored);
+            return (how != "ok" && !is_ignored).then(|| line.to_owned());
+        }
+        let is_count = line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test"));
+        (!is_count && !line.trim().is_empty()).then(|| line.to_owned())
+    }
+
+    /// Says that the last suite has ended.
+    pub(crate) fn end(&mut self, at: Duration) {
+        if let Some(last) = self.suites.last_mut() {
+            last.end = at;
+        }
+    }
+
+    /// The suite that a line of cargo says is begun.
+    fn name_of_suite(&self, line: &str) -> Option<String> {
+        let line = line.trim_start();
+        if let Some(package) = line.strip_prefix("Doc-tests ") {
+            return Some(format!("{package} (documentation)"));
+        }
+        let (what, path) = line.strip_prefix("Running ")?.split_once(" (")?;
+        let file = path.trim_end_matches(')').rsplit('/').next().unwrap_or(path);
+        Some(self.names.get(file).cloned().unwrap_or_else(|| what.to_owned()))
+    }
+}
+
+/// The programs that a build of tests made: names of their files, and what they are called here. `messages` are those of
+/// `cargo test --no-run --message-format=json`.
+pub(crate) fn programs(messages: &str) -> BTreeMap<String, String> {
+    let mut names = BTreeMap::new();
+    for line in messages.lines() {
+        let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+        let Some(file) = message["executable"].as_str().and_then(|path| path.rsplit('/').next()) else { continue };
+        let package = message["manifest_path"].as_str().unwrap_or_default();
+        let package = package.trim_end_matches("/Cargo.toml").rsplit('/').next().unwrap_or_default();
+        let target = &message["target"];
+        let name = match target["kind"][0].as_str() {
+            Some("test") => target["name"].as_str().unwrap_or_default(),
+            Some("bin") => "(own tests of the program)",
+            _ => "(own tests)",
+        };
+        names.insert(file.to_owned(), format!("{package} {name}"));
+    }
+    names
+}
+
+/// Tables of all suites, the longest first, and of the slowest `slowest` tests.
+pub(crate) fn tables(suites: &[Suite], threads: usize, slowest: usize) -> String {
+    let mut text = "\n== suites, the longest first:\n seconds  tests  suite\n".to_owned();
+    let mut ordered: Vec<&Suite> = suites.iter().collect();
+    ordered.sort_by_key(|suite| std::cmp::Reverse(suite.duration()));
+    for suite in ordered {
+        text.push_str(&format!("{:8.1} {:6}  {}\n", suite.duration().as_secs_f64(), suite.tests, suite.name));
+    }
+    let mut tests: Vec<(String, Duration)> = suites
+        .iter()
+        .flat_map(|suite| {
+            let named = |(test, took)| (format!("{}: {test}", suite.name), took);
+            suite.durations(threads).into_iter().map(named)
+        })
+        .collect();
+    tests.sort_by_key(|(_, took)| std::cmp::Reverse(*took));
+    text.push_str(&format!("\n== slowest tests ({threads} at once):\n seconds  test\n"));
+    for (name, took) in tests.iter().take(slowest) {
+        text.push_str(&format!("{:8.1}  {name}\n", took.as_secs_f64()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &[(u64, &str)] = &[
+        (0, "    Finished `test` profile [optimized + debuginfo] target(s) in 0.10s"),
+        (1, "     Running tests/crash.rs (target/debug/deps/crash-0123)"),
+        (1, ""),
+        (1, "running 4 tests"),
+        (3, "test b ... ok"),
+        (4, "test c ... ignored, the soak runs it"),
+        (9, "test a ... ok"),
+        (12, "test d ... ok"),
+        (12, ""),
+        (12, "successes:"),
+        (12, ""),
+        (12, "---- a stdout ----"),
+        (12, "words of a"),
+        (12, "reached: crash/a: 3 points"),
+        (12, ""),
+        (12, "successes:"),
+        (12, "    a"),
+        (12, ""),
+        (12, "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 11.00s"),
+        (12, ""),
+        (13, "     Running tests/kills.rs (target/debug/deps/kills-0456)"),
+        (20, "a word of no harness"),
+        (40, "reached: kills: 7 kills"),
+        (41, "   Doc-tests varve"),
+        (42, "running 1 test"),
+        (43, "test crates/varve/src/lib.rs - (line 7) ... ok"),
+        (43, "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s"),
+    ];
+
+    fn follow(output: &[(u64, &str)]) -> (Follower, Vec<String>) {
+        let names = BTreeMap::from([("crash-0123".to_owned(), "engine crash".to_owned())]);
+        let mut follower = Follower::new(names);
+        let shown =
+            output.iter().filter_map(|(at, line)| follower.line(Duration::from_secs(*at), line)).collect::<Vec<_>>();
+        (follower, shown)
+    }
+
+    #[test]
+    fn suites_and_what_they_reached_are_read_off_what_cargo_says() {
+        let (mut follower, shown) = follow(OUTPUT);
+        follower.end(Duration::from_secs(44));
+        let of = |suite: &Suite| (suite.name.clone(), suite.tests, suite.duration().as_secs());
+        let found: Vec<_> = follower.suites.iter().map(of).collect();
+        let expected = [("engine crash", 3, 12), ("tests/kills.rs", 0, 28), ("varve (documentation)", 1, 3)];
+        assert_eq!(found, expected.map(|(name, tests, seconds)| (name.to_owned(), tests, seconds)));
+        assert_eq!(follower.reached, ["reached: crash/a: 3 points", "reached: kills: 7 kills"]);
+        assert_eq!(shown.len(), 4, "{shown:?}");
+        assert!(shown[1].starts_with("== engine crash: test result: ok. 3 passed"), "{shown:?}");
+        assert_eq!(shown[2], "a word of no harness");
+    }
+
+    #[test]
+    fn what_tests_took_follows_from_when_they_ended() {
+        let (follower, _) = follow(OUTPUT);
+        let of = |threads| {
+            let durations = follower.suites[0].durations(threads);
+            durations.into_iter().map(|(name, took)| format!("{name}{}", took.as_secs())).collect::<Vec<_>>().join(" ")
+        };
+        // a and b at once; c when b ended, d when c did.
+        assert_eq!(of(2), "b2 c1 a8 d8");
+        assert_eq!(of(8), "b2 c3 a8 d11");
+        // They cannot have ended so one by one.
+        assert_eq!(of(1), "");
+        let table = tables(&follower.suites, 2, 2);
+        assert!(table.contains("    12.0      3  engine crash\n"), "{table}");
+        assert!(table.ends_with("     8.0  engine crash: a\n     8.0  engine crash: d\n"), "{table}");
+    }
+
+    #[test]
+    fn failures_are_shown_whole() {
+        let failing = [
+            (1, "     Running tests/crash.rs (target/debug/deps/crash-0123)"),
+            (1, "running 2 tests"),
+            (2, "test a ... ok"),
+            (3, "test b ... FAILED"),
+            (3, "successes:"),
+            (3, "---- a stdout ----"),
+            (3, "quiet"),
+            (3, "failures:"),
+            (3, ""),
+            (3, "---- b stdout ----"),
+            (3, "thread 'b' panicked at tests/crash.rs:7:5:"),
+            (3, "reached: crash/b: 1 points"),
+            (3, "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 2.00s"),
+            (3, "error: test failed, to rerun pass `-p varve-engine --test crash`"),
+        ];
+        let (follower, shown) = follow(&failing);
+        assert!(follower.reached.is_empty());
+        assert_eq!(shown.len(), 8, "{shown:?}");
+        assert_eq!(shown[0], "test b ... FAILED");
+        assert!(!shown.contains(&"quiet".to_owned()) && shown[7].starts_with("error: test failed"), "{shown:?}");
+    }
+
+    #[test]
+    fn programs_are_named_by_folder_and_target() {
+        let messages = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/engine/Cargo.toml","target":{"kind":["test"],"name":"crash"},"executable":"/w/target/debug/deps/crash-0123"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/engine/Cargo.toml","target":{"kind":["lib"],"name":"varve_engine"},"executable":"/w/target/debug/deps/varve_engine-89"}
+{"reason":"compiler-artifact","manifest_path":"/w/crates/engine/Cargo.toml","target":{"kind":["lib"],"name":"varve_engine"},"executable":null}
+{"reason":"build-finished","success":true}"#;
+        let expected = [("crash-0123", "engine crash"), ("varve_engine-89", "engine (own tests)")];
+        assert_eq!(programs(messages), expected.map(|(file, name)| (file.to_owned(), name.to_owned())).into());
+    }
+}
