@@ -370,7 +370,7 @@ fn crash_under_drawn_options(seed: u64) -> Result<Reached, String> {
     kinds.extend([Kind::ExtentLogsApart, Kind::Band, Kind::VariableBands]);
     kinds.push(imr_kinds()[random.index(imr_kinds().len())]);
     let kind = kinds[random.index(kinds.len())];
-    let tree = TreeKind::ALL[random.index(TreeKind::ALL.len())];
+    let tree = TreeKind::OF_TABLES[random.index(2)];
     let history = History { options: short_option_set(tree, seed), ..History::new(seed, DRAWN_BATCHES, UNIVERSE) };
     let faults = if random.chance(1, 3) { slow_flushes() } else { FaultPlan::default() };
     let ran = run(kind, seed, &history, faults);

@@ -84,7 +84,7 @@ impl Setting {
     pub(crate) fn draw(seed: u64, on: On) -> Setting {
         let mut random = Random::named(seed, "setting");
         let kind = on.draw(&mut random);
-        let tree = TreeKind::ALL[random.index(TreeKind::ALL.len())];
+        let tree = TreeKind::OF_TABLES[random.index(2)];
         let options = short_option_set(tree, seed);
         // A batch of several frames of a log, where there is room for a few.
         let roomy = matches!(kind, Kind::Plain | Kind::PlainLogsApart | Kind::Extent | Kind::ExtentLogsApart);
