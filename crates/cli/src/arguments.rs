@@ -9,7 +9,10 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use varve::env::Env;
-use varve::{Configuration, Options, ReadOptions, Spec, SpecError, Stack, Varve};
+use varve::options::Configuration;
+use varve::spec::SpecError;
+use varve::stack::Stack;
+use varve::{Options, ReadOptions, Spec, Varve};
 
 /// Heading of the options every command has, apart from its own.
 const COMMON: &str = "Common options";
@@ -100,8 +103,8 @@ impl Database {
         options.create_if_missing &= access == Access::Write;
         let builder = Varve::builder().env(&self.env()).options(options);
         let db = match access {
-            Access::Read => builder.open_read_only(&self.spec)?,
-            Access::Change | Access::Write => builder.open(&self.spec)?,
+            Access::Read => builder.read_only(true).open_spec(&self.spec)?,
+            Access::Change | Access::Write => builder.open_spec(&self.spec)?,
         };
         if access == Access::Write {
             warn_of_lost_bytes(db.stack(), console);
@@ -248,7 +251,7 @@ impl Range {
     }
 
     /// The range as options of a read, with keys written in `encoding`.
-    pub(crate) fn read_options(&self, encoding: Encoding) -> Result<ReadOptions<'static>, Failure> {
+    pub(crate) fn read_options(&self, encoding: Encoding) -> Result<ReadOptions, Failure> {
         let decode = |what: &str, key: &Option<OsString>| {
             key.as_ref().map(|key| decode_argument(what, key, encoding)).transpose()
         };

@@ -104,10 +104,7 @@ fn lab_kind(error: &varve_lab::LabError) -> ErrorKind {
     match error {
         LabError::Invalid { .. } | LabError::UnknownExperiment { .. } => ErrorKind::InvalidArgument,
         LabError::WrongValue { .. } => ErrorKind::Corruption,
-        LabError::Target { source, .. } => {
-            let engine = || source.downcast_ref::<varve::EngineError>().map(varve::EngineError::kind);
-            source.downcast_ref::<Error>().map(Error::kind).or_else(engine).unwrap_or(ErrorKind::Io)
-        }
+        LabError::Target { source, .. } => source.downcast_ref::<Error>().map_or(ErrorKind::Io, Error::kind),
         _ => ErrorKind::Io,
     }
 }
@@ -131,7 +128,7 @@ fn kind_name(kind: ErrorKind) -> &'static str {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Store(Error::Engine(varve::EngineError::Missing { store })) => {
+            Failure::Store(Error::Engine(varve::engine::Error::Missing { store })) => {
                 write!(f, "{store}: there is no database; put, load or import-tree make one")
             }
             Failure::Store(error) => error.fmt(f),
@@ -147,12 +144,6 @@ impl fmt::Display for Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Failure::Store(error)
-    }
-}
-
-impl From<varve::EngineError> for Failure {
-    fn from(error: varve::EngineError) -> Self {
-        Failure::Store(error.into())
     }
 }
 

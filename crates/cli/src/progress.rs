@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use varve::Stack;
 use varve::env::{Env, Instant, JoinHandle};
+use varve::stack::Stack;
 
 /// A display that appears after a second, and only where somebody looks.
 pub(crate) struct Progress {

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use std::fmt;
 use varve::media::{Counters, IoClass};
-use varve::{ByteSize, Stack, StoreMeasure};
+use varve::spec::ByteSize;
+use varve::stack::Stack;
+use varve::store::StoreMeasure;
 
 /// A size with one decimal: `1.5 GiB`.
 pub(crate) fn human_bytes(size: ByteSize) -> String {
@@ -41,7 +43,7 @@ pub(crate) struct DeviceCounters {
 
 /// Counters of every device of `stack`.
 pub(crate) fn devices(stack: &Stack) -> Vec<DeviceCounters> {
-    let of = |device: &varve::StackDevice| DeviceCounters {
+    let of = |device: &varve::stack::StackDevice| DeviceCounters {
         role: device.role().name(),
         name: device.description().name.clone(),
         counters: device.device().block.counters(),

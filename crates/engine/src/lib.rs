@@ -57,4 +57,4 @@ pub use options::{CompactionPriority, Compression, DatabaseOption, OptionUnit, O
 pub use repair::{RepairAction, RepairPlan, RepairReport, RepairStep};
 pub use snapshot::Snapshot;
 pub use statistics::{CounterValues, LevelStatistics, SpaceStatistics, Statistics, Totals, WriteState};
-pub use value::Value;
+pub use value::{Key, Value};

@@ -9,7 +9,7 @@ use varve_engine::Options;
 /// A configuration in TOML: which medium, and the options of the database.
 ///
 /// ```
-/// let configuration = varve::Configuration::from_toml(
+/// let configuration = varve::options::Configuration::from_toml(
 ///     r#"
 ///     [media]
 ///     spec = "file:/var/lib/varve"

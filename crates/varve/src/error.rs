@@ -6,7 +6,11 @@ use varve_store::StoreError;
 
 pub use varve_engine::ErrorKind;
 
-/// An error of the facade. Cheap to clone.
+/// What calls of this crate return.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The error of this crate. [`Error::kind`] is what to decide by; the text is for people and says what was expected, where,
+/// and what was found; what the engine said is the [source](std::error::Error::source). Cheap to clone.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -38,7 +42,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The database failed.
-    #[error(transparent)]
+    #[error("{0}")]
     Engine(#[from] varve_engine::Error),
 }
 

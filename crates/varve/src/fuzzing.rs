@@ -64,6 +64,6 @@ fn build(spec: &Spec) {
 pub fn configuration(data: &[u8]) {
     crate::saved_options::fuzz(data);
     if let Ok(text) = std::str::from_utf8(data) {
-        let _ = crate::Configuration::from_toml(text);
+        let _ = crate::options::Configuration::from_toml(text);
     }
 }

@@ -1,6 +1,7 @@
-//! From a spec to the media a database stands on.
+//! From a spec to the media a database stands on, for those who measure or compose themselves.
 
-use crate::description::{DeviceDescription, StackDescription};
+pub use crate::description::{DeviceDescription, StackDescription, TracksDescription, ZonesDescription};
+
 use crate::error::Error;
 use crate::registry::{self, FILE_STORES, FileStoreKind, LAYERS};
 use crate::spec::{Part, Spec, SpecErrorKind};
@@ -97,7 +98,7 @@ pub(crate) struct Handles {
 /// ```
 /// # fn main() -> Result<(), varve::Error> {
 /// let env = varve::env::Env::sim(1);
-/// let stack = varve::StackBuilder::new(&env).devices(&"ram:64MiB".parse()?)?;
+/// let stack = varve::stack::StackBuilder::new(&env).devices(&"ram:64MiB".parse()?)?;
 /// assert_eq!(stack[0].geometry().capacity_bytes, 64 << 20);
 /// # Ok(())
 /// # }

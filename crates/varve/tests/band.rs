@@ -2,7 +2,8 @@
 
 use varve::env::Env;
 use varve::media::Counters;
-use varve::{ErrorKind, Options, Spec, StackRole, Varve, WriteOptions};
+use varve::stack::StackRole;
+use varve::{ErrorKind, Options, Spec, Varve, WriteOptions};
 
 fn spec(text: &str) -> Spec {
     text.parse().unwrap()
@@ -10,7 +11,7 @@ fn spec(text: &str) -> Spec {
 
 fn open(env: &Env, text: &str) -> Result<Varve, varve::Error> {
     let options = Options { write_buffer_size: 256 << 10, target_file_size_base: 512 << 10, ..Options::default() };
-    Varve::builder().env(env).options(options).open(&spec(text))
+    Varve::builder().env(env).options(options).open_spec(&spec(text))
 }
 
 fn counters(db: &Varve, role: StackRole) -> Option<Counters> {
@@ -20,12 +21,12 @@ fn counters(db: &Varve, role: StackRole) -> Option<Counters> {
 /// Writes values, each durable on return, and reads them.
 fn fill(db: &Varve) {
     for key in 0..300u32 {
-        db.put_with(&key.to_le_bytes(), &[key as u8; 4000], &WriteOptions { sync: true }).unwrap();
+        db.put_with(key.to_le_bytes(), [key as u8; 4000], &WriteOptions { sync: true }).unwrap();
     }
     db.flush().unwrap();
     db.wait_idle().unwrap();
     for key in 0..300u32 {
-        assert_eq!(db.get(&key.to_le_bytes()).unwrap().as_deref(), Some(&[key as u8; 4000][..]));
+        assert_eq!(db.get(key.to_le_bytes()).unwrap().as_deref(), Some(&[key as u8; 4000][..]));
     }
 }
 
@@ -61,7 +62,7 @@ fn what_cannot_be_is_refused_with_what_to_do() {
         ("disk:128MiB?store=band", "zones"),
         ("smr:128MiB?band=1MiB,conventional=4MiB,store=extent", "band"),
     ] {
-        let error = open(&env, text).err().expect("it cannot be");
+        let error = open(&env, text).expect_err("it cannot be");
         assert!(error.to_string().contains(advice), "{text}: {error}");
         assert_ne!(error.kind(), ErrorKind::Corruption, "{text}");
     }

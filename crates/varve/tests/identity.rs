@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use varve::env::Env;
-use varve::{ErrorKind, Options, Spec, StackBuilder, Varve};
+use varve::stack::StackBuilder;
+use varve::{ErrorKind, Options, Spec, Varve};
 
 const CAPACITY_BYTES: u64 = 32 << 20;
 
@@ -40,7 +41,7 @@ fn options() -> Options {
 }
 
 fn open(spec: &Spec) -> Result<Varve, varve::Error> {
-    Varve::builder().env(&Env::sim(1)).options(options()).open(spec)
+    Varve::builder().env(&Env::sim(1)).options(options()).open_spec(spec)
 }
 
 fn make(spec: &Spec) {

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use tracer::{End, Plan};
-use varve::env::{Env, Random};
+use varve::env::Random;
 use varve::{Options, Spec, Varve};
 use victim::{Said, Task};
 
@@ -168,7 +168,7 @@ impl Case {
 
     fn make(&self) -> Result<(), String> {
         let said = |error: varve::Error| format!("creation: {error}");
-        let db = Varve::builder().options(history::options(self.seed, 0)).open(&self.spec).map_err(said)?;
+        let db = Varve::builder().options(history::options(self.seed, 0)).open_spec(&self.spec).map_err(said)?;
         db.close().map_err(said)
     }
 
@@ -234,7 +234,8 @@ impl Case {
     /// Opens, making it where it may not be there yet, compares everything, and asks `check`.
     fn verify(&mut self, spec: &Spec, makes: bool) -> Result<Counts, String> {
         let options = Options { create_if_missing: makes, ..history::options(self.seed, self.round) };
-        let db = Varve::builder().options(options).open(spec).map_err(|error| format!("does not open: {error}"))?;
+        let db =
+            Varve::builder().options(options).open_spec(spec).map_err(|error| format!("does not open: {error}"))?;
         let counts = history::compare(&db, self.seed)?;
         let findings = db.check().map_err(|error| format!("check: {error}"))?;
         if let Some(finding) = findings.first() {
@@ -280,7 +281,7 @@ impl Case {
             }
             Task::Repair => {
                 let options = history::options(self.seed, self.round);
-                let again = varve::repair(&Env::real(), &self.spec, options);
+                let again = Varve::builder().options(options).repair(&self.spec);
                 let _ = again.map_err(|error| format!("a repair after one that was killed: {error}"))?;
                 self.verify_own(false)?;
             }
@@ -289,7 +290,7 @@ impl Case {
                 self.owed = Owed::default();
                 let said = |error: varve::Error| format!("formatting after one that was killed: {error}");
                 let builder = Varve::builder().options(history::options(self.seed, self.round)).format(true);
-                builder.open(&self.spec).map_err(said)?.close().map_err(said)?;
+                builder.open_spec(&self.spec).map_err(said)?.close().map_err(said)?;
             }
         }
         Ok(done)

@@ -2,7 +2,8 @@
 
 use varve::env::Env;
 use varve::media::Counters;
-use varve::{ErrorKind, Options, Spec, StackBuilder, StackRole, Varve};
+use varve::stack::{StackBuilder, StackRole};
+use varve::{ErrorKind, Options, Spec, Varve};
 
 fn spec(text: &str) -> Spec {
     text.parse().unwrap()
@@ -13,7 +14,7 @@ fn options() -> Options {
 }
 
 fn open(env: &Env, text: &str) -> Result<Varve, varve::Error> {
-    Varve::builder().env(env).options(options()).open(&spec(text))
+    Varve::builder().env(env).options(options()).open_spec(&spec(text))
 }
 
 fn counters(db: &Varve, role: StackRole) -> Option<Counters> {
@@ -23,7 +24,7 @@ fn counters(db: &Varve, role: StackRole) -> Option<Counters> {
 /// Writes values, each durable on return.
 fn fill(db: &Varve) {
     for key in 0..200u32 {
-        db.put_with(&key.to_le_bytes(), &[7; 4000], &varve::WriteOptions { sync: true }).unwrap();
+        db.put_with(key.to_le_bytes(), [7; 4000], &varve::WriteOptions { sync: true }).unwrap();
     }
     db.flush().unwrap();
     db.wait_idle().unwrap();
@@ -69,7 +70,7 @@ fn an_image_has_its_logs_in_an_image_beside_it() {
     let env = Env::sim(1);
     let read = |text: &str| {
         let db = open(&env, text)?;
-        assert_eq!(db.get(&[3, 0, 0, 0]).unwrap(), Some(vec![7; 4000]));
+        assert_eq!(db.get([3, 0, 0, 0]).unwrap(), Some(vec![7; 4000].into()));
         db.close()
     };
     let db = open(&env, &text).unwrap();

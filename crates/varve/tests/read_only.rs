@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use varve::env::Env;
-use varve::{ErrorKind, Options, ReadOptions, Severity, Spec, StackBuilder, Varve, WriteBatch, WriteOptions};
+use varve::repair::Severity;
+use varve::stack::StackBuilder;
+use varve::{ErrorKind, Options, ReadOptions, Spec, Value, Varve, WriteBatch, WriteOptions};
 
 /// Everything below a path but the times of reading.
 fn picture(path: &Path) -> BTreeMap<String, (Vec<i64>, Vec<u8>)> {
@@ -74,17 +76,18 @@ fn reading_changes_no_byte_and_no_time_of_any_medium() {
         let env = spec.suitable_env(0);
         let before = picture(place.path());
         let builder = || Varve::builder().env(&env).options(options());
-        let error = builder().open_read_only(&spec).err().unwrap_or_else(|| panic!("{spec}: something is there"));
+        let error =
+            builder().read_only(true).open_spec(&spec).err().unwrap_or_else(|| panic!("{spec}: something is there"));
         assert_eq!(error.kind(), ErrorKind::NotFound, "{spec}: {error}");
         assert!(picture(place.path()) == before, "{spec}: something was made");
 
         // Once left in the middle, with logs to be replayed, and once closed.
         for round in 0..2u32 {
-            let db = builder().open(&spec).unwrap();
+            let db = builder().open_spec(&spec).unwrap();
             for number in 0..300u32 {
-                db.put(&number.to_le_bytes(), &[round as u8; 500]).unwrap();
+                db.put(number.to_le_bytes(), [round as u8; 500]).unwrap();
             }
-            db.put_with(b"last", &round.to_le_bytes(), &WriteOptions { sync: true }).unwrap();
+            db.put_with(b"last", round.to_le_bytes(), &WriteOptions { sync: true }).unwrap();
             db.wait_idle().unwrap();
             if round == 1 {
                 db.close().unwrap();
@@ -92,10 +95,11 @@ fn reading_changes_no_byte_and_no_time_of_any_medium() {
                 drop(db);
             }
             let before = picture(place.path());
-            let db = builder().open_read_only(&spec).unwrap_or_else(|error| panic!("{spec}: {error}"));
-            let other = builder().open_read_only(&spec).unwrap_or_else(|error| panic!("{spec}, twice: {error}"));
+            let db = builder().read_only(true).open_spec(&spec).unwrap_or_else(|error| panic!("{spec}: {error}"));
+            let other =
+                builder().read_only(true).open_spec(&spec).unwrap_or_else(|error| panic!("{spec}, twice: {error}"));
             assert_eq!(other.get(b"last").unwrap().as_deref(), Some(&round.to_le_bytes()[..]), "{spec}");
-            let mut walk = db.iterator(&ReadOptions::default()).unwrap();
+            let mut walk = db.cursor(&ReadOptions::default()).unwrap();
             walk.seek_to_first();
             let mut count = 0;
             while walk.valid() {
@@ -130,10 +134,10 @@ fn a_medium_of_devices_that_is_open_for_writing_is_refused_and_readers_share_it(
     for spec in specs(place.path()) {
         let env = spec.suitable_env(0);
         let builder = || Varve::builder().env(&env).options(options());
-        let writer = builder().open(&spec).unwrap();
+        let writer = builder().open_spec(&spec).unwrap();
         writer.put_with(b"key", b"value", &WriteOptions { sync: true }).unwrap();
         let is_directory = writer.stack().devices().is_empty();
-        match builder().open_read_only(&spec) {
+        match builder().read_only(true).open_spec(&spec) {
             Ok(reader) => {
                 assert!(is_directory, "{spec}: read while it is written");
                 assert_eq!(reader.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
@@ -141,13 +145,13 @@ fn a_medium_of_devices_that_is_open_for_writing_is_refused_and_readers_share_it(
             Err(error) => assert!(!is_directory && error.kind() == ErrorKind::Locked, "{spec}: {error}"),
         }
         writer.close().unwrap();
-        let readers = [(); 2].map(|()| builder().open_read_only(&spec).unwrap());
-        match builder().open(&spec) {
+        let readers = [(); 2].map(|()| builder().read_only(true).open_spec(&spec).unwrap());
+        match builder().open_spec(&spec) {
             Ok(_) => assert!(is_directory, "{spec}: written while it is read"),
             Err(error) => assert!(!is_directory && error.kind() == ErrorKind::Locked, "{spec}: {error}"),
         }
         drop(readers);
-        builder().open(&spec).unwrap().close().unwrap();
+        builder().open_spec(&spec).unwrap().close().unwrap();
     }
 }
 
@@ -162,13 +166,13 @@ fn write_numbers(place: &str, mut acknowledged: impl FnMut(u64) -> bool) {
     let mut number = 0;
     loop {
         let options = Options { write_buffer_size: 32 << 10, max_manifest_file_size: 4 << 10, ..options() };
-        let db = Varve::builder().options(options).open(&place.parse().unwrap()).unwrap();
+        let db = Varve::builder().options(options).open_spec(&place.parse().unwrap()).unwrap();
         for _ in 0..3000 {
             number += 1;
             let mut batch = WriteBatch::new();
             batch.put(b"count", number.to_string().as_bytes()).unwrap();
             batch.put(format!("key{}", number % KEYS).as_bytes(), format!("{number:0200}").as_bytes()).unwrap();
-            db.write(batch, &WriteOptions { sync: number.is_multiple_of(50) }).unwrap();
+            db.write_with(batch, &WriteOptions { sync: number.is_multiple_of(50) }).unwrap();
             if !acknowledged(number) {
                 db.close().unwrap();
                 return;
@@ -189,9 +193,9 @@ fn writer_process() {
 
 /// One opening holds the state after some number of batches, at least those acknowledged before.
 fn read_numbers(place: &str, acknowledged: u64, note: &str) -> u64 {
-    let db = Varve::open_read_only(place).unwrap_or_else(|error| panic!("{note}: {error}"));
+    let db = Varve::builder().read_only(true).open(place).unwrap_or_else(|error| panic!("{note}: {error}"));
     let value = |key: &str| db.get(key.as_bytes()).unwrap_or_else(|error| panic!("{note}: {error}"));
-    let number = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().parse::<u64>().unwrap();
+    let number = |bytes: Value| String::from_utf8(bytes.into_vec()).unwrap().parse::<u64>().unwrap();
     let count = value("count").map_or(0, number);
     assert!(count >= acknowledged, "{note}: {count} of at least {acknowledged}");
     for key in 0..KEYS {
@@ -278,7 +282,7 @@ fn permission_to_read_is_enough() {
     let place = tempfile::tempdir().unwrap();
     let directory = place.path().join("directory");
     let spec: Spec = directory.display().to_string().parse().unwrap();
-    let db = Varve::builder().options(options()).open(&spec).unwrap();
+    let db = Varve::builder().options(options()).open_spec(&spec).unwrap();
     db.put(b"key", b"value").unwrap();
     db.close().unwrap();
     for entry in std::fs::read_dir(&directory).unwrap() {
@@ -324,7 +328,7 @@ fn permission_to_read_is_enough() {
 #[ignore = "run by another test, in a process of its own"]
 fn reader_process() {
     let Ok(place) = std::env::var(WRITER_PLACE) else { return };
-    let db = Varve::open_read_only(&place).unwrap();
+    let db = Varve::builder().read_only(true).open(&place).unwrap();
     assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
     assert_eq!(db.check().unwrap(), []);
     db.close().unwrap();

@@ -2,7 +2,9 @@
 
 use varve::env::Env;
 use varve::media::{BlockDeviceExt, IoContext};
-use varve::{Error, ErrorKind, Spec, SpecErrorKind, StackBuilder};
+use varve::spec::SpecErrorKind;
+use varve::stack::StackBuilder;
+use varve::{Error, ErrorKind, Spec};
 
 fn spec(text: &str) -> Spec {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
@@ -251,13 +253,13 @@ fn a_database_on_an_interlaced_disk() {
             max_bytes_for_level_base: 2 << 20,
             ..varve::Options::default()
         };
-        let open = || varve::Varve::builder().env(&env).options(small.clone()).open(&spec(&text)).unwrap();
+        let open = || varve::Varve::builder().env(&env).options(small.clone()).open_spec(&spec(&text)).unwrap();
         let value = |key: u32, round: u32| vec![(key ^ round) as u8; 1000];
         let db = open();
         for round in 0..2 {
             for step in 0..5_000u32 {
                 let key = step.wrapping_mul(7919) % 5_000;
-                db.put(&key.to_le_bytes(), &value(key, round)).unwrap();
+                db.put(key.to_le_bytes(), value(key, round)).unwrap();
             }
         }
         db.flush().unwrap();
@@ -269,7 +271,7 @@ fn a_database_on_an_interlaced_disk() {
         drop(tracks);
         let db = open();
         for key in 0..5_000u32 {
-            assert_eq!(db.get(&key.to_le_bytes()).unwrap(), Some(value(key, 1)), "{options}: {key}");
+            assert_eq!(db.get(key.to_le_bytes()).unwrap(), Some(value(key, 1).into()), "{options}: {key}");
         }
         db.close().unwrap();
     }

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 use varve::env::{Env, Random};
-use varve::{Options, ReadOptions, Spec, StackRole, TreeKind, Varve, WriteOptions};
+use varve::stack::StackRole;
+use varve::{Options, ReadOptions, Spec, TreeKind, Varve, WriteOptions};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -14,7 +15,7 @@ const WRITES: u64 = 4000;
 const UNIVERSE: u64 = 3000;
 
 fn compare(db: &Varve, model: &Model, note: &str) {
-    let mut walk = db.iterator(&ReadOptions::default()).unwrap();
+    let mut walk = db.cursor(&ReadOptions::default()).unwrap();
     walk.seek_to_first();
     for (key, value) in model {
         assert!(walk.valid(), "{note}: ends before '{}': {:?}", key.escape_ascii(), walk.status());
@@ -56,7 +57,7 @@ fn a_zoned_block_device_holds_a_database_in_both_trees() {
         let options =
             Options { tree, write_buffer_size: 1 << 20, max_bytes_for_level_base: 4 << 20, ..Options::default() };
         let open =
-            |format: bool| Varve::builder().env(&env).options(options.clone()).format(format).open(&spec).unwrap();
+            |format: bool| Varve::builder().env(&env).options(options.clone()).format(format).open_spec(&spec).unwrap();
         let (mut model, mut random) = (Model::new(), Random::named(1, "zoned device"));
         for round in 0..ROUNDS {
             let note = format!("{tree:?}, round {round}");
@@ -66,7 +67,7 @@ fn a_zoned_block_device_holds_a_database_in_both_trees() {
             compare(&db, &model, &note);
             match round {
                 0 => db.flush().unwrap(),
-                1 => db.compact_range(None, None).unwrap(),
+                1 => db.compact().unwrap(),
                 // What is in the logs is found by the next opening.
                 _ => {}
             }

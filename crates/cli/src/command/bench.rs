@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use varve::env::Env;
-use varve::{ByteSize, Options, ReadOptions, Spec};
+use varve::spec::ByteSize;
+use varve::{Options, ReadOptions, Spec};
 use varve_lab::bench::{Bench, WorkloadName, phase_plots};
 use varve_lab::report::Report;
 use varve_lab::runner::{Finish, PhaseResult};
@@ -207,7 +208,7 @@ impl BenchCommand {
         self.making.allow(&self.spec, console)?;
         let target = VarveTarget::open(&env, &self.spec, options.clone())?;
         if !self.use_existing {
-            let mut walk = target.varve().iterator(&ReadOptions::default())?;
+            let mut walk = target.varve().cursor(&ReadOptions::default())?;
             walk.seek_to_first();
             walk.status()?;
             if walk.valid() {

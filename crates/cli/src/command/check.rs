@@ -5,7 +5,8 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::progress::bytes_read;
 use serde_json::json;
-use varve::{ErrorKind, Severity};
+use varve::ErrorKind;
+use varve::repair::Severity;
 
 /// Read and verify everything
 #[derive(Debug, clap::Args)]

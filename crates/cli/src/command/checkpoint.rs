@@ -32,7 +32,7 @@ impl Checkpoint {
         let table_bytes = db.statistics().levels.iter().map(|level| level.bytes).sum();
         let progress = console.progress().bytes(Some(table_bytes)).named("copying");
         let busy = progress.watch(bytes_read(db.stack(), db.env()));
-        let outcome = db.checkpoint_to(&self.target);
+        let outcome = db.checkpoint_spec(&self.target);
         drop(busy);
         outcome?;
         let sequence = db.statistics().last_sequence;

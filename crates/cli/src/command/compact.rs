@@ -5,6 +5,7 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::progress::bytes_read;
 use crate::text::Encoding;
+use std::ops::Bound;
 
 /// Merge tables until each key is there once
 #[derive(Debug, clap::Args)]
@@ -38,24 +39,24 @@ impl Compact {
         let before = table_bytes(&db);
         let progress = console.progress().bytes(range_is_all(&range).then(|| bytes_to_read(&db))).named("compacting");
         let busy = progress.watch(bytes_read(db.stack(), db.env()));
-        let outcome = db
-            .compact_range(range.lower_bound.as_deref(), range.upper_bound.as_deref())
-            .and_then(|()| db.wait_idle())
-            .map(|()| (before, table_bytes(&db)));
+        let from = range.lower_bound.as_deref().map_or(Bound::Unbounded, Bound::Included);
+        let to = range.upper_bound.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let outcome =
+            db.compact_range::<&[u8], _>((from, to)).and_then(|()| db.wait_idle()).map(|()| (before, table_bytes(&db)));
         drop(busy);
         let (before, after) = outcome?;
         db.close()?;
         if console.json {
             console.json(&serde_json::json!({"table_bytes_before": before, "table_bytes_after": after}))?;
         } else {
-            let human = |bytes| crate::report::human_bytes(varve::ByteSize(bytes));
+            let human = |bytes| crate::report::human_bytes(varve::spec::ByteSize(bytes));
             console.note(format!("tables: {} before, {} now", human(before), human(after)));
         }
         Ok(Status::Done)
     }
 }
 
-fn range_is_all(range: &varve::ReadOptions<'_>) -> bool {
+fn range_is_all(range: &varve::ReadOptions) -> bool {
     range.lower_bound.is_none() && range.upper_bound.is_none()
 }
 

@@ -38,7 +38,7 @@ impl Delete {
         }
         // What is not there need not be made to remove something from it.
         let db = self.database.open(global, Access::Change, console)?;
-        db.write(batch, &WriteOptions { sync: !self.no_sync })?;
+        db.write_with(batch, &WriteOptions { sync: !self.no_sync })?;
         db.close()?;
         if console.json {
             console.json(&serde_json::json!({"deleted": self.keys.len(), "synced": !self.no_sync}))?;

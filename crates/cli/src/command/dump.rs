@@ -56,7 +56,7 @@ impl Dump {
         let mut progress = console.progress().count(self.range.expected_pairs(&db), "pairs");
         let mut pairs = 0u64;
         let mut line = Vec::new();
-        let mut walk = db.iterator(&options)?;
+        let mut walk = db.cursor(&options)?;
         walk.seek_to_first();
         while walk.valid() {
             pairs += 1;

@@ -5,7 +5,6 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::text::{Encoding, json_field};
 use std::ffi::OsString;
-use varve::ReadOptions;
 
 /// Print the value of a key
 #[derive(Debug, clap::Args)]
@@ -35,8 +34,7 @@ impl Get {
         let keys: Vec<Vec<u8>> =
             self.keys.iter().map(|key| decode_argument("KEY", key, self.encoding)).collect::<Result<_, _>>()?;
         let db = self.database.open(global, Access::Read, console)?;
-        let borrowed: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let values = db.multi_get(&borrowed, &ReadOptions::default());
+        let values = db.multi_get(&keys);
         let mut status = Status::Done;
         for (key, value) in keys.iter().zip(values) {
             match value? {

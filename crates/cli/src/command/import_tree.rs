@@ -9,7 +9,8 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use varve::{ByteSize, KEY_BYTES_MAX, VALUE_BYTES_MAX, Varve, WriteBatch, WriteOptions};
+use varve::spec::ByteSize;
+use varve::{KEY_BYTES_MAX, VALUE_BYTES_MAX, Varve, WriteBatch, WriteOptions};
 
 /// Bytes stored at once.
 const BATCH_BYTES: usize = 1 << 20;
@@ -176,7 +177,7 @@ impl Import<'_> {
 
     fn commit(&mut self, sync: bool) -> Result<(), Failure> {
         if sync || !self.batch.is_empty() {
-            self.db.write(std::mem::take(&mut self.batch), &WriteOptions { sync })?;
+            self.db.write_with(std::mem::take(&mut self.batch), &WriteOptions { sync })?;
         }
         Ok(())
     }

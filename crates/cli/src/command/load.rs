@@ -7,7 +7,8 @@ use crate::pairs::Format;
 use crate::text::Encoding;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use varve::{ByteSize, ErrorKind, Varve, WriteBatch, WriteOptions};
+use varve::spec::ByteSize;
+use varve::{ErrorKind, Varve, WriteBatch, WriteOptions};
 
 /// Skipped lines that are told one by one.
 const TOLD_ERRORS: u64 = 20;
@@ -159,7 +160,7 @@ impl Load {
 
     fn commit(&self, db: &Varve, batch: &mut WriteBatch, sync: bool) -> Result<(), Failure> {
         if !batch.is_empty() || sync {
-            db.write(std::mem::take(batch), &WriteOptions { sync })?;
+            db.write_with(std::mem::take(batch), &WriteOptions { sync })?;
         }
         Ok(())
     }

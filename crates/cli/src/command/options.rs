@@ -5,7 +5,9 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use varve::{DatabaseOption, Options, SavedOptions, Spec, StackBuilder, nearest_name, saved_options};
+use varve::options::{DatabaseOption, SavedOptions, nearest_name, saved_options};
+use varve::stack::StackBuilder;
+use varve::{Options, Spec};
 
 /// Show the options of databases: defaults, units, what they do, what the medium changes
 #[derive(Debug, clap::Args)]
@@ -103,7 +105,7 @@ fn show(
 ) -> Result<Status, Failure> {
     let known: BTreeSet<&str> = chosen.iter().map(|option| option.name).collect();
     let others = || saved.values().filter(|(name, _)| rest && !known.contains(name));
-    let to_json = |value: &varve::OptionValue| serde_json::to_value(value).unwrap_or_default();
+    let to_json = |value: &varve::options::OptionValue| serde_json::to_value(value).unwrap_or_default();
     if console.json {
         let of =
             |option: &&DatabaseOption| (option.name.to_owned(), saved.get(option.name).map_or(Value::Null, to_json));

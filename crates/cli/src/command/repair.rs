@@ -6,7 +6,8 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::progress::process_bytes_read;
 use serde_json::{Value, json};
-use varve::{Finding, Options};
+use varve::repair::Finding;
+use varve::{Options, Varve};
 
 /// Make a damaged database usable again with what can be read of it
 #[derive(Debug, clap::Args)]
@@ -47,10 +48,10 @@ impl Repair {
         }
         // How much is there is only known afterwards.
         let busy = console.progress().bytes(None).named("repairing").watch(process_bytes_read);
-        let (env, spec) = (self.database.env(), &self.database.spec);
+        let (builder, spec) = (Varve::builder().env(&self.database.env()).options(options), &self.database.spec);
         let report = match self.discard_originals {
-            true => varve::repair_and_discard(&env, spec, options),
-            false => varve::repair(&env, spec, options),
+            true => builder.repair_and_discard(spec),
+            false => builder.repair(spec),
         };
         drop(busy);
         let report = report?;
@@ -80,7 +81,7 @@ impl Repair {
 
     fn plan(&self, options: Options, console: &mut Console) -> Result<Status, Failure> {
         let busy = console.progress().bytes(None).named("reading").watch(process_bytes_read);
-        let plan = varve::plan_repair(&self.database.env(), &self.database.spec, options);
+        let plan = Varve::builder().env(&self.database.env()).options(options).plan_repair(&self.database.spec);
         drop(busy);
         let plan = plan?;
         if console.json {

@@ -45,7 +45,7 @@ impl Scan {
         let options = self.range.read_options(self.encoding)?;
         let db = self.database.open(global, Access::Read, console)?;
         let mut progress = self.count.then(|| console.progress().count(self.range.expected_pairs(&db), "pairs"));
-        let mut walk = db.iterator(&options)?;
+        let mut walk = db.cursor(&options)?;
         if self.reverse {
             walk.seek_to_last()
         } else {

@@ -4,7 +4,9 @@ use crate::arguments::{Access, Database, Global};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use serde_json::json;
-use varve::{ByteSize, Db, Totals};
+use varve::Varve;
+use varve::spec::ByteSize;
+use varve::statistics::Totals;
 
 /// Show the shape of a database, and what was counted since this opening or since its creation
 #[derive(Debug, clap::Args)]
@@ -119,7 +121,7 @@ impl Stats {
 }
 
 /// What the database says was done to it by all its openings.
-fn since_creation(db: &Db, console: &mut Console) -> Result<(), Failure> {
+fn since_creation(db: &Varve, console: &mut Console) -> Result<(), Failure> {
     let (totals, last_sequence) = (db.totals(), db.statistics().last_sequence);
     if console.json {
         return console.json(&json!({

@@ -72,7 +72,7 @@ impl FromStr for WorkloadName {
     fn from_str(text: &str) -> Result<WorkloadName, LabError> {
         WorkloadName::all().into_iter().find(|name| name.to_string() == text).ok_or_else(|| {
             let names: Vec<String> = WorkloadName::all().iter().map(ToString::to_string).collect();
-            let meant = varve::nearest_name(text, names.iter().map(String::as_str));
+            let meant = varve::options::nearest_name(text, names.iter().map(String::as_str));
             let meant = meant.map_or_else(String::new, |meant| format!("; did you mean '{meant}'?"));
             LabError::invalid("workload", format!("'{text}' is none of {}{meant}", names.join(", ")))
         })

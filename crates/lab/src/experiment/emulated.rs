@@ -21,7 +21,7 @@ pub(super) fn open(env: &Env, spec: &str, options: &Options) -> Result<Arc<dyn T
 /// The same, as what it is.
 pub(super) fn open_varve(env: &Env, spec: &str, options: &Options) -> Result<VarveTarget, LabError> {
     let parsed: Spec =
-        spec.parse().map_err(|error: varve::SpecError| LabError::invalid("medium", error.to_string()))?;
+        spec.parse().map_err(|error: varve::spec::SpecError| LabError::invalid("medium", error.to_string()))?;
     VarveTarget::open(env, &parsed, options.clone()).map_err(|source| LabError::Target {
         target: spec.to_owned(),
         operation: "open",
@@ -49,7 +49,7 @@ pub(super) fn scaled_options(scale: Scale) -> Options {
 /// What the medium of a run is: its spec, its constants, and the version of the processor costs.
 pub(super) fn describe(report: &mut crate::report::Report, spec: &str, options: &Options) {
     report.condition("medium", spec);
-    report.condition("processor cost constants", format!("version {}", varve::cost::VERSION));
+    report.condition("processor cost constants", format!("version {}", varve::engine::cost::VERSION));
     report.condition("write_buffer_size", options.write_buffer_size);
     report.condition("max_bytes_for_level_base", options.max_bytes_for_level_base);
     report.condition("target_file_size_base", options.target_file_size_base);

@@ -4,7 +4,7 @@ use super::loads::FilmSummary;
 use super::numbers;
 use crate::error::LabError;
 use std::collections::BTreeMap;
-use varve::{Occupancy, OccupancyPiece, PieceUsage};
+use varve::store::{Occupancy, OccupancyPiece, PieceUsage};
 
 /// A part of a medium whose cells are drawn in a row of their own: a tier of tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,7 +348,7 @@ const USAGES: [PieceUsage; 8] = [
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use varve::{OccupancyDevice, OccupancyFile};
+    use varve::store::{OccupancyDevice, OccupancyFile};
     use varve_env::Random;
 
     pub(crate) const ROWS: [PartRow; 2] =

@@ -28,7 +28,7 @@ pub struct ImrMap {
 
 /// What the store's option of this name takes.
 fn words(option: &str) -> Vec<&'static str> {
-    let known = varve::common_options().find(|(store, known)| *store == "imr" && known.name == option);
+    let known = varve::spec::common_options().find(|(store, known)| *store == "imr" && known.name == option);
     known.map(|(_, known)| known.value.words()).unwrap_or_default()
 }
 

@@ -120,7 +120,7 @@ mod tests {
     use crate::host;
     use std::collections::BTreeMap;
     use std::path::Path;
-    use varve::{Occupancy, PieceUsage};
+    use varve::store::{Occupancy, PieceUsage};
 
     fn caption() -> Caption {
         Caption {

@@ -1,6 +1,6 @@
 //! Colours of levels and uses, for the page and the still picture.
 
-use varve::PieceUsage;
+use varve::store::PieceUsage;
 
 /// Colour of each level: those of Okabe and Ito ("Color Universal Design", 2008), which people with colour blindness
 /// tell apart too. The last is for levels above, and for none.

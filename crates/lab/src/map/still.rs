@@ -6,7 +6,7 @@ use super::palette::{self, LEVELS};
 use crate::report::{escape, format_number};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use varve::PieceUsage;
+use varve::store::PieceUsage;
 
 /// Side of a cell, where there are many and where there are few.
 const CELL: u32 = 4;

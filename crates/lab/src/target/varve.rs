@@ -1,13 +1,12 @@
 //! Varve itself.
 
 use super::{Change, Direction, Durability, Session, Target, TargetError, TargetStatistics};
-use std::sync::Arc;
 use varve::env::Env;
-use varve::{Db, Options, ReadOptions, Spec, Varve, WriteBatch, WriteOptions};
+use varve::{Options, ReadOptions, Spec, Varve, WriteBatch, WriteOptions};
 
 /// A Varve database on the medium a spec names.
 pub struct VarveTarget {
-    varve: Arc<Varve>,
+    varve: Varve,
 }
 
 impl VarveTarget {
@@ -16,12 +15,12 @@ impl VarveTarget {
     /// # Errors
     /// What opening says.
     pub fn open(env: &Env, spec: &Spec, options: Options) -> Result<VarveTarget, varve::Error> {
-        Ok(VarveTarget::of(Varve::builder().env(env).options(options).open(spec)?))
+        Ok(VarveTarget::of(Varve::builder().env(env).options(options).open_spec(spec)?))
     }
 
     /// An open database as a target.
     pub fn of(varve: Varve) -> VarveTarget {
-        VarveTarget { varve: Arc::new(varve) }
+        VarveTarget { varve }
     }
 
     /// The database.
@@ -36,8 +35,7 @@ impl Target for VarveTarget {
     }
 
     fn session(&self) -> Result<Box<dyn Session>, TargetError> {
-        // Holds the media too, so that a session may outlive the target.
-        Ok(Box::new(VarveSession { db: self.varve.db().clone(), _varve: Arc::clone(&self.varve) }))
+        Ok(Box::new(VarveSession { db: self.varve.clone() }))
     }
 
     fn flush(&self) -> Result<(), TargetError> {
@@ -49,7 +47,7 @@ impl Target for VarveTarget {
     }
 
     fn compact(&self) -> Result<(), TargetError> {
-        Ok(self.varve.compact_range(None, None)?)
+        Ok(self.varve.compact()?)
     }
 
     fn statistics(&self) -> Result<TargetStatistics, TargetError> {
@@ -105,9 +103,7 @@ impl Target for VarveTarget {
 }
 
 struct VarveSession {
-    // Dropped before what it stands on.
-    db: Db,
-    _varve: Arc<Varve>,
+    db: Varve,
 }
 
 fn write_options(durability: Durability) -> WriteOptions {
@@ -140,7 +136,7 @@ impl Session for VarveSession {
                 Change::Delete { key } => batch.delete(key)?,
             }
         }
-        Ok(self.db.write(batch, &write_options(durability))?)
+        Ok(self.db.write_with(batch, &write_options(durability))?)
     }
 
     fn scan(
@@ -150,7 +146,7 @@ impl Session for VarveSession {
         limit: u64,
         visit: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<u64, TargetError> {
-        let mut walk = self.db.iterator(&ReadOptions::default())?;
+        let mut walk = self.db.cursor(&ReadOptions::default())?;
         match (direction, start) {
             (Direction::Forward, Some(key)) => walk.seek(key),
             (Direction::Forward, None) => walk.seek_to_first(),

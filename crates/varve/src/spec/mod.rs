@@ -1,9 +1,12 @@
-//! Specs: how a medium is named, everywhere.
+//! Specs: how a medium is named, everywhere, and which kinds of media there are.
 
 mod error;
 mod grammar;
 mod size;
 
+pub use crate::registry::{
+    ArgumentDescription, KindDescription, OptionDescription, ValueForm, common_options, file_stores, media_kinds,
+};
 pub use error::{SpecError, SpecErrorKind};
 pub(crate) use size::SIZE_EXAMPLE;
 pub use size::{ByteSize, ByteSizeError};
@@ -22,7 +25,7 @@ use std::sync::Arc;
 /// The same text is understood by the command line, configuration files, other languages and the
 /// lab. A part is `kind:argument?option=value,option=value`; `+` puts parts side by side; a value
 /// may be a spec itself, in parentheses when it has options; a text that does not begin with
-/// `kind:` is a path, taken literally. Special bytes are written `%41`. [`crate::media_kinds`]
+/// `kind:` is a path, taken literally. Special bytes are written `%41`. [`media_kinds`]
 /// lists the kinds and their options.
 ///
 /// [`FromStr`] checks grammar, kinds, options and the form of values, and never touches a medium.
@@ -81,6 +84,18 @@ impl Spec {
     /// The directory at `path`, whatever bytes the path has.
     pub fn of_path(path: &Path) -> Self {
         Spec::of_path_bytes(path.as_os_str().as_bytes())
+    }
+
+    /// The directory at `path`, unless the path begins as the spec of a medium does: then that is what was meant.
+    pub(crate) fn of_directory(path: &Path) -> Result<Self, SpecError> {
+        let kind = path.to_str().filter(|text| grammar::begins_with_kind(text.as_bytes()));
+        match kind.map(|text| (text, grammar::word_length(text.as_bytes()))) {
+            Some((text, length)) if registry::medium(&text[..length]).is_some() => {
+                let expected = format!("a path (a spec is for open_spec; a directory of that name is ./{text})");
+                Err(SpecError::new(SpecErrorKind::Syntax, text, 0, text.len(), expected))
+            }
+            _ => Ok(Spec::of_path(path)),
+        }
     }
 
     fn of_path_bytes(path: &[u8]) -> Self {

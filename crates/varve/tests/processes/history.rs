@@ -2,8 +2,9 @@
 //! afterwards knows each state without having been told.
 
 use std::collections::BTreeMap;
+use varve::Varve;
 use varve::env::Random;
-use varve::{Compression, Db, Error, Options, ReadOptions, TreeKind, WriteBatch};
+use varve::{Compression, Error, Options, ReadOptions, TreeKind, WriteBatch};
 
 /// Threads that write.
 pub(crate) const WRITERS: usize = 3;
@@ -64,7 +65,7 @@ pub(crate) fn write_batch(seed: u64, writer: usize, number: u64, known: &Counts)
         }
     }
     let known: Vec<String> = known.iter().map(u64::to_string).collect();
-    batch.put(&count_key(writer), format!("{number} {}", known.join(" ")).as_bytes())?;
+    batch.put(count_key(writer), format!("{number} {}", known.join(" ")).as_bytes())?;
     Ok((batch, sync))
 }
 
@@ -75,10 +76,10 @@ pub(crate) fn batch_bytes(seed: u64, writer: usize, number: u64) -> u64 {
 }
 
 /// How many batches of each thread the database has seen, and what the last one of each knew.
-pub(crate) fn counts(db: &Db) -> Result<(Counts, [Counts; WRITERS]), String> {
+pub(crate) fn counts(db: &Varve) -> Result<(Counts, [Counts; WRITERS]), String> {
     let (mut counts, mut known) = (Counts::default(), [Counts::default(); WRITERS]);
     for writer in 0..WRITERS {
-        let Some(value) = db.get(&count_key(writer)).map_err(|error| format!("get: {error}"))? else { continue };
+        let Some(value) = db.get(count_key(writer)).map_err(|error| format!("get: {error}"))? else { continue };
         let text = String::from_utf8_lossy(&value).into_owned();
         let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
         let numbers = numbers.filter(|numbers| numbers.len() == WRITERS + 1);
@@ -104,7 +105,7 @@ fn state(seed: u64, writer: usize, count: u64) -> State {
 
 /// The database holds whole batches only: exactly the state after so many of each thread, and nobody's batch without
 /// what its writer had been told of others before it.
-pub(crate) fn compare(db: &Db, seed: u64) -> Result<Counts, String> {
+pub(crate) fn compare(db: &Varve, seed: u64) -> Result<Counts, String> {
     let (counts, known) = counts(db)?;
     for (writer, known) in known.iter().enumerate() {
         if let Some(other) = (0..WRITERS).find(|&other| known[other] > counts[other]) {
@@ -118,7 +119,7 @@ pub(crate) fn compare(db: &Db, seed: u64) -> Result<Counts, String> {
     for (writer, &count) in counts.iter().enumerate() {
         expected.append(&mut state(seed, writer, count));
     }
-    let mut walk = db.iterator(&ReadOptions::default()).map_err(|error| format!("iterator: {error}"))?;
+    let mut walk = db.cursor(&ReadOptions::default()).map_err(|error| format!("cursor: {error}"))?;
     walk.seek_to_first();
     for (key, value) in &expected {
         while walk.valid() && walk.key().ends_with(b"#") {
@@ -129,7 +130,7 @@ pub(crate) fn compare(db: &Db, seed: u64) -> Result<Counts, String> {
             let key = key.escape_ascii();
             return Err(format!("after {counts:?}: expected '{key}', found '{found}' ({:?})", walk.status()));
         }
-        if db.get(key).map_err(|error| format!("get: {error}"))?.as_ref() != Some(value) {
+        if db.get(key).map_err(|error| format!("get: {error}"))?.as_deref() != Some(value.as_slice()) {
             return Err(format!("after {counts:?}: get of '{}' is another", key.escape_ascii()));
         }
         walk.next();

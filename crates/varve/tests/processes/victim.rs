@@ -103,20 +103,20 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let said = |error: varve::Error| error.to_string();
     match task {
         Task::Write | Task::Create | Task::Lie => {
-            let db = Varve::builder().options(options).open(&spec).map_err(said)?;
+            let db = Varve::builder().options(options).open_spec(&spec).map_err(said)?;
             write(&db, seed, round, *task == Task::Lie)?;
         }
         Task::Checkpoint => {
-            let db = Varve::builder().options(options).open(&spec).map_err(said)?;
+            let db = Varve::builder().options(options).open_spec(&spec).map_err(said)?;
             say_opened(&db)?;
             let target = checkpoint_of(Path::new(place), round)?;
-            db.checkpoint_to(&target).map_err(said)?;
+            db.checkpoint_spec(&target).map_err(said)?;
             db.close().map_err(said)?;
         }
-        Task::Repair => drop(varve::repair(&Env::real(), &spec, options).map_err(said)?),
+        Task::Repair => drop(Varve::builder().options(options).repair(&spec).map_err(said)?),
         Task::Format => {
             let options = varve::Options { create_if_missing: true, ..options };
-            Varve::builder().options(options).format(true).open(&spec).map_err(said)?.close().map_err(said)?;
+            Varve::builder().options(options).format(true).open_spec(&spec).map_err(said)?.close().map_err(said)?;
         }
     }
     Said::Done.say();
@@ -146,7 +146,7 @@ fn write(db: &Varve, seed: u64, round: u64, lies: bool) -> Result<(), String> {
     let left = Arc::new(AtomicUsize::new(WRITERS));
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            let (db, acknowledged, left) = (db.db().clone(), acknowledged.clone(), left.clone());
+            let (db, acknowledged, left) = (db.clone(), acknowledged.clone(), left.clone());
             env.spawn("writer", move || {
                 let mut result = Ok(());
                 for number in opened[writer] + 1..=opened[writer] + batches {
@@ -155,7 +155,7 @@ fn write(db: &Varve, seed: u64, round: u64, lies: bool) -> Result<(), String> {
                         Said::Acknowledged { writer, number, synced: true }.say();
                     }
                     let written = history::write_batch(seed, writer, number, &known).and_then(|(batch, sync)| {
-                        db.write(batch, &varve::WriteOptions { sync })?;
+                        db.write_with(batch, &varve::WriteOptions { sync })?;
                         Ok(sync)
                     });
                     match written {
@@ -177,7 +177,7 @@ fn write(db: &Varve, seed: u64, round: u64, lies: bool) -> Result<(), String> {
         let before = std::array::from_fn(|writer| acknowledged[writer].load(Ordering::SeqCst));
         let result = match random.below(12) {
             0 => db.flush().map(|()| say_durable(&before)),
-            1 => db.compact_range(None, None).map(|()| say_durable(&before)),
+            1 => db.compact().map(|()| say_durable(&before)),
             2 => db.wait_idle(),
             _ => {
                 env.sleep(Duration::from_micros(300));
@@ -190,7 +190,7 @@ fn write(db: &Varve, seed: u64, round: u64, lies: bool) -> Result<(), String> {
         writer.join().map_err(|panic| panic.message().to_owned())??;
     }
     let before = std::array::from_fn(|writer| acknowledged[writer].load(Ordering::SeqCst));
-    db.db().close().map_err(|error| format!("close: {error}"))?;
+    db.clone().close().map_err(|error| format!("close: {error}"))?;
     say_durable(&before);
     Ok(())
 }

@@ -4,7 +4,8 @@ use super::timing::Constants;
 use crate::arguments::spec_parser;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
-use varve::{DeviceDescription, Spec, StackBuilder};
+use varve::Spec;
+use varve::stack::{DeviceDescription, StackBuilder};
 
 /// What a spec stands for: model, capacity, promises, constants of the timing model
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,8 @@
 use crate::arguments::spec_parser;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
-use varve::{ErrorKind, Spec, StackBuilder};
+use varve::stack::StackBuilder;
+use varve::{ErrorKind, Spec};
 
 /// Lay out an empty file store on a device
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,11 @@ use crate::failure::{Failure, Status};
 use crate::report::human_bytes;
 use serde_json::json;
 use std::collections::BTreeMap;
-use varve::{ByteSize, Location, Occupancy, Severity, Spec, StackBuilder};
+use varve::Spec;
+use varve::repair::Severity;
+use varve::spec::ByteSize;
+use varve::stack::StackBuilder;
+use varve::store::{Location, Occupancy};
 
 /// The file store on a medium: its files, its room, its own check
 #[derive(Debug, clap::Args)]

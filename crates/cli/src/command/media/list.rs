@@ -4,7 +4,7 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use serde_json::{Value, json};
 use varve::media::presets::Preset;
-use varve::{ByteSize, OptionDescription, common_options, file_stores, media_kinds};
+use varve::spec::{ByteSize, OptionDescription, common_options, file_stores, media_kinds};
 
 /// Kinds of media, their options, and the models with their numbers
 #[derive(Debug, clap::Args)]

@@ -4,8 +4,10 @@ use crate::arguments::spec_parser;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use serde_json::json;
+use varve::Spec;
 use varve::media::probe::{Pattern, Probe};
-use varve::{ByteSize, Spec, StackBuilder, StackDevice};
+use varve::spec::ByteSize;
+use varve::stack::{StackBuilder, StackDevice};
 
 /// Requests in flight, each with a thread of its own.
 const DEPTH_MAX: u32 = 1024;

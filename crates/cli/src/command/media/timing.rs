@@ -4,7 +4,7 @@ use crate::report::human_bytes;
 use serde_json::Value;
 use std::iter::Peekable;
 use std::str::Lines;
-use varve::ByteSize;
+use varve::spec::ByteSize;
 
 /// Constants as a model prints them: a number or word, named ones, or a list.
 #[derive(Debug, PartialEq, Eq)]

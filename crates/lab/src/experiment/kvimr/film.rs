@@ -6,7 +6,7 @@ use super::settings::Setup;
 use crate::error::LabError;
 use crate::experiment::{Scale, emulated, simulate};
 use crate::map::{Film, FilmCounter, Moment, PartRow, Recorder};
-use varve::FileStore;
+use varve::store::FileStore;
 
 /// Tracks of an interlaced disk: a bottom track lies under the halves of two tops.
 const ROWS: [PartRow; 2] =

@@ -1,7 +1,7 @@
 //! When tables came and went, and what any allocation must do because of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use varve::{Occupancy, PieceUsage};
+use varve::store::{Occupancy, PieceUsage};
 
 /// Tables of a run, from looks at its tracks. Times are the numbers of the looks.
 #[derive(Clone, Debug, Default)]

@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use varve::Occupancy;
 use varve::env::{Env, Instant, Random};
+use varve::store::Occupancy;
 
 /// Loads that run at the same time. Each is a world of its own; two is what the memory of a full-size
 /// run allows.

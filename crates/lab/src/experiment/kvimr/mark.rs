@@ -2,7 +2,7 @@
 
 use crate::media::Counters;
 use crate::target::TargetStatistics;
-use varve::{Occupancy, PieceUsage};
+use varve::store::{Occupancy, PieceUsage};
 
 /// Names under which a store tells what it did, see [`TargetStatistics::properties`].
 const REWRITES: &str = "store rewrites";

@@ -3,7 +3,8 @@
 use super::scheme::Scheme;
 use crate::experiment::Scale;
 use crate::report::{Report, format_bytes};
-use varve::{CompactionPriority, Compression, Options, TreeKind};
+use varve::options::CompactionPriority;
+use varve::{Compression, Options, TreeKind};
 
 /// Capacity of the disk: "100 GB" (KVIMR, section 4.1).
 const DISK_BYTES: u64 = 100_000_000_000;
@@ -283,7 +284,7 @@ impl Setup {
         let options = self.options();
         let full = |bytes: u64| format_bytes(bytes.saturating_mul(self.scale.denominator()));
         report.condition("medium (of this scheme; the others differ in allocation and rewrite)", self.spec());
-        report.condition("processor cost constants", format!("version {}", varve::cost::VERSION));
+        report.condition("processor cost constants", format!("version {}", varve::engine::cost::VERSION));
         report.condition(
             "pairs",
             format!(

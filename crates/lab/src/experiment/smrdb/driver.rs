@@ -10,7 +10,8 @@ use crate::target::{Direction, Durability, Session, Target, TargetError, TargetS
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use varve::env::{Env, Random};
-use varve::{PieceUsage, Stack};
+use varve::stack::Stack;
+use varve::store::PieceUsage;
 
 /// db_bench's keys.
 const KEYS: KeyFormat = KeyFormat::Decimal { width_bytes: KEY_BYTES };

@@ -10,8 +10,8 @@ use crate::map::{Film, FilmCounter, Moment, PartRow, Recorder};
 use crate::target::TargetStatistics;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use varve::Occupancy;
 use varve::env::Env;
+use varve::store::Occupancy;
 
 /// The bands follow each other.
 const ROWS: [PartRow; 1] = [PartRow { part: "band", shift_half_cells: 0 }];

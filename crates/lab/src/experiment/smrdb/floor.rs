@@ -6,8 +6,9 @@ use crate::media::probe::{Pattern, Probe};
 use crate::media::{BlockDevice, BlockDeviceExt, IoContext, Request, Transfer};
 use std::io::IoSlice;
 use std::sync::Arc;
+use varve::Spec;
 use varve::env::Env;
-use varve::{Spec, StackBuilder};
+use varve::stack::StackBuilder;
 
 /// The disk of the paper in full size, of which only the time is wanted.
 pub(super) const DISK: &str = "disk:3TB?model=barracuda-3tb,backing=none";
@@ -39,7 +40,7 @@ pub(super) struct Floors {
 /// A spec that names no device.
 pub(super) fn bare(env: &Env, spec: &str) -> Result<Arc<dyn BlockDevice>, LabError> {
     let invalid = |reason: String| LabError::invalid("medium", reason);
-    let parsed: Spec = spec.parse().map_err(|error: varve::SpecError| invalid(error.to_string()))?;
+    let parsed: Spec = spec.parse().map_err(|error: varve::spec::SpecError| invalid(error.to_string()))?;
     let devices = StackBuilder::new(env).devices(&parsed).map_err(|error| invalid(error.to_string()))?;
     let first = devices.first().ok_or_else(|| invalid(format!("{spec} has no device")))?;
     Ok(Arc::clone(&first.device().block))

@@ -3,7 +3,9 @@
 use super::scheme::Scheme;
 use crate::experiment::Scale;
 use crate::report::{Report, format_bytes};
-use varve::{ByteSize, CompactionPriority, Compression, Options, TreeKind};
+use varve::options::CompactionPriority;
+use varve::spec::ByteSize;
+use varve::{Compression, Options, TreeKind};
 
 /// "we chose the same memory buffer (memtable) size, 80 MB, for both" (section 5.2), and bands of that size.
 pub(super) const BAND_BYTES: u64 = 80 << 20;
@@ -177,7 +179,7 @@ impl Setup {
     pub(super) fn describe(&self, report: &mut Report) {
         let options = self.options();
         report.condition("medium (of this scheme)", self.spec());
-        report.condition("processor cost constants", format!("version {}", varve::cost::VERSION));
+        report.condition("processor cost constants", format!("version {}", varve::engine::cost::VERSION));
         for (name, bytes) in [
             ("write_buffer_size", options.write_buffer_size as u64),
             ("target_file_size_base", options.target_file_size_base),

@@ -8,7 +8,7 @@ use crate::error::LabError;
 use crate::experiment::comparison::ours;
 use crate::experiment::{Experiment, Run, Scale, simulate};
 use std::collections::BTreeMap;
-use varve::{Occupancy, OccupancyPiece, PieceUsage};
+use varve::store::{Occupancy, OccupancyPiece, PieceUsage};
 
 /// Zones that the band of a full table is made of.
 const ZONES_OF_BAND: [u64; 5] = [1, 2, 4, 8, 16];
