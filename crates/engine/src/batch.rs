@@ -19,11 +19,12 @@
 //! | 8 | number of entries, little-endian, at least 1 |
 //! | n | the entries; the i-th has the first one's sequence number plus i |
 //!
-//! The record's checksum is the log's. A kind or format not listed is of a newer version.
+//! The record's checksum is the log's. A kind or format not listed is of a newer version; kinds 2, 16, 17 and 18 are kept for
+//! range deletes and key spaces.
 
 use crate::encoding::{Damage, Decoder, append_varint};
 use crate::error::Error;
-use crate::key::{EntryKind, KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
+use crate::key::{self, EntryKind, KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 
 /// Bytes before the entries of a log record.
 pub(crate) const RECORD_HEADER_BYTES: usize = 16;
@@ -221,7 +222,7 @@ fn decode_entry<'a>(decoder: &mut Decoder<'a>) -> Result<BatchEntry<'a>, Damage>
         return Err(Damage {
             offset_bytes: start as u64,
             expected: "kind 0 or 1 of a batch entry".to_string(),
-            found: format!("kind {number}"),
+            found: key::kind_in_words(number),
             newer: true,
             older: false,
         });
@@ -404,6 +405,17 @@ mod tests {
         let mut bytes = record(1, &[&batch]);
         bytes[RECORD_HEADER_BYTES] = 9;
         assert!(BatchRecord::decode(&bytes).unwrap_err().newer);
+        for (kind, name) in [
+            (2, "range delete"),
+            (16, "delete in a key space"),
+            (17, "put in a key space"),
+            (18, "range delete in a key space"),
+        ] {
+            bytes[RECORD_HEADER_BYTES] = kind;
+            let error = BatchRecord::decode(&bytes).unwrap_err().in_file("000001.log", 64, "batch");
+            let expected = format!("found kind {kind} ({name}); it was written by a newer version");
+            assert!(matches!(error, Error::Foreign { .. }) && error.to_string().contains(&expected), "{error}");
+        }
         bytes[0] = 2;
         let error = BatchRecord::decode(&bytes).unwrap_err().in_file("000001.log", 64, "batch");
         assert!(matches!(error, Error::Foreign { offset_bytes: 64, .. }), "{error}");

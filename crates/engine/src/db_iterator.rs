@@ -287,7 +287,7 @@ impl DbIterator {
             offset_bytes: 0,
             structure: format!("entry of key {}", key::user_key(self.source.key()).escape_ascii()),
             expected: "kind 0 (delete) or 1 (put)".to_owned(),
-            found: format!("kind {}", key::kind_number(self.source.key())),
+            found: key::kind_in_words(key::kind_number(self.source.key())),
         });
     }
 }

@@ -27,7 +27,8 @@ pub const KEY_BYTES_MAX: usize = 64 * 1024;
 /// Longest value, in bytes.
 pub const VALUE_BYTES_MAX: usize = u32::MAX as usize;
 
-/// What an entry says about its key. Numbers are part of the formats; unknown ones are corruption.
+/// What an entry says about its key. Numbers are part of the formats; unknown ones are corruption in a table, and of a newer
+/// version in a log. Those kept for what comes are in [`kind_in_words`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub(crate) enum EntryKind {
@@ -48,6 +49,20 @@ impl EntryKind {
             _ => None,
         }
     }
+}
+
+/// A number of a kind for messages, with what it is kept for (`docs/design/0005-range-deletes-and-key-spaces.md`).
+pub(crate) fn kind_in_words(number: u8) -> String {
+    let meaning = match number {
+        0 => "delete",
+        1 => "put",
+        2 => "range delete",
+        16 => "delete in a key space",
+        17 => "put in a key space",
+        18 => "range delete in a key space",
+        _ => return format!("kind {number}"),
+    };
+    format!("kind {number} ({meaning})")
 }
 
 #[inline]

@@ -21,11 +21,12 @@
 //! | 13 | removed table | level, number; any number of times |
 //! | 15 | added table | see below; any number of times |
 //! | 17 | totals | the numbers of [`Totals`], in its order, as they are with this edit |
+//! | 19, 21, 23 | key space: whose the fields after it are, a new one, one that is gone | kept for them |
 //! | 2 | compaction pointer | level, then the internal key the next compaction starts after; any number of times |
 //!
 //! An added table: level, number, size in bytes, entries, deletions, oldest and newest sequence
 //! number, the table's id (8 bytes, as in its footer), smallest internal key (string), largest internal key
-//! (string), then fields as above (none are defined). Removals come before additions, so a table that changes its level is in both.
+//! (string), then fields as above (none are defined; 1 is kept for range deletes). Removals come before additions, so a table that changes its level is in both.
 //!
 //! Totals are absolute, and none goes down. A version that does not know them would install jobs without counting them, so
 //! the tag is odd. A manifest without them is of a database whose totals are not known.
@@ -184,7 +185,7 @@ impl VersionEdit {
                 self.compaction_pointers.push((level(field, "level")?, internal_key(field, "compaction pointer")?));
                 Ok(())
             }
-            _ => skip(tag, field),
+            _ => skip(tag, field, &KEPT_TAGS),
         }
     }
 }
@@ -239,7 +240,7 @@ impl AddedFile {
             let tag = decoder.varint("the tag of a field")?;
             let start = decoder.position();
             let body = decoder.string(decoder.remaining(), "the field's length")?;
-            skip(tag, &mut Decoder::new(body)).map_err(|damage| within(damage, start))?;
+            skip(tag, &mut Decoder::new(body), &KEPT_TAGS_OF_TABLES).map_err(|damage| within(damage, start))?;
         }
         Ok(file)
     }
@@ -257,10 +258,18 @@ fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), Damage> {
     }
 }
 
+/// What a tag of an edit is kept for (`docs/design/0005-range-deletes-and-key-spaces.md`).
+const KEPT_TAGS: [(u64, &str); 3] = [(19, "key space"), (21, "new key space"), (23, "key space that is gone")];
+
+/// What a tag of an added table is kept for.
+const KEPT_TAGS_OF_TABLES: [(u64, &str); 1] = [(1, "range deletes of a table")];
+
 /// An unknown field: skipped if it may be.
-fn skip(tag: u64, field: &mut Decoder<'_>) -> Result<(), Damage> {
+fn skip(tag: u64, field: &mut Decoder<'_>, kept: &[(u64, &str)]) -> Result<(), Damage> {
     if tag % 2 == 1 {
-        let damage = Decoder::damage(0, "fields this version knows", format!("required field with tag {tag}"));
+        let name =
+            kept.iter().find(|(number, _)| *number == tag).map_or(String::new(), |(_, name)| format!(" ({name})"));
+        let damage = Decoder::damage(0, "fields this version knows", format!("required field with tag {tag}{name}"));
         return Err(Damage { newer: true, ..damage });
     }
     field.bytes(field.remaining() as u64, "an unknown field").map(|_| ())
@@ -408,6 +417,24 @@ pub(super) mod tests {
         append_varint(&mut bytes, 1001);
         append_string(&mut bytes, b"whatever");
         assert!(VersionEdit::decode(&bytes).unwrap_err().newer);
+        for (tag, name) in KEPT_TAGS {
+            let mut bytes = full().encode();
+            append_varint(&mut bytes, tag);
+            append_string(&mut bytes, b"\x01");
+            let error = VersionEdit::decode(&bytes).unwrap_err().in_file("MANIFEST-000001", 0, "edit").to_string();
+            assert!(error.contains(&format!("tag {tag} ({name}); it was written by a newer version")), "{error}");
+        }
+        for (tag, name) in KEPT_TAGS_OF_TABLES {
+            let mut body = Vec::new();
+            file(1, 6).encode(&mut body);
+            append_varint(&mut body, tag);
+            append_string(&mut body, b"\x01");
+            let mut bytes = full().encode();
+            append_varint(&mut bytes, ADDED);
+            append_string(&mut bytes, &body);
+            let error = VersionEdit::decode(&bytes).unwrap_err().in_file("MANIFEST-000001", 0, "edit").to_string();
+            assert!(error.contains(&format!("tag {tag} ({name}); it was written by a newer version")), "{error}");
+        }
         for format in [1, 3] {
             let mut other = full().encode();
             other[0] = format;

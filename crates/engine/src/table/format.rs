@@ -41,7 +41,7 @@
 //! | 40 | 8 | its length with the trailer; 0 when there is no filter |
 //! | 48 | 8 | table id, a random number that the manifest has too; part of every block's checksum |
 //! | 56 | 4 | format version, 1 |
-//! | 60 | 4 | feature bits a reader must know to read the table; none so far |
+//! | 60 | 4 | feature bits a reader must know to read the table; none so far: bits 0 (range deletes) and 1 (a key space) are kept |
 //! | 64 | 4 | zero |
 //! | 68 | 4 | crc32c of bytes 0 to 67 |
 //! | 72 | 8 | magic, the letters `VARVETBL` |
@@ -55,6 +55,15 @@ pub(crate) const FORMAT_VERSION: u32 = 1;
 pub(crate) const FOOTER_BYTES: usize = 80;
 const FOOTER_CHECKSUM_AT: usize = 68;
 const KNOWN_FEATURES: u32 = 0;
+
+/// What feature bits are kept for (`docs/design/0005-range-deletes-and-key-spaces.md`).
+const KEPT_FEATURES: [(u32, &str); 2] = [(1, "range deletes"), (2, "a key space")];
+
+/// The names of those that have one, for messages.
+fn features_in_words(features: u32) -> String {
+    let names: Vec<&str> = KEPT_FEATURES.iter().filter(|(bit, _)| features & bit != 0).map(|(_, name)| *name).collect();
+    if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
+}
 
 /// Where a block is: its contents and its trailer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +135,7 @@ impl Footer {
             let mut damage = Decoder::damage(
                 56,
                 format!("format version up to {FORMAT_VERSION} without features"),
-                format!("version {version}, features {features:#x}"),
+                format!("version {version}, features {features:#x}{}", features_in_words(features)),
             );
             damage.newer = true;
             return Err(damage);
@@ -208,5 +217,16 @@ mod tests {
         let checksum = checksum::crc32c(&bytes[..68]);
         bytes[68..72].copy_from_slice(&checksum.to_le_bytes());
         assert!(Footer::decode(&bytes, 1230).expect_err("newer").newer);
+        for (features, name) in
+            [(1, "(range deletes)"), (2, "(a key space)"), (3, "(range deletes, a key space)"), (4, "0x4;")]
+        {
+            let mut bytes = sample().encode();
+            bytes[60] = features;
+            let checksum = checksum::crc32c(&bytes[..68]);
+            bytes[68..72].copy_from_slice(&checksum.to_le_bytes());
+            let error = Footer::decode(&bytes, 1230).expect_err("newer").in_file("000007.sst", 0, "footer");
+            let error = error.to_string();
+            assert!(error.contains(name) && error.contains("newer version"), "{error}");
+        }
     }
 }

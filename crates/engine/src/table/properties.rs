@@ -31,6 +31,7 @@
 //! | 17 | no | level it was written for |
 //! | 18 | no | distinct user keys |
 //! | 19 | no | histogram of bytes over keys ([`super::histogram`]); absent when the tree needs none |
+//! | 20, 21 | yes | kept for the block of range deletes, and the number of a key space; the footer's features say them first |
 
 use super::histogram::Histogram;
 use crate::encoding::{Damage, Decoder, append_string, append_varint};

@@ -236,11 +236,12 @@ impl Table {
 
     #[cold]
     fn unknown_kind(&self, offset_bytes: u64, entry: usize, trailer: u64) -> Error {
-        Decoder::damage(0, "kind 0 (delete) or 1 (put)", format!("kind {} in entry {entry}", trailer as u8)).in_file(
-            &self.name,
-            offset_bytes,
-            "data block",
+        Decoder::damage(
+            0,
+            "kind 0 (delete) or 1 (put)",
+            format!("{} in entry {entry}", key::kind_in_words(trailer as u8)),
         )
+        .in_file(&self.name, offset_bytes, "data block")
     }
 
     /// Looks up several keys, sorted, reading all blocks they need at once.
