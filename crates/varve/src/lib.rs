@@ -103,7 +103,10 @@ pub mod statistics {
 
 /// The database below the facade, on media that somebody else composed.
 pub mod engine {
-    pub use varve_engine::{BatchEntries, Db, DbIterator, Error, Media, cost};
+    pub use varve_engine::{
+        BatchEntries, Db, DbIterator, Error, Media, ReadOptions, Snapshot, WriteBatch, cost, plan_repair, repair,
+        repair_and_discard,
+    };
 }
 
 /// Where files of a database lie: stores, and who occupies what of their devices.

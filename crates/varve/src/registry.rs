@@ -143,7 +143,7 @@ const SIZE_BYTES_MAX: u64 = 256 << 40;
 pub enum ValueForm {
     /// No value: the option is there or not.
     Flag,
-    /// Bytes, see [`crate::ByteSize`]; at most 256 TiB.
+    /// Bytes, see [`crate::spec::ByteSize`]; at most 256 TiB.
     Size,
     /// A whole number, at least as large as this one.
     Number(u64),
