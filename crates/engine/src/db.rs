@@ -112,12 +112,12 @@ impl Db {
         self.tree().write(batch, options)
     }
 
-    /// Value of a key, if it has one.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.tree().get(key, &ReadOptions::default())?.map(Value::into_vec))
+    /// Value of a key, if it has one, without copying it out of the block cache.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Value>, Error> {
+        self.get_with(key, &ReadOptions::default())
     }
 
-    /// Value of a key without copying it out of the block cache.
+    /// Value of a key, if it has one.
     pub fn get_with(&self, key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
         self.tree().get(key, options)
     }

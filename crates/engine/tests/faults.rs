@@ -464,7 +464,7 @@ fn an_unreadable_sector_below_a_table_is_named_and_the_rest_is_there() {
         for (key, value) in &model {
             match db.get(key) {
                 Ok(found) => {
-                    assert_eq!(found.as_ref(), Some(value), "{kind:?}");
+                    assert_eq!(found.as_deref(), Some(value.as_slice()), "{kind:?}");
                     right += 1;
                 }
                 Err(error) => {

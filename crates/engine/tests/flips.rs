@@ -125,7 +125,7 @@ fn examine_with(env: &Env, image: &Image, options: &Options, model: &State) -> R
     for number in 0..34 {
         let key = format!("key{number:03}").into_bytes();
         match db.get(&key) {
-            Ok(found) if found.as_ref() == model.get(&key) => {}
+            Ok(found) if found.as_deref() == model.get(&key).map(Vec::as_slice) => {}
             Ok(found) => return Err(format!("get of key{number:03} gave {found:?}")),
             Err(error) => {
                 typed(&error)?;

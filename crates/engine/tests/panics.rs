@@ -17,7 +17,7 @@ use seeds::{Reached, run_seeds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
-use varve_engine::{Db, Error, ErrorKind, Media, Options, TreeKind, WriteOptions};
+use varve_engine::{Db, Error, ErrorKind, Media, Options, TreeKind, Value, WriteOptions};
 use varve_env::channel::{self, RecvError};
 use varve_env::{Env, SimOptions};
 use varve_store::{AllocationName, IoClass, RewriteName};
@@ -158,8 +158,9 @@ fn a_worker_panics_with(env: &Env, kind: Kind, options: &Options, class: IoClass
         let error = ends(env, what, move || call(&db)).expect_err(what);
         expect_poisoned(&note, what, &error);
     }
-    let newest =
-        |number: u32| (0..written).rev().find(|written| written % 500 == number).map(|last| vec![last as u8; 100]);
+    let newest = |number: u32| {
+        (0..written).rev().find(|written| written % 500 == number).map(|last| Value::from(vec![last as u8; 100]))
+    };
     for number in 0..500 {
         assert_eq!(db.get(&key(number)).expect("get"), newest(number), "{note}: {number}");
     }

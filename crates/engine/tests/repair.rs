@@ -78,7 +78,7 @@ fn database() -> Place {
 fn assert_whole(place: &Place) {
     let db = place.open();
     for number in 0..50u8 {
-        assert_eq!(db.get(&[b'k', number]).expect("get"), Some(vec![2, number]));
+        assert_eq!(db.get(&[b'k', number]).expect("get"), Some(vec![2, number].into()));
     }
     assert_eq!(db.check().expect("check").iter().filter(|found| found.code != "foreign-file").count(), 0);
     db.close().expect("close");

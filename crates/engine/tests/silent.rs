@@ -127,7 +127,7 @@ fn run_with_fault(
                 damaged = true;
             }
             Ok(value) if !damaged => {
-                if value.as_ref() != found.get(&key) {
+                if value.as_deref() != found.get(&key).map(Vec::as_slice) {
                     return Err(format!("get of key{number:03} differs from the walk"));
                 }
             }
@@ -135,7 +135,7 @@ fn run_with_fault(
                 let mut states =
                     outcome.acknowledged.iter().rev().take(if may_lose == MayLose::Last { usize::MAX } else { 1 });
                 let mut failed = outcome.failed.iter();
-                let known = |state: &history::State| state.get(&key) == value.as_ref();
+                let known = |state: &history::State| state.get(&key).map(Vec::as_slice) == value.as_deref();
                 if !states.any(known) && !failed.any(known) {
                     return Err(format!("get of key{number:03} is wrong beside damage"));
                 }

@@ -148,7 +148,7 @@ fn examine_offline(env: &Env, history: &History, worn: &Worn) -> Result<(Loss, u
     let mut lost = 0;
     for (key, value) in expected {
         match db.get(key) {
-            Ok(found) if found.as_ref() == Some(value) => {}
+            Ok(found) if found.as_deref() == Some(value.as_slice()) => {}
             Ok(_) => return Err(format!("'{}' is lost without a word", key.escape_ascii())),
             Err(error) => {
                 about_the_zone(error.to_string()).map_err(|text| format!("'{}': {text}", key.escape_ascii()))?;

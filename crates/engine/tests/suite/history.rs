@@ -141,7 +141,7 @@ impl History {
         walk.status().map_err(said)?;
         for number in 0..8 {
             let key = format!("key{:03}", (count * 8 + number) % 64).into_bytes();
-            if db.get(&key).map_err(said)?.as_ref() != state.get(&key) {
+            if db.get(&key).map_err(said)?.as_deref() != state.get(&key).map(Vec::as_slice) {
                 return Err(format!("after {count} batches: get of '{}' is wrong", key.escape_ascii()));
             }
         }
