@@ -23,7 +23,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use varve::env::Env;
-use varve::{ErrorKind, Severity, Varve};
+use varve::repair::Severity;
+use varve::{ErrorKind, Varve};
 
 /// Says that a new time is to be added to what is stored.
 const STORE: &str = "VARVE_STORE_TESTDATA";
@@ -74,7 +75,7 @@ fn go_on(name: &str, stored: &Stored, bytes: &[u8]) {
     assert_eq!((model.len(), history::checksum(&model)), (stored.pairs, stored.checksum), "{name}: another history");
 
     let before = archive::files(folder.path());
-    let db = builder().open_read_only(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let db = builder().read_only(true).open_spec(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(shape(&db), (stored.last_sequence, stored.tables.clone()), "{name}");
     compare(&db, &model, name);
     check(&db, name);
@@ -82,14 +83,14 @@ fn go_on(name: &str, stored: &Stored, bytes: &[u8]) {
     assert!(archive::files(folder.path()) == before, "{name}: reading changed something");
 
     let later = history::later_steps(stored.seed);
-    let db = builder().open(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let db = builder().open_spec(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
     compare(&db, &model, name);
     history::run(&db, &later).unwrap_or_else(|error| panic!("{name}: {error}"));
     history::apply(&later, &mut model);
     db.close().unwrap_or_else(|error| panic!("{name}: {error}"));
-    let db = builder().open(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let db = builder().open_spec(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
     compare(&db, &model, name);
-    db.compact_range(None, None).unwrap_or_else(|error| panic!("{name}: {error}"));
+    db.compact().unwrap_or_else(|error| panic!("{name}: {error}"));
     compare(&db, &model, name);
     check(&db, name);
     db.close().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -138,11 +139,11 @@ fn a_newer_version_is_refused_by_name_and_nothing_is_changed() {
                 assert!(what.contains("version") && what.contains(", found "), "{note}: {what}");
             };
             if structure.is_read_late {
-                let db = builder().open_read_only(&spec).unwrap_or_else(|error| panic!("{note}: {error}"));
+                let db = builder().read_only(true).open_spec(&spec).unwrap_or_else(|error| panic!("{note}: {error}"));
                 refuse(history::compare(&db, &stored.model()).expect_err(&note));
                 assert!(db.check().is_ok_and(|findings| !findings.is_empty()), "{note}: nothing is found");
             } else {
-                for refused in [builder().open_read_only(&spec), builder().open(&spec)] {
+                for refused in [builder().read_only(true).open_spec(&spec), builder().open_spec(&spec)] {
                     let error = refused.err().unwrap_or_else(|| panic!("{note}: it was opened"));
                     assert_eq!(error.kind(), structure.kind, "{note}: {error}");
                     refuse(error.to_string());
@@ -159,14 +160,14 @@ fn a_newer_version_is_refused_by_name_and_nothing_is_changed() {
 #[test]
 fn every_kind_of_medium_is_stored() {
     let specs = || MEDIA.iter().chain(WITHOUT).map(|(_, spec)| *spec);
-    for kind in varve::media_kinds() {
+    for kind in varve::spec::media_kinds() {
         let begin = format!("{}:", kind.name);
         assert!(specs().any(|spec| spec.starts_with(&begin)), "no store on {begin} is kept in testdata/stores");
     }
     for (kind, spec) in WITHOUT {
         let folder = tempfile::tempdir().unwrap();
         let spec = media::spec_in(spec, folder.path());
-        let error = Varve::builder().env(&spec.suitable_env(1)).open(&spec).err();
+        let error = Varve::builder().env(&spec.suitable_env(1)).open_spec(&spec).err();
         let error = error.unwrap_or_else(|| panic!("{kind} carries a database: one has to be kept in testdata/stores"));
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     }
@@ -194,7 +195,7 @@ fn another_byte_is_noticed() {
     let (name, stored, mut bytes) = all().swap_remove(0);
     let folder = tempfile::tempdir().unwrap();
     archive::unpack(&bytes, folder.path()).unwrap();
-    let db = Varve::builder().options(stored.options()).open(&stored.spec_in(folder.path())).unwrap();
+    let db = Varve::builder().options(stored.options()).open_spec(&stored.spec_in(folder.path())).unwrap();
     let model = stored.model();
     compare(&db, &model, &name);
     let (key, value) = model.iter().find(|(_, value)| value.len() > 1).unwrap();
@@ -223,7 +224,8 @@ fn store(wanted: Stored) -> (Stored, Vec<u8>) {
     let spec = wanted.spec_in(folder.path());
     let env = spec.suitable_env(wanted.seed);
     let name = wanted.name.clone();
-    let db = Varve::builder().env(&env).options(wanted.options()).open(&spec).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let db =
+        Varve::builder().env(&env).options(wanted.options()).open_spec(&spec).unwrap_or_else(|e| panic!("{name}: {e}"));
     history::run(&db, &history::steps(wanted.seed)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let model = wanted.model();
     compare(&db, &model, &name);

@@ -2,7 +2,7 @@
 //! stored does; another history is another function.
 
 use std::collections::BTreeMap;
-use varve::{Db, ReadOptions, WriteBatch, WriteOptions};
+use varve::{ReadOptions, Varve, WriteBatch, WriteOptions};
 
 /// Pairs by key.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -111,7 +111,7 @@ pub(crate) fn apply(steps: &[Step], model: &mut Model) {
 }
 
 /// Does `steps` to a database; the last write is durable when this returns.
-pub(crate) fn run(db: &Db, steps: &[Step]) -> Result<(), varve::EngineError> {
+pub(crate) fn run(db: &Varve, steps: &[Step]) -> Result<(), varve::Error> {
     let last = steps.len().saturating_sub(1);
     for (number, step) in steps.iter().enumerate() {
         let Step::Write(changes) = step else {
@@ -126,7 +126,7 @@ pub(crate) fn run(db: &Db, steps: &[Step]) -> Result<(), varve::EngineError> {
                 None => batch.delete(key)?,
             };
         }
-        db.write(batch, &WriteOptions { sync: number == last })?;
+        db.write_with(batch, &WriteOptions { sync: number == last })?;
     }
     Ok(())
 }
@@ -141,9 +141,9 @@ pub(crate) fn checksum(model: &Model) -> u32 {
 }
 
 /// Reads everything in every way there is; says what is not as it must be.
-pub(crate) fn compare(db: &Db, model: &Model) -> Result<(), String> {
+pub(crate) fn compare(db: &Varve, model: &Model) -> Result<(), String> {
     let shown = |bytes: &[u8]| bytes.escape_ascii().to_string();
-    let mut walk = db.iterator(&ReadOptions::default()).map_err(|error| error.to_string())?;
+    let mut walk = db.cursor(&ReadOptions::default()).map_err(|error| error.to_string())?;
     for is_forward in [true, false] {
         if is_forward {
             walk.seek_to_first()
