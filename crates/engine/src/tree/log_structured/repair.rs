@@ -198,13 +198,15 @@ impl Salvage {
         let Salvage { repair, shared, tables, last_sequence } = self;
         let mut flush = |memtable: &Arc<MemTable>, last_sequence| flush(shared, tables, memtable, last_sequence);
         repair.read_logs(&mut |batch| {
-            // A sequence number that is already in a table names the same entry.
-            memtable.apply(batch.iter(), batch.first_sequence);
-            *last_sequence = (*last_sequence).max(batch.last_sequence());
-            if memtable.memory_bytes() >= capacity {
+            // After an append that was refused the next log may have its numbers again: a memtable has each once.
+            let is_repeated = memtable.last_sequence().is_some_and(|last| batch.first_sequence <= last);
+            if is_repeated || memtable.memory_bytes() >= capacity {
                 let full = std::mem::replace(&mut memtable, Arc::new(MemTable::new(0, capacity, 0)));
                 flush(&full, *last_sequence)?;
             }
+            // A sequence number that is already in a table names the same entry.
+            memtable.apply(batch.iter(), batch.first_sequence);
+            *last_sequence = (*last_sequence).max(batch.last_sequence());
             Ok(())
         })?;
         flush(&memtable, *last_sequence)
