@@ -4,11 +4,11 @@
 //! files of another program, or of another version, for damaged ones would destroy them.
 
 use super::{RepairAction, RepairPlan, RepairStep};
-use crate::batch::BatchRecord;
 use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
 use crate::inventory::{OF_OTHERS, Origin, begins_as, not_ours, origin};
 use crate::log::{LogReader, Purpose};
+use crate::log_chain::{Salvaged, salvage_log};
 use crate::manifest::{Manifest, Recovered};
 use crate::media::Media;
 use std::sync::Arc;
@@ -101,31 +101,14 @@ pub(crate) fn survey(
     })
 }
 
-fn log_condition(store: &Arc<dyn FileStore>, number: u64, database: Option<u64>) -> Condition {
-    let name = file_name::log(number);
-    let opened = store.open(&name, &OpenOptions::default()).map_err(Error::from).and_then(|file| {
-        let reader = LogReader::open(file, &name, Purpose::WriteAhead, number)?;
-        database.map_or(Ok(()), |database| reader.expect_database(database))?;
-        Ok(reader)
-    });
-    let mut reader = match opened {
-        Ok(reader) => reader,
-        Err(error) => return Condition::Unreadable(error),
-    };
-    loop {
-        let failure = match reader.next() {
-            Ok(None) => return Condition::Sound,
-            Ok(Some(record)) => match BatchRecord::decode(record.data) {
-                Ok(_) => continue,
-                Err(damage) => damage.in_file(&name, record.offset_bytes, "batch"),
-            },
-            Err(error) => error,
-        };
-        if failure.kind() == ErrorKind::Foreign {
-            return Condition::Unreadable(failure);
+fn log_condition(store: &Arc<dyn FileStore>, number: u64, mut database: Option<u64>) -> Condition {
+    match salvage_log(&**store, number, &mut database, &mut |_| Ok(())) {
+        Ok(Salvaged::Whole) => Condition::Sound,
+        Ok(Salvaged::UpTo(error)) if error.kind() != ErrorKind::Foreign => {
+            let (severity, code) = (Severity::Error, "log-damaged");
+            Condition::Damaged(vec![Finding { severity, code, message: error.to_string() }])
         }
-        let (severity, code) = (Severity::Error, "log-damaged");
-        return Condition::Damaged(vec![Finding { severity, code, message: failure.to_string() }]);
+        Ok(Salvaged::UpTo(error) | Salvaged::Nothing(error)) | Err(error) => Condition::Unreadable(error),
     }
 }
 
