@@ -11,8 +11,8 @@
 use crate::shape::{fitting_bytes, taking_bytes};
 
 /// Tables that puts leave, where nobody said how much: one each for the log of what was taken last, for that of deletes,
-/// for what these become, and for what opening again takes.
-const KEPT_TABLES: u64 = 4;
+/// for what these become, for what opening again takes, and one because full tables that are merged may become one more.
+const KEPT_TABLES: u64 = 5;
 
 /// The same where the medium likes no size of tables, and has no reserve for compactions. The smallest step of one reads a
 /// table and one that it overlaps, and writes as much before either is free.
@@ -130,11 +130,15 @@ impl Headroom {
     }
 
     pub(crate) fn admission(&self) -> Admission {
-        let reserved_bytes = if self.is_in_tables { 0 } else { self.reserved_on_medium_bytes() };
-        match self.available_bytes.saturating_sub(reserved_bytes) {
-            bytes if bytes >= self.left_by_puts_bytes() => Admission::Open,
-            bytes if bytes >= self.left_by_deletes_bytes() => Admission::DeletesOnly,
-            _ => Admission::Full,
+        // What compactions take of the reserve is not there for writers anyway.
+        let reserved_bytes = self.reserved_on_medium_bytes().saturating_sub(self.reserve_bytes);
+        let unreserved_bytes = self.available_bytes.saturating_sub(reserved_bytes);
+        // Where tables take places of their own compactions were given none that deletes and their logs take.
+        let for_deletes_bytes = if self.is_in_tables { self.available_bytes } else { unreserved_bytes };
+        match (unreserved_bytes >= self.left_by_puts_bytes(), for_deletes_bytes >= self.left_by_deletes_bytes()) {
+            (true, _) => Admission::Open,
+            (false, true) => Admission::DeletesOnly,
+            (false, false) => Admission::Full,
         }
     }
 
@@ -153,17 +157,30 @@ impl Headroom {
     /// Bytes that outputs of a compaction may have: of all but what memtables will become, and logs take meanwhile, what is
     /// left when each table takes some more than it is cut for.
     pub(crate) fn compaction_bytes(&self) -> u64 {
-        let for_logs_bytes = match self.is_in_tables {
-            true => self.table_bytes,
-            false => (self.available_bytes / 16).max(LOG_BLOCKS.saturating_mul(self.block_bytes)),
-        };
-        let left_bytes = self.available_bytes.saturating_sub(self.owed_bytes.saturating_add(for_logs_bytes));
-        let bytes = left_bytes.saturating_add(self.reserve_bytes);
+        let bytes = self.unowed_bytes();
         let fitting = match self.is_in_tables {
             true => fitting_bytes(bytes, self.table_bytes),
             false => scaled(bytes, self.cut_bytes, self.cut_bytes.saturating_add(self.beside_bytes)),
         };
         fitting.saturating_sub(self.reserved_bytes)
+    }
+
+    /// The same where tables come to be as full as those that are there: what is not more than this may fit.
+    pub(crate) fn hoped_bytes(&self) -> u64 {
+        match self.is_in_tables {
+            true => self.unowed_bytes().saturating_sub(self.reserved_on_medium_bytes()),
+            false => self.compaction_bytes(),
+        }
+    }
+
+    /// All but what memtables will become and logs take meanwhile.
+    fn unowed_bytes(&self) -> u64 {
+        let for_logs_bytes = match self.is_in_tables {
+            true => self.table_bytes,
+            false => (self.available_bytes / 16).max(LOG_BLOCKS.saturating_mul(self.block_bytes)),
+        };
+        let left_bytes = self.available_bytes.saturating_sub(self.owed_bytes.saturating_add(for_logs_bytes));
+        left_bytes.saturating_add(self.reserve_bytes)
     }
 
     /// What running compactions take of the medium at most from now on.
@@ -172,6 +189,12 @@ impl Headroom {
             true => taking_bytes(self.reserved_bytes, self.table_bytes),
             false => scaled(self.reserved_bytes, self.cut_bytes.saturating_add(self.beside_bytes), self.cut_bytes),
         }
+    }
+
+    /// Whether a compaction may leave more tables than it read, as it sometimes does where full ones are merged: one after the
+    /// other would take what deletes need.
+    pub(crate) fn allows_growth(&self) -> bool {
+        !self.is_in_tables || !self.is_short()
     }
 
     /// The same once those that run have ended without taking more.
@@ -183,6 +206,7 @@ impl Headroom {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape::filled_bytes;
 
     const BAND: u64 = 1 << 20;
 
@@ -207,7 +231,7 @@ mod tests {
     fn puts_stop_first_then_deletes_and_compactions_have_the_rest() {
         use Admission::{DeletesOnly, Full, Open};
         let states: Vec<Admission> = (0..7).rev().map(|available| bands(available, 1).admission()).collect();
-        assert_eq!(states, [Open, Open, DeletesOnly, DeletesOnly, DeletesOnly, Full, Full]);
+        assert_eq!(states, [Open, DeletesOnly, DeletesOnly, DeletesOnly, Full, Full, Full]);
         let filled_bytes = BAND - BAND / 16 - (5 << 10);
         assert_eq!(bands(3, 1).compaction_bytes(), 3 * filled_bytes);
         assert_eq!(bands(0, 1).compaction_bytes(), 2 * filled_bytes);
@@ -233,15 +257,33 @@ mod tests {
         assert_eq!(states, [Open, Open, DeletesOnly, DeletesOnly, Full]);
         assert_eq!(space(3 << 20).unreserved().admission(), Open);
         assert_eq!([0, 1 << 20].map(|bytes| space(bytes).compaction_bytes()), [15 << 18, 11 << 18]);
-        let bands = |reserved_bytes: u64| Headroom { reserved_bytes, ..bands(4, 0) };
-        assert_eq!(bands(8 * BAND).admission(), Open);
+        let bands = |reserved_bytes: u64| Headroom { reserved_bytes, ..bands(5, 0) };
+        let filled_bytes = filled_bytes(BAND);
+        let states = [0, 2, 3, 8].map(|tables| bands(tables * filled_bytes).admission());
+        assert_eq!(
+            states,
+            [Open, Open, DeletesOnly, DeletesOnly],
+            "what the reserve covers is not there for puts anyway"
+        );
         assert!(bands(BAND).compaction_bytes() < bands(0).compaction_bytes());
+    }
+
+    /// Of full bands two may become three: that is known of none that is left, and allowed while puts are taken.
+    #[test]
+    fn a_step_that_may_fit_is_hoped_for_and_leaves_no_more_tables_where_there_is_little() {
+        let full_bytes = 2 * (BAND - (1 << 10));
+        let of = |available| bands(available, 0);
+        assert!(of(1).compaction_bytes() < full_bytes && of(1).hoped_bytes() >= full_bytes);
+        let running = Headroom { reserved_bytes: filled_bytes(BAND), ..of(1) };
+        assert!(running.hoped_bytes() < full_bytes);
+        assert_eq!([5, 4].map(|available| of(available).allows_growth()), [true, false]);
+        assert!(Headroom { is_in_tables: false, ..of(0) }.allows_growth());
     }
 
     #[test]
     fn little_is_left_of_a_small_medium_and_as_much_as_was_asked() {
         let left = |space: Headroom| (space.left_by_puts_bytes() / BAND, space.left_by_deletes_bytes() / BAND);
-        assert_eq!(left(bands(0, 0)), (4, 1));
+        assert_eq!(left(bands(0, 0)), (5, 2));
         assert_eq!(left(Headroom { asked_bytes: Some(0), ..bands(0, 2) }), (2, 2));
         assert_eq!(left(Headroom { asked_bytes: Some(6 * BAND), ..bands(0, 0) }), (6, 2));
         let bytes = Headroom { total_bytes: 96, table_bytes: 1 << 40, is_in_tables: false, ..bands(0, 0) };

@@ -19,7 +19,7 @@ pub(crate) use sizes::Sizes;
 use crate::error::Error;
 use crate::options::Options;
 use crate::policy;
-use crate::shape::{CompactionPlan, FileMeta, Version};
+use crate::shape::{CompactionPlan, FileMeta, Version, filled_bytes};
 use headroom::{KEPT_PART, PROPERTIES_BYTES};
 use parking_lot::Mutex;
 use reservation::Reservations;
@@ -156,6 +156,12 @@ impl SpaceBudget {
     /// Nobody else counts on so many bytes of outputs until what is returned is dropped.
     pub(crate) fn reserve(&self, bytes: u64) -> Arc<Reservation> {
         Arc::new(Reservation::new(&self.reservations, bytes))
+    }
+
+    /// What a table of so many bytes is counted as where space was reserved: where each takes as much, never less than
+    /// tables surely hold.
+    pub(crate) fn counted_bytes(&self, size_bytes: u64) -> u64 {
+        self.files.properties().preferred_table_bytes.map_or(size_bytes, |bytes| size_bytes.max(filled_bytes(bytes)))
     }
 
     /// What came of compactions that gave nothing.

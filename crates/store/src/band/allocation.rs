@@ -17,10 +17,12 @@
 //! and copies, without which nothing could be told any more; before them the reserve, for the outputs of compactions, which
 //! give back more than they take; everything else is refused first. Those of the ones kept for logs that are being written
 //! are not kept again, so that as many outputs find their bands as were promised; the next log band comes from what the
-//! compaction gives back, or from its outputs when it fails.
+//! compaction gives back, or from its outputs when it fails. Nor is what outputs of running compactions took of the reserve:
+//! writers would else have to wait for each compaction to end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use varve_media::JobId;
 
 /// What a band is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub(super) struct TableGrowth {
     pub(super) bands: u32,
     /// Its present band when that is full: the table leaves it as soon as it has another.
     pub(super) full_band: Option<u32>,
+    /// Who writes it.
+    pub(super) job: Option<JobId>,
 }
 
 /// What the policy looks at.
@@ -55,7 +59,7 @@ pub(super) struct BandView<'a> {
     pub(super) aside: &'a BTreeMap<u64, Range<u32>>,
     /// The band after the last one taken or set aside for a table.
     pub(super) cursor: u32,
-    /// Bands kept for the outputs of compactions.
+    /// Bands kept for the outputs of compactions, but for those that running ones took.
     pub(super) reserve_bands: u32,
     /// Bands kept for manifests, pointers and copies.
     pub(super) log_reserve_bands: u32,
@@ -153,7 +157,7 @@ mod tests {
     fn places_with(free: &[u32], cursor: u32, log_reserve_taken: u32) -> [Option<u32>; 4] {
         let (free, aside) = (free.iter().copied().collect(), BTreeMap::new());
         let view = BandView { log_reserve_taken, ..view(&free, &aside, cursor) };
-        let one = TableGrowth { file: 1, bands: 1, full_band: None };
+        let one = TableGrowth { file: 1, bands: 1, full_band: None, job: None };
         let of_table = |purpose| view.stretch(purpose, one).map(|stretch| stretch.start);
         [of_table(Table), of_table(CompactionOutput), view.log_band(Log), view.log_band(Metadata)]
     }
@@ -167,7 +171,7 @@ mod tests {
     ) -> (Option<Range<u32>>, Option<u32>) {
         let (free, aside) = (free.iter().copied().collect(), aside.iter().cloned().collect());
         let view = BandView { reserve_bands: 0, log_reserve_bands: 0, ..view(&free, &aside, cursor) };
-        let table = TableGrowth { file: 1, bands, full_band: None };
+        let table = TableGrowth { file: 1, bands, full_band: None, job: None };
         (view.stretch(CompactionOutput, table), view.log_band(Metadata))
     }
 

@@ -4,7 +4,10 @@ use super::allocation::{BandView, Purpose, TableGrowth};
 use super::change::Retirement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use varve_media::{MediaError, ZoneCondition, ZoneDescription, ZoneRefusal, ZoneType};
+use varve_media::{JobId, MediaError, ZoneCondition, ZoneDescription, ZoneRefusal, ZoneType};
+
+/// Compactions remembered at once: a tree that never says that one ended costs no more than this.
+const COMPACTIONS_MAX: usize = 1024;
 
 /// What a band is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,8 @@ pub(super) struct Bands {
     aside: BTreeMap<u64, Range<u32>>,
     cursor: u32,
     reserve_bands: u32,
+    /// Bands that outputs of running compactions took, of each: as many of the reserve are not kept again.
+    compactions: BTreeMap<JobId, u32>,
     log_reserve_bands: u32,
     /// Bands of the reserve for logs that were taken one after the other, up to the one that is written.
     log_reserve_taken: u32,
@@ -56,6 +61,7 @@ impl Bands {
             aside: BTreeMap::new(),
             cursor: bands.start,
             reserve_bands,
+            compactions: BTreeMap::new(),
             log_reserve_bands,
             log_reserve_taken: 0,
         }
@@ -98,7 +104,7 @@ impl Bands {
             free: &self.free,
             aside: &self.aside,
             cursor: self.cursor,
-            reserve_bands: self.reserve_bands,
+            reserve_bands: self.reserve_left(),
             log_reserve_bands: self.log_reserve_bands,
             log_reserve_taken: self.log_reserve_taken,
         }
@@ -113,9 +119,30 @@ impl Bands {
         self.free.len()
     }
 
-    /// Free bands that are kept for somebody when none is in use.
+    /// Free bands that are kept for somebody when no log is written in one of them.
     pub(super) fn kept_in_all(&self) -> usize {
-        (self.reserve_bands + self.log_reserve_bands) as usize
+        (self.reserve_left() + self.log_reserve_bands) as usize
+    }
+
+    /// What is left of the reserve: what compactions took of it comes back when they end.
+    fn reserve_left(&self) -> u32 {
+        let taken = self.compactions.values().fold(0u32, |sum, bands| sum.saturating_add(*bands));
+        self.reserve_bands.saturating_sub(taken)
+    }
+
+    /// Tables of this job are outputs of a compaction from now on, unless too many run.
+    pub(super) fn compaction_begins(&mut self, job: JobId) {
+        if self.compactions.len() < COMPACTIONS_MAX {
+            self.compactions.entry(job).or_insert(0);
+        }
+    }
+
+    pub(super) fn compaction_ends(&mut self, job: JobId) {
+        self.compactions.remove(&job);
+    }
+
+    pub(super) fn is_compaction(&self, job: JobId) -> bool {
+        self.compactions.contains_key(&job)
     }
 
     /// A free band is known to be empty.
@@ -141,6 +168,9 @@ impl Bands {
             true => self.aside.remove(&table.file),
             false => self.aside.insert(table.file, rest),
         };
+        if let Some(taken) = table.job.and_then(|job| self.compactions.get_mut(&job)) {
+            *taken = taken.saturating_add(1);
+        }
         Some(self.take(band, BandUse::Table))
     }
 
@@ -259,7 +289,7 @@ pub(super) fn after_failure(zone: &ZoneDescription, written_bytes: u64) -> After
 mod tests {
     use super::*;
 
-    const ONE: TableGrowth = TableGrowth { file: 1, bands: 1, full_band: None };
+    const ONE: TableGrowth = TableGrowth { file: 1, bands: 1, full_band: None, job: None };
 
     #[test]
     fn tables_of_several_bands_follow_each_other() {

@@ -24,8 +24,6 @@ use varve_media::{
 
 /// Bands that may refuse to be emptied, one after the other, before that is an error.
 const REFUSALS_MAX: usize = 4;
-/// Compactions remembered at once: a tree that never says that one ended costs no more than this.
-const COMPACTIONS_MAX: usize = 1024;
 
 pub(super) struct Core {
     pub(super) env: Env,
@@ -56,8 +54,6 @@ pub(super) struct Core {
     /// Why nothing is acknowledged any more.
     pub(super) poisoned: OnceLock<String>,
     pub(super) locks: ShortMutex<BTreeSet<String>>,
-    /// Compactions that have begun and not ended.
-    compactions: ShortMutex<BTreeSet<JobId>>,
     /// What the open found damaged of log bands, also of those that were given up since.
     pub(super) found_damaged: Vec<StoreError>,
     pub(super) counts: Counts,
@@ -103,7 +99,6 @@ impl Core {
             durable_sequence: AtomicU64::new(sequence),
             poisoned: OnceLock::new(),
             locks: ShortMutex::new(BTreeSet::new()),
-            compactions: ShortMutex::new(BTreeSet::new()),
             found_damaged: opened.found_damaged,
             counts: Counts::default(),
         }
@@ -147,24 +142,13 @@ impl Core {
 
     /// What a band for a file of this kind is wanted for.
     pub(super) fn purpose(&self, kind: FileKind, job: Option<JobId>) -> Purpose {
-        let is_compaction = || job.is_some_and(|job| self.compactions.lock().contains(&job));
+        let is_compaction = || job.is_some_and(|job| self.state.lock().bands.is_compaction(job));
         match kind {
             FileKind::Table if is_compaction() => Purpose::CompactionOutput,
             FileKind::Table => Purpose::Table,
             FileKind::Manifest | FileKind::Pointer => Purpose::Metadata,
             _ => Purpose::Log,
         }
-    }
-
-    pub(super) fn compaction_begins(&self, job: JobId) {
-        let mut compactions = self.compactions.lock();
-        if compactions.len() < COMPACTIONS_MAX {
-            compactions.insert(job);
-        }
-    }
-
-    pub(super) fn compaction_ends(&self, job: JobId) {
-        self.compactions.lock().remove(&job);
     }
 
     /// Makes every write that has completed durable.

@@ -335,8 +335,8 @@ impl FileStore for BandStore {
 
     fn hint(&self, hint: &Hint<'_>) {
         match hint {
-            Hint::CompactionBegin { job, .. } => self.core.compaction_begins(*job),
-            Hint::CompactionEnd { job, .. } => self.core.compaction_ends(*job),
+            Hint::CompactionBegin { job, .. } => self.core.state.lock().bands.compaction_begins(*job),
+            Hint::CompactionEnd { job, .. } => self.core.state.lock().bands.compaction_ends(*job),
             Hint::LevelChanged { file } => {
                 let node = self.core.state.lock().names.get(&file.name).cloned();
                 if let (Some(node), Some(level)) = (node, file.level) {

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use crate::journal;
 use std::sync::Arc;
-use varve_media::{AlignedBuffer, IoContext};
+use varve_media::{AlignedBuffer, IoContext, JobId};
 
 const BUFFER_BYTES: usize = 1 << 20;
 /// Bands that may refuse one write, one after the other.
@@ -31,6 +31,7 @@ pub(super) struct TableWriter {
     node: Arc<Node>,
     name: String,
     purpose: Purpose,
+    job: Option<JobId>,
     /// Bytes that the table is expected to have.
     expected_bytes: u64,
     buffer: AlignedBuffer,
@@ -51,6 +52,7 @@ impl TableWriter {
         TableWriter {
             buffer: journal::buffer(&core.device, capacity),
             purpose: core.purpose(FileKind::Table, options.job),
+            job: options.job,
             expected_bytes: options.expected_size_bytes.unwrap_or(core.geometry.table_bytes()),
             name: name.to_owned(),
             start_bytes: 0,
@@ -156,7 +158,12 @@ impl TableWriter {
         let geometry = &self.core.geometry;
         let left_bytes = self.expected_bytes.saturating_sub(self.start_bytes);
         let bands = left_bytes.div_ceil(geometry.band_bytes).clamp(1, u64::from(geometry.table_bands)) as u32;
-        let table = Some(TableGrowth { file: self.node.file, bands, full_band: self.place.map(|place| place.band) });
+        let table = Some(TableGrowth {
+            file: self.node.file,
+            bands,
+            full_band: self.place.map(|place| place.band),
+            job: self.job,
+        });
         let mut taken = self.core.take_band(&self.name, self.purpose, table)?;
         if taken.is_none() {
             self.core.make_room(self.purpose)?;

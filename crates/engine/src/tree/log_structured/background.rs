@@ -216,7 +216,7 @@ fn compact(
         return Err(error);
     }
     let inputs: Vec<u64> = plan.inputs.iter().map(|file| file.number).collect();
-    let result = compaction::compact_reserved(shared, version, plan, space_bytes, reservation);
+    let result = compaction::compact_reserved(shared, version, plan, space_bytes, reservation, false);
     if let Err(error) = &result
         && error.kind() == ErrorKind::NoSpace
     {
@@ -276,7 +276,7 @@ fn run(shared: &Arc<Shared>, job: Job) -> bool {
     };
     shared.tables.collect(&shared.garbage);
     let failure = result.err();
-    if failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::Closed) {
+    if failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::Closed && !is_given_up(error)) {
         shared.counters.background_errors.fetch_add(1, Ordering::Relaxed);
     }
     let failed = failure.is_some();
@@ -327,6 +327,12 @@ fn sample(shared: &Shared, tables: &[Arc<FileMeta>]) {
         let read = shared.tables.get(file).map(|table| table.properties().histogram.clone());
         let _ = file.histogram.set(read.unwrap_or_default());
     }
+}
+
+/// A compaction was given up because it would have left more tables than it read: writers that wait are told, and nothing
+/// is wrong.
+pub(super) fn is_given_up(error: &Error) -> bool {
+    matches!(error, Error::OutOfSpace { .. })
 }
 
 fn note(core: &mut Core, failure: Option<Error>, fields: impl Fn(&mut Core) -> (&mut u64, &mut Option<Error>)) {
@@ -417,10 +423,15 @@ fn compact_levels(shared: &Arc<Shared>, begin: Option<&[u8]>, end: Option<&[u8]>
         let may_coalesce = || begin.is_none() && end.is_none() && is_short;
         let coalescing = || may_coalesce().then(|| shared.space.coalescing(&version, space_bytes)).flatten();
         let Some(plan) = due.or_else(coalescing) else { return Ok(()) };
-        // Where there is no space to put everything in order at once, it is done in parts.
-        let part = (plan.written_bytes_max() > space_bytes)
-            .then(|| shared.policy.split(&version, &plan, space_bytes))
-            .flatten();
+        // Where there is no space to put everything in order at once, it is done in parts; where none surely fits, first
+        // what gives tables back, then one that may.
+        let is_large = plan.written_bytes_max() > space_bytes;
+        let part = || {
+            let split = |bytes| shared.policy.split(&version, &plan, bytes);
+            let hoped_for = || headroom.and_then(|headroom| split(headroom.hoped_bytes()));
+            split(space_bytes).or_else(|| shared.space.coalescing(&version, space_bytes)).or_else(hoped_for)
+        };
+        let part = if is_large { part() } else { None };
         let is_of_level0 =
             |part: &&CompactionPlan| part.input_level == 0 && part.output_level >= version.disjoint_from();
         let taken = part.as_ref().filter(is_of_level0).map_or(0, |part| part.inputs.len());

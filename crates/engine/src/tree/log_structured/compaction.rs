@@ -4,12 +4,13 @@ use super::level_iterator::LevelIterator;
 use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
 use super::partial_compaction;
 use super::shared::{Change, Shared};
+use super::write_space;
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
 use crate::merge::merge;
 use crate::shape::{CompactionPlan, FileMeta, Reason, Run, Version, runs, subcompaction_boundaries};
-use crate::space::Reservation;
+use crate::space::{Headroom, Reservation};
 use crate::statistics::Totals;
 use crate::table::{KeyOrder, Readahead, TableIteratorOptions};
 use crate::throttle::JobPace;
@@ -26,7 +27,7 @@ pub(super) fn compact(
     space_bytes: u64,
 ) -> Result<(), Error> {
     let reservation = reserve(shared, &version, &plan, space_bytes);
-    compact_reserved(shared, version, plan, space_bytes, reservation)
+    compact_reserved(shared, version, plan, space_bytes, reservation, true)
 }
 
 /// Keeps others from counting on what a compaction needs of the space it is given.
@@ -46,6 +47,7 @@ pub(super) fn compact_reserved(
     plan: CompactionPlan,
     space_bytes: u64,
     reservation: Arc<Reservation>,
+    may_grow: bool,
 ) -> Result<(), Error> {
     shared.settle_doubts()?;
     if plan.is_trivial_move() {
@@ -61,7 +63,9 @@ pub(super) fn compact_reserved(
     let pace = Arc::new(pace_of(shared, &version, &plan));
     let numbers = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.number).collect::<Vec<u64>>();
     let coalesced = (plan.reason == Reason::Coalescing).then(|| numbers(&plan.inputs));
-    let result = compact_part(shared, &version, plan, &Part::whole(parts_max), pace, &reservation);
+    let headroom = write_space::look_now(shared, reservation.left_bytes()).0.filter(|_| !may_grow);
+    let part = Part { short: headroom.filter(|headroom| !headroom.allows_growth()), ..Part::whole(parts_max) };
+    let result = compact_part(shared, &version, plan, &part, pace, &reservation);
     if let Some(inputs) = coalesced {
         shared.space.note_coalesced(&inputs, result.as_deref().map_err(|_| ()));
     }
@@ -93,12 +97,14 @@ pub(super) struct Part {
     pub(super) staying: Vec<u64>,
     /// Threads that share the work, at most.
     pub(super) parts_max: usize,
+    /// Space when it began, if that is so little that it must not leave more tables than it takes away.
+    pub(super) short: Option<Headroom>,
 }
 
 impl Part {
     /// All of it.
     fn whole(parts_max: usize) -> Part {
-        Part { begin: None, end: None, staying: Vec::new(), parts_max }
+        Part { begin: None, end: None, staying: Vec::new(), parts_max, short: None }
     }
 }
 
@@ -129,6 +135,10 @@ pub(super) fn compact_part(
     let read_tables = plan.all_inputs().filter(goes).count() as u64;
     let read_bytes: u64 = plan.all_inputs().filter(goes).map(|file| file.size_bytes).sum();
     let result = rewrite(shared, version, &plan, job, part, (&pace, reservation)).and_then(|outputs| {
+        if let Some(headroom) = part.short.as_ref().filter(|_| outputs.tables.len() as u64 > read_tables) {
+            output::discard(&outputs.tables);
+            return Err(write_space::refusal(shared, headroom, true));
+        }
         let change = Change {
             removed: plan
                 .inputs

@@ -143,7 +143,8 @@ impl Tree for LogStructuredTree {
             if core.closing {
                 return Err(Error::Closed);
             }
-            if let Some(error) = core.flush_error.clone().or(core.compaction_error.clone()) {
+            let of_compaction = core.compaction_error.as_ref().filter(|error| !background::is_given_up(error));
+            if let Some(error) = core.flush_error.as_ref().or(of_compaction).cloned() {
                 return Err(error);
             }
             self.shared.done.wait(&mut core);

@@ -207,6 +207,8 @@ struct Open {
     number: u64,
     /// What the medium was told to write down.
     written_back_bytes: u64,
+    /// What was spent of the reservation.
+    spent_bytes: u64,
 }
 
 /// Writes the walk from where it stands up to `end` (a user key, exclusive). Tables of a failed
@@ -337,16 +339,22 @@ fn begin(shared: &Shared, plan: &OutputPlan<'_>) -> Result<Open, Error> {
         }
     };
     let build = shared.table_build_options(plan.level);
+    // Where it takes a place of its own it takes that now.
+    let spent_bytes = shared.space.counted_bytes(0);
+    if let Some(reservation) = plan.reservation {
+        reservation.spend(spent_bytes);
+    }
     Ok(Open {
         builder: TableBuilder::new(file, &name, &build, plan.context, shared.env.clone()),
         number,
         written_back_bytes: 0,
+        spent_bytes,
     })
 }
 
 fn finish(shared: &Shared, open: Option<Open>, plan: &OutputPlan<'_>, outputs: &mut Outputs) -> Result<(), Error> {
     let Some(open) = open else { return Ok(()) };
-    let number = open.number;
+    let (number, spent_bytes) = (open.number, open.spent_bytes);
     let summary = match open.builder.finish() {
         Ok(summary) => summary,
         Err(error) => {
@@ -357,7 +365,7 @@ fn finish(shared: &Shared, open: Option<Open>, plan: &OutputPlan<'_>, outputs: &
     let file = table_meta(number, plan.level, summary, &shared.garbage);
     outputs.written_bytes += file.size_bytes;
     if let Some(reservation) = plan.reservation {
-        reservation.spend(file.size_bytes);
+        reservation.spend(file.size_bytes.saturating_sub(spent_bytes));
     }
     if plan.hints_outputs {
         shared.media.files.hint(&Hint::CompactionOutput { job: plan.job, output: &hinted(&file, plan.level) });

@@ -161,7 +161,7 @@ impl Remaining {
             if level == input_level { inputs.push(file) } else { overlapping.push(file) }
         }
         let plan = CompactionPlan { inputs, overlapping, ..self.plan.clone() };
-        (plan, Part { begin, end, staying, parts_max: 1 })
+        (plan, Part { begin, end, staying, parts_max: 1, short: None })
     }
 }
 
@@ -179,8 +179,8 @@ pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan, reservation: &
         let (count, is_carried) = remaining.reach(shared, space_bytes)?;
         let (plan, part) = remaining.advance(count, is_carried);
         let version = shared.read_state.load_full().version.clone();
-        let freed_bytes =
-            plan.all_inputs().filter(|file| !part.staying.contains(&file.number)).map(|file| file.size_bytes).sum();
+        let goes = |file: &&Arc<FileMeta>| !part.staying.contains(&file.number);
+        let freed_bytes = plan.all_inputs().filter(goes).map(|file| shared.space.counted_bytes(file.size_bytes)).sum();
         let outputs = compact_part(shared, &version, plan, &part, Arc::new(JobPace::unheld()), reservation)?;
         // What the part replaced is the space of the next one.
         drop(version);

@@ -188,7 +188,8 @@ fn wait_for_job(shared: &Shared, is_asked: impl Fn() -> bool) -> Result<bool, Er
     }
 }
 
-fn refusal(shared: &Shared, headroom: &Headroom, has_puts: bool) -> Error {
+/// Why a write or a compaction takes too much.
+pub(super) fn refusal(shared: &Shared, headroom: &Headroom, has_puts: bool) -> Error {
     Error::OutOfSpace {
         store: shared.space.store_name().to_owned(),
         available_bytes: headroom.available_bytes,

@@ -110,7 +110,7 @@ impl Replay {
                 let have = table.bands.len() as u32;
                 if have < *size {
                     let bands = expected.saturating_sub(have).clamp(1, TABLE_BANDS);
-                    let growth = TableGrowth { file: table.file, bands, full_band: None };
+                    let growth = TableGrowth { file: table.file, bands, full_band: None, job: None };
                     table.bands.push(self.take(growth));
                 }
             }

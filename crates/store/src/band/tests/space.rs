@@ -71,6 +71,37 @@ fn a_synced_append_is_one_write_and_one_sync() {
     assert_eq!(after.written_bytes - before.written_bytes, 10 * 4096);
 }
 
+/// What a running compaction took of the bands kept for it comes back when it ends: until then they are not kept twice.
+#[test]
+fn others_have_what_is_free_beside_a_compaction_that_took_its_bands() {
+    let env = Env::sim(1);
+    for device in formatted_both(&env, 12) {
+        let store = BandStore::open(&env, device.clone()).unwrap();
+        let band = content(1, 0, BAND_BYTES);
+        let available_bands = || store.space().unwrap().available_bytes / BAND_BYTES;
+        let reserve_bands = || store.space().unwrap().reserve_bytes / BAND_BYTES;
+        let first = available_bands();
+        let job = JobId(5);
+        store.hint(&Hint::CompactionBegin { job, inputs: &[], output_level: Some(1) });
+        for taken in 1..=3 {
+            write(&store, &format!("{taken}.sst"), FileKind::Table, Some(job), &band).unwrap();
+            let expected = (first - u64::saturating_sub(taken, 2), 2u64.saturating_sub(taken));
+            assert_eq!((available_bands(), reserve_bands()), expected, "{taken} taken");
+        }
+        (0..first - 1).for_each(|number| {
+            write(&store, &format!("other{number}.sst"), FileKind::Table, None, &band).unwrap();
+        });
+        let refused = write(&store, "one more", FileKind::Table, None, &band);
+        assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::NoSpace);
+        store.remove("one more").unwrap();
+        store.hint(&Hint::CompactionEnd { job, outputs: &[], succeeded: true });
+        assert_eq!((available_bands(), reserve_bands()), (0, 0));
+        (1..=3).for_each(|taken| store.remove(&format!("{taken}.sst")).unwrap());
+        store.sync_names().unwrap();
+        assert_eq!((available_bands(), reserve_bands()), (1, 2), "what it replaced is kept for the next one first");
+    }
+}
+
 /// When bands run out, flushes and logs are refused first; compactions can finish and manifests can tell of it; what
 /// is removed comes back. Nothing is lost.
 #[test]
