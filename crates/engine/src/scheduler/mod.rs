@@ -1,12 +1,87 @@
-//! What is compacted next: a pure function from a snapshot of state to a choice. It calls no store and takes no lock; whoever
+//! What runs next: a pure function from a snapshot of state to a choice. It calls no store and takes no lock; whoever
 //! carries a choice out looks first whether the state is still the one it was made for.
 
 use crate::key::Sequence;
 use crate::policy;
-use crate::shape::{Busy, CompactionPlan, CompactionPolicy, Shortage, Version, deleted_bytes};
+use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, JobClaim, Shortage, Version, deleted_bytes};
 use crate::space::{Headroom, Remembered};
+use std::sync::Arc;
 
-/// What a choice depends on.
+/// What a worker may take on. One worker keeps itself free for flushes, so that writers never
+/// wait for a compaction to end before their memtable is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Flushes,
+    Compactions,
+    Everything,
+}
+
+/// What runs and what waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobsState {
+    /// Of who asks.
+    pub(crate) role: Role,
+    /// Memtables wait for a flush that may begin.
+    pub(crate) flush_is_due: bool,
+    /// None may begin: they are switched off, or one runs that wants to be alone.
+    pub(crate) compactions_are_held: bool,
+    /// Somebody reads histograms.
+    pub(crate) sampling: bool,
+    /// Files wait to be removed.
+    pub(crate) has_garbage: bool,
+}
+
+/// What is done next.
+#[derive(Clone, Debug)]
+pub(crate) enum Choice {
+    /// All memtables that wait.
+    Flush,
+    /// Look at tables and space, which is done without the lock, and ask again with that.
+    Look,
+    Compact(ChosenCompaction),
+    /// Read the histograms of these tables, which a plan needs.
+    Sample(Vec<Arc<FileMeta>>),
+    /// Remove files.
+    Collect,
+    Nothing,
+}
+
+/// What a worker does next. `compaction` is what compactions depend on, once that was looked at.
+pub(crate) fn schedule(
+    jobs: &JobsState,
+    compaction: Option<&CompactionState<'_>>,
+    policy: &dyn CompactionPolicy,
+) -> Choice {
+    if jobs.role != Role::Compactions && jobs.flush_is_due {
+        return Choice::Flush;
+    }
+    if jobs.role != Role::Flushes && !jobs.compactions_are_held {
+        let Some(state) = compaction else { return Choice::Look };
+        if let Some(chosen) = next_compaction(state, policy) {
+            let tables = unsampled(state.version, &chosen.plan, policy);
+            if tables.is_empty() {
+                return Choice::Compact(chosen);
+            }
+            // One worker reads what others wait for.
+            if !jobs.sampling {
+                return Choice::Sample(tables);
+            }
+        }
+    }
+    if jobs.has_garbage { Choice::Collect } else { Choice::Nothing }
+}
+
+/// Tables a plan depends on whose histograms were not read yet.
+fn unsampled(version: &Version, plan: &CompactionPlan, policy: &dyn CompactionPolicy) -> Vec<Arc<FileMeta>> {
+    if policy.histogram_bytes() == 0 {
+        return Vec::new();
+    }
+    let Some((smallest, largest)) = plan.key_range() else { return Vec::new() };
+    let near = version.overlapping(plan.output_level, smallest, largest);
+    near.iter().chain(plan.all_inputs()).filter(|file| file.histogram.get().is_none()).cloned().collect()
+}
+
+/// What the choice of a compaction depends on.
 pub(crate) struct CompactionState<'a> {
     pub(crate) version: &'a Version,
     /// What running compactions touch.
@@ -42,7 +117,7 @@ impl SpaceState<'_> {
 
 /// A compaction to do now.
 #[derive(Clone, Debug)]
-pub(crate) struct Choice {
+pub(crate) struct ChosenCompaction {
     pub(crate) plan: CompactionPlan,
     /// Bytes its outputs may take.
     pub(crate) space_bytes: u64,
@@ -56,24 +131,20 @@ pub(crate) struct Choice {
 /// What is due and fits. Else, as long as no other compaction runs and what there is does not fit as a whole or writers are
 /// refused: tables that coalesce into fewer, the first part of what is due, or a step that brings deletions to what they delete;
 /// and for whoever waits, what is due although it may not fit.
-pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn CompactionPolicy) -> Option<Choice> {
+pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn CompactionPolicy) -> Option<ChosenCompaction> {
     let CompactionState { version, busy, space, .. } = state;
     let (space_bytes, is_short) = (space.bytes, space.is_short());
     let shortfalls = &space.remembered.shortfalls;
     let may_fit = |plan: &CompactionPlan| !is_short || shortfalls.error_of(plan, space_bytes).is_none();
     if let Some(plan) = policy.pick(version, busy, space_bytes).filter(may_fit) {
-        return Some(Choice { plan, space_bytes, is_alone: false, is_short });
+        return Some(ChosenCompaction { plan, space_bytes, is_alone: false, is_short });
     }
     let bytes = (0..version.levels.len()).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
     if state.others_run || (space_bytes >= bytes && !is_short) {
         return None;
     }
     let due = policy.pick(version, busy, u64::MAX);
-    let part = |space_bytes| {
-        let due = due.as_ref()?;
-        let whole = || due.is_divisible(version).then(|| due.clone());
-        policy.split(version, due, space_bytes).or_else(whole)
-    };
+    let part = |space_bytes| part_within(version, due.as_ref()?, space_bytes, policy);
     // What ran out of space, although it should have fitted, may fit with fewer tables.
     let shares = [space_bytes, space_bytes / 2, space_bytes / 4];
     let coalescing = || coalescing(space, version).filter(|_| is_short);
@@ -86,7 +157,63 @@ pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn Compacti
     // It may need less than it reads, and who waits for it must be told how it ended; without them it is not begun.
     let hoped_for = || part(space_bytes).or_else(|| due.clone()).filter(|_| state.is_waited_for);
     let plan = coalescing().or_else(first_part).or_else(reclaiming).or_else(hoped_for)?;
-    Some(Choice { plan, space_bytes, is_alone: true, is_short })
+    Some(ChosenCompaction { plan, space_bytes, is_alone: true, is_short })
+}
+
+/// Of a plan that does not fit what may be done in so many bytes: a smaller one, or itself where it is done part by part.
+fn part_within(
+    version: &Version,
+    plan: &CompactionPlan,
+    space_bytes: u64,
+    policy: &dyn CompactionPolicy,
+) -> Option<CompactionPlan> {
+    let whole = || plan.is_divisible(version).then(|| plan.clone());
+    policy.split(version, plan, space_bytes).or_else(whole)
+}
+
+/// A key range whose tables are compacted because somebody asked for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantedRange<'a> {
+    pub(crate) begin: Option<&'a [u8]>,
+    pub(crate) end: Option<&'a [u8]>,
+    /// What was done of it last, if something was.
+    pub(crate) done: Option<&'a JobClaim>,
+}
+
+/// The next compaction of a key range.
+#[derive(Clone, Debug)]
+pub(crate) struct ChosenStep {
+    pub(crate) plan: CompactionPlan,
+    /// What is claimed by the plan of which this is a part; `None` where it is all of it.
+    pub(crate) whole: Option<JobClaim>,
+}
+
+/// What is next of a range, while nothing else is compacted. Where there is no space to put everything in order at once, a
+/// part; where none surely fits, first what gives tables back, then one that may. When all is in order and puts are refused,
+/// what gives tables back.
+pub(crate) fn next_of_range(
+    version: &Version,
+    space: &SpaceState<'_>,
+    range: &WantedRange<'_>,
+    policy: &dyn CompactionPolicy,
+) -> Option<ChosenStep> {
+    let WantedRange { begin, end, done } = *range;
+    let is_short = space.headroom.is_some_and(|headroom| headroom.is_short());
+    let whole = |plan| ChosenStep { plan, whole: None };
+    let Some(plan) = policy.next_of_range(version, begin, end, done) else {
+        let is_of_all = begin.is_none() && end.is_none();
+        return (is_of_all && is_short).then(|| coalescing(space, version)).flatten().map(whole);
+    };
+    if plan.written_bytes_max() <= space.bytes {
+        return Some(whole(plan));
+    }
+    let hoped_bytes = space.headroom.map_or(0, |headroom| headroom.hoped_bytes());
+    let hoped_for = || policy.split(version, &plan, hoped_bytes);
+    let part = policy.split(version, &plan, space.bytes).or_else(|| coalescing(space, version)).or_else(hoped_for);
+    Some(match part {
+        Some(part) => ChosenStep { whole: Some(plan.claim()), plan: part },
+        None => whole(plan),
+    })
 }
 
 fn coalescing(space: &SpaceState<'_>, version: &Version) -> Option<CompactionPlan> {

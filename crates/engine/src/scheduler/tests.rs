@@ -10,7 +10,8 @@
 //! level0 0[4 3]+6[1] of 100
 //! ```
 //!
-//! A table is `number:first-last*bytes`, and `!deletions`. `VARVE_REWRITE=1` prints the file as it would be.
+//! A table is `number:first-last*bytes`, and `!deletions`. Who asks may compact unless `role=` says otherwise; with `range=first-last`
+//! it is what a caller asked to have compacted. `VARVE_REWRITE=1` prints the file as it would be.
 
 use super::*;
 use crate::error::Error;
@@ -89,7 +90,7 @@ fn headroom(scene: &Scene<'_>) -> Option<Headroom> {
     Some(Headroom {
         total_bytes: scene.number("total").unwrap_or(1000),
         available_bytes,
-        reserve_bytes: 0,
+        reserve_bytes: scene.number("reserve").unwrap_or(0),
         reserved_bytes: 0,
         table_bytes: scene.number("table").unwrap_or(10),
         is_in_tables: scene.number("table").is_some(),
@@ -130,21 +131,63 @@ fn choice(text: &str) -> String {
         oldest_view: scene.number("view").unwrap_or(u64::MAX),
         is_waited_for: scene.has("waited-for"),
     };
-    let Some(choice) = next_compaction(&state, &*scene.policy) else { return "nothing".to_owned() };
-    let numbers =
-        |files: &[Arc<FileMeta>]| files.iter().map(|file| file.number.to_string()).collect::<Vec<_>>().join(" ");
-    let plan = &choice.plan;
+    if let Some(range) = scene.text("range") {
+        return told_of_range(&scene, &state.space, range);
+    }
+    let jobs = JobsState {
+        role: match scene.text("role") {
+            None | Some("compactions") => Role::Compactions,
+            Some("flushes") => Role::Flushes,
+            Some("everything") => Role::Everything,
+            Some(other) => panic!("no role is called {other}"),
+        },
+        flush_is_due: scene.has("flush-due"),
+        compactions_are_held: scene.has("held"),
+        sampling: scene.has("sampling"),
+        has_garbage: scene.has("garbage"),
+    };
+    if !scene.has("unsampled") {
+        scene.version.files().for_each(|(_, file)| drop(file.histogram.set(Default::default())));
+    }
+    match schedule(&jobs, (!scene.has("unlooked")).then_some(&state), &*scene.policy) {
+        Choice::Nothing => "nothing".to_owned(),
+        Choice::Flush => "flush".to_owned(),
+        Choice::Look => "look".to_owned(),
+        Choice::Collect => "collect".to_owned(),
+        Choice::Sample(tables) => format!("sample {}", numbers(&tables)),
+        Choice::Compact(chosen) => {
+            let mut told = told_of_plan(&chosen.plan, chosen.space_bytes);
+            for (is_so, word) in [(chosen.is_alone, " alone"), (chosen.is_short, " short")] {
+                told.push_str(if is_so { word } else { "" });
+            }
+            told
+        }
+    }
+}
+
+fn numbers(files: &[Arc<FileMeta>]) -> String {
+    files.iter().map(|file| file.number.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+fn told_of_plan(plan: &CompactionPlan, space_bytes: u64) -> String {
     let overlapping = match (plan.output_level == plan.input_level, plan.overlapping.is_empty()) {
         (true, _) => String::new(),
         (false, true) => format!("+{}[]", plan.output_level),
         (false, false) => format!("+{}[{}]", plan.output_level, numbers(&plan.overlapping)),
     };
-    let of = if choice.space_bytes == u64::MAX { "all".to_owned() } else { choice.space_bytes.to_string() };
-    let mut told = format!("{:?} {}[{}]{overlapping} of {of}", plan.reason, plan.input_level, numbers(&plan.inputs));
-    for (is_so, word) in [(choice.is_alone, " alone"), (choice.is_short, " short")] {
-        told.push_str(if is_so { word } else { "" });
-    }
-    told
+    let of = if space_bytes == u64::MAX { "all".to_owned() } else { space_bytes.to_string() };
+    format!("{:?} {}[{}]{overlapping} of {of}", plan.reason, plan.input_level, numbers(&plan.inputs))
+}
+
+/// `range=` and its ends, empty where there is none, parted by a hyphen.
+fn told_of_range(scene: &Scene<'_>, space: &SpaceState<'_>, range: &str) -> String {
+    let end_of = |text: &'_ str| (!text.is_empty()).then(|| text.as_bytes().to_vec());
+    let (begin, end) = range.split_once('-').unwrap();
+    let (begin, end) = (end_of(begin), end_of(end));
+    let wanted = WantedRange { begin: begin.as_deref(), end: end.as_deref(), done: None };
+    let Some(step) = next_of_range(&scene.version, space, &wanted, &*scene.policy) else { return "nothing".to_owned() };
+    let part = if step.whole.is_some() { ", a part" } else { "" };
+    told_of_plan(&step.plan, space.bytes) + part
 }
 
 #[test]

@@ -18,7 +18,6 @@ pub(crate) use sizes::Sizes;
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::policy;
 use crate::shape::{CompactionPlan, FileMeta, Version, filled_bytes};
 use headroom::{KEPT_PART, PROPERTIES_BYTES};
 use parking_lot::Mutex;
@@ -89,7 +88,7 @@ impl SpaceBudget {
     }
 
     /// Name of the store.
-    pub(crate) fn store_name(&self) -> &str {
+    fn store_name(&self) -> &str {
         self.files.name()
     }
 
@@ -164,6 +163,15 @@ impl SpaceBudget {
         self.files.properties().preferred_table_bytes.map_or(size_bytes, |bytes| size_bytes.max(filled_bytes(bytes)))
     }
 
+    /// Why a write, or a compaction that would leave more than it read, is refused.
+    pub(crate) fn refusal(&self, headroom: &Headroom, has_puts: bool) -> Error {
+        Error::OutOfSpace {
+            store: self.store_name().to_owned(),
+            available_bytes: headroom.available_bytes,
+            left_bytes: if has_puts { headroom.left_by_puts_bytes() } else { headroom.left_by_deletes_bytes() },
+        }
+    }
+
     /// What came of compactions that gave nothing.
     pub(crate) fn remembered(&self) -> Arc<Remembered> {
         self.remembered.lock().clone()
@@ -177,12 +185,6 @@ impl SpaceBudget {
     /// A compaction of these tables ran out of so many bytes.
     pub(crate) fn note_shortfall(&self, inputs: Vec<u64>, space_bytes: u64, error: Error) {
         Arc::make_mut(&mut self.remembered.lock()).shortfalls.note(inputs, space_bytes, error);
-    }
-
-    /// Tables that can be coalesced, where each takes as much however little is in it.
-    pub(crate) fn coalescing(&self, version: &Version, space_bytes: u64) -> Option<CompactionPlan> {
-        let table_bytes = self.files.properties().preferred_table_bytes?;
-        policy::coalescing(version, table_bytes, space_bytes, &self.remembered.lock().unhelpful)
     }
 
     /// What came of coalescing `inputs`: what did not help, or failed, is not tried again.

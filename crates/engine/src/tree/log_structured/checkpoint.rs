@@ -1,6 +1,6 @@
 //! A copy of the database as it is now, sharing tables where both stores can.
 
-use super::shared::{Shared, snapshot_edit};
+use super::parts::TreeParts;
 use crate::error::Error;
 use crate::file_name;
 use crate::inventory::{NO_LOG, copy, new_database_id, refuse_target};
@@ -10,10 +10,10 @@ use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext};
 /// Writes the tables of the newest version and a manifest that names them into `target`. The
 /// memtables were flushed just before, so this holds everything written before the call; of what
 /// is written meanwhile it holds nothing.
-pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error> {
-    refuse_target(&shared.media, target)?;
+pub(super) fn write(parts: &TreeParts, target: &dyn FileStore) -> Result<(), Error> {
+    refuse_target(&parts.files.media, target)?;
     // Holding the version keeps its tables from being removed.
-    let version = shared.read_state.load().version.clone();
+    let version = parts.catalog.version();
     let context = IoContext::of(IoClass::Maintenance);
     let mut highest = 0;
     let mut last_sequence = 0;
@@ -21,14 +21,15 @@ pub(super) fn write(shared: &Shared, target: &dyn FileStore) -> Result<(), Error
         let name = file_name::table(file.number);
         highest = highest.max(file.number);
         last_sequence = last_sequence.max(file.newest_sequence);
-        if !shared.media.files.share(&name, &target.properties().location, &name)? {
+        if !parts.files.media.files.share(&name, &target.properties().location, &name)? {
             let options = CreateOptions { kind: FileKind::Table, level: Some(level as u8), ..CreateOptions::default() };
-            copy(&*shared.media.files, &name, target, &name, options, &context)?;
+            copy(&*parts.files.media.files, &name, target, &name, options, &context)?;
         }
     }
     target.sync_names()?;
     // From here on both go their own ways: nothing was done to the new one yet.
     let totals = Some(Totals::default());
-    let edit = snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, totals, &*shared.policy);
-    shared.prepare_manifest(target, new_database_id(&shared.env, target), highest + 1, &edit)?.switch(target)
+    let edit = parts.catalog.snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, totals);
+    let id = new_database_id(&parts.files.env, target);
+    parts.catalog.prepare_manifest(&parts.files, target, id, highest + 1, &edit)?.switch(target)
 }

@@ -1,8 +1,8 @@
 //! What the tree tells about itself: statistics, properties, and whether all is well.
 
-use super::output::hinted;
-use super::shared::{Core, Shared};
-use super::write_space;
+use super::jobs::output::hinted;
+use super::jobs::space_now;
+use super::parts::TreeParts;
 use crate::error::Error;
 use crate::key;
 use crate::space::{Admission, Headroom};
@@ -13,20 +13,20 @@ use std::sync::atomic::Ordering;
 use varve_store::{Finding, Hint, IoClass, IoContext, Severity};
 
 /// Tells the store the level of every table that was there when the tree was opened.
-pub(super) fn announce_levels(shared: &Shared) {
-    let version = shared.read_state.load().version.clone();
+pub(super) fn announce_levels(parts: &TreeParts) {
+    let version = parts.catalog.version();
     for (level, file) in version.files() {
-        shared.media.files.hint(&Hint::LevelChanged { file: &hinted(file, level) });
+        parts.files.media.files.hint(&Hint::LevelChanged { file: &hinted(file, level) });
     }
 }
 
-pub(super) fn statistics(shared: &Shared) -> Statistics {
+pub(super) fn statistics(parts: &TreeParts) -> Statistics {
     let (immutable_memtables, immutable_bytes, running_jobs) = {
-        let core = shared.core.lock();
-        let bytes: usize = core.immutables.iter().map(|immutable| immutable.memtable.reserved_bytes()).sum();
-        (core.immutables.len(), bytes, running_jobs(&core))
+        let jobs = parts.board.lock();
+        let bytes: usize = jobs.immutables.iter().map(|immutable| immutable.memtable.reserved_bytes()).sum();
+        (jobs.immutables.len(), bytes, jobs.running_jobs())
     };
-    let state = shared.read_state.load_full();
+    let state = parts.catalog.read_state.load_full();
     let levels = state
         .version
         .levels
@@ -40,14 +40,14 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
             deletions: files.iter().map(|file| file.deletions).fold(0, u64::saturating_add),
         })
         .collect();
-    let blocks = shared.tables.cache.block_cache().statistics();
-    let mut counters = shared.counters.values();
-    counters.log_bytes = shared.logs.counters().file_bytes.load(Ordering::Relaxed);
-    counters.log_syncs = shared.logs.counters().syncs.load(Ordering::Relaxed);
-    let (headroom, _) = write_space::look_now(shared, 0);
+    let blocks = parts.files.tables.cache.block_cache().statistics();
+    let mut counters = parts.catalog.counters.values();
+    counters.log_bytes = parts.logs.counters().file_bytes.load(Ordering::Relaxed);
+    counters.log_syncs = parts.logs.counters().syncs.load(Ordering::Relaxed);
+    let (headroom, _) = space_now(&parts.catalog, &parts.space, 0);
     Statistics {
         counters,
-        write_state: write_state(shared, headroom.as_ref()),
+        write_state: write_state(parts, headroom.as_ref()),
         space: headroom.map(|headroom| SpaceStatistics {
             total_bytes: headroom.total_bytes,
             available_bytes: headroom.available_bytes,
@@ -62,25 +62,20 @@ pub(super) fn statistics(shared: &Shared) -> Statistics {
         block_cache_bytes: blocks.usage_bytes as u64,
         block_cache_insertions: blocks.insertions,
         block_cache_evictions: blocks.evictions,
-        table_memory_bytes: shared.tables.cache.memory_bytes() as u64,
-        open_tables: shared.tables.cache.open_tables(),
-        pending_compaction_bytes: shared.policy.pending_bytes(&state.version),
-        last_sequence: shared.snapshots.visible(),
-        snapshots: shared.snapshots.len(),
+        table_memory_bytes: parts.files.tables.cache.memory_bytes() as u64,
+        open_tables: parts.files.tables.cache.open_tables(),
+        pending_compaction_bytes: parts.catalog.policy.pending_bytes(&state.version),
+        last_sequence: parts.snapshots.visible(),
+        snapshots: parts.snapshots.len(),
         running_jobs,
     }
 }
 
-fn running_jobs(core: &Core) -> usize {
-    core.running_compactions + usize::from(core.flush_running)
-}
-
-fn write_state(shared: &Shared, headroom: Option<&Headroom>) -> WriteState {
-    let is_halted = shared.core.lock().halted.is_some();
-    if is_halted || shared.poisoned.lock().is_some() {
+fn write_state(parts: &TreeParts, headroom: Option<&Headroom>) -> WriteState {
+    if parts.board.is_poisoned() {
         return WriteState::Poisoned;
     }
-    match (headroom.map_or(Admission::Open, Headroom::admission), shared.throttle.stall()) {
+    match (headroom.map_or(Admission::Open, Headroom::admission), parts.throttle.stall()) {
         (Admission::Full, _) => WriteState::Full,
         (Admission::DeletesOnly, _) => WriteState::DeletesOnly,
         (Admission::Open, Stall::Stop) => WriteState::Stopped,
@@ -105,8 +100,8 @@ fn write_state_text(statistics: &Statistics) -> String {
 }
 
 /// See [`crate::Db::approximate_bytes`].
-pub(super) fn approximate_bytes(shared: &Shared, begin: &[u8], end: &[u8]) -> Result<u64, Error> {
-    let version = shared.read_state.load().version.clone();
+pub(super) fn approximate_bytes(parts: &TreeParts, begin: &[u8], end: &[u8]) -> Result<u64, Error> {
+    let version = parts.catalog.version();
     let at = |user_key: &[u8]| key::lookup_key(user_key, key::SEQUENCE_MAX);
     let (begin_key, end_key) = (at(begin), at(end));
     let mut bytes = 0;
@@ -118,27 +113,27 @@ pub(super) fn approximate_bytes(shared: &Shared, begin: &[u8], end: &[u8]) -> Re
             bytes += file.size_bytes;
             continue;
         }
-        let table = shared.tables.get(file)?;
+        let table = parts.files.tables.get(file)?;
         bytes += table.approximate_offset_of(&end_key).saturating_sub(table.approximate_offset_of(&begin_key));
     }
     Ok(bytes)
 }
 
 /// See [`crate::Db::property`].
-pub(super) fn property(shared: &Shared, name: &str) -> Option<String> {
+pub(super) fn property(parts: &TreeParts, name: &str) -> Option<String> {
     let name = name.strip_prefix("varve.")?;
     // Those who wait ask often; the others sum over all tables.
     if name == "num-running-jobs" {
-        return Some(running_jobs(&shared.core.lock()).to_string());
+        return Some(parts.board.lock().running_jobs().to_string());
     }
-    let statistics = statistics(shared);
+    let statistics = statistics(parts);
     if let Some(level) = name.strip_prefix("num-files-at-level") {
         let level: usize = level.parse().ok()?;
         return statistics.levels.get(level).map(|level| level.tables.to_string());
     }
     match name {
         "estimate-num-keys" => {
-            let state = shared.read_state.load();
+            let state = parts.catalog.read_state.load();
             // What a manifest says of tables that nobody opened yet may be anything.
             let live = |level: &LevelStatistics| level.entries.saturating_sub(level.deletions.saturating_mul(2));
             let tables = statistics.levels.iter().map(live).fold(0, u64::saturating_add);
@@ -151,9 +146,9 @@ pub(super) fn property(shared: &Shared, name: &str) -> Option<String> {
         "num-snapshots" => Some(statistics.snapshots.to_string()),
         "block-cache-usage" => Some(statistics.block_cache_bytes.to_string()),
         "estimate-pending-compaction-bytes" => Some(statistics.pending_compaction_bytes.to_string()),
-        "overlap-depth" => Some(format!("{:.3}", shared.read_state.load().version.mean_depth())),
+        "overlap-depth" => Some(format!("{:.3}", parts.catalog.read_state.load().version.mean_depth())),
         "levels" => Some(levels_text(&statistics)),
-        "tables" => Some(tables_text(shared)),
+        "tables" => Some(tables_text(parts)),
         "write-state" => Some(write_state_text(&statistics)),
         "stats" => Some(statistics_text(&statistics)),
         _ => None,
@@ -161,10 +156,10 @@ pub(super) fn property(shared: &Shared, name: &str) -> Option<String> {
 }
 
 /// A line for each table: level, number, bytes, entries, smallest and largest user key. Nothing in a key is a space.
-fn tables_text(shared: &Shared) -> String {
+fn tables_text(parts: &TreeParts) -> String {
     let escaped = |user_key: &[u8]| user_key.escape_ascii().to_string().replace(' ', "\\x20");
     let mut text = String::new();
-    for (level, file) in shared.read_state.load().version.files() {
+    for (level, file) in parts.catalog.read_state.load().version.files() {
         let (smallest, largest) = (escaped(file.smallest_user_key()), escaped(file.largest_user_key()));
         let _ = writeln!(text, "{level} {} {} {} {smallest} {largest}", file.number, file.size_bytes, file.entries);
     }
@@ -207,14 +202,14 @@ fn statistics_text(statistics: &Statistics) -> String {
 }
 
 /// Verifies every table against the manifest, as opening one does, and against itself; and the store below.
-pub(super) fn check(shared: &Shared) -> Result<Vec<Finding>, Error> {
-    let mut findings = shared.media.files.check()?;
-    if let Some(logs) = &shared.media.logs {
+pub(super) fn check(parts: &TreeParts) -> Result<Vec<Finding>, Error> {
+    let mut findings = parts.files.media.files.check()?;
+    if let Some(logs) = &parts.files.media.logs {
         findings.extend(logs.check()?);
     }
-    let version = shared.read_state.load().version.clone();
+    let version = parts.catalog.version();
     for (_, file) in version.files() {
-        match shared.tables.get(file) {
+        match parts.files.tables.get(file) {
             Ok(table) => findings.extend(table.verify(IoContext::of(IoClass::Check))),
             Err(error) => {
                 let code = match &error {

@@ -4,10 +4,32 @@ use super::tables::Tables;
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key;
-use crate::shape::FileMeta;
+use crate::shape::{FileMeta, Run, Version, runs};
 use crate::table::{TableIterator, TableIteratorOptions};
 use std::cmp::Ordering;
 use std::sync::Arc;
+
+/// Walks over tables of one level: one where they are disjoint, else as few as can be.
+pub(super) fn sources_of(
+    tables: &Arc<Tables>,
+    version: &Version,
+    level: usize,
+    files: &[Arc<FileMeta>],
+    options: &TableIteratorOptions,
+) -> Result<Vec<Box<dyn InternalIterator>>, Error> {
+    let walk = |run: Run| -> Box<dyn InternalIterator> { Box::new(LevelIterator::new(run, tables.clone(), *options)) };
+    match files {
+        [] => Ok(Vec::new()),
+        _ if level >= version.disjoint_from() => Ok(vec![walk(files.to_vec())]),
+        _ => runs(files)
+            .into_iter()
+            .map(|run| match &run[..] {
+                [file] => Ok(Box::new(tables.get(file)?.iterator(*options)) as Box<dyn InternalIterator>),
+                _ => Ok(walk(run)),
+            })
+            .collect(),
+    }
+}
 
 /// The walk over `files`, which are in key order and disjoint.
 pub(super) struct LevelIterator {

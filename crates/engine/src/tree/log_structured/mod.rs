@@ -2,21 +2,22 @@
 //!
 //! Writes go to a log and a memtable; full memtables become tables of level 0, whose tables
 //! overlap; compactions move data down. A [`CompactionPolicy`] says what to compact and where, as a pure
-//! function; `compaction` and `flush` do it; `shared` holds what all of them see.
+//! function; `compaction` and `flush` do it; `parts` holds what all of them see.
 
 mod background;
+mod board;
+mod catalog;
 mod checkpoint;
-mod compaction;
-mod flush;
+mod files;
 mod inspect;
+mod jobs;
 mod level_iterator;
-mod output;
-mod partial_compaction;
+mod manual;
+mod parts;
 mod read;
 mod read_only;
 mod recovery;
 mod repair;
-mod shared;
 mod tables;
 mod write;
 mod write_space;
@@ -24,7 +25,7 @@ mod write_space;
 pub(crate) use self::read_only::ReadOnlyTree;
 pub(crate) use self::repair::{plan_repair, repair};
 
-use self::shared::Shared;
+use self::parts::TreeParts;
 use self::write::WritePath;
 use crate::batch::WriteBatch;
 use crate::cache::{BlockCache, EvictionQueue, EvictionSink};
@@ -40,7 +41,6 @@ use crate::statistics::{Statistics, Totals};
 use crate::tree::Tree;
 use crate::value::Value;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use varve_env::{Env, JoinHandle};
 use varve_store::{FileStore, Finding, StoreLock};
 
@@ -49,7 +49,7 @@ const EVICTIONS_WAITING_MAX: usize = 256;
 
 /// A tree of tables; see the module.
 pub(crate) struct LogStructuredTree {
-    shared: Arc<Shared>,
+    parts: Arc<TreeParts>,
     write_path: WritePath,
     workers: parking_lot::Mutex<Vec<JoinHandle<()>>>,
     locks: parking_lot::Mutex<Vec<Box<dyn StoreLock>>>,
@@ -75,15 +75,15 @@ impl LogStructuredTree {
             evictions = Some((media.files.clone(), receiver));
         }
         let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, sink));
-        let (shared, writer) = recovery::open(env, media, options, policy, blocks)?;
-        let write_path = WritePath::new(&shared, writer);
-        let mut workers = background::start(&shared);
+        let (parts, writer) = recovery::open(env, media, options, policy, blocks)?;
+        let write_path = WritePath::new(&parts, writer);
+        let mut workers = background::start(&parts);
         if let Some((files, receiver)) = evictions {
-            workers.push(background::pass_evictions(&shared, files, receiver));
+            workers.push(background::pass_evictions(&parts, files, receiver));
         }
-        inspect::announce_levels(&shared);
+        inspect::announce_levels(&parts);
         Ok(LogStructuredTree {
-            shared,
+            parts,
             write_path,
             workers: parking_lot::Mutex::new(workers),
             locks: parking_lot::Mutex::new(locks),
@@ -96,98 +96,98 @@ impl Tree for LogStructuredTree {
         if batch.is_empty() && !options.sync {
             return Ok(());
         }
-        self.write_path.write(&self.shared, batch, options.sync)
+        self.write_path.write(&self.parts, batch, options.sync)
     }
 
     fn get(&self, key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
-        self.shared.refuse_if_closed()?;
-        read::get(&self.shared, key, options)
+        self.parts.board.refuse_if_closed()?;
+        read::get(&self.parts, key, options)
     }
 
     fn multi_get(&self, keys: &[&[u8]], options: &ReadOptions<'_>) -> Vec<Result<Option<Value>, Error>> {
-        if let Err(error) = self.shared.refuse_if_closed() {
+        if let Err(error) = self.parts.board.refuse_if_closed() {
             return keys.iter().map(|_| Err(error.clone())).collect();
         }
-        read::multi_get(&self.shared, keys, options)
+        read::multi_get(&self.parts, keys, options)
     }
 
     fn iterator(&self, options: &ReadOptions<'_>) -> Result<DbIterator, Error> {
-        self.shared.refuse_if_closed()?;
-        read::iterator(&self.shared, options)
+        self.parts.board.refuse_if_closed()?;
+        read::iterator(&self.parts, options)
     }
 
     fn snapshot(&self) -> Snapshot {
-        self.shared.snapshots.take()
+        self.parts.snapshots.take()
     }
 
     fn flush(&self) -> Result<(), Error> {
-        self.write_path.flush(&self.shared)
+        self.write_path.flush(&self.parts)
     }
 
     fn compact_range(&self, begin: Option<&[u8]>, end: Option<&[u8]>) -> Result<(), Error> {
-        self.write_path.flush(&self.shared)?;
-        background::compact_range(&self.shared, begin, end)
+        self.write_path.flush(&self.parts)?;
+        manual::compact_range(&self.parts, begin, end)
     }
 
     fn wait_idle(&self) -> Result<(), Error> {
-        let mut core = self.shared.core.lock();
+        let mut jobs = self.parts.board.lock();
         loop {
-            let (relocked, is_idle) = background::is_idle(&self.shared, core);
-            core = relocked;
-            if let Some(error) = &core.halted {
+            let (relocked, is_idle) = background::is_idle(&self.parts, jobs);
+            jobs = relocked;
+            if let Some(error) = &jobs.poisoned {
                 return Err(error.clone());
             }
             if is_idle {
                 return Ok(());
             }
-            if core.closing {
+            if jobs.closing {
                 return Err(Error::Closed);
             }
-            let of_compaction = core.compaction_error.as_ref().filter(|error| !background::is_given_up(error));
-            if let Some(error) = core.flush_error.as_ref().or(of_compaction).cloned() {
+            let of_compaction = jobs.compaction_error.as_ref().filter(|error| !background::is_given_up(error));
+            if let Some(error) = jobs.flush_error.as_ref().or(of_compaction).cloned() {
                 return Err(error);
             }
-            self.shared.done.wait(&mut core);
+            self.parts.board.done.wait(&mut jobs);
         }
     }
 
     fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error> {
-        self.write_path.flush(&self.shared)?;
-        checkpoint::write(&self.shared, target)
+        self.write_path.flush(&self.parts)?;
+        checkpoint::write(&self.parts, target)
     }
 
     fn statistics(&self) -> Statistics {
-        inspect::statistics(&self.shared)
+        inspect::statistics(&self.parts)
     }
 
     fn totals(&self) -> Option<Totals> {
-        self.shared.manifest.lock().totals
+        self.parts.catalog.manifest().totals
     }
 
     fn property(&self, name: &str) -> Option<String> {
-        inspect::property(&self.shared, name)
+        inspect::property(&self.parts, name)
     }
 
     fn approximate_bytes(&self, begin: &[u8], end: &[u8]) -> Result<u64, Error> {
-        self.shared.refuse_if_closed()?;
-        inspect::approximate_bytes(&self.shared, begin, end)
+        self.parts.board.refuse_if_closed()?;
+        inspect::approximate_bytes(&self.parts, begin, end)
     }
 
     fn check(&self) -> Result<Vec<Finding>, Error> {
-        inspect::check(&self.shared)
+        inspect::check(&self.parts)
     }
 
     fn close(&self) -> Result<(), Error> {
         {
-            let mut core = self.shared.core.lock();
-            if core.closing {
+            let mut jobs = self.parts.board.lock();
+            if jobs.closing {
                 return Ok(());
             }
-            core.closing = true;
-            self.shared.cancel.store(true, Ordering::Relaxed);
-            self.shared.throttle.end();
-            self.shared.work.notify_all();
-            self.shared.done.notify_all();
+            jobs.closing = true;
+            self.parts.board.cancel();
+            self.parts.throttle.end();
+            self.parts.board.work.notify_all();
+            self.parts.board.done.notify_all();
         }
         let mut result = Ok(());
         let workers = std::mem::take(&mut *self.workers.lock());
@@ -199,14 +199,14 @@ impl Tree for LogStructuredTree {
         {
             // A compaction a caller runs goes on with its current table; nothing may be written, and
             // above all nothing removed, once the lock is gone.
-            let mut core = self.shared.core.lock();
-            while core.manual > 0 {
-                self.shared.done.wait(&mut core);
+            let mut jobs = self.parts.board.lock();
+            while jobs.manual > 0 {
+                self.parts.board.done.wait(&mut jobs);
             }
         }
-        let sealed = self.write_path.close(&self.shared);
-        self.shared.closed.store(true, Ordering::Release);
-        self.shared.tables.collect(&self.shared.garbage);
+        let sealed = self.write_path.close(&self.parts);
+        self.parts.board.close();
+        self.parts.files.tables.collect();
         self.locks.lock().clear();
         result.and(sealed)
     }

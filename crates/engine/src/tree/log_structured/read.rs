@@ -1,7 +1,8 @@
 //! Gets and walks over one read state.
 
-use super::compaction::sources_of;
-use super::shared::{ReadState, Shared};
+use super::catalog::ReadState;
+use super::level_iterator::sources_of;
+use super::parts::TreeParts;
 use crate::cost;
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
@@ -21,40 +22,40 @@ use varve_store::{IoClass, IoContext};
 /// Keys up to this size are looked up without allocating.
 const SHORT_KEY_BYTES: usize = 120;
 
-fn read_context(shared: &Shared, options: &ReadOptions<'_>) -> ReadContext {
+fn read_context(parts: &TreeParts, options: &ReadOptions<'_>) -> ReadContext {
     ReadContext {
         fill_cache: options.fill_cache,
-        verify_checksums: options.verify_checksums.unwrap_or(shared.options.verify_checksums),
+        verify_checksums: options.verify_checksums.unwrap_or(parts.files.options.verify_checksums),
         order: KeyOrder::Checked,
         io: IoContext::of(IoClass::UserRead),
     }
 }
 
 /// See [`crate::tree::Tree::get`].
-pub(super) fn get(shared: &Shared, user_key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
-    options.check_snapshot(&shared.snapshots)?;
-    let (state, sequence) = shared.snapshots.view(&shared.read_state, options.snapshot);
-    let found = get_at(shared, &state, user_key, sequence, &read_context(shared, options))?;
-    shared.counters.gets.fetch_add(1, Ordering::Relaxed);
+pub(super) fn get(parts: &TreeParts, user_key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
+    options.check_snapshot(&parts.snapshots)?;
+    let (state, sequence) = parts.snapshots.view(&parts.catalog.read_state, options.snapshot);
+    let found = get_at(parts, &state, user_key, sequence, &read_context(parts, options))?;
+    parts.catalog.counters.gets.fetch_add(1, Ordering::Relaxed);
     if found.is_some() {
-        shared.counters.gets_found.fetch_add(1, Ordering::Relaxed);
+        parts.catalog.counters.gets_found.fetch_add(1, Ordering::Relaxed);
     }
     Ok(found)
 }
 
 /// See [`crate::tree::Tree::multi_get`].
 pub(super) fn multi_get(
-    shared: &Shared,
+    parts: &TreeParts,
     keys: &[&[u8]],
     options: &ReadOptions<'_>,
 ) -> Vec<Result<Option<Value>, Error>> {
-    if let Err(error) = options.check_snapshot(&shared.snapshots) {
+    if let Err(error) = options.check_snapshot(&parts.snapshots) {
         return keys.iter().map(|_| Err(error.clone())).collect();
     }
-    let (state, sequence) = shared.snapshots.view(&shared.read_state, options.snapshot);
+    let (state, sequence) = parts.snapshots.view(&parts.catalog.read_state, options.snapshot);
     let state = Guard::into_inner(state);
-    let context = read_context(shared, options);
-    shared.env.charge(cost::GET * keys.len() as u64);
+    let context = read_context(parts, options);
+    parts.files.env.charge(cost::GET * keys.len() as u64);
     let mut results: Vec<Result<Option<Value>, Error>> = keys.iter().map(|_| Ok(None)).collect();
     // In key order, so that the keys of one table and of one block stand together.
     let mut order: Vec<usize> = (0..keys.len()).collect();
@@ -75,7 +76,7 @@ pub(super) fn multi_get(
     let version = &state.version;
     if version.disjoint_from() > 1 {
         for Sought { position, user_key, hash, lookup } in open {
-            results[position] = look_up_in_tables(shared, version, user_key, &lookup, hash, &context);
+            results[position] = look_up_in_tables(parts, version, user_key, &lookup, hash, &context);
         }
         open = Vec::new();
     }
@@ -85,7 +86,7 @@ pub(super) fn multi_get(
         };
         let (asked, rest) = open.into_iter().partition(inside);
         open = rest;
-        open.extend(ask(shared, file, asked, &ReadContext { io: context.io.at_level(0), ..context }, &mut results));
+        open.extend(ask(parts, file, asked, &ReadContext { io: context.io.at_level(0), ..context }, &mut results));
         open.sort_by_key(|sought| sought.user_key);
     }
     for level in 1..version.levels.len() {
@@ -105,13 +106,13 @@ pub(super) fn multi_get(
             let (inside, outside): (Vec<_>, Vec<_>) =
                 asked.into_iter().partition(|sought| file.smallest_user_key() <= sought.user_key);
             unanswered.extend(outside);
-            unanswered.extend(ask(shared, file, inside, &context, &mut results));
+            unanswered.extend(ask(parts, file, inside, &context, &mut results));
         }
         open = unanswered;
     }
-    shared.counters.gets.fetch_add(keys.len() as u64, Ordering::Relaxed);
+    parts.catalog.counters.gets.fetch_add(keys.len() as u64, Ordering::Relaxed);
     let found = results.iter().filter(|result| matches!(result, Ok(Some(_)))).count();
-    shared.counters.gets_found.fetch_add(found as u64, Ordering::Relaxed);
+    parts.catalog.counters.gets_found.fetch_add(found as u64, Ordering::Relaxed);
     results
 }
 
@@ -126,7 +127,7 @@ struct Sought<'a> {
 /// Asks one table for many keys at once; returns those it knows nothing of. When the table cannot
 /// be read, all of them end with its error.
 fn ask<'a>(
-    shared: &Shared,
+    parts: &TreeParts,
     file: &FileMeta,
     asked: Vec<Sought<'a>>,
     context: &ReadContext,
@@ -139,7 +140,7 @@ fn ask<'a>(
         .iter()
         .map(|sought| Lookup { internal_key: &sought.lookup, key_hash: sought.hash, found: None })
         .collect();
-    let outcome = shared.tables.get(file).and_then(|table| table.get_many(&mut lookups, context));
+    let outcome = parts.files.tables.get(file).and_then(|table| table.get_many(&mut lookups, context));
     let answers: Vec<Option<Found>> = lookups.into_iter().map(|lookup| lookup.found).collect();
     let mut unanswered = Vec::new();
     for (sought, answer) in asked.into_iter().zip(answers) {
@@ -167,7 +168,7 @@ fn value_in_table(found: Found) -> Option<Value> {
 }
 
 fn get_at(
-    shared: &Shared,
+    parts: &TreeParts,
     state: &ReadState,
     user_key: &[u8],
     sequence: Sequence,
@@ -176,21 +177,21 @@ fn get_at(
     if user_key.len() > KEY_BYTES_MAX {
         return Err(Error::KeyTooLong { found_bytes: user_key.len(), limit_bytes: KEY_BYTES_MAX });
     }
-    shared.env.charge(cost::GET);
+    parts.files.env.charge(cost::GET);
     if user_key.len() <= SHORT_KEY_BYTES {
         let mut buffer = [0u8; SHORT_KEY_BYTES + key::TRAILER_BYTES];
         let lookup = &mut buffer[..user_key.len() + key::TRAILER_BYTES];
         lookup[..user_key.len()].copy_from_slice(user_key);
         let trailer = key::pack_trailer(sequence, EntryKind::LARGEST).to_le_bytes();
         lookup[user_key.len()..].copy_from_slice(&trailer);
-        look_up(shared, state, user_key, lookup, context)
+        look_up(parts, state, user_key, lookup, context)
     } else {
-        look_up(shared, state, user_key, &key::lookup_key(user_key, sequence), context)
+        look_up(parts, state, user_key, &key::lookup_key(user_key, sequence), context)
     }
 }
 
 fn look_up(
-    shared: &Shared,
+    parts: &TreeParts,
     state: &ReadState,
     user_key: &[u8],
     lookup: &[u8],
@@ -201,11 +202,11 @@ fn look_up(
             return Ok(value_in_memory(&found));
         }
     }
-    look_up_in_tables(shared, &state.version, user_key, lookup, crate::table::key_hash(user_key), context)
+    look_up_in_tables(parts, &state.version, user_key, lookup, crate::table::key_hash(user_key), context)
 }
 
 fn look_up_in_tables(
-    shared: &Shared,
+    parts: &TreeParts,
     version: &Version,
     user_key: &[u8],
     lookup: &[u8],
@@ -214,7 +215,7 @@ fn look_up_in_tables(
 ) -> Result<Option<Value>, Error> {
     let ask = |level: usize, file: &FileMeta| {
         let context = ReadContext { io: context.io.at_level(level as u8), ..*context };
-        shared.tables.get(file)?.get(lookup, hash, &context)
+        parts.files.tables.get(file)?.get(lookup, hash, &context)
     };
     // In a level 0 that is the only one to overlap, tables are ordered by age.
     if version.disjoint_from() == 1 {
@@ -256,15 +257,19 @@ fn look_up_in_tables(
 }
 
 /// See [`crate::tree::Tree::iterator`].
-pub(super) fn iterator(shared: &Shared, options: &ReadOptions<'_>) -> Result<DbIterator, Error> {
-    options.check_snapshot(&shared.snapshots)?;
-    shared.counters.iterators.fetch_add(1, Ordering::Relaxed);
-    shared.env.charge(cost::ITERATOR);
-    let (state, sequence) = shared.snapshots.view(&shared.read_state, options.snapshot);
+pub(super) fn iterator(parts: &TreeParts, options: &ReadOptions<'_>) -> Result<DbIterator, Error> {
+    options.check_snapshot(&parts.snapshots)?;
+    parts.catalog.counters.iterators.fetch_add(1, Ordering::Relaxed);
+    parts.files.env.charge(cost::ITERATOR);
+    let (state, sequence) = parts.snapshots.view(&parts.catalog.read_state, options.snapshot);
     let state = Guard::into_inner(state);
-    let context = read_context(shared, options);
+    let context = read_context(parts, options);
     let window_bytes = match options.readahead_size {
-        0 => shared.options.iterator_readahead_size.unwrap_or(shared.compaction_readahead_bytes.min(256 << 10)),
+        0 => parts
+            .files
+            .options
+            .iterator_readahead_size
+            .unwrap_or(parts.files.settings.compaction_readahead_bytes.min(256 << 10)),
         bytes => bytes,
     };
     let read = |level: usize| TableIteratorOptions {
@@ -283,7 +288,7 @@ pub(super) fn iterator(shared: &Shared, options: &ReadOptions<'_>) -> Result<DbI
     }
     for level in 0..state.version.levels.len() {
         let files = state.version.overlapping_bounds(level, lower, upper);
-        sources.extend(sources_of(shared, &state.version, level, &files, &read(level))?);
+        sources.extend(sources_of(&parts.files.tables, &state.version, level, &files, &read(level))?);
     }
     let source = merge(sources);
     Ok(DbIterator::new(

@@ -6,10 +6,11 @@
 //! Beside a writer it is read as [`read_beside_writer`] says: the manifest, then the tables it names, then the logs it needs.
 //! The tables are held open from then on, as far as `max_open_files` goes.
 
+use super::catalog::{InDoubt, ManifestState};
 use super::inspect;
+use super::parts::{Found, TreeParts};
 use super::read;
 use super::recovery;
-use super::shared::{InDoubt, ManifestState, Shared};
 use super::tables::Tables;
 use crate::batch::WriteBatch;
 use crate::cache::BlockCache;
@@ -36,7 +37,7 @@ use varve_store::{FileStore, Finding, OpenOptions, ReadOnlyStore, Severity};
 
 /// A tree of tables of which nothing changes.
 pub(crate) struct ReadOnlyTree {
-    shared: Arc<Shared>,
+    parts: Arc<TreeParts>,
 }
 
 impl ReadOnlyTree {
@@ -48,21 +49,21 @@ impl ReadOnlyTree {
         policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
     ) -> Result<Self, Error> {
         let read = || read_all(env, &media, &options, policy_of(&options));
-        let forget = |shared: &Arc<Shared>| shared.counters.recovery_dropped_bytes.store(0, Ordering::Relaxed);
-        let shared = read_beside_writer(env, read, |shared| torn_tail(shared), forget)?;
-        Ok(ReadOnlyTree { shared })
+        let forget = |parts: &Arc<TreeParts>| parts.catalog.counters.recovery_dropped_bytes.store(0, Ordering::Relaxed);
+        let parts = read_beside_writer(env, read, |parts| torn_tail(parts), forget)?;
+        Ok(ReadOnlyTree { parts })
     }
 
     fn refuse<T>(&self, operation: &'static str) -> Result<T, Error> {
-        self.shared.refuse_if_closed()?;
-        Err(Error::ReadOnly { store: self.shared.media.files.name().to_owned(), operation })
+        self.parts.board.refuse_if_closed()?;
+        Err(Error::ReadOnly { store: self.parts.files.media.files.name().to_owned(), operation })
     }
 }
 
 /// Bytes of records that are not whole, and the newest sequence number before them.
-fn torn_tail(shared: &Shared) -> Option<(u64, Sequence)> {
-    let bytes = shared.counters.recovery_dropped_bytes.load(Ordering::Relaxed);
-    (bytes > 0).then(|| (bytes, shared.snapshots.visible()))
+fn torn_tail(parts: &TreeParts) -> Option<(u64, Sequence)> {
+    let bytes = parts.catalog.counters.recovery_dropped_bytes.load(Ordering::Relaxed);
+    (bytes > 0).then(|| (bytes, parts.snapshots.visible()))
 }
 
 /// One reading, from CURRENT on.
@@ -71,7 +72,7 @@ fn read_all(
     media: &Media,
     options: &Options,
     policy: Box<dyn CompactionPolicy>,
-) -> Result<Arc<Shared>, Error> {
+) -> Result<Arc<TreeParts>, Error> {
     let files = Arc::new(ReadOnlyStore::new(media.files.clone()));
     let logs: Option<Arc<dyn FileStore>> = match &media.logs {
         Some(logs) => Some(Arc::new(ReadOnlyStore::new(logs.clone()))),
@@ -99,7 +100,7 @@ fn read_all(
     inventory::retain_needed(&mut log_numbers, recovered.log_number, manifest.number)?;
 
     let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, None));
-    let tables = Tables::new(env, &media, options, blocks);
+    let tables = Tables::new(env, &media, options, blocks, garbage);
     let memtable = Arc::new(MemTable::new(NO_LOG, Sizes::new(options, &*media.files).memtable_bytes, 0));
     let state = ManifestState {
         manifest: None,
@@ -109,24 +110,20 @@ fn read_all(
         totals: recovered.totals,
         in_doubt: InDoubt::default(),
     };
-    let shared = Arc::new(Shared::new(
-        env,
-        recovered.database,
-        media,
-        options.clone(),
-        policy,
+    let found = Found {
+        database: recovered.database,
         tables,
-        garbage,
         memtable,
-        recovered.version,
-        state,
-        recovered.next_file_number,
-        recovered.last_sequence,
-    ));
-    let replayed = shared.logs.replay_of(&log_numbers, recovered.log_number, recovered.last_sequence);
-    recovery::replay_into_memory(&shared, &replayed)?;
+        version: recovered.version,
+        manifest: state,
+        next_file_number: recovered.next_file_number,
+        last_sequence: recovered.last_sequence,
+    };
+    let parts = Arc::new(TreeParts::new(env, media, options.clone(), policy, found));
+    let replayed = parts.logs.replay_of(&log_numbers, recovered.log_number, recovered.last_sequence);
+    recovery::replay_into_memory(&parts, &replayed)?;
     files.settle();
-    Ok(shared)
+    Ok(parts)
 }
 
 impl Tree for ReadOnlyTree {
@@ -135,24 +132,24 @@ impl Tree for ReadOnlyTree {
     }
 
     fn get(&self, key: &[u8], options: &ReadOptions<'_>) -> Result<Option<Value>, Error> {
-        self.shared.refuse_if_closed()?;
-        read::get(&self.shared, key, options)
+        self.parts.board.refuse_if_closed()?;
+        read::get(&self.parts, key, options)
     }
 
     fn multi_get(&self, keys: &[&[u8]], options: &ReadOptions<'_>) -> Vec<Result<Option<Value>, Error>> {
-        if let Err(error) = self.shared.refuse_if_closed() {
+        if let Err(error) = self.parts.board.refuse_if_closed() {
             return keys.iter().map(|_| Err(error.clone())).collect();
         }
-        read::multi_get(&self.shared, keys, options)
+        read::multi_get(&self.parts, keys, options)
     }
 
     fn iterator(&self, options: &ReadOptions<'_>) -> Result<DbIterator, Error> {
-        self.shared.refuse_if_closed()?;
-        read::iterator(&self.shared, options)
+        self.parts.board.refuse_if_closed()?;
+        read::iterator(&self.parts, options)
     }
 
     fn snapshot(&self) -> Snapshot {
-        self.shared.snapshots.take()
+        self.parts.snapshots.take()
     }
 
     fn flush(&self) -> Result<(), Error> {
@@ -172,26 +169,26 @@ impl Tree for ReadOnlyTree {
     }
 
     fn statistics(&self) -> Statistics {
-        inspect::statistics(&self.shared)
+        inspect::statistics(&self.parts)
     }
 
     fn totals(&self) -> Option<Totals> {
-        self.shared.manifest.lock().totals
+        self.parts.catalog.manifest().totals
     }
 
     fn property(&self, name: &str) -> Option<String> {
-        inspect::property(&self.shared, name)
+        inspect::property(&self.parts, name)
     }
 
     fn approximate_bytes(&self, begin: &[u8], end: &[u8]) -> Result<u64, Error> {
-        self.shared.refuse_if_closed()?;
-        inspect::approximate_bytes(&self.shared, begin, end)
+        self.parts.board.refuse_if_closed()?;
+        inspect::approximate_bytes(&self.parts, begin, end)
     }
 
     fn check(&self) -> Result<Vec<Finding>, Error> {
-        self.shared.refuse_if_closed()?;
-        let mut findings = inspect::check(&self.shared)?;
-        if let Some((bytes, sequence)) = torn_tail(&self.shared) {
+        self.parts.board.refuse_if_closed()?;
+        let mut findings = inspect::check(&self.parts)?;
+        if let Some((bytes, sequence)) = torn_tail(&self.parts) {
             findings.push(Finding {
                 severity: Severity::Warning,
                 code: "log-tail-torn",
@@ -205,7 +202,7 @@ impl Tree for ReadOnlyTree {
     }
 
     fn close(&self) -> Result<(), Error> {
-        self.shared.closed.store(true, Ordering::Release);
+        self.parts.board.close();
         Ok(())
     }
 }

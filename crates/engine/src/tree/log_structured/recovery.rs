@@ -1,7 +1,9 @@
 //! Opening: from the manifest and the logs back to the state before the last close or crash.
 
-use super::flush;
-use super::shared::{Change, Immutable, InDoubt, ManifestState, Shared};
+use super::board::Immutable;
+use super::catalog::{Change, InDoubt, ManifestState};
+use super::jobs::flush;
+use super::parts::{Found, TreeParts};
 use super::tables::Tables;
 use super::write::Writer;
 use crate::cache::BlockCache;
@@ -45,7 +47,7 @@ pub(super) fn open(
     options: Options,
     policy: Box<dyn CompactionPolicy>,
     blocks: Arc<BlockCache>,
-) -> Result<(Arc<Shared>, Writer), Error> {
+) -> Result<(Arc<TreeParts>, Writer), Error> {
     let garbage = Arc::new(Garbage::default());
     let listing = media.files.list()?;
     let file_names = names(&listing);
@@ -87,7 +89,7 @@ pub(super) fn open(
     for number in file_names.iter().chain(&log_names).filter_map(FileName::number) {
         next_file_number = next_file_number.max(number + 1);
     }
-    let tables = Tables::new(env, &media, &options, blocks);
+    let tables = Tables::new(env, &media, &options, blocks, garbage);
     let seed = env.random("memtable").next_u64();
     let memtable = Arc::new(MemTable::new(0, Sizes::new(&options, &*media.files).memtable_bytes, seed));
     let state = ManifestState {
@@ -98,26 +100,22 @@ pub(super) fn open(
         totals: recovered.totals,
         in_doubt: InDoubt::default(),
     };
-    let shared = Arc::new(Shared::new(
-        env,
-        recovered.database,
-        media,
-        options,
-        policy,
+    let found = Found {
+        database: recovered.database,
         tables,
-        garbage,
-        memtable.clone(),
-        recovered.version.clone(),
-        state,
+        memtable: memtable.clone(),
+        version: recovered.version.clone(),
+        manifest: state,
         next_file_number,
-        recovered.last_sequence,
-    ));
+        last_sequence: recovered.last_sequence,
+    };
+    let parts = Arc::new(TreeParts::new(env, media, options, policy, found));
     let recovered_version = recovered.version;
-    let replayed = shared.logs.replay_of(&logs, recovered.log_number, recovered.last_sequence);
-    let begun = if exists && !has_space(&shared, &log_listing, recovered.log_number) {
+    let replayed = parts.logs.replay_of(&logs, recovered.log_number, recovered.last_sequence);
+    let begun = if exists && !has_space(&parts, &log_listing, recovered.log_number) {
         None
     } else {
-        match begin(&shared, &replayed) {
+        match begin(&parts, &replayed) {
             Ok(begun) => Some(begun),
             Err(error) if error.kind() == ErrorKind::NoSpace && exists => None,
             Err(error) => return Err(error),
@@ -127,12 +125,12 @@ pub(super) fn open(
         Some(Begun { log_number, log, last_sequence, work }) => {
             // Until here nothing the old state needs was touched. This writes a new manifest that says
             // the old logs are in tables, and switches to it.
-            shared.install(Change { log_start: Some((log_number, last_sequence)), work, ..Change::default() })?;
-            shared.logs.retire(log_number);
-            remove_strays(&shared.media, &shared.needed_files(), u64::MAX);
+            parts.jobs().install(Change { log_start: Some((log_number, last_sequence)), work, ..Change::default() })?;
+            parts.logs.retire(log_number);
+            remove_strays(&parts.files.media, &parts.catalog.needed_files(), u64::MAX);
             (Some((log_number, log)), last_sequence)
         }
-        None => (None, hold(&shared, &replayed, Arc::new(recovered_version))?),
+        None => (None, hold(&parts, &replayed, Arc::new(recovered_version))?),
     };
     let writer = Writer {
         // Without a log the next write makes one first, as after one that broke.
@@ -143,7 +141,7 @@ pub(super) fn open(
         unlooked_bytes: u64::MAX,
         closed: false,
     };
-    Ok((shared, writer))
+    Ok((parts, writer))
 }
 
 /// Space that a manifest and the header of a log may take.
@@ -151,13 +149,13 @@ const SMALL_FILES_BYTES: u64 = 256 << 10;
 
 /// Whether what the logs from `oldest` on hold, a new log and a new manifest surely fit. What cannot be
 /// told counts as space: then it is tried.
-fn has_space(shared: &Shared, log_listing: &[FileEntry], oldest: u64) -> bool {
+fn has_space(parts: &TreeParts, log_listing: &[FileEntry], oldest: u64) -> bool {
     let is_needed =
         |entry: &&FileEntry| matches!(FileName::parse(&entry.name), Some(FileName::Log(number)) if number >= oldest);
     let log_bytes: u64 = log_listing.iter().filter(is_needed).map(|entry| entry.size_bytes).sum();
-    let table_bytes = shared.media.files.properties().preferred_table_bytes.unwrap_or(u64::MAX);
+    let table_bytes = parts.files.media.files.properties().preferred_table_bytes.unwrap_or(u64::MAX);
     let needed_bytes = log_bytes.saturating_add(SMALL_FILES_BYTES.min(table_bytes));
-    shared.media.files.space().map_or(true, |space| space.available_bytes >= needed_bytes)
+    parts.files.media.files.space().map_or(true, |space| space.available_bytes >= needed_bytes)
 }
 
 /// What an opening begins with when there is space.
@@ -170,44 +168,44 @@ struct Begun {
 }
 
 /// The logs into tables, and a new log.
-fn begin(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Begun, Error> {
+fn begin(parts: &Arc<TreeParts>, replayed: &Replay<'_>) -> Result<Begun, Error> {
     let mut work = Totals::default();
-    let last_sequence = replay_into_memtables(shared, replayed, &mut |memtable, last_sequence| {
-        work = work.plus(&add_to_level0(shared, &memtable, last_sequence)?);
+    let last_sequence = replay_into_memtables(parts, replayed, &mut |memtable, last_sequence| {
+        work = work.plus(&add_to_level0(parts, &memtable, last_sequence)?);
         Ok(())
     })?;
-    shared.snapshots.publish(last_sequence);
-    let log_number = shared.new_file_number();
-    let log = shared.logs.create(log_number, shared.random_number(), None)?;
+    parts.snapshots.publish(last_sequence);
+    let log_number = parts.files.numbers.file();
+    let log = parts.logs.create(log_number, parts.files.numbers.random(), None)?;
     Ok(Begun { log_number, log, last_sequence, work })
 }
 
 /// On a medium without space for tables: what the logs hold stays in memory and in the logs, and is
 /// flushed when a log could be made, which the first write tries. Until then everything can be read.
-fn hold(shared: &Arc<Shared>, replayed: &Replay<'_>, version: Arc<Version>) -> Result<Sequence, Error> {
+fn hold(parts: &Arc<TreeParts>, replayed: &Replay<'_>, version: Arc<Version>) -> Result<Sequence, Error> {
     // Tables of an attempt that found no space go; the manifest never knew them.
     {
-        let core = shared.core.lock();
-        shared.publish(&core, None, Some(version));
+        let jobs = parts.board.lock();
+        parts.catalog.publish(&jobs, None, Some(version));
     }
-    remove_strays(&shared.media, &shared.needed_files(), u64::MAX);
-    shared.logs.adopt(replayed.logs);
-    replay_into_memory(shared, replayed)
+    remove_strays(&parts.files.media, &parts.catalog.needed_files(), u64::MAX);
+    parts.logs.adopt(replayed.logs);
+    replay_into_memory(parts, replayed)
 }
 
 /// What the logs hold becomes memtables, however many.
-pub(super) fn replay_into_memory(shared: &Arc<Shared>, replayed: &Replay<'_>) -> Result<Sequence, Error> {
-    let last_sequence = replay_into_memtables(shared, replayed, &mut |memtable, _| {
+pub(super) fn replay_into_memory(parts: &Arc<TreeParts>, replayed: &Replay<'_>) -> Result<Sequence, Error> {
+    let last_sequence = replay_into_memtables(parts, replayed, &mut |memtable, _| {
         if !memtable.is_empty() {
-            let mut core = shared.core.lock();
-            core.flush_held = true;
+            let mut jobs = parts.board.lock();
+            jobs.flush_held = true;
             // Set when there is a log to go on with.
-            core.immutables.push_back(Immutable { memtable, next_log_number: replayed.oldest });
-            shared.publish(&core, None, None);
+            jobs.immutables.push_back(Immutable { memtable, next_log_number: replayed.oldest });
+            parts.catalog.publish(&jobs, None, None);
         }
         Ok(())
     })?;
-    shared.snapshots.publish(last_sequence);
+    parts.snapshots.publish(last_sequence);
     Ok(last_sequence)
 }
 
@@ -273,11 +271,11 @@ pub(super) fn compare_with_files(
 ///
 /// Replays logs. Every full memtable, and the last one, goes to `sink`.
 fn replay_into_memtables(
-    shared: &Arc<Shared>,
+    parts: &Arc<TreeParts>,
     replayed: &Replay<'_>,
     sink: &mut dyn FnMut(Arc<MemTable>, Sequence) -> Result<(), Error>,
 ) -> Result<Sequence, Error> {
-    let capacity = shared.space.sizes().memtable_bytes;
+    let capacity = parts.space.sizes().memtable_bytes;
     let new_memtable = || Arc::new(MemTable::new(0, capacity, 0));
     let mut memtable = new_memtable();
     let result = replay(replayed, &mut |batch| {
@@ -287,21 +285,21 @@ fn replay_into_memtables(
         }
         Ok(())
     })?;
-    shared.counters.recovery_dropped_bytes.fetch_add(result.dropped_bytes, Ordering::Relaxed);
+    parts.catalog.counters.recovery_dropped_bytes.fetch_add(result.dropped_bytes, Ordering::Relaxed);
     sink(memtable, result.last_sequence)?;
     Ok(result.last_sequence)
 }
 
 /// A recovered memtable becomes a table of the state in memory; the new manifest makes it durable. What that took.
-fn add_to_level0(shared: &Arc<Shared>, memtable: &Arc<MemTable>, last_sequence: Sequence) -> Result<Totals, Error> {
-    shared.snapshots.publish(last_sequence);
+fn add_to_level0(parts: &Arc<TreeParts>, memtable: &Arc<MemTable>, last_sequence: Sequence) -> Result<Totals, Error> {
+    parts.snapshots.publish(last_sequence);
     if memtable.is_empty() {
         return Ok(Totals::default());
     }
-    let outputs = flush::write(shared, std::slice::from_ref(memtable), &JobPace::unheld())?;
+    let outputs = flush::write(&parts.jobs(), std::slice::from_ref(memtable), &JobPace::unheld())?;
     let added: Vec<_> = outputs.tables.iter().map(|file| (0, file.clone())).collect();
-    let next = shared.read_state.load().version.with(&[], &added);
-    let core = shared.core.lock();
-    shared.publish(&core, None, Some(Arc::new(next)));
+    let next = parts.catalog.read_state.load().version.with(&[], &added);
+    let jobs = parts.board.lock();
+    parts.catalog.publish(&jobs, None, Some(Arc::new(next)));
     Ok(outputs.flush_work())
 }

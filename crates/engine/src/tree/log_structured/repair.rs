@@ -7,9 +7,11 @@
 //! renamed, and so is what was replaced. A mark, made before the fresh manifest holds, has the next opening finish that. What was overwritten or deleted by lost data may
 //! come back in its older state: repair cannot know it.
 
-use super::compaction;
-use super::output::table_meta;
-use super::shared::{Change, InDoubt, ManifestState, Shared};
+use super::catalog::{Change, InDoubt, ManifestState};
+use super::jobs::compaction::{self, Grant};
+use super::jobs::flush as flush_job;
+use super::jobs::output::table_meta;
+use super::parts::{Found, TreeParts};
 use super::tables::Tables;
 use crate::cache::BlockCache;
 use crate::error::Error;
@@ -24,7 +26,7 @@ use crate::options::Options;
 use crate::repair::{
     self, Condition, Originals, Repair, RepairAction, RepairPlan, RepairReport, RepairStep, TableCondition,
 };
-use crate::shape::{CompactionPlan, CompactionPolicy, FileMeta, Garbage, Reason, Version};
+use crate::shape::{CompactionPlan, CompactionPolicy, FileMeta, Reason, Version};
 use crate::table::{KeyOrder, Readahead, Table, TableBuilder, TableIteratorOptions};
 use crate::throttle::JobPace;
 use std::sync::Arc;
@@ -36,7 +38,7 @@ const READ_BYTES: usize = 1 << 20;
 
 struct Salvage {
     repair: Repair,
-    shared: Arc<Shared>,
+    parts: Arc<TreeParts>,
     tables: Vec<Arc<FileMeta>>,
     last_sequence: Sequence,
 }
@@ -53,7 +55,7 @@ pub(crate) fn plan_repair(
 
 /// What judges the tables on `media`.
 fn conditions<'a>(env: &Env, media: &Media, options: &Options) -> Box<TableCondition<'a>> {
-    let tables = Tables::new(env, media, options, Arc::new(BlockCache::new(0, None, None)));
+    let tables = Tables::new(env, media, options, Arc::new(BlockCache::new(0, None, None)), Arc::default());
     let media = media.clone();
     Box::new(move |number, manifest| table_condition(&media, &tables, number, manifest))
 }
@@ -73,7 +75,7 @@ pub(crate) fn repair(
     let levels = repair.contents.as_ref().map_or(0, |contents| usize::from(contents.num_levels));
     options.num_levels = options.num_levels.max(levels);
     let blocks = Arc::new(BlockCache::new(0, None, None));
-    let tables = Tables::new(env, &repair.media, &options, blocks);
+    let tables = Tables::new(env, &repair.media, &options, blocks, Arc::default());
     let memtable = Arc::new(MemTable::new(0, options.write_buffer_size, 0));
     let policy = policy_of(&options);
     let version = Version::empty(policy.level_count(), policy.disjoint_from());
@@ -82,22 +84,18 @@ pub(crate) fn repair(
     let totals = repair.contents.as_ref().and_then(|contents| contents.totals);
     let in_doubt = InDoubt::default();
     let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0, totals, in_doubt };
-    let shared = Arc::new(Shared::new(
-        env,
-        repair.database.unwrap_or(new_database),
-        repair.media.clone(),
-        options,
-        policy,
+    let found = Found {
+        database: repair.database.unwrap_or(new_database),
         tables,
-        Arc::new(Garbage::default()),
         memtable,
         version,
-        state,
-        log_number + 1,
-        0,
-    ));
+        manifest: state,
+        next_file_number: log_number + 1,
+        last_sequence: 0,
+    };
+    let parts = Arc::new(TreeParts::new(env, repair.media.clone(), options, policy, found));
     let last_sequence = repair.last_sequence();
-    let mut salvage = Salvage { repair, shared, tables: Vec::new(), last_sequence };
+    let mut salvage = Salvage { repair, parts, tables: Vec::new(), last_sequence };
     salvage.read_tables()?;
     salvage.read_logs()?;
     salvage.finish()
@@ -131,7 +129,7 @@ impl Salvage {
         let name = file_name::table(number);
         let table = self.open(number, &name)?;
         self.repair.report.tables_salvaged += 1;
-        let fresh = self.shared.new_file_number();
+        let fresh = self.parts.files.numbers.file();
         if self.rewrite(&table, &name, fresh)? {
             let table = self.open(fresh, &file_name::table(fresh))?;
             self.take(&table, fresh);
@@ -141,13 +139,13 @@ impl Salvage {
     }
 
     fn open(&self, number: u64, name: &str) -> Result<Arc<Table>, Error> {
-        let size_bytes = self.shared.media.files.open(name, &OpenOptions::default())?.size_bytes();
-        self.shared.tables.open_unlisted(number, size_bytes)
+        let size_bytes = self.parts.files.media.files.open(name, &OpenOptions::default())?.size_bytes();
+        self.parts.files.tables.open_unlisted(number, size_bytes)
     }
 
     fn take(&mut self, table: &Table, number: u64) {
         self.last_sequence = self.last_sequence.max(table.properties().newest_sequence);
-        self.tables.push(table_meta(number, 0, table.summary(), &self.shared.garbage));
+        self.tables.push(table_meta(number, 0, table.summary(), &self.parts.files.tables.garbage));
     }
 
     /// Copies the entries of every block that can be read of the table in `original` into table `fresh`; false when
@@ -155,10 +153,10 @@ impl Salvage {
     fn rewrite(&mut self, table: &Arc<Table>, original: &str, fresh: u64) -> Result<bool, Error> {
         let name = file_name::table(fresh);
         let create = CreateOptions { kind: FileKind::Table, ..CreateOptions::default() };
-        let file = self.shared.media.files.create(&name, &create)?;
-        let build = self.shared.table_build_options(0);
+        let file = self.parts.files.media.files.create(&name, &create)?;
+        let build = self.parts.files.build_options(0);
         let context = IoContext::of(IoClass::Maintenance);
-        let mut builder = TableBuilder::new(file, &name, &build, context, self.shared.env.clone());
+        let mut builder = TableBuilder::new(file, &name, &build, context, self.parts.files.env.clone());
         let mut walk = table.iterator(TableIteratorOptions {
             fill_cache: false,
             verify_checksums: true,
@@ -184,7 +182,7 @@ impl Salvage {
         }
         if builder.entries() == 0 {
             builder.abandon();
-            self.shared.media.files.remove(&name)?;
+            self.parts.files.media.files.remove(&name)?;
             return Ok(false);
         }
         builder.finish()?;
@@ -193,10 +191,10 @@ impl Salvage {
 
     /// Puts what the logs hold, up to the end or the first damage of each, into tables.
     fn read_logs(&mut self) -> Result<(), Error> {
-        let capacity = self.shared.space.sizes().memtable_bytes;
+        let capacity = self.parts.space.sizes().memtable_bytes;
         let mut memtable = Arc::new(MemTable::new(0, capacity, 0));
-        let Salvage { repair, shared, tables, last_sequence } = self;
-        let mut flush = |memtable: &Arc<MemTable>, last_sequence| flush(shared, tables, memtable, last_sequence);
+        let Salvage { repair, parts, tables, last_sequence } = self;
+        let mut flush = |memtable: &Arc<MemTable>, last_sequence| flush(parts, tables, memtable, last_sequence);
         repair.read_logs(&mut |batch| {
             // After an append that was refused the next log may have its numbers again: a memtable has each once.
             let is_repeated = memtable.last_sequence().is_some_and(|last| batch.first_sequence <= last);
@@ -214,26 +212,26 @@ impl Salvage {
 
     /// Merges everything into the last level under a fresh manifest.
     fn finish(mut self) -> Result<RepairReport, Error> {
-        let shared = self.shared.clone();
-        let shared = &shared;
+        let parts = self.parts.clone();
+        let parts = &parts;
         self.repair.mark()?;
-        shared.snapshots.publish(self.last_sequence);
-        let last = shared.policy.level_count() - 1;
-        let log_number = shared.manifest.lock().log_number;
+        parts.snapshots.publish(self.last_sequence);
+        let last = parts.catalog.policy.level_count() - 1;
+        let log_number = parts.catalog.manifest().log_number;
         let log_start = Some((log_number, self.last_sequence));
         // The manifest will name it, so it is there first.
-        shared.logs.create(log_number, shared.random_number(), None)?;
+        parts.logs.create(log_number, parts.files.numbers.random(), None)?;
         if self.tables.is_empty() {
-            shared.install(Change { log_start, ..Change::default() })?;
+            parts.jobs().install(Change { log_start, ..Change::default() })?;
         } else {
             let mut levels = vec![Vec::new(); last + 1];
             levels[0] = std::mem::take(&mut self.tables);
-            let version = Arc::new(Version::new(levels, shared.policy.disjoint_from()));
+            let version = Arc::new(Version::new(levels, parts.catalog.policy.disjoint_from()));
             {
-                let core = shared.core.lock();
-                shared.publish(&core, None, Some(version.clone()));
+                let jobs = parts.board.lock();
+                parts.catalog.publish(&jobs, None, Some(version.clone()));
             }
-            shared.manifest.lock().last_sequence = self.last_sequence;
+            parts.catalog.manifest().last_sequence = self.last_sequence;
             let inputs = version.levels[0].clone();
             let plan = CompactionPlan {
                 reason: Reason::Manual,
@@ -242,10 +240,11 @@ impl Salvage {
                 inputs,
                 overlapping: Vec::new(),
             };
-            compaction::compact(shared, version, plan, u64::MAX)?;
+            let grant = Grant::new(&parts.space, &version, &plan, u64::MAX, true);
+            compaction::compact(&parts.jobs(), version, plan, &grant)?;
         }
-        let report = self.repair.finish(&shared.needed_files(), log_number)?;
-        let version = shared.read_state.load().version.clone();
+        let report = self.repair.finish(&parts.catalog.needed_files(), log_number)?;
+        let version = parts.catalog.version();
         let tables = version.levels[last].len() as u64;
         let entries = version.levels[last].iter().map(|file| file.entries).fold(0, u64::saturating_add);
         Ok(RepairReport { tables, entries, ..report })
@@ -254,7 +253,7 @@ impl Salvage {
 
 /// Puts a memtable into a table.
 fn flush(
-    shared: &Shared,
+    parts: &TreeParts,
     tables: &mut Vec<Arc<FileMeta>>,
     memtable: &Arc<MemTable>,
     last_sequence: Sequence,
@@ -262,10 +261,10 @@ fn flush(
     if memtable.is_empty() {
         return Ok(());
     }
-    shared.snapshots.publish(last_sequence);
-    let outputs = super::flush::write(shared, std::slice::from_ref(memtable), &JobPace::unheld())?;
+    parts.snapshots.publish(last_sequence);
+    let outputs = flush_job::write(&parts.jobs(), std::slice::from_ref(memtable), &JobPace::unheld())?;
     // Durable with the fresh manifest, which is written once.
-    let mut manifest = shared.manifest.lock();
+    let mut manifest = parts.catalog.manifest();
     manifest.totals = manifest.totals.map(|totals| totals.plus(&outputs.flush_work()));
     tables.extend(outputs.tables);
     Ok(())

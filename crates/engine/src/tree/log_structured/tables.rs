@@ -17,10 +17,17 @@ pub(super) struct Tables {
     files: Arc<dyn FileStore>,
     logs: Arc<dyn FileStore>,
     pub(super) cache: TableCache,
+    pub(super) garbage: Arc<Garbage>,
 }
 
 impl Tables {
-    pub(super) fn new(env: &Env, media: &Media, options: &Options, blocks: Arc<BlockCache>) -> Arc<Self> {
+    pub(super) fn new(
+        env: &Env,
+        media: &Media,
+        options: &Options,
+        blocks: Arc<BlockCache>,
+        garbage: Arc<Garbage>,
+    ) -> Arc<Self> {
         let cache = TableCache::new(
             env,
             media.files.clone(),
@@ -29,7 +36,7 @@ impl Tables {
             IoContext::of(IoClass::UserRead),
             blocks,
         );
-        Arc::new(Tables { files: media.files.clone(), logs: media.log_store().clone(), cache })
+        Arc::new(Tables { files: media.files.clone(), logs: media.log_store().clone(), cache, garbage })
     }
 
     /// The open table of `file`, opening it when needed.
@@ -45,15 +52,15 @@ impl Tables {
     }
 
     /// Removes garbage. A file that cannot be removed now is tried again at the next open.
-    pub(super) fn collect(&self, garbage: &Garbage) {
-        for number in garbage.take_tables() {
+    pub(super) fn collect(&self) {
+        for number in self.garbage.take_tables() {
             self.cache.remove(number);
             let _ = self.files.remove(&file_name::table(number));
         }
-        for number in garbage.take_manifests() {
+        for number in self.garbage.take_manifests() {
             let _ = self.files.remove(&file_name::manifest(number));
         }
-        for number in garbage.take_logs() {
+        for number in self.garbage.take_logs() {
             let _ = self.logs.remove(&file_name::log(number));
         }
     }

@@ -1,12 +1,14 @@
 //! What readers see must not depend on which tables are merged, where levels overlap.
 
+use super::jobs::compaction::{self, Grant};
 use super::*;
 use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::TreeKind;
 use crate::policy::TwoLevel;
-use crate::shape::{CompactionPlan, CompactionPolicy, FileMeta, Reason};
+use crate::shape::{CompactionPlan, CompactionPolicy, FileMeta, Reason, Version};
 use crate::test_store::MemoryStore;
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use varve_env::{Random, SimOptions};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -37,6 +39,11 @@ fn tree_on_store(seed: u64, store: Arc<MemoryStore>) -> (Env, LogStructuredTree)
     (env, tree)
 }
 
+fn compact(parts: &TreeParts, version: Arc<Version>, plan: CompactionPlan) -> Result<(), Error> {
+    let grant = Grant::new(&parts.space, &version, &plan, u64::MAX, true);
+    compaction::compact(&parts.jobs(), version, plan, &grant)
+}
+
 fn write(tree: &LogStructuredTree, pairs: &[(&[u8], Option<&[u8]>)]) {
     let mut batch = WriteBatch::new();
     for (key, value) in pairs {
@@ -50,7 +57,7 @@ fn write(tree: &LogStructuredTree, pairs: &[(&[u8], Option<&[u8]>)]) {
 
 /// Merges the tables that `chosen` says yes to into level 1.
 fn merge(tree: &LogStructuredTree, mut chosen: impl FnMut(&FileMeta) -> bool) {
-    let version = tree.shared.read_state.load().version.clone();
+    let version = tree.parts.catalog.version();
     let mut of_level = |level: usize| -> Vec<Arc<FileMeta>> {
         version.levels[level].iter().filter(|file| chosen(file)).cloned().collect()
     };
@@ -61,7 +68,7 @@ fn merge(tree: &LogStructuredTree, mut chosen: impl FnMut(&FileMeta) -> bool) {
         return;
     }
     let plan = CompactionPlan { reason: Reason::Manual, input_level, output_level: 1, inputs, overlapping };
-    compaction::compact(&tree.shared, version, plan, u64::MAX).expect("compact");
+    compact(&tree.parts, version, plan).expect("compact");
 }
 
 fn compare(tree: &LogStructuredTree, model: &Model, options: &ReadOptions<'_>, note: &str) {
@@ -98,7 +105,7 @@ fn a_merged_table_that_looks_newest_does_not_hide_a_newer_version() {
     }
     let takes_part = |file: &FileMeta| file.smallest_user_key() != b"n";
     merge(&tree, takes_part);
-    let version = tree.shared.read_state.load().version.clone();
+    let version = tree.parts.catalog.version();
     let newest = version.levels[1].iter().map(|file| file.newest_sequence).max();
     assert!(newest > version.levels[0].iter().map(|file| file.newest_sequence).max(), "the output looks newest");
     assert_eq!(tree.get(b"o", &ReadOptions::default()).expect("get").as_deref(), Some(&b"M"[..]));
@@ -128,7 +135,7 @@ fn tables_fill_bands_and_do_not_outgrow_them() {
         }
         tree.flush().expect("flush");
         let sizes = |level: usize| -> Vec<u64> {
-            let version = tree.shared.read_state.load().version.clone();
+            let version = tree.parts.catalog.version();
             version.levels[level].iter().map(|file| file.size_bytes).collect()
         };
         let flushed = sizes(0);
@@ -174,7 +181,7 @@ fn a_memtable_becomes_one_band() {
             write(&tree, &pairs);
         }
         tree.flush().expect("flush");
-        let version = tree.shared.read_state.load().version.clone();
+        let version = tree.parts.catalog.version();
         let mut sizes: Vec<u64> = version.levels[0].iter().map(|file| file.size_bytes).collect();
         sizes.remove(0);
         let least = sizes.iter().min().copied().unwrap_or(0);
@@ -209,7 +216,7 @@ fn any_tables_may_be_merged_in_any_order() {
                 3..6 => {
                     let share = 1 + random.below(4);
                     merge(&tree, |_| random.chance(share, 4));
-                    let version = tree.shared.read_state.load().version.clone();
+                    let version = tree.parts.catalog.version();
                     merged_apart += usize::from(version.levels[1].len() > 1);
                 }
                 6 => held = Some((tree.snapshot(), model.clone())),
@@ -259,17 +266,17 @@ fn a_manual_compaction_waits_for_those_who_look_at_tables() {
     tree.flush().expect("flush");
     write(&tree, &[(b"a", Some(b"B")), (b"c", Some(b"B"))]);
     tree.flush().expect("flush");
-    let shared = tree.shared.clone();
-    let compactions = || shared.counters.compactions.load(Ordering::Relaxed);
-    shared.core.lock().planning += 1;
+    let parts = tree.parts.clone();
+    let compactions = || parts.catalog.counters.compactions.load(Ordering::Relaxed);
+    parts.board.lock().planning += 1;
     let manual = {
-        let shared = shared.clone();
-        env.spawn("manual compaction", move || background::compact_range(&shared, None, None))
+        let parts = parts.clone();
+        env.spawn("manual compaction", move || manual::compact_range(&parts, None, None))
     };
     env.sleep(std::time::Duration::from_secs(60));
-    assert_eq!((compactions(), shared.core.lock().running_compactions), (0, 0));
-    shared.core.lock().planning -= 1;
-    shared.done.notify_all();
+    assert_eq!((compactions(), parts.board.lock().running_compactions), (0, 0));
+    parts.board.lock().planning -= 1;
+    parts.board.done.notify_all();
     manual.join().unwrap_or_else(|panic| panic.resume()).expect("compact");
     assert_eq!(compactions(), 1);
     tree.close().expect("close");
@@ -288,12 +295,12 @@ fn tables_of_a_change_that_failed_are_given_up_when_the_next_one_settles_it() {
         let listing = store.list().expect("list");
         listing.iter().filter(|entry| entry.name.ends_with(".sst")).count()
     };
-    let in_tree = || tree.shared.read_state.load().version.files().count();
+    let in_tree = || tree.parts.catalog.read_state.load().version.files().count();
     assert_eq!((tables(), in_tree()), (3, 3));
     let mut left = 0;
     // Every change of the store that a compaction makes fails once, those of its manifest among them.
     for change in 1..40 {
-        let version = tree.shared.read_state.load().version.clone();
+        let version = tree.parts.catalog.version();
         let plan = CompactionPlan {
             reason: Reason::Manual,
             input_level: 0,
@@ -302,15 +309,15 @@ fn tables_of_a_change_that_failed_are_given_up_when_the_next_one_settles_it() {
             overlapping: Vec::new(),
         };
         store.fail_from(Some(store.changes() + change));
-        let result = compaction::compact(&tree.shared, version, plan, u64::MAX);
+        let result = compact(&tree.parts, version, plan);
         store.fail_from(None);
         if result.is_ok() {
             break;
         }
-        tree.shared.tables.collect(&tree.shared.garbage);
+        tree.parts.files.tables.collect();
         left = left.max(tables() - in_tree());
-        tree.shared.settle_doubts().expect("a manifest");
-        tree.shared.tables.collect(&tree.shared.garbage);
+        tree.parts.jobs().settle_doubts().expect("a manifest");
+        tree.parts.files.tables.collect();
         assert_eq!((tables(), in_tree()), (3, 3), "change {change}");
     }
     assert!(left > 0, "no change of the manifest failed");

@@ -1,11 +1,13 @@
 //! The write path: what a leader of writers does ([`crate::commit`]) for a tree of tables.
 
-use super::flush;
-use super::shared::{Core, Immutable, Shared};
+use super::board::{Immutable, JobState};
+use super::jobs::flush;
+use super::parts::TreeParts;
 use crate::batch::WriteBatch;
 use crate::commit::{Commit, CommitFailure, CommitHead, Committer, Group, WriteGroup, panic_message};
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
+use crate::options::Options;
 use crate::throttle::{Stall, Unsettled};
 use std::any::Any;
 use std::sync::Arc;
@@ -27,8 +29,8 @@ pub(super) struct Writer {
 }
 
 /// What is ahead of compactions, with this memtable.
-fn unsettled(shared: &Shared, memtable: &MemTable) -> Unsettled {
-    let state = shared.read_state.load();
+fn unsettled(parts: &TreeParts, memtable: &MemTable) -> Unsettled {
+    let state = parts.catalog.read_state.load();
     Unsettled {
         active_bytes: memtable.memory_bytes() as u64,
         unflushed_bytes: flush::bytes_of(&state.immutables),
@@ -45,27 +47,27 @@ pub(super) struct WritePath {
 /// What leaders of one tree do.
 struct Leader<'a> {
     path: &'a WritePath,
-    shared: &'a Shared,
+    parts: &'a TreeParts,
 }
 
 impl Committer for Leader<'_> {
     fn commit(&self, group: &Group<'_>) -> Result<Commit, Error> {
         let mut writer = self.path.writer.lock();
-        self.path.commit(self.shared, &mut writer, group)
+        self.path.commit(self.parts, &mut writer, group)
     }
 
     fn is_short_of_space(&self) -> bool {
-        self.shared.space.is_short()
+        self.parts.space.is_short()
     }
 
     fn delete_waits(&self) {
-        drop(self.shared.core.lock());
-        self.shared.done.notify_all();
+        drop(self.parts.board.lock());
+        self.parts.board.done.notify_all();
     }
 
     fn panicked(&self, payload: &(dyn Any + Send)) -> Error {
         let cause = format!("a write panicked: {}", panic_message(payload));
-        self.shared.halt(cause.clone());
+        self.parts.board.poison_all(cause.clone());
         // What the log holds is unknown: it must not get a seal that says it is whole.
         self.path.writer.lock().head.log.break_off();
         Error::Poisoned { cause }
@@ -73,205 +75,241 @@ impl Committer for Leader<'_> {
 }
 
 impl WritePath {
-    pub(super) fn new(shared: &Shared, writer: Writer) -> WritePath {
-        WritePath { group: WriteGroup::new(&shared.env), writer: Mutex::new(&shared.env, "log", writer) }
+    pub(super) fn new(parts: &TreeParts, writer: Writer) -> WritePath {
+        WritePath { group: WriteGroup::new(&parts.files.env), writer: Mutex::new(&parts.files.env, "log", writer) }
     }
 
     /// Applies a batch; see [`crate::tree::Tree::write`].
-    pub(super) fn write(&self, shared: &Shared, batch: WriteBatch, sync: bool) -> Result<(), Error> {
-        self.group.write(&Leader { path: self, shared }, batch, sync)
+    pub(super) fn write(&self, parts: &TreeParts, batch: WriteBatch, sync: bool) -> Result<(), Error> {
+        self.group.write(&Leader { path: self, parts }, batch, sync)
     }
 
     /// Writes a group to the log and the memtable once there is space for it.
-    fn commit(&self, shared: &Shared, writer: &mut MutexGuard<'_, Writer>, group: &Group<'_>) -> Result<Commit, Error> {
+    fn commit(
+        &self,
+        parts: &TreeParts,
+        writer: &mut MutexGuard<'_, Writer>,
+        group: &Group<'_>,
+    ) -> Result<Commit, Error> {
         if writer.closed {
             return Err(Error::Closed);
         }
         // Those who waited in the queue must not keep closing waiting, each for a lead of its own.
-        shared.refuse_if_cancelled()?;
-        shared.refuse_if_poisoned()?;
-        if self.wait_for_space(shared, writer, group)? == Commit::Yields {
+        parts.board.refuse_if_cancelled()?;
+        parts.board.refuse_if_poisoned()?;
+        if self.wait_for_space(parts, writer, group)? == Commit::Yields {
             return Ok(Commit::Yields);
         }
-        self.make_room(shared, writer, group.bytes)?;
+        self.make_room(parts, writer, group.bytes)?;
         let Writer { head, memtable, .. } = &mut **writer;
         let apply = |batch: &WriteBatch, sequence| {
             memtable.apply(batch.iter(), sequence);
         };
-        let count = match head.commit(&shared.env, &shared.logs, &shared.snapshots, group, apply) {
+        let count = match head.commit(&parts.files.env, &parts.logs, &parts.snapshots, group, apply) {
             Ok(count) => count,
             Err(CommitFailure::Refused(error)) => return Err(error),
             Err(CommitFailure::InDoubt(error)) => {
-                shared.poison(&error);
+                parts.board.poison(&error);
                 return Err(error);
             }
         };
-        let counters = &shared.counters;
+        let counters = &parts.catalog.counters;
         counters.write_groups.fetch_add(1, Ordering::Relaxed);
         counters.write_batches.fetch_add(1 + group.others.len() as u64, Ordering::Relaxed);
         counters.user_written_entries.fetch_add(count, Ordering::Relaxed);
         counters.user_written_bytes.fetch_add(group.bytes as u64, Ordering::Relaxed);
-        shared.throttle.note_written(group.bytes);
+        parts.throttle.note_written(group.bytes);
         Ok(Commit::Done)
     }
 
     /// Waits until the active memtable can take `bytes` more, switching it when it is full.
-    fn make_room(&self, shared: &Shared, writer: &mut MutexGuard<'_, Writer>, bytes: usize) -> Result<(), Error> {
+    fn make_room(&self, parts: &TreeParts, writer: &mut MutexGuard<'_, Writer>, bytes: usize) -> Result<(), Error> {
         let writer: &mut Writer = writer;
-        shared.throttle.keep_pace(&mut writer.due_nanos, bytes, || unsettled(shared, &writer.memtable));
+        parts.throttle.keep_pace(&mut writer.due_nanos, bytes, || unsettled(parts, &writer.memtable));
         let mut delayed = false;
         loop {
-            shared.refuse_if_cancelled()?;
-            match shared.throttle.stall() {
-                Stall::Stop => self.wait_for_compaction(shared)?,
+            parts.board.refuse_if_cancelled()?;
+            match parts.throttle.stall() {
+                Stall::Stop => self.wait_for_compaction(parts)?,
                 Stall::Slow if !delayed => {
                     delayed = true;
-                    let start = shared.env.now();
-                    if shared.throttle.delay(&mut writer.due_nanos, bytes) {
-                        note_stall(shared, start);
+                    let start = parts.files.env.now();
+                    if parts.throttle.delay(&mut writer.due_nanos, bytes) {
+                        note_stall(parts, start);
                     }
                     continue;
                 }
                 _ => {}
             }
             if writer.head.log.is_broken() || writer.flush_owed {
-                return self.replace_broken_log(shared, writer);
+                return self.replace_broken_log(parts, writer);
             }
-            if writer.memtable.is_empty() || !shared.is_full(&writer.memtable, bytes) {
+            if writer.memtable.is_empty() || !is_full(parts, &writer.memtable, bytes) {
                 return Ok(());
             }
-            self.wait_for_flush(shared, shared.options.max_write_buffer_number.max(2) - 1)?;
-            self.switch_memtable(shared, writer)?;
+            self.wait_for_flush(parts, parts.files.options.max_write_buffer_number.max(2) - 1)?;
+            self.switch_memtable(parts, writer)?;
         }
     }
 
     /// Waits until fewer than `immutables_max` memtables wait for their flush. Fails when flushes fail.
-    pub(super) fn wait_for_flush(&self, shared: &Shared, immutables_max: usize) -> Result<(), Error> {
-        let mut core = shared.core.lock();
-        if core.immutables.len() < immutables_max {
+    pub(super) fn wait_for_flush(&self, parts: &TreeParts, immutables_max: usize) -> Result<(), Error> {
+        let mut jobs = parts.board.lock();
+        if jobs.immutables.len() < immutables_max {
             return Ok(());
         }
-        let start = shared.env.now();
+        let start = parts.files.env.now();
         let result = wait_for_progress(
-            shared,
-            &mut core,
-            |core| {
-                if core.immutables.len() < immutables_max {
+            parts,
+            &mut jobs,
+            |jobs| {
+                if jobs.immutables.len() < immutables_max {
                     return Some(Ok(()));
                 }
                 None
             },
-            |core| (core.flush_attempts, core.flush_error.clone()),
+            |jobs| (jobs.flush_attempts, jobs.flush_error.clone()),
         );
-        note_stall(shared, start);
+        note_stall(parts, start);
         result
     }
 
-    fn wait_for_compaction(&self, shared: &Shared) -> Result<(), Error> {
-        let mut core = shared.core.lock();
-        let start = shared.env.now();
+    fn wait_for_compaction(&self, parts: &TreeParts) -> Result<(), Error> {
+        let mut jobs = parts.board.lock();
+        let start = parts.files.env.now();
         let result = wait_for_progress(
-            shared,
-            &mut core,
-            |_| (shared.throttle.stall() != Stall::Stop).then_some(Ok(())),
-            |core| (core.compaction_attempts, core.compaction_error.clone()),
+            parts,
+            &mut jobs,
+            |_| (parts.throttle.stall() != Stall::Stop).then_some(Ok(())),
+            |jobs| (jobs.compaction_attempts, jobs.compaction_error.clone()),
         );
-        note_stall(shared, start);
+        note_stall(parts, start);
         result
     }
 
     /// The active memtable becomes immutable; a new log and memtable take its place.
-    pub(super) fn switch_memtable(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
-        let number = shared.new_file_number();
-        writer.head.log.begin_next(&shared.logs, number, shared.random_number())?;
+    pub(super) fn switch_memtable(&self, parts: &TreeParts, writer: &mut Writer) -> Result<(), Error> {
+        let number = parts.files.numbers.file();
+        writer.head.log.begin_next(&parts.logs, number, parts.files.numbers.random())?;
         let memtable = Arc::new(writer.memtable.successor(number));
         let old = std::mem::replace(&mut writer.memtable, memtable.clone());
-        let mut core = shared.core.lock();
-        core.immutables.push_back(Immutable { memtable: old, next_log_number: number });
-        core.flush_held = false;
-        shared.publish(&core, Some(memtable), None);
-        shared.work.notify_all();
+        let mut jobs = parts.board.lock();
+        jobs.immutables.push_back(Immutable { memtable: old, next_log_number: number });
+        jobs.flush_held = false;
+        parts.catalog.publish(&jobs, Some(memtable), None);
+        parts.board.work.notify_all();
         Ok(())
     }
 
     /// After a failed append nothing may follow in that log, and nothing in a newer log may be
     /// acknowledged before what the broken one holds is in a table: recovery stops at its tail.
-    pub(super) fn replace_broken_log(&self, shared: &Shared, writer: &mut Writer) -> Result<(), Error> {
+    pub(super) fn replace_broken_log(&self, parts: &TreeParts, writer: &mut Writer) -> Result<(), Error> {
         if writer.head.log.is_broken() {
-            self.switch_memtable(shared, writer)?;
+            self.switch_memtable(parts, writer)?;
             writer.head.log.forget_unsynced();
             writer.flush_owed = true;
         }
-        self.wait_for_flush(shared, 1)?;
+        self.wait_for_flush(parts, 1)?;
         writer.flush_owed = false;
         Ok(())
     }
 
     /// Ends writing: the log is complete and says so, which lets the next open tell damage from
     /// the end.
-    pub(super) fn close(&self, shared: &Shared) -> Result<(), Error> {
+    pub(super) fn close(&self, parts: &TreeParts) -> Result<(), Error> {
         let mut writer = self.writer.lock();
         writer.closed = true;
-        writer.head.log.close(&shared.logs, || (shared.new_file_number(), shared.random_number()))
+        writer.head.log.close(&parts.logs, || (parts.files.numbers.file(), parts.files.numbers.random()))
     }
 
     /// Everything written so far into tables.
-    pub(super) fn flush(&self, shared: &Shared) -> Result<(), Error> {
+    pub(super) fn flush(&self, parts: &TreeParts) -> Result<(), Error> {
         {
             let mut writer = self.writer.lock();
             if writer.closed {
                 return Err(Error::Closed);
             }
-            shared.refuse_if_poisoned()?;
+            parts.board.refuse_if_poisoned()?;
             if writer.head.log.is_broken() || writer.flush_owed {
-                return self.replace_broken_log(shared, &mut writer);
+                return self.replace_broken_log(parts, &mut writer);
             }
             if !writer.memtable.is_empty() {
-                self.switch_memtable(shared, &mut writer)?;
+                self.switch_memtable(parts, &mut writer)?;
             }
         }
-        self.wait_for_flush(shared, 1)
+        self.wait_for_flush(parts, 1)
     }
 }
 
-pub(super) fn note_stall(shared: &Shared, start: varve_env::Instant) {
-    let waited = shared.env.now().as_nanos() - start.as_nanos();
-    shared.counters.stalls.fetch_add(1, Ordering::Relaxed);
-    shared.counters.stall_nanos.fetch_add(waited, Ordering::Relaxed);
+/// Whether a memtable takes no batch of `batch_bytes` more: it has its size, or its table would outgrow the one the
+/// medium likes.
+fn is_full(parts: &TreeParts, memtable: &MemTable, batch_bytes: usize) -> bool {
+    let memory_bytes = memtable.memory_bytes();
+    let outgrows = |most_bytes: u64| {
+        let bytes = (memory_bytes + batch_bytes) as u64;
+        bytes.saturating_add(padding_bytes(bytes, memtable.entries() + 1, &parts.files.options)) > most_bytes
+    };
+    memory_bytes >= parts.space.sizes().memtable_bytes
+        || parts.files.media.files.properties().preferred_table_bytes.is_some_and(outgrows)
+}
+
+/// About how many bytes aligned blocks add to so many bytes in so many entries, if these are alike, and to what follows
+/// the data.
+fn padding_bytes(bytes: u64, entries: u64, options: &Options) -> u64 {
+    /// What a block has beside its entries.
+    const BLOCK_BYTES: u64 = 64;
+    /// A histogram, properties and a footer.
+    const BEHIND_BYTES: u64 = 5 << 10;
+    let alignment = options.block_align as u64;
+    if alignment < 2 {
+        return 0;
+    }
+    let entry_bytes = (bytes / entries.max(1)).max(1);
+    let limit_bytes = (options.block_size as u64).next_multiple_of(alignment);
+    let block_entries = (limit_bytes.saturating_sub(BLOCK_BYTES) / entry_bytes).max(1);
+    let block_bytes = (block_entries * entry_bytes + BLOCK_BYTES).next_multiple_of(alignment);
+    let padding_bytes = (block_bytes - block_entries * entry_bytes).saturating_mul(entries.div_ceil(block_entries));
+    padding_bytes.saturating_add(BEHIND_BYTES + 2 * block_bytes)
+}
+
+pub(super) fn note_stall(parts: &TreeParts, start: varve_env::Instant) {
+    let waited = parts.files.env.now().as_nanos() - start.as_nanos();
+    parts.catalog.counters.stalls.fetch_add(1, Ordering::Relaxed);
+    parts.catalog.counters.stall_nanos.fetch_add(waited, Ordering::Relaxed);
 }
 
 /// Waits for workers until `ready`, or until one more of their attempts failed with the same kind
 /// of trouble that already stands: then the writer is told rather than kept waiting. One that lacked space counts only
 /// when no compaction runs that may give some back.
 pub(super) fn wait_for_progress(
-    shared: &Shared,
-    core: &mut MutexGuard<'_, Core>,
-    ready: impl Fn(&Core) -> Option<Result<(), Error>>,
-    attempts: impl Fn(&Core) -> (u64, Option<Error>),
+    parts: &TreeParts,
+    jobs: &mut MutexGuard<'_, JobState>,
+    ready: impl Fn(&JobState) -> Option<Result<(), Error>>,
+    attempts: impl Fn(&JobState) -> (u64, Option<Error>),
 ) -> Result<(), Error> {
-    let (mut attempts_before, _) = attempts(core);
-    core.retries += 1;
-    shared.work.notify_all();
-    let _waiting = shared.throttle.wait();
+    let (mut attempts_before, _) = attempts(jobs);
+    jobs.retries += 1;
+    parts.board.work.notify_all();
+    let _waiting = parts.throttle.wait();
     loop {
-        if let Some(result) = ready(core) {
+        if let Some(result) = ready(jobs) {
             return result;
         }
-        if core.closing {
+        if jobs.closing {
             return Err(Error::Closed);
         }
-        if let Some(error) = &core.halted {
+        if let Some(error) = &jobs.poisoned {
             return Err(error.clone());
         }
-        let (done, failure) = attempts(core);
+        let (done, failure) = attempts(jobs);
         if let Some(error) = failure
             && done > attempts_before
         {
-            if error.kind() != ErrorKind::NoSpace || core.running_compactions == 0 {
+            if error.kind() != ErrorKind::NoSpace || jobs.running_compactions == 0 {
                 return Err(error);
             }
             attempts_before = done;
         }
-        shared.done.wait(core);
+        parts.board.done.wait(jobs);
     }
 }

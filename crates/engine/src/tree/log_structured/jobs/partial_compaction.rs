@@ -13,10 +13,8 @@
 //! Whatever a table overlaps, its compaction so takes space for itself, for one table of the output level and for what is
 //! carried. [`reach`] decides how far a part goes, as a pure function; the rest carries it out.
 
-use super::background;
 use super::compaction::{Part, compact_part};
-use super::shared::Shared;
-use super::write_space;
+use super::{JobContext, space_now};
 use crate::error::Error;
 use crate::key;
 use crate::shape::{CompactionPlan, FileMeta, Version};
@@ -24,7 +22,6 @@ use crate::space::Reservation;
 use crate::throttle::JobPace;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A table that is not this full, in quarters, is carried.
 const CARRIED_QUARTERS: u64 = 3;
@@ -103,26 +100,27 @@ impl Remaining {
     }
 
     /// Bytes of inputs up to a key, from where the next part begins.
-    fn input_bytes(&self, shared: &Shared, end: Option<&[u8]>) -> Result<u64, Error> {
+    fn input_bytes(&self, context: &JobContext, end: Option<&[u8]>) -> Result<u64, Error> {
         let mut bytes = 0u64;
         for file in &self.inputs {
-            let table = shared.tables.get(file)?;
+            let table = context.files.tables.get(file)?;
             let offset = |user_key: &[u8]| table.approximate_offset_of(&key::lookup_key(user_key, key::SEQUENCE_MAX));
             let before = self.begin.as_deref().map_or(0, offset);
             // An offset is that of a block's begin: the block counts.
-            let after = end.map_or(file.size_bytes, |end| offset(end).saturating_add(shared.options.block_size as u64));
+            let after =
+                end.map_or(file.size_bytes, |end| offset(end).saturating_add(context.files.options.block_size as u64));
             bytes = bytes.saturating_add(after.min(file.size_bytes).saturating_sub(before));
         }
         Ok(bytes)
     }
 
     /// How far the next part goes, and whether what is carried goes along.
-    fn reach(&self, shared: &Shared, space_bytes: u64) -> Result<(usize, bool), Error> {
+    fn reach(&self, context: &JobContext, space_bytes: u64) -> Result<(usize, bool), Error> {
         let carried_bytes = self.carried.as_ref().map_or(0, |file| file.size_bytes);
         let (mut steps, mut before, mut sum) = (Vec::new(), 0, carried_bytes);
         for (position, file) in self.ahead.iter().enumerate() {
             let end = self.ahead.get(position + 1).map(|next| next.smallest_user_key());
-            let up_to = self.input_bytes(shared, end)?;
+            let up_to = self.input_bytes(context, end)?;
             let step = Step { table_bytes: file.size_bytes, input_bytes: up_to.saturating_sub(before) };
             steps.push(step);
             before = up_to;
@@ -166,32 +164,32 @@ impl Remaining {
 }
 
 /// Carries out a plan whose output level has tables that do not overlap. Nothing else is compacted meanwhile.
-pub(super) fn compact(shared: &Arc<Shared>, plan: CompactionPlan, reservation: &Arc<Reservation>) -> Result<(), Error> {
-    let mut remaining = Remaining::new(&shared.read_state.load().version, plan);
+pub(super) fn compact(context: &JobContext, plan: CompactionPlan, reservation: &Arc<Reservation>) -> Result<(), Error> {
+    let mut remaining = Remaining::new(&context.catalog.read_state.load().version, plan);
     loop {
-        if shared.cancel.load(Ordering::Relaxed) {
+        if context.board.is_cancelled() {
             return Err(Error::Closed);
         }
         let reserved_bytes = reservation.left_bytes();
-        let (_, space_bytes) = write_space::look_now(shared, reserved_bytes);
+        let (_, space_bytes) = space_now(&context.catalog, &context.space, reserved_bytes);
         // More would be taken from those who cannot know.
         let space_bytes = space_bytes.min(reserved_bytes);
-        let (count, is_carried) = remaining.reach(shared, space_bytes)?;
+        let (count, is_carried) = remaining.reach(context, space_bytes)?;
         let (plan, part) = remaining.advance(count, is_carried);
-        let version = shared.read_state.load_full().version.clone();
+        let version = context.catalog.read_state.load_full().version.clone();
         let goes = |file: &&Arc<FileMeta>| !part.staying.contains(&file.number);
-        let freed_bytes = plan.all_inputs().filter(goes).map(|file| shared.space.counted_bytes(file.size_bytes)).sum();
-        let outputs = compact_part(shared, &version, plan, &part, Arc::new(JobPace::unheld()), reservation)?;
+        let freed_bytes = plan.all_inputs().filter(goes).map(|file| context.space.counted_bytes(file.size_bytes)).sum();
+        let outputs = compact_part(context, &version, plan, &part, Arc::new(JobPace::unheld()), reservation)?;
         // What the part replaced is the space of the next one.
         drop(version);
-        shared.tables.collect(&shared.garbage);
+        context.files.tables.collect();
         reservation.regain(freed_bytes);
-        background::note_compaction(shared);
+        context.board.note_step();
         if part.end.is_none() {
             return Ok(());
         }
         let full_bytes =
-            shared.media.files.properties().preferred_table_bytes.unwrap_or(shared.space.sizes().table_bytes);
+            context.files.media.files.properties().preferred_table_bytes.unwrap_or(context.space.sizes().table_bytes);
         remaining.carried = outputs.last().filter(|file| file.size_bytes < full_bytes / 4 * CARRIED_QUARTERS).cloned();
     }
 }

@@ -1,7 +1,8 @@
 //! Memtables to level 0.
 
+use super::super::catalog::Change;
+use super::JobContext;
 use super::output::{self, OutputPlan, Outputs, TableSize};
-use super::shared::{Change, Shared};
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::memtable::MemTable;
@@ -12,17 +13,17 @@ use std::sync::atomic::Ordering;
 use varve_store::{Hint, IoClass, IoContext};
 
 /// Writes `memtables` (oldest first) as one table of level 0 and makes it part of the tree.
-/// `log_number` is the oldest log needed afterwards.
-pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u64) -> Result<(), Error> {
-    shared.settle_doubts()?;
-    let start = shared.env.now();
-    let state = shared.read_state.load_full();
+/// `log_number` is the oldest log needed afterwards: those before it may go.
+pub(crate) fn flush(context: &JobContext, memtables: &[Arc<MemTable>], log_number: u64) -> Result<(), Error> {
+    context.settle_doubts()?;
+    let start = context.files.env.now();
+    let state = context.catalog.read_state.load_full();
     let active_bytes = state.memtable.memory_bytes() as u64;
-    let pace = shared.throttle.flush_pace(bytes_of(memtables), state.immutables.len(), active_bytes);
+    let pace = context.throttle.flush_pace(bytes_of(memtables), state.immutables.len(), active_bytes);
     drop(state);
-    let outputs = write(shared, memtables, &pace)?;
+    let outputs = write(context, memtables, &pace)?;
     let last_sequence = memtables.iter().filter_map(|memtable| memtable.last_sequence()).max();
-    let before = shared.manifest.lock().last_sequence;
+    let before = context.catalog.manifest().last_sequence;
     let change = Change {
         added: outputs.tables.iter().map(|file| (0, file.clone())).collect(),
         log_start: Some((log_number, last_sequence.unwrap_or(before))),
@@ -30,24 +31,23 @@ pub(super) fn flush(shared: &Shared, memtables: &[Arc<MemTable>], log_number: u6
         work: outputs.flush_work(),
         ..Change::default()
     };
-    shared.install(change)?;
-    shared.logs.retire(log_number).into_iter().for_each(|number| shared.garbage.push_log(number));
-    let counters = &shared.counters;
+    context.install(change)?;
+    let counters = &context.catalog.counters;
     counters.flushes.fetch_add(outputs.tables.len() as u64, Ordering::Relaxed);
     counters.flush_written_bytes.fetch_add(outputs.written_bytes, Ordering::Relaxed);
-    counters.flush_nanos.fetch_add(shared.env.now().as_nanos() - start.as_nanos(), Ordering::Relaxed);
+    counters.flush_nanos.fetch_add(context.files.env.now().as_nanos() - start.as_nanos(), Ordering::Relaxed);
     Ok(())
 }
 
-pub(super) fn bytes_of(memtables: &[Arc<MemTable>]) -> u64 {
+pub(crate) fn bytes_of(memtables: &[Arc<MemTable>]) -> u64 {
     memtables.iter().map(|memtable| memtable.memory_bytes() as u64).sum()
 }
 
 /// Writes `memtables` (oldest first) as one table of level 0; none when nothing in them is visible.
-pub(super) fn write(shared: &Shared, memtables: &[Arc<MemTable>], pace: &JobPace) -> Result<Outputs, Error> {
-    let job = shared.new_job();
+pub(crate) fn write(context: &JobContext, memtables: &[Arc<MemTable>], pace: &JobPace) -> Result<Outputs, Error> {
+    let job = context.files.numbers.job();
     let expected_bytes = bytes_of(memtables);
-    shared.media.files.hint(&Hint::FlushBegin { job, expected_bytes });
+    context.files.media.files.hint(&Hint::FlushBegin { job, expected_bytes });
     let sources: Vec<Box<dyn InternalIterator>> =
         memtables.iter().rev().map(|memtable| Box::new(memtable.iterator()) as Box<dyn InternalIterator>).collect();
     let mut source = merge(sources);
@@ -56,7 +56,7 @@ pub(super) fn write(shared: &Shared, memtables: &[Arc<MemTable>], pace: &JobPace
         job,
         level: 0,
         context: IoContext::of(IoClass::Flush).at_level(0).for_job(job),
-        size: TableSize::of_flush(shared),
+        size: TableSize::of_flush(context),
         expected_bytes,
         below: &[],
         older: None,
@@ -64,8 +64,8 @@ pub(super) fn write(shared: &Shared, memtables: &[Arc<MemTable>], pace: &JobPace
         pace,
         reservation: None,
     };
-    let result = output::write_tables(shared, &mut *source, None, shared.snapshots.boundaries(), &plan);
+    let result = output::write_tables(context, &mut *source, None, context.snapshots.boundaries(), &plan);
     let hinted = result.as_ref().map(|outputs| outputs.hinted(0)).unwrap_or_default();
-    shared.media.files.hint(&Hint::FlushEnd { job, outputs: &hinted, succeeded: result.is_ok() });
+    context.files.media.files.hint(&Hint::FlushEnd { job, outputs: &hinted, succeeded: result.is_ok() });
     result
 }

@@ -1,6 +1,6 @@
 //! Writes a sorted walk into new tables: what flushes and compactions have in common.
 
-use super::shared::Shared;
+use super::JobContext;
 use crate::cost;
 use crate::error::Error;
 use crate::file_name;
@@ -45,8 +45,8 @@ pub(super) struct OutputPlan<'a> {
 
 /// What came of it.
 #[derive(Default)]
-pub(super) struct Outputs {
-    pub(super) tables: Vec<Arc<FileMeta>>,
+pub(crate) struct Outputs {
+    pub(crate) tables: Vec<Arc<FileMeta>>,
     pub(super) written_bytes: u64,
     pub(super) read_entries: u64,
     /// Bytes of their keys, as users wrote them, and values.
@@ -64,7 +64,7 @@ impl Outputs {
     }
 
     /// What a flush did that came to this.
-    pub(super) fn flush_work(&self) -> Totals {
+    pub(crate) fn flush_work(&self) -> Totals {
         Totals {
             flush_jobs: 1,
             flush_user_entries: self.read_entries,
@@ -92,12 +92,12 @@ impl Outputs {
     }
 }
 
-pub(super) fn hinted(file: &FileMeta, level: usize) -> HintedFile {
+pub(crate) fn hinted(file: &FileMeta, level: usize) -> HintedFile {
     HintedFile { name: file_name::table(file.number), level: Some(level as u8), size_bytes: file.size_bytes }
 }
 
 /// A table as the tree knows it, from its properties.
-pub(super) fn table_meta(number: u64, level: usize, summary: TableSummary, garbage: &Arc<Garbage>) -> Arc<FileMeta> {
+pub(crate) fn table_meta(number: u64, level: usize, summary: TableSummary, garbage: &Arc<Garbage>) -> Arc<FileMeta> {
     let TableSummary { size_bytes, table_id, properties } = summary;
     let added = AddedFile {
         level: level as u8,
@@ -149,25 +149,29 @@ pub(super) struct TableSize {
 impl TableSize {
     /// Tables of compactions. On a medium that likes tables of one size (a band), they have that size whatever
     /// the options say: what is left over of it would be wasted.
-    pub(super) fn of_compaction(shared: &Shared) -> TableSize {
-        let properties = shared.media.files.properties();
+    pub(super) fn of_compaction(context: &JobContext) -> TableSize {
+        let properties = context.files.media.files.properties();
         match properties.preferred_table_bytes {
             Some(most_bytes) => TableSize { target_bytes: u64::MAX, most_bytes },
             // The histogram is beside what was asked for: where tables are small it is most of them.
             None => TableSize {
-                target_bytes: (shared.space.sizes().table_bytes.saturating_add(shared.policy.histogram_bytes() as u64))
-                    .min(properties.table_bytes_max / 2)
-                    .max(1),
+                target_bytes: (context
+                    .space
+                    .sizes()
+                    .table_bytes
+                    .saturating_add(context.files.settings.histogram_bytes as u64))
+                .min(properties.table_bytes_max / 2)
+                .max(1),
                 most_bytes: u64::MAX,
             },
         }
     }
 
     /// A memtable becomes one table if it can.
-    pub(super) fn of_flush(shared: &Shared) -> TableSize {
-        let properties = shared.media.files.properties();
+    pub(super) fn of_flush(context: &JobContext) -> TableSize {
+        let properties = context.files.media.files.properties();
         TableSize {
-            target_bytes: shared.space.sizes().flushed_table_bytes.min(properties.table_bytes_max / 2),
+            target_bytes: context.space.sizes().flushed_table_bytes.min(properties.table_bytes_max / 2),
             most_bytes: properties.preferred_table_bytes.unwrap_or(u64::MAX),
         }
     }
@@ -214,14 +218,14 @@ struct Open {
 /// Writes the walk from where it stands up to `end` (a user key, exclusive). Tables of a failed
 /// call are removed.
 pub(super) fn write_tables(
-    shared: &Shared,
+    context: &JobContext,
     source: &mut dyn InternalIterator,
     end: Option<&[u8]>,
     boundaries: Vec<Sequence>,
     plan: &OutputPlan<'_>,
 ) -> Result<Outputs, Error> {
     let mut outputs = Outputs::default();
-    let result = write_all(shared, source, end, boundaries, plan, &mut outputs);
+    let result = write_all(context, source, end, boundaries, plan, &mut outputs);
     if let Err(error) = result {
         discard(&outputs.tables);
         return Err(error);
@@ -235,7 +239,7 @@ pub(super) fn discard(tables: &[Arc<FileMeta>]) {
 }
 
 fn write_all(
-    shared: &Shared,
+    context: &JobContext,
     source: &mut dyn InternalIterator,
     end: Option<&[u8]>,
     boundaries: Vec<Sequence>,
@@ -267,7 +271,7 @@ fn write_all(
                 if let Some(current) = &open
                     && plan.size.is_reached(&current.builder, crossed, internal, source.value())
                 {
-                    finish(shared, open.take(), plan, outputs)?;
+                    finish(context, open.take(), plan, outputs)?;
                 }
             }
             outputs.read_user_bytes += (user.len() + source.value().len()) as u64;
@@ -282,19 +286,19 @@ fn write_all(
             } else {
                 let current = match &mut open {
                     Some(current) => current,
-                    None => open.insert(begin(shared, plan)?),
+                    None => open.insert(begin(context, plan)?),
                 };
                 let value = source.value();
                 current.builder.add(internal, value)?;
-                shared.env.charge(cost::MERGE_ENTRY);
+                context.files.env.charge(cost::MERGE_ENTRY);
                 // Of what is in blocks that were written, which only grows: what a table will be is an estimate, and
                 // shrinks when a block is compressed.
                 let bytes = current.builder.written_bytes();
                 let job_bytes = outputs.written_bytes + bytes;
                 if job_bytes - admitted_bytes >= PACE_BYTES {
-                    shared.throttle.admit(job_bytes - admitted_bytes);
+                    context.throttle.admit(job_bytes - admitted_bytes);
                     admitted_bytes = job_bytes;
-                    shared.refuse_if_cancelled()?;
+                    context.board.refuse_if_cancelled()?;
                 }
                 if bytes - current.written_back_bytes >= WRITE_BACK_BYTES && plan.pace.is_held() {
                     current.written_back_bytes = bytes;
@@ -304,71 +308,71 @@ fn write_all(
             passed_bytes += (internal.len() + source.value().len()) as u64;
             source.next();
             if passed_bytes >= STEP_BYTES {
-                shared.throttle.step(plan.pace, std::mem::take(&mut passed_bytes));
-                shared.refuse_if_cancelled()?;
+                context.throttle.step(plan.pace, std::mem::take(&mut passed_bytes));
+                context.board.refuse_if_cancelled()?;
             }
         }
         source.status()?;
-        finish(shared, open.take(), plan, outputs)
+        finish(context, open.take(), plan, outputs)
     })();
     if result.is_err()
         && let Some(unfinished) = open
     {
         let number = unfinished.number;
         drop(unfinished);
-        shared.garbage.push_table(number);
+        context.files.tables.garbage.push_table(number);
     }
     result
 }
 
-fn begin(shared: &Shared, plan: &OutputPlan<'_>) -> Result<Open, Error> {
-    let number = shared.new_file_number();
+fn begin(context: &JobContext, plan: &OutputPlan<'_>) -> Result<Open, Error> {
+    let number = context.files.numbers.file();
     let name = file_name::table(number);
     let options = CreateOptions {
         kind: FileKind::Table,
         level: Some(plan.level as u8),
         job: Some(plan.job),
         expected_size_bytes: Some(plan.expected_bytes.min(plan.size.bound_bytes())),
-        direct: shared.options.use_direct_io_for_flush_and_compaction,
+        direct: context.files.options.use_direct_io_for_flush_and_compaction,
     };
-    let file = match shared.media.files.create(&name, &options) {
+    let file = match context.files.media.files.create(&name, &options) {
         Ok(file) => file,
         Err(error) => {
-            shared.garbage.push_table(number);
+            context.files.tables.garbage.push_table(number);
             return Err(error.into());
         }
     };
-    let build = shared.table_build_options(plan.level);
+    let build = context.files.build_options(plan.level);
     // Where it takes a place of its own it takes that now.
-    let spent_bytes = shared.space.counted_bytes(0);
+    let spent_bytes = context.space.counted_bytes(0);
     if let Some(reservation) = plan.reservation {
         reservation.spend(spent_bytes);
     }
     Ok(Open {
-        builder: TableBuilder::new(file, &name, &build, plan.context, shared.env.clone()),
+        builder: TableBuilder::new(file, &name, &build, plan.context, context.files.env.clone()),
         number,
         written_back_bytes: 0,
         spent_bytes,
     })
 }
 
-fn finish(shared: &Shared, open: Option<Open>, plan: &OutputPlan<'_>, outputs: &mut Outputs) -> Result<(), Error> {
+fn finish(context: &JobContext, open: Option<Open>, plan: &OutputPlan<'_>, outputs: &mut Outputs) -> Result<(), Error> {
     let Some(open) = open else { return Ok(()) };
     let (number, spent_bytes) = (open.number, open.spent_bytes);
     let summary = match open.builder.finish() {
         Ok(summary) => summary,
         Err(error) => {
-            shared.garbage.push_table(number);
+            context.files.tables.garbage.push_table(number);
             return Err(error);
         }
     };
-    let file = table_meta(number, plan.level, summary, &shared.garbage);
+    let file = table_meta(number, plan.level, summary, &context.files.tables.garbage);
     outputs.written_bytes += file.size_bytes;
     if let Some(reservation) = plan.reservation {
         reservation.spend(file.size_bytes.saturating_sub(spent_bytes));
     }
     if plan.hints_outputs {
-        shared.media.files.hint(&Hint::CompactionOutput { job: plan.job, output: &hinted(&file, plan.level) });
+        context.files.media.files.hint(&Hint::CompactionOutput { job: plan.job, output: &hinted(&file, plan.level) });
     }
     outputs.tables.push(file);
     Ok(())
