@@ -18,7 +18,6 @@ struct Room {
 const ROOMS: &[Room] = &[
     Room { package: "varve-env", uses: &[], tests_use: &[], touches_system: true },
     Room { package: "varve-media", uses: &["varve-env"], tests_use: &[], touches_system: true },
-    Room { package: "varve-block", uses: &["varve-env", "varve-media"], tests_use: &[], touches_system: false },
     Room { package: "varve-store", uses: &["varve-env", "varve-media"], tests_use: &[], touches_system: false },
     // The engine names no device: its tests may, to stand on one.
     Room {
@@ -31,7 +30,7 @@ const ROOMS: &[Room] = &[
     Room { package: "varve-interleavings", uses: &["varve-env"], tests_use: &[], touches_system: false },
     Room {
         package: "varve",
-        uses: &["varve-env", "varve-media", "varve-block", "varve-store", "varve-engine"],
+        uses: &["varve-env", "varve-media", "varve-store", "varve-engine"],
         tests_use: &[],
         touches_system: false,
     },
@@ -116,8 +115,6 @@ mod tests {
                 assert!(below, "{} uses {used}, which is not above it in the table", room.package);
             }
         }
-        let may_use = |name: &str| ROOMS.iter().find(|room| room.package == name).unwrap().uses;
-        assert!(!may_use("varve-store").contains(&"varve-block") && !may_use("varve-block").contains(&"varve-store"));
     }
 
     #[test]
@@ -134,8 +131,8 @@ mod tests {
     fn upwards_and_sideways_are_found() {
         let packages = json!([
             package("varve-env", &json!([uses("varve-media")])),
-            package("varve-store", &json!([uses("varve-block")])),
-            package("varve-block", &json!([{ "name": "varve-store", "kind": "dev" }])),
+            package("varve-store", &json!([uses("varve-interleavings")])),
+            package("varve-interleavings", &json!([{ "name": "varve-store", "kind": "dev" }])),
             package("varve-lab", &json!([uses("varve-engine"), uses("varve-media")])),
         ]);
         assert_eq!(
@@ -143,10 +140,10 @@ mod tests {
             [
                 "crates/varve-env/Cargo.toml: varve-env must not use varve-media (it may use nothing of this workspace; \
                  xtask/src/tidy/dependencies.rs)",
-                "crates/varve-store/Cargo.toml: varve-store must not use varve-block (it may use varve-env, varve-media; \
-                 xtask/src/tidy/dependencies.rs)",
-                "crates/varve-block/Cargo.toml: varve-block must not use varve-store in its tests (it may use varve-env, \
+                "crates/varve-store/Cargo.toml: varve-store must not use varve-interleavings (it may use varve-env, \
                  varve-media; xtask/src/tidy/dependencies.rs)",
+                "crates/varve-interleavings/Cargo.toml: varve-interleavings must not use varve-store in its tests (it may \
+                 use varve-env; xtask/src/tidy/dependencies.rs)",
                 "crates/varve-lab/Cargo.toml: varve-lab must not use varve-engine (it may use varve-env, varve; \
                  xtask/src/tidy/dependencies.rs)",
                 "crates/varve-lab/Cargo.toml: varve-lab must not use varve-media (it may use varve-env, varve; \
