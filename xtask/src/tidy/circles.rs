@@ -22,7 +22,9 @@ fn arrows(root: &str, sources: &[Source]) -> Arrows {
         .iter()
         .filter_map(|source| Some((source.path.strip_prefix(root)?.strip_suffix(".rs")?, source)))
         .filter(|(place, _)| *place != "lib")
-        .map(|(place, source)| (module_of(place), source, lexer::without_tests(lexer::tokens(&source.text))))
+        .map(|(place, source)| {
+            (module_of(place), source, lexer::without_tests(lexer::tokens(&source.text).unwrap_or_default()))
+        })
         .collect();
     let for_tests: Vec<Vec<&str>> = parsed
         .iter()

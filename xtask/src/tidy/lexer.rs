@@ -1,5 +1,7 @@
 //! Just enough Rust to know which paths a file names: tokens, use trees, and what is only for tests.
 
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
+
 /// A token that matters, and the line it is on, from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
@@ -33,170 +35,60 @@ impl Token {
     }
 }
 
-/// The tokens of `text` without comments, literals and lifetimes. Text that is not Rust gives some
-/// tokens or other.
-pub(crate) fn tokens(text: &str) -> Vec<Token> {
-    let characters: Vec<char> = text.chars().collect();
-    let mut lexer = Lexer { characters, position: 0, line: 1 };
+/// The tokens of `text` without comments, literals and lifetimes.
+pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, NotRust> {
+    let stream: TokenStream =
+        text.parse().map_err(|error: proc_macro2::LexError| NotRust { line: error.span().start().line })?;
     let mut tokens = Vec::new();
-    while let Some(token) = lexer.next() {
-        tokens.push(token);
-    }
-    tokens
+    flatten(stream, &mut tokens);
+    Ok(tokens)
 }
 
-struct Lexer {
-    characters: Vec<char>,
-    position: usize,
-    line: usize,
+/// Why a text has no tokens: no token begins on this line, or a bracket there has no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotRust {
+    pub(crate) line: usize,
 }
 
-fn continues_name(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
+/// Appends the tokens of `stream`, brackets as tokens of their own. Documentation is the attribute it stands for.
+fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
+    let mut trees = stream.into_iter().peekable();
+    while let Some(tree) = trees.next() {
+        let line = tree.span().start().line;
+        match tree {
+            TokenTree::Group(group) => {
+                let brackets = match group.delimiter() {
+                    Delimiter::Parenthesis => Some(('(', ')')),
+                    Delimiter::Bracket => Some(('[', ']')),
+                    Delimiter::Brace => Some(('{', '}')),
+                    Delimiter::None => None,
+                };
+                tokens.extend(brackets.map(|(opening, _)| Token { kind: Kind::Other(opening), line }));
+                let line = group.span_close().start().line;
+                flatten(group.stream(), tokens);
+                tokens.extend(brackets.map(|(_, closing)| Token { kind: Kind::Other(closing), line }));
+            }
+            TokenTree::Ident(name) => {
+                let name = name.to_string();
+                let name = name.strip_prefix("r#").unwrap_or(&name).to_owned();
+                tokens.push(Token { kind: Kind::Name(name), line });
+            }
+            TokenTree::Literal(_) => {}
+            TokenTree::Punct(mark) => match mark.as_char() {
+                // The name of a lifetime follows.
+                '\'' => drop(trees.next()),
+                ':' if mark.spacing() == Spacing::Joint && is_colon(trees.peek()) => {
+                    trees.next();
+                    tokens.push(Token { kind: Kind::Mark("::"), line });
+                }
+                other => tokens.push(Token { kind: Kind::Other(other), line }),
+            },
+        }
+    }
 }
 
-impl Lexer {
-    fn peek(&self, ahead: usize) -> Option<char> {
-        self.characters.get(self.position + ahead).copied()
-    }
-
-    fn advance(&mut self) -> Option<char> {
-        let character = self.peek(0)?;
-        self.position += 1;
-        if character == '\n' {
-            self.line += 1;
-        }
-        Some(character)
-    }
-
-    fn skip(&mut self, count: usize) {
-        for _ in 0..count {
-            self.advance();
-        }
-    }
-
-    fn next(&mut self) -> Option<Token> {
-        loop {
-            let line = self.line;
-            let first = self.peek(0)?;
-            let second = self.peek(1);
-            match (first, second) {
-                ('/', Some('/')) => while self.advance().is_some_and(|character| character != '\n') {},
-                ('/', Some('*')) => self.skip_block_comment(),
-                ('"', _) => self.skip_string(),
-                ('\'', _) => self.skip_character_or_lifetime(),
-                (':', Some(':')) => {
-                    self.skip(2);
-                    return Some(Token { kind: Kind::Mark("::"), line });
-                }
-                _ if first.is_whitespace() => self.skip(1),
-                _ if first.is_ascii_digit() => self.skip_number(),
-                _ if continues_name(first) => {
-                    let name = self.take_name();
-                    if !self.skip_prefixed_literal(&name) {
-                        return Some(Token { kind: Kind::Name(name), line });
-                    }
-                }
-                _ => {
-                    self.skip(1);
-                    return Some(Token { kind: Kind::Other(first), line });
-                }
-            }
-        }
-    }
-
-    fn take_name(&mut self) -> String {
-        let mut name = String::new();
-        while let Some(character) = self.peek(0).filter(|&character| continues_name(character)) {
-            name.push(character);
-            self.advance();
-        }
-        // r#name is the name; r#"..."# is not one.
-        if name == "r" && self.peek(0) == Some('#') && self.peek(1).is_some_and(continues_name) {
-            self.advance();
-            return self.take_name();
-        }
-        name
-    }
-
-    /// After `r`, `b`, `br`, `c` or `cr`: skips the literal it begins, if it does.
-    fn skip_prefixed_literal(&mut self, prefix: &str) -> bool {
-        match prefix {
-            "b" | "c" if self.peek(0) == Some('"') => self.skip_string(),
-            "b" if self.peek(0) == Some('\'') => self.skip_character_or_lifetime(),
-            "r" | "br" | "cr" => {
-                let hashes = (0..).take_while(|&ahead| self.peek(ahead) == Some('#')).count();
-                if self.peek(hashes) != Some('"') {
-                    return false;
-                }
-                self.skip(hashes + 1);
-                while let Some(character) = self.advance() {
-                    if character == '"' && (0..hashes).all(|ahead| self.peek(ahead) == Some('#')) {
-                        self.skip(hashes);
-                        break;
-                    }
-                }
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    fn skip_block_comment(&mut self) {
-        let mut depth = 0;
-        while let Some(character) = self.peek(0) {
-            match (character, self.peek(1)) {
-                ('/', Some('*')) => {
-                    depth += 1;
-                    self.skip(2);
-                }
-                ('*', Some('/')) => {
-                    depth -= 1;
-                    self.skip(2);
-                    if depth == 0 {
-                        return;
-                    }
-                }
-                _ => self.skip(1),
-            }
-        }
-    }
-
-    fn skip_string(&mut self) {
-        self.skip(1);
-        while let Some(character) = self.advance() {
-            match character {
-                '\\' => self.skip(1),
-                '"' => return,
-                _ => {}
-            }
-        }
-    }
-
-    fn skip_character_or_lifetime(&mut self) {
-        self.skip(1);
-        if self.peek(0) == Some('\\') {
-            self.skip(2);
-            while self.advance().is_some_and(|character| character != '\'') {}
-        } else if self.peek(1) == Some('\'') {
-            self.skip(2);
-        } else {
-            while self.peek(0).is_some_and(continues_name) {
-                self.skip(1);
-            }
-        }
-    }
-
-    fn skip_number(&mut self) {
-        while self.peek(0).is_some_and(continues_name) {
-            self.skip(1);
-        }
-        // A fraction, but neither a range nor a method of the number.
-        if self.peek(0) == Some('.') && self.peek(1).is_some_and(|character| character.is_ascii_digit()) {
-            self.skip(1);
-            self.skip_number();
-        }
-    }
+fn is_colon(tree: Option<&TokenTree>) -> bool {
+    matches!(tree, Some(TokenTree::Punct(mark)) if mark.as_char() == ':')
 }
 
 /// A file's code, divided into what is built always and the modules built for tests only.
@@ -364,11 +256,11 @@ mod tests {
     use super::*;
 
     fn path_list(text: &str) -> Vec<String> {
-        paths(&tokens(text)).into_iter().map(|named| named.path).collect()
+        paths(&tokens(text).unwrap()).into_iter().map(|named| named.path).collect()
     }
 
     fn names(text: &str) -> Vec<String> {
-        tokens(text).iter().filter_map(|token| token.name().map(str::to_owned)).collect()
+        tokens(text).unwrap().iter().filter_map(|token| token.name().map(str::to_owned)).collect()
     }
 
     #[test]
@@ -398,7 +290,8 @@ mod tests {
 
     #[test]
     fn paths_in_expressions_are_found_with_their_line() {
-        let found = paths(&tokens("fn f() {\n  std::thread::sleep(x);\n  let y: Vec<std::fs::File> = g::<u8>();\n}"));
+        let found =
+            paths(&tokens("fn f() {\n  std::thread::sleep(x);\n  let y: Vec<std::fs::File> = g::<u8>();\n}").unwrap());
         assert_eq!(
             found,
             [Named { path: "std::thread::sleep".into(), line: 2 }, Named { path: "std::fs::File".into(), line: 3 },]
@@ -410,16 +303,36 @@ mod tests {
         let text = "use a::b; #[cfg(test)] mod tests { use c::d; fn e() { f::g(); } } use h::i;
             #[cfg(test)] #[allow(x)] use j::{k, l}; #[cfg(test)] pub(crate) mod other; #[cfg(not(test))] use m::n;
             #[cfg(test)] fn o(p: [u8; 3]) -> q::r { s::t() } #[derive(Debug)] struct U { v: w::x }";
-        let divided = without_tests(tokens(text));
+        let divided = without_tests(tokens(text).unwrap());
         let left: Vec<String> = paths(&divided.tokens).into_iter().map(|named| named.path).collect();
         assert_eq!(left, ["a::b", "h::i", "m::n", "w::x"]);
         assert_eq!(divided.test_modules, ["other"]);
     }
 
     #[test]
-    fn broken_text_ends() {
-        for text in ["\"", "r#\"", "/*", "'", "use a::{", "use", "#[cfg(test)]", "#[", "use a::{{", "b'", "r#", "'\\"] {
-            let divided = without_tests(tokens(text));
+    fn a_line_is_told_for_every_token() {
+        let text = "a\n{ /* b\n */ c(\n\"d\ne\"\n)\n}";
+        let lines: Vec<usize> = tokens(text).unwrap().iter().map(|token| token.line).collect();
+        assert_eq!(lines, [1, 2, 3, 3, 6, 7]);
+    }
+
+    #[test]
+    fn documentation_is_passed_over() {
+        let text = "//! std::fs\n#[cfg(test)]\n/// std::fs\nuse a::b;\n/** std::fs */ use c::d; fn e(x: ::f::G) -> u8 { x.0.ln() }";
+        let divided = without_tests(tokens(text).unwrap());
+        let left: Vec<String> = paths(&divided.tokens).into_iter().map(|named| named.path).collect();
+        assert_eq!(left, ["c::d", "f::G"]);
+        assert!(divided.tokens.windows(3).any(|three| three[0].is('.') && three[1].name() == Some("ln")));
+    }
+
+    #[test]
+    fn what_is_no_rust_is_told() {
+        for text in ["\"", "r#\"", "/*", "'", "use a::{", "#[", "use a::{{", "b'", "'\\", "\n)"] {
+            assert!(tokens(text).is_err(), "{text}");
+        }
+        assert_eq!(tokens("a\n\nb )\n"), Err(NotRust { line: 3 }));
+        for text in ["use", "#[cfg(test)]", "use a::", "r#", "::", "mod", "#[cfg(test)] mod", "fn f(", ""] {
+            let divided = without_tests(tokens(text).unwrap_or_default());
             paths(&divided.tokens);
         }
     }

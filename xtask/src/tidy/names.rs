@@ -121,7 +121,7 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Finding> {
     let parsed: Vec<(&Source, lexer::Divided)> = sources
         .iter()
         .filter(|source| source.path.ends_with(".rs"))
-        .map(|source| (source, lexer::without_tests(lexer::tokens(&source.text))))
+        .map(|source| (source, lexer::without_tests(lexer::tokens(&source.text).unwrap_or_default())))
         .collect();
     let test_places: Vec<String> =
         parsed.iter().flat_map(|(source, divided)| test_places(&source.path, &divided.test_modules)).collect();

@@ -33,7 +33,12 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Finding> {
             }
         }
         if source.path.ends_with(".rs") {
-            for window in lexer::tokens(&source.text).windows(2) {
+            // The other checks take such a file for an empty one.
+            let tokens = lexer::tokens(&source.text).unwrap_or_else(|lexer::NotRust { line }| {
+                find(line, "is not Rust: a token or a bracket is not finished".to_owned());
+                Vec::new()
+            });
+            for window in tokens.windows(2) {
                 if let Some(name) = window[0].name()
                     && UNFINISHED_MACROS.contains(&name)
                     && window[1].is('!')
@@ -72,6 +77,7 @@ mod tests {
         assert_eq!(found("a.rs", concat!("fn f() {\n    to", "do!()\n}")), ["a.rs:2: todo! is unfinished work"]);
         assert_eq!(found("a.rs", concat!("fn f() { unimple", "mented!(\"x\") }")).len(), 1);
         assert!(found("a.rs", "fn todo() { let unimplemented = !dbg; }").is_empty());
+        assert_eq!(found("a.rs", "\nfn f() {")[0], "a.rs:2: is not Rust: a token or a bracket is not finished");
     }
 
     #[test]
