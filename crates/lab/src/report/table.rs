@@ -2,9 +2,16 @@
 
 use super::number::format_number;
 use super::{Row, Spread};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, TableStyle};
 
 /// Schemes a table of rows puts side by side; more go below each other.
 const SCHEMES_ABREAST: usize = 6;
+
+/// Blanks between two columns.
+const GAP: usize = 2;
+
+/// A rule below the heads, and nothing else.
+const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('-'));
 
 /// Which side of its column a cell leans on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,18 +56,13 @@ impl Table {
         }
     }
 
-    /// [`Table::to_text`] in lines of `width` characters where that is possible: what is wider continues below, with the
-    /// columns of text it begins with once more before the others.
+    /// [`Table::to_text`] in lines of `width` columns of a terminal where that is possible: what is wider continues below, with
+    /// the columns of text it begins with once more before the others.
     pub fn to_text_within(&self, width: usize) -> String {
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|column| {
-                let cells = self.rows.iter().map(|row| row[column].chars().count());
-                cells.chain([self.columns[column].0.chars().count()]).max().unwrap_or(0)
-            })
-            .collect();
-        let together = |columns: &[usize]| columns.iter().map(|column| widths[*column] + 2).sum::<usize>();
+        let widths: Vec<usize> = self.laid_out().column_max_content_widths().into_iter().map(usize::from).collect();
+        let together = |columns: &[usize]| columns.iter().map(|column| widths[*column] + GAP).sum::<usize>();
         let all: Vec<usize> = (0..self.columns.len()).collect();
-        if together(&all) <= width + 2 {
+        if together(&all) <= width + GAP {
             return self.to_text();
         }
         let texts = self.columns.iter().take_while(|(_, align)| *align == Align::Left).count();
@@ -88,35 +90,23 @@ impl Table {
 
     /// The table, columns aligned, a rule below the heads, no trailing blanks.
     pub fn to_text(&self) -> String {
-        let width = |text: &str| text.chars().count();
-        let widths: Vec<usize> = self
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(column, (name, _))| {
-                self.rows.iter().map(|row| width(&row[column])).chain([width(name)]).max().unwrap_or(0)
-            })
-            .collect();
-        let line = |cells: &[&str]| {
-            let mut line = String::new();
-            for (column, cell) in cells.iter().enumerate() {
-                let blanks = " ".repeat(widths[column] - width(cell));
-                if column > 0 {
-                    line.push_str("  ");
-                }
-                match self.columns[column].1 {
-                    Align::Left => line.extend([cell, blanks.as_str()]),
-                    Align::Right => line.extend([blanks.as_str(), cell]),
-                }
-            }
-            format!("{}\n", line.trim_end())
-        };
-        let mut text = line(&self.columns.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>());
-        text.push_str(&format!("{}\n", "-".repeat(widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1))));
-        for row in &self.rows {
-            text.push_str(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
+        format!("{}\n", self.laid_out().trim_fmt())
+    }
+
+    fn laid_out(&self) -> comfy_table::Table {
+        let mut table = comfy_table::Table::new();
+        table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(self.columns.iter().map(|(name, _)| name));
+        table.add_rows(&self.rows);
+        let last = self.columns.len().saturating_sub(1);
+        for (index, (column, (_, align))) in table.column_iter_mut().zip(&self.columns).enumerate() {
+            column.set_padding((0, if index < last { GAP as u16 } else { 0 }));
+            column.set_cell_alignment(match align {
+                Align::Left => CellAlignment::Left,
+                Align::Right => CellAlignment::Right,
+            });
         }
-        text
+        table
     }
 }
 
@@ -210,6 +200,22 @@ mod tests {
         table.row(["long name", "1,000"]);
         let text = table.without_empty_columns().to_text();
         assert_eq!(text, "name           n\n----------------\na              1\nlong name  1,000\n");
+    }
+
+    #[test]
+    fn columns_align_whatever_is_in_a_cell() {
+        let mut table = Table::new([("name", Align::Left), ("n", Align::Right)]);
+        // Two columns of the terminal to a character, none to an accent of its own, and no characters.
+        table.row(["\u{6c34}\u{6708}\u{6e56}", "1"]);
+        table.row(["e\u{301}", "20"]);
+        table.row(["", "300"]);
+        assert_eq!(
+            table.to_text(),
+            "name      n\n-----------\n\u{6c34}\u{6708}\u{6e56}    1\ne\u{301}        20\n        300\n"
+        );
+        assert_eq!(table.to_text_within(11), table.to_text());
+        table.row(["two\nlines", "4"]);
+        assert!(table.to_text().ends_with("two       4\nlines\n"));
     }
 
     #[test]
