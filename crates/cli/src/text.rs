@@ -1,6 +1,8 @@
 //! Keys and values as text: escapes, hexadecimal, base64.
 
+use data_encoding::{BASE64, DecodeKind, HEXLOWER_PERMISSIVE};
 use std::fmt::Write;
+use textwrap::{WordSeparator, WordSplitter, WrapAlgorithm};
 
 /// How bytes are written as text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -22,14 +24,8 @@ impl Encoding {
         match self {
             Encoding::Text => escape(bytes, out),
             Encoding::Raw => out.extend_from_slice(bytes),
-            Encoding::Hex => {
-                const DIGITS: &[u8; 16] = b"0123456789abcdef";
-                for byte in bytes {
-                    out.push(DIGITS[usize::from(byte >> 4)]);
-                    out.push(DIGITS[usize::from(byte & 15)]);
-                }
-            }
-            Encoding::Base64 => encode_base64(bytes, out),
+            Encoding::Hex => append(&HEXLOWER_PERMISSIVE, bytes, out),
+            Encoding::Base64 => append(&BASE64, bytes, out),
         }
     }
 
@@ -95,10 +91,13 @@ fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
             [b'n', ..] => (b'\n', 1),
             [b'r', ..] => (b'\r', 1),
             [b'0', ..] => (0, 1),
-            [b'x', high, low, ..] => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => (high << 4 | low, 3),
-                _ => return Err(unknown_escape(rest)),
-            },
+            [b'x', high, low, ..] => {
+                let mut byte = [0];
+                if HEXLOWER_PERMISSIVE.decode_mut(&[*high, *low], &mut byte).is_err() {
+                    return Err(unknown_escape(rest));
+                }
+                (byte[0], 3)
+            }
             _ => return Err(unknown_escape(rest)),
         };
         out.push(byte);
@@ -114,94 +113,54 @@ fn unknown_escape(rest: &[u8]) -> String {
     )
 }
 
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).map(|digit| digit as u8)
+fn append(encoding: &data_encoding::Encoding, bytes: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    out.resize(start + encoding.encode_len(bytes.len()), 0);
+    encoding.encode_mut(bytes, &mut out[start..]);
 }
 
 fn decode_hex(text: &[u8]) -> Result<Vec<u8>, String> {
-    if !text.len().is_multiple_of(2) {
-        return Err(format!("hexadecimal text has an even number of digits, found {}", text.len()));
-    }
-    let mut out = Vec::with_capacity(text.len() / 2);
-    for pair in text.chunks_exact(2) {
-        match (digit(pair[0]), digit(pair[1])) {
-            (Some(high), Some(low)) => out.push(high << 4 | low),
-            _ => return Err(format!("'{}' are not two hexadecimal digits", pair.escape_ascii())),
+    HEXLOWER_PERMISSIVE.decode(text).map_err(|error| match error.kind {
+        DecodeKind::Length => format!("hexadecimal text has an even number of digits, found {}", text.len()),
+        _ => {
+            let pair = text.chunks(2).nth(error.position / 2).unwrap_or_default();
+            format!("'{}' are not two hexadecimal digits", pair.escape_ascii())
         }
-    }
-    Ok(out)
-}
-
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn encode_base64(bytes: &[u8], out: &mut Vec<u8>) {
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0u32, |group, &byte| group << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
-        for index in 0..4 {
-            if index <= chunk.len() {
-                out.push(BASE64[(group >> (18 - 6 * index)) as usize & 63]);
-            } else {
-                out.push(b'=');
-            }
-        }
-    }
+    })
 }
 
 fn decode_base64(text: &[u8]) -> Result<Vec<u8>, String> {
-    if !text.len().is_multiple_of(4) {
-        return Err(format!("base64 text has a multiple of 4 characters, found {}", text.len()));
+    // The library reads several texts, each with its padding, in a row.
+    let padding = text.iter().rev().take_while(|&&byte| byte == b'=').count();
+    if padding > 2 || text[..text.len() - padding].contains(&b'=') {
+        return Err("'=' in base64 stands at the end, at most twice".to_owned());
     }
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let groups = text.len() / 4;
-    for (index, group) in text.chunks_exact(4).enumerate() {
-        let padding = group.iter().rev().take_while(|&&byte| byte == b'=').count();
-        if padding > 2 || padding > 0 && index + 1 < groups {
-            return Err("'=' in base64 stands at the end, at most twice".to_owned());
+    BASE64.decode(text).map_err(|error| match error.kind {
+        DecodeKind::Trailing => "the last base64 character has bits that stand for nothing".to_owned(),
+        DecodeKind::Symbol => {
+            let found = text.get(error.position..=error.position).unwrap_or_default();
+            format!("'{}' is not a base64 character", found.escape_ascii())
         }
-        let mut bits = 0u32;
-        for &byte in &group[..4 - padding] {
-            let Some(value) = BASE64.iter().position(|&known| known == byte) else {
-                return Err(format!("'{}' is not a base64 character", byte.escape_ascii()));
-            };
-            bits = bits << 6 | value as u32;
+        DecodeKind::Length | DecodeKind::Padding => {
+            format!("base64 text has a multiple of 4 characters, found {}", text.len())
         }
-        bits <<= 6 * padding;
-        let bytes = [(bits >> 16) as u8, (bits >> 8) as u8, bits as u8];
-        if bytes[3 - padding..].iter().any(|&byte| byte != 0) {
-            return Err("the last base64 character has bits that stand for nothing".to_owned());
-        }
-        out.extend_from_slice(&bytes[..3 - padding]);
-    }
-    Ok(out)
+    })
 }
 
-/// `text` in lines of at most `width` characters, broken at blanks where it has some; the second and later ones begin with
+/// `text` in lines of at most `width` columns of a terminal, broken at blanks where it has some; all but the first begin with
 /// `indent` blanks. The blanks it begins with stay.
 pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
-    // A few words to a line, however narrow the terminal.
-    let width = width.max(indent + 20);
     let body = text.trim_start();
-    let mut out = text[..text.len() - body.len()].to_owned();
-    let mut column = out.chars().count();
-    let mut rest = body;
-    let mut is_first = true;
-    while !rest.is_empty() {
-        let word_end = rest.find(' ').unwrap_or(rest.len());
-        let next = word_end + rest[word_end..].len() - rest[word_end..].trim_start().len();
-        let (word, blanks) = (&rest[..word_end], next - word_end);
-        if !is_first && column + word.chars().count() > width {
-            out.truncate(out.trim_end().len());
-            out.push('\n');
-            out.extend(std::iter::repeat_n(' ', indent));
-            column = indent;
-        }
-        is_first = false;
-        out.push_str(word);
-        out.extend(std::iter::repeat_n(' ', blanks));
-        column += word.chars().count() + blanks;
-        rest = &rest[next..];
-    }
-    out
+    let (first, others) = (&text[..text.len() - body.len()], " ".repeat(indent));
+    // A few words to a line, however narrow the terminal.
+    let options = textwrap::Options::new(width.max(indent + 20))
+        .initial_indent(first)
+        .subsequent_indent(&others)
+        .break_words(false)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit);
+    textwrap::fill(body, options)
 }
 
 /// Bytes as fields of a JSON object: `name` when they are UTF-8 and `encoding` does not say
@@ -242,10 +201,39 @@ mod tests {
     }
 
     #[test]
+    fn every_text_is_refused_or_written_back() {
+        for seed in 0..20_000 {
+            let mut random = Random::seeded(seed);
+            let length = random.index(10);
+            for (encoding, alphabet) in [
+                (Encoding::Text, b"\\xtnr019afAFgq\xff".as_slice()),
+                (Encoding::Hex, b"0123456789abcdefABCDEFg"),
+                (Encoding::Base64, b"AaBbQgZz019+/-=="),
+            ] {
+                let text: Vec<u8> = (0..length).map(|_| alphabet[random.index(alphabet.len())]).collect();
+                let Ok(bytes) = encoding.decode(&text) else { continue };
+                let mut again = Vec::new();
+                encoding.encode(&bytes, &mut again);
+                match encoding {
+                    Encoding::Hex => assert_eq!(again, text.to_ascii_lowercase()),
+                    Encoding::Base64 => assert_eq!(again, text),
+                    // One text of several for the same bytes.
+                    Encoding::Text | Encoding::Raw => assert_eq!(encoding.decode(&again), Ok(bytes)),
+                }
+            }
+        }
+    }
+
+    #[test]
     fn lines_are_wrapped_at_blanks() {
         assert_eq!(wrap("  one two  three four five six", 24, 4), "  one two  three four\n    five six");
         assert_eq!(wrap("", 24, 4), "");
         assert_eq!(wrap(&"x".repeat(50), 24, 4), "x".repeat(50));
+        // Two columns of the terminal to a character.
+        assert_eq!(
+            wrap(&"\u{6c34}\u{6708} ".repeat(6), 24, 4).lines().next(),
+            Some(&"\u{6c34}\u{6708} ".repeat(5)[..34])
+        );
         let text = "words of several lengths, in a sentence that is long enough to be broken more than once";
         for width in 0..100 {
             let wrapped = wrap(text, width, 2);
