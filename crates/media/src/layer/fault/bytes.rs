@@ -23,7 +23,7 @@ impl FaultBytes {
 }
 
 fn call_of(operation: Operation, range: Option<Range<u64>>) -> Call<'static> {
-    Call { operation, name: None, range, context: None }
+    Call { operation, range, context: None }
 }
 
 fn range_of(offset_bytes: u64, length: usize) -> Option<Range<u64>> {

@@ -51,7 +51,6 @@ impl FaultDevice {
         let start = request.offset_bytes;
         self.injector.strike(Call {
             operation: operation_of(request),
-            name: None,
             range: Some(start..start.saturating_add(request.length_bytes())),
             context: Some(context),
         })
@@ -272,7 +271,7 @@ impl BlockDevice for FaultDevice {
     }
 
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        let call = Call { operation: Operation::Sync, name: None, range: None, context: Some(context) };
+        let call = Call { operation: Operation::Sync, range: None, context: Some(context) };
         let strike = self.injector.strike(call);
         let name = self.inner.name();
         match strike.map(|strike| strike.effect) {

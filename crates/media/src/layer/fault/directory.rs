@@ -40,7 +40,7 @@ impl FaultDirectory {
         perform: impl FnOnce() -> Result<T, MediaError>,
         lost: Option<T>,
     ) -> Result<T, MediaError> {
-        let call = Call { operation, name, range: None, context: None };
+        let call = Call { operation, range: None, context: None };
         let label = name.map_or_else(|| self.inner.name().to_owned(), |name| format!("{}/{name}", self.inner.name()));
         self.injector.around(&label, call, perform, lost)
     }
@@ -63,7 +63,7 @@ impl Directory for FaultDirectory {
             unsynced.entry(name.to_owned()).or_insert_with(fresh).clone()
         };
         let label = format!("{}/{name}", self.inner.name());
-        Ok(Arc::new(FaultFile { injector: self.injector.clone(), inner, name: name.to_owned(), label, unsynced }))
+        Ok(Arc::new(FaultFile { injector: self.injector.clone(), inner, label, unsynced }))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), MediaError> {
@@ -115,16 +115,11 @@ impl Directory for FaultDirectory {
 struct FaultFile {
     injector: FaultInjector,
     inner: Arc<dyn DirectoryFile>,
-    name: String,
     label: String,
     unsynced: Arc<Mutex<Unsynced>>,
 }
 
 impl FaultFile {
-    fn call<'a>(&'a self, operation: Operation, range: Option<Range<u64>>, context: Option<&'a IoContext>) -> Call<'a> {
-        Call { operation, name: Some(&self.name), range, context }
-    }
-
     fn unit_bytes(&self) -> usize {
         SECTOR_BYTES.max(self.inner.alignment_bytes() as usize)
     }
@@ -210,7 +205,8 @@ impl DirectoryFile for FaultFile {
     fn read_at(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<usize, MediaError> {
         let length_bytes = data.len() as u64;
         let range = offset_bytes..offset_bytes.saturating_add(length_bytes);
-        let strike = self.injector.strike(self.call(Operation::Read, Some(range), Some(context)));
+        let strike =
+            self.injector.strike(Call { operation: Operation::Read, range: Some(range), context: Some(context) });
         let Some(Strike { effect, mut random }) = strike else {
             return self.inner.read_at(offset_bytes, data, context);
         };
@@ -250,7 +246,11 @@ impl DirectoryFile for FaultFile {
     fn write_at(&self, offset_bytes: u64, data: &[IoSlice<'_>], context: &IoContext) -> Result<(), MediaError> {
         let length_bytes = data.iter().map(|slice| slice.len() as u64).sum();
         let range = offset_bytes..offset_bytes.saturating_add(length_bytes);
-        let strike = self.injector.strike(self.call(Operation::Write, Some(range.clone()), Some(context)));
+        let strike = self.injector.strike(Call {
+            operation: Operation::Write,
+            range: Some(range.clone()),
+            context: Some(context),
+        });
         self.remember(range, context)?;
         match strike {
             Some(strike) => self.write_struck(offset_bytes, data, context, strike),
@@ -259,7 +259,7 @@ impl DirectoryFile for FaultFile {
     }
 
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        let strike = self.injector.strike(self.call(Operation::Sync, None, Some(context)));
+        let strike = self.injector.strike(Call { operation: Operation::Sync, range: None, context: Some(context) });
         let failed = |error: FaultError| Err(error.at(&self.label, Operation::Sync, 0, 0));
         match strike.map(|strike| strike.effect) {
             Some(FaultEffect::Fail(error) | FaultEffect::FailPartly(error)) => failed(error),
@@ -282,12 +282,12 @@ impl DirectoryFile for FaultFile {
     }
 
     fn size_bytes(&self) -> Result<u64, MediaError> {
-        let call = self.call(Operation::List, None, None);
+        let call = Call { operation: Operation::List, range: None, context: None };
         self.injector.around(&self.label, call, || self.inner.size_bytes(), None)
     }
 
     fn truncate(&self, size_bytes: u64) -> Result<(), MediaError> {
-        let call = self.call(Operation::Truncate, None, None);
+        let call = Call { operation: Operation::Truncate, range: None, context: None };
         let perform = || {
             self.remember(size_bytes..self.inner.size_bytes()?, &IoContext::default())?;
             self.inner.truncate(size_bytes)
@@ -296,7 +296,7 @@ impl DirectoryFile for FaultFile {
     }
 
     fn allocate(&self, size_bytes: u64) -> Result<(), MediaError> {
-        let call = self.call(Operation::Truncate, None, None);
+        let call = Call { operation: Operation::Truncate, range: None, context: None };
         self.injector.around(&self.label, call, || self.inner.allocate(size_bytes), Some(()))
     }
 

@@ -114,8 +114,6 @@ pub struct Fault {
     /// directory's room as [`Operation::List`]; on byte-addressable memory load, store and
     /// flush or fence as read, write and sync.
     pub operation: Operation,
-    /// Calls about files whose name begins so. Never holds on a device.
-    pub name_prefix: Option<String>,
     /// Calls that touch these bytes; of a zone command those of its zone. Never holds for an operation without a
     /// range.
     pub range: Option<Range<u64>>,
@@ -130,12 +128,7 @@ pub struct Fault {
 impl Fault {
     /// `effect` at the calls of `operation` that `trigger` says, wherever they go.
     pub fn new(operation: Operation, trigger: FaultTrigger, effect: FaultEffect) -> Self {
-        Fault { operation, name_prefix: None, range: None, class: None, trigger, effect }
-    }
-
-    /// The same fault for files whose name begins with `prefix`.
-    pub fn on_names(self, prefix: &str) -> Self {
-        Fault { name_prefix: Some(prefix.to_owned()), ..self }
+        Fault { operation, range: None, class: None, trigger, effect }
     }
 
     /// The same fault for calls that touch `range`.
@@ -150,7 +143,6 @@ impl Fault {
 
     fn matches(&self, call: &Call<'_>) -> bool {
         self.operation == call.operation
-            && self.name_prefix.as_ref().is_none_or(|prefix| call.name.is_some_and(|name| name.starts_with(prefix)))
             && self.class.is_none_or(|class| call.context.is_some_and(|context| context.class == class))
             && self.range.as_ref().is_none_or(|range| {
                 call.range.as_ref().is_some_and(|touched| touched.start < range.end && range.start < touched.end)
@@ -177,7 +169,6 @@ impl FaultPlan {
 /// A call as faults see it.
 struct Call<'a> {
     operation: Operation,
-    name: Option<&'a str>,
     range: Option<Range<u64>>,
     context: Option<&'a IoContext>,
 }

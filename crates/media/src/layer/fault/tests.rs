@@ -60,26 +60,16 @@ fn the_nth_call_fails_once_or_from_then_on() {
 }
 
 #[test]
-fn conditions_narrow_a_fault_to_a_class_a_range_and_a_name() {
+fn conditions_narrow_a_fault_to_a_class_and_a_range() {
     let env = Env::real();
     let fail = FaultEffect::Fail(FaultError::Io);
     let always = FaultTrigger::From(0);
-    let fault = Fault::new(Operation::Write, always, fail.clone()).on_class(IoClass::Log).on_range(4096..8192);
+    let fault = Fault::new(Operation::Write, always, fail).on_class(IoClass::Log).on_range(4096..8192);
     let (_, faulty, _) = device(&env, FaultPlan::of(fault));
     faulty.block.write_at(4096, &[1; 512], &IoContext::of(IoClass::Flush)).unwrap();
     faulty.block.write_at(8192, &[1; 512], &log()).unwrap();
     faulty.block.write_at(3072, &[1; 1024], &log()).unwrap();
     assert!(faulty.block.write_at(3072, &[1; 1536], &log()).is_err());
-
-    let fault = Fault::new(Operation::Remove, always, fail).on_names("MANIFEST");
-    let injector = FaultInjector::new(&env, FaultPlan::of(fault));
-    let directory = FaultDirectory::new(&injector, Arc::new(MemoryDirectory::new("ram")));
-    for name in ["MANIFEST-1", "table"] {
-        directory.open(name, WRITE).unwrap();
-    }
-    assert!(directory.remove("MANIFEST-1").is_err());
-    directory.remove("table").unwrap();
-    assert_eq!(directory.list().unwrap().len(), 1);
 }
 
 #[test]

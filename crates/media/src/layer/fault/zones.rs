@@ -106,7 +106,7 @@ impl FaultZones {
     }
 
     fn strike(&self, range: Range<u64>, context: &IoContext) -> Option<FaultEffect> {
-        let call = Call { operation: Operation::Zone, name: None, range: Some(range), context: Some(context) };
+        let call = Call { operation: Operation::Zone, range: Some(range), context: Some(context) };
         self.injector.strike(call).map(|strike| strike.effect)
     }
 }
