@@ -24,18 +24,18 @@ pub fn bounded<T>(env: &Env, name: &'static str, capacity: usize) -> (Sender<T>,
         },
         None => Waiters::Real { senders: Condvar::new(), receivers: Condvar::new(), begin: env.begin() },
     };
-    let state = State { values: VecDeque::new(), senders: 1, receivers: 1 };
-    let shared = Arc::new(Shared { capacity: capacity.max(1), state: Mutex::new(state), waiters });
+    let state = ChannelState { values: VecDeque::new(), senders: 1, receivers: 1 };
+    let shared = Arc::new(Channel { capacity: capacity.max(1), state: Mutex::new(state), waiters });
     (Sender { shared: Arc::clone(&shared) }, Receiver { shared })
 }
 
-struct Shared<T> {
+struct Channel<T> {
     capacity: usize,
-    state: Mutex<State<T>>,
+    state: Mutex<ChannelState<T>>,
     waiters: Waiters,
 }
 
-struct State<T> {
+struct ChannelState<T> {
     values: VecDeque<T>,
     senders: usize,
     receivers: usize,
@@ -52,7 +52,7 @@ enum Side {
     Receivers,
 }
 
-impl<T> Shared<T> {
+impl<T> Channel<T> {
     fn sync_point(&self) {
         if let Waiters::Sim { senders, .. } = &self.waiters {
             senders.simulation().sync_point();
@@ -62,10 +62,10 @@ impl<T> Shared<T> {
     /// Unlocks, waits for the side to be woken, locks again. True if the deadline came first.
     fn wait<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State<T>>,
+        mut state: MutexGuard<'a, ChannelState<T>>,
         side: Side,
         deadline: Option<Instant>,
-    ) -> (MutexGuard<'a, State<T>>, bool) {
+    ) -> (MutexGuard<'a, ChannelState<T>>, bool) {
         match &self.waiters {
             Waiters::Real { senders, receivers, begin } => {
                 let condvar = match side {
@@ -134,7 +134,7 @@ impl<T> Shared<T> {
 
 /// The sending end. Clones are further senders.
 pub struct Sender<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<Channel<T>>,
 }
 
 impl<T> Sender<T> {
@@ -210,7 +210,7 @@ impl<T> Drop for Sender<T> {
 
 /// The receiving end. Clones are further receivers; each value goes to one of them.
 pub struct Receiver<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<Channel<T>>,
 }
 
 impl<T> Receiver<T> {

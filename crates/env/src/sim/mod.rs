@@ -55,7 +55,7 @@ impl Actor {
     }
 }
 
-struct Core {
+struct SimulationState {
     scheduler: Scheduler,
     actors: BTreeMap<ActorId, Arc<Actor>>,
     /// The thread of "main" has ended: nobody runs any more.
@@ -68,7 +68,7 @@ pub(crate) struct Simulation {
     pub(crate) options: SimOptions,
     /// A copy of the scheduler's clock, readable without its lock.
     clock: AtomicU64,
-    core: Mutex<Core>,
+    core: Mutex<SimulationState>,
 }
 
 /// A thread's part in one simulation.
@@ -115,7 +115,7 @@ impl Simulation {
         let simulation = Arc::new(Simulation {
             number: SIMULATIONS.fetch_add(1, Relaxed),
             clock: AtomicU64::new(0),
-            core: Mutex::new(Core {
+            core: Mutex::new(SimulationState {
                 scheduler: Scheduler::new(options.seed, options.processors, limit),
                 actors: BTreeMap::new(),
                 stopped: false,
@@ -432,7 +432,7 @@ impl Simulation {
     }
 
     /// If nobody holds the baton, gives it to whoever is next.
-    fn kick(&self, mut core: MutexGuard<'_, Core>) {
+    fn kick(&self, mut core: MutexGuard<'_, SimulationState>) {
         if core.scheduler.running().is_some() {
             return;
         }
@@ -443,7 +443,7 @@ impl Simulation {
     }
 
     /// The calling actor, which no longer runs, passes the baton on and waits for it.
-    fn pass<'a>(&'a self, mut core: MutexGuard<'a, Core>, actor: &Actor) -> Wake {
+    fn pass<'a>(&'a self, mut core: MutexGuard<'a, SimulationState>, actor: &Actor) -> Wake {
         let next = self.dispatch(&mut core);
         if next.as_ref().is_none_or(|next| next.id != actor.id) {
             drop(core);
@@ -456,7 +456,7 @@ impl Simulation {
         core.scheduler.take_wake(actor.id)
     }
 
-    fn dispatch(&self, core: &mut Core) -> Option<Arc<Actor>> {
+    fn dispatch(&self, core: &mut SimulationState) -> Option<Arc<Actor>> {
         let decision = core.scheduler.dispatch();
         self.clock.store(core.scheduler.now(), Relaxed);
         match decision {

@@ -11,13 +11,13 @@ mod media_seek;
 mod memory_file;
 mod peers;
 mod scale;
-mod shared;
+mod shared_results;
 pub(crate) mod smrdb;
 mod traces;
 mod ycsb;
 
 pub use scale::Scale;
-pub use shared::Shared;
+pub use shared_results::SharedResults;
 pub use smrdb::measure_beside;
 
 use crate::error::LabError;
@@ -59,7 +59,7 @@ pub struct Settings {
     /// What is to be said meanwhile.
     pub progress: Arc<dyn Progress>,
     /// What experiments run with these settings have in common.
-    pub shared: Shared,
+    pub shared: SharedResults,
 }
 
 impl Default for Settings {
@@ -71,7 +71,7 @@ impl Default for Settings {
             traces: None,
             verify: false,
             progress: Arc::new(Silent),
-            shared: Shared::default(),
+            shared: SharedResults::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::result::{GroupResult, KindResult, PhaseResult, Snapshot};
 use super::timeline::Timeline;
-use super::worker::{Gate, Shared, Tally, Worker};
+use super::worker::{Gate, PhaseState, Tally, Worker};
 use crate::error::LabError;
 use crate::generator::ValueGenerator;
 use crate::target::Target;
@@ -98,7 +98,7 @@ pub fn run_phase(env: &Env, target: &Arc<dyn Target>, phase: &Phase) -> Result<P
         let target = target.name().to_owned();
         move |source| LabError::Target { target, operation, source }
     };
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(PhaseState {
         env: env.clone(),
         target_name: target.name().to_owned(),
         gate: Gate::new(env),

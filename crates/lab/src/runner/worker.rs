@@ -67,7 +67,7 @@ impl Gate {
 }
 
 /// What every thread of a phase shares.
-pub(crate) struct Shared {
+pub(crate) struct PhaseState {
     pub(crate) env: Env,
     pub(crate) target_name: String,
     pub(crate) gate: Gate,
@@ -110,7 +110,7 @@ struct Effect {
 }
 
 pub(crate) struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<PhaseState>,
     session: Box<dyn Session>,
     stream: Box<dyn OperationStream>,
     verify: Option<Arc<ValueGenerator>>,
@@ -125,7 +125,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<PhaseState>,
         session: Box<dyn Session>,
         stream: Box<dyn OperationStream>,
         group: &Group,

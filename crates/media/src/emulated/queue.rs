@@ -24,10 +24,10 @@ pub(super) struct Queue {
     env: Env,
     /// Whether the device's clock is the env's.
     follows_env: bool,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
 }
 
-struct State {
+struct QueueState {
     timing: Box<dyn Timing>,
     /// When the device was made: its nanosecond 0.
     begin_nanos: u64,
@@ -47,7 +47,7 @@ struct Seat {
     woken: Arc<Condvar>,
 }
 
-impl State {
+impl QueueState {
     /// Moves the model on and tells the owners of completed work. `own` needs no telling.
     fn advance(&mut self, now_nanos: u64, own: usize) {
         self.now_nanos = self.now_nanos.max(now_nanos);
@@ -83,7 +83,7 @@ impl State {
 
 impl Queue {
     pub(super) fn new(env: Env, pacing: Pacing, timing: Box<dyn Timing>) -> Self {
-        let state = State {
+        let state = QueueState {
             timing,
             begin_nanos: env.now().as_nanos(),
             now_nanos: 0,
@@ -98,7 +98,7 @@ impl Queue {
     }
 
     /// The device's clock.
-    fn now_nanos(&self, state: &State) -> u64 {
+    fn now_nanos(&self, state: &QueueState) -> u64 {
         if self.follows_env { self.env.now().as_nanos() - state.begin_nanos } else { state.now_nanos }
     }
 

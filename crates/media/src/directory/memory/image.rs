@@ -1,6 +1,6 @@
 //! Crash images of a memory directory.
 
-use super::state::{Change, File, FileId, NameChange, State, apply_name_change};
+use super::state::{Change, DirectoryState, File, FileId, NameChange, apply_name_change};
 use super::{MemoryDirectory, MemoryDirectoryOptions};
 use crate::layer::crash::{CrashVariant, FateChooser, Pending, surviving_content};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ const SECTOR_BYTES: u64 = 512;
 pub struct DirectoryCrashState {
     pub(super) label: Arc<str>,
     pub(super) options: MemoryDirectoryOptions,
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<DirectoryState>,
     pub(super) in_flight: Option<Change>,
 }
 
@@ -53,13 +53,13 @@ impl DirectoryCrashState {
             let changes = content_changes.get(&file).map_or(&[][..], |changes| changes);
             (name, surviving_content(durable, changes, SECTOR_BYTES, &mut chooser))
         });
-        MemoryDirectory::of_state(self.label.clone(), self.options, State::of_files(files))
+        MemoryDirectory::of_state(self.label.clone(), self.options, DirectoryState::of_files(files))
     }
 }
 
 /// Names after the changes that arrived. A change of a name whose earlier change was lost is lost too.
 fn surviving_names(
-    state: &State,
+    state: &DirectoryState,
     changes: &[(u64, &NameChange)],
     chooser: &mut FateChooser,
 ) -> BTreeMap<Arc<str>, FileId> {

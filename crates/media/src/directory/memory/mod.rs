@@ -14,7 +14,7 @@ use crate::error::{MediaError, Operation};
 use crate::layer::crash::{ContentChange, PersistenceObserver, PersistencePoint};
 use crate::sparse::PAGE_BYTES;
 use parking_lot::{Mutex, MutexGuard};
-use state::{Change, FileId, NameChange, State};
+use state::{Change, DirectoryState, FileId, NameChange};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::path::Path;
@@ -64,10 +64,10 @@ impl Default for MemoryDirectoryOptions {
 /// ```
 #[derive(Clone)]
 pub struct MemoryDirectory {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDirectory>,
 }
 
-struct Shared {
+struct SharedDirectory {
     label: Arc<str>,
     options: MemoryDirectoryOptions,
     inner: Mutex<Inner>,
@@ -75,7 +75,7 @@ struct Shared {
 }
 
 struct Inner {
-    state: Arc<State>,
+    state: Arc<DirectoryState>,
     points: u64,
     observer: Option<PersistenceObserver<DirectoryCrashState>>,
 }
@@ -88,12 +88,12 @@ impl MemoryDirectory {
 
     /// An empty directory that behaves as `options` say.
     pub fn with_options(label: &str, options: MemoryDirectoryOptions) -> Self {
-        MemoryDirectory::of_state(label.into(), options, State::default())
+        MemoryDirectory::of_state(label.into(), options, DirectoryState::default())
     }
 
-    fn of_state(label: Arc<str>, options: MemoryDirectoryOptions, state: State) -> Self {
+    fn of_state(label: Arc<str>, options: MemoryDirectoryOptions, state: DirectoryState) -> Self {
         let inner = Mutex::new(Inner { state: Arc::new(state), points: 0, observer: None });
-        MemoryDirectory { shared: Arc::new(Shared { label, options, inner, locks: Mutex::default() }) }
+        MemoryDirectory { shared: Arc::new(SharedDirectory { label, options, inner, locks: Mutex::default() }) }
     }
 
     /// The crash state now, with nothing in flight.
@@ -120,8 +120,8 @@ impl MemoryDirectory {
 /// Operation, name, offset and length of a persistence point.
 struct PointFacts<'a>(Operation, &'a str, u64, u64);
 
-impl Shared {
-    fn crash_state(&self, state: &Arc<State>, in_flight: Option<&Change>) -> DirectoryCrashState {
+impl SharedDirectory {
+    fn crash_state(&self, state: &Arc<DirectoryState>, in_flight: Option<&Change>) -> DirectoryCrashState {
         DirectoryCrashState {
             label: self.label.clone(),
             options: self.options,
@@ -278,7 +278,7 @@ impl Directory for MemoryDirectory {
 }
 
 struct MemoryLock {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDirectory>,
     name: String,
 }
 
@@ -291,7 +291,7 @@ impl Drop for MemoryLock {
 }
 
 struct MemoryFile {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDirectory>,
     /// Name it was opened by.
     name: String,
     label: String,

@@ -50,7 +50,7 @@ fn used_bytes_of(size_bytes: u64) -> u64 {
 
 /// Everything about a directory. Cloned only when a crash state holds the old one.
 #[derive(Clone, Default)]
-pub(super) struct State {
+pub(super) struct DirectoryState {
     pub(super) names: BTreeMap<Arc<str>, FileId>,
     pub(super) durable_names: Arc<BTreeMap<Arc<str>, FileId>>,
     /// Changes of names since the last directory sync, with their sequence numbers.
@@ -61,10 +61,10 @@ pub(super) struct State {
     used_bytes: u64,
 }
 
-impl State {
+impl DirectoryState {
     /// A state whose files are all durable.
     pub(super) fn of_files(files: impl IntoIterator<Item = (Arc<str>, Content)>) -> Self {
-        let mut state = State::default();
+        let mut state = DirectoryState::default();
         for (name, content) in files {
             let file = state.new_file_id();
             let file_state = File { present: content.clone(), durable: content, named: true, ..File::default() };

@@ -35,22 +35,22 @@ const SAVE_BYTES_MAX: u64 = 1 << 20;
 /// A clone is another handle of the same layer. Hand [`CrashDevice::device`] to what is tested.
 #[derive(Clone)]
 pub struct CrashDevice {
-    shared: Arc<Shared>,
+    shared: Arc<CrashLayer>,
 }
 
-pub(super) struct Shared {
+pub(super) struct CrashLayer {
     pub(super) inner: Arc<dyn BlockDevice>,
     control: Option<Arc<dyn TrackControl>>,
     pub(super) zones: Option<Arc<dyn ZoneControl>>,
     tracks: Option<Arc<TrackRules>>,
     /// Pages as they were before this layer first changed them; never change once there.
     original: Arc<parking_lot::Mutex<Original>>,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<CrashLayerState>,
     /// Some request in flight ended.
     pub(super) landed: Condvar,
 }
 
-pub(super) struct State {
+pub(super) struct CrashLayerState {
     pub(super) crash: Arc<CrashContent>,
     pub(super) next_sequence: u64,
     /// Requests in flight: sequence number to the ranges (in whole pages) nobody else may change.
@@ -157,9 +157,9 @@ impl CrashDevice {
             durable.zones = Some(ZoneContent::of(geometry, &reported));
         }
         let crash = Arc::new(CrashContent { durable, pending: History::default() });
-        let state = State { crash, next_sequence: 0, in_flight: BTreeMap::new(), points: 0, observer: None };
+        let state = CrashLayerState { crash, next_sequence: 0, in_flight: BTreeMap::new(), points: 0, observer: None };
         Ok(CrashDevice {
-            shared: Arc::new(Shared {
+            shared: Arc::new(CrashLayer {
                 inner: inner.block.clone(),
                 control: inner.tracks.clone(),
                 zones: inner.zones.clone(),
@@ -202,7 +202,7 @@ impl CrashDevice {
     }
 }
 
-impl Shared {
+impl CrashLayer {
     fn crash_state(&self, crash: &Arc<CrashContent>) -> DeviceCrashState {
         DeviceCrashState {
             base: self.inner.clone(),
@@ -416,7 +416,13 @@ impl Shared {
         ContentChange::Found { offset_bytes: range.start, data: bytes.into(), unreadable }
     }
 
-    pub(super) fn pass_point(&self, state: &mut State, operation: Operation, offset_bytes: u64, length_bytes: u64) {
+    pub(super) fn pass_point(
+        &self,
+        state: &mut CrashLayerState,
+        operation: Operation,
+        offset_bytes: u64,
+        length_bytes: u64,
+    ) {
         let index = state.points;
         state.points += 1;
         if let Some(observer) = &mut state.observer {

@@ -1,7 +1,7 @@
 //! Zone commands through a crash layer.
 
 use super::content::{ContentChange, Pending};
-use super::device::{Shared, pages_of};
+use super::device::{CrashLayer, pages_of};
 use crate::context::IoContext;
 use crate::error::{MediaError, MediaErrorKind, Operation};
 use crate::request::{Request, check_request};
@@ -10,7 +10,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-impl Shared {
+impl CrashLayer {
     /// The zone that must be written in order and that a change writes.
     pub(super) fn zone_of(&self, change: &ContentChange) -> Option<ZoneId> {
         let state = self.state.lock();
@@ -50,7 +50,7 @@ impl Shared {
 /// The zone commands of a crash layer. A reset or finish, or an append, waits until nothing is in flight in its
 /// zone, and nothing else begins there meanwhile.
 pub(super) struct CrashZones {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<CrashLayer>,
     pub(super) inner: Arc<dyn ZoneControl>,
 }
 

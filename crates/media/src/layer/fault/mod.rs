@@ -203,11 +203,11 @@ struct Call<'a> {
 #[derive(Clone)]
 pub struct FaultInjector {
     env: Env,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<InjectorState>>,
 }
 
 #[derive(Default)]
-struct State {
+struct InjectorState {
     faults: Vec<ActiveFault>,
     calls: BTreeMap<Operation, u64>,
     injected: u64,

@@ -29,14 +29,14 @@ use std::sync::Arc;
 /// Memory: about 40 bytes for each separate live range, so for a host that writes whole tracks at
 /// most that for each top track; never more than 40 bytes for every second sector of the top tracks.
 pub struct Interlaced {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TopTrackState>>,
     geometry: Arc<TrackGeometry>,
     physical_sector_bytes: u64,
     strict: bool,
 }
 
 #[derive(Default)]
-struct State {
+struct TopTrackState {
     /// Of top tracks only, by device offset.
     live: RangeSet,
     destroyed: DestroyedData,
@@ -184,7 +184,7 @@ impl Rules for Interlaced {
 /// The facet. Shares its state with the rules.
 struct Control {
     device: String,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TopTrackState>>,
     geometry: Arc<TrackGeometry>,
     strict: bool,
 }

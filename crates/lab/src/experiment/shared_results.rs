@@ -8,11 +8,11 @@ use std::sync::Arc;
 /// Results by name, so that what several experiments need is measured once. Clones share. A name holds
 /// everything the result depends on. Thread-safe.
 #[derive(Clone, Default)]
-pub struct Shared {
+pub struct SharedResults {
     results: Arc<Mutex<BTreeMap<String, Arc<dyn Any + Send + Sync>>>>,
 }
 
-impl Shared {
+impl SharedResults {
     /// The result called `name`, if there is one of this type.
     pub(crate) fn get<T: Any + Send + Sync>(&self, name: &str) -> Option<Arc<T>> {
         let found = self.results.lock().get(name).cloned();
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn clones_share_and_types_are_kept_apart() {
-        let shared = Shared::default();
+        let shared = SharedResults::default();
         shared.clone().insert("a", Arc::new(7u32));
         assert_eq!(shared.get::<u32>("a").as_deref(), Some(&7));
         assert!(shared.get::<u64>("a").is_none() && shared.get::<u32>("b").is_none());
