@@ -1,9 +1,13 @@
 //! What is measured: any ordered key-value store, through one narrow interface.
 
+#[cfg(test)]
 mod memory;
+mod null;
 mod varve;
 
-pub use memory::{MemoryTarget, NullTarget};
+#[cfg(test)]
+pub(crate) use memory::MemoryTarget;
+pub use null::NullTarget;
 pub use varve::VarveTarget;
 
 use crate::media::Counters;
