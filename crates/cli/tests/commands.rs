@@ -341,7 +341,7 @@ fn every_kind_of_failure_has_its_code() {
     assert!(failure(6, &["get", other, "key"]).contains("something else"));
     assert_eq!(failure_code(&["put", other, "key", "value"]), 6);
     assert_eq!(std::fs::read(place.path("file")).unwrap(), b"contents");
-    // No room: writes fail cleanly.
+    // No space: writes fail cleanly.
     let full = &format!("file:{}?faults=write/no-space@0..", place.path("full"));
     assert!(failure(7, &["put", full, "key", "value"]).contains("no space"));
     assert!(failure(7, &["bench", "disk:10MB", "fillseq", "-n", "20000"]).contains("no space"));

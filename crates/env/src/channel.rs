@@ -159,7 +159,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Puts `value` into the queue if there is room.
+    /// Puts `value` into the queue if there is space.
     ///
     /// # Errors
     /// [`TrySendError`] with the value if the queue is full or there is no receiver any more.

@@ -177,7 +177,7 @@ impl Env {
     }
 
     /// Makes the calling thread, born elsewhere, an actor called `name` until the attachment is
-    /// dropped; waits for its turn. A thread that already is one stays what it is. Nothing happens
+    /// dropped; waits for the baton. A thread that already is one stays what it is. Nothing happens
     /// in a real env.
     ///
     /// When the thread arrives is not up to the seed. Where the run must repeat, or where the others
@@ -190,7 +190,7 @@ impl Env {
     }
 
     /// Announces an actor called `name` whose thread will come from elsewhere: the simulation takes
-    /// it as there from now on, and waits for it when it is its turn. This makes the run repeatable
+    /// it as there from now on, and waits for its thread when it gets the baton. This makes the run repeatable
     /// with foreign threads. Called by an actor.
     ///
     /// An admission that is dropped unused ends the actor.
@@ -313,7 +313,7 @@ impl Admission {
         self.simulation.as_ref().map(|(simulation, actor)| (Arc::clone(simulation), actor.id))
     }
 
-    /// The calling thread becomes the announced actor and waits for its turn.
+    /// The calling thread becomes the announced actor and waits for the baton.
     ///
     /// # Panics
     /// If the thread already is an actor of this simulation.

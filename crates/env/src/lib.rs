@@ -1,6 +1,6 @@
 //! Time, threads, blocking and randomness: real, or simulated from a seed.
 //!
-//! The lowest room of the workspace. Nothing above it asks the operating system for time,
+//! The lowest crate of the workspace. Nothing above it asks the operating system for time,
 //! threads, sleeping, blocking or randomness; everything takes an [`Env`], of which there
 //! are two kinds:
 //!

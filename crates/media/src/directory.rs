@@ -34,7 +34,7 @@ pub struct DirectoryEntry {
     pub size_bytes: u64,
 }
 
-/// Room of a file system or store.
+/// Space of a file system or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// All there is.
@@ -73,7 +73,7 @@ pub trait Directory: Send + Sync {
     /// Takes an exclusive lock on a name until the guard is dropped or the process ends. Refused
     /// at once ([`MediaError::Locked`]) when another process or another guard holds it.
     fn lock(&self, name: &str) -> Result<Box<dyn DirectoryLock>, MediaError>;
-    /// Room left.
+    /// Space left.
     fn space(&self) -> Result<Space, MediaError>;
     /// Where the directory is in the file system of the machine, if it is there at all: lets two
     /// directories share files by hard link.
@@ -98,7 +98,7 @@ pub trait DirectoryFile: Send + Sync {
     fn size_bytes(&self) -> Result<u64, MediaError>;
     /// Cuts or extends with zeros.
     fn truncate(&self, size_bytes: u64) -> Result<(), MediaError>;
-    /// Reserves room up to `size_bytes` without changing the length (fallocate); a hint.
+    /// Reserves space up to `size_bytes` without changing the length (fallocate); a hint.
     fn allocate(&self, size_bytes: u64) -> Result<(), MediaError>;
     /// Says a range will be read soon (fadvise); a hint.
     fn prefetch(&self, offset_bytes: u64, length_bytes: u64);

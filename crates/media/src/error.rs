@@ -51,7 +51,7 @@ pub enum MediaErrorKind {
     InvalidRequest,
     /// The medium cannot deliver these bytes any more.
     Unreadable,
-    /// No room is left.
+    /// No space is left.
     NoSpace,
     /// A name that does not exist.
     NotFound,
@@ -102,7 +102,7 @@ pub enum MediaError {
     /// What is there is of a type that data cannot be kept in.
     #[error("{device}: it is {found}, and {expected} is needed ({operation})")]
     Unsuitable { device: String, operation: Operation, found: String, expected: String },
-    /// No room left.
+    /// No space left.
     #[error(
         "{device}: no space left ({operation} of {length_bytes} bytes at offset {offset_bytes}); free space and retry"
     )]

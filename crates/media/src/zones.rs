@@ -42,7 +42,7 @@ pub enum ZoneCondition {
     NotWritePointer,
     /// Nothing was written since the last reset.
     Empty,
-    /// Opened by a write; the device may close it when it needs the room for another.
+    /// Opened by a write; the device may close it when it needs to open another.
     ImplicitlyOpened,
     /// Opened by command; only a command, or filling it, closes it.
     ExplicitlyOpened,

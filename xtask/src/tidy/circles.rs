@@ -84,7 +84,7 @@ fn circles(arrows: &Arrows) -> Vec<Finding> {
     let finding = |((from, to), (file, line, path)): (&(String, String), &(String, usize, String))| Finding {
         file: file.clone(),
         line: *line,
-        message: format!("{path}: {from} uses {to}, which uses {from} in turn; move what both need below them"),
+        message: format!("{path}: {from} uses {to}, which uses {from} too; move what both need below them"),
     };
     arrows.iter().filter(closes).map(finding).collect()
 }

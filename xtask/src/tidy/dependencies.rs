@@ -4,7 +4,7 @@ use super::Finding;
 use serde_json::Value;
 
 /// A package of the workspace and what it may use.
-struct Room {
+struct CrateRule {
     package: &'static str,
     /// The packages of the workspace it may depend on.
     uses: &'static [&'static str],
@@ -15,29 +15,34 @@ struct Room {
 }
 
 /// The house plan. Dependencies point down: a row names only rows above it.
-const ROOMS: &[Room] = &[
-    Room { package: "varve-env", uses: &[], tests_use: &[], touches_system: true },
-    Room { package: "varve-media", uses: &["varve-env"], tests_use: &[], touches_system: true },
-    Room { package: "varve-store", uses: &["varve-env", "varve-media"], tests_use: &[], touches_system: false },
+const CRATE_RULES: &[CrateRule] = &[
+    CrateRule { package: "varve-env", uses: &[], tests_use: &[], touches_system: true },
+    CrateRule { package: "varve-media", uses: &["varve-env"], tests_use: &[], touches_system: true },
+    CrateRule { package: "varve-store", uses: &["varve-env", "varve-media"], tests_use: &[], touches_system: false },
     // The engine names no device: its tests may, to stand on one.
-    Room {
+    CrateRule {
         package: "varve-engine",
         uses: &["varve-env", "varve-store"],
         tests_use: &["varve-media"],
         touches_system: false,
     },
     // Includes sources of the engine, by path; depends on nothing of it.
-    Room { package: "varve-interleavings", uses: &["varve-env"], tests_use: &[], touches_system: false },
-    Room {
+    CrateRule { package: "varve-interleavings", uses: &["varve-env"], tests_use: &[], touches_system: false },
+    CrateRule {
         package: "varve",
         uses: &["varve-env", "varve-media", "varve-store", "varve-engine"],
         tests_use: &[],
         touches_system: false,
     },
-    // What the lab and the command need of the rooms below, the facade shows.
-    Room { package: "varve-lab", uses: &["varve-env", "varve"], tests_use: &[], touches_system: false },
-    Room { package: "varve-cli", uses: &["varve-env", "varve", "varve-lab"], tests_use: &[], touches_system: false },
-    Room { package: "xtask", uses: &[], tests_use: &[], touches_system: false },
+    // What the lab and the command need of the crates below, the facade shows.
+    CrateRule { package: "varve-lab", uses: &["varve-env", "varve"], tests_use: &[], touches_system: false },
+    CrateRule {
+        package: "varve-cli",
+        uses: &["varve-env", "varve", "varve-lab"],
+        tests_use: &[],
+        touches_system: false,
+    },
+    CrateRule { package: "xtask", uses: &[], tests_use: &[], touches_system: false },
 ];
 
 /// Packages that reach the operating system directly.
@@ -61,17 +66,17 @@ pub(crate) fn check(metadata: &str) -> Result<Vec<Finding>, String> {
         let manifest = package["manifest_path"].as_str().unwrap_or(name);
         let file = manifest.strip_prefix(root).unwrap_or(manifest).trim_start_matches(['/', '\\']).replace('\\', "/");
         let mut find = |message: String| findings.push(Finding { file: file.clone(), line: 0, message });
-        let Some(room) = ROOMS.iter().find(|room| room.package == name) else {
-            find(format!("{name} has no row in ROOMS ({RULES}): say what it may use"));
+        let Some(rule) = CRATE_RULES.iter().find(|rule| rule.package == name) else {
+            find(format!("{name} has no row in CRATE_RULES ({RULES}): say what it may use"));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let used = dependency["name"].as_str().ok_or("a dependency has no name")?;
             let for_tests = dependency["kind"] == "dev";
             // A path makes it a part of this repository, whether or not it has a row.
-            if ROOMS.iter().any(|room| room.package == used) || dependency["path"].is_string() {
-                if !(room.uses.contains(&used) || for_tests && room.tests_use.contains(&used)) {
-                    let allowed = match room.uses {
+            if CRATE_RULES.iter().any(|rule| rule.package == used) || dependency["path"].is_string() {
+                if !(rule.uses.contains(&used) || for_tests && rule.tests_use.contains(&used)) {
+                    let allowed = match rule.uses {
                         [] => "nothing of this workspace".to_owned(),
                         uses => uses.join(", "),
                     };
@@ -79,7 +84,7 @@ pub(crate) fn check(metadata: &str) -> Result<Vec<Finding>, String> {
                     find(format!("{name} must not use {used} {purpose}(it may use {allowed}; {RULES})"));
                 }
             } else if SYSTEM_PACKAGES.contains(&used)
-                && !room.touches_system
+                && !rule.touches_system
                 && !(for_tests && SYSTEM_PACKAGES_OF_TESTS.contains(&(name, used)))
             {
                 find(format!("{name} must not use {used}: only env and media touch the operating system ({RULES})"));
@@ -109,10 +114,10 @@ mod tests {
 
     #[test]
     fn the_plan_points_down() {
-        for (index, room) in ROOMS.iter().enumerate() {
-            for used in room.uses.iter().chain(room.tests_use) {
-                let below = ROOMS[..index].iter().any(|lower| lower.package == *used);
-                assert!(below, "{} uses {used}, which is not above it in the table", room.package);
+        for (index, rule) in CRATE_RULES.iter().enumerate() {
+            for used in rule.uses.iter().chain(rule.tests_use) {
+                let below = CRATE_RULES[..index].iter().any(|lower| lower.package == *used);
+                assert!(below, "{} uses {used}, which is not above it in the table", rule.package);
             }
         }
     }
@@ -182,7 +187,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "crates/varve-attic/Cargo.toml: varve-attic has no row in ROOMS (xtask/src/tidy/dependencies.rs): say what it \
+                "crates/varve-attic/Cargo.toml: varve-attic has no row in CRATE_RULES (xtask/src/tidy/dependencies.rs): say what it \
               may use"
             ]
         );

@@ -1,4 +1,4 @@
-//! Checks what the compiler does not: that rooms use only rooms below them, that only the right
+//! Checks what the compiler does not: that crates use only crates below them, that only the right
 //! places touch the operating system, that names say something and links lead somewhere.
 //!
 //! The rules are tables: who may use whom in `dependencies`, what may be named where in `names`.

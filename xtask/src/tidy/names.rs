@@ -75,7 +75,7 @@ const ALLOWANCES: &[Allowance] = &[
     Allowance {
         place: "crates/media/src/hardware/",
         path: "std::thread",
-        reason: "the kernel's ring is waited on by turns",
+        reason: "gives way where waiting for the kernel's ring was interrupted",
     },
     Allowance { place: "crates/varve/src/spec/mod.rs", path: "std::os", reason: "paths of any bytes" },
     Allowance { place: "crates/cli/src/", path: "std::fs", reason: "files the user names on the command line" },

@@ -14,7 +14,7 @@ Examples:
   varve checkpoint /tmp/db 'disk:10GB?backing=file:/tmp/disk.img'
 
 The target holds no database yet. Between directories of one file system tables are shared by hard
-links, so it is quick and takes no room; elsewhere they are copied.")]
+links, so it is quick and takes no space; elsewhere they are copied.")]
 pub(crate) struct Checkpoint {
     #[command(flatten)]
     database: Database,

@@ -20,7 +20,7 @@ Examples:
 
 Everything readable goes into a fresh database in the same place. Every file of the old one is kept
 beside it: as damaged-... what was damaged or not used, as replaced-... what was sound. They take as
-much room as before and can be deleted when the database holds what it should; on a device
+much space as before and can be deleted when the database holds what it should; on a device
 --discard-originals does that for the sound ones. What is not known to be a Varve database, or is of
 another version, is refused and left as it is. Keys whose newest value was lost may show an older
 one, and deleted keys whose deletion was lost may come back.

@@ -144,7 +144,7 @@ impl Simulation {
         actor
     }
 
-    /// The calling thread becomes `actor` and waits until it is its turn.
+    /// The calling thread becomes `actor` and waits until it has the baton.
     pub(crate) fn join_as(self: &Arc<Self>, actor: &Arc<Actor>) {
         MEMBERSHIPS.with_borrow_mut(|memberships| {
             memberships.retain(|membership| membership.alive.strong_count() > 0);

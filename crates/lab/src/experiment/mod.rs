@@ -28,7 +28,7 @@ use varve_env::Env;
 
 /// What is to be said while an experiment runs.
 pub trait Progress: Send + Sync {
-    /// A stretch of work begins; `total` operations or bytes, when known.
+    /// A phase of work begins; `total` operations or bytes, when known.
     fn begin(&self, what: &str, total: Option<u64>);
     /// So much of it is done. Called from any thread, often; must be quick.
     fn advance(&self, done: u64);

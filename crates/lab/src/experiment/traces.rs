@@ -4,41 +4,41 @@ use crate::error::LabError;
 use crate::host;
 use std::path::Path;
 
-/// Most a packed file may grow to.
-const UNPACKED_BYTES_MAX: usize = 1 << 30;
+/// Most a compressed file may grow to.
+const DECOMPRESSED_BYTES_MAX: usize = 1 << 30;
 
-/// The text of the first of `names` that is in `directory`, plain or packed with zstd (`.zst`); with
+/// The text of the first of `names` that is in `directory`, plain or compressed with zstd (`.zst`); with
 /// the name it was found under. `None` when there is none.
 ///
 /// # Errors
-/// A file that cannot be read, unpacked or is not text.
+/// A file that cannot be read, decompressed or is not text.
 pub(super) fn find_text(directory: &Path, names: &[&str]) -> Result<Option<(String, String)>, LabError> {
     for name in names {
         let plain = directory.join(name);
         if let Some(bytes) = host::read_file(&plain)? {
             return Ok(Some(((*name).to_owned(), text(&plain, bytes)?)));
         }
-        let packed = directory.join(format!("{name}.zst"));
-        if let Some(bytes) = host::read_file(&packed)? {
-            return Ok(Some((format!("{name}.zst"), text(&packed, unpack(&packed, &bytes)?)?)));
+        let compressed = directory.join(format!("{name}.zst"));
+        if let Some(bytes) = host::read_file(&compressed)? {
+            return Ok(Some((format!("{name}.zst"), text(&compressed, decompress(&compressed, &bytes)?)?)));
         }
     }
     Ok(None)
 }
 
-fn unpack(path: &Path, bytes: &[u8]) -> Result<Vec<u8>, LabError> {
+fn decompress(path: &Path, bytes: &[u8]) -> Result<Vec<u8>, LabError> {
     use std::io::Read;
     let failed = |reason: String| LabError::file(path.display().to_string(), reason);
     let decoder = zstd::Decoder::new(bytes).map_err(|error| failed(error.to_string()))?;
-    let mut unpacked = Vec::new();
+    let mut decompressed = Vec::new();
     decoder
-        .take(UNPACKED_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut unpacked)
+        .take(DECOMPRESSED_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut decompressed)
         .map_err(|error| failed(error.to_string()))?;
-    if unpacked.len() > UNPACKED_BYTES_MAX {
-        return Err(failed(format!("unpacks to more than {UNPACKED_BYTES_MAX} bytes")));
+    if decompressed.len() > DECOMPRESSED_BYTES_MAX {
+        return Err(failed(format!("decompresses to more than {DECOMPRESSED_BYTES_MAX} bytes")));
     }
-    Ok(unpacked)
+    Ok(decompressed)
 }
 
 fn text(path: &Path, bytes: Vec<u8>) -> Result<String, LabError> {
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_and_packed_files_are_found() {
+    fn plain_and_compressed_files_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| host::write_file(&directory.path().join(name), bytes).unwrap();
         assert_eq!(find_text(directory.path(), &["a", "b"]).unwrap(), None);

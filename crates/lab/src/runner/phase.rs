@@ -1,4 +1,4 @@
-//! One measured stretch: groups of threads on one target.
+//! One measured phase: groups of threads on one target.
 
 use super::result::{GroupResult, KindResult, PhaseResult, Snapshot};
 use super::timeline::Timeline;
@@ -66,7 +66,7 @@ pub enum Finish {
     FlushAndIdle,
 }
 
-/// One measured stretch.
+/// Operations that are measured together.
 #[derive(Clone)]
 pub struct Phase {
     /// Name in reports.

@@ -180,7 +180,7 @@ impl Workload for Ycsb {
     }
 
     fn stream(&self, thread: usize, threads: usize) -> Result<Box<dyn OperationStream>, LabError> {
-        // YCSB reserves room for twice the inserts it expects, so that popular records stay so.
+        // YCSB reserves space for twice the inserts it expects, so that popular records stay so.
         let expected = self.options.operations.saturating_mul(2 * self.mix.inserts()) / 100;
         let distribution = self.options.distribution.unwrap_or(self.mix.distribution());
         Ok(Box::new(YcsbStream {

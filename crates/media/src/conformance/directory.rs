@@ -261,7 +261,7 @@ fn truncation(subject: &Subject) -> Result<(), Violation> {
 }
 
 fn reservation(subject: &Subject) -> Result<(), Violation> {
-    let clause = Clause("reserves room without changing the file");
+    let clause = Clause("reserves space without changing the file");
     let file = subject.create(clause, "a", b"abc")?;
     for size in [0, 1, 100_000] {
         clause.succeed(&format!("a reservation of {size} bytes"), file.allocate(size))?;
@@ -269,7 +269,7 @@ fn reservation(subject: &Subject) -> Result<(), Violation> {
     }
     write(clause, &*file, 3, b"def")?;
     expect(clause, "a", &*file, b"abcdef")?;
-    let space = clause.succeed("asking the room", subject.directory.space())?;
+    let space = clause.succeed("asking the space", subject.directory.space())?;
     clause.require(space.block_bytes > 0, || format!("blocks of nothing: {space:?}"))?;
     clause.require(space.available_bytes <= space.total_bytes, || format!("more is free than there is: {space:?}"))
 }

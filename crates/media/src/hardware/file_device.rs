@@ -80,7 +80,7 @@ impl Default for FileDeviceOptions {
 /// thread, also in a simulation, where they take no virtual time.
 ///
 /// The assumptions: `sync` (fdatasync) reaches the medium; a physical sector survives a power cut
-/// whole. Data on a file in a copying file system may take more room than the capacity.
+/// whole. Data on a file in a copying file system may take more space than the capacity.
 pub struct FileDevice {
     name: String,
     file: OwnedFd,

@@ -33,13 +33,13 @@ struct ZoneRange {
     sectors: u64,
 }
 
-/// `struct blk_zone_report` with room for zones. As bytes: what the kernel puts there is parsed, not trusted.
+/// `struct blk_zone_report` with space for zones. As bytes: what the kernel puts there is parsed, not trusted.
 #[repr(C, align(8))]
 struct Report([u8; REPORT_BYTES]);
 
 /// Distance between the starts of zones and their number; 0 and 0 for a device without.
 pub(super) fn zone_sizes(file: BorrowedFd<'_>) -> rustix::io::Result<(u64, u32)> {
-    // SAFETY: BLKGETZONESZ and BLKGETNRZONES store one u32 each, which the getter has room for.
+    // SAFETY: BLKGETZONESZ and BLKGETNRZONES store one u32 each, which the getter has space for.
     let (sectors, zones): (u32, u32) = unsafe {
         let sectors = rustix::ioctl::ioctl(file, Getter::<BLKGETZONESZ, u32>::new())?;
         (sectors, rustix::ioctl::ioctl(file, Getter::<BLKGETNRZONES, u32>::new())?)
@@ -55,7 +55,7 @@ pub(super) fn report(file: BorrowedFd<'_>, start_bytes: u64, count: u32) -> rust
     report.0[0..8].copy_from_slice(&native_u64(start_bytes / KERNEL_SECTOR_BYTES));
     report.0[8..12].copy_from_slice(&native_u32(wanted));
     // SAFETY: BLKREPORTZONE reads the header and stores at most as many zones of 64 bytes behind it as the header
-    // says, for which the report, aligned as the structure is, has room.
+    // says, for which the report, aligned as the structure is, has space.
     unsafe { rustix::ioctl::ioctl(file, Updater::<BLKREPORTZONE, Report>::new(&mut *report))? };
     parse_report(&report.0).ok_or(Errno::PROTO)
 }

@@ -28,7 +28,7 @@ pub(super) fn preset() -> Preset {
         outer_write_bytes_per_second: Some(210_000_000),
         average_read_bytes_per_second: Some(156_000_000),
         average_write_bytes_per_second: Some(156_000_000),
-        // 1 s / (8.5 ms seek + 4.17 ms half a turn), command overhead excluded.
+        // 1 s / (8.5 ms seek + 4.17 ms half a revolution), command overhead excluded.
         random_reads_per_second: Some(79.0),
     };
     sheet.preset("barracuda-3tb", "Seagate Barracuda 3 TB, 7200 rpm (SMRDB's disk)", promises)

@@ -61,7 +61,7 @@ impl DataSheet {
             }
             Seek::Curve { curve, .. } => curve.clone(),
         };
-        // The skews cover the switches of reads and writes, so that streaming loses no turn.
+        // The skews cover the switches of reads and writes, so that streaming loses no revolution.
         let neighbour_nanos = seek_of(1 << 18).nanos(1).max(HEAD_SWITCH_NANOS);
         let track_skew_nanos = HEAD_SWITCH_NANOS + self.write_settle_nanos + SKEW_MARGIN_NANOS;
         let cylinder_skew_nanos = neighbour_nanos + self.write_settle_nanos + SKEW_MARGIN_NANOS;

@@ -45,7 +45,7 @@ pub(super) fn preset() -> Preset {
         outer_write_bytes_per_second: Some(175_000_000),
         average_read_bytes_per_second: Some(129_000_000),
         average_write_bytes_per_second: Some(129_000_000),
-        // 1 s / (7.93 ms mean seek + 4.17 ms half a turn), command overhead excluded.
+        // 1 s / (7.93 ms mean seek + 4.17 ms half a revolution), command overhead excluded.
         random_reads_per_second: Some(82.6),
     };
     sheet.preset("measured-4tb", "4 TB, 7200 rpm, measured seek curve", promises)

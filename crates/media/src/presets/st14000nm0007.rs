@@ -7,7 +7,7 @@ use super::{Preset, Promises};
 /// Source: HHZS, table 1: 210.0 MiB/s sequential reads and writes with requests of 1 MiB, 115.0
 /// random reads of 4 KiB per second, both at queue depth 1.
 ///
-/// Derived: a random read takes 1 s / 115 = 8.70 ms; less half a turn at 7200 rpm (4.17 ms) and the
+/// Derived: a random read takes 1 s / 115 = 8.70 ms; less half a revolution at 7200 rpm (4.17 ms) and the
 /// command (0.11 ms) leaves an average seek of 4.42 ms. The paper gives one sequential rate, so it is
 /// taken for the whole surface.
 ///

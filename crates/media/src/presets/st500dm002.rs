@@ -30,7 +30,7 @@ pub(super) fn preset() -> Preset {
         outer_write_bytes_per_second: None,
         average_read_bytes_per_second: Some(125_000_000),
         average_write_bytes_per_second: Some(125_000_000),
-        // 1 s / (8.5 ms seek + 4.17 ms half a turn), command overhead excluded.
+        // 1 s / (8.5 ms seek + 4.17 ms half a revolution), command overhead excluded.
         random_reads_per_second: Some(79.0),
     };
     sheet.preset("st500dm002", "Seagate Desktop HDD 500 GB, 7200 rpm (KVIMR's disk)", promises)

@@ -13,7 +13,7 @@ use varve::spec::ByteSize;
 use varve::stack::StackBuilder;
 use varve::store::{Location, Occupancy};
 
-/// The file store on a medium: its files, its room, its own check
+/// The file store on a medium: its files, its space, its own check
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -53,7 +53,7 @@ pub(super) const TABLE_BYTES: u64 = 64 << 20;
 /// The solid-state drive beside the disk: logs, manifest and the metadata of the store.
 const SSD_BYTES: u64 = 16 << 30;
 
-/// Room for logs, the manifest and the store's metadata on the disk itself.
+/// Space for logs, the manifest and the store's metadata on the disk itself.
 const SMALL_FILES_BYTES: u64 = 2 << 30;
 
 /// Which store the tree is shaped like.
@@ -165,7 +165,7 @@ impl Setup {
     fn beside(&self) -> String {
         match self.logs {
             Logs::Apart => format!("logs=(ssd:{SSD_BYTES}B?scale={},backing={})", self.scale, self.backing()),
-            // Without it the room for small files has a least size that does not scale.
+            // Without it the space for small files has a least size that does not scale.
             Logs::Inside => format!("logs=inside,small-files={}B", self.scale.of(SMALL_FILES_BYTES)),
         }
     }

@@ -25,22 +25,22 @@ const DEPTHS: u64 = 64;
 /// A request when the disk is read past the store.
 const RAW_REQUEST_BYTES: u64 = 1 << 20;
 
-/// A stretch of operations.
+/// Operations that are measured together.
 #[derive(Clone, Debug)]
-pub(super) struct Stretch {
+pub(super) struct Phase {
     pub(super) operations: u64,
     /// Of keys and values.
     pub(super) user_bytes: u64,
     pub(super) seconds: f64,
     pub(super) latency: Option<LatencySummary>,
-    /// Tables whose range of keys holds a record, on average over the records and over moments of the stretch; only of
+    /// Tables whose range of keys holds a record, on average over the records and over moments of the phase; only of
     /// random puts.
     pub(super) overlap_depth: Option<f64>,
     pub(super) from: TargetStatistics,
     pub(super) to: TargetStatistics,
 }
 
-impl Stretch {
+impl Phase {
     pub(super) fn megabytes_per_second(&self) -> f64 {
         self.user_bytes as f64 / 1e6 / self.seconds
     }
@@ -91,19 +91,19 @@ pub(super) fn measure(
     setup: &Setup,
     value_bytes: usize,
     name: &str,
-    work: impl FnOnce(&mut Driver) -> Result<Vec<Stretch>, LabError> + Send + 'static,
-) -> Result<Arc<Vec<Stretch>>, LabError> {
+    work: impl FnOnce(&mut Driver) -> Result<Vec<Phase>, LabError> + Send + 'static,
+) -> Result<Arc<Vec<Phase>>, LabError> {
     let key = format!("smrdb {name} {value_bytes} {setup:?}");
-    if let Some(found) = run.settings.shared.get::<Vec<Stretch>>(&key) {
+    if let Some(found) = run.settings.shared.get::<Vec<Phase>>(&key) {
         return Ok(found);
     }
     run.settings.progress.begin(&format!("{name}, {}", setup.scheme.name()), None);
     let setup = setup.clone();
-    let stretches = simulate(setup.seed, move |env| work(&mut Driver::open(env, &setup, value_bytes)?));
+    let phases = simulate(setup.seed, move |env| work(&mut Driver::open(env, &setup, value_bytes)?));
     run.settings.progress.end();
-    let stretches = Arc::new(stretches?);
-    run.settings.shared.insert(&key, Arc::clone(&stretches));
-    Ok(stretches)
+    let phases = Arc::new(phases?);
+    run.settings.shared.insert(&key, Arc::clone(&phases));
+    Ok(phases)
 }
 
 impl Driver {
@@ -139,11 +139,11 @@ impl Driver {
     }
 
     /// Measures `operations` calls of `step`, each of which returns the bytes of keys and values it moved.
-    fn stretch(
+    fn phase(
         &mut self,
         operations: u64,
         mut step: impl FnMut(&mut Driver, u64) -> Result<u64, LabError>,
-    ) -> Result<Stretch, LabError> {
+    ) -> Result<Phase, LabError> {
         self.env.settle();
         let from = self.statistics()?;
         let start = self.env.now();
@@ -160,7 +160,7 @@ impl Driver {
         self.env.settle();
         let seconds = (self.env.now() - start).as_secs_f64();
         let to = self.statistics()?;
-        Ok(Stretch { operations, user_bytes, seconds, latency: latencies.summary(), overlap_depth: None, from, to })
+        Ok(Phase { operations, user_bytes, seconds, latency: latencies.summary(), overlap_depth: None, from, to })
     }
 
     fn put(&mut self, record: u64, version: u64, durability: Durability) -> Result<u64, LabError> {
@@ -173,24 +173,24 @@ impl Driver {
     }
 
     /// Puts the records in order, every `sync_interval`-th synced.
-    pub(super) fn put_in_order(&mut self, records: u64, sync_interval: Option<u64>) -> Result<Stretch, LabError> {
-        self.stretch(records, |driver, record| {
+    pub(super) fn put_in_order(&mut self, records: u64, sync_interval: Option<u64>) -> Result<Phase, LabError> {
+        self.phase(records, |driver, record| {
             let synced = sync_interval.is_some_and(|interval| (record + 1) % interval == 0);
             driver.put(record, 0, if synced { Durability::Synced } else { Durability::Buffered })
         })
     }
 
     /// Puts `records` drawn at random from as many, as fillrandom of db_bench.
-    pub(super) fn put_at_random(&mut self, records: u64) -> Result<Stretch, LabError> {
+    pub(super) fn put_at_random(&mut self, records: u64) -> Result<Phase, LabError> {
         let (mut depths, step) = (0.0, (records / DEPTHS).max(1));
-        let mut stretch = self.stretch(records, |driver, number| {
+        let mut phase = self.phase(records, |driver, number| {
             if number % step == 0 {
                 depths += driver.overlap_depth(records);
             }
             driver.put_one_at_random(number, records)
         })?;
-        stretch.overlap_depth = Some(depths / records.div_ceil(step).max(1) as f64);
-        Ok(stretch)
+        phase.overlap_depth = Some(depths / records.div_ceil(step).max(1) as f64);
+        Ok(phase)
     }
 
     /// Puts a record drawn at random from `records`, the `number`-th that is put.
@@ -217,7 +217,7 @@ impl Driver {
     }
 
     /// Reads every piece of the first device that holds tables, by address, past the store: how fast their bytes come.
-    pub(super) fn read_tables_by_address(&mut self) -> Result<Stretch, LabError> {
+    pub(super) fn read_tables_by_address(&mut self) -> Result<Phase, LabError> {
         let stack = self.stack();
         let pieces = stack.map(|stack| stack.media().files.occupancy().pieces).unwrap_or_default();
         let tables: Vec<_> = pieces
@@ -230,7 +230,7 @@ impl Driver {
         };
         let sector = u64::from(device.geometry().physical_sector_bytes).max(1);
         let mut buffer = vec![0; RAW_REQUEST_BYTES as usize];
-        self.stretch(tables.len() as u64, |_, number| {
+        self.phase(tables.len() as u64, |_, number| {
             let piece = &tables[number as usize];
             let end = piece.used_bytes.next_multiple_of(sector).min(piece.length_bytes);
             let mut offset = 0;
@@ -244,22 +244,22 @@ impl Driver {
     }
 
     /// Reads everything in order.
-    pub(super) fn read_in_order(&mut self) -> Result<Stretch, LabError> {
+    pub(super) fn read_in_order(&mut self) -> Result<Phase, LabError> {
         let mut pairs = 0;
-        let mut stretch = self.stretch(1, |driver, _| {
+        let mut phase = self.phase(1, |driver, _| {
             let mut bytes = 0;
             let visit = &mut |key: &[u8], value: &[u8]| bytes += (key.len() + value.len()) as u64;
             let scanned = driver.session.scan(None, Direction::Forward, u64::MAX, visit);
             pairs = scanned.map_err(|source| failed(driver.target.name(), "scan", source))?;
             Ok(bytes)
         })?;
-        stretch.operations = pairs;
-        Ok(stretch)
+        phase.operations = pairs;
+        Ok(phase)
     }
 
     /// Reads records drawn at random from `records`; how many were there is not told.
-    pub(super) fn read_at_random(&mut self, reads: u64, records: u64) -> Result<Stretch, LabError> {
-        self.stretch(reads, |driver, _| {
+    pub(super) fn read_at_random(&mut self, reads: u64, records: u64) -> Result<Phase, LabError> {
+        self.phase(reads, |driver, _| {
             let record = driver.random.below(records);
             KEYS.write(record, &mut driver.key);
             let found = driver.session.get(&driver.key, &mut driver.value);

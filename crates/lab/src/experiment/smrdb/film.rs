@@ -23,7 +23,7 @@ const OF_TREE: [(&str, &str); 4] =
 
 /// Bytes of the bands to a byte that is put: what is put once is there at most three times while it is merged, and half
 /// as much again is never used.
-const ROOM: u64 = 2;
+const SPACE_FACTOR: u64 = 2;
 
 /// Random puts into bands.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl LoadOnBands {
         };
         let setup = Setup::new(scheme, self.scale, self.seed);
         let put_bytes = self.pairs() * (KEY_BYTES + VALUE_BYTES) as u64 * self.scale.denominator();
-        let bands = (ROOM * put_bytes).div_ceil(setup.band_bytes) + BANDS_MIN;
+        let bands = (SPACE_FACTOR * put_bytes).div_ceil(setup.band_bytes) + BANDS_MIN;
         let disk_bytes = setup.conventional_bytes().next_multiple_of(setup.band_bytes) + bands * setup.band_bytes;
         Ok(Setup { disk_bytes, ..setup })
     }

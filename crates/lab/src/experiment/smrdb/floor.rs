@@ -119,11 +119,13 @@ mod tests {
     #[test]
     fn an_append_takes_a_turn_and_a_journaled_one_moves_the_arm_there_and_back() {
         let floors = measure().unwrap();
-        // 7200 turns a minute.
-        let turn = 60_000.0 / 7_200.0;
-        assert!(floors.append > turn && floors.append < 1.1 * turn, "{floors:?}");
-        assert!(floors.journaled_append > 3.0 * turn, "{floors:?}");
-        assert!(floors.journaled_append_nearby > turn && floors.journaled_append_nearby < floors.journaled_append);
+        // 7200 revolutions a minute.
+        let revolution = 60_000.0 / 7_200.0;
+        assert!(floors.append > revolution && floors.append < 1.1 * revolution, "{floors:?}");
+        assert!(floors.journaled_append > 3.0 * revolution, "{floors:?}");
+        assert!(
+            floors.journaled_append_nearby > revolution && floors.journaled_append_nearby < floors.journaled_append
+        );
         assert!(floors.unflushed_append < 1.0 && floors.unflushed_journaled_append < 2.0, "{floors:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Figure 12: random gets after sequential and after random puts.
 
-use super::driver::{Stretch, measure};
+use super::driver::{Phase, measure};
 use super::random_puts::VALUE_BYTES;
 use super::scheme::Scheme;
 use super::settings::{KEY_BYTES, RANDOM_BYTES, Setup};
@@ -27,7 +27,7 @@ pub(in crate::experiment) const FIG_12: Experiment = Experiment {
         report.condition("puts", format!("{records} of {KEY_BYTES} + {VALUE_BYTES} B"));
         report.condition("gets", reads);
         for (order, is_random) in [("sequential", false), ("random", true)] {
-            let gets = |scheme: Scheme| -> Result<Arc<Vec<Stretch>>, LabError> {
+            let gets = |scheme: Scheme| -> Result<Arc<Vec<Phase>>, LabError> {
                 measure(run, &setup(scheme), VALUE_BYTES, &format!("gets after {order} puts"), move |driver| {
                     let puts =
                         if is_random { driver.put_at_random(records) } else { driver.put_in_order(records, None) }?;
@@ -37,8 +37,8 @@ pub(in crate::experiment) const FIG_12: Experiment = Experiment {
             };
             let mut means = Vec::new();
             for scheme in Scheme::COMPARED {
-                let stretches = gets(scheme)?;
-                let gets = &stretches[1];
+                let phases = gets(scheme)?;
+                let gets = &phases[1];
                 let mean_millis = gets.latency.as_ref().map_or(f64::NAN, |latency| latency.mean_nanos as f64 / 1e6);
                 means.push(mean_millis);
                 drawn(

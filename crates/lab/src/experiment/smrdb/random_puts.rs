@@ -1,6 +1,6 @@
 //! Figures 9 to 11 and 13: 11 GB put at random, what compactions cost, and reading everything in order afterwards.
 
-use super::driver::{Stretch, measure};
+use super::driver::{Phase, measure};
 use super::scheme::Scheme;
 use super::settings::{BAND_BYTES, KEY_BYTES, RANDOM_BYTES, Setup};
 use crate::error::LabError;
@@ -25,18 +25,18 @@ pub(in crate::experiment) const FIG_9: Experiment = Experiment {
     default_scale: DEFAULT_SCALE,
     run: |run| {
         let (all, mut report) = loads(run, &Scheme::ALL.map(|scheme| setup(run, scheme)))?;
-        let rate = |loaded: &Loaded, stretch: usize| loaded.stretches[stretch].megabytes_per_second();
-        for (stretch, metric) in [(0, "random puts"), (1, "sequential gets")] {
+        let rate = |loaded: &Loaded, phase: usize| loaded.phases[phase].megabytes_per_second();
+        for (phase, metric) in [(0, "random puts"), (1, "sequential gets")] {
             for loaded in &all {
-                drawn(&mut report, loaded.setup.scheme.name(), metric, "MB/s", rate(loaded, stretch));
+                drawn(&mut report, loaded.setup.scheme.name(), metric, "MB/s", rate(loaded, phase));
             }
-            over_leveldb(&mut report, &all, metric, |loaded| rate(loaded, stretch));
+            over_leveldb(&mut report, &all, metric, |loaded| rate(loaded, phase));
         }
         for loaded in &all {
-            let (name, ordered) = (loaded.setup.scheme.name(), &loaded.stretches[2]);
+            let (name, ordered) = (loaded.setup.scheme.name(), &loaded.phases[2]);
             let rate = ordered.megabytes_per_second();
             ours(&mut report, name, "sequential gets after manual compaction", "MB/s", rate);
-            let raw = &loaded.stretches[3];
+            let raw = &loaded.phases[3];
             let moved = ordered.device_read_bytes().min(raw.device_read_bytes());
             let share = moved as f64 / ordered.seconds / (raw.device_read_bytes() as f64 / raw.seconds);
             let metric = "the same, media bytes / reading the same addresses in order";
@@ -59,7 +59,7 @@ pub(in crate::experiment) const FIG_10: Experiment = Experiment {
         let (all, mut report) = loads(run, &Scheme::ALL.map(|scheme| setup(run, scheme)))?;
         let factor = run.scale.denominator() as f64;
         for loaded in &all {
-            let (name, puts) = (loaded.setup.scheme.name(), &loaded.stretches[0]);
+            let (name, puts) = (loaded.setup.scheme.name(), &loaded.phases[0]);
             let full_seconds = puts.growth(|statistics| statistics.compaction_nanos) as f64 / 1e9 * factor;
             drawn(&mut report, name, "time of compactions", "s", full_seconds);
             let gigabytes = |bytes: u64| bytes as f64 * factor / 1e9;
@@ -76,16 +76,16 @@ pub(in crate::experiment) const FIG_10: Experiment = Experiment {
     },
 };
 
-/// Bytes that compactions wrote, and what writing fewer of them must not cost: overlap, scans, room.
+/// Bytes that compactions wrote, and what writing fewer of them must not cost: overlap, scans, space.
 fn rewriting(report: &mut Report, all: &[Loaded]) {
     let rewritten = |loaded: &Loaded| {
-        let puts = &loaded.stretches[0];
+        let puts = &loaded.phases[0];
         puts.growth(|statistics| statistics.compaction_written_bytes) as f64 / puts.user_bytes as f64
     };
-    let depth = |loaded: &Loaded| loaded.stretches[0].overlap_depth.unwrap_or(f64::NAN);
-    let scan = |loaded: &Loaded| loaded.stretches[1].megabytes_per_second();
+    let depth = |loaded: &Loaded| loaded.phases[0].overlap_depth.unwrap_or(f64::NAN);
+    let scan = |loaded: &Loaded| loaded.phases[1].megabytes_per_second();
     let space = |loaded: &Loaded| {
-        let scan = &loaded.stretches[1];
+        let scan = &loaded.phases[1];
         scan.from.space_bytes.unwrap_or(0) as f64 / scan.user_bytes as f64
     };
     let soc = all.iter().find(|loaded| loaded.setup.scheme == Scheme::Soc);
@@ -120,9 +120,9 @@ pub(in crate::experiment) const FIG_11: Experiment = Experiment {
         let (all, mut report) = loads(run, &setups)?;
         for loaded in &all {
             let (trigger, slowdown) = loaded.setup.level0_triggers;
-            for (stretch, metric) in [(0, "random puts"), (1, "sequential gets")] {
+            for (phase, metric) in [(0, "random puts"), (1, "sequential gets")] {
                 let name = format!("{trigger}/{slowdown}: {metric}");
-                let rate = loaded.stretches[stretch].megabytes_per_second();
+                let rate = loaded.phases[phase].megabytes_per_second();
                 drawn(&mut report, loaded.setup.scheme.name(), &name, "MB/s", rate);
             }
         }
@@ -146,7 +146,7 @@ pub(in crate::experiment) const FIG_13: Experiment = Experiment {
         let (all, mut report) = loads(run, &setups)?;
         for loaded in &all {
             let metric = format!("{} MiB: random puts", loaded.setup.band_bytes >> 20);
-            let rate = loaded.stretches[0].megabytes_per_second();
+            let rate = loaded.phases[0].megabytes_per_second();
             drawn(&mut report, loaded.setup.scheme.name(), &metric, "MB/s", rate);
         }
         Ok(report)
@@ -158,7 +158,7 @@ pub(super) struct Loaded {
     pub(super) setup: Setup,
     /// The puts, reading everything in order, the same after everything was put in order, and reading the same
     /// addresses past the store.
-    pub(super) stretches: Arc<Vec<Stretch>>,
+    pub(super) phases: Arc<Vec<Phase>>,
 }
 
 fn setup(run: &Run<'_>, scheme: Scheme) -> Setup {
@@ -168,14 +168,14 @@ fn setup(run: &Run<'_>, scheme: Scheme) -> Setup {
 fn loads(run: &Run<'_>, setups: &[Setup]) -> Result<(Vec<Loaded>, Report), LabError> {
     let records = run.scale.of(RANDOM_BYTES / (KEY_BYTES + VALUE_BYTES) as u64);
     let load = |setup: &Setup| {
-        let stretches = measure(run, setup, VALUE_BYTES, "random puts", move |driver| {
+        let phases = measure(run, setup, VALUE_BYTES, "random puts", move |driver| {
             let puts = driver.put_at_random(records)?;
             let at_once = driver.read_in_order()?;
             driver.compact()?;
             let ordered = driver.read_in_order()?;
             Ok(vec![puts, at_once, ordered, driver.read_tables_by_address()?])
         })?;
-        Ok(Loaded { setup: setup.clone(), stretches })
+        Ok(Loaded { setup: setup.clone(), phases })
     };
     let all = setups.iter().map(load).collect::<Result<Vec<_>, LabError>>()?;
     let mut report = run.report();

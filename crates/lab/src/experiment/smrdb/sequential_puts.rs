@@ -24,7 +24,7 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
     id: "smrdb/fig8",
     title: "SMRDB, figure 8: sequential puts by sync interval and size of values, and without log",
     description: "Puts 10 GB in order of the keys, every 1st, 10th, 100th, 1000th or no put synced, with values of 100 B, 4 KiB \
-                  and 100 KiB. A sync costs a turn of the disk whatever the scale, so scale divides the number of puts only; \
+                  and 100 KiB. A sync costs a revolution of the disk whatever the scale, so scale divides the number of puts only; \
                   loads with more than 200,000 syncs are cut to as many. Then no put synced and the log in memory.",
     default_scale: Scale::one_in(16),
     run: |run| {
@@ -34,7 +34,7 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
         let rate = |setup: &Setup, value_bytes: usize, interval: Option<u64>, records: u64| {
             let name = format!("sequential puts {interval:?} {records}");
             let work = move |driver: &mut Driver| Ok(vec![driver.put_in_order(records, interval)?]);
-            measure(run, setup, value_bytes, &name, work).map(|stretches| stretches[0].megabytes_per_second())
+            measure(run, setup, value_bytes, &name, work).map(|phases| phases[0].megabytes_per_second())
         };
         for value_bytes in VALUES {
             let rows = |report: &mut Report, what: &str, rates: &[f64]| {

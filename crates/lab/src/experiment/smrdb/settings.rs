@@ -43,7 +43,7 @@ pub(super) const SEQUENTIAL_BYTES: u64 = 10_000_000_000;
 /// "The kernel read ahead was not tuned": Linux' default.
 const KERNEL_READ_AHEAD_BYTES: u64 = 128 << 10;
 
-/// What scans of ours read ahead of each table: as long as a few turns of the disk.
+/// What scans of ours read ahead of each table: as long as a few revolutions of the disk.
 const OUR_SCAN_AHEAD_BYTES: u64 = 4 << 20;
 
 /// What compactions of ours read ahead of each table, the same.

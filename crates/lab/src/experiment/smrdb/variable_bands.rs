@@ -1,4 +1,4 @@
-//! Past the paper: bands of variable size (its section 7), and the room they save.
+//! Past the paper: bands of variable size (its section 7), and the space they save.
 
 use super::driver::Driver;
 use super::random_puts::VALUE_BYTES;
@@ -15,8 +15,8 @@ const ZONES_OF_BAND: [u64; 5] = [1, 2, 4, 8, 16];
 
 const SCHEMES: [Scheme; 3] = [Scheme::Loc, Scheme::Soc, Scheme::Ours];
 
-/// Bytes of the bands to a byte that is put, and bands beside those: enough to go on without waiting for room.
-const ROOM: u64 = 2;
+/// Bytes of the bands to a byte that is put, and bands beside those: enough to go on without waiting for space.
+const SPACE_FACTOR: u64 = 2;
 const BANDS_MIN: u64 = 48;
 
 /// Bytes of a load of a few memtables.
@@ -61,7 +61,7 @@ impl Variant {
     fn setup(&self, run: &Run<'_>, scheme: Scheme) -> Setup {
         let setup = Setup::new(scheme, run.scale, run.settings.seed);
         let setup = Setup { zones_of_band: self.zones_of_band, logs: self.logs, ..setup };
-        let bands = (ROOM * self.full_bytes).div_ceil(setup.band_bytes) + BANDS_MIN;
+        let bands = (SPACE_FACTOR * self.full_bytes).div_ceil(setup.band_bytes) + BANDS_MIN;
         let start = setup.conventional_bytes().next_multiple_of(setup.band_bytes);
         let setup = Setup { disk_bytes: start + bands * setup.band_bytes, ..setup };
         match self.tables_of_a_zone {
@@ -81,8 +81,8 @@ pub(in crate::experiment) const VARIABLE_BANDS: Experiment = Experiment {
     id: "smrdb/variable-bands",
     title: "SMRDB, past the paper: tables in as many zones as they need, instead of in one each",
     description: "Puts 4 KiB values under keys drawn at random and reads everything in order, on zones of a band and of its \
-                  parts; of those also with tables as small as they are, and with the log in memory. Room is that of zones that are not free, of tables to a byte of them and of all files to a byte put; \
-                  the disk has twice the room of what is put. Scale divides every size and every positioning time.",
+                  parts; of those also with tables as small as they are, and with the log in memory. Space is that of zones that are not free, of tables to a byte of them and of all files to a byte put; \
+                  the disk has twice the space of what is put. Scale divides every size and every positioning time.",
     default_scale: Scale::one_in(64),
     run: |run| {
         let mut report = run.report();
@@ -97,11 +97,11 @@ pub(in crate::experiment) const VARIABLE_BANDS: Experiment = Experiment {
                 let mut row = |metric: &str, unit: &str, value: f64| {
                     ours(&mut report, scheme.name(), &format!("{name}: {metric}"), unit, value);
                 };
-                row("room to a byte of tables, mean", "1", found.table_room);
-                row("the same at the end", "1", found.table_room_after);
-                row("room to a byte put at the end", "1", found.room_after);
+                row("space to a byte of tables, mean", "1", found.table_space);
+                row("the same at the end", "1", found.table_space_after);
+                row("space to a byte put at the end", "1", found.space_after);
                 row("zones in use, mean", "%", found.in_use * 100.0);
-                row("stretches to a table, mean", "1", found.stretches);
+                row("extents to a table, mean", "1", found.extents);
                 row("random puts", "MB/s", found.puts_megabytes_per_second);
                 row("sequential gets", "MB/s", found.gets_megabytes_per_second);
             }
@@ -113,11 +113,11 @@ pub(in crate::experiment) const VARIABLE_BANDS: Experiment = Experiment {
 /// What came of a load.
 #[derive(Clone, Copy, Debug)]
 struct Found {
-    table_room: f64,
-    table_room_after: f64,
-    room_after: f64,
+    table_space: f64,
+    table_space_after: f64,
+    space_after: f64,
     in_use: f64,
-    stretches: f64,
+    extents: f64,
     puts_megabytes_per_second: f64,
     gets_megabytes_per_second: f64,
 }
@@ -147,11 +147,11 @@ fn measure(run: &Run<'_>, scheme: Scheme, variant: Variant) -> Result<Found, Lab
         let gets = driver.read_in_order()?;
         let mean = |of: &dyn Fn(&Moment) -> f64| moments.iter().map(of).sum::<f64>() / moments.len().max(1) as f64;
         Ok(Found {
-            table_room: mean(&|moment| moment.table_room),
-            table_room_after: last.map_or(f64::NAN, |last| last.table_room),
-            room_after: last.map_or(f64::NAN, |last| last.used_bytes / put_bytes),
+            table_space: mean(&|moment| moment.table_space),
+            table_space_after: last.map_or(f64::NAN, |last| last.table_space),
+            space_after: last.map_or(f64::NAN, |last| last.used_bytes / put_bytes),
             in_use: mean(&|moment| moment.in_use),
-            stretches: mean(&|moment| moment.stretches),
+            extents: mean(&|moment| moment.extents),
             puts_megabytes_per_second: put_bytes / 1e6 / seconds,
             gets_megabytes_per_second: gets.megabytes_per_second(),
         })
@@ -162,13 +162,13 @@ fn measure(run: &Run<'_>, scheme: Scheme, variant: Variant) -> Result<Found, Lab
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     /// Bytes of zones to a byte of tables.
-    table_room: f64,
+    table_space: f64,
     /// Bytes of zones that are not free.
     used_bytes: f64,
     /// The same to all zones.
     in_use: f64,
-    /// Stretches of neighbouring zones to a full table.
-    stretches: f64,
+    /// Extents (zones one behind the other) to a full table.
+    extents: f64,
 }
 
 impl Moment {
@@ -183,22 +183,22 @@ impl Moment {
         let bytes = |of: &dyn Fn(&&&OccupancyPiece) -> bool| -> f64 {
             zones.iter().filter(of).map(|piece| piece.length_bytes).sum::<u64>() as f64
         };
-        // Removed tables are free as soon as somebody needs room.
+        // Removed tables are free as soon as somebody needs space.
         let tables: Vec<&&OccupancyPiece> = zones.iter().filter(|piece| piece.usage == PieceUsage::Table).collect();
         let live_bytes = tables.iter().map(|piece| piece.used_bytes).sum::<u64>();
-        let mut stretches: BTreeMap<Option<u32>, (u64, u64)> = BTreeMap::new();
+        let mut extents: BTreeMap<Option<u32>, (u64, u64)> = BTreeMap::new();
         for piece in &tables {
-            let (count, end) = stretches.entry(piece.file).or_default();
+            let (count, end) = extents.entry(piece.file).or_default();
             *count += u64::from(*end != piece.offset_bytes);
             *end = piece.offset_bytes + piece.length_bytes;
         }
         let table_bytes = tables.iter().map(|piece| piece.length_bytes).sum::<u64>() as f64;
         let used_bytes = bytes(&|piece| !matches!(piece.usage, PieceUsage::Free | PieceUsage::Removed));
         (live_bytes > 0).then(|| Moment {
-            table_room: table_bytes / live_bytes as f64,
+            table_space: table_bytes / live_bytes as f64,
             used_bytes,
             in_use: bytes(&|piece| piece.usage != PieceUsage::Free) / bytes(&|_| true),
-            stretches: stretches.values().map(|(count, _)| *count).sum::<u64>() as f64 / stretches.len() as f64,
+            extents: extents.values().map(|(count, _)| *count).sum::<u64>() as f64 / extents.len() as f64,
         })
     }
 }

@@ -32,11 +32,11 @@ const GAIN: f64 = 2.24;
 /// Share of the operations that put, of the workloads [`GAIN`] is for. What the others cost at least is not known.
 const PUTS: [(usize, f64); 2] = [(0, 1.0), (1, 0.5)];
 
-/// A synced put costs a turn of the disk whatever the scale.
+/// A synced put costs a revolution of the disk whatever the scale.
 const DEFAULT_SCALE: Scale = Scale::one_in(8);
 
 const DESCRIPTION: &str = "Loads 2 million records of 4 KiB and does 200,000 operations of each workload, from one thread, \
-                           every put synced, with an 8 MiB cache; then the same with no put synced. A sync costs a turn of the disk \
+                           every put synced, with an 8 MiB cache; then the same with no put synced. A sync costs a revolution of the disk \
                            whatever the scale, so scale divides the number of records and operations only.";
 
 pub(in crate::experiment) const FIG_14: Experiment = Experiment {

@@ -163,7 +163,7 @@ pub(super) fn open_limit(zones: &Zones) -> Result<(), Violation> {
     zones.expect_state(clause, over[0], ZoneCondition::Empty, 0)?;
     zones.command(clause, "close", within[0])?;
     zones.write(clause, zones.start(over[0]), &data)?;
-    // Room for one is made by closing what was implicitly opened, unless the zone that would be closed stays active
+    // One more can be opened by closing what was implicitly opened, unless the zone that would be closed stays active
     // and there may be no more.
     let result = zones.control.open(over[1], &context());
     let active_zones_max = zones.geometry.active_zones_max;
@@ -201,7 +201,7 @@ pub(super) fn active_limit(zones: &Zones) -> Result<(), Violation> {
         clause.fail("activating one zone more than can be active", REFUSED, result)?;
     }
     zones.expect_state(clause, over[0], ZoneCondition::Empty, 0)?;
-    // An active zone can still be written; room comes from a finish or a reset.
+    // An active zone can still be written; a finish or a reset lets another become active.
     zones.write(clause, zones.start(within[1]) + zones.sector, &data)?;
     zones.command(clause, "finish", within[0])?;
     zones.write(clause, zones.start(over[0]), &data)?;

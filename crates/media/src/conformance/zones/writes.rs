@@ -43,8 +43,8 @@ pub(super) fn writes_at_the_pointer(zones: &Zones) -> Result<(), Violation> {
         let limit = zones.geometry.zone_capacity_bytes.min(64 * zones.sector);
         let mut written = Vec::new();
         while (written.len() as u64) < limit {
-            let room = (limit - written.len() as u64) / zones.sector;
-            let data = pattern(room, ((1 + random.below(room.min(9))) * zones.sector) as usize);
+            let space_sectors = (limit - written.len() as u64) / zones.sector;
+            let data = pattern(space_sectors, ((1 + random.below(space_sectors.min(9))) * zones.sector) as usize);
             zones.write(clause, start + written.len() as u64, &data)?;
             written.extend_from_slice(&data);
             let is_full = written.len() as u64 == zones.geometry.zone_capacity_bytes;

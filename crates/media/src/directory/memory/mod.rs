@@ -26,7 +26,7 @@ const SIZE_BYTES_MAX: u64 = i64::MAX as u64;
 /// How a [`MemoryDirectory`] behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryDirectoryOptions {
-    /// Room for files, each counted with its length rounded up to 4 KiB; a write that does not fit
+    /// Space for files, each counted with its length rounded up to 4 KiB; a write that does not fit
     /// stores what fits and fails with [`MediaError::NoSpace`]. `None` is no limit.
     pub capacity_bytes: Option<u64>,
     /// Alignment that files opened `direct` insist on; 1 opens them buffered.
@@ -151,7 +151,7 @@ impl SharedDirectory {
         MediaError::NotFound { device: self.label.to_string(), operation, name: name.to_owned() }
     }
 
-    /// Room for files.
+    /// Space for files.
     fn capacity_bytes(&self) -> u64 {
         self.options.capacity_bytes.unwrap_or(SIZE_BYTES_MAX)
     }

@@ -153,7 +153,7 @@ impl DirectoryState {
         self.release_space_if_dead(file);
     }
 
-    /// A file without name and handles takes no room any more. Its content stays until the next
+    /// A file without name and handles takes no space any more. Its content stays until the next
     /// directory sync if a crash before that may bring its name back.
     fn release_space_if_dead(&mut self, file: FileId) {
         let Some(found) = self.file(file) else { return };

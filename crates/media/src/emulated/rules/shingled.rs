@@ -10,11 +10,10 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bands of shingled tracks without anybody who keeps a host from writing anywhere: a write to a track
-/// destroys the same span of the next tracks of its band ([`TrackOverlap`]), which is unreadable until it is
-/// written again or the band is reset. The head is wider than a track and passes over those behind it; a band
-/// ends where a gap is left that nothing is destroyed across, so bands are apart from each other. A band
-/// that is written in order loses nothing.
+/// Bands of shingled tracks. A host may write anywhere, and a write to a track destroys the same span of the
+/// next tracks of its band ([`TrackOverlap`]), since the head is wider than a track. What is destroyed is
+/// unreadable until it is written again or the band is reset. A gap at the end of each band keeps the next
+/// band unharmed. A band that is written in order loses nothing.
 ///
 /// Only what was written is destroyed: what lies above the write pointer still reads as zeros. The disk writes
 /// whole physical sectors, so a span is whole physical sectors too.

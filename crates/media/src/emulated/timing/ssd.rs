@@ -197,7 +197,7 @@ impl Ssd {
         while rest > 0 {
             let bytes = rest.min(page_bytes - self.open_page_bytes);
             rest -= bytes;
-            // Room appears when the oldest pages have been programmed.
+            // Space appears when the oldest pages have been programmed.
             while let Some(&(there, page)) = self.programming.front() {
                 let occupied: u64 = self.cached_bytes();
                 if there <= streamed || occupied + bytes > cache {

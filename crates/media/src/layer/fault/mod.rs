@@ -111,7 +111,7 @@ pub enum FaultTrigger {
 pub struct Fault {
     /// Calls of this operation. Creation counts as [`Operation::Open`]; reservation (`allocate`)
     /// as [`Operation::Truncate`]; a hard link as [`Operation::Rename`]; asking a file's size or a
-    /// directory's room as [`Operation::List`]; on byte-addressable memory load, store and
+    /// directory's space as [`Operation::List`]; on byte-addressable memory load, store and
     /// flush or fence as read, write and sync.
     pub operation: Operation,
     /// Calls that touch these bytes; of a zone command those of its zone. Never holds for an operation without a

@@ -165,7 +165,7 @@ fn destruction_follows_the_model() {
                 }
                 _ => {
                     device.block.write_at(first * SECTOR, &vec![1; (count * SECTOR) as usize], &context()).unwrap();
-                    // What was live and is not any more was destroyed; one's own sectors count once.
+                    // Destroyed is what was live before and is not now; a sector that the write itself covers counts once.
                     let mut lost = vec![false; sectors as usize];
                     for sector in own.clone() {
                         let track = geometry.track_at(sector as u64 * SECTOR).unwrap();
@@ -201,7 +201,7 @@ fn destruction_follows_the_model() {
 }
 
 /// Tracks lie in address order on the disk model: every other one costs what the model says of the
-/// same places of a conventional disk, and skipping costs turns that writing on does not.
+/// same places of a conventional disk, and skipping costs revolutions that writing on does not.
 #[test]
 fn writing_bottoms_only_takes_the_time_of_the_disk() {
     const TRACK: u64 = 2 << 20;
@@ -227,7 +227,7 @@ fn writing_bottoms_only_takes_the_time_of_the_disk() {
     assert_eq!(bottoms, write(true, 2 * TRACK));
     assert_eq!(bottoms.1, write(false, 2 * TRACK).1);
     let on_and_on = write(false, TRACK);
-    // 200 MiB at the outer 168 MB/s are 1.25 s; the skips add turns and short seeks, not more than
+    // 200 MiB at the outer 168 MB/s are 1.25 s; the skips add revolutions and short seeks, not more than
     // the 1.25 s that reading on over the skipped tracks would take.
     assert!(on_and_on.0 > 1_200_000_000, "{on_and_on:?}");
     let (skipping, writing_on) = (bottoms.1, on_and_on.1);

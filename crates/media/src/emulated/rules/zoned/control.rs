@@ -18,7 +18,7 @@ pub(crate) trait ZonedGround: BlockDevice {
     /// Does a write that the rules have admitted already.
     fn write_admitted(&self, offset_bytes: u64, data: &[u8], context: &IoContext) -> Result<(), MediaError>;
 
-    /// Does what the device itself has to do for a command to a zone in this state; returns when its time has
+    /// Carries out the device's part of a command to a zone in this state; returns when the time it takes has
     /// passed.
     fn command(&self, command: ZoneCommand, zone: &ZoneDescription) -> Result<(), MediaError>;
 

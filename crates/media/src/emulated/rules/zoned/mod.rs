@@ -50,8 +50,8 @@ impl Zoned {
         Zoned::of(ZoneTable::new(zones))
     }
 
-    /// Rules for a device on a file or disk that lasts, with zones as `record` has them, which from now on
-    /// follows them. What that device holds must be what it held when the record was last used.
+    /// Rules for a device whose bytes are kept in a file or on a disk. The zones begin in the states that `record` has, and
+    /// every change is written to it. The bytes must be those of the device the record was last used with.
     ///
     /// Cost beside that of the device: a small write to the record's file for each write to a sequential
     /// zone, a sync of that file for each sync after such a write and for each reset or finish.

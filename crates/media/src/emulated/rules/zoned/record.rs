@@ -1,4 +1,4 @@
-//! What zones are in, in a file beside a device that does not know zones by itself.
+//! The states of zones, in a file beside a device that does not know zones by itself.
 //!
 //! | offset | size | field |
 //! |---|---|---|
@@ -302,8 +302,8 @@ impl ZoneRecord {
         Ok(record)
     }
 
-    /// After a restart nothing is unsynced, in the file either unless it is only read; then what is written belongs to this
-    /// boot.
+    /// After a restart of the machine what was not synced is gone: synced bytes are then all there are. The file says so too,
+    /// with the id of this boot, unless it is only read. Without a restart the zones are listed as unsynced.
     fn forget_unsynced(&mut self, boot_id: &[u8; 36], read_only: bool) -> Result<(), MediaError> {
         for zone in (0..self.zones.zone_count).map(ZoneId) {
             let entry = &mut self.entries[zone.0 as usize];

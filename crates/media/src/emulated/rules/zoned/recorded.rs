@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Passes everything on, and follows in the record what was done. The record is locked with the table held, or
-/// alone.
+/// Passes every request on and writes to the record what it changed. Whoever needs both locks takes that of the table
+/// first.
 pub(super) struct Recorded {
     pub(super) inner: Arc<dyn BlockDevice>,
     pub(super) table: Arc<Mutex<ZoneTable>>,

@@ -37,7 +37,7 @@ pub(crate) struct ZonePlan {
     pub(crate) condition: ZoneCondition,
 }
 
-/// What a zone is in, as far as it is not the same for all zones. Bytes are counted from the start of the zone.
+/// The state of one zone. Bytes are counted from the start of the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ZoneState {
     pub(crate) condition: ZoneCondition,
@@ -123,7 +123,7 @@ impl ZoneTable {
         self.zones[zone.0 as usize].state = ZoneState { condition, ..state };
     }
 
-    /// Puts a zone that is there into a state another party says it is in, open perhaps.
+    /// Sets the state of an existing zone to the one a device reports, which may be open.
     pub(crate) fn restore_open(&mut self, zone: ZoneId, state: ZoneState) {
         self.set_condition(zone, state.condition);
         self.zones[zone.0 as usize].state = state;
@@ -160,7 +160,7 @@ impl ZoneTable {
         }
     }
 
-    /// The plan that opens a zone which is not open: limits hold, and an implicitly opened zone makes room.
+    /// The plan that opens a zone which is not open: limits hold, and an implicitly opened zone is closed for it.
     fn plan_opening(&self, zone: ZoneId, condition: ZoneCondition) -> Result<ZonePlan, Refused> {
         let ZoneGeometry { open_zones_max, active_zones_max, sequential_type, .. } = self.geometry;
         // Writes to preferred zones are never refused; what a host-aware disk names are optimal numbers.

@@ -51,7 +51,8 @@ fn the_zone_implicitly_opened_first_makes_room() {
     write(&mut table, 4, 0, 1).unwrap();
     assert_eq!([2, 3, 4].map(|zone| condition(&table, zone).is_open()), [false, true, true]);
     assert_eq!(table.counts(), (2, 3));
-    // A fourth active zone there is not, and what was closed opens again in place of the next one.
+    // Three zones are active, so a fourth is refused. Writing to the closed one opens it
+    // again and closes another.
     assert_eq!(write(&mut table, 5, 0, 1), Err(ZoneRefusal::ActiveLimit { limit: 3 }));
     write(&mut table, 2, 2, 1).unwrap();
     assert_eq!([2, 3, 4].map(|zone| condition(&table, zone).is_open()), [true, false, true]);
@@ -141,7 +142,8 @@ fn preferred_zones_refuse_no_write() {
     assert_eq!(table.counts(), (2, 2));
 }
 
-/// Counts and the order of implicit openings are those that follow from the conditions, whatever happens.
+/// After any commands and writes, the counts of open and active zones and the order of implicit openings are
+/// what the conditions of the zones say.
 #[test]
 fn counts_follow_from_conditions() {
     for seed in 0..30 {

@@ -90,16 +90,16 @@ impl Disk {
         }
     }
 
-    /// Takes writes into the cache as far as there is room.
+    /// Takes writes into the cache as far as there is space.
     pub(super) fn accept(&mut self) {
         let physical = self.parameters.physical_sector_bytes.max(1);
         while let Some(front) = self.incoming.front() {
             let occupied = self.dirty.bytes() + self.destaging_bytes() + self.arriving_bytes;
-            let room = self.parameters.cache.write_bytes.saturating_sub(occupied);
+            let space_bytes = self.parameters.cache.write_bytes.saturating_sub(occupied);
             let mut taken = front.rest.clone();
-            if self.dirty.missing_bytes(&taken) > room {
+            if self.dirty.missing_bytes(&taken) > space_bytes {
                 // To the end of a physical sector, lest its two parts be written one by one.
-                taken.end = taken.end.min((taken.start + room) / physical * physical);
+                taken.end = taken.end.min((taken.start + space_bytes) / physical * physical);
             }
             if taken.end <= taken.start {
                 return;

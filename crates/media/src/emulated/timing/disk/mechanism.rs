@@ -109,7 +109,7 @@ pub(super) struct Mechanism {
     capacity_bytes: u64,
 }
 
-/// The angle of `count` turns by `nanos`, without overflow on any number of tracks.
+/// The angle of `count` revolutions by `nanos`, without overflow on any number of tracks.
 fn turned(count: u64, nanos: u64, period: u64) -> u64 {
     (count % period) * (nanos % period) % period
 }
@@ -216,7 +216,7 @@ impl Mechanism {
     }
 
     /// Time the platter takes to turn over `length` bytes from `place` on. Differences of the same
-    /// rounded angles [`Mechanism::place`] gives, so a continued transfer never waits a turn.
+    /// rounded angles [`Mechanism::place`] gives, so a continued transfer never waits a revolution.
     fn sweep_nanos(&self, place: &Place, length: u64) -> u64 {
         let period = self.parameters.rotation_nanos;
         (place.in_track + length) * period / place.track_bytes - place.in_track * period / place.track_bytes

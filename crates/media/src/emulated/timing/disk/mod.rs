@@ -38,7 +38,7 @@ pub struct Disk {
     waiting: Vec<Waiting>,
     /// Writes the cache has not wholly accepted, in order of arrival.
     incoming: VecDeque<Incoming>,
-    /// Bytes the cache has promised room for, crossing the link.
+    /// Bytes the cache has promised space for, crossing the link.
     arriving: VecDeque<Arriving>,
     arriving_bytes: u64,
     flushes: Vec<PendingFlush>,
@@ -136,7 +136,7 @@ struct PendingFlush {
     ready_nanos: u64,
 }
 
-/// Whose turn it is when both reads and urgent write-back want the arm.
+/// Which goes first when both reads and urgent write-back want the arm.
 #[derive(Debug)]
 struct Slice {
     destage: bool,

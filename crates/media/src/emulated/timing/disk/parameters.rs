@@ -86,7 +86,7 @@ impl CommandOverhead {
 /// The disk's own memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskCacheParameters {
-    /// Room for writes that are not on the medium yet; 0 writes through.
+    /// Space for writes that are not on the medium yet; 0 writes through.
     pub write_bytes: u64,
     /// How long the host must be quiet before the cache is written back unasked.
     pub destage_delay_nanos: u64,
@@ -95,7 +95,7 @@ pub struct DiskCacheParameters {
     pub destage_begin_bytes: u64,
     /// Unwritten bytes at which writing back becomes urgent; it stays so until half as many are left.
     pub destage_urgent_bytes: u64,
-    /// When reads and urgent write-back want the arm, each has it this long in turn.
+    /// When reads and urgent write-back want the arm, they alternate, each for this long.
     pub contention_slice_nanos: u64,
     /// Runs of consecutive bytes the read cache keeps; 0 keeps none.
     pub read_segments: usize,
