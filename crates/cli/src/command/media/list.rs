@@ -5,6 +5,10 @@ use crate::failure::{Failure, Status};
 use serde_json::{Value, json};
 use varve::media::presets::Preset;
 use varve::spec::{ByteSize, OptionDescription, common_options, file_stores, media_kinds};
+use varve_lab::report::{Align, Table};
+
+/// What a table is set off from the margin by.
+const INDENT: &str = "    ";
 
 /// Kinds of media, their options, and the models with their numbers
 #[derive(Debug, clap::Args)]
@@ -74,21 +78,40 @@ impl List {
         for (name, summary) in file_stores() {
             console.wrapped(&format!("    {name:<10} {summary}"), 15)?;
         }
-        console.line("\nModels:                 capacity   read MB/s  write MB/s  random reads/s")?;
-        for preset in &presets {
-            let nominal = preset.nominal();
-            console.line(format!(
-                "    {:<16} {:>11} {:>11} {:>11} {:>15}  {}",
-                preset.name(),
-                short_capacity(preset.geometry().capacity_bytes),
-                nominal.sequential_read_bytes_per_second / 1_000_000,
-                nominal.sequential_write_bytes_per_second / 1_000_000,
-                nominal.random_reads_per_second,
-                preset.description()
-            ))?;
+        console.line("\nModels:")?;
+        let models = model_table(&presets);
+        let text = match console.width() {
+            Some(width) => models.to_text_within(width.saturating_sub(INDENT.len())),
+            None => models.to_text(),
+        };
+        for line in text.lines() {
+            console.line(format!("{INDENT}{line}").trim_end())?;
         }
         Ok(Status::Done)
     }
+}
+
+fn model_table(presets: &[Preset]) -> Table {
+    let mut table = Table::new([
+        ("model", Align::Left),
+        ("capacity", Align::Right),
+        ("read MB/s", Align::Right),
+        ("write MB/s", Align::Right),
+        ("random reads/s", Align::Right),
+        ("what it is", Align::Left),
+    ]);
+    for preset in presets {
+        let nominal = preset.nominal();
+        table.row([
+            preset.name().to_owned(),
+            short_capacity(preset.geometry().capacity_bytes),
+            (nominal.sequential_read_bytes_per_second / 1_000_000).to_string(),
+            (nominal.sequential_write_bytes_per_second / 1_000_000).to_string(),
+            nominal.random_reads_per_second.to_string(),
+            preset.description().to_owned(),
+        ]);
+    }
+    table
 }
 
 fn print_option(console: &mut Console, option: &OptionDescription, origin: &str) -> Result<(), Failure> {
