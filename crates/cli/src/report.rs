@@ -30,7 +30,7 @@ pub(crate) fn measure(measure: &StoreMeasure) -> String {
 
 /// What the store of `stack` counted, by name, with the unit.
 pub(crate) fn store(stack: &Stack) -> Value {
-    let measures = stack.media().files.statistics().into_iter();
+    let measures = stack.files().statistics().into_iter();
     measures.map(|measure| (measure.name.to_owned(), json!({"unit": measure.unit, "value": measure.value}))).collect()
 }
 

@@ -48,8 +48,7 @@ impl Db {
     /// files of another program or a newer version; [`Error::Corruption`] for damage;
     /// `Locked` (see [`Error::kind`]) when it is open elsewhere.
     pub fn open(env: &Env, media: Media, options: Options) -> Result<Db, Error> {
-        options.validate()?;
-        let tree = (kind_of(&options).open)(env, media, options)?;
+        let tree = (kind_of(&options)?.open)(env, media, options)?;
         Ok(Db { handle: Arc::new(Handle { tree, env: env.clone() }) })
     }
 
@@ -67,8 +66,7 @@ impl Db {
     /// Errors: [`Error::Missing`] when there is none; as [`Db::open`] for the rest. Damage is told when two readings
     /// agree on it.
     pub fn open_read_only(env: &Env, media: Media, options: Options) -> Result<Db, Error> {
-        options.validate()?;
-        let tree = (kind_of(&options).open_read_only)(env, media, options)?;
+        let tree = (kind_of(&options)?.open_read_only)(env, media, options)?;
         Ok(Db { handle: Arc::new(Handle { tree, env: env.clone() }) })
     }
 
@@ -208,8 +206,7 @@ impl Db {
 ///
 /// Errors: as those of [`repair`]. Cost: reads everything.
 pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<RepairPlan, Error> {
-    options.validate()?;
-    (kind_of(options).plan_repair)(env, media, options)
+    (kind_of(options)?.plan_repair)(env, media, options)
 }
 
 /// Makes a database that opens out of whatever can still be read on `media`, which must not be open.
@@ -225,13 +222,11 @@ pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<Repair
 /// is run again when the medium works. Sectors that the medium says are unreadable are read again, and are damage if
 /// they stay so. Damage is in the report.
 pub fn repair(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
-    options.validate()?;
-    (kind_of(&options).repair)(env, media, options, Originals::SetAside)
+    (kind_of(&options)?.repair)(env, media, options, Originals::SetAside)
 }
 
 /// [`repair`] that removes, once their entries are durable in fresh tables, the sound files it replaced, and those that
 /// earlier repairs replaced and kept. What was damaged is kept.
 pub fn repair_and_discard(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
-    options.validate()?;
-    (kind_of(&options).repair)(env, media, options, Originals::Discard)
+    (kind_of(&options)?.repair)(env, media, options, Originals::Discard)
 }

@@ -49,6 +49,10 @@ pub enum Error {
     Misplaced { file: String, structure: String, expected: String, found: String },
     #[error("file '{file}' at offset {offset_bytes}: expected {expected}, found {found}; {advice}")]
     Foreign { file: String, offset_bytes: u64, expected: String, found: String, advice: String },
+    #[error(
+        "a database with tree '{tree}' needs {part}, and the media it was given have none; give them, or choose another tree"
+    )]
+    MissingPart { tree: &'static str, part: &'static str },
     #[error("no database in '{store}'; create it by opening with create_if_missing")]
     Missing { store: String },
     #[error("a database exists in '{store}' and error_if_exists was asked for")]
@@ -74,6 +78,7 @@ impl Error {
             Error::KeyTooLong { .. }
             | Error::ValueTooLong { .. }
             | Error::InvalidArgument { .. }
+            | Error::MissingPart { .. }
             | Error::Exists { .. } => ErrorKind::InvalidArgument,
             Error::Corruption { .. } | Error::Misplaced { .. } => ErrorKind::Corruption,
             Error::Foreign { .. } => ErrorKind::Foreign,

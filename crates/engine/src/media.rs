@@ -1,15 +1,18 @@
 //! What a database stands on.
 
+use crate::error::Error;
+use crate::options::Options;
 use std::sync::Arc;
 use varve_store::FileStore;
 
-/// The media of one database, as a bundle. A tree takes the parts it needs.
+/// The media of one database, as a bundle of optional parts. A tree takes the parts it needs, and refuses media without one of
+/// them with [`Error::MissingPart`].
 ///
 /// Later trees add parts beside these: segments, and a persistent heap.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Media {
     /// Tables, manifest, and logs unless `logs` is given.
-    pub files: Arc<dyn FileStore>,
+    pub files: Option<Arc<dyn FileStore>>,
     /// Write-ahead logs, when they live elsewhere. One database to a store.
     pub logs: Option<Arc<dyn FileStore>>,
 }
@@ -17,7 +20,29 @@ pub struct Media {
 impl Media {
     /// Everything in one store.
     pub fn of_files(files: Arc<dyn FileStore>) -> Self {
-        Media { files, logs: None }
+        Media { files: Some(files), logs: None }
+    }
+
+    /// What a tree needs that keeps everything in files.
+    pub(crate) fn file_media(&self, options: &Options) -> Result<FileMedia, Error> {
+        let missing = Error::MissingPart { tree: options.tree.name(), part: "files" };
+        Ok(FileMedia { files: self.files.clone().ok_or(missing)?, logs: self.logs.clone() })
+    }
+}
+
+/// The media of a tree that keeps everything in files.
+#[derive(Clone)]
+pub(crate) struct FileMedia {
+    /// Tables, manifest, and logs unless `logs` is given.
+    pub(crate) files: Arc<dyn FileStore>,
+    pub(crate) logs: Option<Arc<dyn FileStore>>,
+}
+
+impl FileMedia {
+    /// Everything in one store.
+    #[cfg(test)]
+    pub(crate) fn of_files(files: Arc<dyn FileStore>) -> Self {
+        FileMedia { files, logs: None }
     }
 
     pub(crate) fn log_store(&self) -> &Arc<dyn FileStore> {

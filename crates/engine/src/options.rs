@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use varve_store::StoreProperties;
 
 /// More than any machine has: a size of something held in memory that is larger is a mistake.
-const MEMORY_BYTES_MAX: u64 = 1 << 40;
+pub(crate) const MEMORY_BYTES_MAX: u64 = 1 << 40;
 
 /// Largest file that is asked for.
-const FILE_BYTES_MAX: u64 = 1 << 40;
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 40;
 
 /// More than any medium holds.
-const MEDIUM_BYTES_MAX: u64 = 256 << 40;
+pub(crate) const MEDIUM_BYTES_MAX: u64 = 256 << 40;
 
 /// How blocks of a level are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +67,15 @@ impl TreeKind {
 
     /// Those that keep data in tables.
     pub const OF_TABLES: [TreeKind; 2] = [TreeKind::Leveled, TreeKind::TwoLevel];
+
+    /// As in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            TreeKind::Leveled => "leveled",
+            TreeKind::TwoLevel => "two_level",
+            TreeKind::Memory => "memory",
+        }
+    }
 }
 
 described_options! {
@@ -240,76 +249,38 @@ impl Options {
         }
     }
 
-    /// Refuses values nothing could work with, naming the option and what it takes.
+    /// Refuses values nothing could work with, naming the option and what it takes: what every tree uses. What one kind wants
+    /// beside that is judged when a database is opened.
     pub fn validate(&self) -> Result<(), Error> {
-        let least = |name: &str, value: u64, least: u64| {
-            if value < least {
-                return Err(Error::InvalidArgument {
-                    what: format!("option {name} = {value}"),
-                    reason: format!("it must be at least {least}"),
-                });
-            }
-            Ok(())
-        };
-        let most = |name: &str, value: u64, most: u64| {
-            if value > most {
-                return Err(Error::InvalidArgument {
-                    what: format!("option {name} = {value}"),
-                    reason: format!("it must be at most {most}"),
-                });
-            }
-            Ok(())
-        };
-        least("write_buffer_size", self.write_buffer_size as u64, 4 << 10)?;
-        most("write_buffer_size", self.write_buffer_size as u64, MEMORY_BYTES_MAX)?;
-        least("max_write_buffer_number", self.max_write_buffer_number as u64, 2)?;
-        most("max_write_buffer_number", self.max_write_buffer_number as u64, 1 << 16)?;
-        most("block_cache_capacity", self.block_cache_capacity as u64, MEMORY_BYTES_MAX)?;
-        least("level0_file_num_compaction_trigger", self.level0_file_num_compaction_trigger as u64, 1)?;
-        least("level0_slowdown_writes_trigger", self.level0_slowdown_writes_trigger as u64, 1)?;
-        least(
-            "level0_stop_writes_trigger",
-            self.level0_stop_writes_trigger as u64,
-            self.level0_slowdown_writes_trigger.max(self.level0_file_num_compaction_trigger) as u64,
-        )?;
-        least("max_level0_compaction_tables", self.max_level0_compaction_tables as u64, 1)?;
-        least("level1_overlap_compaction_trigger", self.level1_overlap_compaction_trigger as u64, 1)?;
-        least("num_levels", self.num_levels as u64, 2)?;
-        most("num_levels", self.num_levels as u64, 64)?;
-        least("max_bytes_for_level_base", self.max_bytes_for_level_base, 1)?;
-        most("max_bytes_for_level_base", self.max_bytes_for_level_base, MEDIUM_BYTES_MAX)?;
-        least("max_bytes_for_level_multiplier", self.max_bytes_for_level_multiplier, 2)?;
-        least("target_file_size_base", self.target_file_size_base, 1 << 10)?;
-        most("target_file_size_base", self.target_file_size_base, FILE_BYTES_MAX)?;
-        most("compaction_buffer_size", self.compaction_buffer_size.unwrap_or(0), MEDIUM_BYTES_MAX)?;
-        least("max_compaction_bytes", self.max_compaction_bytes, 1)?;
-        least("max_background_jobs", self.max_background_jobs as u64, 1)?;
-        most("max_background_jobs", self.max_background_jobs as u64, 1024)?;
-        least("max_subcompactions", self.max_subcompactions as u64, 1)?;
-        most("max_subcompactions", self.max_subcompactions as u64, 1024)?;
-        least("block_size", self.block_size as u64, 64)?;
-        most("block_size", self.block_size as u64, 64 << 20)?;
-        least("block_restart_interval", self.block_restart_interval as u64, 1)?;
-        most("block_restart_interval", self.block_restart_interval as u64, 1 << 16)?;
-        most("block_align", self.block_align as u64, 1 << 20)?;
-        if self.block_align > 1 && !self.block_align.is_power_of_two() {
-            return Err(Error::InvalidArgument {
-                what: format!("option block_align = {}", self.block_align),
-                reason: "it must be 0, 1 or a power of two".to_owned(),
-            });
-        }
-        most("bloom_bits_per_key", u64::from(self.bloom_bits_per_key), 64)?;
-        most("block_cache_shard_bits", u64::from(self.block_cache_shard_bits.unwrap_or(0)), 16)?;
-        least("max_open_files", self.max_open_files as u64, 1)?;
-        most("compaction_readahead_size", self.compaction_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
-        most("iterator_readahead_size", self.iterator_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
-        most("log_buffer_size", self.log_buffer_size.unwrap_or(0) as u64, 1 << 30)?;
-        most("log_write_behind_size", self.log_write_behind_size as u64, 1 << 30)?;
-        least("delayed_write_rate", self.delayed_write_rate, 1)?;
-        least("max_manifest_file_size", self.max_manifest_file_size, 1)?;
-        most("max_manifest_file_size", self.max_manifest_file_size, FILE_BYTES_MAX)?;
+        at_least("write_buffer_size", self.write_buffer_size as u64, 4 << 10)?;
+        at_most("write_buffer_size", self.write_buffer_size as u64, MEMORY_BYTES_MAX)?;
+        at_least("max_background_jobs", self.max_background_jobs as u64, 1)?;
+        at_most("max_background_jobs", self.max_background_jobs as u64, 1024)?;
+        at_most("log_buffer_size", self.log_buffer_size.unwrap_or(0) as u64, 1 << 30)?;
+        at_most("log_write_behind_size", self.log_write_behind_size as u64, 1 << 30)?;
+        at_least("delayed_write_rate", self.delayed_write_rate, 1)?;
+        at_least("max_manifest_file_size", self.max_manifest_file_size, 1)?;
+        at_most("max_manifest_file_size", self.max_manifest_file_size, FILE_BYTES_MAX)?;
         Ok(())
     }
+}
+
+/// Refuses an option below its limit.
+pub(crate) fn at_least(name: &str, value: u64, least: u64) -> Result<(), Error> {
+    if value >= least {
+        return Ok(());
+    }
+    let (what, reason) = (format!("option {name} = {value}"), format!("it must be at least {least}"));
+    Err(Error::InvalidArgument { what, reason })
+}
+
+/// Refuses an option above its limit.
+pub(crate) fn at_most(name: &str, value: u64, most: u64) -> Result<(), Error> {
+    if value <= most {
+        return Ok(());
+    }
+    let (what, reason) = (format!("option {name} = {value}"), format!("it must be at most {most}"));
+    Err(Error::InvalidArgument { what, reason })
 }
 
 #[cfg(test)]
@@ -326,8 +297,8 @@ mod tests {
         assert_eq!(Options::from_toml(&options.to_toml().unwrap()).unwrap(), options);
         assert_eq!(Options::from_toml("write_buffer_size = 1048576").unwrap().write_buffer_size, 1 << 20);
         assert!(Options::from_toml("write_bufer_size = 1").unwrap_err().to_string().contains("write_bufer_size"));
-        let error = Options::from_toml("num_levels = 1").unwrap_err().to_string();
-        assert!(error.contains("num_levels") && error.contains("at least 2"), "{error}");
+        let error = Options::from_toml("max_background_jobs = 0").unwrap_err().to_string();
+        assert!(error.contains("max_background_jobs") && error.contains("at least 1"), "{error}");
     }
 
     /// What a default is as TOML; none for unset ones.

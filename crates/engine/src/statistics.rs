@@ -9,7 +9,9 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub(crate) struct Counters { $(pub(crate) $name: AtomicU64),* }
 
-        /// Counters of a database since it was opened, read one by one (not as one moment).
+        /// Counters of a database since it was opened, read one by one (not as one moment). Any tree counts writes, logs, reads, and
+        /// what holds writers back; trees of tables count flushes and compactions beside that, and a tree in memory what it wrote anew
+        /// as compactions.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
         #[non_exhaustive]
         pub struct CounterValues { $($(#[$doc])* pub $name: u64),* }
@@ -151,7 +153,7 @@ pub enum WriteState {
     Slowed,
     /// None until compactions catch up.
     Stopped,
-    /// Room is short: puts wait while flushes and compactions may bring some back, and then fail with
+    /// There is little space: puts wait while flushes and compactions may bring some back, and then fail with
     /// [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace). Batches of nothing but deletes are taken.
     DeletesOnly,
     /// What space is left is for compactions: deletes wait and fail too.
@@ -180,7 +182,7 @@ impl WriteState {
     }
 }
 
-/// Room on the medium of the tables, and what writes leave of it; in bytes.
+/// Space on the medium of the tables, and what writes leave of it; in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SpaceStatistics {
@@ -216,7 +218,7 @@ pub struct LevelStatistics {
     pub deletions: u64,
 }
 
-/// Everything a database tells about itself.
+/// Everything a database tells about itself: what any tree has, and what is a kind's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Statistics {
@@ -224,12 +226,24 @@ pub struct Statistics {
     pub counters: CounterValues,
     /// Which writes are taken now.
     pub write_state: WriteState,
-    /// Room on the medium; none where the store cannot tell.
-    pub space: Option<SpaceStatistics>,
-    /// Levels, from 0.
-    pub levels: Vec<LevelStatistics>,
     /// Memory of memtables, in bytes.
     pub memtable_bytes: u64,
+    /// Newest sequence number visible.
+    pub last_sequence: u64,
+    /// Snapshots alive.
+    pub snapshots: usize,
+    /// Space on the medium; none where the store cannot tell, or the tree leaves none of it for anything.
+    pub space: Option<SpaceStatistics>,
+    /// Of trees of tables.
+    pub tables: Option<TableStatistics>,
+}
+
+/// What trees of tables (`leveled`, `two_level`) tell beside what any tree does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TableStatistics {
+    /// Levels, from 0.
+    pub levels: Vec<LevelStatistics>,
     /// Memtables waiting to be flushed.
     pub immutable_memtables: usize,
     /// Bytes in the block cache.
@@ -244,15 +258,21 @@ pub struct Statistics {
     pub open_tables: usize,
     /// Bytes compactions must still move.
     pub pending_compaction_bytes: u64,
-    /// Newest sequence number visible.
-    pub last_sequence: u64,
-    /// Snapshots alive.
-    pub snapshots: usize,
     /// Jobs running now.
     pub running_jobs: usize,
 }
 
 impl Statistics {
+    /// Levels from 0; none of trees that have none.
+    pub fn levels(&self) -> &[LevelStatistics] {
+        self.tables.as_ref().map_or(&[], |tables| &tables.levels)
+    }
+
+    /// Bytes of all tables.
+    pub fn table_bytes(&self) -> u64 {
+        self.levels().iter().map(|level| level.bytes).fold(0, u64::saturating_add)
+    }
+
     /// Bytes written to tables and logs per byte users wrote; 0 before the first write.
     pub fn write_amplification(&self) -> f64 {
         let counters = &self.counters;

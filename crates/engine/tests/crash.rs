@@ -66,7 +66,7 @@ fn open(env: &Env, image: &Image, history: &History) -> Result<Db, Error> {
 fn open_beside(env: &Env, image: &Image, history: &History) -> Result<Db, String> {
     let media = image.media(env).map_err(|error| format!("the store does not open: {error}"))?;
     if image.part(0).has_tracks() {
-        check_ballast(&*media.files, FULL_DISK_BALLAST)?;
+        check_ballast(&**media.files.as_ref().expect("files"), FULL_DISK_BALLAST)?;
     }
     Db::open(env, media, history.options.clone()).map_err(|error| format!("open failed: {error}"))
 }
@@ -133,7 +133,7 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
     let injector = FaultInjector::new(&env, faults);
     let open = || {
         let media = image.media_under(&env, Some(&injector)).expect("media");
-        let files = media.files.clone();
+        let files = media.files.clone().expect("files");
         (Db::open(&env, media, history.options.clone()).expect("open"), files)
     };
     let (mut db, mut files) = open();

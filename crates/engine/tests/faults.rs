@@ -49,7 +49,7 @@ fn run_with_fault(kind: Kind, history: &History, fault: Fault) -> Result<Outcome
     let may_lose = matches!(fault.effect, FaultEffect::FailDroppingUnsynced(_));
     let media = image.media(&env).map_err(|error| format!("the store does not open afterwards: {error}"))?;
     if kind.is_imr() {
-        check_ballast(&*media.files, FULL_DISK_BALLAST)?;
+        check_ballast(&**media.files.as_ref().expect("files"), FULL_DISK_BALLAST)?;
     }
     let db =
         Db::open(&env, media, history.options.clone()).map_err(|error| format!("does not open afterwards: {error}"))?;
@@ -302,7 +302,7 @@ fn a_full_zoned_device_fails_cleanly_and_goes_on_when_space_is_back() {
     for kind in [Kind::Band, Kind::VariableBands] {
         let env = simulation(23);
         let image = Image::fresh(&env, kind);
-        full_and_back(&env, image.media(&env).expect("media").files, 8 << 20);
+        full_and_back(&env, image.media(&env).expect("media").files.expect("files"), 8 << 20);
         assert_eq!(image.device_errors(), 0, "a rule of the device was broken: {kind:?}");
     }
 }
@@ -313,7 +313,7 @@ fn a_full_interlaced_disk_fails_cleanly_and_goes_on_when_space_is_back() {
     for (seed, kind) in (30..).zip(imr_kinds()) {
         let env = simulation(seed);
         let image = Image::fresh(&env, kind);
-        let files = image.media(&env).expect("media").files;
+        let files = image.media(&env).expect("media").files.expect("files");
         full_of_tables_and_back(&env, files.clone());
         check_ballast(&*files, FULL_DISK_BALLAST).unwrap_or_else(|what| panic!("{kind:?}: {what}"));
         assert_eq!(image.destroyed_bytes(), 0, "{kind:?}");
@@ -327,7 +327,7 @@ fn an_interlaced_disk_without_room_for_logs_fails_cleanly_and_goes_on_when_space
         let env = simulation(seed);
         let image = Image::fresh(&env, kind);
         let media = image.media(&env).expect("media");
-        let files = media.files.clone();
+        let files = media.files.clone().expect("files");
         let db = Db::open(&env, media.clone(), small_options()).expect("open");
         let mut model = State::new();
         for number in 0..20u32 {
@@ -436,7 +436,7 @@ fn an_unreadable_sector_below_a_table_is_named_and_the_rest_is_there() {
         let image = Image::fresh(&env, kind);
         let injector = FaultInjector::new(&env, FaultPlan::default());
         let media = image.media_under(&env, Some(&injector)).expect("media");
-        let files = media.files.clone();
+        let files = media.files.clone().expect("files");
         let options = Options { block_cache_capacity: 0, max_open_files: 2, ..small_options() };
         let db = Db::open(&env, media, options).expect("open");
         let mut model = State::new();

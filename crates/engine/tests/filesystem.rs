@@ -268,7 +268,7 @@ impl Room {
 
     fn failed(&self, what: &str, error: &Error) -> ! {
         let tables: BTreeMap<_, _> =
-            self.db.statistics().levels.iter().enumerate().map(|(level, of)| (level, format!("{of:?}"))).collect();
+            self.db.statistics().levels().iter().enumerate().map(|(level, of)| (level, format!("{of:?}"))).collect();
         let stats = self.db.property("varve.stats").expect("stats");
         panic!("{}: {what}: {error}\n{:?}\n{tables:#?}\n{stats}", self.note, self.db.statistics().space)
     }
@@ -602,7 +602,7 @@ fn deletes_are_taken_after_manifests_found_no_space() {
         room = room.reopen_on({
             let (is_full, refused) = (is_full.clone(), refused.clone());
             move |media| {
-                let files = WatchedStore::new(media.files, move |append| {
+                let files = WatchedStore::new(media.files.expect("files"), move |append| {
                     if !append.name.starts_with("MANIFEST") || !is_full.load(Ordering::Relaxed) {
                         return Ok(());
                     }
@@ -611,7 +611,7 @@ fn deletes_are_taken_after_manifests_found_no_space() {
                     let requested_bytes = append.length_bytes;
                     Err(StoreError::NoSpace { store, name, requested_bytes, available_bytes: 0 })
                 });
-                Media { files: Arc::new(files), ..media }
+                Media { files: Some(Arc::new(files)), logs: media.logs }
             }
         });
         let walk = room.db.iterator(&ReadOptions::default()).expect("iterator");

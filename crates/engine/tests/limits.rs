@@ -145,7 +145,7 @@ fn memory_of_tables_is_bounded(kind: Kind, tree: TreeKind, tables_min: usize) {
     let db = Db::open(&env, media(), options.clone()).expect("open");
     let value = [7; 100];
     let mut keys = 0u32;
-    let tables = |db: &Db| db.statistics().levels.iter().map(|level| level.tables).sum::<usize>();
+    let tables = |db: &Db| db.statistics().levels().iter().map(|level| level.tables).sum::<usize>();
     while tables(&db) < tables_min {
         db.put(format!("{keys:08}").as_bytes(), &value).expect("put");
         keys += 1;
@@ -158,12 +158,12 @@ fn memory_of_tables_is_bounded(kind: Kind, tree: TreeKind, tables_min: usize) {
     drop(db);
 
     let db = Db::open(&env, media(), options).expect("reopen");
-    let opened = db.statistics();
+    let opened = db.statistics().tables.expect("of tables");
     assert!(opened.open_tables <= OPEN_FILES, "{} tables are open after opening", opened.open_tables);
     let mut largest_bytes = 0;
     for number in (0..keys).step_by(37) {
         assert!(db.get(format!("{number:08}").as_bytes()).expect("get").is_some());
-        let now = db.statistics();
+        let now = db.statistics().tables.expect("of tables");
         assert!(now.open_tables <= OPEN_FILES, "{} tables are open", now.open_tables);
         largest_bytes = largest_bytes.max(now.table_memory_bytes);
     }
@@ -173,7 +173,7 @@ fn memory_of_tables_is_bounded(kind: Kind, tree: TreeKind, tables_min: usize) {
     while walk.valid() {
         count += 1;
         if count % 500 == 0 {
-            let now = db.statistics();
+            let now = db.statistics().tables.expect("of tables");
             assert!(now.open_tables <= OPEN_FILES, "{} tables are open in a walk", now.open_tables);
             largest_bytes = largest_bytes.max(now.table_memory_bytes);
         }

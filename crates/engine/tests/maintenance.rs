@@ -228,7 +228,7 @@ fn copy(state: &CrashState) -> Image {
 /// The stores of an image.
 fn stores(env: &Env, image: &Image) -> Vec<Arc<dyn FileStore>> {
     let media = image.media(env).expect("the store opens");
-    [media.files].into_iter().chain(media.logs).collect()
+    media.files.into_iter().chain(media.logs).collect()
 }
 
 /// Every file with its size; `LOCK` may be there twice.
@@ -290,7 +290,7 @@ fn repaired(
 ) -> Result<(State, RepairReport, BTreeMap<String, u64>), String> {
     let media = image.media(env).map_err(|error| error.to_string())?;
     if image.part(0).has_tracks() {
-        check_ballast(&*media.files, FULL_DISK_BALLAST)?;
+        check_ballast(&**media.files.as_ref().expect("files"), FULL_DISK_BALLAST)?;
     }
     let report = repair(env, media, options.clone()).map_err(|error| format!("repair failed: {error}"))?;
     let db = open(env, image, options.clone()).map_err(|error| format!("does not open after repair: {error}"))?;

@@ -57,7 +57,7 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     }
     let open = || {
         let media = image.media(&env).expect("media");
-        let files = media.files.clone();
+        let files = media.files.clone().expect("files");
         (Db::open(&env, media, options.clone()).expect("open"), files)
     };
     let mut random = Random::named(seed, "history");

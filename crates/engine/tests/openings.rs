@@ -75,7 +75,7 @@ fn files(image: &Image) -> Result<BTreeMap<(usize, String), Vec<u8>>, String> {
     let env = Env::sim(0);
     let media = image.media(&env).map_err(|error| format!("the store does not open: {error}"))?;
     let mut files = BTreeMap::new();
-    for (place, store) in [media.files].into_iter().chain(media.logs).enumerate() {
+    for (place, store) in media.files.into_iter().chain(media.logs).enumerate() {
         for entry in store.list().map_err(|error| error.to_string())? {
             if entry.name == "LOCK" || entry.name.starts_with("ballast") {
                 continue;

@@ -178,7 +178,7 @@ fn nothing_is_changed_and_writes_are_refused() {
         let _ = (db.statistics(), db.property("varve.stats"));
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value").expect("put in batch");
-        let other = Image::directory("checkpoint").media(&env).expect("media").files;
+        let other = Image::directory("checkpoint").media(&env).expect("media").files.expect("files");
         for refused in [
             db.put(b"key", b"value"),
             db.delete(b"key"),
@@ -227,7 +227,7 @@ fn a_table_that_the_writer_removed_is_not_damage() {
     let few = Db::open_read_only(&env, media, options.clone()).expect("open_read_only");
     let media = image.media(&env).expect("media");
     let all = Db::open_read_only(&env, media, Options { max_open_files: 1000, ..options }).expect("open_read_only");
-    assert!(few.statistics().levels.iter().map(|level| level.tables).sum::<usize>() > 3, "too few tables");
+    assert!(few.statistics().levels().iter().map(|level| level.tables).sum::<usize>() > 3, "too few tables");
     put_all(b"new");
     let mut refused = 0;
     for number in 0..200u32 {

@@ -218,7 +218,7 @@ fn fill_and_recover(kind: Kind, room_bytes: u64, tree: TreeKind, in_order: bool,
         After::Wait => filled.db.wait_idle().unwrap_or_else(|error| panic!("{note}: {error}")),
         After::Compact => {
             filled.db.compact_range(None, None).unwrap_or_else(|error| panic!("{note}: {error}"));
-            let deletions: u64 = filled.db.statistics().levels.iter().map(|level| level.deletions).sum();
+            let deletions: u64 = filled.db.statistics().levels().iter().map(|level| level.deletions).sum();
             assert_eq!(deletions, 0, "{note}");
             assert!(available(&filled) > before, "{note}: {before}, {}", available(&filled));
         }

@@ -121,7 +121,7 @@ fn examine_offline(env: &Env, history: &History, worn: &Worn) -> Result<(Loss, u
     let percent = |kept: usize| kept * 100 / expected.len().max(1);
     let said = |error: varve_engine::Error| error.to_string();
     let media = || worn.image.media(env).map_err(|error| format!("the store does not open: {error}"));
-    let files = media()?.files;
+    let files = media()?.files.expect("files");
     let findings = files.check().map_err(|error| error.to_string())?;
     if worn.injected > 0 && !has_code(&findings, "band-offline") {
         return Err(format!("nobody reports the zone: {findings:?}"));

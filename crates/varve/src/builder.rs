@@ -102,12 +102,11 @@ impl DatabaseBuilder {
             return Ok(Varve::of_parts(db, stack, None));
         }
         let db = Db::open(&env, stack.media(), self.options.clone()).inspect_err(|_| stack.made().remove())?;
-        let media = stack.media();
-        let logs = media.logs.as_ref().unwrap_or(&media.files);
+        let logs = stack.logs().unwrap_or(stack.files());
         // What is gone with the process is read by nobody later.
         let lasts = stack.devices().iter().all(|device| device.description().keeps_bytes());
         let unsaved = match lasts {
-            true => saved_options::save(&*media.files, &**logs, &self.options).err(),
+            true => saved_options::save(&**stack.files(), &**logs, &self.options).err(),
             false => None,
         };
         Ok(Varve::of_parts(db, stack, unsaved))

@@ -333,7 +333,7 @@ impl Varve {
     /// says when it is opened, and what cannot be read or written.
     pub fn checkpoint_spec(&self, target: &Spec) -> Result<()> {
         let stack = StackBuilder::new(self.inner.db.env()).build(target)?;
-        self.inner.db.checkpoint(&*stack.media().files).inspect_err(|_| stack.made().remove())?;
+        self.inner.db.checkpoint(&**stack.files()).inspect_err(|_| stack.made().remove())?;
         stack.flush_traces()
     }
 

@@ -163,8 +163,7 @@ impl StackBuilder {
             }
         };
         let Handles { traces, faults, made } = construction.handles.take();
-        let media = Media { files, logs };
-        Ok(Stack { spec: spec.clone(), media, devices, faults, traces, made })
+        Ok(Stack { spec: spec.clone(), files, logs, devices, faults, traces, made })
     }
 
     /// The devices `spec` names, without a store on them: for measuring them.
@@ -404,7 +403,8 @@ impl StackDevice {
 /// The media of a spec, opened.
 pub struct Stack {
     spec: Spec,
-    media: Media,
+    files: Arc<dyn FileStore>,
+    logs: Option<Arc<dyn FileStore>>,
     devices: Vec<StackDevice>,
     faults: Vec<FaultInjector>,
     traces: Vec<Arc<FileTrace>>,
@@ -424,7 +424,17 @@ impl Stack {
 
     /// What a database stands on. One database to a stack.
     pub fn media(&self) -> Media {
-        self.media.clone()
+        Media { files: Some(self.files.clone()), logs: self.logs.clone() }
+    }
+
+    /// The store of tables and manifest, and of logs unless they have one of their own.
+    pub fn files(&self) -> &Arc<dyn FileStore> {
+        &self.files
+    }
+
+    /// The store of write-ahead logs, where they have one of their own.
+    pub fn logs(&self) -> Option<&Arc<dyn FileStore>> {
+        self.logs.as_ref()
     }
 
     /// Devices below the stores; none when they stand on directories.
@@ -441,8 +451,8 @@ impl Stack {
     pub fn description(&self) -> StackDescription {
         StackDescription {
             spec: self.spec.to_string(),
-            files: self.media.files.name().to_owned(),
-            logs: self.media.logs.as_ref().map(|logs| logs.name().to_owned()).or_else(|| {
+            files: self.files.name().to_owned(),
+            logs: self.logs.as_ref().map(|logs| logs.name().to_owned()).or_else(|| {
                 let logs = self.devices.iter().find(|device| device.role == StackRole::Logs);
                 logs.map(|device| device.description.name.clone())
             }),

@@ -111,9 +111,9 @@ fn reading_changes_no_byte_and_no_time_of_any_medium() {
             assert_eq!(count, 301, "{spec}");
             let findings = db.check().unwrap();
             assert!(findings.iter().all(|finding| finding.severity < Severity::Error), "{spec}: {findings:?}");
-            let _ = (db.statistics(), db.property("varve.stats"), db.stack().media().files.occupancy());
+            let _ = (db.statistics(), db.property("varve.stats"), db.stack().files().occupancy());
             assert_eq!(db.put(b"last", b"").map_err(|error| error.kind()), Err(ErrorKind::ReadOnly), "{spec}");
-            let store = db.stack().media().files;
+            let store = db.stack().files();
             assert!(store.remove("CURRENT").is_err() && store.lock("LOCK").is_err(), "{spec}");
             other.close().unwrap();
             db.close().unwrap();

@@ -75,7 +75,7 @@ fn faults_strike_and_traces_are_written() {
     let env = Env::real();
     let text = format!("file:{place}?faults=open/no-space@0,trace={trace}");
     let stack = StackBuilder::new(&env).build(&spec(&text)).unwrap();
-    let files = stack.media().files;
+    let files = stack.files();
     let create = |name| files.create(name, &Default::default()).map(drop);
     assert!(create("first").unwrap_err().to_string().contains("no space"));
     create("second").unwrap();
@@ -122,19 +122,19 @@ fn a_store_on_a_backing_file_lasts_and_is_not_laid_over_others() {
     let context = IoContext::default();
     {
         let stack = builder.build(&spec(&text)).unwrap();
-        let mut file = stack.media().files.create("name", &Default::default()).unwrap();
+        let mut file = stack.files().create("name", &Default::default()).unwrap();
         file.append(b"contents", &context).unwrap();
         file.sync(&context).unwrap();
         file.finish(&context).unwrap();
     }
     {
         let stack = builder.clone().create(false).build(&spec(&text)).unwrap();
-        assert_eq!(stack.media().files.list().unwrap()[0].size_bytes, 8);
+        assert_eq!(stack.files().list().unwrap()[0].size_bytes, 8);
         assert!(stack.description().to_string().contains("st500dm002") || stack.description().devices[0].rotational);
     }
     {
         let stack = builder.clone().format(true).build(&spec(&text)).unwrap();
-        assert!(stack.media().files.list().unwrap().is_empty());
+        assert!(stack.files().list().unwrap().is_empty());
     }
     std::fs::write(&image, [7; 1 << 20]).unwrap();
     assert_eq!(builder.build(&spec(&text)).unwrap_err().kind(), ErrorKind::Foreign);

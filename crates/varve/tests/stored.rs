@@ -62,7 +62,7 @@ fn compare(db: &Varve, model: &Model, name: &str) {
 /// What of it can be told without reading pairs.
 fn shape(db: &Varve) -> (u64, Vec<usize>) {
     let statistics = db.statistics();
-    (statistics.last_sequence, statistics.levels.iter().map(|level| level.tables).collect())
+    (statistics.last_sequence, statistics.levels().iter().map(|level| level.tables).collect())
 }
 
 /// Opens one for reading, reads and checks it, and goes on with it.
@@ -230,7 +230,7 @@ fn store(wanted: Stored) -> (Stored, Vec<u8>) {
     let model = wanted.model();
     compare(&db, &model, &name);
     let statistics = db.statistics();
-    let deletions: u64 = statistics.levels.iter().map(|level| level.deletions).sum();
+    let deletions: u64 = statistics.levels().iter().map(|level| level.deletions).sum();
     assert!(statistics.memtable_bytes > 0 && deletions > 0, "{name}: {statistics:?}");
     let (last_sequence, tables) = shape(&db);
     assert!(tables.iter().filter(|&&tables| tables > 0).count() > 1, "{name}: tables {tables:?}");

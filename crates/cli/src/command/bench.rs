@@ -221,9 +221,8 @@ impl BenchCommand {
         }
         let in_memory = {
             let stack = target.varve().stack();
-            let media = stack.media();
-            let logs = media.logs.as_ref().unwrap_or(&media.files);
-            let effective = options.on_stores(media.files.properties(), logs.properties());
+            let logs = stack.logs().unwrap_or(stack.files());
+            let effective = options.on_stores(stack.files().properties(), logs.properties());
             let is_cached = stack.devices().is_empty() && !options.use_direct_reads;
             let page_cache_bytes = varve_lab::host::machine_memory_bytes().filter(|_| is_cached);
             let data_bytes = self.num.saturating_mul((value_size + self.key_size) as u64);

@@ -42,7 +42,7 @@ impl Check {
                 console.note("too damaged to be opened and checked; 'varve repair' salvages what it can");
             }
         })?;
-        let table_bytes = db.statistics().levels.iter().map(|level| level.bytes).sum();
+        let table_bytes = db.statistics().table_bytes();
         let progress = console.progress().bytes(Some(table_bytes)).named("checking");
         let busy = progress.watch(bytes_read(db.stack(), db.env()));
         let findings = db.check();

@@ -29,7 +29,7 @@ impl Checkpoint {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
         self.making.allow(&self.target, console)?;
         let db = self.database.open(global, Access::Change, console)?;
-        let table_bytes = db.statistics().levels.iter().map(|level| level.bytes).sum();
+        let table_bytes = db.statistics().table_bytes();
         let progress = console.progress().bytes(Some(table_bytes)).named("copying");
         let busy = progress.watch(bytes_read(db.stack(), db.env()));
         let outcome = db.checkpoint_spec(&self.target);

@@ -31,7 +31,7 @@ impl Compact {
     pub(crate) fn run(&self, global: &Global, console: &mut Console) -> Result<Status, Failure> {
         let range = self.range.read_options(self.encoding)?;
         let db = self.database.open(global, Access::Change, console)?;
-        let table_bytes = |db: &varve::Varve| db.statistics().levels.iter().map(|level| level.bytes).sum::<u64>();
+        let table_bytes = |db: &varve::Varve| db.statistics().table_bytes();
         let flushing = console.progress().busy("flushing");
         let flushed = db.flush();
         drop(flushing);
@@ -63,7 +63,7 @@ fn range_is_all(range: &varve::ReadOptions) -> bool {
 /// About how much is read when each level is merged into the next, down to the last that holds
 /// something; tables that only change their level are not read, which shortens it.
 fn bytes_to_read(db: &varve::Varve) -> u64 {
-    let levels: Vec<u64> = db.statistics().levels.iter().map(|level| level.bytes).collect();
+    let levels: Vec<u64> = db.statistics().levels().iter().map(|level| level.bytes).collect();
     let held = |at: &usize| levels[*at] > 0;
     let first = (0..levels.len()).find(held).unwrap_or(0);
     let last = (0..levels.len()).rfind(held).unwrap_or(0);

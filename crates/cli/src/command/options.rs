@@ -54,7 +54,7 @@ impl OptionsCommand {
             Some(spec) => {
                 let env = spec.suitable_env(0);
                 let stack = StackBuilder::new(&env).read_only(true).build(spec)?;
-                let Some(saved) = saved_options(&*stack.media().files)? else {
+                let Some(saved) = saved_options(&**stack.files())? else {
                     return Err(Failure::Store(varve::Error::Missing {
                         name: spec.to_string(),
                         advice: "no options are kept there: the database was never opened for writing, or is none",

@@ -57,7 +57,7 @@ impl Stats {
         }
         let statistics = db.statistics();
         let keys = db.property("varve.estimate-num-keys");
-        let space = db.stack().media().files.space().ok();
+        let space = db.stack().files().space().ok();
         let devices = crate::report::devices(db.stack());
         if console.json {
             console.json(&json!({
@@ -80,27 +80,35 @@ impl Stats {
             console.line(format!("{available} of {total} available"))?;
         }
         console.line("")?;
-        console.line("level  tables       bytes     entries   deletions")?;
-        for level in &statistics.levels {
-            let bytes = human(level.bytes);
-            let (number, tables, entries, deletions) = (level.level, level.tables, level.entries, level.deletions);
-            console.line(format!("{number:>5} {tables:>7} {bytes:>11} {entries:>11} {deletions:>11}"))?;
-        }
-        console.line("")?;
         let memtables = human(statistics.memtable_bytes);
-        console.line(format!("memtables {memtables}, {} waiting to be flushed", statistics.immutable_memtables))?;
-        let memory = human(statistics.table_memory_bytes);
-        console.line(format!("{} tables open, their indexes and filters {memory}", statistics.open_tables))?;
-        let pending = human(statistics.pending_compaction_bytes);
-        console.line(format!("{pending} to compact, {} jobs running", statistics.running_jobs))?;
+        match &statistics.tables {
+            Some(of_tables) => {
+                console.line("level  tables       bytes     entries   deletions")?;
+                for level in &of_tables.levels {
+                    let bytes = human(level.bytes);
+                    let (number, tables, entries, deletions) =
+                        (level.level, level.tables, level.entries, level.deletions);
+                    console.line(format!("{number:>5} {tables:>7} {bytes:>11} {entries:>11} {deletions:>11}"))?;
+                }
+                console.line("")?;
+                console
+                    .line(format!("memtables {memtables}, {} waiting to be flushed", of_tables.immutable_memtables))?;
+                let memory = human(of_tables.table_memory_bytes);
+                console.line(format!("{} tables open, their indexes and filters {memory}", of_tables.open_tables))?;
+                let pending = human(of_tables.pending_compaction_bytes);
+                console.line(format!("{pending} to compact, {} jobs running", of_tables.running_jobs))?;
+            }
+            None => console.line(format!("{memtables} in memory"))?,
+        }
         console.line(format!("writes are {}", db.property("varve.write-state").unwrap_or_default()))?;
         console.line("")?;
         console.line("counted since this opening:")?;
-        let cache = human(statistics.block_cache_bytes);
-        let (filled, dropped) = (statistics.block_cache_insertions, statistics.block_cache_evictions);
-        console.line(format!("block cache {cache}, {filled} blocks put in, {dropped} dropped"))?;
-        let media = db.stack().media();
-        for store in std::iter::once(&media.files).chain(&media.logs) {
+        if let Some(tables) = &statistics.tables {
+            let cache = human(tables.block_cache_bytes);
+            let (filled, dropped) = (tables.block_cache_insertions, tables.block_cache_evictions);
+            console.line(format!("block cache {cache}, {filled} blocks put in, {dropped} dropped"))?;
+        }
+        for store in std::iter::once(db.stack().files()).chain(db.stack().logs()) {
             let measures = store.statistics();
             if measures.iter().any(|measure| measure.value > 0) {
                 console.line("")?;

@@ -1,14 +1,14 @@
 //! Copies of files.
 
 use crate::error::Error;
-use crate::media::Media;
+use crate::media::FileMedia;
 use varve_store::{CreateOptions, FileStore, IoContext, Location, OpenOptions};
 
 /// Bytes copied at once.
 const COPY_BYTES: usize = 1 << 20;
 
 /// Errs when `target` is not a place for a copy of the database on `media`: it must be empty, and outside of it.
-pub(crate) fn refuse_target(media: &Media, target: &dyn FileStore) -> Result<(), Error> {
+pub(crate) fn refuse_target(media: &FileMedia, target: &dyn FileStore) -> Result<(), Error> {
     for source in std::iter::once(&media.files).chain(&media.logs) {
         refuse_inside(&**source, target)?;
     }

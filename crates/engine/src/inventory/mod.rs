@@ -13,7 +13,7 @@ pub(crate) use strays::{Needed, remove_strays};
 use crate::error::Error;
 use crate::file_name::{self, FileName};
 use crate::log_chain::open_log;
-use crate::media::Media;
+use crate::media::FileMedia;
 use varve_env::Env;
 use varve_store::{FileEntry, FileStore, StoreLock};
 
@@ -27,7 +27,7 @@ pub(crate) fn new_database_id(env: &Env, files: &dyn FileStore) -> u64 {
 }
 
 /// Files of a database without the one that names its manifest are a database that lost it, not a place for a new one.
-pub(crate) fn refuse_orphans(media: &Media, file_names: &[FileName], logs: &[u64]) -> Result<(), Error> {
+pub(crate) fn refuse_orphans(media: &FileMedia, file_names: &[FileName], logs: &[u64]) -> Result<(), Error> {
     if let Some(orphan) = file_names.iter().find(|name| matches!(name, FileName::Table(_) | FileName::Manifest(_)))
         && file_names.iter().any(|name| matches!(name, FileName::Table(_)))
     {
@@ -77,7 +77,7 @@ pub(crate) fn retain_needed(logs: &mut Vec<u64>, log_number: u64, manifest_numbe
 }
 
 /// No file of a database has a larger number.
-pub(crate) fn highest_number(media: &Media) -> Result<u64, Error> {
+pub(crate) fn highest_number(media: &FileMedia) -> Result<u64, Error> {
     let mut highest = 0;
     for store in std::iter::once(&media.files).chain(&media.logs) {
         highest = names(&store.list()?).iter().filter_map(FileName::number).fold(highest, u64::max);
@@ -86,7 +86,7 @@ pub(crate) fn highest_number(media: &Media) -> Result<u64, Error> {
 }
 
 /// Locks the stores of a database.
-pub(crate) fn lock(media: &Media) -> Result<Vec<Box<dyn StoreLock>>, Error> {
+pub(crate) fn lock(media: &FileMedia) -> Result<Vec<Box<dyn StoreLock>>, Error> {
     let stores = std::iter::once(&media.files).chain(&media.logs);
     Ok(stores.map(|store| store.lock(file_name::LOCK)).collect::<Result<_, _>>()?)
 }

@@ -1,7 +1,7 @@
 //! Files that nothing needs.
 
 use crate::file_name::{self, FileName};
-use crate::media::Media;
+use crate::media::FileMedia;
 use std::collections::BTreeSet;
 use varve_store::FileEntry;
 
@@ -31,7 +31,7 @@ impl Needed {
 ///
 /// What a repair replaced is not removed but set aside, also when its process ended before it had done so; files from
 /// number `fresh_from` on are known for its own. The names that were given.
-pub(crate) fn remove_strays(media: &Media, needed: &Needed, fresh_from: u64) -> Vec<String> {
+pub(crate) fn remove_strays(media: &FileMedia, needed: &Needed, fresh_from: u64) -> Vec<String> {
     let files = &media.files;
     let mut stores = vec![files.clone()];
     stores.extend(media.logs.clone());

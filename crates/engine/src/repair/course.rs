@@ -11,7 +11,7 @@ use crate::inventory::{self, Needed};
 use crate::key::Sequence;
 use crate::log_chain::{Salvaged, salvage_log};
 use crate::manifest::{Contents, Recovered};
-use crate::media::Media;
+use crate::media::FileMedia;
 use std::sync::Arc;
 use varve_store::StoreLock;
 
@@ -19,16 +19,20 @@ use varve_store::StoreLock;
 pub(crate) type TableCondition<'a> = dyn Fn(u64, Option<&Recovered>) -> Condition + 'a;
 
 /// Makes what judges the tables on some media.
-pub(crate) type TableConditions<'a> = dyn Fn(&Media) -> Box<TableCondition<'a>> + 'a;
+pub(crate) type TableConditions<'a> = dyn Fn(&FileMedia) -> Box<TableCondition<'a>> + 'a;
 
 /// What a repair of a database of tree `tree` would do; see [`crate::plan_repair`].
-pub(crate) fn plan_repair(media: &Media, tree: &str, conditions: &TableConditions<'_>) -> Result<RepairPlan, Error> {
+pub(crate) fn plan_repair(
+    media: &FileMedia,
+    tree: &str,
+    conditions: &TableConditions<'_>,
+) -> Result<RepairPlan, Error> {
     let (media, failures) = MediumFailures::watch(media);
     plan(&look(&media, &failures, tree, conditions)?)
 }
 
 fn look(
-    media: &Media,
+    media: &FileMedia,
     failures: &MediumFailures,
     tree: &str,
     conditions: &TableConditions<'_>,
@@ -43,7 +47,7 @@ fn look(
 /// manifest is made to hold; [`Repair::finish`].
 pub(crate) struct Repair {
     /// Those of the database, watched.
-    pub(crate) media: Media,
+    pub(crate) media: FileMedia,
     pub(crate) steps: Vec<RepairStep>,
     /// What the manifest says, if it can be read.
     pub(crate) contents: Option<Contents>,
@@ -60,7 +64,7 @@ pub(crate) struct Repair {
 impl Repair {
     /// Looks, locks, and looks again. Nothing was changed when it errs.
     pub(crate) fn begin(
-        media: &Media,
+        media: &FileMedia,
         originals: Originals,
         tree: &str,
         conditions: &TableConditions<'_>,

@@ -5,7 +5,7 @@
 //! [`MediumFailures::check`] finds there was none.
 
 use crate::error::Error;
-use crate::media::Media;
+use crate::media::FileMedia;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use varve_store::{
@@ -24,12 +24,12 @@ pub(crate) struct MediumFailures {
 
 impl MediumFailures {
     /// `media`, watched. Costs an allocation for every file opened.
-    pub(crate) fn watch(media: &Media) -> (Media, Arc<MediumFailures>) {
+    pub(crate) fn watch(media: &FileMedia) -> (FileMedia, Arc<MediumFailures>) {
         let failures = Arc::new(MediumFailures::default());
         let watch = |store: &Arc<dyn FileStore>| -> Arc<dyn FileStore> {
             Arc::new(WatchedStore { inner: store.clone(), failures: failures.clone() })
         };
-        let watched = Media { files: watch(&media.files), logs: media.logs.as_ref().map(watch) };
+        let watched = FileMedia { files: watch(&media.files), logs: media.logs.as_ref().map(watch) };
         (watched, failures)
     }
 

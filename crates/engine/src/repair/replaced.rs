@@ -4,7 +4,7 @@ use super::Originals;
 use crate::error::Error;
 use crate::file_name::{self, FileName};
 use crate::inventory::{Needed, copy, remove_strays};
-use crate::media::Media;
+use crate::media::FileMedia;
 use std::sync::Arc;
 use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext, OpenOptions};
 
@@ -14,7 +14,7 @@ const READ_BYTES: usize = 1 << 20;
 /// The files a repair replaces. In this order: what is damaged is told with [`Replaced::add`]; [`Replaced::copy_damaged`];
 /// [`Replaced::mark`]; then the fresh manifest is made to hold; [`Replaced::finish`].
 pub(crate) struct Replaced {
-    media: Media,
+    media: FileMedia,
     originals: Originals,
     /// Files that are damaged or not used, and where they are.
     damaged: Vec<(Arc<dyn FileStore>, String)>,
@@ -26,7 +26,7 @@ pub(crate) struct Replaced {
 }
 
 impl Replaced {
-    pub(crate) fn new(media: &Media, originals: Originals) -> Replaced {
+    pub(crate) fn new(media: &FileMedia, originals: Originals) -> Replaced {
         let media = media.clone();
         let (damaged, copied, set_aside) = (Vec::new(), Vec::new(), Vec::new());
         Replaced { media, originals, damaged, copied, replaces_current: false, set_aside }

@@ -10,7 +10,7 @@ use crate::inventory::{OF_OTHERS, Origin, begins_as, not_ours, origin};
 use crate::log::{LogReader, Purpose};
 use crate::log_chain::{Salvaged, salvage_log};
 use crate::manifest::{Manifest, Recovered};
-use crate::media::Media;
+use crate::media::FileMedia;
 use std::sync::Arc;
 use varve_store::{FileStore, Finding, Location, OpenOptions, Severity, StoreErrorKind};
 
@@ -49,7 +49,7 @@ pub(crate) struct Survey {
 /// Looks at everything; changes nothing. `table_condition` says how much of table `number` can be read, when that manifest
 /// holds. Cost: reads every table and log.
 pub(crate) fn survey(
-    media: &Media,
+    media: &FileMedia,
     tree: &str,
     table_condition: &dyn Fn(u64, Option<&Recovered>) -> Condition,
 ) -> Result<Survey, Error> {

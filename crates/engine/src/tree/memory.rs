@@ -18,7 +18,7 @@ use crate::key::{self, EntryKind, KEY_BYTES_MAX, Sequence};
 use crate::log::LogBacklog;
 use crate::log_chain::{FreshLog, LogChain, LogChainOptions, LogHead, Replay, open_log, replay, write_log};
 use crate::manifest::{Manifest, ManifestIdentity, Recovered, VersionEdit};
-use crate::media::Media;
+use crate::media::FileMedia;
 use crate::memtable::MemTable;
 use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::{Options, TreeKind};
@@ -38,10 +38,15 @@ const NAME: &str = "memory";
 
 pub(super) const KIND: Kind = Kind {
     tree: TreeKind::Memory,
-    open: |env, media, options| Ok(Box::new(MemoryTree::open(env, &media, &options)?)),
-    open_read_only: |env, media, options| Ok(Box::new(MemoryTree::open_read_only(env, &media, &options)?)),
-    plan_repair: |_, media, _| repair::plan_repair(media, NAME, &|_| Box::new(table_condition)),
-    repair,
+    check_options: |_| Ok(()),
+    open: |env, media, options| Ok(Box::new(MemoryTree::open(env, &media.file_media(&options)?, &options)?)),
+    open_read_only: |env, media, options| {
+        Ok(Box::new(MemoryTree::open_read_only(env, &media.file_media(&options)?, &options)?))
+    },
+    plan_repair: |_, media, options| {
+        repair::plan_repair(&media.file_media(options)?, NAME, &|_| Box::new(table_condition))
+    },
+    repair: |env, media, options, originals| repair(env, media.file_media(&options)?, options, originals),
 };
 
 fn table_condition(number: u64, _: Option<&Recovered>) -> Condition {
@@ -50,7 +55,7 @@ fn table_condition(number: u64, _: Option<&Recovered>) -> Condition {
     Condition::Unreadable(Error::Corruption { file, offset_bytes: 0, structure, expected, found })
 }
 
-fn repair(env: &Env, media: Media, options: Options, originals: Originals) -> Result<RepairReport, Error> {
+fn repair(env: &Env, media: FileMedia, options: Options, originals: Originals) -> Result<RepairReport, Error> {
     let mut repair = Repair::begin(&media, originals, NAME, &|_| Box::new(table_condition))?;
     let fresh_from = repair.highest_number + 1;
     let new_database = inventory::new_database_id(env, &*media.files);
@@ -99,7 +104,7 @@ impl Writer {
 /// See the module.
 struct MemoryTree {
     env: Env,
-    media: Media,
+    media: FileMedia,
     options: Options,
     database: u64,
     entries: ArcSwap<MemTable>,
@@ -119,7 +124,7 @@ impl MemoryTree {
     /// A database with these entries, of which nothing is written.
     fn with(
         env: &Env,
-        media: &Media,
+        media: &FileMedia,
         options: &Options,
         database: u64,
         next_file_number: u64,
@@ -160,7 +165,7 @@ impl MemoryTree {
     }
 
     /// Reads what is there, and writes nothing.
-    fn read(env: &Env, media: &Media, options: &Options) -> Result<MemoryTree, Error> {
+    fn read(env: &Env, media: &FileMedia, options: &Options) -> Result<MemoryTree, Error> {
         let mut logs = inventory::log_numbers(&inventory::names(&media.log_store().list()?));
         let manifest = match Manifest::recover(&*media.files, NAME) {
             Err(missing @ Error::Missing { .. }) => {
@@ -193,7 +198,7 @@ impl MemoryTree {
         Ok(tree)
     }
 
-    fn open(env: &Env, media: &Media, options: &Options) -> Result<MemoryTree, Error> {
+    fn open(env: &Env, media: &FileMedia, options: &Options) -> Result<MemoryTree, Error> {
         let locks = inventory::lock(media)?;
         let tree = match Self::read(env, media, options) {
             Ok(_) if options.error_if_exists => Err(Error::Exists { store: media.files.name().to_owned() }),
@@ -220,12 +225,12 @@ impl MemoryTree {
         MemTable::new(NO_LOG, options.write_buffer_size, env.random("memtable").next_u64())
     }
 
-    fn open_read_only(env: &Env, media: &Media, options: &Options) -> Result<MemoryTree, Error> {
+    fn open_read_only(env: &Env, media: &FileMedia, options: &Options) -> Result<MemoryTree, Error> {
         let read_only = |store: &Arc<dyn FileStore>| Arc::new(ReadOnlyStore::new(store.clone()));
         let read = || {
             let files = read_only(&media.files);
             let logs = media.logs.as_ref().map(|logs| read_only(logs) as Arc<dyn FileStore>);
-            let tree = Self::read(env, &Media { files: files.clone(), logs }, options)?;
+            let tree = Self::read(env, &FileMedia { files: files.clone(), logs }, options)?;
             files.settle();
             let store = media.files.name().to_owned();
             tree.writer.lock().ended = Some(Error::ReadOnly { store, operation: "write" });

@@ -439,7 +439,7 @@ impl Image {
     /// above all, so that every policy has to rewrite.
     pub(crate) fn fill_tracks(&self, free_tracks: u64) {
         let env = Env::real();
-        let store = self.media(&env).expect("media").files;
+        let store = self.media(&env).expect("media").files.expect("files");
         let mut random = Random::named(1, "ballast");
         let mut numbers: Vec<u64> = Vec::new();
         while store.space().expect("space").available_bytes > 0 {
@@ -588,7 +588,7 @@ impl Image {
                 Media::of_files(Arc::new(ImrStore::open(env, devices, &ImrOpenOptions::default())?))
             }
             Image::Several(parts) => {
-                Media { files: parts[0].store(env, injector)?, logs: Some(parts[1].store(env, injector)?) }
+                Media { files: Some(parts[0].store(env, injector)?), logs: Some(parts[1].store(env, injector)?) }
             }
             one => Media::of_files(one.store(env, injector)?),
         })

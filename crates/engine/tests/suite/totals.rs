@@ -10,7 +10,7 @@ const READINGS_MAX: u32 = 1000;
 /// database was opened, and it was neither made by a checkpoint nor salvaged.
 pub(crate) fn verify_totals(db: &Db) -> Result<Totals, String> {
     for _ in 0..READINGS_MAX {
-        let is_flushed = db.statistics().immutable_memtables == 0;
+        let is_flushed = db.statistics().tables.is_none_or(|tables| tables.immutable_memtables == 0);
         let totals = db.totals().ok_or("the totals are not known")?;
         let Some(tables) = db.property("varve.tables") else {
             // A tree that has none.

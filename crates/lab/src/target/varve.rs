@@ -53,16 +53,17 @@ impl Target for VarveTarget {
     fn statistics(&self) -> Result<TargetStatistics, TargetError> {
         let statistics = self.varve.statistics();
         let counters = &statistics.counters;
+        let tables = statistics.tables.clone().unwrap_or_default();
         let devices = self.varve.stack().devices().iter();
         let mut properties = std::collections::BTreeMap::new();
         for (name, value) in [
-            ("block cache bytes", statistics.block_cache_bytes),
-            ("block cache insertions", statistics.block_cache_insertions),
-            ("block cache evictions", statistics.block_cache_evictions),
+            ("block cache bytes", tables.block_cache_bytes),
+            ("block cache insertions", tables.block_cache_insertions),
+            ("block cache evictions", tables.block_cache_evictions),
             ("memtable bytes", statistics.memtable_bytes),
-            ("table memory bytes", statistics.table_memory_bytes),
-            ("open tables", statistics.open_tables as u64),
-            ("pending compaction bytes", statistics.pending_compaction_bytes),
+            ("table memory bytes", tables.table_memory_bytes),
+            ("open tables", tables.open_tables as u64),
+            ("pending compaction bytes", tables.pending_compaction_bytes),
             ("write groups", counters.write_groups),
             ("write batches", counters.write_batches),
             ("log syncs", counters.log_syncs),
@@ -71,12 +72,12 @@ impl Target for VarveTarget {
         ] {
             properties.insert(name.to_owned(), value as f64);
         }
-        for level in statistics.levels.iter().filter(|level| level.tables > 0) {
+        for level in tables.levels.iter().filter(|level| level.tables > 0) {
             properties.insert(format!("level {} tables", level.level), level.tables as f64);
             properties.insert(format!("level {} bytes", level.level), level.bytes as f64);
         }
-        let media = self.varve.stack().media();
-        for (of, store) in [("store", Some(&media.files)), ("log store", media.logs.as_ref())] {
+        let stack = self.varve.stack();
+        for (of, store) in [("store", Some(stack.files())), ("log store", stack.logs())] {
             for measure in store.into_iter().flat_map(|store| store.statistics()) {
                 properties.insert(format!("{of} {}", measure.name), measure.value as f64);
             }
@@ -93,7 +94,7 @@ impl Target for VarveTarget {
             stall_nanos: Some(counters.stall_nanos),
             cache_hits: None,
             cache_misses: None,
-            space_bytes: Some(statistics.levels.iter().map(|level| level.bytes).sum()),
+            space_bytes: Some(statistics.table_bytes()),
             devices: devices
                 .map(|device| (device.description().name.clone(), device.device().block.counters()))
                 .collect(),

@@ -40,7 +40,7 @@ impl FormatDevice {
                 Err(error) if error.kind() == ErrorKind::NotFound => (),
                 Err(error) => return Err(error.into()),
                 Ok(stack) => {
-                    let files = stack.media().files.list().map_err(varve::Error::from)?.len();
+                    let files = stack.files().list().map_err(varve::Error::from)?.len();
                     return Err(Failure::usage(format!(
                         "{} holds a store with {files} files already; --overwrite lays it out anew and loses them",
                         self.spec

@@ -31,8 +31,7 @@ impl Inspect {
     pub(crate) fn run(&self, console: &mut Console) -> Result<Status, Failure> {
         let env = self.spec.suitable_env(0);
         let stack = StackBuilder::new(&env).read_only(true).build(&self.spec)?;
-        let media = stack.media();
-        let stores = [("files", Some(media.files)), ("logs", media.logs)];
+        let stores = [("files", Some(stack.files())), ("logs", stack.logs())];
         let mut damaged = false;
         for (role, store) in stores.into_iter().filter_map(|(role, store)| store.map(|store| (role, store))) {
             let entries = store.list().map_err(varve::Error::from)?;

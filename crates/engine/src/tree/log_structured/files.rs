@@ -1,7 +1,7 @@
 //! What jobs and readers reach files by: the media, open tables, and numbers for new files.
 
 use super::tables::Tables;
-use crate::media::Media;
+use crate::media::FileMedia;
 use crate::options::Options;
 use crate::table::TableBuildOptions;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use varve_store::JobId;
 /// The files of one tree of tables. Thread-safe.
 pub(super) struct TableFiles {
     pub(super) env: Env,
-    pub(super) media: Media,
+    pub(super) media: FileMedia,
     pub(super) options: Options,
     pub(super) tables: Arc<Tables>,
     pub(super) numbers: Numbers,

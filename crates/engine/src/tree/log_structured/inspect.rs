@@ -6,7 +6,7 @@ use super::parts::TreeParts;
 use crate::error::Error;
 use crate::key;
 use crate::space::{Admission, Headroom};
-use crate::statistics::{LevelStatistics, SpaceStatistics, Statistics, WriteState};
+use crate::statistics::{LevelStatistics, SpaceStatistics, Statistics, TableStatistics, WriteState};
 use crate::throttle::Stall;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -48,6 +48,9 @@ pub(super) fn statistics(parts: &TreeParts) -> Statistics {
     Statistics {
         counters,
         write_state: write_state(parts, headroom.as_ref()),
+        memtable_bytes: (state.memtable.reserved_bytes() + immutable_bytes) as u64,
+        last_sequence: parts.snapshots.visible(),
+        snapshots: parts.snapshots.len(),
         space: headroom.map(|headroom| SpaceStatistics {
             total_bytes: headroom.total_bytes,
             available_bytes: headroom.available_bytes,
@@ -56,18 +59,17 @@ pub(super) fn statistics(parts: &TreeParts) -> Statistics {
             left_by_puts_bytes: headroom.left_by_puts_bytes(),
             left_by_deletes_bytes: headroom.left_by_deletes_bytes(),
         }),
-        levels,
-        memtable_bytes: (state.memtable.reserved_bytes() + immutable_bytes) as u64,
-        immutable_memtables,
-        block_cache_bytes: blocks.usage_bytes as u64,
-        block_cache_insertions: blocks.insertions,
-        block_cache_evictions: blocks.evictions,
-        table_memory_bytes: parts.files.tables.cache.memory_bytes() as u64,
-        open_tables: parts.files.tables.cache.open_tables(),
-        pending_compaction_bytes: parts.catalog.policy.pending_bytes(&state.version),
-        last_sequence: parts.snapshots.visible(),
-        snapshots: parts.snapshots.len(),
-        running_jobs,
+        tables: Some(TableStatistics {
+            levels,
+            immutable_memtables,
+            block_cache_bytes: blocks.usage_bytes as u64,
+            block_cache_insertions: blocks.insertions,
+            block_cache_evictions: blocks.evictions,
+            table_memory_bytes: parts.files.tables.cache.memory_bytes() as u64,
+            open_tables: parts.files.tables.cache.open_tables(),
+            pending_compaction_bytes: parts.catalog.policy.pending_bytes(&state.version),
+            running_jobs,
+        }),
     }
 }
 
@@ -129,23 +131,25 @@ pub(super) fn property(parts: &TreeParts, name: &str) -> Option<String> {
     let statistics = statistics(parts);
     if let Some(level) = name.strip_prefix("num-files-at-level") {
         let level: usize = level.parse().ok()?;
-        return statistics.levels.get(level).map(|level| level.tables.to_string());
+        return statistics.levels().get(level).map(|level| level.tables.to_string());
     }
     match name {
         "estimate-num-keys" => {
             let state = parts.catalog.read_state.load();
             // What a manifest says of tables that nobody opened yet may be anything.
             let live = |level: &LevelStatistics| level.entries.saturating_sub(level.deletions.saturating_mul(2));
-            let tables = statistics.levels.iter().map(live).fold(0, u64::saturating_add);
+            let tables = statistics.levels().iter().map(live).fold(0, u64::saturating_add);
             let memory = state.memtable.entries() + state.immutables.iter().map(|table| table.entries()).sum::<u64>();
             Some(tables.saturating_add(memory).to_string())
         }
-        "total-table-bytes" => Some(statistics.levels.iter().map(|level| level.bytes).sum::<u64>().to_string()),
+        "total-table-bytes" => Some(statistics.table_bytes().to_string()),
         "cur-size-all-mem-tables" => Some(statistics.memtable_bytes.to_string()),
-        "num-immutable-mem-table" => Some(statistics.immutable_memtables.to_string()),
+        "num-immutable-mem-table" => statistics.tables.map(|tables| tables.immutable_memtables.to_string()),
         "num-snapshots" => Some(statistics.snapshots.to_string()),
-        "block-cache-usage" => Some(statistics.block_cache_bytes.to_string()),
-        "estimate-pending-compaction-bytes" => Some(statistics.pending_compaction_bytes.to_string()),
+        "block-cache-usage" => statistics.tables.map(|tables| tables.block_cache_bytes.to_string()),
+        "estimate-pending-compaction-bytes" => {
+            statistics.tables.map(|tables| tables.pending_compaction_bytes.to_string())
+        }
         "overlap-depth" => Some(format!("{:.3}", parts.catalog.read_state.load().version.mean_depth())),
         "levels" => Some(levels_text(&statistics)),
         "tables" => Some(tables_text(parts)),
@@ -168,7 +172,7 @@ fn tables_text(parts: &TreeParts) -> String {
 
 fn levels_text(statistics: &Statistics) -> String {
     let mut text = String::from("level  tables          bytes        entries      deletions\n");
-    for level in &statistics.levels {
+    for level in statistics.levels() {
         let _ = writeln!(
             text,
             "{:>5}  {:>6}  {:>13}  {:>13}  {:>13}",
@@ -193,11 +197,11 @@ fn statistics_text(statistics: &Statistics) -> String {
     let _ = writeln!(text, "stalls                  {} ({} ms)", counters.stalls, counters.stall_nanos / 1_000_000);
     let _ = writeln!(text, "writes out of space     {}", counters.writes_out_of_space);
     let _ = writeln!(text, "writes now              {}", write_state_text(statistics));
-    let _ = writeln!(
-        text,
-        "block cache             {} bytes, {} blocks in, {} out",
-        statistics.block_cache_bytes, statistics.block_cache_insertions, statistics.block_cache_evictions
-    );
+    if let Some(tables) = &statistics.tables {
+        let (bytes, blocks_in, out) =
+            (tables.block_cache_bytes, tables.block_cache_insertions, tables.block_cache_evictions);
+        let _ = writeln!(text, "block cache             {bytes} bytes, {blocks_in} blocks in, {out} out");
+    }
     text
 }
 

@@ -13,6 +13,7 @@ mod inspect;
 mod jobs;
 mod level_iterator;
 mod manual;
+mod options;
 mod parts;
 mod read;
 mod read_only;
@@ -22,6 +23,7 @@ mod tables;
 mod write;
 mod write_space;
 
+pub(crate) use self::options::check_options;
 pub(crate) use self::read_only::ReadOnlyTree;
 pub(crate) use self::repair::{plan_repair, repair};
 
@@ -32,7 +34,7 @@ use crate::cache::{BlockCache, EvictionQueue, EvictionSink};
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::file_name;
-use crate::media::Media;
+use crate::media::FileMedia;
 use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::Options;
 use crate::shape::CompactionPolicy;
@@ -59,7 +61,7 @@ impl LogStructuredTree {
     /// Opens or creates the database on `media`; see [`crate::Db::open`].
     pub(crate) fn open(
         env: &Env,
-        media: Media,
+        media: FileMedia,
         options: Options,
         policy: Box<dyn CompactionPolicy>,
     ) -> Result<Self, Error> {

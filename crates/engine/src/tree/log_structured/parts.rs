@@ -10,7 +10,7 @@ use super::files::{Numbers, TableFiles, TableSettings};
 use super::jobs::JobContext;
 use super::tables::Tables;
 use crate::log_chain::{LogChain, LogChainOptions};
-use crate::media::Media;
+use crate::media::FileMedia;
 use crate::memtable::MemTable;
 use crate::options::Options;
 use crate::shape::{CompactionPolicy, Version};
@@ -49,7 +49,7 @@ pub(super) struct Found {
 impl TreeParts {
     pub(super) fn new(
         env: &Env,
-        media: Media,
+        media: FileMedia,
         options: Options,
         policy: Box<dyn CompactionPolicy>,
         found: Found,

@@ -20,7 +20,7 @@ use crate::file_name;
 use crate::inventory::{self, NO_LOG, read_beside_writer};
 use crate::key::Sequence;
 use crate::manifest::Manifest;
-use crate::media::Media;
+use crate::media::FileMedia;
 use crate::memtable::MemTable;
 use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::Options;
@@ -44,7 +44,7 @@ impl ReadOnlyTree {
     /// Opens the database on `media` for reading; see [`crate::Db::open_read_only`].
     pub(crate) fn open(
         env: &Env,
-        media: Media,
+        media: FileMedia,
         options: Options,
         policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
     ) -> Result<Self, Error> {
@@ -69,7 +69,7 @@ fn torn_tail(parts: &TreeParts) -> Option<(u64, Sequence)> {
 /// One reading, from CURRENT on.
 fn read_all(
     env: &Env,
-    media: &Media,
+    media: &FileMedia,
     options: &Options,
     policy: Box<dyn CompactionPolicy>,
 ) -> Result<Arc<TreeParts>, Error> {
@@ -78,7 +78,7 @@ fn read_all(
         Some(logs) => Some(Arc::new(ReadOnlyStore::new(logs.clone()))),
         None => None,
     };
-    let media = Media { files: files.clone(), logs };
+    let media = FileMedia { files: files.clone(), logs };
     let garbage = Arc::new(Garbage::default());
 
     let manifest = match Manifest::recover(&*media.files, policy.name()) {

@@ -15,7 +15,7 @@ use crate::key::Sequence;
 use crate::log::LogWriter;
 use crate::log_chain::{LogHead, Replay, replay};
 use crate::manifest::{self, Manifest};
-use crate::media::Media;
+use crate::media::FileMedia;
 use crate::memtable::MemTable;
 use crate::options::Options;
 use crate::shape::{CompactionPolicy, FileMeta, Garbage, Version};
@@ -43,7 +43,7 @@ pub(super) struct Recovered {
 /// Brings a database up. The caller holds its lock.
 pub(super) fn open(
     env: &Env,
-    media: Media,
+    media: FileMedia,
     options: Options,
     policy: Box<dyn CompactionPolicy>,
     blocks: Arc<BlockCache>,

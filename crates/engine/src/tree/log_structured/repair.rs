@@ -20,7 +20,7 @@ use crate::inventory::new_database_id;
 use crate::iterator::InternalIterator;
 use crate::key::Sequence;
 use crate::manifest::Recovered;
-use crate::media::Media;
+use crate::media::FileMedia;
 use crate::memtable::MemTable;
 use crate::options::Options;
 use crate::repair::{
@@ -46,7 +46,7 @@ struct Salvage {
 /// See [`crate::plan_repair`]. `policy_of` makes the policy of these options.
 pub(crate) fn plan_repair(
     env: &Env,
-    media: &Media,
+    media: &FileMedia,
     options: &Options,
     policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
 ) -> Result<RepairPlan, Error> {
@@ -54,7 +54,7 @@ pub(crate) fn plan_repair(
 }
 
 /// What judges the tables on `media`.
-fn conditions<'a>(env: &Env, media: &Media, options: &Options) -> Box<TableCondition<'a>> {
+fn conditions<'a>(env: &Env, media: &FileMedia, options: &Options) -> Box<TableCondition<'a>> {
     let tables = Tables::new(env, media, options, Arc::new(BlockCache::new(0, None, None)), Arc::default());
     let media = media.clone();
     Box::new(move |number, manifest| table_condition(&media, &tables, number, manifest))
@@ -63,7 +63,7 @@ fn conditions<'a>(env: &Env, media: &Media, options: &Options) -> Box<TableCondi
 /// See [`crate::repair`]. `policy_of` makes the policy of these options.
 pub(crate) fn repair(
     env: &Env,
-    media: Media,
+    media: FileMedia,
     options: Options,
     originals: Originals,
     policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
@@ -270,7 +270,7 @@ fn flush(
     Ok(())
 }
 
-fn table_condition(media: &Media, tables: &Tables, number: u64, manifest: Option<&Recovered>) -> Condition {
+fn table_condition(media: &FileMedia, tables: &Tables, number: u64, manifest: Option<&Recovered>) -> Condition {
     let name = file_name::table(number);
     let opened = media
         .files

@@ -3,7 +3,7 @@
 use crate::cache::BlockCache;
 use crate::error::Error;
 use crate::file_name;
-use crate::media::Media;
+use crate::media::FileMedia;
 use crate::options::Options;
 use crate::shape::{FileMeta, Garbage};
 use crate::table::Table;
@@ -23,7 +23,7 @@ pub(super) struct Tables {
 impl Tables {
     pub(super) fn new(
         env: &Env,
-        media: &Media,
+        media: &FileMedia,
         options: &Options,
         blocks: Arc<BlockCache>,
         garbage: Arc<Garbage>,

@@ -34,7 +34,7 @@ fn tree_on_store(seed: u64, store: Arc<MemoryStore>) -> (Env, LogStructuredTree)
         ..Options::default()
     };
     let policy = TwoLevel::new(&options);
-    let media = Media::of_files(store);
+    let media = FileMedia::of_files(store);
     let tree = LogStructuredTree::open(&env, media, options, Box::new(policy)).expect("open");
     (env, tree)
 }
@@ -116,7 +116,7 @@ fn a_merged_table_that_looks_newest_does_not_hide_a_newer_version() {
     assert_eq!(tree.get(b"o", &ReadOptions::default()).expect("get").as_deref(), None);
     merge(&tree, |_| true);
     assert_eq!(tree.get(b"o", &ReadOptions::default()).expect("get").as_deref(), None);
-    let deletions: u64 = tree.statistics().levels.iter().map(|level| level.deletions).sum();
+    let deletions: u64 = tree.statistics().levels().iter().map(|level| level.deletions).sum();
     assert_eq!(deletions, 0, "nothing is left for it to hide");
     tree.close().expect("close");
 }
@@ -169,7 +169,7 @@ fn a_memtable_becomes_one_band() {
             level0_stop_writes_trigger: 1000,
             ..Options::default()
         };
-        let media = Media::of_files(Arc::new(MemoryStore::of_bands(BAND_BYTES)));
+        let media = FileMedia::of_files(Arc::new(MemoryStore::of_bands(BAND_BYTES)));
         let policy = TwoLevel::new(&options);
         let tree = LogStructuredTree::open(&env, media, options, Box::new(policy)).expect("open");
         let mut number = 0u64;

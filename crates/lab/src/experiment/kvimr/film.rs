@@ -63,7 +63,7 @@ pub(crate) fn film_load(load: &LoadOnInterlaced, advance: impl Fn(u64) + Send + 
     simulate(load.seed, move |env| {
         let (setup, spec) = (load.setup(), load.spec());
         let target = emulated::open_varve(env, &spec, &setup.options())?;
-        let store = &*target.varve().stack().media().files;
+        let store = &**target.varve().stack().files();
         let counters = COUNTERS.map(|name| FilmCounter { name: name.to_owned(), unit: "1".to_owned() }).to_vec();
         let name = format!("{}, {} rewrites", load.allocation, load.rewrite);
         let mut recorder = Recorder::new(&name, &spec, &ROWS, counters, &store.occupancy())?;

@@ -219,7 +219,7 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
     }
 
     pub(super) fn occupancy(&self) -> Occupancy {
-        self.target.varve().stack().media().files.occupancy()
+        self.target.varve().stack().files().occupancy()
     }
 
     /// Writes `version` of a record.

@@ -219,7 +219,7 @@ impl Driver {
     /// Reads every piece of the first device that holds tables, by address, past the store: how fast their bytes come.
     pub(super) fn read_tables_by_address(&mut self) -> Result<Phase, LabError> {
         let stack = self.stack();
-        let pieces = stack.map(|stack| stack.media().files.occupancy().pieces).unwrap_or_default();
+        let pieces = stack.map(|stack| stack.files().occupancy().pieces).unwrap_or_default();
         let tables: Vec<_> = pieces
             .into_iter()
             .filter(|piece| piece.device == 0 && matches!(piece.usage, PieceUsage::Table | PieceUsage::File))

@@ -143,5 +143,5 @@ fn record(env: &Env, driver: &Driver, recorder: &mut Recorder, operations: u64) 
 }
 
 fn occupancy(driver: &Driver) -> Occupancy {
-    driver.stack().map(|stack| stack.media().files.occupancy()).unwrap_or_default()
+    driver.stack().map(|stack| stack.files().occupancy()).unwrap_or_default()
 }

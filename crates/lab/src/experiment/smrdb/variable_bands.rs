@@ -174,7 +174,7 @@ struct Moment {
 impl Moment {
     /// `None` as long as there are no tables.
     fn of(driver: &Driver) -> Option<Moment> {
-        driver.stack().and_then(|stack| Moment::of_occupancy(&stack.media().files.occupancy()))
+        driver.stack().and_then(|stack| Moment::of_occupancy(&stack.files().occupancy()))
     }
 
     fn of_occupancy(occupancy: &Occupancy) -> Option<Moment> {
