@@ -16,7 +16,7 @@ pub enum ErrorKind {
     NotFound,
     /// Already open elsewhere.
     Locked,
-    /// No room; writes succeed again when there is.
+    /// No space; writes succeed again when there is.
     NoSpace,
     /// The medium failed.
     Io,

@@ -7,11 +7,11 @@ use varve_store::{IoContext, ReadRange, ReadableFile, StoreError, WritableFile};
 /// A file whose bytes a test can look at and change while it is written.
 #[derive(Clone, Default)]
 pub(crate) struct MemoryFile {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FileContent>>,
 }
 
 #[derive(Default)]
-struct State {
+struct FileContent {
     bytes: Vec<u8>,
     synced_bytes: usize,
     /// Appends fail once the file is this long.
@@ -22,7 +22,7 @@ struct State {
 
 impl MemoryFile {
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        let state = State { synced_bytes: bytes.len(), bytes, ..State::default() };
+        let state = FileContent { synced_bytes: bytes.len(), bytes, ..FileContent::default() };
         MemoryFile { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -46,7 +46,7 @@ impl MemoryFile {
     }
 
     #[cfg(test)]
-    pub(crate) fn limit_room(&self, bytes: usize) {
+    pub(crate) fn limit_space(&self, bytes: usize) {
         self.state.lock().space_bytes = Some(bytes);
     }
 
@@ -67,8 +67,8 @@ impl MemoryFile {
 impl WritableFile for MemoryFile {
     fn append(&mut self, data: &[u8], _: &IoContext) -> Result<(), StoreError> {
         let mut state = self.state.lock();
-        let room = state.space_bytes.map_or(usize::MAX, |room| room.saturating_sub(state.bytes.len()));
-        let taken = data.len().min(room);
+        let left_bytes = state.space_bytes.map_or(usize::MAX, |bytes| bytes.saturating_sub(state.bytes.len()));
+        let taken = data.len().min(left_bytes);
         state.bytes.extend_from_slice(&data[..taken]);
         if taken == data.len() {
             return Ok(());

@@ -62,7 +62,7 @@ pub enum TreeKind {
 }
 
 impl TreeKind {
-    /// Every organisation.
+    /// Every kind.
     pub const ALL: [TreeKind; 3] = [TreeKind::Leveled, TreeKind::TwoLevel, TreeKind::Memory];
 
     /// Those that keep data in tables.
@@ -84,7 +84,7 @@ described_options! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Options {
-        /// Organisation of the data.
+        /// Kind of tree.
         tree: TreeKind = TreeKind::Leveled, "leveled", Word;
         /// Create the database when there is none.
         create_if_missing: bool = true, "true", Truth;
@@ -125,11 +125,11 @@ described_options! {
         target_file_size_base: u64 = 64 << 20, "64MiB", Bytes, "the size of table the medium likes (a band), where it likes one, elsewhere a 128th of the medium at most";
         /// Bytes one compaction may read; larger ones are split.
         max_compaction_bytes: u64 = 25 * (64 << 20), "1600MiB", Bytes;
-        /// Room on the medium that puts leave for deletes and compactions, beside what memtables will become, so that a full
-        /// one can be emptied; deletes leave a quarter of it, half where tables have no size of their own. Unset picks four
+        /// Space on the medium that puts leave for deletes and compactions, beside what memtables will become, so that a full
+        /// one can be emptied; deletes leave a quarter of it, half where tables have no size of their own. Unset picks five
         /// tables where these have (bands), elsewhere eight, a sixteenth of the medium at most unless one value is larger
         /// than tables there; 0 leaves none.
-        compaction_buffer_size: Option<u64> = None, "unset", Bytes, "unset is four tables (bands), elsewhere eight, a sixteenth of the medium at most";
+        compaction_buffer_size: Option<u64> = None, "unset", Bytes, "unset is five tables (bands), elsewhere eight, a sixteenth of the medium at most";
         /// Flushes and compactions at once.
         max_background_jobs: usize = 2, "2", Jobs;
         /// Threads one compaction may use.
@@ -209,7 +209,7 @@ impl Options {
     }
 
     /// The options as they hold on stores of these properties, of tables and of logs: what the medium changes, and
-    /// what unset ones come to as far as that does not follow the room on it.
+    /// what unset ones come to as far as that does not follow the space on it.
     pub fn on_stores(&self, files: &StoreProperties, logs: &StoreProperties) -> Options {
         let mut options = self.clone();
         options.write_buffer_size = self.write_buffer_bytes(files);

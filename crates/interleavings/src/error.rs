@@ -4,5 +4,5 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Error {
     /// A commit before it panicked.
-    Halted,
+    Poisoned,
 }

@@ -106,7 +106,7 @@ impl Varve {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when key or value is too long; `NoSpace`, after
-    /// waiting for room, when the medium is full; `ReadOnly` and `Closed`; `Poisoned` since a failure that left the medium
+    /// waiting for space, when the medium is full; `ReadOnly` and `Closed`; `Poisoned` since a failure that left the medium
     /// unknown; `Io` when the medium fails now.
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {

@@ -24,9 +24,9 @@ pub enum Error {
     /// The file with the options of the database cannot be read.
     #[error("the file OPTIONS: expected {expected}, found {found}{}", match .is_newer { true => "; it was written by a newer version", false => "; it is written anew when the database is next opened for writing" })]
     SavedOptions { is_newer: bool, expected: String, found: String },
-    /// There is no room for the file with the options of the database.
+    /// There is no space for the file with the options of the database.
     #[error(
-        "the file OPTIONS: no room beside what the database may need: expected {wanted_bytes} bytes, found {available_bytes}"
+        "the file OPTIONS: no space beside what the database may need: expected {wanted_bytes} bytes, found {available_bytes}"
     )]
     OptionsNotSaved { wanted_bytes: u64, available_bytes: u64 },
     /// The medium failed, or is not there.

@@ -10,7 +10,7 @@
 //!
 //! It is written under another name and renamed, so it is always whole, and only when it would say something else than
 //! before. It tells people what held; nothing is read from it when a database is opened. So what keeps it from being
-//! written (no room, a failure) keeps nobody from opening the database, and one that is damaged is written anew. One of a
+//! written (no space, a failure) keeps nobody from opening the database, and one that is damaged is written anew. One of a
 //! newer version stays as it is.
 
 use crate::error::Error;
@@ -29,7 +29,7 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 const FIRST_WORD: &str = "varve-options ";
 const VERSION: &str = "1";
 
-/// Room that is left to the database: it is not taken for this file.
+/// Space that is left to the database: it is not taken for this file.
 const ROOM_BYTES: u64 = 1 << 20;
 
 /// Options a database was opened with, by name, as TOML writes their values.

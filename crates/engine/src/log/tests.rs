@@ -370,7 +370,7 @@ fn after_a_failure_the_writer_refuses() {
     let file = MemoryFile::default();
     let mut writer = create(&file);
     writer.append(&[b"kept"]).unwrap();
-    file.limit_room(100);
+    file.limit_space(100);
     assert_eq!(writer.append(&[&[1; 100]]).unwrap_err().kind(), ErrorKind::NoSpace);
     assert_eq!(writer.append(&[b""]).unwrap_err().kind(), ErrorKind::Poisoned);
     assert_eq!(writer.sync().unwrap_err().kind(), ErrorKind::Poisoned);

@@ -48,15 +48,15 @@ impl LogBacklog {
 
 /// A log file and the thread that writes it.
 pub(super) struct WriteBehind {
-    shared: Arc<Shared>,
+    shared: Arc<WriteBehindLog>,
     /// Appended and not handed over.
     buffer: Vec<u8>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct WriteBehindLog {
     env: Env,
-    state: Mutex<State>,
+    state: Mutex<PendingBuffers>,
     changed: Condvar,
     /// Held across I/O.
     file: Mutex<Option<Box<dyn WritableFile>>>,
@@ -65,7 +65,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct PendingBuffers {
     queue: VecDeque<Vec<u8>>,
     /// Bytes queued or being written.
     bytes: u64,
@@ -81,9 +81,9 @@ struct State {
 impl WriteBehind {
     /// Starts the thread.
     pub(super) fn new(file: Box<dyn WritableFile>, context: IoContext, env: &Env, backlog: Arc<LogBacklog>) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WriteBehindLog {
             env: env.clone(),
-            state: Mutex::new(env, "log on its way", State::default()),
+            state: Mutex::new(env, "log on its way", PendingBuffers::default()),
             changed: Condvar::new(env, "log written"),
             file: Mutex::new(env, "log file", Some(file)),
             context,
@@ -176,7 +176,7 @@ impl Drop for WriteBehind {
     }
 }
 
-impl State {
+impl PendingBuffers {
     fn is_at_rest(&self) -> bool {
         self.failure.is_some() || (self.queue.is_empty() && !self.is_writing)
     }
@@ -189,7 +189,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl WriteBehindLog {
     /// The thread: writes what is queued until it is told to end.
     fn write_queued(&self) {
         let mut state = self.state.lock();

@@ -17,10 +17,10 @@ pub(crate) fn coalescing(
 ) -> Option<CompactionPlan> {
     let mut best: Option<(u64, CompactionPlan)> = None;
     for (level, files) in version.levels.iter().enumerate().skip(1) {
-        for stretch in stretches(files, unhelpful) {
-            for begin in 0..stretch.len() {
+        for group in neighbours(files, unhelpful) {
+            for begin in 0..group.len() {
                 let mut bytes = 0u64;
-                for (count, file) in (1..=COALESCED_MAX as u64).zip(&stretch[begin..]) {
+                for (count, file) in (1..=COALESCED_MAX as u64).zip(&group[begin..]) {
                     bytes = bytes.saturating_add(file.size_bytes);
                     if bytes > space_bytes {
                         break;
@@ -29,7 +29,7 @@ pub(crate) fn coalescing(
                     let Some(saved) = count.checked_sub(needed).filter(|saved| *saved > 0) else { continue };
                     let cost = bytes / saved;
                     if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                        let inputs = stretch[begin..begin + count as usize].to_vec();
+                        let inputs = group[begin..begin + count as usize].to_vec();
                         best = Some((cost, CompactionPlan { reason: Reason::Coalescing, ..in_place(level, inputs) }));
                     }
                 }
@@ -41,21 +41,21 @@ pub(crate) fn coalescing(
 
 /// Tables of a level in key order that neither overlap another of it nor are in `unhelpful`, parted where one that does
 /// or is lies between.
-fn stretches(files: &[Arc<FileMeta>], unhelpful: &BTreeSet<u64>) -> Vec<Vec<Arc<FileMeta>>> {
+fn neighbours(files: &[Arc<FileMeta>], unhelpful: &BTreeSet<u64>) -> Vec<Vec<Arc<FileMeta>>> {
     let mut sorted: Vec<&Arc<FileMeta>> = files.iter().collect();
     sorted.sort_by(|a, b| a.smallest_user_key().cmp(b.smallest_user_key()));
-    let mut stretches: Vec<Vec<Arc<FileMeta>>> = vec![Vec::new()];
+    let mut neighbours: Vec<Vec<Arc<FileMeta>>> = vec![Vec::new()];
     let mut end: Option<&[u8]> = None;
     for (position, file) in sorted.iter().enumerate() {
         let is_behind = end.is_none_or(|end| end < file.smallest_user_key());
         let is_before = sorted.get(position + 1).is_none_or(|next| file.largest_user_key() < next.smallest_user_key());
         end = end.max(Some(file.largest_user_key()));
-        match stretches.last_mut() {
+        match neighbours.last_mut() {
             Some(last) if is_behind && is_before && !unhelpful.contains(&file.number) => last.push((*file).clone()),
-            _ => stretches.push(Vec::new()),
+            _ => neighbours.push(Vec::new()),
         }
     }
-    stretches
+    neighbours
 }
 
 #[cfg(test)]

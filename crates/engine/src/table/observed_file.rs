@@ -14,11 +14,11 @@ use varve_store::{
 /// A file in memory that can be written, read, damaged and told to fail. Clones are the same file.
 #[derive(Clone, Default)]
 pub(crate) struct ObservedFile {
-    shared: Arc<Shared>,
+    shared: Arc<ObservedContent>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct ObservedContent {
     bytes: Mutex<Vec<u8>>,
     /// Calls that read, and bytes they read.
     reads: AtomicU64,

@@ -67,7 +67,7 @@ struct Resident {
 }
 
 #[derive(Default)]
-struct State {
+struct ResidentTables {
     /// Open tables that are not pinned.
     tables: BTreeMap<u64, Resident>,
     /// Their numbers, oldest first; each gets a second chance when it was used.
@@ -84,7 +84,7 @@ pub(crate) struct TableCache {
     block_cache: Arc<BlockCache>,
     capacity: usize,
     pinned: Arc<AtomicUsize>,
-    state: Mutex<State>,
+    state: Mutex<ResidentTables>,
     opened: Condvar,
 }
 
@@ -112,7 +112,7 @@ impl TableCache {
             block_cache,
             capacity: max_open_files.max(1),
             pinned: Arc::new(AtomicUsize::new(0)),
-            state: Mutex::new(env, "table cache", State::default()),
+            state: Mutex::new(env, "table cache", ResidentTables::default()),
             opened: Condvar::new(env, "table cache opening"),
         }
     }
@@ -217,7 +217,7 @@ impl TableCache {
     }
 }
 
-impl State {
+impl ResidentTables {
     fn close_beyond(&mut self, capacity: usize, closed: &mut Vec<Arc<Table>>) {
         // Twice around at most: the first time clears every mark.
         let mut patience = 2 * self.queue.len();

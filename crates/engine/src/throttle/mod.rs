@@ -203,7 +203,7 @@ impl Throttle {
         let stop = self.options.stall.level0_stop_writes_trigger;
         let level0_room_bytes =
             write_pace::level0_room_bytes(level0_tables, stop, memtable_bytes, active_bytes + unflushed_bytes);
-        // After a compaction below level 0 another one has to come until there is more room.
+        // After a compaction below level 0 another one has to come until there is more space.
         let (compactions, level0_room_bytes) = match self.jobs.level0.left_bytes() {
             0 => (&self.jobs.deeper, level0_room_bytes / 2),
             _ => (&self.jobs.level0, level0_room_bytes),

@@ -7,11 +7,11 @@ use varve_env::{Condvar, Env, Instant, Mutex};
 pub(super) struct RateLimiter {
     env: Env,
     bytes_per_second: u64,
-    state: Mutex<State>,
+    state: Mutex<RateState>,
     ended: Condvar,
 }
 
-struct State {
+struct RateState {
     next_free: Instant,
     has_ended: bool,
 }
@@ -22,7 +22,7 @@ impl RateLimiter {
         RateLimiter {
             env: env.clone(),
             bytes_per_second,
-            state: Mutex::new(env, "rate limit", State { next_free: env.now(), has_ended: false }),
+            state: Mutex::new(env, "rate limit", RateState { next_free: env.now(), has_ended: false }),
             ended: Condvar::new(env, "rate limit"),
         }
     }

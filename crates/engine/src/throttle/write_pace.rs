@@ -3,8 +3,8 @@
 //!
 //! Three things fill up while users write, and each is emptied by the medium: the log's way to it, memtables, and level 0.
 //! When one is full a write waits for as long as emptying it takes. To keep that from happening writers are held to a rate
-//! at which it would be full no sooner than it is emptied: as much of the rate it is emptied at as there is room to what has
-//! to be emptied. With much room that is fast and with little slow, so a memtable is full when the one before it is in its
+//! at which it would be full no sooner than it is emptied: as much of the rate it is emptied at as there is space to what has
+//! to be emptied. With much space that is fast and with little slow, so a memtable is full when the one before it is in its
 //! table, and what is filled and emptied all the time settles half full. The medium then always has something to do,
 //! and a write waits for no more than its own share. bLSM's spring ("bLSM: a general purpose log structured merge tree",
 //! SIGMOD 2012, section 4.3) does this with the memtable; here it is all three, and rates are measured rather than given.
@@ -16,7 +16,7 @@
 pub(super) struct Reservoir {
     /// What may be written until a write waits.
     pub(super) room_bytes: u64,
-    /// What has to be emptied until there is all the room again; with nothing to do, nobody is held.
+    /// What has to be emptied until there is all the space again; with nothing to do, nobody is held.
     pub(super) due_bytes: u64,
     /// Bytes per second it was emptied at of late, if it was.
     pub(super) emptied_bytes_per_second: Option<u64>,
@@ -74,8 +74,8 @@ mod tests {
     fn a_memtable_is_full_when_the_one_before_it_is_in_its_table() {
         let (mut filled, mut flushed) = (0.0, 0.0);
         while flushed < 79.9 * MEBIBYTE as f64 {
-            let (room, due) = (80.0 * MEBIBYTE as f64 - filled, 80.0 * MEBIBYTE as f64 - flushed);
-            let writers = rate(room as u64, due as u64, 100).unwrap() as f64;
+            let (space, due) = (80.0 * MEBIBYTE as f64 - filled, 80.0 * MEBIBYTE as f64 - flushed);
+            let writers = rate(space as u64, due as u64, 100).unwrap() as f64;
             filled += writers / 1000.0;
             flushed += 100.0 * MEBIBYTE as f64 / 1000.0;
         }

@@ -16,7 +16,7 @@ use crate::statistics::{Statistics, Totals};
 use crate::value::Value;
 use varve_store::{FileStore, Finding};
 
-/// What every organisation of data answers. Thread-safe.
+/// What every kind of tree answers. Thread-safe.
 pub(crate) trait Tree: Send + Sync {
     /// Applies a batch: all of it or nothing, visible when this returns, durable if asked for.
     fn write(&self, batch: WriteBatch, options: &WriteOptions) -> Result<(), Error>;

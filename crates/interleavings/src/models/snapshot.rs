@@ -33,13 +33,13 @@ fn memtable() -> Arc<Memtable> {
 }
 
 /// As the engine's: memtables from new to old, then what is in tables.
-struct State {
+struct ReadState {
     memtables: Vec<Arc<Memtable>>,
     tables: Vec<u64>,
 }
 
 struct Tree {
-    state: ArcSwap<State>,
+    state: ArcSwap<ReadState>,
     snapshots: Arc<SnapshotList>,
     /// Orders replacements of the state.
     core: Mutex<()>,
@@ -51,7 +51,7 @@ impl Tree {
         let first = memtable();
         first[1].store(1, Ordering::Relaxed);
         Arc::new(Tree {
-            state: ArcSwap::from_pointee(State { memtables: vec![first], tables: Vec::new() }),
+            state: ArcSwap::from_pointee(ReadState { memtables: vec![first], tables: Vec::new() }),
             snapshots: SnapshotList::new(1),
             core: Mutex::new(()),
         })
@@ -65,7 +65,7 @@ impl Tree {
         let _core = self.core.lock();
         let state = self.state.load();
         let memtables = std::iter::once(memtable()).chain(state.memtables.iter().cloned()).collect();
-        self.state.store(Arc::new(State { memtables, tables: state.tables.clone() }));
+        self.state.store(Arc::new(ReadState { memtables, tables: state.tables.clone() }));
     }
 
     /// Puts the memtable that takes no more writes into a table, if there is one, without the versions nobody sees.
@@ -77,11 +77,11 @@ impl Tree {
         let versions = full.iter().map(|version| version.load(Ordering::Relaxed)).rev().filter(|version| *version > 0);
         let tables = versions.filter(|version| !filter.is_hidden(*version)).collect();
         let _core = self.core.lock();
-        self.state.store(Arc::new(State { memtables: vec![active.clone()], tables }));
+        self.state.store(Arc::new(ReadState { memtables: vec![active.clone()], tables }));
     }
 
     /// The newest version at `sequence` or before.
-    fn find(state: &State, sequence: u64) -> Option<u64> {
+    fn find(state: &ReadState, sequence: u64) -> Option<u64> {
         let in_memory = state.memtables.iter().flat_map(|memtable| memtable.iter().rev());
         in_memory
             .map(|version| version.load(Ordering::Relaxed))

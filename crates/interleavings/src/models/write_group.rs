@@ -22,7 +22,7 @@ pub(super) const MODELS: &[Model] = &[
         finds: &[Fault::LostNotifications],
     },
     Model {
-        name: "write group: puts that wait for room let deletes go first that bring it",
+        name: "write group: puts that wait for space let deletes go first that bring it",
         run: |_| puts_wait_for_deletes(),
         seeds: 1,
         finds: &[Fault::LostNotifications, Fault::RelaxedStores],
@@ -40,7 +40,7 @@ struct Log {
     written: UnsafeCell<Vec<u32>>,
     /// The same as bits, for those who are told.
     committed: AtomicUsize,
-    halted: AtomicUsize,
+    poisoned: AtomicUsize,
     /// Batches of this id panic.
     panics_at: Published<Option<u32>>,
 }
@@ -53,14 +53,14 @@ impl Log {
         Log {
             written: UnsafeCell::new(Vec::new()),
             committed: AtomicUsize::new(0),
-            halted: AtomicUsize::new(0),
+            poisoned: AtomicUsize::new(0),
             panics_at: Published::new(panics_at),
         }
     }
 
     fn write(&self, first: &WriteBatch, others: &[WriteBatch]) -> Result<Commit, Error> {
-        if self.halted.load(Ordering::Relaxed) > 0 {
-            return Err(Error::Halted);
+        if self.poisoned.load(Ordering::Relaxed) > 0 {
+            return Err(Error::Poisoned);
         }
         for id in std::iter::once(first).chain(others).filter_map(WriteBatch::id) {
             // SAFETY: one leader at a time, which loom watches.
@@ -100,8 +100,8 @@ impl Committer for Plain {
     fn delete_waits(&self) {}
 
     fn panicked(&self, _: &(dyn Any + Send)) -> Error {
-        self.0.halted.store(1, Ordering::Relaxed);
-        Error::Halted
+        self.0.poisoned.store(1, Ordering::Relaxed);
+        Error::Poisoned
     }
 }
 
@@ -128,7 +128,7 @@ fn three_write() {
 struct Full {
     log: Log,
     is_short: AtomicUsize,
-    has_room: Mutex<bool>,
+    has_space: Mutex<bool>,
     done: Condvar,
     group: WriteGroup,
 }
@@ -139,18 +139,18 @@ impl Committer for Full {
         let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
         let is_mixed = others.iter().any(|other| other.has_puts() != first.has_puts());
         if has_puts {
-            self.is_short.store(usize::from(!*self.has_room.lock()), Ordering::SeqCst);
-            let mut has_room = self.has_room.lock();
-            while !*has_room {
+            self.is_short.store(usize::from(!*self.has_space.lock()), Ordering::SeqCst);
+            let mut has_space = self.has_space.lock();
+            while !*has_space {
                 if is_mixed || self.group.has_waiting_deletes() {
                     return Ok(Commit::Yields);
                 }
-                self.done.wait(&mut has_room);
+                self.done.wait(&mut has_space);
             }
         }
         let committed = self.log.write(first, others);
         if !has_puts {
-            *self.has_room.lock() = true;
+            *self.has_space.lock() = true;
             self.done.notify_all();
         }
         committed
@@ -161,12 +161,12 @@ impl Committer for Full {
     }
 
     fn delete_waits(&self) {
-        drop(self.has_room.lock());
+        drop(self.has_space.lock());
         self.done.notify_all();
     }
 
     fn panicked(&self, _: &(dyn Any + Send)) -> Error {
-        Error::Halted
+        Error::Poisoned
     }
 }
 
@@ -174,8 +174,8 @@ fn puts_wait_for_deletes() {
     let path = Arc::new(Full {
         log: Log::new(None),
         is_short: AtomicUsize::new(0),
-        has_room: Mutex::new(&Env, "room", false),
-        done: Condvar::new(&Env, "room"),
+        has_space: Mutex::new(&Env, "space", false),
+        done: Condvar::new(&Env, "space"),
         group: WriteGroup::new(&Env),
     });
     let putters: Vec<_> = (0..2)
@@ -200,7 +200,7 @@ fn one_panics() {
     let path = Arc::new((WriteGroup::new(&Env), Plain(Log::new(Some(1)))));
     let write = |path: &(WriteGroup, Plain), id: u32| {
         catch_unwind(AssertUnwindSafe(|| path.0.write(&path.1, WriteBatch::put(id), false)))
-            .unwrap_or(Err(Error::Halted))
+            .unwrap_or(Err(Error::Poisoned))
     };
     let writers: Vec<_> = (1..3)
         .map(|id| {
@@ -210,11 +210,11 @@ fn one_panics() {
         .collect();
     let first = write(&path, 0);
     let others: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-    assert_eq!(others[0], Err(Error::Halted));
+    assert_eq!(others[0], Err(Error::Poisoned));
     for (id, result) in [(0, first), (2, others[1].clone())] {
         if result.is_ok() {
             path.1.0.assert_told(id);
         }
     }
-    assert_eq!(write(&path, 3), Err(Error::Halted));
+    assert_eq!(write(&path, 3), Err(Error::Poisoned));
 }

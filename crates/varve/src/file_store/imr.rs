@@ -40,7 +40,7 @@ pub(crate) const IMR: FileStoreKind = FileStoreKind {
             name: "small-files",
             value: ValueForm::Size,
             default: "a 32nd of the disk, from 4MiB to 2GiB",
-            meaning: "room for logs and manifests, decided when the disk is laid out",
+            meaning: "space for logs and manifests, decided when the disk is laid out",
         },
         OptionDescription {
             name: "map",
@@ -133,7 +133,7 @@ fn logs(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Opt
             let bytes = match (placement, options.small_files_bytes) {
                 (Some((_, bytes)), _) => bytes.saturating_mul(scale),
                 (None, Some(_)) => ImrStore::logs_bytes(device, &options)?.saturating_mul(scale),
-                // Also beside a small disk there is room for the logs of write buffers of the usual size.
+                // Also beside a small disk there is space for the logs of write buffers of the usual size.
                 (None, None) => ImrStore::logs_bytes(device, &options)?.saturating_mul(scale).max(DRIVE_BYTES_MIN),
             };
             match emulated_beside(part, bytes)? {

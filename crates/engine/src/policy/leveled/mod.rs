@@ -10,7 +10,7 @@ use crate::options::{CompactionPriority, Options};
 use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, JobClaim, Reason, Shortage, Version};
 use std::sync::Arc;
 
-/// The leveled organisation.
+/// The leveled compaction policy.
 pub(crate) struct Leveled {
     options: PolicyOptions,
     level_count: usize,
@@ -183,7 +183,7 @@ fn pending_bytes(version: &Version, targets: &LevelTargets, options: &PolicyOpti
 }
 
 /// The next compaction worth doing that writes no more than `space_bytes`, if any: on a medium that is nearly
-/// full a small compaction may free the room that a more urgent one needs.
+/// full a small compaction may free the space that a more urgent one needs.
 fn pick_within(version: &Version, busy: &Busy, options: &PolicyOptions, space_bytes: u64) -> Option<CompactionPlan> {
     let targets = level_targets(version, options);
     let scores = scores(version, &targets, busy, options);

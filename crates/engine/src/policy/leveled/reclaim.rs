@@ -1,4 +1,4 @@
-//! Room on a medium that has little left: deletions go down to what they delete, a table at a time.
+//! Space on a medium that has little left: deletions go down to what they delete, a table at a time.
 
 use super::{PolicyOptions, finish, level_targets, next_non_empty};
 use crate::shape::{Busy, CompactionPlan, FileMeta, Reason, Shortage, Version, in_place};
@@ -6,8 +6,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Of a plan that takes several tables of level 0 the oldest: the others stay newer than what is below. Others are done
-/// stretch by stretch, from one table of the output level to the next; where so many inputs lie there that a
-/// stretch does not fit, one input is taken, of which less than any other must be rewritten.
+/// part by part, from one table of the output level to the next; where so many inputs lie there that a
+/// part does not fit, one input is taken, of which less than any other must be rewritten.
 pub(super) fn split(version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
     if plan.inputs.len() < 2 || plan.output_level == plan.input_level {
         return None;
@@ -38,7 +38,7 @@ fn oldest_within(plan: &CompactionPlan, space_bytes: u64) -> usize {
     sums.take_while(|sum| *sum <= space_bytes).count()
 }
 
-/// Bytes of each stretch: of a table of the output level, and about those of the inputs from its beginning to that of the next
+/// Bytes of each part: of a table of the output level, and about those of the inputs from its beginning to that of the next
 /// one, before the first and behind the last as well.
 fn parts_bytes(plan: &CompactionPlan) -> Vec<u64> {
     let mut bytes: Vec<u64> = plan.overlapping.iter().map(|below| below.size_bytes).collect();
@@ -55,7 +55,7 @@ fn parts_bytes(plan: &CompactionPlan) -> Vec<u64> {
 /// The next step: the oldest table of level 0 as long as one there has deletions, then of the highest level with
 /// deletions the table with most. Where nothing is below it is rewritten, which drops them if every reader has seen
 /// them; else it goes down one level. At last tables leave level 0 that need none of their own below. Only what there is
-/// room for.
+/// space for.
 ///
 /// It ends: each step takes deletions one level down, or away, or a table out of level 0.
 pub(super) fn reclaim(version: &Version, shortage: &Shortage, options: &PolicyOptions) -> Option<CompactionPlan> {

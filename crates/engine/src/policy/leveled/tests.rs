@@ -121,8 +121,8 @@ fn what_fits_is_done_while_the_most_urgent_does_not() {
     let version = shape(
         "1:a-z*100 2:a-z*100 3:a-z*100 4:a-z*100 10:a-z*100 11:a-z*100\n5:a-c*100 6:d-f*100 7:g-i*100\n8:a-b*400 9:d-e*50",
     );
-    let within = |room: u64| {
-        pick_within(&version, &Busy::default(), &fixed, room * MIB)
+    let within = |space: u64| {
+        pick_within(&version, &Busy::default(), &fixed, space * MIB)
             .map(|plan| (plan.input_level, numbers(&plan.inputs)))
     };
     assert_eq!(within(u64::MAX / MIB), Some((0, vec![11, 10, 4, 3, 2, 1])));
@@ -131,8 +131,8 @@ fn what_fits_is_done_while_the_most_urgent_does_not() {
     let version = shape(
         "1:a-z*100 2:a-z*100 3:a-z*100 4:a-z*100 10:a-z*100 11:a-z*100 12:a-z*100\n5:a-c*100 6:d-f*300\n8:a-b*400 9:d-e*50",
     );
-    let within = |room: u64| {
-        pick_within(&version, &Busy::default(), &fixed, room * MIB)
+    let within = |space: u64| {
+        pick_within(&version, &Busy::default(), &fixed, space * MIB)
             .map(|plan| (plan.input_level, numbers(&plan.inputs)))
     };
     assert_eq!((within(350), within(349)), (Some((1, vec![6])), None));
@@ -284,7 +284,7 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
 }
 
 /// Once what lies beside the tables of the output level did not count: a plan with one of these was begun whole, and one whose
-/// inputs lie behind the last was done in a stretch that did not fit.
+/// inputs lie behind the last was done in a part that did not fit.
 #[test]
 fn of_a_compaction_that_does_not_fit_in_stretches_one_input_is_taken() {
     let part = |text: &str, space_bytes: u64| {
@@ -296,9 +296,9 @@ fn of_a_compaction_that_does_not_fit_in_stretches_one_input_is_taken() {
     let one_below = "\n1:a-b*10 2:c-d*10 3:e-f*10 4:g-h*10\n9:d-d*10";
     assert_eq!(part(one_below, 49), Some(vec![1]), "it overlaps nothing");
     let behind = "\n1:a-b*10 2:c-d*10 3:e-f*10 4:g-h*10\n8:a-a*10 9:b-b*10";
-    assert_eq!(part(behind, 44), Some(vec![2]), "the stretch of the last table has three of them and half of one");
+    assert_eq!(part(behind, 44), Some(vec![2]), "the part of the last table has three of them and half of one");
     assert_eq!(part(behind, 45), None);
-    assert_eq!(part("\n1:a-b*10 2:c-d*10\n", 10), None, "without a table below, stretches are inputs");
+    assert_eq!(part("\n1:a-b*10 2:c-d*10\n", 10), None, "without a table below, parts are inputs");
 }
 
 /// While they are merged table by table, what they hold is there twice.

@@ -30,7 +30,7 @@
 //!   its outputs are, so one of both is outside. Nor is a flush, which only brings newer versions.
 //!
 //! So any set of tables may be merged in any order, at once with others; selections decide about cost only. This is
-//! also why a selection may be cut short: to what `max_compaction_bytes` allows, or to what there is room for.
+//! also why a selection may be cut short: to what `max_compaction_bytes` allows, or to what there is space for.
 //!
 //! # Why it ends
 //!
@@ -55,7 +55,7 @@ use std::sync::Arc;
 /// Bytes of a table's histogram (SMRDB, section 4.3).
 const HISTOGRAM_BYTES: usize = 4096;
 
-/// The two-level organisation.
+/// The two-level compaction policy.
 pub(crate) struct TwoLevel {
     /// Tables in level 0 that start a compaction.
     level0_trigger: usize,
@@ -175,7 +175,7 @@ impl CompactionPolicy for TwoLevel {
         }
     }
 
-    /// Everything connected by overlaps is merged at once, which needs as much room again: the tables in order, with
+    /// Everything connected by overlaps is merged at once, which needs as much space again: the tables in order, with
     /// no key in two of them, and no deletion left.
     fn next_of_range(
         &self,

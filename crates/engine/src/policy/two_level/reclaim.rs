@@ -1,4 +1,4 @@
-//! Room on a medium that has little left: tables are merged a few at a time, those with deletions first.
+//! Space on a medium that has little left: tables are merged a few at a time, those with deletions first.
 
 use super::selection::overlap;
 use crate::shape::{CompactionPlan, FileMeta, Reason, Shortage, Version, in_place};

@@ -121,7 +121,7 @@ fn what_does_not_fit_is_not_picked() {
     let plan =
         |space_bytes: u64| policy().pick(&version, &Busy::default(), space_bytes).map(|plan| numbers(&plan.inputs));
     assert_eq!(plan(72), Some(vec![13, 12, 11, 10]));
-    // The oldest alone is moved, which needs no room.
+    // The oldest alone is moved, which needs no space.
     assert_eq!(plan(71), Some(vec![10]));
 }
 
@@ -169,7 +169,7 @@ fn a_manual_compaction_rewrites_a_lone_table_with_deletions() {
     let plan = |version: &Version| policy().next_of_range(version, None, None, None).unwrap();
     assert!(plan(&of(0)).is_trivial_move());
     assert!(!plan(&of(3)).is_trivial_move());
-    assert!(plan(&of(3)).written_bytes_max() > 0, "a rewrite needs room");
+    assert!(plan(&of(3)).written_bytes_max() > 0, "a rewrite needs space");
 }
 
 /// Once parts began only where tables do, which all of these do at the same key.

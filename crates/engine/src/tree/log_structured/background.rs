@@ -298,7 +298,7 @@ fn run(parts: &Arc<TreeParts>, job: Job) -> bool {
             jobs.busy.leave(&claim);
             jobs.running_compactions -= 1;
             jobs.compacts_alone = false;
-            // What it gave back may be what a flush lacked.
+            // Freed space may unblock a flush.
             jobs.retries += u64::from(!failed && jobs.flush_error.is_some());
             jobs.note_compaction(failure);
         }

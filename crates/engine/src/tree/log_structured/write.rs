@@ -100,7 +100,7 @@ impl WritePath {
         if self.wait_for_space(parts, writer, group)? == Commit::Yields {
             return Ok(Commit::Yields);
         }
-        self.make_room(parts, writer, group.bytes)?;
+        self.await_memtable(parts, writer, group.bytes)?;
         let Writer { head, memtable, .. } = &mut **writer;
         let apply = |batch: &WriteBatch, sequence| {
             memtable.apply(batch.iter(), sequence);
@@ -123,7 +123,12 @@ impl WritePath {
     }
 
     /// Waits until the active memtable can take `bytes` more, switching it when it is full.
-    fn make_room(&self, parts: &TreeParts, writer: &mut MutexGuard<'_, Writer>, bytes: usize) -> Result<(), Error> {
+    fn await_memtable(
+        &self,
+        parts: &TreeParts,
+        writer: &mut MutexGuard<'_, Writer>,
+        bytes: usize,
+    ) -> Result<(), Error> {
         let writer: &mut Writer = writer;
         parts.throttle.keep_pace(&mut writer.due_nanos, bytes, || unsettled(parts, &writer.memtable));
         let mut delayed = false;
@@ -279,7 +284,7 @@ pub(super) fn note_stall(parts: &TreeParts, start: varve_env::Instant) {
 }
 
 /// Waits for workers until `ready`, or until one more of their attempts failed with the same kind
-/// of trouble that already stands: then the writer is told rather than kept waiting. One that lacked space counts only
+/// of trouble that already stands: then the writer is told rather than kept waiting. One that found no space counts only
 /// when no compaction runs that may give some back.
 pub(super) fn wait_for_progress(
     parts: &TreeParts,

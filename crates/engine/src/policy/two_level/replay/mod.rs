@@ -44,7 +44,7 @@ struct Outcome {
     /// Tables that a get looks for its key in, until what it found is newer than all others have.
     asked: f64,
     /// Pairs in tables to a key of the database.
-    room: f64,
+    space: f64,
     /// Tables at the end.
     tables: usize,
 }
@@ -269,7 +269,7 @@ impl Load {
                 samples += 1.0;
                 outcome.depth += replay.version.mean_depth();
                 let pairs: usize = replay.tables.values().map(|table| table.pairs.len()).sum();
-                outcome.room += pairs as f64 / self.keys as f64;
+                outcome.space += pairs as f64 / self.keys as f64;
                 // Of a load whose gets are drawn as its puts are, the next puts are as good as gets.
                 let next = self.puts[begin + memtable.len()..].iter().take(GETS);
                 for (over, asked) in next.map(|key| replay.get(*key)) {
@@ -288,7 +288,7 @@ impl Load {
             depth_after: replay.version.mean_depth(),
             depth_of_gets: mean_of_gets(outcome.depth_of_gets),
             asked: mean_of_gets(outcome.asked),
-            room: mean(outcome.room),
+            space: mean(outcome.space),
             tables: replay.tables.len(),
         }
     }

@@ -228,9 +228,9 @@ fn table_of_the_design_note() {
             let cells = loads.iter().zip(&borders).map(|(load, border)| {
                 let found = setting.run(load);
                 let share = border.share(&found).map_or("-".to_owned(), |share| format!("{share:.2}"));
-                let Outcome { rewritten, in_vain, depth, depth_of_gets, asked, room, .. } = found;
+                let Outcome { rewritten, in_vain, depth, depth_of_gets, asked, space, .. } = found;
                 format!(
-                    "{rewritten:.1} | {in_vain:.2} | {depth:.1} | {depth_of_gets:.1} | {asked:.1} | {room:.2} | {share}"
+                    "{rewritten:.1} | {in_vain:.2} | {depth:.1} | {depth_of_gets:.1} | {asked:.1} | {space:.2} | {share}"
                 )
             });
             println!("| {distribution:?} | {} | {} |", setting.name(), cells.collect::<Vec<_>>().join(" | "));

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn of_level_0_all_go_with_the_last_stride() {
+    fn of_level_0_all_go_with_the_last_part() {
         let mut remaining = remaining(0, &["a-b", "a-z"], &["a-c", "d-e"]);
         assert_eq!(advance(&mut remaining, 1, true), (vec![10, 11], vec![1], None, key("d"), vec![10, 11]));
         assert_eq!(advance(&mut remaining, 1, true), (vec![10, 11], vec![2], key("d"), None, vec![]));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn strides_are_given_what_is_there_twice_and_not_all_the_space() {
+    fn parts_are_given_what_is_there_twice_and_not_all_the_space() {
         let plan = |input_level: usize| {
             let inputs = vec![table(10, "a-m", 10, 0), table(11, "n-z", 30, 0)];
             let overlapping = vec![table(1, "a-k", 50, 0), table(2, "l-z", 60, 0)];
