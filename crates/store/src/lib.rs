@@ -20,13 +20,13 @@ mod hint;
 mod identity;
 mod imr;
 mod journal;
+mod kernel;
 mod name;
 mod names;
 mod occupancy;
 mod plain;
 mod read_only;
 mod segments;
-mod sync_order;
 mod wire;
 
 pub use band::{BandFormatOptions, BandStore};

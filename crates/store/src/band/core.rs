@@ -12,11 +12,11 @@ use super::statistics::{Counts, add};
 use crate::error::StoreError;
 use crate::file_store::{FileKind, StoreProperties};
 use crate::journal::{self, CommitStyle, Journal};
-use crate::sync_order::SyncOrder;
+use crate::kernel::{Latch, SyncOrder};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex};
 use varve_media::{
     BlockDeviceExt, Device, IoClass, IoContext, JobId, MediaError, Operation, ZoneControl, ZoneId, ZoneRefusal,
@@ -40,8 +40,6 @@ pub(super) struct Core {
     pub(super) journal: Mutex<Journal>,
     /// Held across the writing of frames. Taken before the journal.
     pub(super) appender: Mutex<LogAppender>,
-    /// The turn is taken last.
-    sync_order: SyncOrder,
     /// Held while bands are taken and while zones that were left are finished, where the device limits how many are
     /// active: none is finished that somebody has begun to write.
     taking: Mutex<()>,
@@ -51,8 +49,7 @@ pub(super) struct Core {
     pub(super) written_sequence: AtomicU64,
     /// Frames before this number are durable.
     pub(super) durable_sequence: AtomicU64,
-    /// Why nothing is acknowledged any more.
-    pub(super) poisoned: OnceLock<String>,
+    pub(super) latch: Latch,
     pub(super) locks: ShortMutex<BTreeSet<String>>,
     /// What the open found damaged of log bands, also of those that were given up since.
     pub(super) found_damaged: Vec<StoreError>,
@@ -78,12 +75,15 @@ pub(super) struct Opened {
 }
 
 impl Core {
-    pub(super) fn new(env: &Env, opened: Opened) -> Core {
+    pub(super) fn new(env: &Env, mut opened: Opened) -> Core {
+        let order = SyncOrder::shared(env, opened.device.block.clone());
+        opened.journal.set_sync_order(&order);
         let sequence = opened.appender.sequence();
         Core {
             env: env.clone(),
             device: opened.device,
             zones: opened.zones,
+            latch: Latch::new(&opened.label, order, Vec::new()),
             label: opened.label,
             properties: opened.properties,
             geometry: opened.geometry,
@@ -92,12 +92,10 @@ impl Core {
             state: ShortMutex::new(opened.state),
             journal: Mutex::new(env, "band table", opened.journal),
             appender: Mutex::new(env, "log bands", opened.appender),
-            sync_order: SyncOrder::new(env),
             taking: Mutex::new(env, "bands taken", ()),
             durable_change: AtomicU64::new(0),
             written_sequence: AtomicU64::new(sequence),
             durable_sequence: AtomicU64::new(sequence),
-            poisoned: OnceLock::new(),
             locks: ShortMutex::new(BTreeSet::new()),
             found_damaged: opened.found_damaged,
             counts: Counts::default(),
@@ -110,16 +108,7 @@ impl Core {
 
     /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        match self.poisoned.get() {
-            Some(cause) => Err(StoreError::Poisoned { store: self.label.clone(), cause: cause.clone() }),
-            None => Ok(()),
-        }
-    }
-
-    /// Passes an error on and refuses everything from now on.
-    fn poison(&self, error: StoreError) -> StoreError {
-        self.poisoned.get_or_init(|| error.to_string());
-        error
+        self.latch.check()
     }
 
     pub(super) fn no_space(&self, name: &str, requested_bytes: u64, purpose: Purpose) -> StoreError {
@@ -153,10 +142,8 @@ impl Core {
 
     /// Makes every write that has completed durable.
     pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
-        let _turn = self.sync_order.turn(|| self.check())?;
         let sequence = self.written_sequence.load(Ordering::Acquire);
-        add(&self.counts.syncs, 1);
-        self.device.block.sync(context).map_err(|error| self.poison(self.media_error("sync", error)))?;
+        self.latch.sync(context)?;
         self.durable_sequence.fetch_max(sequence, Ordering::AcqRel);
         Ok(())
     }
@@ -181,15 +168,13 @@ impl Core {
             // Durable by itself: a sync that fails meanwhile takes nothing from it.
             if !payload.is_empty() {
                 add(&self.counts.commits, 1);
-                journal.commit(&payload, CommitStyle::Single).map_err(|error| self.poison(error))?;
+                journal.commit(&payload, CommitStyle::Single).map_err(|error| self.latch.close(error))?;
             }
         } else {
             add(&self.counts.checkpoints, 1);
             let (checkpoint, last) = self.state.lock().take_checkpoint();
             change = last;
-            // A checkpoint syncs the device.
-            let _turn = self.sync_order.turn(|| self.check())?;
-            journal.begin(Some(&checkpoint)).map_err(|error| self.poison(error))?;
+            journal.begin(Some(&checkpoint)).map_err(|error| self.latch.close(error))?;
         }
         self.durable_change.fetch_max(change, Ordering::AcqRel);
         self.state.lock().reclaim(change);

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Counts {
     pub(super) commits: AtomicU64,
     pub(super) checkpoints: AtomicU64,
-    /// Syncs of the device for the data of files.
-    pub(super) syncs: AtomicU64,
     pub(super) resets: AtomicU64,
     /// Zones finished before they were full, because the device limits how many are active.
     pub(super) finishes: AtomicU64,
@@ -41,7 +39,7 @@ pub(super) fn measures(core: &Core) -> Vec<StoreMeasure> {
     vec![
         count("commits", &counts.commits),
         count("checkpoints", &counts.checkpoints),
-        count("syncs", &counts.syncs),
+        StoreMeasure::count("syncs", core.latch.syncs()),
         count("zone resets", &counts.resets),
         count("zone finishes", &counts.finishes),
         count("log bands begun", &counts.log_bands),

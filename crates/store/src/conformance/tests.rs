@@ -646,8 +646,11 @@ fn nothing_is_acknowledged_beside_a_sync_that_fails() {
         .map(|subject| (subject, &ALL[..]))
         .chain(imr_pair_subjects().into_iter().map(|subject| (subject, &SAME[..])));
     for (subject, kinds) in cases {
-        let report = late_failure(&Env::sim(1), &*subject, kinds);
-        assert!(report.failures.is_empty(), "{:#?}", report.failures);
-        assert!(report.runs > 0, "{}: no sync failed", subject.name());
+        let perturbed = |seed| Env::sim_with(varve_env::SimOptions { seed, perturb: true, ..Default::default() });
+        for env in [Env::sim(1), perturbed(2), perturbed(3), perturbed(4), perturbed(5)] {
+            let report = late_failure(&env, &*subject, kinds);
+            assert!(report.failures.is_empty(), "{:#?}", report.failures);
+            assert!(report.runs > 0, "{}: no sync failed", subject.name());
+        }
     }
 }

@@ -9,12 +9,12 @@ use super::state::{Refusal, State};
 use crate::error::StoreError;
 use crate::file_store::{FileKind, StoreProperties};
 use crate::journal::{self, CommitStyle, Journal};
-use crate::sync_order::SyncOrder;
+use crate::kernel::Latch;
 use parking_lot::Mutex as ShortMutex;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex};
 use varve_media::{Device, IoClass, IoContext, MediaError, Request};
 
@@ -39,20 +39,15 @@ pub(super) struct Core {
     pub(super) discards: bool,
     pub(super) state: ShortMutex<State>,
     pub(super) committer: Mutex<Committer>,
-    /// The turn is taken last.
-    pub(super) sync_order: SyncOrder,
     /// Changes that are durable.
     pub(super) durable_change: AtomicU64,
     pub(super) last_commit_nanos: AtomicU64,
-    /// Why nothing is acknowledged any more.
-    pub(super) poisoned: OnceLock<String>,
+    pub(super) latch: Latch,
     pub(super) locks: ShortMutex<BTreeSet<String>>,
     /// Commits of the metadata since the store was opened.
     pub(super) commits: AtomicU64,
     /// Checkpoints of it made in place of a commit.
     pub(super) checkpoints: AtomicU64,
-    /// Syncs of the device for the data of files.
-    pub(super) syncs: AtomicU64,
 }
 
 const METADATA: IoContext =
@@ -65,16 +60,7 @@ impl Core {
 
     /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        match self.poisoned.get() {
-            Some(cause) => Err(StoreError::Poisoned { store: self.label.clone(), cause: cause.clone() }),
-            None => Ok(()),
-        }
-    }
-
-    /// Passes an error on and refuses everything from now on.
-    fn poison(&self, error: StoreError) -> StoreError {
-        self.poisoned.get_or_init(|| error.to_string());
-        error
+        self.latch.check()
     }
 
     pub(super) fn no_space(&self, name: &str, requested_bytes: u64, refusal: Refusal) -> StoreError {
@@ -87,9 +73,7 @@ impl Core {
 
     /// Makes every write that has completed durable.
     pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
-        let _turn = self.sync_order.turn(|| self.check())?;
-        self.syncs.fetch_add(1, Ordering::Relaxed);
-        self.device.block.sync(context).map_err(|error| self.poison(self.media_error("sync", error)))
+        self.latch.sync(context)
     }
 
     /// Makes the first `change` changes durable.
@@ -110,10 +94,6 @@ impl Core {
         let mut batch = self.state.lock().take_batch();
         let style = self.commit_style(committer, batch.blocks.len() as u64);
         let mut journal_full = false;
-        // What is durable by itself need not wait; an ordered commit and a checkpoint sync the device.
-        let is_single = style == CommitStyle::Single && committer.journal.fits(batch.payload.len(), style);
-        let must_wait = !is_single && !batch.payload.is_empty();
-        let turn = must_wait.then(|| self.sync_order.turn(|| self.check())).transpose()?;
         let outcome = if batch.payload.is_empty() {
             Ok(())
         } else if committer.journal.fits(batch.payload.len(), style) {
@@ -127,8 +107,7 @@ impl Core {
             batch.blocks.extend(blocks);
             committer.journal.begin(Some(&batch.payload))
         };
-        outcome.map_err(|error| self.poison(error))?;
-        drop(turn);
+        outcome.map_err(|error| self.latch.close(error))?;
         self.durable_change.store(batch.change, Ordering::Release);
         self.write_back(committer, &batch.blocks, journal_full);
         self.reclaim(batch.change);

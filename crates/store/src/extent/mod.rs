@@ -310,7 +310,7 @@ impl FileStore for ExtentStore {
         vec![
             StoreMeasure::count("commits", count(&self.core.commits)),
             StoreMeasure::count("checkpoints", count(&self.core.checkpoints)),
-            StoreMeasure::count("syncs", count(&self.core.syncs)),
+            StoreMeasure::count("syncs", self.core.latch.syncs()),
         ]
     }
 

@@ -217,7 +217,7 @@ impl ReadableFile for ExtentReader {
             return Err(self.past_end(offset_bytes, data.len()));
         }
         // After a failed sync the device may have dropped what it took, and show what was there before.
-        if self.core.poisoned.get().is_some() && end > Some(self.node.durable_bytes()) {
+        if self.core.latch.is_closed() && end > Some(self.node.durable_bytes()) {
             self.core.check()?;
         }
         if self.node.framed {
@@ -231,7 +231,7 @@ impl ReadableFile for ExtentReader {
 
     fn read_many(&self, ranges: &mut [ReadRange<'_>], context: &IoContext) -> Result<(), StoreError> {
         // Ranges in one piece that the device can read in place go out together; the others one by one.
-        let poisoned = self.core.poisoned.get().is_some();
+        let poisoned = self.core.latch.is_closed();
         let mut places: Vec<Option<u64>> = Vec::with_capacity(ranges.len());
         for range in ranges.iter_mut() {
             let end = range.offset_bytes.checked_add(range.data.len() as u64);

@@ -19,12 +19,12 @@ use super::state::{State, free_space_without};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::journal::{Journal, Recovered, corruption, unreadable};
+use crate::kernel::{Latch, SyncOrder};
 use crate::names::{FoundNames, Numbered};
-use crate::sync_order::SyncOrder;
 use parking_lot::Mutex as ShortMutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex};
 use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, MediaError};
 
@@ -131,7 +131,7 @@ impl Unbegun {
 /// Reads what is on a device; writes nothing.
 pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
     let label = device.block.name().to_owned();
-    let (journal, recovered) = Journal::recover(&device, &label, &super::opened_as(&device))?;
+    let (mut journal, recovered) = Journal::recover(&device, &label, &super::opened_as(&device))?;
     let Found { geometry, mut files, next_file } = replay(&label, &journal, &recovered)?;
     let frame = FrameFormat { store_id: journal.store_id(), frame_bytes: geometry.frame_bytes as usize };
     let block_bytes = geometry.block_bytes;
@@ -194,6 +194,9 @@ pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
         flush_is_device_request: true,
         location: Location::Private,
     };
+    let order = SyncOrder::shared(env, device.block.clone());
+    journal.set_sync_order(&order);
+    let latch = Latch::new(&label, order, Vec::new());
     let core = Core {
         env: env.clone(),
         label,
@@ -208,14 +211,12 @@ pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
             "extent store commit",
             Committer { journal, writeback: caches.then(Writeback::default) },
         ),
-        sync_order: SyncOrder::new(env),
         durable_change: AtomicU64::new(0),
         last_commit_nanos: AtomicU64::new(env.now().as_nanos()),
-        poisoned: OnceLock::new(),
+        latch,
         locks: ShortMutex::new(BTreeSet::new()),
         commits: AtomicU64::new(0),
         checkpoints: AtomicU64::new(0),
-        syncs: AtomicU64::new(0),
         geometry,
         device,
     };

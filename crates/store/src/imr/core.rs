@@ -13,9 +13,10 @@ use crate::error::StoreError;
 use crate::extent::ExtentStore;
 use crate::file_store::{FileStore, StoreProperties};
 use crate::journal::{self, CommitStyle, Journal};
+use crate::kernel::Latch;
 use parking_lot::Mutex as ShortMutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{Device, IoContext, MediaError, TrackControl, TrackId, TrackTier};
 
@@ -53,8 +54,7 @@ pub(super) struct Core {
     pub(super) durable_change: AtomicU64,
     pub(super) relocations: ShortMutex<Relocations>,
     pub(super) spare_buffers: SpareBuffers,
-    /// Why nothing is acknowledged any more.
-    pub(super) poisoned: OnceLock<String>,
+    pub(super) latch: Latch,
     pub(super) statistics: ShortMutex<ImrStatistics>,
     /// Times each track was restored after a neighbour was written, by its number.
     pub(super) restores: Vec<AtomicU32>,
@@ -65,29 +65,20 @@ impl Core {
         journal::media_error(&self.label, name, source)
     }
 
-    fn refusal(&self, cause: &str) -> StoreError {
-        StoreError::Poisoned { store: self.label.clone(), cause: cause.to_owned() }
-    }
-
     /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        let beside = self.beside.as_ref().and_then(|beside| beside.device.failure());
-        match (self.poisoned.get(), self.disk.failure().or(beside)) {
-            (Some(cause), _) => Err(self.refusal(cause)),
-            (None, Some(error)) => Err(self.refusal(&error.to_string())),
-            (None, None) => Ok(()),
-        }
+        self.latch.check()
     }
 
     /// The same, and for what a file has failed.
     pub(super) fn check_node(&self, node: &Node) -> Result<(), StoreError> {
         self.check()?;
-        node.failure().map_or(Ok(()), |cause| Err(self.refusal(cause)))
+        node.failure().map_or(Ok(()), |cause| Err(self.latch.refusal(cause)))
     }
 
     /// Passes an error on and refuses everything from now on.
     pub(super) fn poison(&self, error: StoreError) -> StoreError {
-        self.poisoned.get_or_init(|| error.to_string());
+        let error = self.latch.close(error);
         // Whoever waits for tracks waits in vain. The lock makes sure that it waits already or will see.
         drop(self.state.lock());
         self.released.notify_all();
@@ -97,7 +88,7 @@ impl Core {
     /// Makes every write that has completed durable.
     pub(super) fn sync_disk(&self, context: &IoContext) -> Result<(), StoreError> {
         self.check()?;
-        self.disk.sync(context).map_err(|error| self.poison(self.media_error("sync", error)))
+        self.latch.sync(context).map_err(|error| self.poison(error))
     }
 
     /// Makes the first `change` changes of the S2TMap durable.

@@ -205,7 +205,7 @@ impl SmallReader {
     /// After a failed sync the disk may have dropped what it took, and show what was there before.
     fn check(&self, offset_bytes: u64, length: usize) -> Result<(), StoreError> {
         let end = offset_bytes.checked_add(length as u64);
-        match self.core.disk.failure() {
+        match self.core.disk.order.failure() {
             Some(_) if end > Some(self.node.durable_bytes()) => self.core.check(),
             _ => Ok(()),
         }

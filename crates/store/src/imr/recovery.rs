@@ -25,11 +25,12 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::extent::ExtentStore;
 use crate::file_store::{CreateOptions, FileStore, Location, StoreProperties};
 use crate::journal::{self, Recovered, corruption};
+use crate::kernel::Latch;
 use crate::names::{FoundNames, Numbered};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, OnceLock};
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{
     AlignedBuffer, BlockDeviceExt, Device, IoCause, IoClass, IoContext, MediaError, TrackControl, TrackId,
@@ -233,7 +234,7 @@ fn restore(
 ) -> Result<(), StoreError> {
     // A disk that kept its power may still hold bottoms in its cache, and write them after tops beside them: those
     // restored here, and those that tables get next.
-    disk.sync(&RESTORE).map_err(|error| journal::media_error(label, "sync", error))?;
+    disk.order.sync(&RESTORE).map_err(|error| journal::media_error(label, "sync", error))?;
     for (top, copy) in copies {
         let at = geometry.tracks.start_bytes(top.track);
         let write = || disk.block.write_at(at, copy, &RESTORE);
@@ -241,7 +242,7 @@ fn restore(
         written.map_err(|error| journal::media_error(label, "a track beside a table", error))?;
     }
     if !copies.is_empty() {
-        disk.sync(&RESTORE).map_err(|error| journal::media_error(label, "sync", error))?;
+        disk.order.sync(&RESTORE).map_err(|error| journal::media_error(label, "sync", error))?;
     }
     Ok(())
 }
@@ -353,6 +354,8 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         location: Location::Private,
     };
     let regions = *journal.regions();
+    let beside_order = beside.iter().map(|beside| beside.device.order.clone()).collect();
+    let latch = Latch::new(&label, disk.order.clone(), beside_order);
     let allocation = options.allocation.unwrap_or(geometry.allocation);
     let rewrite = options.rewrite.unwrap_or(geometry.rewrite);
     Ok(Core {
@@ -376,7 +379,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         durable_change: AtomicU64::new(0),
         relocations: ShortMutex::new(Relocations::default()),
         spare_buffers: SpareBuffers::default(),
-        poisoned: OnceLock::new(),
+        latch,
         statistics: ShortMutex::new(super::ImrStatistics { restored_at_open: restored, ..Default::default() }),
         restores: (0..geometry.tracks.track_count).map(|_| AtomicU32::new(0)).collect(),
         geometry,

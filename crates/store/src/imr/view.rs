@@ -1,47 +1,30 @@
 //! Parts of a disk as devices of their own.
 
-use crate::sync_order::SyncOrder;
+use crate::kernel::SyncOrder;
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use varve_env::Env;
 use varve_media::{
     AlignedBuffer, BlockDevice, Capabilities, Counters, Device, Geometry, IoContext, MediaError, Operation, Request,
     TrackGeometry, TrackId, Transfer,
 };
 
-/// A disk that several users write to and sync. After a sync has failed for one of them, it may have
-/// dropped what the others wrote: from then on it fails for all, and none begins before that is known.
+/// A disk that several users write to and sync.
 pub(super) struct Disk {
     pub(super) block: Arc<dyn BlockDevice>,
-    failure: OnceLock<MediaError>,
-    /// None where one alone writes, or nobody.
-    order: Option<SyncOrder>,
+    pub(super) order: Arc<SyncOrder>,
 }
 
 impl Disk {
     /// For one who formats it or looks at it.
     pub(super) fn new(block: Arc<dyn BlockDevice>) -> Arc<Disk> {
-        Arc::new(Disk { block, failure: OnceLock::new(), order: None })
+        Arc::new(Disk { order: SyncOrder::alone(block.clone()), block })
     }
 
     /// For the users of an open store.
     pub(super) fn shared(env: &Env, block: Arc<dyn BlockDevice>) -> Arc<Disk> {
-        Arc::new(Disk { block, failure: OnceLock::new(), order: Some(SyncOrder::new(env)) })
-    }
-
-    /// The sync that failed.
-    pub(super) fn failure(&self) -> Option<&MediaError> {
-        self.failure.get()
-    }
-
-    fn check(&self) -> Result<(), MediaError> {
-        self.failure.get().map_or(Ok(()), |error| Err(error.clone()))
-    }
-
-    pub(super) fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        let _turn = self.order.as_ref().map(|order| order.turn(|| self.check())).transpose()?;
-        self.block.sync(context).map_err(|error| self.failure.get_or_init(|| error).clone())
+        Arc::new(Disk { order: SyncOrder::shared(env, block.clone()), block })
     }
 
     pub(super) fn buffer(&self, length_bytes: usize) -> AlignedBuffer {
@@ -220,7 +203,7 @@ impl BlockDevice for DevicePart {
     }
 
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        self.disk.sync(context)
+        self.disk.order.sync(context)
     }
 
     fn counters(&self) -> Counters {

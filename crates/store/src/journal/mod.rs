@@ -37,8 +37,10 @@ use crate::error::StoreError;
 use crate::file_store::{Finding, Severity};
 use crate::identity::block::{IdentityBlock, Presence};
 use crate::identity::{self, Identity, OpenedAs};
+use crate::kernel::SyncOrder;
 use log::{CommitShape, LogReader, LogTail};
 use std::io::IoSlice;
+use std::sync::Arc;
 use superblock::Superblock;
 use varve_media::{AlignedBuffer, BlockDeviceExt, Device, IoClass, IoContext, MediaError, Request, Transfer};
 
@@ -123,6 +125,7 @@ pub(crate) struct Journal {
     device: Device,
     label: String,
     opened_as: OpenedAs,
+    order: Arc<SyncOrder>,
     superblock: Superblock,
     /// Superblocks in the order in which the next generation writes them.
     slots: [usize; 2],
@@ -257,6 +260,7 @@ impl Journal {
             device: device.clone(),
             label: label.to_owned(),
             opened_as: opened_as.clone(),
+            order: SyncOrder::alone(device.block.clone()),
             slots: [1 - chosen, chosen],
             slots_agree,
             position_units,
@@ -266,6 +270,15 @@ impl Journal {
             poisoned: None,
         };
         Ok((journal, recovered))
+    }
+
+    /// Its syncs are among these from now on: of the device it lies on.
+    pub(crate) fn set_sync_order(&mut self, order: &Arc<SyncOrder>) {
+        self.order = order.clone();
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.order.sync(&METADATA).map_err(|error| media_error(&self.label, "sync", error))
     }
 
     /// The number of the present generation.
@@ -342,7 +355,7 @@ impl Journal {
                 CommitStyle::Ordered { .. } => {
                     let (first, marks) = bytes.split_at(bytes.len() - 2 * unit_bytes);
                     write(&journal.device, &journal.label, offset, first, false)?;
-                    sync(&journal.device, &journal.label)?;
+                    journal.sync()?;
                     write(&journal.device, &journal.label, offset + first.len() as u64, marks, true)?;
                 }
             }
@@ -363,7 +376,7 @@ impl Journal {
                 // The other one may name the area that is about to be written: it must not be believed any more, nor
                 // one that cannot be read now and can be next time.
                 superblock::write(&journal.device, &journal.label, journal.slots[0], &journal.superblock)?;
-                sync(&journal.device, &journal.label)?;
+                journal.sync()?;
                 journal.slots_agree = true;
             }
             if let Some(state) = state {
@@ -374,7 +387,7 @@ impl Journal {
             }
             for slot in journal.slots {
                 superblock::write(&journal.device, &journal.label, slot, &next)?;
-                sync(&journal.device, &journal.label)?;
+                journal.sync()?;
             }
             journal.superblock = next;
             journal.position_units = 0;
@@ -483,8 +496,9 @@ fn read(device: &Device, label: &str, offset_bytes: u64, data: &mut [u8]) -> Res
     Ok(())
 }
 
+/// For one who formats a device or opens it.
 pub(crate) fn sync(device: &Device, label: &str) -> Result<(), StoreError> {
-    device.block.sync(&METADATA).map_err(|error| media_error(label, "sync", error))
+    SyncOrder::alone(device.block.clone()).sync(&METADATA).map_err(|error| media_error(label, "sync", error))
 }
 
 /// Memory a device can take.
