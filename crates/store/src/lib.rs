@@ -22,7 +22,6 @@ mod imr;
 mod journal;
 mod kernel;
 mod name;
-mod names;
 mod occupancy;
 mod plain;
 mod read_only;

@@ -113,7 +113,7 @@ fn unreadable(error: &StoreError) -> Finding {
 /// What the band table knows of each table, by the number of its file.
 fn recorded_runs(core: &Core) -> BTreeMap<u64, Vec<Run>> {
     let state = core.state.lock();
-    let nodes = state.names.values().chain(state.condemned.iter().map(|condemned| &condemned.node));
+    let nodes = state.names.values().chain(state.names.unnamed());
     let tables = nodes.filter(|node| !node.small);
     tables.map(|node| (node.file, node.runs.read().recorded_runs().to_vec())).collect()
 }
@@ -123,8 +123,8 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
     let (label, geometry) = (&core.label, &core.geometry);
     // No frame, no commit between the look at the medium and the look at memory.
     let appender = core.appender.lock();
-    let journal = core.journal.lock();
-    let mut findings = journal.check_medium();
+    let committer = core.committer.lock();
+    let mut findings = committer.journal.check_medium();
     // Writers go on, and bands are given back: only what belongs to a file before and after the zones are looked at is
     // known to have been in them.
     let before = recorded_runs(core);
@@ -137,10 +137,7 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
     };
     let state = core.state.lock();
     let named = state.names.iter().map(|(name, node)| (name.clone(), node));
-    let removed = state.condemned.iter().map(|condemned| {
-        let name = format!("removed file {}", condemned.node.file);
-        (name, &condemned.node)
-    });
+    let removed = state.names.unnamed().map(|node| (format!("removed file {}", node.file), node));
     let tables: Vec<CheckedTable> = named
         .chain(removed)
         .filter(|(_, node)| !node.small)
@@ -186,7 +183,7 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
         }
     }
     drop(state);
-    drop(journal);
+    drop(committer);
     findings.extend(band_findings(label, geometry, &tables, &logs, &zones));
     findings.extend(log_findings(&core.device, label, &core.frame, geometry, &extents, &zones));
     drop(appender);

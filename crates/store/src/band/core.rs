@@ -7,57 +7,51 @@ use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::logs::LogAppender;
 use super::node::Node;
-use super::state::{NoRoom, State};
+use super::state::State;
 use super::statistics::{Counts, add};
 use crate::error::StoreError;
 use crate::file_store::{FileKind, StoreProperties};
-use crate::journal::{self, CommitStyle, Journal};
-use crate::kernel::{Latch, SyncOrder};
-use parking_lot::Mutex as ShortMutex;
-use std::collections::BTreeSet;
+use crate::journal::{self, Journal, METADATA};
+use crate::kernel::{Kernel, Latch, RawStore, SingleCommits, SyncOrder};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::{Env, Mutex};
-use varve_media::{
-    BlockDeviceExt, Device, IoClass, IoContext, JobId, MediaError, Operation, ZoneControl, ZoneId, ZoneRefusal,
-};
+use varve_media::{BlockDeviceExt, Device, IoContext, JobId, MediaError, Operation, ZoneControl, ZoneId, ZoneRefusal};
 
 /// Bands that may refuse to be emptied, one after the other, before that is an error.
 const REFUSALS_MAX: usize = 4;
 
 pub(super) struct Core {
-    pub(super) env: Env,
+    pub(super) kernel: Kernel<State>,
     pub(super) device: Device,
     pub(super) zones: Arc<dyn ZoneControl>,
-    pub(super) label: String,
     pub(super) properties: StoreProperties,
     pub(super) geometry: StoreGeometry,
     pub(super) frame: FrameFormat,
     /// Zones that may be active at once, one of them the log band's; 0 is no limit.
     pub(super) active_max: u32,
-    pub(super) state: ShortMutex<State>,
-    /// Held across the I/O of a commit, so that one commit serves all who wait for it.
-    pub(super) journal: Mutex<Journal>,
-    /// Held across the writing of frames. Taken before the journal.
+    /// Held across the writing of frames. Taken before the committer.
     pub(super) appender: Mutex<LogAppender>,
     /// Held while bands are taken and while zones that were left are finished, where the device limits how many are
     /// active: none is finished that somebody has begun to write.
     taking: Mutex<()>,
-    /// Changes that are durable.
-    pub(super) durable_change: AtomicU64,
     /// Frames before this number are on the device.
     pub(super) written_sequence: AtomicU64,
     /// Frames before this number are durable.
     pub(super) durable_sequence: AtomicU64,
-    pub(super) latch: Latch,
-    pub(super) locks: ShortMutex<BTreeSet<String>>,
     /// What the open found damaged of log bands, also of those that were given up since.
     pub(super) found_damaged: Vec<StoreError>,
     pub(super) counts: Counts,
 }
 
-pub(super) const METADATA: IoContext =
-    IoContext { class: IoClass::Metadata, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
+impl Deref for Core {
+    type Target = Kernel<State>;
+
+    fn deref(&self) -> &Kernel<State> {
+        &self.kernel
+    }
+}
 
 /// What an open has put together.
 pub(super) struct Opened {
@@ -78,25 +72,20 @@ impl Core {
     pub(super) fn new(env: &Env, mut opened: Opened) -> Core {
         let order = SyncOrder::shared(env, opened.device.block.clone());
         opened.journal.set_sync_order(&order);
+        let latch = Latch::new(&opened.label, order, Vec::new());
         let sequence = opened.appender.sequence();
         Core {
-            env: env.clone(),
+            kernel: Kernel::new(env, &opened.label, opened.state, opened.journal, Box::new(SingleCommits), latch),
             device: opened.device,
             zones: opened.zones,
-            latch: Latch::new(&opened.label, order, Vec::new()),
-            label: opened.label,
             properties: opened.properties,
             geometry: opened.geometry,
             frame: opened.frame,
             active_max: opened.active_max,
-            state: ShortMutex::new(opened.state),
-            journal: Mutex::new(env, "band table", opened.journal),
             appender: Mutex::new(env, "log bands", opened.appender),
             taking: Mutex::new(env, "bands taken", ()),
-            durable_change: AtomicU64::new(0),
             written_sequence: AtomicU64::new(sequence),
             durable_sequence: AtomicU64::new(sequence),
-            locks: ShortMutex::new(BTreeSet::new()),
             found_damaged: opened.found_damaged,
             counts: Counts::default(),
         }
@@ -106,27 +95,11 @@ impl Core {
         journal::media_error(&self.label, name, source)
     }
 
-    /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.latch.check()
-    }
-
     pub(super) fn no_space(&self, name: &str, requested_bytes: u64, purpose: Purpose) -> StoreError {
         add(&self.counts.refusals, 1);
         let bands = self.state.lock().bands.view().available_bands(purpose);
         let available_bytes = bands as u64 * self.geometry.band_bytes;
         StoreError::NoSpace { store: self.label.clone(), name: name.to_owned(), requested_bytes, available_bytes }
-    }
-
-    /// The band table is full.
-    pub(super) fn no_room(&self, name: &str) -> impl FnOnce(NoRoom) -> StoreError {
-        let error = StoreError::NoSpace {
-            store: self.label.clone(),
-            name: name.to_owned(),
-            requested_bytes: 0,
-            available_bytes: 0,
-        };
-        |_| error
     }
 
     /// What a band for a file of this kind is wanted for.
@@ -148,45 +121,11 @@ impl Core {
         Ok(())
     }
 
-    /// Makes the first `change` changes durable.
-    pub(super) fn commit(&self, change: u64) -> Result<(), StoreError> {
-        if self.durable_change.load(Ordering::Acquire) >= change {
-            return Ok(());
-        }
-        let mut journal = self.journal.lock();
-        if self.durable_change.load(Ordering::Acquire) >= change {
-            return Ok(());
-        }
-        self.commit_pending(&mut journal)
-    }
-
-    /// Makes every change so far durable, and free what that makes free.
-    fn commit_pending(&self, journal: &mut Journal) -> Result<(), StoreError> {
-        self.check()?;
-        let (payload, mut change) = self.state.lock().names.take_pending();
-        if payload.is_empty() || journal.fits(payload.len(), CommitStyle::Single) {
-            // Durable by itself: a sync that fails meanwhile takes nothing from it.
-            if !payload.is_empty() {
-                add(&self.counts.commits, 1);
-                journal.commit(&payload, CommitStyle::Single).map_err(|error| self.latch.close(error))?;
-            }
-        } else {
-            add(&self.counts.checkpoints, 1);
-            let (checkpoint, last) = self.state.lock().take_checkpoint();
-            change = last;
-            journal.begin(Some(&checkpoint)).map_err(|error| self.latch.close(error))?;
-        }
-        self.durable_change.fetch_max(change, Ordering::AcqRel);
-        self.state.lock().reclaim(change);
-        Ok(())
-    }
-
     /// Commits and frees whatever can be freed without copying.
     pub(super) fn commit_and_reclaim(&self) -> Result<(), StoreError> {
-        let mut journal = self.journal.lock();
-        self.commit_pending(&mut journal)?;
+        self.commit_all()?;
         // Files that are gone may have left log bands in which nothing lives.
-        self.commit_pending(&mut journal)
+        self.commit_all()
     }
 
     /// A band for this, empty; `None` when there is none. `table` is the one it is for, if it is for one. Zones that refuse
@@ -368,9 +307,8 @@ impl Core {
 
     /// Says that a table has more on the device than the band table knows.
     pub(super) fn note_unsynced(&self, node: &Arc<Node>) {
-        let mut state = self.state.lock();
-        if !node.small && !node.is_removed() {
-            state.unsynced.insert(node.file, node.clone());
+        if !node.small {
+            self.state.lock().names.note_unsynced(node);
         }
     }
 
@@ -390,8 +328,8 @@ impl Core {
                 self.sync_device(context)?;
                 let mut state = self.state.lock();
                 self.check_not_lost(&state, node, name)?;
-                state.record_runs(node, written).map_err(self.no_room(name))?;
-                state.unsynced.remove(&node.file);
+                state.record_runs(node, written).map_err(|_| self.no_room(name))?;
+                state.names.note_synced(node);
             }
             self.commit(node.needed_change())?;
         }
@@ -417,9 +355,10 @@ impl Core {
     /// What a clean end makes durable: everything that reached the device.
     pub(super) fn close(&self) -> Result<(), StoreError> {
         self.check()?;
-        let unsynced = std::mem::take(&mut self.state.lock().unsynced);
-        let written: Vec<(Arc<Node>, u64)> =
-            unsynced.into_values().map(|node| (node.clone(), node.written_bytes())).collect();
+        let written: Vec<(Arc<Node>, u64)> = {
+            let state = self.state.lock();
+            state.names.unsynced().map(|node| (node.clone(), node.written_bytes())).collect()
+        };
         let mut appender = self.appender.lock();
         let sealed = self.end_current(&mut appender);
         if !written.is_empty() || sealed.is_some() {
@@ -444,5 +383,17 @@ impl Core {
         };
         drop(appender);
         self.commit(change)
+    }
+}
+
+impl RawStore for Core {
+    type State = State;
+
+    fn reclaim(&self, durable_change: u64) {
+        self.state.lock().reclaim(durable_change);
+    }
+
+    fn sync_file(&self, node: &Arc<Node>, name: &str, context: &IoContext) -> Result<(), StoreError> {
+        if node.is_unsynced() { self.sync_node(node, name, context) } else { Ok(()) }
     }
 }

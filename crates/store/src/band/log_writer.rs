@@ -5,6 +5,7 @@ use super::core::Core;
 use super::node::Node;
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
+use crate::kernel::RawStore;
 use std::sync::Arc;
 use varve_media::IoContext;
 

@@ -23,7 +23,7 @@
 use super::allocation::Purpose;
 use super::bands::AfterFailure;
 use super::cleaning::{self, SealedBand, Sizes};
-use super::core::{Core, METADATA};
+use super::core::Core;
 use super::frame::{FRAME_BYTES_MAX, FrameHeader, HEADER_BYTES};
 use super::node::Node;
 use super::pieces::Piece;
@@ -31,7 +31,8 @@ use super::scan::LogExtent;
 use super::state::State;
 use super::statistics::add;
 use crate::error::StoreError;
-use crate::journal;
+use crate::journal::{self, METADATA};
+use crate::kernel::RawStore;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::MutexGuard;
@@ -333,8 +334,7 @@ impl Core {
 
     /// Bytes of frames that copies of what lives in a band take.
     fn copy_bytes(&self, state: &State, band: u32) -> u64 {
-        let condemned = state.condemned.iter().map(|condemned| &condemned.node);
-        let nodes = state.names.values().chain(condemned).filter(|node| node.small);
+        let nodes = state.names.values().chain(state.names.unnamed()).filter(|node| node.small);
         let stretches = nodes.flat_map(|node| stretches(node, band));
         let frame_payload = (FRAME_BYTES_MAX - HEADER_BYTES) as u64;
         stretches
@@ -354,9 +354,9 @@ impl Core {
     ) -> Result<(), StoreError> {
         let nodes: Vec<(String, Arc<Node>)> = {
             let state = self.state.lock();
-            let condemned = state.condemned.iter().map(|condemned| (String::new(), condemned.node.clone()));
+            let removed = state.names.unnamed().map(|node| (String::new(), node.clone()));
             let named = state.names.iter().map(|(name, node)| (name.clone(), node.clone()));
-            named.chain(condemned).filter(|(_, node)| node.small).collect()
+            named.chain(removed).filter(|(_, node)| node.small).collect()
         };
         for (name, node) in nodes {
             for (offset_bytes, length_bytes) in stretches(&node, band) {

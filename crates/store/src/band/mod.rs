@@ -78,7 +78,7 @@ use crate::hint::Hint;
 use crate::identity::block::Presence;
 use crate::identity::{Identity, OpenedAs};
 use crate::journal::{self, Formatting, JournalRegions, Region, StoreKind};
-use crate::name;
+use crate::kernel::RawStore;
 use crate::occupancy::{Occupancy, StoreMeasure};
 use allocation::Purpose;
 use change::{Checkpoint, encode_checkpoint};
@@ -88,7 +88,7 @@ use node::Node;
 use reader::BandReader;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{Counters, Device, IoContext, Space};
+use varve_media::{Counters, Device, Space};
 use writer::TableWriter;
 
 const KIND: StoreKind = StoreKind(*b"band\0\0\0\0");
@@ -227,21 +227,6 @@ fn opened_as(device: &Device) -> OpenedAs {
     OpenedAs::new(KIND, device)
 }
 
-impl Core {
-    fn check_name(&self, name: &str) -> Result<(), StoreError> {
-        name::check(name).map_err(|reason| name::invalid(&self.label, name, reason))
-    }
-
-    fn not_found(&self, name: &str) -> StoreError {
-        StoreError::NotFound { store: self.label.clone(), name: name.to_owned() }
-    }
-
-    fn find(&self, name: &str) -> Result<Arc<Node>, StoreError> {
-        self.check_name(name)?;
-        self.state.lock().names.get(name).cloned().ok_or_else(|| self.not_found(name))
-    }
-}
-
 impl FileStore for BandStore {
     fn name(&self) -> &str {
         &self.core.label
@@ -257,7 +242,7 @@ impl FileStore for BandStore {
         core.check()?;
         let small = options.kind != FileKind::Table;
         let created = core.state.lock().create(name, small, options.level);
-        let node = created.map_err(core.no_room(name))?;
+        let node = created.map_err(|_| core.no_room(name))?;
         Ok(match small {
             true => Box::new(LogWriter::new(core.clone(), node, name, options)),
             false => Box::new(TableWriter::new(core.clone(), node, name, options)),
@@ -270,36 +255,15 @@ impl FileStore for BandStore {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        let core = &self.core;
-        core.check_name(to)?;
-        let node = core.find(from)?;
-        core.check()?;
-        if node.is_unsynced() {
-            core.sync_node(&node, from, &IoContext::default())?;
-        }
-        drop(node);
-        let change = {
-            let mut state = core.state.lock();
-            if !state.names.has_room_to_rename(from, to) {
-                let (store, name) = (core.label.clone(), to.to_owned());
-                return Err(StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 });
-            }
-            state.rename(from, to).ok_or_else(|| core.not_found(from))?
-        };
-        core.commit(change)
+        self.core.rename_file(from, to)
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
-        let core = &self.core;
-        core.check_name(name)?;
-        core.check()?;
-        if core.state.lock().remove(name) { Ok(()) } else { Err(core.not_found(name)) }
+        self.core.remove_file(name)
     }
 
     fn sync_names(&self) -> Result<(), StoreError> {
-        self.core.check()?;
-        let change = self.core.state.lock().names.change();
-        self.core.commit(change)
+        self.core.commit_names()
     }
 
     fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
@@ -310,16 +274,11 @@ impl FileStore for BandStore {
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
-        self.core.check_name(name)?;
-        if !self.core.locks.lock().insert(name.to_owned()) {
-            return Err(StoreError::Locked { store: self.core.label.clone(), name: name.to_owned() });
-        }
-        Ok(Box::new(BandLock { core: self.core.clone(), name: name.to_owned() }))
+        self.core.lock_name(name)
     }
 
     fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {
-        self.core.check_name(target_name)?;
-        self.core.find(name).map(|_| false)
+        self.core.refuse_to_share(name, target_name)
     }
 
     fn space(&self) -> Result<Space, StoreError> {
@@ -385,18 +344,5 @@ impl Drop for BandStore {
     fn drop(&mut self) {
         // Nobody is left to tell; what was synced is safe without it.
         let _ = self.core.close();
-    }
-}
-
-struct BandLock {
-    core: Arc<Core>,
-    name: String,
-}
-
-impl StoreLock for BandLock {}
-
-impl Drop for BandLock {
-    fn drop(&mut self) {
-        self.core.locks.lock().remove(&self.name);
     }
 }

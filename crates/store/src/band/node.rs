@@ -1,9 +1,10 @@
 //! What the store holds of one file while it is open.
 
-use super::change::{Cut, FileRecord};
+use super::change::{Change, Cut, FileRecord, encode_change};
 use super::pieces::PieceMap;
 use super::runs::RunMap;
-use crate::names::{NameMark, Named};
+use crate::kernel::{NameMark, Named};
+use crate::wire::Writer;
 use parking_lot::{Mutex as ShortMutex, RwLock};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -177,6 +178,28 @@ impl Node {
 }
 
 impl Named for Node {
+    type Change = Change;
+
+    fn number(&self) -> u64 {
+        self.file
+    }
+
+    fn created(&self, name: &str) -> Change {
+        Change::Create { file: self.file, small: self.small, level: self.level(), name: name.to_owned() }
+    }
+
+    fn renamed(from: &str, to: &str) -> Change {
+        Change::Rename { from: from.to_owned(), to: to.to_owned() }
+    }
+
+    fn removed(name: &str) -> Change {
+        Change::Remove { name: name.to_owned() }
+    }
+
+    fn encode(writer: &mut Writer, change: &Change) {
+        encode_change(writer, change);
+    }
+
     fn mark(&self) -> &NameMark {
         &self.mark
     }

@@ -74,9 +74,9 @@ fn tell_tables(state: &State, occupancy: &mut Occupancy) -> BTreeMap<u32, Told> 
         let file = occupancy.add_file(name, node.level(), node.written_nanos());
         tell(node, file, PieceUsage::Table);
     }
-    for condemned in &state.condemned {
-        let file = occupancy.add_file("", condemned.node.level(), condemned.node.written_nanos());
-        tell(&condemned.node, file, PieceUsage::Removed);
+    for node in state.names.unnamed() {
+        let file = occupancy.add_file("", node.level(), node.written_nanos());
+        tell(node, file, PieceUsage::Removed);
     }
     told
 }

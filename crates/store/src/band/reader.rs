@@ -6,6 +6,7 @@ use super::pieces::Piece;
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use crate::journal::{self, corruption};
+use crate::kernel::RawStore;
 use crate::segments::{Segment, read_segments};
 use std::sync::Arc;
 use varve_media::{BlockDeviceExt, IoContext};

@@ -12,7 +12,7 @@ use super::bands::{BandUse, Bands, retirement_of};
 use super::change::{
     Change, Checkpoint, FileRecord, LogBandRecord, NUMBER_END, Retirement, decode_checkpoint, decode_commit,
 };
-use super::core::{Core, METADATA, Opened};
+use super::core::{Core, Opened};
 use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::logs::LogAppender;
@@ -23,8 +23,9 @@ use super::scan::{DamagedPart, LogExtent, add_frame, scan};
 use super::state::{LogBand, State};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
-use crate::journal::{self, Journal, Recovered, corruption};
-use crate::names::{FoundNames, Numbered};
+use crate::journal::{self, Journal, METADATA, Recovered, corruption};
+use crate::kernel::StoreState;
+use crate::kernel::{FoundNames, Numbered};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_env::Env;
@@ -462,7 +463,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
 
     // What was found may be in the device's cache only, when the process ended and not the power.
     journal::sync(&device, &label)?;
-    let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.take_checkpoint().0);
+    let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.checkpoint());
     journal.begin(checkpoint.as_deref())?;
     if active_max > 0 {
         make_inactive(&*zone_control, &zones, &used, &mut state);

@@ -2,23 +2,14 @@
 
 use super::bands::Bands;
 use super::change::{
-    Change, Checkpoint, Cut, FileRecord, LogBandRecord, RUN_BYTES, Retirement, empty_bytes, encode_change,
-    encode_checkpoint, record_bytes,
+    Change, Checkpoint, Cut, FileRecord, LogBandRecord, RUN_BYTES, Retirement, empty_bytes, encode_checkpoint,
+    record_bytes,
 };
 use super::node::Node;
 use super::pieces::{Dead, Piece};
-use crate::names::{NameTable, Unnamed};
+use crate::kernel::{NameTable, StoreState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-/// A removed file whose bands are not free yet.
-pub(super) struct Condemned {
-    /// The change that removed it must be durable first.
-    pub(super) change: u64,
-    /// And nobody else may hold it.
-    pub(super) node: Arc<Node>,
-}
 
 /// A band with frames of small files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +25,10 @@ pub(super) struct LogBand {
 /// Kept under one short lock that is never held across I/O.
 pub(super) struct State {
     pub(super) names: NameTable<Node>,
-    pub(super) condemned: Vec<Condemned>,
     pub(super) bands: Bands,
     pub(super) log_bands: BTreeMap<u32, LogBand>,
     /// Log bands that are free once the change with this number is durable.
     pub(super) releasing: Vec<(u64, u32)>,
-    /// Tables with data on the device that the band table does not know.
-    pub(super) unsynced: BTreeMap<u64, Arc<Node>>,
     /// Runs of an ordinary table.
     table_runs: usize,
 }
@@ -61,41 +49,11 @@ impl State {
         let empty = empty_bytes(bands.iter().count() as u32);
         State {
             names: NameTable::new(names, next_file, empty, checkpoint_bytes_max),
-            condemned: Vec::new(),
             bands,
             log_bands,
             releasing: Vec::new(),
-            unsynced: BTreeMap::new(),
             table_runs: table_bands as usize,
         }
-    }
-
-    pub(super) fn record(&mut self, change: &Change) -> u64 {
-        self.names.record(|writer| encode_change(writer, change))
-    }
-
-    /// The whole band table, in place of what waits for a commit; and the number of the last change in it.
-    pub(super) fn take_checkpoint(&mut self) -> (Vec<u8>, u64) {
-        let log_bands = self.log_bands.iter().map(|(band, log)| LogBandRecord {
-            band: *band,
-            order: log.order,
-            first_sequence: log.first_sequence,
-            sealed_bytes: log.sealed_bytes,
-        });
-        let files = self.names.iter().map(|(name, node)| {
-            let runs = node.runs.read().recorded_runs().to_vec();
-            let size_bytes = if node.small { node.durable_bytes() } else { node.runs.read().recorded_bytes() };
-            let (name, level, cut) = (name.clone(), node.level(), *node.cut.lock());
-            FileRecord { file: node.file, small: node.small, level, size_bytes, name, runs, cut }
-        });
-        let checkpoint = Checkpoint {
-            next_file: self.names.next_file(),
-            log_bands: log_bands.collect(),
-            retired: self.bands.retired().iter().map(|(band, retirement)| (*band, *retirement)).collect(),
-            files: files.collect(),
-        };
-        let (_, change) = self.names.take_pending();
-        (encode_checkpoint(&checkpoint), change)
     }
 
     /// Makes a new file, in place of an older one of that name.
@@ -106,34 +64,8 @@ impl State {
         }
         let file = self.names.number();
         let node = Arc::new(Node::new(file, small, level));
-        let create = Change::Create { file, small, level, name: name.to_owned() };
-        let replaced = self.names.create(name, &node, |writer| encode_change(writer, &create));
-        self.condemn(replaced);
+        self.name_new(name, &node);
         Ok(node)
-    }
-
-    /// A file lost its name.
-    fn condemn(&mut self, unnamed: Option<Unnamed<Node>>) {
-        let Some(Unnamed { node, change }) = unnamed else { return };
-        self.unsynced.remove(&node.file);
-        self.condemned.push(Condemned { change, node });
-    }
-
-    /// False when there is no such file.
-    pub(super) fn remove(&mut self, name: &str) -> bool {
-        let remove = Change::Remove { name: name.to_owned() };
-        let removed = self.names.remove(name, |writer| encode_change(writer, &remove));
-        let is_there = removed.is_some();
-        self.condemn(removed);
-        is_there
-    }
-
-    /// The change to wait for; `None` when there is no such file.
-    pub(super) fn rename(&mut self, from: &str, to: &str) -> Option<u64> {
-        let rename = Change::Rename { from: from.to_owned(), to: to.to_owned() };
-        let (change, replaced) = self.names.rename(from, to, |writer| encode_change(writer, &rename))?;
-        self.condemn(replaced);
-        Some(change)
     }
 
     /// Tells the band table the first `size_bytes` of a table, which are durable.
@@ -150,7 +82,7 @@ impl State {
         map.record(keep, &runs);
         drop(map);
         self.names.resize((before * RUN_BYTES) as u64, (after * RUN_BYTES) as u64);
-        let change = self.record(&Change::Runs { file: node.file, level: node.level(), keep, runs });
+        let change = self.names.record(&Change::Runs { file: node.file, level: node.level(), keep, runs });
         node.set_needed_change(change);
         Ok(())
     }
@@ -195,7 +127,7 @@ impl State {
         }
         let cut = Cut { size_bytes, sequence };
         *node.cut.lock() = Some(cut);
-        let change = self.record(&Change::Cut { file: node.file, cut });
+        let change = self.names.record(&Change::Cut { file: node.file, cut });
         // What is acknowledged next must not be mixed with what failed, whatever becomes of the frames that replace it.
         node.set_needed_change(change);
     }
@@ -230,14 +162,14 @@ impl State {
     /// A band is a log band from now on.
     pub(super) fn begin_log(&mut self, band: u32, order: u64, first_sequence: u64) {
         self.log_bands.insert(band, LogBand { order, first_sequence, sealed_bytes: None, live_bytes: 0 });
-        self.record(&Change::LogBegun { band, order, first_sequence });
+        self.names.record(&Change::LogBegun { band, order, first_sequence });
     }
 
     /// Nothing is added to a log band any more; its first `valid_bytes` are durable.
     pub(super) fn seal_log(&mut self, band: u32, valid_bytes: u64) {
         if let Some(log) = self.log_bands.get_mut(&band) {
             log.sealed_bytes = Some(valid_bytes);
-            self.record(&Change::LogSealed { band, valid_bytes });
+            self.names.record(&Change::LogSealed { band, valid_bytes });
         }
     }
 
@@ -251,7 +183,7 @@ impl State {
             .collect();
         for band in idle {
             self.log_bands.remove(&band);
-            let change = self.record(&Change::LogReleased { band });
+            let change = self.names.record(&Change::LogReleased { band });
             self.releasing.push((change, band));
         }
     }
@@ -261,7 +193,7 @@ impl State {
         let is_news = self.bands.retired().get(&band) != Some(&retirement);
         if is_news {
             self.bands.retire(band, retirement);
-            self.record(&Change::Retired { band, retirement });
+            self.names.record(&Change::Retired { band, retirement });
         }
         is_news
     }
@@ -284,27 +216,19 @@ impl State {
             .map(|node| Change::Size { file: node.file, size_bytes: node.durable_bytes() })
             .collect();
         sizes.iter().for_each(|change| {
-            self.record(change);
+            self.names.record(change);
         });
     }
 
     /// Frees the bands of removed files, those whose removal is among the first `durable_change` changes and that
     /// nobody holds, and released log bands.
     pub(super) fn reclaim(&mut self, durable_change: u64) {
-        let mut kept = Vec::new();
-        for condemned in std::mem::take(&mut self.condemned) {
-            // Nobody finds it by name any more, so a count of one stays one.
-            if condemned.change > durable_change || Arc::strong_count(&condemned.node) > 1 {
-                kept.push(condemned);
-                continue;
-            }
-            std::sync::atomic::fence(Ordering::Acquire);
-            for band in std::mem::take(&mut *condemned.node.bands.lock()) {
+        for node in self.names.take_free(durable_change) {
+            for band in std::mem::take(&mut *node.bands.lock()) {
                 self.bands.give_back(band);
             }
-            self.truncate_pieces(&condemned.node, 0);
+            self.truncate_pieces(&node, 0);
         }
-        self.condemned = kept;
         let releasing = std::mem::take(&mut self.releasing);
         let (durable, waiting): (Vec<_>, Vec<_>) =
             releasing.into_iter().partition(|(change, _)| *change <= durable_change);
@@ -315,12 +239,45 @@ impl State {
 
     /// Bands that are free, or will be once what was removed and released is durable.
     pub(super) fn free_soon(&self) -> usize {
-        let condemned: usize = self
-            .condemned
-            .iter()
-            .filter(|condemned| Arc::strong_count(&condemned.node) == 1)
-            .map(|condemned| condemned.node.bands.lock().len())
-            .sum();
-        self.bands.free_count() + self.releasing.len() + condemned
+        let removed: usize = self.names.unheld().map(|node| node.bands.lock().len()).sum();
+        self.bands.free_count() + self.releasing.len() + removed
     }
+}
+
+impl StoreState for State {
+    type Node = Node;
+
+    fn names(&self) -> &NameTable<Node> {
+        &self.names
+    }
+
+    fn names_mut(&mut self) -> &mut NameTable<Node> {
+        &mut self.names
+    }
+
+    fn checkpoint(&self) -> Vec<u8> {
+        let log_bands = self.log_bands.iter().map(|(band, log)| LogBandRecord {
+            band: *band,
+            order: log.order,
+            first_sequence: log.first_sequence,
+            sealed_bytes: log.sealed_bytes,
+        });
+        let files = self.names.iter().map(|(name, node)| {
+            let runs = node.runs.read().recorded_runs().to_vec();
+            let size_bytes = if node.small { node.durable_bytes() } else { node.runs.read().recorded_bytes() };
+            let (name, level, cut) = (name.clone(), node.level(), *node.cut.lock());
+            FileRecord { file: node.file, small: node.small, level, size_bytes, name, runs, cut }
+        });
+        let checkpoint = Checkpoint {
+            next_file: self.names.next_file(),
+            log_bands: log_bands.collect(),
+            retired: self.bands.retired().iter().map(|(band, retirement)| (*band, *retirement)).collect(),
+            files: files.collect(),
+        };
+        encode_checkpoint(&checkpoint)
+    }
+
+    fn lost_name(&mut self, _node: &Node) {}
+
+    fn got_name(&mut self, _node: &Arc<Node>) {}
 }

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What the store did since it was opened. Counters never decrease.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    pub(super) commits: AtomicU64,
-    pub(super) checkpoints: AtomicU64,
     pub(super) resets: AtomicU64,
     /// Zones finished before they were full, because the device limits how many are active.
     pub(super) finishes: AtomicU64,
@@ -36,10 +34,8 @@ pub(super) fn add(counter: &AtomicU64, amount: u64) {
 pub(super) fn measures(core: &Core) -> Vec<StoreMeasure> {
     let counts = &core.counts;
     let count = |name, counter: &AtomicU64| StoreMeasure::count(name, counter.load(Ordering::Relaxed));
-    vec![
-        count("commits", &counts.commits),
-        count("checkpoints", &counts.checkpoints),
-        StoreMeasure::count("syncs", core.latch.syncs()),
+    let mut measures = core.measures();
+    measures.extend([
         count("zone resets", &counts.resets),
         count("zone finishes", &counts.finishes),
         count("log bands begun", &counts.log_bands),
@@ -49,5 +45,6 @@ pub(super) fn measures(core: &Core) -> Vec<StoreMeasure> {
         count("writes moved to another band", &counts.moved_writes),
         count("bands retired", &counts.retired_bands),
         count("bands refused", &counts.refusals),
-    ]
+    ]);
+    measures
 }

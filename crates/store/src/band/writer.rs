@@ -8,6 +8,7 @@ use super::node::{Node, Tail};
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use crate::journal;
+use crate::kernel::RawStore;
 use std::sync::Arc;
 use varve_media::{AlignedBuffer, IoContext, JobId};
 

@@ -163,11 +163,8 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
             extents: node.extents.read().clone(),
         };
         let files: Vec<CheckedFile> = state.names.iter().map(|(name, node)| file(name.clone(), node)).collect();
-        let removed: Vec<CheckedFile> = state
-            .condemned
-            .iter()
-            .map(|condemned| file(format!("removed file {}", condemned.node.file), &condemned.node))
-            .collect();
+        let removed: Vec<CheckedFile> =
+            state.names.unnamed().map(|node| file(format!("removed file {}", node.file), node)).collect();
         (files, removed, state.free.clone(), state.discards.clone())
     };
     drop(committer);

@@ -1,35 +1,23 @@
 //! What the store, its writers and its readers share: the steps that change something durably.
 
 use super::allocation::{AllocationPolicy, AllocationRequest};
-use super::ext4::{self, Writeback};
+use super::ext4;
 use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::node::Node;
 use super::state::{Refusal, State};
 use crate::error::StoreError;
 use crate::file_store::{FileKind, StoreProperties};
-use crate::journal::{self, CommitStyle, Journal};
-use crate::kernel::Latch;
-use parking_lot::Mutex as ShortMutex;
-use std::collections::BTreeSet;
-use std::io::IoSlice;
+use crate::journal;
+use crate::kernel::{Kernel, RawStore};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use varve_env::{Env, Mutex};
-use varve_media::{Device, IoClass, IoContext, MediaError, Request};
-
-/// The journal and what follows from its commits. Held across their I/O, so that one commit serves all
-/// who wait for it.
-pub(super) struct Committer {
-    pub(super) journal: Journal,
-    /// Only in the `ext4` layout.
-    pub(super) writeback: Option<Writeback>,
-}
+use varve_media::{Device, IoContext, MediaError, Request};
 
 pub(super) struct Core {
-    pub(super) env: Env,
+    pub(super) kernel: Kernel<State>,
     pub(super) device: Device,
-    pub(super) label: String,
     pub(super) properties: StoreProperties,
     pub(super) geometry: StoreGeometry,
     pub(super) frame: FrameFormat,
@@ -37,30 +25,21 @@ pub(super) struct Core {
     /// Flushed data stays in memory until it is synced or much, as in the cache of an operating system.
     pub(super) caches: bool,
     pub(super) discards: bool,
-    pub(super) state: ShortMutex<State>,
-    pub(super) committer: Mutex<Committer>,
-    /// Changes that are durable.
-    pub(super) durable_change: AtomicU64,
-    pub(super) last_commit_nanos: AtomicU64,
-    pub(super) latch: Latch,
-    pub(super) locks: ShortMutex<BTreeSet<String>>,
-    /// Commits of the metadata since the store was opened.
-    pub(super) commits: AtomicU64,
-    /// Checkpoints of it made in place of a commit.
-    pub(super) checkpoints: AtomicU64,
+    /// When the last commit was, in the `ext4` layout.
+    pub(super) last_commit_nanos: Arc<AtomicU64>,
 }
 
-const METADATA: IoContext =
-    IoContext { class: IoClass::Metadata, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
+impl Deref for Core {
+    type Target = Kernel<State>;
+
+    fn deref(&self) -> &Kernel<State> {
+        &self.kernel
+    }
+}
 
 impl Core {
     pub(super) fn media_error(&self, name: &str, source: MediaError) -> StoreError {
         journal::media_error(&self.label, name, source)
-    }
-
-    /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.latch.check()
     }
 
     pub(super) fn no_space(&self, name: &str, requested_bytes: u64, refusal: Refusal) -> StoreError {
@@ -74,110 +53,6 @@ impl Core {
     /// Makes every write that has completed durable.
     pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
         self.latch.sync(context)
-    }
-
-    /// Makes the first `change` changes durable.
-    pub(super) fn commit(&self, change: u64) -> Result<(), StoreError> {
-        if self.durable_change.load(Ordering::Acquire) >= change {
-            return Ok(());
-        }
-        let mut committer = self.committer.lock();
-        if self.durable_change.load(Ordering::Acquire) >= change {
-            return Ok(());
-        }
-        self.commit_pending(&mut committer)
-    }
-
-    /// Makes every change so far durable, and free what that makes free.
-    fn commit_pending(&self, committer: &mut Committer) -> Result<(), StoreError> {
-        self.check()?;
-        let mut batch = self.state.lock().take_batch();
-        let style = self.commit_style(committer, batch.blocks.len() as u64);
-        let mut journal_full = false;
-        let outcome = if batch.payload.is_empty() {
-            Ok(())
-        } else if committer.journal.fits(batch.payload.len(), style) {
-            self.commits.fetch_add(1, Ordering::Relaxed);
-            committer.journal.commit(&batch.payload, style)
-        } else {
-            journal_full = true;
-            self.checkpoints.fetch_add(1, Ordering::Relaxed);
-            let blocks = std::mem::take(&mut batch.blocks);
-            batch = self.state.lock().take_checkpoint();
-            batch.blocks.extend(blocks);
-            committer.journal.begin(Some(&batch.payload))
-        };
-        outcome.map_err(|error| self.latch.close(error))?;
-        self.durable_change.store(batch.change, Ordering::Release);
-        self.write_back(committer, &batch.blocks, journal_full);
-        self.reclaim(batch.change);
-        Ok(())
-    }
-
-    fn commit_style(&self, committer: &Committer, blocks: u64) -> CommitStyle {
-        match committer.writeback {
-            None => CommitStyle::Single,
-            Some(_) => {
-                let units_of_block = (ext4::BLOCK_BYTES as u64 / u64::from(self.geometry.journal.unit_bytes)).max(1);
-                // A descriptor, the images, and the commit block.
-                CommitStyle::Ordered { units_min: journal::clamp_units((blocks + 1) * units_of_block + 1) }
-            }
-        }
-    }
-
-    /// Writes metadata blocks of the imitated file system in place. Nothing depends on them, so their
-    /// failures are not reported.
-    fn write_back(&self, committer: &mut Committer, blocks: &[u64], journal_full: bool) {
-        let Some(writeback) = &mut committer.writeback else { return };
-        let now = self.env.now().as_nanos();
-        self.last_commit_nanos.store(now, Ordering::Relaxed);
-        writeback.committed(blocks, now);
-        let due = writeback.due(now, journal_full);
-        let length = self.geometry.block_bytes as usize;
-        for chunk in due.chunks(64) {
-            let mut bytes = journal::buffer(&self.device, length * chunk.len());
-            for (block, bytes) in chunk.iter().zip(bytes.chunks_mut(length)) {
-                ext4::label_block(bytes, *block);
-            }
-            let slices: Vec<[IoSlice<'_>; 1]> = bytes.chunks(length).map(|bytes| [IoSlice::new(bytes)]).collect();
-            let mut requests: Vec<Request<'_>> = chunk
-                .iter()
-                .zip(&slices)
-                .map(|(block, slices)| Request::write(block * self.geometry.block_bytes, slices))
-                .collect();
-            let _ = self.device.block.execute(&mut requests, &METADATA);
-        }
-    }
-
-    /// Frees the blocks of files whose removal is durable, discarding them first where the device can.
-    /// Called with the committer locked, so that nobody else discards.
-    fn reclaim(&self, durable_change: u64) {
-        let discarded = {
-            let mut state = self.state.lock();
-            state.reclaim(durable_change, self.discards);
-            std::mem::take(&mut state.discards)
-        };
-        if discarded.is_empty() {
-            return;
-        }
-        let block_bytes = self.geometry.block_bytes;
-        let mut requests: Vec<Request<'_>> = discarded
-            .iter()
-            .map(|extent| Request::discard(extent.start * block_bytes, extent.blocks * block_bytes))
-            .collect();
-        // Advice: a device that fails it keeps the old bytes, which nobody reads.
-        let _ = self.device.block.execute(&mut requests, &METADATA);
-        let mut state = self.state.lock();
-        for extent in discarded {
-            let released = state.free.release(extent);
-            assert!(released, "blocks are given back once");
-        }
-    }
-
-    /// Commits and frees whatever can be freed now.
-    fn make_room(&self) -> Result<(), StoreError> {
-        let mut committer = self.committer.lock();
-        self.commit_pending(&mut committer)
     }
 
     /// In the `ext4` layout, commits when the last commit is five seconds ago. There is no thread that
@@ -194,7 +69,7 @@ impl Core {
         self.last_commit_nanos.store(now, Ordering::Relaxed);
         let change = {
             let state = self.state.lock();
-            state.has_pending().then(|| state.change())
+            state.names.has_pending().then(|| state.names.change())
         };
         match change {
             Some(change) => self.commit(change),
@@ -232,7 +107,7 @@ impl Core {
         if place().is_ok() {
             return Ok(());
         }
-        self.make_room()?;
+        self.commit_all()?;
         place().map_err(|refusal| self.no_space(name, needed_bytes, refusal))
     }
 
@@ -246,10 +121,7 @@ impl Core {
     /// Says that a file that is not framed has more on the device than the metadata knows.
     pub(super) fn note_unsynced(&self, node: &Arc<Node>) {
         if !node.framed {
-            let mut state = self.state.lock();
-            if !node.is_removed() {
-                state.unsynced.insert(node.file, node.clone());
-            }
+            self.state.lock().names.note_unsynced(node);
         }
     }
 
@@ -280,7 +152,7 @@ impl Core {
     fn sync_unframed(&self, node: &Node, context: &IoContext) -> Result<(), StoreError> {
         let (unsynced, own) = {
             let state = self.state.lock();
-            let others: Vec<_> = state.unsynced.values().map(|other| (other.clone(), other.written_bytes())).collect();
+            let others: Vec<_> = state.names.unsynced().map(|other| (other.clone(), other.written_bytes())).collect();
             (others, node.written_bytes())
         };
         // An ordered commit syncs the device before it takes effect.
@@ -291,7 +163,7 @@ impl Core {
         for (other, written) in unsynced {
             state.resize(&other, written);
             if !other.is_unsynced() {
-                state.unsynced.remove(&other.file);
+                state.names.note_synced(&other);
             }
         }
         state.resize(node, own);
@@ -301,11 +173,43 @@ impl Core {
     /// What a clean end makes durable: everything that reached the device.
     pub(super) fn close(&self) -> Result<(), StoreError> {
         self.check()?;
-        let unsynced = self.state.lock().unsynced.values().next().cloned();
+        let unsynced = self.state.lock().names.unsynced().next().cloned();
         if let Some(node) = unsynced {
-            self.sync_unframed(&node, &METADATA)?;
+            self.sync_unframed(&node, &journal::METADATA)?;
         }
-        let change = self.state.lock().change();
+        let change = self.state.lock().names.change();
         self.commit(change)
+    }
+}
+
+impl RawStore for Core {
+    type State = State;
+
+    /// Discards blocks first where the device can.
+    fn reclaim(&self, durable_change: u64) {
+        let discarded = {
+            let mut state = self.state.lock();
+            state.reclaim(durable_change, self.discards);
+            std::mem::take(&mut state.discards)
+        };
+        if discarded.is_empty() {
+            return;
+        }
+        let block_bytes = self.geometry.block_bytes;
+        let mut requests: Vec<Request<'_>> = discarded
+            .iter()
+            .map(|extent| Request::discard(extent.start * block_bytes, extent.blocks * block_bytes))
+            .collect();
+        // Advice: a device that fails it keeps the old bytes, which nobody reads.
+        let _ = self.device.block.execute(&mut requests, &journal::METADATA);
+        let mut state = self.state.lock();
+        for extent in discarded {
+            let released = state.free.release(extent);
+            assert!(released, "blocks are given back once");
+        }
+    }
+
+    fn sync_file(&self, node: &Arc<Node>, _name: &str, context: &IoContext) -> Result<(), StoreError> {
+        if node.is_unsynced() { self.sync_node(node, context) } else { Ok(()) }
     }
 }

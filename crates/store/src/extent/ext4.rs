@@ -11,14 +11,22 @@
 use super::Extent;
 use super::geometry::Ext4Geometry;
 use super::node::Node;
+use super::state::State;
+use crate::journal::{self, CommitStyle};
+use crate::kernel::CommitPolicy;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use varve_env::Env;
+use varve_media::{Device, Request};
 
 /// How often jbd2 commits by itself: `commit=5`, the default.
 pub(super) const COMMIT_INTERVAL_NANOS: u64 = 5_000_000_000;
 /// How long a dirty metadata block may wait: `vm.dirty_expire_centisecs`, the default.
 const EXPIRE_NANOS: u64 = 30_000_000_000;
 /// Bytes of a block of the file system.
-pub(super) const BLOCK_BYTES: usize = 4096;
+const BLOCK_BYTES: usize = 4096;
 
 /// Blocks that changes since the last commit have dirtied.
 pub(super) struct RunningTransaction {
@@ -97,16 +105,76 @@ impl RunningTransaction {
     }
 }
 
+/// Commits as jbd2 makes them, and what it writes in place later. Nothing depends on that, so failures of it are not
+/// reported.
+pub(super) struct Ext4Commits {
+    pub(super) env: Env,
+    pub(super) device: Device,
+    /// Bytes of a block, and of a unit of the journal.
+    pub(super) block_bytes: u64,
+    pub(super) unit_bytes: u32,
+    /// When it committed last, for those who want to know whether the next one is due.
+    pub(super) last_commit_nanos: Arc<AtomicU64>,
+    /// Blocks of the commit that is made.
+    blocks: Vec<u64>,
+    writeback: Writeback,
+}
+
+impl Ext4Commits {
+    pub(super) fn new(env: &Env, device: &Device, block_bytes: u64, unit_bytes: u32) -> Ext4Commits {
+        Ext4Commits {
+            env: env.clone(),
+            device: device.clone(),
+            block_bytes,
+            unit_bytes,
+            last_commit_nanos: Arc::new(AtomicU64::new(env.now().as_nanos())),
+            blocks: Vec::new(),
+            writeback: Writeback::default(),
+        }
+    }
+}
+
+impl CommitPolicy<State> for Ext4Commits {
+    fn take(&mut self, state: &mut State) {
+        self.blocks.extend(state.transaction.iter_mut().flat_map(RunningTransaction::take));
+    }
+
+    fn style(&self) -> CommitStyle {
+        let units_of_block = (BLOCK_BYTES as u64 / u64::from(self.unit_bytes)).max(1);
+        // A descriptor, the images, and the commit block.
+        CommitStyle::Ordered { units_min: journal::clamp_units((self.blocks.len() as u64 + 1) * units_of_block + 1) }
+    }
+
+    fn committed(&mut self, log_was_full: bool) {
+        let now = self.env.now().as_nanos();
+        self.last_commit_nanos.store(now, Ordering::Relaxed);
+        self.writeback.committed(&std::mem::take(&mut self.blocks), now);
+        let due = self.writeback.due(now, log_was_full);
+        let length = self.block_bytes as usize;
+        for chunk in due.chunks(64) {
+            let mut bytes = journal::buffer(&self.device, length * chunk.len());
+            for (block, bytes) in chunk.iter().zip(bytes.chunks_mut(length)) {
+                label_block(bytes, *block);
+            }
+            let slices: Vec<[IoSlice<'_>; 1]> = bytes.chunks(length).map(|bytes| [IoSlice::new(bytes)]).collect();
+            let place = |block: &u64| block * self.block_bytes;
+            let mut requests: Vec<Request<'_>> =
+                chunk.iter().zip(&slices).map(|(block, slices)| Request::write(place(block), slices)).collect();
+            let _ = self.device.block.execute(&mut requests, &journal::METADATA);
+        }
+    }
+}
+
 /// Blocks that are committed and not yet written in place.
 #[derive(Debug, Default)]
-pub(super) struct Writeback {
+struct Writeback {
     /// Block to the time it was first committed, in nanoseconds.
     committed: BTreeMap<u64, u64>,
 }
 
 impl Writeback {
     /// A commit included these blocks.
-    pub(super) fn committed(&mut self, blocks: &[u64], now_nanos: u64) {
+    fn committed(&mut self, blocks: &[u64], now_nanos: u64) {
         for block in blocks {
             self.committed.entry(*block).or_insert(now_nanos);
         }
@@ -114,7 +182,7 @@ impl Writeback {
 
     /// Blocks to write now, in order of place: those that have waited long enough, or all of them
     /// when the journal needs its space.
-    pub(super) fn due(&mut self, now_nanos: u64, all: bool) -> Vec<u64> {
+    fn due(&mut self, now_nanos: u64, all: bool) -> Vec<u64> {
         let is_due = |since: u64| all || now_nanos.saturating_sub(since) >= EXPIRE_NANOS;
         let due: Vec<u64> =
             self.committed.iter().filter(|(_, since)| is_due(**since)).map(|(block, _)| *block).collect();
@@ -126,7 +194,7 @@ impl Writeback {
 }
 
 /// Fills a metadata block with something that says what it stands for.
-pub(super) fn label_block(bytes: &mut [u8], block: u64) {
+fn label_block(bytes: &mut [u8], block: u64) {
     bytes.fill(0);
     bytes[..8].copy_from_slice(b"VE4META\0");
     bytes[8..16].copy_from_slice(&block.to_le_bytes());

@@ -56,14 +56,13 @@ use crate::hint::Hint;
 use crate::identity::block::Presence;
 use crate::identity::{Identity, OpenedAs};
 use crate::journal::{self, Formatting, JournalRegions, Region, SUPERBLOCK_RESERVED_BYTES, StoreKind};
-use crate::name;
+use crate::kernel::RawStore;
 use crate::occupancy::{Occupancy, StoreMeasure};
 use change::encode_checkpoint;
 use geometry::StoreGeometry;
 use node::Node;
 use reader::ExtentReader;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::Env;
 use varve_media::{Counters, Device, IoContext, Space};
 use writer::ExtentWriter;
@@ -193,21 +192,6 @@ fn refuse_unsuitable(label: &str, device: &Device) -> Result<(), StoreError> {
     Err(StoreError::InvalidRequest { store: label.to_owned(), reason: reason.to_owned() })
 }
 
-impl Core {
-    fn check_name(&self, name: &str) -> Result<(), StoreError> {
-        name::check(name).map_err(|reason| name::invalid(&self.label, name, reason))
-    }
-
-    fn not_found(&self, name: &str) -> StoreError {
-        StoreError::NotFound { store: self.label.clone(), name: name.to_owned() }
-    }
-
-    fn find(&self, name: &str) -> Result<Arc<Node>, StoreError> {
-        self.check_name(name)?;
-        self.state.lock().names.get(name).cloned().ok_or_else(|| self.not_found(name))
-    }
-}
-
 impl FileStore for ExtentStore {
     fn name(&self) -> &str {
         &self.core.label
@@ -237,23 +221,7 @@ impl FileStore for ExtentStore {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        let core = &self.core;
-        core.check_name(to)?;
-        let node = core.find(from)?;
-        core.check()?;
-        if node.is_unsynced() {
-            core.sync_node(&node, &IoContext::default())?;
-        }
-        drop(node);
-        let change = {
-            let mut state = core.state.lock();
-            if !state.names.has_room_to_rename(from, to) {
-                let (store, name) = (core.label.clone(), to.to_owned());
-                return Err(StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 });
-            }
-            state.rename(from, to).ok_or_else(|| core.not_found(from))?
-        };
-        core.commit(change)
+        self.core.rename_file(from, to)
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
@@ -261,13 +229,11 @@ impl FileStore for ExtentStore {
         core.check_name(name)?;
         core.check()?;
         core.tick()?;
-        if core.state.lock().remove(name) { Ok(()) } else { Err(core.not_found(name)) }
+        core.remove_file(name)
     }
 
     fn sync_names(&self) -> Result<(), StoreError> {
-        self.core.check()?;
-        let change = self.core.state.lock().change();
-        self.core.commit(change)
+        self.core.commit_names()
     }
 
     fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
@@ -278,16 +244,11 @@ impl FileStore for ExtentStore {
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
-        self.core.check_name(name)?;
-        if !self.core.locks.lock().insert(name.to_owned()) {
-            return Err(StoreError::Locked { store: self.core.label.clone(), name: name.to_owned() });
-        }
-        Ok(Box::new(ExtentLock { core: self.core.clone(), name: name.to_owned() }))
+        self.core.lock_name(name)
     }
 
     fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {
-        self.core.check_name(target_name)?;
-        self.core.find(name).map(|_| false)
+        self.core.refuse_to_share(name, target_name)
     }
 
     fn space(&self) -> Result<Space, StoreError> {
@@ -306,12 +267,7 @@ impl FileStore for ExtentStore {
     }
 
     fn statistics(&self) -> Vec<StoreMeasure> {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        vec![
-            StoreMeasure::count("commits", count(&self.core.commits)),
-            StoreMeasure::count("checkpoints", count(&self.core.checkpoints)),
-            StoreMeasure::count("syncs", self.core.latch.syncs()),
-        ]
+        self.core.measures()
     }
 
     fn layout(&self) -> Vec<(&'static str, String)> {
@@ -337,18 +293,5 @@ impl Drop for ExtentStore {
     fn drop(&mut self) {
         // Nobody is left to tell; what was synced is safe without it.
         let _ = self.core.close();
-    }
-}
-
-struct ExtentLock {
-    core: Arc<Core>,
-    name: String,
-}
-
-impl StoreLock for ExtentLock {}
-
-impl Drop for ExtentLock {
-    fn drop(&mut self) {
-        self.core.locks.lock().remove(&self.name);
     }
 }

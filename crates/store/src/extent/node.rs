@@ -1,7 +1,9 @@
 //! What the store holds of one file while it is open.
 
+use super::change::{Change, encode_change};
 use super::map::ExtentMap;
-use crate::names::{NameMark, Named};
+use crate::kernel::{NameMark, Named};
+use crate::wire::Writer;
 use parking_lot::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::{Env, Mutex};
@@ -147,6 +149,28 @@ impl Node {
 }
 
 impl Named for Node {
+    type Change = Change;
+
+    fn number(&self) -> u64 {
+        self.file
+    }
+
+    fn created(&self, name: &str) -> Change {
+        Change::Create { file: self.file, framed: self.framed, name: name.to_owned() }
+    }
+
+    fn renamed(from: &str, to: &str) -> Change {
+        Change::Rename { from: from.to_owned(), to: to.to_owned() }
+    }
+
+    fn removed(name: &str) -> Change {
+        Change::Remove { name: name.to_owned() }
+    }
+
+    fn encode(writer: &mut Writer, change: &Change) {
+        encode_change(writer, change);
+    }
+
     fn mark(&self) -> &NameMark {
         &self.mark
     }

@@ -41,9 +41,9 @@ pub(super) fn occupancy(core: &Core) -> Occupancy {
         let extents = node.extents.read();
         occupancy.pieces.extend(extents.extents().map(|extent| piece(extent, PieceUsage::File, Some(file))));
     }
-    for condemned in &state.condemned {
-        let file = occupancy.add_file("", None, condemned.node.written_nanos());
-        let extents = condemned.node.extents.read();
+    for node in state.names.unnamed() {
+        let file = occupancy.add_file("", None, node.written_nanos());
+        let extents = node.extents.read();
         occupancy.pieces.extend(extents.extents().map(|extent| piece(extent, PieceUsage::Removed, Some(file))));
     }
     drop(state);

@@ -5,6 +5,7 @@ use super::node::Node;
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use crate::journal::corruption;
+use crate::kernel::RawStore;
 use std::cell::Cell;
 use std::io::IoSliceMut;
 use std::sync::Arc;

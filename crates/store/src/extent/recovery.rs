@@ -9,8 +9,8 @@
 use super::Extent;
 use super::allocation::policy_of;
 use super::change::{Change, FileRecord, decode_checkpoint, decode_commit};
-use super::core::{Committer, Core};
-use super::ext4::{RunningTransaction, Writeback};
+use super::core::Core;
+use super::ext4::{Ext4Commits, RunningTransaction};
 use super::frame::FrameFormat;
 use super::geometry::{LayoutGeometry, StoreGeometry};
 use super::map::ExtentMap;
@@ -19,13 +19,10 @@ use super::state::{State, free_space_without};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::journal::{Journal, Recovered, corruption, unreadable};
-use crate::kernel::{Latch, SyncOrder};
-use crate::names::{FoundNames, Numbered};
-use parking_lot::Mutex as ShortMutex;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::kernel::{CommitPolicy, FoundNames, Kernel, Latch, Numbered, SingleCommits, StoreState, SyncOrder};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use varve_env::{Env, Mutex};
+use varve_env::Env;
 use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, MediaError};
 
 /// How far behind the end of a log it is looked for proof that the end is damage.
@@ -180,8 +177,8 @@ pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
     let caches = ext4.is_some();
     // A number that a crash made the metadata forget must not be used again: its bytes may be there.
     let next_file = next_file.max((journal.generation() + 1) << GENERATION_SHIFT);
-    let mut state = State::new(names, free, next_file, journal.state_bytes_max(), ext4);
-    let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.take_checkpoint().payload);
+    let state = State::new(names, free, next_file, journal.state_bytes_max(), ext4);
+    let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.checkpoint());
 
     let capabilities = device.block.capabilities();
     let free_blocks: u64 = free_extents.iter().map(|extent| extent.blocks).sum();
@@ -197,26 +194,18 @@ pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
     let order = SyncOrder::shared(env, device.block.clone());
     journal.set_sync_order(&order);
     let latch = Latch::new(&label, order, Vec::new());
+    let unit_bytes = geometry.journal.unit_bytes;
+    let ext4_commits = Ext4Commits::new(env, &device, block_bytes, unit_bytes);
+    let last_commit_nanos = ext4_commits.last_commit_nanos.clone();
+    let policy: Box<dyn CommitPolicy<State>> = if caches { Box::new(ext4_commits) } else { Box::new(SingleCommits) };
     let core = Core {
-        env: env.clone(),
-        label,
+        kernel: Kernel::new(env, &label, state, journal, policy, latch),
         properties,
         frame,
         policy: policy_of(&geometry.layout),
         caches,
         discards: capabilities.discard,
-        state: ShortMutex::new(state),
-        committer: Mutex::new(
-            env,
-            "extent store commit",
-            Committer { journal, writeback: caches.then(Writeback::default) },
-        ),
-        durable_change: AtomicU64::new(0),
-        last_commit_nanos: AtomicU64::new(env.now().as_nanos()),
-        latch,
-        locks: ShortMutex::new(BTreeSet::new()),
-        commits: AtomicU64::new(0),
-        checkpoints: AtomicU64::new(0),
+        last_commit_nanos,
         geometry,
         device,
     };

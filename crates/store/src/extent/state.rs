@@ -2,37 +2,25 @@
 
 use super::Extent;
 use super::allocation::{AllocationPolicy, AllocationRequest, AllocationView};
-use super::change::{Change, EXTENT_BYTES, FileRecord, encode_change, encode_checkpoint, record_bytes};
+use super::change::{Change, EXTENT_BYTES, FileRecord, encode_checkpoint, record_bytes};
 use super::ext4::RunningTransaction;
 use super::free_space::FreeSpace;
 use super::map::ExtentMap;
 use super::node::Node;
-use crate::names::{NameTable, Unnamed};
+use crate::kernel::{NameTable, StoreState};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Bytes of a checkpoint without files.
 const EMPTY_BYTES: u64 = 16;
 
-/// A removed file whose blocks are not free yet.
-pub(super) struct Condemned {
-    /// The change that removed it must be durable first.
-    pub(super) change: u64,
-    /// And nobody else may hold it.
-    pub(super) node: Arc<Node>,
-}
-
 /// Kept under one short lock that is never held across I/O.
 pub(super) struct State {
     pub(super) names: NameTable<Node>,
-    pub(super) condemned: Vec<Condemned>,
     /// Blocks nobody owns that wait to be discarded.
     pub(super) discards: Vec<Extent>,
     pub(super) free: FreeSpace,
-    /// Files with data on the device that the metadata does not know.
-    pub(super) unsynced: BTreeMap<u64, Arc<Node>>,
     cursor: u64,
     /// Metadata blocks of the imitated file system.
     pub(super) transaction: Option<RunningTransaction>,
@@ -47,15 +35,6 @@ pub(super) enum Refusal {
     Metadata,
 }
 
-/// Changes taken by a commit.
-pub(super) struct Batch {
-    pub(super) payload: Vec<u8>,
-    /// Number of the last of them.
-    pub(super) change: u64,
-    /// Metadata blocks they touched.
-    pub(super) blocks: Vec<u64>,
-}
-
 impl State {
     pub(super) fn new(
         names: BTreeMap<String, Arc<Node>>,
@@ -66,49 +45,11 @@ impl State {
     ) -> State {
         State {
             names: NameTable::new(names, next_file, EMPTY_BYTES, checkpoint_bytes_max),
-            condemned: Vec::new(),
             discards: Vec::new(),
             free,
-            unsynced: BTreeMap::new(),
             cursor: 0,
             transaction,
         }
-    }
-
-    /// Number of the last change made.
-    pub(super) fn change(&self) -> u64 {
-        self.names.change()
-    }
-
-    /// Whether changes wait for a commit.
-    pub(super) fn has_pending(&self) -> bool {
-        self.names.has_pending()
-    }
-
-    fn record(&mut self, change: &Change) -> u64 {
-        self.names.record(|writer| encode_change(writer, change))
-    }
-
-    /// Takes everything that waits for a commit.
-    pub(super) fn take_batch(&mut self) -> Batch {
-        let (payload, change) = self.names.take_pending();
-        Batch { payload, change, blocks: self.transaction.as_mut().map_or_else(Vec::new, RunningTransaction::take) }
-    }
-
-    /// The whole metadata as a checkpoint, in place of what waits for a commit.
-    pub(super) fn take_checkpoint(&mut self) -> Batch {
-        let records: Vec<FileRecord> = self
-            .names
-            .iter()
-            .map(|(name, node)| FileRecord {
-                file: node.file,
-                framed: node.framed,
-                size_bytes: node.known_bytes(),
-                name: name.clone(),
-                extents: node.extents.read().extents().collect(),
-            })
-            .collect();
-        Batch { payload: encode_checkpoint(self.names.next_file(), records.iter()), ..self.take_batch() }
     }
 
     /// Makes a new file, in place of an older one of that name. `make` gets its number and inode.
@@ -119,40 +60,8 @@ impl State {
         let file = self.names.number();
         let inode = self.transaction.as_mut().map_or(0, |transaction| transaction.create());
         let node = Arc::new(make(file, inode));
-        let create = Change::Create { file, framed: node.framed, name: name.to_owned() };
-        let replaced = self.names.create(name, &node, |writer| encode_change(writer, &create));
-        self.condemn(replaced);
+        self.name_new(name, &node);
         Ok(node)
-    }
-
-    /// A file lost its name.
-    fn condemn(&mut self, unnamed: Option<Unnamed<Node>>) {
-        let Some(Unnamed { node, change }) = unnamed else { return };
-        self.unsynced.remove(&node.file);
-        if let Some(transaction) = &mut self.transaction {
-            transaction.remove(&node);
-        }
-        self.condemned.push(Condemned { change, node });
-    }
-
-    /// False when there is no such file.
-    pub(super) fn remove(&mut self, name: &str) -> bool {
-        let remove = Change::Remove { name: name.to_owned() };
-        let removed = self.names.remove(name, |writer| encode_change(writer, &remove));
-        let is_there = removed.is_some();
-        self.condemn(removed);
-        is_there
-    }
-
-    /// The change to wait for; `None` when there is no such file.
-    pub(super) fn rename(&mut self, from: &str, to: &str) -> Option<u64> {
-        let rename = Change::Rename { from: from.to_owned(), to: to.to_owned() };
-        let (change, replaced) = self.names.rename(from, to, |writer| encode_change(writer, &rename))?;
-        if let (Some(transaction), Some(node), true) = (&mut self.transaction, self.names.get(to), from != to) {
-            transaction.rename(node);
-        }
-        self.condemn(replaced);
-        Some(change)
     }
 
     /// Gives a file blocks.
@@ -190,7 +99,7 @@ impl State {
         self.note_length(node);
         if !node.is_removed() {
             self.names.resize(0, more as u64);
-            let change = self.record(&Change::Extend { file: node.file, extents: placement.extents });
+            let change = self.names.record(&Change::Extend { file: node.file, extents: placement.extents });
             node.set_needed_change(change);
         }
         Ok(())
@@ -212,7 +121,7 @@ impl State {
         }
         if !node.is_removed() {
             self.names.resize(fewer as u64, 0);
-            self.record(&Change::Trim { file: node.file, blocks });
+            self.names.record(&Change::Trim { file: node.file, blocks });
         }
         self.give_back(removed, discard);
     }
@@ -229,7 +138,7 @@ impl State {
         if let Some(transaction) = &mut self.transaction {
             transaction.touch(node);
         }
-        let change = self.record(&Change::Size { file: node.file, size_bytes });
+        let change = self.names.record(&Change::Size { file: node.file, size_bytes });
         node.set_needed_change(change);
     }
 
@@ -237,7 +146,7 @@ impl State {
     pub(super) fn note_length(&mut self, node: &Node) {
         let size_bytes = node.durable_bytes();
         if node.framed && !node.is_removed() && size_bytes > 0 {
-            self.record(&Change::Size { file: node.file, size_bytes });
+            self.names.record(&Change::Size { file: node.file, size_bytes });
         }
     }
 
@@ -255,33 +164,56 @@ impl State {
     /// Blocks of removed files become free: those whose removal is among the first `durable_change`
     /// changes and that nobody holds.
     pub(super) fn reclaim(&mut self, durable_change: u64, discard: bool) {
-        let mut kept = Vec::new();
-        for condemned in std::mem::take(&mut self.condemned) {
-            // Nobody finds it by name any more, so a count of one stays one.
-            if condemned.change > durable_change || Arc::strong_count(&condemned.node) > 1 {
-                kept.push(condemned);
-                continue;
-            }
-            std::sync::atomic::fence(Ordering::Acquire);
+        for node in self.names.take_free(durable_change) {
             if let Some(transaction) = &mut self.transaction {
-                transaction.forget(&condemned.node);
+                transaction.forget(&node);
             }
-            let extents: Vec<Extent> = condemned.node.extents.read().extents().collect();
+            let extents: Vec<Extent> = node.extents.read().extents().collect();
             self.give_back(extents, discard);
         }
-        self.condemned = kept;
     }
 
     /// Blocks that are free, or will be once what was removed is durable and discarded.
     pub(super) fn available_blocks(&self) -> u64 {
         let discards: u64 = self.discards.iter().map(|extent| extent.blocks).sum();
-        let condemned: u64 = self
-            .condemned
-            .iter()
-            .filter(|condemned| Arc::strong_count(&condemned.node) == 1)
-            .map(|condemned| condemned.node.extents.read().blocks())
-            .sum();
-        self.free.blocks() + discards + condemned
+        let removed: u64 = self.names.unheld().map(|node| node.extents.read().blocks()).sum();
+        self.free.blocks() + discards + removed
+    }
+}
+
+impl StoreState for State {
+    type Node = Node;
+
+    fn names(&self) -> &NameTable<Node> {
+        &self.names
+    }
+
+    fn names_mut(&mut self) -> &mut NameTable<Node> {
+        &mut self.names
+    }
+
+    fn checkpoint(&self) -> Vec<u8> {
+        let record = |(name, node): (&String, &Arc<Node>)| FileRecord {
+            file: node.file,
+            framed: node.framed,
+            size_bytes: node.known_bytes(),
+            name: name.clone(),
+            extents: node.extents.read().extents().collect(),
+        };
+        let records: Vec<FileRecord> = self.names.iter().map(record).collect();
+        encode_checkpoint(self.names.next_file(), records.iter())
+    }
+
+    fn lost_name(&mut self, node: &Node) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.remove(node);
+        }
+    }
+
+    fn got_name(&mut self, node: &Arc<Node>) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.rename(node);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::recovery::stored_bytes;
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use crate::journal;
+use crate::kernel::RawStore;
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_media::{AlignedBuffer, IoContext, MediaError, MediaErrorKind, Request};

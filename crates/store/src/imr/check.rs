@@ -40,8 +40,8 @@ fn error(code: &'static str, message: String) -> Finding {
 pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
     let label = &core.label;
     // No commit between the look at the medium and the look at memory.
-    let journal = core.committer.lock();
-    let mut findings = journal.check_medium();
+    let committer = core.committer.lock();
+    let mut findings = committer.journal.check_medium();
     findings.extend(core.anchor.iter().flat_map(Journal::check_medium));
     let nodes = {
         let state = core.state.lock();
@@ -49,7 +49,11 @@ pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
         let mut owners: BTreeMap<TrackId, String> = BTreeMap::new();
         let named = nodes.iter().map(|(name, node)| (name.clone(), node.map().tracks().to_vec()));
         let usable = core.geometry.usable();
-        for (name, tracks) in named.chain(state.condemned_tracks()) {
+        let waiting = state.waiting().map(|(node, tracks)| match node {
+            Some(node) => (format!("removed file {}", node.file), tracks),
+            None => (format!("replaced tracks {tracks:?}"), tracks),
+        });
+        for (name, tracks) in named.chain(waiting) {
             for track in tracks {
                 if !usable.contains(&track.0) {
                     let message = format!("{label}: track {track} of '{name}' is not for tables");
@@ -72,7 +76,7 @@ pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
         }
         nodes
     };
-    drop(journal);
+    drop(committer);
     findings.extend(tracks_differ(core.control.as_ref(), &core.geometry));
     let destroyed = core.control.as_ref().map(|control| control.destroyed()).unwrap_or_default();
     if destroyed.bytes > 0 {

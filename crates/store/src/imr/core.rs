@@ -12,17 +12,17 @@ use super::view::Disk;
 use crate::error::StoreError;
 use crate::extent::ExtentStore;
 use crate::file_store::{FileStore, StoreProperties};
-use crate::journal::{self, CommitStyle, Journal};
-use crate::kernel::Latch;
+use crate::journal::{self, Journal};
+use crate::kernel::{Kernel, RawStore};
 use parking_lot::Mutex as ShortMutex;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use varve_env::{Condvar, Env, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use varve_env::Condvar;
 use varve_media::{Device, IoContext, MediaError, TrackControl, TrackId, TrackTier};
 
 pub(super) struct Core {
-    pub(super) env: Env,
-    pub(super) label: String,
+    pub(super) kernel: Kernel<State>,
     pub(super) properties: StoreProperties,
     pub(super) geometry: StoreGeometry,
     pub(super) store_id: u64,
@@ -45,19 +45,21 @@ pub(super) struct Core {
     pub(super) policy: Box<dyn AllocationPolicy>,
     pub(super) allocation: AllocationName,
     pub(super) rewrite: RewriteName,
-    pub(super) state: Mutex<State>,
     /// A persist ended, or nothing will any more.
     pub(super) released: Condvar,
-    /// Held across the I/O of a commit, so that one serves all who wait for it.
-    pub(super) committer: Mutex<Journal>,
-    /// Changes that are durable.
-    pub(super) durable_change: AtomicU64,
     pub(super) relocations: ShortMutex<Relocations>,
     pub(super) spare_buffers: SpareBuffers,
-    pub(super) latch: Latch,
     pub(super) statistics: ShortMutex<ImrStatistics>,
     /// Times each track was restored after a neighbour was written, by its number.
     pub(super) restores: Vec<AtomicU32>,
+}
+
+impl Deref for Core {
+    type Target = Kernel<State>;
+
+    fn deref(&self) -> &Kernel<State> {
+        &self.kernel
+    }
 }
 
 impl Core {
@@ -65,89 +67,16 @@ impl Core {
         journal::media_error(&self.label, name, source)
     }
 
-    /// Refuses everything that would acknowledge something after a failure that left the medium unknown.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.latch.check()
-    }
-
-    /// The same, and for what a file has failed.
+    /// Refuses what the store refuses, and what a file has failed for.
     pub(super) fn check_node(&self, node: &Node) -> Result<(), StoreError> {
         self.check()?;
         node.failure().map_or(Ok(()), |cause| Err(self.latch.refusal(cause)))
-    }
-
-    /// Passes an error on and refuses everything from now on.
-    pub(super) fn poison(&self, error: StoreError) -> StoreError {
-        let error = self.latch.close(error);
-        // Whoever waits for tracks waits in vain. The lock makes sure that it waits already or will see.
-        drop(self.state.lock());
-        self.released.notify_all();
-        error
     }
 
     /// Makes every write that has completed durable.
     pub(super) fn sync_disk(&self, context: &IoContext) -> Result<(), StoreError> {
         self.check()?;
         self.latch.sync(context).map_err(|error| self.poison(error))
-    }
-
-    /// Makes the first `change` changes of the S2TMap durable.
-    pub(super) fn commit(&self, change: u64) -> Result<(), StoreError> {
-        if self.durable_change.load(Ordering::Acquire) >= change {
-            return Ok(());
-        }
-        let mut journal = self.committer.lock();
-        if self.durable_change.load(Ordering::Acquire) >= change {
-            return Ok(());
-        }
-        self.commit_pending(&mut journal)
-    }
-
-    /// Commits and frees whatever can be freed now.
-    pub(super) fn commit_all(&self) -> Result<(), StoreError> {
-        self.commit_pending(&mut self.committer.lock())
-    }
-
-    /// Makes every change so far durable, and free what that makes free.
-    fn commit_pending(&self, journal: &mut Journal) -> Result<(), StoreError> {
-        self.check()?;
-        let mut batch = self.state.lock().take_batch();
-        let outcome = if batch.payload.is_empty() {
-            Ok(())
-        } else if journal.fits(batch.payload.len(), CommitStyle::Single) {
-            let mut statistics = self.statistics.lock();
-            statistics.commits += 1;
-            statistics.commit_bytes += batch.payload.len() as u64;
-            drop(statistics);
-            journal.commit(&batch.payload, CommitStyle::Single)
-        } else {
-            self.statistics.lock().checkpoints += 1;
-            batch = self.state.lock().take_checkpoint();
-            journal.begin(Some(&batch.payload))
-        };
-        outcome.map_err(|error| self.poison(error))?;
-        self.durable_change.store(batch.change, Ordering::Release);
-        self.reclaim(batch.change);
-        Ok(())
-    }
-
-    fn reclaim(&self, durable_change: u64) {
-        let small_files = {
-            let mut state = self.state.lock();
-            let reclaimed = state.reclaim(durable_change);
-            // Before anybody else can be given the track. What a persist is about to restore is marked when
-            // it ends.
-            for track in reclaimed.tracks {
-                if !state.locks.is_exclusive(track) {
-                    self.mark_free(track);
-                }
-            }
-            reclaimed.small_files
-        };
-        for file in small_files {
-            // One that stays is removed by the next open: no name leads to it.
-            let _ = self.small.remove(&small_name(file));
-        }
     }
 
     /// Lets go of removed small files when what is about to be written might need their room.
@@ -203,6 +132,42 @@ impl Core {
             self.persist(&node, &name, &IoContext::default())?;
         }
         self.commit_all()
+    }
+}
+
+impl RawStore for Core {
+    type State = State;
+
+    fn reclaim(&self, durable_change: u64) {
+        let small_files = {
+            let mut state = self.state.lock();
+            let reclaimed = state.reclaim(durable_change);
+            // Before anybody else can be given the track. What a persist is about to restore is marked when
+            // it ends.
+            for track in reclaimed.tracks {
+                if !state.locks.is_exclusive(track) {
+                    self.mark_free(track);
+                }
+            }
+            reclaimed.small_files
+        };
+        for file in small_files {
+            // One that stays is removed by the next open: no name leads to it.
+            let _ = self.small.remove(&small_name(file));
+        }
+    }
+
+    /// Passes an error on and refuses everything from now on.
+    fn poison(&self, error: StoreError) -> StoreError {
+        let error = self.latch.close(error);
+        // Whoever waits for tracks waits in vain. The lock makes sure that it waits already or will see.
+        drop(self.state.lock());
+        self.released.notify_all();
+        error
+    }
+
+    fn sync_file(&self, node: &Arc<Node>, name: &str, context: &IoContext) -> Result<(), StoreError> {
+        self.sync_node(node, name, context)
     }
 }
 

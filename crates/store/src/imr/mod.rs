@@ -74,7 +74,7 @@ use crate::file_store::{
 };
 use crate::hint::{Hint, HintedFile};
 use crate::journal::{JournalRegions, Region, StoreKind};
-use crate::name;
+use crate::kernel::{CommitCounts, RawStore, StoreState};
 use crate::occupancy::{Occupancy, StoreMeasure};
 use geometry::StoreGeometry;
 use node::{Node, small_name};
@@ -82,7 +82,7 @@ use reader::{SmallReader, TableReader};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{Counters, Device, IoContext, Space};
+use varve_media::{Counters, Device, Space};
 use writer::{SmallWriter, TableWriter};
 
 const KIND: StoreKind = StoreKind(*b"imr\0\0\0\0\0");
@@ -235,7 +235,8 @@ impl ImrStore {
 
     /// What it did since it was opened.
     pub fn statistics(&self) -> ImrStatistics {
-        *self.core.statistics.lock()
+        let CommitCounts { commits, commit_bytes, checkpoints } = self.core.commit_counts();
+        ImrStatistics { commits, commit_bytes, checkpoints, ..*self.core.statistics.lock() }
     }
 
     fn note_level(&self, file: &HintedFile) {
@@ -246,25 +247,11 @@ impl ImrStore {
 }
 
 impl Core {
-    fn check_name(&self, name: &str) -> Result<(), StoreError> {
-        name::check(name).map_err(|reason| name::invalid(&self.label, name, reason))
-    }
-
-    fn not_found(&self, name: &str) -> StoreError {
-        StoreError::NotFound { store: self.label.clone(), name: name.to_owned() }
-    }
-
-    fn find(&self, name: &str) -> Result<Arc<Node>, StoreError> {
-        self.check_name(name)?;
-        self.state.lock().names.get(name).cloned().ok_or_else(|| self.not_found(name))
-    }
-
     /// A node for a new file, without a name.
     fn new_node(&self, name: &str, is_small: bool) -> Result<Arc<Node>, StoreError> {
         let mut state = self.state.lock();
         if !state.has_room(Some(name), state.promised_tracks) {
-            let (store, name) = (self.label.clone(), name.to_owned());
-            return Err(StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 });
+            return Err(self.no_room(name));
         }
         Ok(Arc::new(Node::new(&self.env, state.number(), is_small)))
     }
@@ -286,11 +273,11 @@ impl FileStore for ImrStore {
         let node = core.new_node(name, options.kind != FileKind::Table)?;
         node.set_level(options.level);
         if !node.is_small {
-            core.state.lock().create(name, &node);
+            core.state.lock().name_new(name, &node);
             return Ok(Box::new(TableWriter::new(core.clone(), node, name, options)));
         }
         let writer = core.small.create(&small_name(node.file), options).map_err(|error| named(error, name))?;
-        core.state.lock().create(name, &node);
+        core.state.lock().name_new(name, &node);
         let keeps_name = matches!(options.kind, FileKind::Log | FileKind::Manifest);
         Ok(Box::new(SmallWriter::new(core.clone(), node, name, writer, keeps_name)))
     }
@@ -313,27 +300,11 @@ impl FileStore for ImrStore {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        let core = &self.core;
-        core.check_name(to)?;
-        let node = core.find(from)?;
-        core.sync_node(&node, from, &IoContext::default())?;
-        drop(node);
-        let change = {
-            let mut state = core.state.lock();
-            if !state.names.has_room_to_rename(from, to) {
-                let (store, name) = (core.label.clone(), to.to_owned());
-                return Err(StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 });
-            }
-            state.rename(from, to).ok_or_else(|| core.not_found(from))?
-        };
-        core.commit(change)
+        self.core.rename_file(from, to)
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
-        let core = &self.core;
-        core.check_name(name)?;
-        core.check()?;
-        if core.state.lock().remove(name) { Ok(()) } else { Err(core.not_found(name)) }
+        self.core.remove_file(name)
     }
 
     fn sync_names(&self) -> Result<(), StoreError> {
@@ -362,8 +333,7 @@ impl FileStore for ImrStore {
     }
 
     fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {
-        self.core.check_name(target_name)?;
-        self.core.find(name).map(|_| false)
+        self.core.refuse_to_share(name, target_name)
     }
 
     /// Of tables: small files have room of their own.

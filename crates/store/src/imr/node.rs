@@ -1,8 +1,10 @@
 //! What the store holds of one file while it is open.
 
+use super::change::{Change, encode_change};
 use super::map::TrackMap;
 use crate::error::StoreError;
-use crate::names::{NameMark, Named};
+use crate::kernel::{NameMark, Named};
+use crate::wire::Writer;
 use parking_lot::{Mutex as ShortMutex, RwLock as ShortRwLock};
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -176,6 +178,33 @@ impl Node {
 }
 
 impl Named for Node {
+    type Change = Change;
+
+    fn number(&self) -> u64 {
+        self.file
+    }
+
+    fn created(&self, name: &str) -> Change {
+        Change::Create { file: self.file, is_small: self.is_small, name: name.to_owned() }
+    }
+
+    fn renamed(from: &str, to: &str) -> Change {
+        Change::Rename { from: from.to_owned(), to: to.to_owned() }
+    }
+
+    fn removed(name: &str) -> Change {
+        Change::Remove { name: name.to_owned() }
+    }
+
+    fn encode(writer: &mut Writer, change: &Change) {
+        encode_change(writer, change);
+    }
+
+    /// The store of small files knows who reads one of them.
+    fn is_held(this: &Arc<Node>) -> bool {
+        !this.is_small && Arc::strong_count(this) > 1
+    }
+
     fn mark(&self) -> &NameMark {
         &self.mark
     }

@@ -46,7 +46,7 @@ pub(super) fn occupancy(core: &Core) -> Occupancy {
             }
         }
     }
-    for (node, removed) in state.condemned_nodes() {
+    for (node, removed) in state.waiting() {
         let file = node.map(|node| occupancy.add_file("", node.level(), node.written_nanos()));
         for track in removed {
             let used_bytes = state.owners.get(&track).map_or(0, |owner| owner.used_bytes);

@@ -18,6 +18,7 @@ use super::node::Node;
 use super::rewrite::{PersistCost, PersistStep};
 use super::state::State;
 use crate::error::StoreError;
+use crate::kernel::RawStore;
 use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -152,7 +153,7 @@ impl Core {
                 if let (Some(place), Some(sequence)) = (reservation.place, sequence) {
                     state.note_done(place, sequence);
                 }
-                state.change()
+                state.names.change()
             };
             self.commit(change)?;
             let mut state = self.state.lock();

@@ -6,6 +6,7 @@ use super::map::TrackMap;
 use super::node::Node;
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
+use crate::kernel::RawStore;
 use crate::segments::{Segment, read_segments};
 use std::sync::Arc;
 use varve_media::{IoContext, MediaError, TrackId};

@@ -25,13 +25,12 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::extent::ExtentStore;
 use crate::file_store::{CreateOptions, FileStore, Location, StoreProperties};
 use crate::journal::{self, Recovered, corruption};
-use crate::kernel::Latch;
-use crate::names::{FoundNames, Numbered};
+use crate::kernel::{FoundNames, Kernel, Latch, Numbered, SingleCommits, StoreState};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
-use varve_env::{Condvar, Env, Mutex};
+use std::sync::atomic::AtomicU32;
+use varve_env::{Condvar, Env};
 use varve_media::{
     AlignedBuffer, BlockDeviceExt, Device, IoCause, IoClass, IoContext, MediaError, TrackControl, TrackId,
 };
@@ -321,7 +320,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
     }
     let is_changed = is_any_given_up || !intents.is_empty() || !recovered.commits.is_empty();
     let next_sequence = done.iter().copied().max().unwrap_or(0).saturating_add(1);
-    let mut state = State::new(Beginning {
+    let state = State::new(Beginning {
         names,
         // A number that a crash made the S2TMap forget must not be used again.
         next_file: next_file.max((journal.generation() + 1) << 32),
@@ -330,7 +329,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         track_count: geometry.tracks.track_count,
         checkpoint_bytes_max: journal.state_bytes_max(),
     });
-    let checkpoint = is_changed.then(|| state.take_checkpoint().payload);
+    let checkpoint = is_changed.then(|| state.checkpoint());
     journal.begin(checkpoint.as_deref())?;
     if let Some(anchor) = anchor.as_mut().filter(|_| !anchor_findings.is_empty()) {
         anchor.begin(None)?;
@@ -354,18 +353,19 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         location: Location::Private,
     };
     let regions = *journal.regions();
+    let small_waits = state.small_waits.clone();
     let beside_order = beside.iter().map(|beside| beside.device.order.clone()).collect();
     let latch = Latch::new(&label, disk.order.clone(), beside_order);
     let allocation = options.allocation.unwrap_or(geometry.allocation);
     let rewrite = options.rewrite.unwrap_or(geometry.rewrite);
     Ok(Core {
-        env: env.clone(),
+        kernel: Kernel::new(env, &label, state, journal, Box::new(SingleCommits), latch),
         properties,
         store_id,
         control,
         own,
         beside,
-        small_waits: state.small_waits.clone(),
+        small_waits,
         map_bytes: regions.log.length_bytes + 2 * regions.checkpoints[0].length_bytes,
         small_files_bytes,
         anchor,
@@ -373,18 +373,13 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         policy: allocation.policy(rewrite, &geometry.tracks, geometry.table_bytes_max),
         allocation,
         rewrite,
-        state: Mutex::new(env, "imr store state", state),
         released: Condvar::new(env, "imr store tracks"),
-        committer: Mutex::new(env, "imr store commit", journal),
-        durable_change: AtomicU64::new(0),
         relocations: ShortMutex::new(Relocations::default()),
         spare_buffers: SpareBuffers::default(),
-        latch,
         statistics: ShortMutex::new(super::ImrStatistics { restored_at_open: restored, ..Default::default() }),
         restores: (0..geometry.tracks.track_count).map(|_| AtomicU32::new(0)).collect(),
         geometry,
         disk,
-        label,
     })
 }
 

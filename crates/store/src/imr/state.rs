@@ -2,12 +2,10 @@
 
 use super::allocation::Cursor;
 use super::bitmap::TrackBitmap;
-use super::change::{
-    Change, Checkpoint, FileRecord, TRACK_BYTES, empty_bytes, encode_change, encode_checkpoint, record_bytes,
-};
+use super::change::{Change, Checkpoint, FileRecord, TRACK_BYTES, empty_bytes, encode_checkpoint, record_bytes};
 use super::map::TrackMap;
 use super::node::Node;
-use crate::names::{NameTable, Unnamed};
+use crate::kernel::{NameTable, StoreState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,18 +19,19 @@ pub(super) struct Owner {
     pub(super) used_bytes: u64,
 }
 
-/// Who must have let go of tracks before they are free.
-enum Holder {
-    /// Readers and the writer of a removed file; all its tracks.
-    File(Arc<Node>),
-    /// Readers of an older version of a file's map; the one track the new version lacks.
-    Map(Arc<TrackMap>, TrackId),
+/// Tracks that a newer version of a file's map lacks.
+struct Replaced {
+    /// The change that replaced them must be durable before they are free, ...
+    change: u64,
+    /// ... and nobody may read by the older version.
+    map: Arc<TrackMap>,
+    tracks: Vec<TrackId>,
 }
 
-struct Condemned {
-    /// The change that removed it must be durable first.
-    change: u64,
-    holder: Holder,
+impl Replaced {
+    fn is_free(&self, durable_change: u64) -> bool {
+        self.change <= durable_change && Arc::strong_count(&self.map) == 1
+    }
 }
 
 /// What persists that run have locked.
@@ -94,8 +93,8 @@ impl TrackLocks {
 /// Kept under one lock that is never held across I/O.
 pub(super) struct State {
     pub(super) names: NameTable<Node>,
-    condemned: Vec<Condemned>,
-    /// Small files are among the condemned.
+    replaced: Vec<Replaced>,
+    /// Small files are among those that lost their names.
     pub(super) small_waits: Arc<AtomicBool>,
     /// Per place of the backup region: intents up to this sequence do not count any more.
     done: Vec<u64>,
@@ -115,13 +114,6 @@ pub(super) struct State {
     /// Tracks they were given: the checkpoint must have room for these.
     pub(super) promised_tracks: usize,
     track_count: u32,
-}
-
-/// Changes taken by a commit.
-pub(super) struct Batch {
-    pub(super) payload: Vec<u8>,
-    /// Number of the last of them.
-    pub(super) change: u64,
 }
 
 /// What became free when a commit was durable.
@@ -147,7 +139,7 @@ impl State {
         let Beginning { names, next_file, done, next_sequence, track_count, checkpoint_bytes_max } = beginning;
         let mut state = State {
             names: NameTable::new(names, next_file, empty_bytes(done.len()), checkpoint_bytes_max),
-            condemned: Vec::new(),
+            replaced: Vec::new(),
             small_waits: Arc::default(),
             free_places: (0..done.len()).rev().collect(),
             done,
@@ -192,38 +184,6 @@ impl State {
         }
     }
 
-    /// Number of the last change made.
-    pub(super) fn change(&self) -> u64 {
-        self.names.change()
-    }
-
-    fn record(&mut self, change: &Change) -> u64 {
-        self.names.record(|writer| encode_change(writer, change))
-    }
-
-    /// Takes everything that waits for a commit.
-    pub(super) fn take_batch(&mut self) -> Batch {
-        let (payload, change) = self.names.take_pending();
-        Batch { payload, change }
-    }
-
-    /// The whole S2TMap as a checkpoint, in place of what waits for a commit.
-    pub(super) fn take_checkpoint(&mut self) -> Batch {
-        let record = |(name, node): (&String, &Arc<Node>)| {
-            let map = node.map();
-            FileRecord {
-                file: node.file,
-                is_small: node.is_small,
-                size_bytes: map.size_bytes(),
-                name: name.clone(),
-                tracks: map.tracks().to_vec(),
-            }
-        };
-        let files = self.names.iter().map(record).collect();
-        let checkpoint = Checkpoint { next_file: self.names.next_file(), done: self.done.clone(), files };
-        Batch { payload: encode_checkpoint(&checkpoint), ..self.take_batch() }
-    }
-
     /// A number for a new file.
     pub(super) fn number(&mut self) -> u64 {
         self.names.number()
@@ -233,39 +193,6 @@ impl State {
     pub(super) fn has_room(&self, new_name: Option<&str>, tracks: usize) -> bool {
         let file = new_name.map_or(0, |name| record_bytes(name.len(), 0));
         self.names.has_room(file + (tracks * TRACK_BYTES) as u64)
-    }
-
-    /// Gives a new file its name, in place of an older file.
-    pub(super) fn create(&mut self, name: &str, node: &Arc<Node>) {
-        let create = Change::Create { file: node.file, is_small: node.is_small, name: name.to_owned() };
-        let replaced = self.names.create(name, node, |writer| encode_change(writer, &create));
-        self.condemn(replaced);
-    }
-
-    /// A file lost its name.
-    fn condemn(&mut self, unnamed: Option<Unnamed<Node>>) {
-        if let Some(Unnamed { node, change }) = unnamed {
-            self.set_levels(node.map().tracks(), Some(0));
-            self.small_waits.fetch_or(node.is_small, Ordering::Relaxed);
-            self.condemned.push(Condemned { change, holder: Holder::File(node) });
-        }
-    }
-
-    /// False when there is no such file.
-    pub(super) fn remove(&mut self, name: &str) -> bool {
-        let remove = Change::Remove { name: name.to_owned() };
-        let removed = self.names.remove(name, |writer| encode_change(writer, &remove));
-        let is_there = removed.is_some();
-        self.condemn(removed);
-        is_there
-    }
-
-    /// The change to wait for; `None` when there is no such file.
-    pub(super) fn rename(&mut self, from: &str, to: &str) -> Option<u64> {
-        let rename = Change::Rename { from: from.to_owned(), to: to.to_owned() };
-        let (change, replaced) = self.names.rename(from, to, |writer| encode_change(writer, &rename))?;
-        self.condemn(replaced);
-        Some(change)
     }
 
     /// The largest level that has a table, `level` among them.
@@ -283,7 +210,7 @@ impl State {
     pub(super) fn note_done(&mut self, place: usize, sequence: u64) {
         if let Some(done) = self.done.get_mut(place) {
             *done = sequence;
-            self.record(&Change::Done { place: place as u8, sequence });
+            self.names.record(&Change::Done { place: place as u8, sequence });
         }
     }
 
@@ -293,17 +220,17 @@ impl State {
         let (tracks, size_bytes) = (map.tracks().to_vec(), map.size_bytes());
         let old = node.replace_map(map);
         let lost: Vec<TrackId> = old.tracks().iter().skip(kept).copied().collect();
-        let mut change = self.change();
+        let mut change = self.names.change();
         if !node.is_removed() {
             let bytes = |tracks: &[TrackId]| (tracks.len() * TRACK_BYTES) as u64;
             self.names.resize(bytes(old.tracks()), bytes(&tracks));
             let tracks = tracks.get(kept..).unwrap_or_default().to_vec();
-            change = self.record(&Change::Tracks { file: node.file, kept: kept as u32, tracks, size_bytes });
+            change = self.names.record(&Change::Tracks { file: node.file, kept: kept as u32, tracks, size_bytes });
             node.set_needed_change(change);
         }
         self.set_levels(&lost, Some(0));
-        for track in lost {
-            self.condemned.push(Condemned { change, holder: Holder::Map(old.clone(), track) });
+        if !lost.is_empty() {
+            self.replaced.push(Replaced { change, map: old, tracks: lost });
         }
     }
 
@@ -325,25 +252,19 @@ impl State {
     /// Frees what was removed by the first `durable_change` changes and nobody holds.
     pub(super) fn reclaim(&mut self, durable_change: u64) -> Reclaimed {
         let mut reclaimed = Reclaimed::default();
-        let mut kept: Vec<Condemned> = Vec::new();
-        let mut waiting = std::mem::take(&mut self.condemned);
-        while let Some(condemned) = waiting.pop() {
-            let held = match &condemned.holder {
-                Holder::File(node) => Arc::strong_count(node) > 1 && !node.is_small,
-                Holder::Map(map, _) => Arc::strong_count(map) > 1,
-            };
-            if held || condemned.change > durable_change {
-                kept.push(condemned);
-                continue;
-            }
-            match condemned.holder {
-                Holder::File(node) if node.is_small => reclaimed.small_files.push(node.file),
-                Holder::File(node) => reclaimed.tracks.extend_from_slice(node.map().tracks()),
-                Holder::Map(_, track) => reclaimed.tracks.push(track),
+        for node in self.names.take_free(durable_change) {
+            match node.is_small {
+                true => reclaimed.small_files.push(node.file),
+                false => reclaimed.tracks.extend_from_slice(node.map().tracks()),
             }
         }
-        kept.reverse();
-        self.condemned = kept;
+        self.replaced.retain(|replaced| {
+            let is_free = replaced.is_free(durable_change);
+            if is_free {
+                reclaimed.tracks.extend_from_slice(&replaced.tracks);
+            }
+            !is_free
+        });
         for track in &reclaimed.tracks {
             self.owners.remove(track);
             self.valid.remove(*track);
@@ -354,28 +275,47 @@ impl State {
 
     /// Tracks that are or will be free once what was removed is durable and nobody holds it.
     pub(super) fn reclaimable(&self) -> Vec<TrackId> {
-        let of = |condemned: &Condemned| match &condemned.holder {
-            Holder::File(node) if Arc::strong_count(node) == 1 => node.map().tracks().to_vec(),
-            Holder::File(_) => Vec::new(),
-            Holder::Map(_, track) => vec![*track],
-        };
-        self.condemned.iter().flat_map(of).collect()
+        let removed = self.names.unheld().flat_map(|node| node.map().tracks().to_vec());
+        removed.chain(self.replaced.iter().flat_map(|replaced| replaced.tracks.clone())).collect()
     }
 
     /// The tracks that wait to be free, with the removed file where a file was.
-    pub(super) fn condemned_nodes(&self) -> impl Iterator<Item = (Option<&Node>, Vec<TrackId>)> {
-        self.condemned.iter().map(|condemned| match &condemned.holder {
-            Holder::File(node) => (Some(&**node), node.map().tracks().to_vec()),
-            Holder::Map(_, track) => (None, vec![*track]),
-        })
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (Option<&Node>, Vec<TrackId>)> {
+        let removed = self.names.unnamed().map(|node| (Some(&**node), node.map().tracks().to_vec()));
+        removed.chain(self.replaced.iter().map(|replaced| (None, replaced.tracks.clone())))
+    }
+}
+
+impl StoreState for State {
+    type Node = Node;
+
+    fn names(&self) -> &NameTable<Node> {
+        &self.names
     }
 
-    /// Every removed file that still has tracks, for the check.
-    pub(super) fn condemned_tracks(&self) -> Vec<(String, Vec<TrackId>)> {
-        let of = |condemned: &Condemned| match &condemned.holder {
-            Holder::File(node) => (format!("removed file {}", node.file), node.map().tracks().to_vec()),
-            Holder::Map(_, track) => (format!("replaced track {track}"), vec![*track]),
-        };
-        self.condemned.iter().map(of).collect()
+    fn names_mut(&mut self) -> &mut NameTable<Node> {
+        &mut self.names
     }
+
+    fn checkpoint(&self) -> Vec<u8> {
+        let record = |(name, node): (&String, &Arc<Node>)| {
+            let map = node.map();
+            FileRecord {
+                file: node.file,
+                is_small: node.is_small,
+                size_bytes: map.size_bytes(),
+                name: name.clone(),
+                tracks: map.tracks().to_vec(),
+            }
+        };
+        let files = self.names.iter().map(record).collect();
+        encode_checkpoint(&Checkpoint { next_file: self.names.next_file(), done: self.done.clone(), files })
+    }
+
+    fn lost_name(&mut self, node: &Node) {
+        self.set_levels(node.map().tracks(), Some(0));
+        self.small_waits.fetch_or(node.is_small, Ordering::Relaxed);
+    }
+
+    fn got_name(&mut self, _node: &Arc<Node>) {}
 }

@@ -4,6 +4,7 @@ use super::core::{Core, named};
 use super::node::Node;
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, WritableFile};
+use crate::kernel::RawStore;
 use std::sync::Arc;
 use varve_media::IoContext;
 

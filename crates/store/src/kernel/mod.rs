@@ -2,9 +2,22 @@
 //!
 //! - [`SyncOrder`]: the syncs of a device, one after the other. The only call of a device's sync is there.
 //! - [`Latch`]: after a failed sync or commit nothing is acknowledged until the store is opened again.
+//! - [`NameTable`]: names, changes that wait for a commit, files that lost their names and are not free yet.
+//! - [`Kernel`] and [`RawStore`]: commits and checkpoints of that in a [journal](crate::journal), the numbers of changes
+//!   that are durable, locks, and the steps of names.
+//!
+//! A store gives its [state](StoreState), which has the table and what it keeps beside it, and what a file's place is:
+//! readers, writers, allocation and rewriting are its own.
+//!
+//! *The order of locks*: the committer, the state, a device's turn to sync; the state is never locked across I/O.
 
 mod latch;
+mod locks;
+mod names;
+mod store;
 mod sync_order;
 
 pub(crate) use latch::Latch;
+pub(crate) use names::{FoundNames, NameMark, NameTable, Named, Numbered};
+pub(crate) use store::{CommitCounts, CommitPolicy, Kernel, RawStore, SingleCommits, StoreState};
 pub(crate) use sync_order::SyncOrder;

@@ -15,7 +15,7 @@ use crate::error::StoreErrorKind;
 use crate::file_store::Severity;
 use std::collections::BTreeMap;
 use varve_media::emulated::Zoned;
-use varve_media::{BlockDeviceExt, Emulated, Geometry, Immediate, JobId, RamBacking, ZoneGeometry, ZoneId};
+use varve_media::{BlockDeviceExt, Emulated, Geometry, Immediate, IoContext, JobId, RamBacking, ZoneGeometry, ZoneId};
 
 const BAND_BYTES: u64 = 256 << 10;
 

@@ -15,8 +15,8 @@ use varve_media::TrackId;
 use varve_media::presets::Preset;
 use varve_media::{
     BlockDevice, BlockDeviceExt, Capabilities, Emulated, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector,
-    FaultPlan, FaultTrigger, Geometry, Immediate, Interlaced, IoClass, MediaError, Operation, Pacing, RamBacking,
-    Request, TrackGeometry, TrackTier, Transfer,
+    FaultPlan, FaultTrigger, Geometry, Immediate, Interlaced, IoClass, IoContext, MediaError, Operation, Pacing,
+    RamBacking, Request, TrackGeometry, TrackTier, Transfer,
 };
 
 const CONTEXT: IoContext =

@@ -1,14 +1,14 @@
 //! The table of names of a store whose metadata a [journal](crate::journal) keeps.
 //!
-//! A [`NameTable`] is what there is now: which file has which name, the changes that no commit has taken yet,
-//! and how many bytes a checkpoint of all of it has. [`FoundNames`] is the same while a journal is replayed.
-//! What else a store knows of a file, and how changes are written, is the store's.
+//! A [`NameTable`] is what there is now: which file has which name, which files lost theirs and wait for their place to be
+//! free, the changes that no commit has taken yet, and how many bytes a checkpoint of all of it has. [`FoundNames`] is
+//! the same while a journal is replayed. What else a store knows of a file, and how changes are written, is the store's.
 
 use crate::wire::Writer;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 /// What the table knows of a file; kept by the file, which outlives its name.
 #[derive(Debug, Default)]
@@ -34,23 +34,51 @@ impl NameMark {
 }
 
 /// A file that can have a name.
-pub(crate) trait Named {
+pub(crate) trait Named: Sized {
+    /// A change of the metadata.
+    type Change;
+
+    /// Its number, which no other file ever has.
+    fn number(&self) -> u64;
+
     /// What the table knows of it.
     fn mark(&self) -> &NameMark;
 
     /// Bytes of its record in a checkpoint, with a name of so many bytes.
     fn record_bytes(&self, name_bytes: usize) -> u64;
+
+    /// It is new and has this name.
+    fn created(&self, name: &str) -> Self::Change;
+
+    /// A name changed.
+    fn renamed(from: &str, to: &str) -> Self::Change;
+
+    /// A name is gone.
+    fn removed(name: &str) -> Self::Change;
+
+    /// Writes a change as bytes of a commit.
+    fn encode(writer: &mut Writer, change: &Self::Change);
+
+    /// Whether somebody else holds a file without a name, so that its place is not free yet. Nobody finds it any more, so
+    /// once it is not held it stays so.
+    fn is_held(this: &Arc<Self>) -> bool {
+        Arc::strong_count(this) > 1
+    }
 }
 
 /// A file that lost its name by a change.
-pub(crate) struct Unnamed<N> {
-    pub(crate) node: Arc<N>,
-    pub(crate) change: u64,
+struct Unnamed<N> {
+    node: Arc<N>,
+    change: u64,
 }
 
 /// Files by name. Derefs to the map of them, for looking.
 pub(crate) struct NameTable<N> {
     names: BTreeMap<String, Arc<N>>,
+    /// Files without a name whose place is not free yet.
+    unnamed: Vec<Unnamed<N>>,
+    /// Files with data on a device that the metadata does not know, by their numbers.
+    unsynced: BTreeMap<u64, Arc<N>>,
     pending: Writer,
     /// Number of the last change made.
     change: u64,
@@ -79,6 +107,8 @@ impl<N: Named> NameTable<N> {
         let records: u64 = names.iter().map(|(name, node)| node.record_bytes(name.len())).sum();
         NameTable {
             names,
+            unnamed: Vec::new(),
+            unsynced: BTreeMap::new(),
             pending: Writer::default(),
             change: 0,
             next_file,
@@ -109,8 +139,8 @@ impl<N: Named> NameTable<N> {
     }
 
     /// Makes a change known to the next commit; says its number.
-    pub(crate) fn record(&mut self, write: impl FnOnce(&mut Writer)) -> u64 {
-        write(&mut self.pending);
+    pub(crate) fn record(&mut self, change: &N::Change) -> u64 {
+        N::encode(&mut self.pending, change);
         self.change += 1;
         self.change
     }
@@ -131,25 +161,65 @@ impl<N: Named> NameTable<N> {
     }
 
     /// Gives a new file its name; the file that had it has none from then on.
-    pub(crate) fn create(&mut self, name: &str, node: &Arc<N>, write: impl FnOnce(&mut Writer)) -> Option<Unnamed<N>> {
-        let change = self.record(write);
+    pub(crate) fn create(&mut self, name: &str, node: &Arc<N>) -> Option<Arc<N>> {
+        let change = self.record(&node.created(name));
         node.mark().set_needed_change(change);
         self.checkpoint_bytes += node.record_bytes(name.len());
         let replaced = self.names.insert(name.to_owned(), node.clone());
         replaced.map(|replaced| self.unname(name, replaced, change))
     }
 
-    fn unname(&mut self, name: &str, node: Arc<N>, change: u64) -> Unnamed<N> {
+    fn unname(&mut self, name: &str, node: Arc<N>, change: u64) -> Arc<N> {
         self.checkpoint_bytes -= node.record_bytes(name.len());
         node.mark().removed.store(true, Ordering::Release);
-        Unnamed { node, change }
+        self.unsynced.remove(&node.number());
+        self.unnamed.push(Unnamed { node: node.clone(), change });
+        node
     }
 
     /// `None`, and nothing happens, when there is no such file.
-    pub(crate) fn remove(&mut self, name: &str, write: impl FnOnce(&mut Writer)) -> Option<Unnamed<N>> {
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Arc<N>> {
         let node = self.names.remove(name)?;
-        let change = self.record(write);
+        let change = self.record(&N::removed(name));
         Some(self.unname(name, node, change))
+    }
+
+    /// Files without a name whose place is not free yet.
+    pub(crate) fn unnamed(&self) -> impl Iterator<Item = &Arc<N>> {
+        self.unnamed.iter().map(|unnamed| &unnamed.node)
+    }
+
+    /// Those of them whose place will be free once everything is durable.
+    pub(crate) fn unheld(&self) -> impl Iterator<Item = &Arc<N>> {
+        self.unnamed().filter(|node| !N::is_held(node))
+    }
+
+    /// Files whose place is free: the first `durable_change` changes took their names, and nobody holds them.
+    pub(crate) fn take_free(&mut self, durable_change: u64) -> Vec<Arc<N>> {
+        let is_free = |unnamed: &Unnamed<N>| unnamed.change <= durable_change && !N::is_held(&unnamed.node);
+        let (free, kept) = std::mem::take(&mut self.unnamed).into_iter().partition(is_free);
+        self.unnamed = kept;
+        // What whoever held them did is done.
+        fence(Ordering::Acquire);
+        let free: Vec<Unnamed<N>> = free;
+        free.into_iter().map(|unnamed| unnamed.node).collect()
+    }
+
+    /// A file has data on a device that the metadata does not know. Of one without a name it hears nothing.
+    pub(crate) fn note_unsynced(&mut self, node: &Arc<N>) {
+        if !node.mark().is_removed() {
+            self.unsynced.insert(node.number(), node.clone());
+        }
+    }
+
+    /// The metadata knows all of a file.
+    pub(crate) fn note_synced(&mut self, node: &N) {
+        self.unsynced.remove(&node.number());
+    }
+
+    /// Files with data on a device that the metadata does not know.
+    pub(crate) fn unsynced(&self) -> impl Iterator<Item = &Arc<N>> {
+        self.unsynced.values()
     }
 
     /// Whether the checkpoint has room for a file under a longer name, in place of the one that has it.
@@ -162,17 +232,12 @@ impl<N: Named> NameTable<N> {
 
     /// The change to wait for, and the file that had the name; `None`, and nothing happens, when there is no
     /// such file.
-    pub(crate) fn rename(
-        &mut self,
-        from: &str,
-        to: &str,
-        write: impl FnOnce(&mut Writer),
-    ) -> Option<(u64, Option<Unnamed<N>>)> {
+    pub(crate) fn rename(&mut self, from: &str, to: &str) -> Option<(u64, Option<Arc<N>>)> {
         if from == to {
             return self.names.contains_key(from).then_some((self.change, None));
         }
         let node = self.names.remove(from)?;
-        let change = self.record(write);
+        let change = self.record(&N::renamed(from, to));
         self.resize(from.len() as u64, to.len() as u64);
         let replaced = self.names.insert(to.to_owned(), node);
         Some((change, replaced.map(|replaced| self.unname(to, replaced, change))))
@@ -265,6 +330,28 @@ mod tests {
     }
 
     impl Named for Live {
+        type Change = String;
+
+        fn number(&self) -> u64 {
+            self.file
+        }
+
+        fn created(&self, name: &str) -> String {
+            format!("create {} {name}", self.file)
+        }
+
+        fn renamed(from: &str, to: &str) -> String {
+            format!("rename {from} {to}")
+        }
+
+        fn removed(name: &str) -> String {
+            format!("remove {name}")
+        }
+
+        fn encode(writer: &mut Writer, change: &String) {
+            writer.bytes(change.as_bytes());
+        }
+
         fn mark(&self) -> &NameMark {
             &self.mark
         }
@@ -301,31 +388,40 @@ mod tests {
                 0 => {
                     let file = table.number();
                     let node = Arc::new(Live { file, mark: NameMark::default() });
-                    let unnamed =
-                        table.create(&one, &node, |writer| writer.bytes(format!("create {file} {one}").as_bytes()));
-                    assert_eq!(unnamed.as_ref().map(|unnamed| unnamed.node.file), model.insert(one, file), "{context}");
+                    let unnamed = table.create(&one, &node);
+                    assert_eq!(unnamed.as_ref().map(|node| node.file), model.insert(one, file), "{context}");
                     assert_eq!(node.mark.needed_change(), changes + 1);
                     unnamed
                 }
                 1 => {
-                    let renamed =
-                        table.rename(&one, &other, |writer| writer.bytes(format!("rename {one} {other}").as_bytes()));
+                    let renamed = table.rename(&one, &other);
                     assert_eq!(renamed.is_some(), model.contains_key(&one), "{context}");
                     let replaced = model.remove(&one).and_then(|file| model.insert(other.clone(), file));
                     let unnamed = renamed.and_then(|(change, unnamed)| {
                         assert_eq!(change, changes + u64::from(one != other), "{context}");
                         unnamed
                     });
-                    assert_eq!(unnamed.as_ref().map(|unnamed| unnamed.node.file), replaced, "{context}");
+                    assert_eq!(unnamed.as_ref().map(|node| node.file), replaced, "{context}");
                     unnamed
                 }
                 _ => {
-                    let unnamed = table.remove(&one, |writer| writer.bytes(format!("remove {one}").as_bytes()));
-                    assert_eq!(unnamed.as_ref().map(|unnamed| unnamed.node.file), model.remove(&one), "{context}");
+                    let unnamed = table.remove(&one);
+                    assert_eq!(unnamed.as_ref().map(|node| node.file), model.remove(&one), "{context}");
                     unnamed
                 }
             };
-            assert!(unnamed.is_none_or(|unnamed| unnamed.node.mark.is_removed() && unnamed.change == changes + 1));
+            assert!(unnamed.as_ref().is_none_or(|node| node.mark.is_removed()));
+            // Its place is free when its removal is durable and nobody holds it.
+            assert!(table.take_free(changes).is_empty(), "{context}");
+            assert_eq!(table.unnamed().count(), usize::from(unnamed.is_some()), "{context}");
+            if let Some(node) = unnamed {
+                assert!(table.take_free(changes + 1).is_empty() && table.unheld().count() == 0, "{context}");
+                let file = node.file;
+                drop(node);
+                assert_eq!(table.unheld().count(), 1, "{context}");
+                let free: Vec<u64> = table.take_free(changes + 1).iter().map(|node| node.file).collect();
+                assert_eq!((free, table.unnamed().count()), (vec![file], 0), "{context}");
+            }
             assert_eq!(table.has_pending(), table.change() > changes, "{context}");
             let (pending, change) = table.take_pending();
             if change > changes {
