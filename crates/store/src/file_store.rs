@@ -121,6 +121,18 @@ pub struct Finding {
     pub message: String,
 }
 
+impl Finding {
+    /// Damage that costs something.
+    pub(crate) fn error(code: &'static str, message: String) -> Finding {
+        Finding { severity: Severity::Error, code, message }
+    }
+
+    /// What a store could not be opened for.
+    pub(crate) fn unreadable(error: &StoreError) -> Finding {
+        Finding { severity: Severity::Fatal, code: "metadata-unreadable", message: error.to_string() }
+    }
+}
+
 /// Held lock of a store; dropping it releases.
 pub trait StoreLock: Send + Sync {}
 

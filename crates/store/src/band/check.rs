@@ -106,10 +106,6 @@ fn log_findings(
     errors.map(|error| finding(Severity::Error, "log-damaged", error.to_string())).collect()
 }
 
-fn unreadable(error: &StoreError) -> Finding {
-    finding(Severity::Fatal, "metadata-unreadable", error.to_string())
-}
-
 /// What the band table knows of each table, by the number of its file.
 fn recorded_runs(core: &Core) -> BTreeMap<u64, Vec<Run>> {
     let state = core.state.lock();
@@ -131,7 +127,7 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
     let zones = match report(label, &*core.zones, geometry) {
         Ok(zones) => zones,
         Err(error) => {
-            findings.push(unreadable(&error));
+            findings.push(Finding::unreadable(&error));
             return findings;
         }
     };
@@ -202,7 +198,7 @@ pub(super) fn inspect(device: &Device) -> Vec<Finding> {
     };
     let (store_id, found, zones, mut findings) = match read() {
         Ok(read) => read,
-        Err::<_, StoreError>(error) => return vec![unreadable(&error)],
+        Err::<_, StoreError>(error) => return vec![Finding::unreadable(&error)],
     };
     let geometry = &found.geometry;
     let frame = FrameFormat { store_id, unit_bytes: geometry.unit_bytes as usize };

@@ -11,7 +11,7 @@ use super::state::State;
 use super::statistics::{Counts, add};
 use crate::error::StoreError;
 use crate::file_store::{FileKind, StoreProperties};
-use crate::journal::{self, Journal, METADATA};
+use crate::journal::{Journal, METADATA};
 use crate::kernel::{Kernel, Latch, RawStore, SingleCommits, SyncOrder};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -89,10 +89,6 @@ impl Core {
             found_damaged: opened.found_damaged,
             counts: Counts::default(),
         }
-    }
-
-    pub(super) fn media_error(&self, name: &str, source: MediaError) -> StoreError {
-        journal::media_error(&self.label, name, source)
     }
 
     pub(super) fn no_space(&self, name: &str, requested_bytes: u64, purpose: Purpose) -> StoreError {

@@ -84,7 +84,6 @@ use allocation::Purpose;
 use change::{Checkpoint, encode_checkpoint};
 use geometry::StoreGeometry;
 use log_writer::LogWriter;
-use node::Node;
 use reader::BandReader;
 use std::sync::Arc;
 use varve_env::Env;
@@ -267,10 +266,7 @@ impl FileStore for BandStore {
     }
 
     fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
-        let state = self.core.state.lock();
-        let entry =
-            |(name, node): (&String, &Arc<Node>)| FileEntry { name: name.clone(), size_bytes: node.flushed_bytes() };
-        Ok(state.names.iter().map(entry).collect())
+        Ok(self.core.state.lock().names.entries(|node| node.flushed_bytes()))
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {

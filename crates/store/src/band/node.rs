@@ -3,14 +3,14 @@
 use super::change::{Change, Cut, FileRecord, encode_change};
 use super::pieces::PieceMap;
 use super::runs::RunMap;
-use crate::kernel::{NameMark, Named};
+use crate::kernel::{FileMark, Named};
 use crate::wire::Writer;
 use parking_lot::{Mutex as ShortMutex, RwLock};
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const NEVER: u64 = u64::MAX;
 const LEVEL_UNKNOWN: u64 = 255;
 
 /// One file. Shared by the table of names, by its writer and by its readers; its bands are given back when only the
@@ -25,15 +25,7 @@ pub(super) struct Node {
     /// Bands of a table, also those of which no run is left.
     pub(super) bands: ShortMutex<BTreeSet<u32>>,
     pub(super) pieces: RwLock<PieceMap>,
-    /// Length that readers see.
-    flushed_bytes: AtomicU64,
-    /// Length that is on the device, durable or not.
-    written_bytes: AtomicU64,
-    /// Length that is durable.
-    durable_bytes: AtomicU64,
-    mark: NameMark,
-    /// When it was last written, in nanoseconds of the env; [`NEVER`] before.
-    written_nanos: AtomicU64,
+    mark: FileMark,
     /// What was flushed of a table and does not fill a unit yet.
     pub(super) tail: RwLock<Tail>,
     /// What the last failed append left of a small file, when some of its frames were written.
@@ -84,11 +76,7 @@ impl Node {
             runs: RwLock::default(),
             bands: ShortMutex::default(),
             pieces: RwLock::default(),
-            flushed_bytes: AtomicU64::new(0),
-            written_bytes: AtomicU64::new(0),
-            durable_bytes: AtomicU64::new(0),
-            mark: NameMark::default(),
-            written_nanos: AtomicU64::new(NEVER),
+            mark: FileMark::default(),
             tail: RwLock::default(),
             cut: ShortMutex::default(),
             damage: OnceLock::new(),
@@ -96,11 +84,7 @@ impl Node {
     }
 
     fn found(file: u64, small: bool, level: Option<u8>, size_bytes: u64) -> Node {
-        let node = Node::new(file, small, level);
-        for size in [&node.flushed_bytes, &node.written_bytes, &node.durable_bytes] {
-            size.store(size_bytes, Ordering::Relaxed);
-        }
-        node
+        Node { mark: FileMark::found(size_bytes), ..Node::new(file, small, level) }
     }
 
     /// A table as it was found when the store was opened.
@@ -124,56 +108,17 @@ impl Node {
         self.level.store(u64::from(level), Ordering::Relaxed);
     }
 
-    #[inline]
-    pub(super) fn flushed_bytes(&self) -> u64 {
-        self.flushed_bytes.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_flushed_bytes(&self, size_bytes: u64) {
-        self.flushed_bytes.fetch_max(size_bytes, Ordering::AcqRel);
-    }
-
-    pub(super) fn written_bytes(&self) -> u64 {
-        self.written_bytes.load(Ordering::Acquire)
-    }
-
-    /// May go back behind what readers see.
-    pub(super) fn set_written_bytes(&self, size_bytes: u64) {
-        self.written_bytes.store(size_bytes, Ordering::Release);
-    }
-
-    pub(super) fn durable_bytes(&self) -> u64 {
-        self.durable_bytes.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_durable_bytes(&self, size_bytes: u64) {
-        self.durable_bytes.fetch_max(size_bytes, Ordering::AcqRel);
-    }
-
     /// Something of the file is on the device that a sync must still cover.
     pub(super) fn is_unsynced(&self) -> bool {
         self.written_bytes() > self.durable_bytes()
     }
+}
 
-    /// When it was last written since the store was opened.
-    pub(super) fn written_nanos(&self) -> Option<u64> {
-        Some(self.written_nanos.load(Ordering::Relaxed)).filter(|&nanos| nanos != NEVER)
-    }
+impl Deref for Node {
+    type Target = FileMark;
 
-    pub(super) fn set_written_nanos(&self, nanos: u64) {
-        self.written_nanos.store(nanos, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_removed(&self) -> bool {
-        self.mark.is_removed()
-    }
-
-    pub(super) fn needed_change(&self) -> u64 {
-        self.mark.needed_change()
-    }
-
-    pub(super) fn set_needed_change(&self, change: u64) {
-        self.mark.set_needed_change(change);
+    fn deref(&self) -> &FileMark {
+        &self.mark
     }
 }
 
@@ -198,10 +143,6 @@ impl Named for Node {
 
     fn encode(writer: &mut Writer, change: &Change) {
         encode_change(writer, change);
-    }
-
-    fn mark(&self) -> &NameMark {
-        &self.mark
     }
 
     fn record_bytes(&self, name_bytes: usize) -> u64 {

@@ -24,8 +24,7 @@ use super::state::{LogBand, State};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::journal::{self, Journal, METADATA, Recovered, corruption};
-use crate::kernel::StoreState;
-use crate::kernel::{FoundNames, Numbered};
+use crate::kernel::{self, FoundNames, Numbered, Replay, StoreState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_env::Env;
@@ -69,26 +68,14 @@ pub(super) fn replay(label: &str, journal: &Journal, recovered: &Recovered) -> R
         decode_checkpoint(&recovered.checkpoint).map_err(|offset| {
             damaged("checkpoint", offset as u64, "a record of the band table", "something else".into())
         })?;
-    let mut names = FoundNames::new(next_file);
-    for record in files {
-        let (name, file) = (record.name.clone(), record.file);
-        if !names.add(&name, FoundFile { record }) {
-            return Err(damaged("checkpoint", 0, "every file once", format!("file {file} '{name}' again")));
-        }
-    }
-    let mut logs: BTreeMap<u32, LogBandRecord> = log_bands.into_iter().map(|record| (record.band, record)).collect();
-    let mut retired: BTreeMap<u32, Retirement> = retired.into_iter().collect();
-    for (number, commit) in recovered.commits.iter().enumerate() {
-        let changes = decode_commit(commit).map_err(|offset| {
-            damaged("band table log", offset as u64, "a change", format!("something else in commit {number}"))
-        })?;
-        for change in changes {
-            apply(&mut names, &mut logs, &mut retired, &change).ok_or_else(|| {
-                let found = format!("{change:?} in commit {number}");
-                damaged("band table log", 0, "a change of what is there", found)
-            })?;
-        }
-    }
+    let files = files.into_iter().map(|record| (record.name.clone(), FoundFile { record }));
+    let mut table = FoundTable {
+        names: kernel::names_of(label, next_file, files)?,
+        logs: log_bands.into_iter().map(|record| (record.band, record)).collect(),
+        retired: retired.into_iter().collect(),
+    };
+    kernel::replay(label, &mut table, &recovered.commits)?;
+    let FoundTable { names, logs, retired } = table;
     let (files, next_file) = names.into_parts();
     let found = Found { geometry, files, next_file, log_bands: logs, retired };
     match found.inconsistency() {
@@ -97,67 +84,79 @@ pub(super) fn replay(label: &str, journal: &Journal, recovered: &Recovered) -> R
     }
 }
 
-/// Makes one change; `None` when it does not fit what is there.
-fn apply(
-    names: &mut FoundNames<FoundFile>,
-    logs: &mut BTreeMap<u32, LogBandRecord>,
-    retired: &mut BTreeMap<u32, Retirement>,
-    change: &Change,
-) -> Option<()> {
-    match change {
-        Change::Create { file, small, level, name } => {
-            let (file, small, level, name) = (*file, *small, *level, name.clone());
-            let record =
-                FileRecord { file, small, level, size_bytes: 0, name: name.clone(), runs: Vec::new(), cut: None };
-            names.create(&name, FoundFile { record })?;
-        }
-        Change::Runs { file, level, keep, runs } => {
-            let record = &mut names.file_mut(*file)?.record;
-            if record.small || *keep as usize > record.runs.len() {
-                return None;
-            }
-            record.runs.truncate(*keep as usize);
-            record.runs.extend(runs);
-            record.level = *level;
-        }
-        Change::Size { file, size_bytes } => {
-            let record = &mut names.file_mut(*file)?.record;
-            if !record.small {
-                return None;
-            }
-            record.size_bytes = *size_bytes;
-        }
-        Change::Rename { from, to } => names.rename(from, to)?,
-        Change::Remove { name } => names.remove(name)?,
-        Change::LogBegun { band, order, first_sequence } => {
-            let (band, order, first_sequence) = (*band, *order, *first_sequence);
-            let begun = LogBandRecord { band, order, first_sequence, sealed_bytes: None };
-            if logs.insert(band, begun).is_some() {
-                return None;
-            }
-        }
-        Change::LogSealed { band, valid_bytes } => {
-            let sealed = &mut logs.get_mut(band)?.sealed_bytes;
-            if sealed.is_some() {
-                return None;
-            }
-            *sealed = Some(*valid_bytes);
-        }
-        Change::LogReleased { band } => {
-            logs.remove(band)?;
-        }
-        Change::Retired { band, retirement } => {
-            retired.insert(*band, *retirement);
-        }
-        Change::Cut { file, cut } => {
-            let record = &mut names.file_mut(*file)?.record;
-            if !record.small {
-                return None;
-            }
-            record.cut = Some(*cut);
-        }
+/// The band table while it is replayed.
+struct FoundTable {
+    names: FoundNames<FoundFile>,
+    logs: BTreeMap<u32, LogBandRecord>,
+    retired: BTreeMap<u32, Retirement>,
+}
+
+impl Replay for FoundTable {
+    type Change = Change;
+
+    const LOG: &'static str = "band table log";
+
+    fn decode(commit: &[u8]) -> Result<Vec<Change>, usize> {
+        decode_commit(commit)
     }
-    Some(())
+
+    fn apply(&mut self, change: &Change) -> Option<()> {
+        let FoundTable { names, logs, retired } = self;
+        match change {
+            Change::Create { file, small, level, name } => {
+                let (file, small, level, name) = (*file, *small, *level, name.clone());
+                let record =
+                    FileRecord { file, small, level, size_bytes: 0, name: name.clone(), runs: Vec::new(), cut: None };
+                names.create(&name, FoundFile { record })?;
+            }
+            Change::Runs { file, level, keep, runs } => {
+                let record = &mut names.file_mut(*file)?.record;
+                if record.small || *keep as usize > record.runs.len() {
+                    return None;
+                }
+                record.runs.truncate(*keep as usize);
+                record.runs.extend(runs);
+                record.level = *level;
+            }
+            Change::Size { file, size_bytes } => {
+                let record = &mut names.file_mut(*file)?.record;
+                if !record.small {
+                    return None;
+                }
+                record.size_bytes = *size_bytes;
+            }
+            Change::Rename { from, to } => names.rename(from, to)?,
+            Change::Remove { name } => names.remove(name)?,
+            Change::LogBegun { band, order, first_sequence } => {
+                let (band, order, first_sequence) = (*band, *order, *first_sequence);
+                let begun = LogBandRecord { band, order, first_sequence, sealed_bytes: None };
+                if logs.insert(band, begun).is_some() {
+                    return None;
+                }
+            }
+            Change::LogSealed { band, valid_bytes } => {
+                let sealed = &mut logs.get_mut(band)?.sealed_bytes;
+                if sealed.is_some() {
+                    return None;
+                }
+                *sealed = Some(*valid_bytes);
+            }
+            Change::LogReleased { band } => {
+                logs.remove(band)?;
+            }
+            Change::Retired { band, retirement } => {
+                retired.insert(*band, *retirement);
+            }
+            Change::Cut { file, cut } => {
+                let record = &mut names.file_mut(*file)?.record;
+                if !record.small {
+                    return None;
+                }
+                record.cut = Some(*cut);
+            }
+        }
+        Some(())
+    }
 }
 
 impl Found {

@@ -18,7 +18,7 @@ use super::frame::FrameFormat;
 use super::free_space::FreeSpace;
 use super::map::ExtentMap;
 use super::recovery::{replay, stored_bytes};
-use crate::file_store::{Finding, Severity};
+use crate::file_store::Finding;
 use crate::journal::Journal;
 use std::collections::BTreeMap;
 use varve_media::{BlockDeviceExt, Device, IoClass, IoContext};
@@ -31,10 +31,6 @@ pub(super) struct CheckedFile {
     /// Durable length.
     pub(super) size_bytes: u64,
     pub(super) extents: ExtentMap,
-}
-
-fn error(code: &'static str, message: String) -> Finding {
-    Finding { severity: Severity::Error, code, message }
 }
 
 /// Compares what belongs to files, what is free and what there is.
@@ -58,14 +54,14 @@ pub(super) fn map_findings(
         let end = extent.start.saturating_add(extent.blocks);
         let inside = all.iter().any(|range| range.start <= extent.start && end <= range.start + range.blocks);
         if !inside {
-            findings.push(error(
+            findings.push(Finding::error(
                 "extent-out-of-range",
                 format!("{label}: '{owner}' has {} blocks at {}, which are not for files", extent.blocks, extent.start),
             ));
         }
         let clash = owners.range(..end).next_back().filter(|(_, (other, _))| other.start + other.blocks > extent.start);
         if let Some((_, (other, other_owner))) = clash {
-            findings.push(error(
+            findings.push(Finding::error(
                 "extent-overlap",
                 format!(
                     "{label}: '{owner}' has {} blocks at {} and '{other_owner}' {} blocks at {}",
@@ -92,7 +88,7 @@ pub(super) fn map_findings(
     let counted: u64 = free.ranges().map(|extent| extent.blocks).sum();
     let by_size: u64 = free.ranges_by_size().map(|extent| extent.blocks).sum();
     if counted != free.blocks() || by_size != counted {
-        findings.push(error(
+        findings.push(Finding::error(
             "free-space-mismatch",
             format!(
                 "{label}: {} blocks are said to be free, {counted} are by place and {by_size} by size",
@@ -103,7 +99,7 @@ pub(super) fn map_findings(
     for file in files {
         let needed = stored_bytes(frame, file.framed, file.size_bytes).div_ceil(block_bytes);
         if needed > file.extents.blocks() {
-            findings.push(error(
+            findings.push(Finding::error(
                 "extent-missing",
                 format!(
                     "{label}: '{}' of {} bytes needs {needed} blocks and has {}",
@@ -118,7 +114,7 @@ pub(super) fn map_findings(
 }
 
 fn leak(label: &str, from: u64, until: u64) -> Finding {
-    error("space-leak", format!("{label}: {} blocks at {from} belong to nothing", until - from))
+    Finding::error("space-leak", format!("{label}: {} blocks at {from} belong to nothing", until - from))
 }
 
 /// Reads the durable part of every framed file.
@@ -138,7 +134,7 @@ fn log_findings(
             let Some((at, _)) = file.extents.locate(index * frame.frame_bytes as u64, block_bytes) else { break };
             let read = device.block.read_at(at, &mut bytes, &context);
             if read.is_err() || frame.open(&bytes, file.file, index).is_none() {
-                findings.push(error(
+                findings.push(Finding::error(
                     "log-damaged",
                     format!("{label}: frame {index} of log '{}' at offset {at} is damaged", file.name),
                 ));
@@ -187,11 +183,7 @@ pub(super) fn inspect(device: &Device) -> Vec<Finding> {
     let (store_id, found, mut findings) = match read() {
         Ok(read) => read,
         Err::<_, crate::error::StoreError>(error) => {
-            return vec![Finding {
-                severity: Severity::Fatal,
-                code: "metadata-unreadable",
-                message: error.to_string(),
-            }];
+            return vec![Finding::unreadable(&error)];
         }
     };
     let geometry = found.geometry;

@@ -13,7 +13,7 @@ use crate::kernel::{Kernel, RawStore};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use varve_media::{Device, IoContext, MediaError, Request};
+use varve_media::{Device, IoContext, Request};
 
 pub(super) struct Core {
     pub(super) kernel: Kernel<State>,
@@ -38,10 +38,6 @@ impl Deref for Core {
 }
 
 impl Core {
-    pub(super) fn media_error(&self, name: &str, source: MediaError) -> StoreError {
-        journal::media_error(&self.label, name, source)
-    }
-
     pub(super) fn no_space(&self, name: &str, requested_bytes: u64, refusal: Refusal) -> StoreError {
         let available_bytes = match refusal {
             Refusal::Blocks(blocks) => blocks * self.geometry.block_bytes,

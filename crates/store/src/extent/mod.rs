@@ -237,10 +237,7 @@ impl FileStore for ExtentStore {
     }
 
     fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
-        let state = self.core.state.lock();
-        let entry =
-            |(name, node): (&String, &Arc<Node>)| FileEntry { name: name.clone(), size_bytes: node.flushed_bytes() };
-        Ok(state.names.iter().map(entry).collect())
+        Ok(self.core.state.lock().names.entries(|node| node.flushed_bytes()))
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {

@@ -2,13 +2,12 @@
 
 use super::change::{Change, encode_change};
 use super::map::ExtentMap;
-use crate::kernel::{NameMark, Named};
+use crate::kernel::{FileMark, Named};
 use crate::wire::Writer;
 use parking_lot::RwLock;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::{Env, Mutex};
-
-const NEVER: u64 = u64::MAX;
 
 /// One file. Shared by the table of names, by its writer and by its readers; its blocks are given back
 /// when only the list of removed files still holds it.
@@ -20,17 +19,9 @@ pub(super) struct Node {
     /// Inode of the imitated file system; 0 in other layouts.
     pub(super) inode: u64,
     pub(super) extents: RwLock<ExtentMap>,
-    /// Length that readers see.
-    flushed_bytes: AtomicU64,
-    /// Length that is on the device, durable or not.
-    written_bytes: AtomicU64,
-    /// Length that is durable on the device.
-    durable_bytes: AtomicU64,
     /// Length in the metadata of a file that is not framed, committed or waiting for a commit.
     recorded_bytes: AtomicU64,
-    mark: NameMark,
-    /// When it was last written, in nanoseconds of the env; [`NEVER`] before.
-    written_nanos: AtomicU64,
+    mark: FileMark,
     /// Held by the writer while it rewrites the last unit of a framed file, which readers may catch
     /// half written.
     pub(super) tail_write: Mutex<()>,
@@ -62,12 +53,8 @@ impl Node {
             framed,
             inode,
             extents: RwLock::default(),
-            flushed_bytes: AtomicU64::new(0),
-            written_bytes: AtomicU64::new(0),
-            durable_bytes: AtomicU64::new(0),
             recorded_bytes: AtomicU64::new(0),
-            mark: NameMark::default(),
-            written_nanos: AtomicU64::new(NEVER),
+            mark: FileMark::default(),
             tail_write: Mutex::new(env, "extent file tail", ()),
             cached: RwLock::default(),
         }
@@ -75,37 +62,9 @@ impl Node {
 
     /// A file as it was found when the store was opened.
     pub(super) fn found(env: &Env, file: u64, framed: bool, inode: u64, extents: ExtentMap, size_bytes: u64) -> Node {
-        let node = Node { extents: RwLock::new(extents), ..Node::new(env, file, framed, inode) };
-        let sizes = [&node.flushed_bytes, &node.written_bytes, &node.durable_bytes, &node.recorded_bytes];
-        for size in sizes {
-            size.store(size_bytes, Ordering::Relaxed);
-        }
-        node
-    }
-
-    #[inline]
-    pub(super) fn flushed_bytes(&self) -> u64 {
-        self.flushed_bytes.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_flushed_bytes(&self, size_bytes: u64) {
-        self.flushed_bytes.fetch_max(size_bytes, Ordering::AcqRel);
-    }
-
-    pub(super) fn written_bytes(&self) -> u64 {
-        self.written_bytes.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_written_bytes(&self, size_bytes: u64) {
-        self.written_bytes.fetch_max(size_bytes, Ordering::AcqRel);
-    }
-
-    pub(super) fn durable_bytes(&self) -> u64 {
-        self.durable_bytes.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_durable_bytes(&self, size_bytes: u64) {
-        self.durable_bytes.fetch_max(size_bytes, Ordering::AcqRel);
+        let (extents, mark) = (RwLock::new(extents), FileMark::found(size_bytes));
+        let recorded_bytes = AtomicU64::new(size_bytes);
+        Node { extents, mark, recorded_bytes, ..Node::new(env, file, framed, inode) }
     }
 
     pub(super) fn recorded_bytes(&self) -> u64 {
@@ -125,26 +84,13 @@ impl Node {
     pub(super) fn is_unsynced(&self) -> bool {
         self.written_bytes() > self.known_bytes()
     }
+}
 
-    /// When it was last written since the store was opened.
-    pub(super) fn written_nanos(&self) -> Option<u64> {
-        Some(self.written_nanos.load(Ordering::Relaxed)).filter(|&nanos| nanos != NEVER)
-    }
+impl Deref for Node {
+    type Target = FileMark;
 
-    pub(super) fn set_written_nanos(&self, nanos: u64) {
-        self.written_nanos.store(nanos, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_removed(&self) -> bool {
-        self.mark.is_removed()
-    }
-
-    pub(super) fn needed_change(&self) -> u64 {
-        self.mark.needed_change()
-    }
-
-    pub(super) fn set_needed_change(&self, change: u64) {
-        self.mark.set_needed_change(change);
+    fn deref(&self) -> &FileMark {
+        &self.mark
     }
 }
 
@@ -169,10 +115,6 @@ impl Named for Node {
 
     fn encode(writer: &mut Writer, change: &Change) {
         encode_change(writer, change);
-    }
-
-    fn mark(&self) -> &NameMark {
-        &self.mark
     }
 
     fn record_bytes(&self, name_bytes: usize) -> u64 {

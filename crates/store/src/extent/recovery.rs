@@ -19,7 +19,9 @@ use super::state::{State, free_space_without};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::journal::{Journal, Recovered, corruption, unreadable};
-use crate::kernel::{CommitPolicy, FoundNames, Kernel, Latch, Numbered, SingleCommits, StoreState, SyncOrder};
+use crate::kernel::{
+    self, CommitPolicy, FoundNames, Kernel, Latch, Numbered, Replay, SingleCommits, StoreState, SyncOrder,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_env::Env;
@@ -63,46 +65,43 @@ pub(super) fn replay(label: &str, journal: &Journal, recovered: &Recovered) -> R
         .map_err(|found| damaged("superblock", 0, "parameters of an extent store", found))?;
     let (next_file, records) = decode_checkpoint(&recovered.checkpoint)
         .map_err(|offset| damaged("checkpoint", offset as u64, "the record of a file", "something else".to_owned()))?;
-    let mut names = FoundNames::new(next_file);
-    for FileRecord { file, framed, size_bytes, name, extents } in records {
-        let found = FoundFile { file, framed, size_bytes, extents: ExtentMap::of(&extents) };
-        if !names.add(&name, found) {
-            return Err(damaged("checkpoint", 0, "every file once", format!("file {file} '{name}' again")));
-        }
-    }
-    for (number, commit) in recovered.commits.iter().enumerate() {
-        let changes = decode_commit(commit).map_err(|offset| {
-            damaged("metadata log", offset as u64, "a change", format!("something else in commit {number}"))
-        })?;
-        for change in changes {
-            apply(&mut names, &change).ok_or_else(|| {
-                damaged("metadata log", 0, "a change of a file that is there", format!("{change:?} in commit {number}"))
-            })?;
-        }
-    }
+    let files = records.into_iter().map(|FileRecord { file, framed, size_bytes, name, extents }| {
+        (name, FoundFile { file, framed, size_bytes, extents: ExtentMap::of(&extents) })
+    });
+    let mut names = kernel::names_of(label, next_file, files)?;
+    kernel::replay(label, &mut names, &recovered.commits)?;
     let (files, next_file) = names.into_parts();
     Ok(Found { geometry, files, next_file })
 }
 
-/// Makes one change; `None` when it does not fit what is there.
-fn apply(names: &mut FoundNames<FoundFile>, change: &Change) -> Option<()> {
-    match change {
-        Change::Create { file, framed, name } => {
-            let found = FoundFile { file: *file, framed: *framed, size_bytes: 0, extents: ExtentMap::default() };
-            names.create(name, found)?;
-        }
-        Change::Extend { file, extents } => {
-            let found = names.file_mut(*file)?;
-            extents.iter().for_each(|extent| found.extents.push(*extent));
-        }
-        Change::Size { file, size_bytes } => names.file_mut(*file)?.size_bytes = *size_bytes,
-        Change::Trim { file, blocks } => {
-            names.file_mut(*file)?.extents.trim(*blocks);
-        }
-        Change::Rename { from, to } => names.rename(from, to)?,
-        Change::Remove { name } => names.remove(name)?,
+impl Replay for FoundNames<FoundFile> {
+    type Change = Change;
+
+    const LOG: &'static str = "metadata log";
+
+    fn decode(commit: &[u8]) -> Result<Vec<Change>, usize> {
+        decode_commit(commit)
     }
-    Some(())
+
+    fn apply(&mut self, change: &Change) -> Option<()> {
+        match change {
+            Change::Create { file, framed, name } => {
+                let found = FoundFile { file: *file, framed: *framed, size_bytes: 0, extents: ExtentMap::default() };
+                self.create(name, found)?;
+            }
+            Change::Extend { file, extents } => {
+                let found = self.file_mut(*file)?;
+                extents.iter().for_each(|extent| found.extents.push(*extent));
+            }
+            Change::Size { file, size_bytes } => self.file_mut(*file)?.size_bytes = *size_bytes,
+            Change::Trim { file, blocks } => {
+                self.file_mut(*file)?.extents.trim(*blocks);
+            }
+            Change::Rename { from, to } => self.rename(from, to)?,
+            Change::Remove { name } => self.remove(name)?,
+        }
+        Some(())
+    }
 }
 
 /// Bytes of blocks that a file of this length needs.

@@ -195,7 +195,7 @@ impl ExtentWriter {
                 self.core.media_error(&self.name, error)
             })?;
         }
-        self.node.set_written_bytes(size_bytes);
+        self.node.raise_written_bytes(size_bytes);
         self.node.set_written_nanos(self.core.env.now().as_nanos());
         self.node.set_flushed_bytes(size_bytes);
         if self.core.caches {

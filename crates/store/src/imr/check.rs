@@ -32,10 +32,6 @@ use varve_media::{BlockDeviceExt, IoClass, IoContext, TrackControl, TrackId};
 /// Largest piece read of a table.
 const TRANSFER_BYTES: u64 = 1 << 20;
 
-fn error(code: &'static str, message: String) -> Finding {
-    Finding { severity: Severity::Error, code, message }
-}
-
 /// Checks an open store.
 pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
     let label = &core.label;
@@ -57,11 +53,11 @@ pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
             for track in tracks {
                 if !usable.contains(&track.0) {
                     let message = format!("{label}: track {track} of '{name}' is not for tables");
-                    findings.push(error("track-overlap", message));
+                    findings.push(Finding::error("track-overlap", message));
                 }
                 if let Some(other) = owners.insert(track, name.clone()) {
                     let message = format!("{label}: '{name}' and '{other}' both have track {track}");
-                    findings.push(error("track-overlap", message));
+                    findings.push(Finding::error("track-overlap", message));
                 }
             }
         }
@@ -71,7 +67,7 @@ pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
                 let owner = owners.get(&track).map_or("nobody", |owner| owner.as_str());
                 let counted = if counts { "valid" } else { "free" };
                 let message = format!("{label}: track {track} counts as {counted} and belongs to '{owner}'");
-                findings.push(error("track-bitmap-mismatch", message));
+                findings.push(Finding::error("track-bitmap-mismatch", message));
             }
         }
         nodes
@@ -81,7 +77,7 @@ pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
     let destroyed = core.control.as_ref().map(|control| control.destroyed()).unwrap_or_default();
     if destroyed.bytes > 0 {
         let message = format!("{label}: {} bytes were destroyed in {} writes", destroyed.bytes, destroyed.writes);
-        findings.push(error("data-destroyed", message));
+        findings.push(Finding::error("data-destroyed", message));
     }
     for (name, node) in nodes.iter().filter(|(_, node)| !node.is_small) {
         findings.extend(table_findings(core, name, &node.map()));
@@ -102,7 +98,7 @@ fn table_findings(core: &Core, name: &str, map: &Arc<TrackMap>) -> Vec<Finding> 
         core.read_tracks(name, map, &mut reads, &context);
         let [read] = reads;
         if let Err(found) = read.outcome {
-            findings.push(error("table-unreadable", found.to_string()));
+            findings.push(Finding::error("table-unreadable", found.to_string()));
         }
         at += length as u64;
     }
@@ -111,7 +107,7 @@ fn table_findings(core: &Core, name: &str, map: &Arc<TrackMap>) -> Vec<Finding> 
 
 fn tracks_differ(control: Option<&Arc<dyn TrackControl>>, geometry: &StoreGeometry) -> Option<Finding> {
     let differs = control.and_then(|control| described_otherwise(&**control, geometry));
-    differs.map(|message| error("tracks-differ", message))
+    differs.map(|message| Finding::error("tracks-differ", message))
 }
 
 /// Checks what is on the devices of a store without opening it.
@@ -124,8 +120,7 @@ pub(super) fn inspect(devices: &ImrDevices) -> Vec<Finding> {
     let (mounted, found) = match read() {
         Ok(read) => read,
         Err::<_, StoreError>(error) => {
-            let message = error.to_string();
-            return vec![Finding { severity: Severity::Fatal, code: "metadata-unreadable", message }];
+            return vec![Finding::unreadable(&error)];
         }
     };
     let Mounted { label, disk, control, own, geometry, store_id, recovered, anchor_findings, small_files, .. } =
@@ -137,7 +132,7 @@ pub(super) fn inspect(devices: &ImrDevices) -> Vec<Finding> {
     let (maps, owners) = match maps_of(&geometry, &files) {
         Ok(maps) => maps,
         Err(found) => {
-            findings.push(error("track-overlap", format!("{label}: {found}")));
+            findings.push(Finding::error("track-overlap", format!("{label}: {found}")));
             return findings;
         }
     };
@@ -148,8 +143,7 @@ pub(super) fn inspect(devices: &ImrDevices) -> Vec<Finding> {
         })
     });
     if let Err(failure) = copies {
-        let message = failure.to_string();
-        findings.push(Finding { severity: Severity::Fatal, code: "metadata-unreadable", message });
+        findings.push(Finding::unreadable(&failure));
     }
     if !waiting.is_empty() {
         let message = format!("{label}: {} tracks wait in the backup region; open the store", waiting.len());
@@ -167,7 +161,10 @@ pub(super) fn inspect(devices: &ImrDevices) -> Vec<Finding> {
             for at in (0..used).step_by(TRANSFER_BYTES as usize) {
                 let piece = &mut bytes[..(used - at).min(TRANSFER_BYTES) as usize];
                 if let Err(failure) = disk.block.read_at(start + at, piece, &context) {
-                    findings.push(error("table-unreadable", format!("{label}: '{name}', track {track}: {failure}")));
+                    findings.push(Finding::error(
+                        "table-unreadable",
+                        format!("{label}: '{name}', track {track}: {failure}"),
+                    ));
                 }
             }
         }

@@ -12,14 +12,14 @@ use super::view::Disk;
 use crate::error::StoreError;
 use crate::extent::ExtentStore;
 use crate::file_store::{FileStore, StoreProperties};
-use crate::journal::{self, Journal};
+use crate::journal::Journal;
 use crate::kernel::{Kernel, RawStore};
 use parking_lot::Mutex as ShortMutex;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use varve_env::Condvar;
-use varve_media::{Device, IoContext, MediaError, TrackControl, TrackId, TrackTier};
+use varve_media::{Device, IoContext, TrackControl, TrackId, TrackTier};
 
 pub(super) struct Core {
     pub(super) kernel: Kernel<State>,
@@ -63,10 +63,6 @@ impl Deref for Core {
 }
 
 impl Core {
-    pub(super) fn media_error(&self, name: &str, source: MediaError) -> StoreError {
-        journal::media_error(&self.label, name, source)
-    }
-
     /// Refuses what the store refuses, and what a file has failed for.
     pub(super) fn check_node(&self, node: &Node) -> Result<(), StoreError> {
         self.check()?;

@@ -317,15 +317,10 @@ impl FileStore for ImrStore {
     fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
         let sizes: BTreeMap<String, u64> =
             self.core.small.list()?.into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
-        let state = self.core.state.lock();
-        let entry = |(name, node): (&String, &Arc<Node>)| {
-            let size_bytes = match node.is_small {
-                true => sizes.get(&small_name(node.file)).copied().unwrap_or(0),
-                false => node.flushed_bytes(),
-            };
-            FileEntry { name: name.clone(), size_bytes }
-        };
-        Ok(state.names.iter().map(entry).collect())
+        Ok(self.core.state.lock().names.entries(|node| match node.is_small {
+            true => sizes.get(&small_name(node.file)).copied().unwrap_or(0),
+            false => node.flushed_bytes(),
+        }))
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {

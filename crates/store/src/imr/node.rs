@@ -3,15 +3,15 @@
 use super::change::{Change, encode_change};
 use super::map::TrackMap;
 use crate::error::StoreError;
-use crate::kernel::{NameMark, Named};
+use crate::kernel::{FileMark, Named};
 use crate::wire::Writer;
 use parking_lot::{Mutex as ShortMutex, RwLock as ShortRwLock};
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Env, Mutex, RwLock};
 
 const LEVEL_UNKNOWN: u16 = u16::MAX;
-const NEVER: u64 = u64::MAX;
 
 /// Bytes of a table that are not on tracks: the write buffer.
 #[derive(Debug, Default)]
@@ -68,18 +68,13 @@ pub(super) struct Node {
     /// Lies in the store of small files, under its number; the rest of this is then empty.
     pub(super) is_small: bool,
     level: AtomicU16,
-    mark: NameMark,
-    /// Length of a small file that was synced through this store.
-    durable_bytes: AtomicU64,
+    /// What is durable of a small file was synced through this store; a table is flushed, and written to tracks whole.
+    mark: FileMark,
     /// A sync failed.
     failure: OnceLock<String>,
     /// What is on tracks. Changed under the state's lock.
     map: ShortRwLock<Arc<TrackMap>>,
-    /// Length of a table that readers see.
-    flushed_bytes: AtomicU64,
     pub(super) buffer: RwLock<Buffer>,
-    /// When it last reached tracks, in nanoseconds of the env; [`NEVER`] before.
-    written_nanos: AtomicU64,
     /// Held by whoever brings the buffer to tracks.
     pub(super) persisting: Mutex<()>,
 }
@@ -90,24 +85,19 @@ impl Node {
             file,
             is_small,
             level: AtomicU16::new(LEVEL_UNKNOWN),
-            mark: NameMark::default(),
-            durable_bytes: AtomicU64::new(0),
+            mark: FileMark::default(),
             failure: OnceLock::new(),
             map: ShortRwLock::default(),
-            flushed_bytes: AtomicU64::new(0),
             buffer: RwLock::new(env, "imr write buffer", Buffer::default()),
-            written_nanos: AtomicU64::new(NEVER),
             persisting: Mutex::new(env, "imr persisting", ()),
         }
     }
 
     /// A file as it was found when the store was opened. `durable_bytes` is its length.
     pub(super) fn found(env: &Env, file: u64, is_small: bool, map: TrackMap, durable_bytes: u64) -> Node {
-        let node = Node::new(env, file, is_small);
-        node.flushed_bytes.store(map.size_bytes(), Ordering::Relaxed);
-        node.durable_bytes.store(durable_bytes, Ordering::Relaxed);
-        *node.map.write() = Arc::new(map);
-        node
+        let mark = FileMark::found(map.size_bytes());
+        mark.set_durable_bytes(durable_bytes);
+        Node { mark, map: ShortRwLock::new(Arc::new(map)), ..Node::new(env, file, is_small) }
     }
 
     pub(super) fn map(&self) -> Arc<TrackMap> {
@@ -117,15 +107,6 @@ impl Node {
     /// Gives back the map there was.
     pub(super) fn replace_map(&self, map: TrackMap) -> Arc<TrackMap> {
         std::mem::replace(&mut *self.map.write(), Arc::new(map))
-    }
-
-    /// When it last reached tracks since the store was opened.
-    pub(super) fn written_nanos(&self) -> Option<u64> {
-        Some(self.written_nanos.load(Ordering::Relaxed)).filter(|&nanos| nanos != NEVER)
-    }
-
-    pub(super) fn set_written_nanos(&self, nanos: u64) {
-        self.written_nanos.store(nanos, Ordering::Relaxed);
     }
 
     pub(super) fn level(&self) -> Option<u8> {
@@ -138,35 +119,6 @@ impl Node {
         }
     }
 
-    #[inline]
-    pub(super) fn flushed_bytes(&self) -> u64 {
-        self.flushed_bytes.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_flushed_bytes(&self, size_bytes: u64) {
-        self.flushed_bytes.fetch_max(size_bytes, Ordering::AcqRel);
-    }
-
-    pub(super) fn durable_bytes(&self) -> u64 {
-        self.durable_bytes.load(Ordering::Acquire)
-    }
-
-    pub(super) fn set_durable_bytes(&self, size_bytes: u64) {
-        self.durable_bytes.fetch_max(size_bytes, Ordering::AcqRel);
-    }
-
-    pub(super) fn is_removed(&self) -> bool {
-        self.mark.is_removed()
-    }
-
-    pub(super) fn needed_change(&self) -> u64 {
-        self.mark.needed_change()
-    }
-
-    pub(super) fn set_needed_change(&self, change: u64) {
-        self.mark.set_needed_change(change);
-    }
-
     /// Refuses further syncs.
     pub(super) fn fail(&self, cause: &StoreError) {
         self.failure.get_or_init(|| cause.to_string());
@@ -174,6 +126,14 @@ impl Node {
 
     pub(super) fn failure(&self) -> Option<&String> {
         self.failure.get()
+    }
+}
+
+impl Deref for Node {
+    type Target = FileMark;
+
+    fn deref(&self) -> &FileMark {
+        &self.mark
     }
 }
 
@@ -203,10 +163,6 @@ impl Named for Node {
     /// The store of small files knows who reads one of them.
     fn is_held(this: &Arc<Node>) -> bool {
         !this.is_small && Arc::strong_count(this) > 1
-    }
-
-    fn mark(&self) -> &NameMark {
-        &self.mark
     }
 
     fn record_bytes(&self, name_bytes: usize) -> u64 {

@@ -25,7 +25,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::extent::ExtentStore;
 use crate::file_store::{CreateOptions, FileStore, Location, StoreProperties};
 use crate::journal::{self, Recovered, corruption};
-use crate::kernel::{FoundNames, Kernel, Latch, Numbered, SingleCommits, StoreState};
+use crate::kernel::{self, FoundNames, Kernel, Latch, Numbered, Replay, SingleCommits, StoreState};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -61,55 +61,60 @@ pub(super) fn replay(label: &str, geometry: &StoreGeometry, recovered: &Recovere
     let damaged = |structure: &str, offset: u64, expected: &str, found: String| {
         corruption(label, structure, offset, expected, found)
     };
-    let Checkpoint { next_file, mut done, files: records } = decode_checkpoint(&recovered.checkpoint)
+    let Checkpoint { next_file, done, files: records } = decode_checkpoint(&recovered.checkpoint)
         .map_err(|offset| damaged("checkpoint", offset as u64, "the record of a file", "something else".to_owned()))?;
     if done.len() != usize::from(geometry.places) {
         let found = format!("{} places", done.len());
         return Err(damaged("checkpoint", 8, "as many places as the superblock has", found));
     }
-    let mut names = FoundNames::new(next_file);
-    for FileRecord { file, is_small, size_bytes, name, tracks } in records {
-        let found = FoundFile { file, is_small, size_bytes, tracks };
-        if !names.add(&name, found) {
-            return Err(damaged("checkpoint", 0, "every file once", format!("file {file} '{name}' again")));
-        }
-    }
-    for (number, commit) in recovered.commits.iter().enumerate() {
-        let changes = decode_commit(commit).map_err(|offset| {
-            damaged("metadata log", offset as u64, "a change", format!("something else in commit {number}"))
-        })?;
-        for change in changes {
-            apply(&mut names, &mut done, &change).ok_or_else(|| {
-                damaged("metadata log", 0, "a change of a file that is there", format!("{change:?} in commit {number}"))
-            })?;
-        }
-    }
+    let files = records.into_iter().map(|FileRecord { file, is_small, size_bytes, name, tracks }| {
+        (name, FoundFile { file, is_small, size_bytes, tracks })
+    });
+    let mut map = FoundMap { names: kernel::names_of(label, next_file, files)?, done };
+    kernel::replay(label, &mut map, &recovered.commits)?;
+    let FoundMap { names, done } = map;
     let (files, next_file) = names.into_parts();
     Ok(Found { files, next_file, done })
 }
 
-/// Makes one change; `None` when it does not fit what is there.
-fn apply(names: &mut FoundNames<FoundFile>, done: &mut [u64], change: &Change) -> Option<()> {
-    match change {
-        Change::Create { file, is_small, name } => {
-            let found = FoundFile { file: *file, is_small: *is_small, size_bytes: 0, tracks: Vec::new() };
-            names.create(name, found)?;
-        }
-        Change::Tracks { file, kept, tracks, size_bytes } => {
-            let found = names.file_mut(*file).filter(|found| !found.is_small)?;
-            let kept = *kept as usize;
-            if kept > found.tracks.len() {
-                return None;
-            }
-            found.tracks.truncate(kept);
-            found.tracks.extend_from_slice(tracks);
-            found.size_bytes = *size_bytes;
-        }
-        Change::Rename { from, to } => names.rename(from, to)?,
-        Change::Remove { name } => names.remove(name)?,
-        Change::Done { place, sequence } => *done.get_mut(usize::from(*place))? = *sequence,
+/// The S2TMap while it is replayed.
+struct FoundMap {
+    names: FoundNames<FoundFile>,
+    done: Vec<u64>,
+}
+
+impl Replay for FoundMap {
+    type Change = Change;
+
+    const LOG: &'static str = "metadata log";
+
+    fn decode(commit: &[u8]) -> Result<Vec<Change>, usize> {
+        decode_commit(commit)
     }
-    Some(())
+
+    fn apply(&mut self, change: &Change) -> Option<()> {
+        let FoundMap { names, done } = self;
+        match change {
+            Change::Create { file, is_small, name } => {
+                let found = FoundFile { file: *file, is_small: *is_small, size_bytes: 0, tracks: Vec::new() };
+                names.create(name, found)?;
+            }
+            Change::Tracks { file, kept, tracks, size_bytes } => {
+                let found = names.file_mut(*file).filter(|found| !found.is_small)?;
+                let kept = *kept as usize;
+                if kept > found.tracks.len() {
+                    return None;
+                }
+                found.tracks.truncate(kept);
+                found.tracks.extend_from_slice(tracks);
+                found.size_bytes = *size_bytes;
+            }
+            Change::Rename { from, to } => names.rename(from, to)?,
+            Change::Remove { name } => names.remove(name)?,
+            Change::Done { place, sequence } => *done.get_mut(usize::from(*place))? = *sequence,
+        }
+        Some(())
+    }
 }
 
 /// The map of every table, and whose every track is. The error says what cannot be.

@@ -399,13 +399,8 @@ impl Journal {
 
     /// Reads everything again and compares: what is damaged on the medium while the store is open.
     pub(crate) fn check_medium(&self) -> Vec<Finding> {
-        let fatal = |error: StoreError| Finding {
-            severity: Severity::Fatal,
-            code: "metadata-unreadable",
-            message: error.to_string(),
-        };
         match Journal::recover(&self.device, &self.label, &self.opened_as) {
-            Err(error) => vec![fatal(error)],
+            Err(error) => vec![Finding::unreadable(&error)],
             Ok((found, recovered)) => {
                 let mut findings = recovered.findings;
                 let expected = (self.generation(), self.sequence);

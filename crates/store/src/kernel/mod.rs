@@ -2,7 +2,9 @@
 //!
 //! - [`SyncOrder`]: the syncs of a device, one after the other. The only call of a device's sync is there.
 //! - [`Latch`]: after a failed sync or commit nothing is acknowledged until the store is opened again.
-//! - [`NameTable`]: names, changes that wait for a commit, files that lost their names and are not free yet.
+//! - [`NameTable`]: names, changes that wait for a commit, files that lost their names and are not free yet;
+//!   [`FileMark`]: how much of a file is flushed, written and durable.
+//! - [`replay`]: the same from what a journal has.
 //! - [`Kernel`] and [`RawStore`]: commits and checkpoints of that in a [journal](crate::journal), the numbers of changes
 //!   that are durable, locks, and the steps of names.
 //!
@@ -11,13 +13,17 @@
 //!
 //! *The order of locks*: the committer, the state, a device's turn to sync; the state is never locked across I/O.
 
+mod file_mark;
 mod latch;
 mod locks;
 mod names;
+mod replay;
 mod store;
 mod sync_order;
 
+pub(crate) use file_mark::FileMark;
 pub(crate) use latch::Latch;
-pub(crate) use names::{FoundNames, NameMark, NameTable, Named, Numbered};
+pub(crate) use names::{FoundNames, NameTable, Named, Numbered};
+pub(crate) use replay::{Replay, names_of, replay};
 pub(crate) use store::{CommitCounts, CommitPolicy, Kernel, RawStore, SingleCommits, StoreState};
 pub(crate) use sync_order::SyncOrder;

@@ -4,45 +4,21 @@
 //! free, the changes that no commit has taken yet, and how many bytes a checkpoint of all of it has. [`FoundNames`] is
 //! the same while a journal is replayed. What else a store knows of a file, and how changes are written, is the store's.
 
+use super::file_mark::FileMark;
+use crate::file_store::FileEntry;
 use crate::wire::Writer;
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
-/// What the table knows of a file; kept by the file, which outlives its name.
-#[derive(Debug, Default)]
-pub(crate) struct NameMark {
-    /// Has no name any more: the metadata hears nothing more about it. Set under the lock of the table.
-    removed: AtomicBool,
-    /// Change that the durable metadata must include for the file to be found whole.
-    needed_change: AtomicU64,
-}
-
-impl NameMark {
-    pub(crate) fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn needed_change(&self) -> u64 {
-        self.needed_change.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn set_needed_change(&self, change: u64) {
-        self.needed_change.fetch_max(change, Ordering::AcqRel);
-    }
-}
-
-/// A file that can have a name.
-pub(crate) trait Named: Sized {
+/// A file that can have a name. Derefs to what the table knows of it.
+pub(crate) trait Named: Sized + Deref<Target = FileMark> {
     /// A change of the metadata.
     type Change;
 
     /// Its number, which no other file ever has.
     fn number(&self) -> u64;
-
-    /// What the table knows of it.
-    fn mark(&self) -> &NameMark;
 
     /// Bytes of its record in a checkpoint, with a name of so many bytes.
     fn record_bytes(&self, name_bytes: usize) -> u64;
@@ -127,6 +103,12 @@ impl<N: Named> NameTable<N> {
         self.next_file
     }
 
+    /// The files, each of so many bytes.
+    pub(crate) fn entries(&self, size_bytes: impl Fn(&N) -> u64) -> Vec<FileEntry> {
+        let entry = |(name, node): (&String, &Arc<N>)| FileEntry { name: name.clone(), size_bytes: size_bytes(node) };
+        self.names.iter().map(entry).collect()
+    }
+
     /// A number for a new file.
     pub(crate) fn number(&mut self) -> u64 {
         self.next_file += 1;
@@ -163,7 +145,7 @@ impl<N: Named> NameTable<N> {
     /// Gives a new file its name; the file that had it has none from then on.
     pub(crate) fn create(&mut self, name: &str, node: &Arc<N>) -> Option<Arc<N>> {
         let change = self.record(&node.created(name));
-        node.mark().set_needed_change(change);
+        node.set_needed_change(change);
         self.checkpoint_bytes += node.record_bytes(name.len());
         let replaced = self.names.insert(name.to_owned(), node.clone());
         replaced.map(|replaced| self.unname(name, replaced, change))
@@ -171,7 +153,7 @@ impl<N: Named> NameTable<N> {
 
     fn unname(&mut self, name: &str, node: Arc<N>, change: u64) -> Arc<N> {
         self.checkpoint_bytes -= node.record_bytes(name.len());
-        node.mark().removed.store(true, Ordering::Release);
+        node.set_removed();
         self.unsynced.remove(&node.number());
         self.unnamed.push(Unnamed { node: node.clone(), change });
         node
@@ -207,7 +189,7 @@ impl<N: Named> NameTable<N> {
 
     /// A file has data on a device that the metadata does not know. Of one without a name it hears nothing.
     pub(crate) fn note_unsynced(&mut self, node: &Arc<N>) {
-        if !node.mark().is_removed() {
+        if !node.is_removed() {
             self.unsynced.insert(node.number(), node.clone());
         }
     }
@@ -326,7 +308,15 @@ mod tests {
 
     struct Live {
         file: u64,
-        mark: NameMark,
+        mark: FileMark,
+    }
+
+    impl Deref for Live {
+        type Target = FileMark;
+
+        fn deref(&self) -> &FileMark {
+            &self.mark
+        }
     }
 
     impl Named for Live {
@@ -350,10 +340,6 @@ mod tests {
 
         fn encode(writer: &mut Writer, change: &String) {
             writer.bytes(change.as_bytes());
-        }
-
-        fn mark(&self) -> &NameMark {
-            &self.mark
         }
 
         fn record_bytes(&self, name_bytes: usize) -> u64 {
@@ -387,7 +373,7 @@ mod tests {
             let unnamed = match random.below(3) {
                 0 => {
                     let file = table.number();
-                    let node = Arc::new(Live { file, mark: NameMark::default() });
+                    let node = Arc::new(Live { file, mark: FileMark::default() });
                     let unnamed = table.create(&one, &node);
                     assert_eq!(unnamed.as_ref().map(|node| node.file), model.insert(one, file), "{context}");
                     assert_eq!(node.mark.needed_change(), changes + 1);
@@ -452,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_checkpoint_that_is_full_has_room_for_what_gets_shorter() {
-        let node = |file| Arc::new(Live { file, mark: NameMark::default() });
+        let node = |file| Arc::new(Live { file, mark: FileMark::default() });
         let names = BTreeMap::from([("aaaa".to_owned(), node(1)), ("bb".to_owned(), node(2))]);
         let table = NameTable::new(names, 3, 0, 206);
         assert!(table.has_room(0) && !table.has_room(1));

@@ -5,14 +5,14 @@ use super::locks::NameLocks;
 use super::names::{NameTable, Named};
 use crate::error::StoreError;
 use crate::file_store::StoreLock;
-use crate::journal::{CommitStyle, Journal};
+use crate::journal::{self, CommitStyle, Journal};
 use crate::name;
 use crate::occupancy::StoreMeasure;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::{Env, Mutex};
-use varve_media::IoContext;
+use varve_media::{IoContext, MediaError};
 
 /// What a store knows: the names of its files, and what it keeps beside them. Under one lock that is never held across
 /// I/O.
@@ -154,6 +154,10 @@ impl<S> Kernel<S> {
             StoreMeasure::count("checkpoints", checkpoints),
             StoreMeasure::count("syncs", self.latch.syncs()),
         ]
+    }
+
+    pub(crate) fn media_error(&self, name: &str, source: MediaError) -> StoreError {
+        journal::media_error(&self.label, name, source)
     }
 
     fn is_durable(&self, change: u64) -> bool {
