@@ -41,10 +41,6 @@ impl Writer {
         self.bytes.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
     pub(crate) fn into_vec(self) -> Vec<u8> {
         self.bytes
     }

@@ -16,7 +16,7 @@ use crate::kernel::{Kernel, Latch, RawStore, SingleCommits, SyncOrder};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use varve_env::{Env, Mutex};
+use varve_env::{Env, Mutex, MutexGuard};
 use varve_media::{BlockDeviceExt, Device, IoContext, JobId, MediaError, Operation, ZoneControl, ZoneId, ZoneRefusal};
 
 /// Bands that may refuse to be emptied, one after the other, before that is an error.
@@ -385,8 +385,8 @@ impl Core {
 impl RawStore for Core {
     type State = State;
 
-    fn reclaim(&self, durable_change: u64) {
-        self.state.lock().reclaim(durable_change);
+    fn reclaim(&self, mut state: MutexGuard<'_, State>, free: Vec<Arc<Node>>, durable_change: u64) {
+        state.reclaim(&free, durable_change);
     }
 
     fn sync_file(&self, node: &Arc<Node>, name: &str, context: &IoContext) -> Result<(), StoreError> {

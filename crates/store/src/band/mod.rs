@@ -237,8 +237,7 @@ impl FileStore for BandStore {
 
     fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
         let core = &self.core;
-        core.check_name(name)?;
-        core.check()?;
+        core.begin_change(name)?;
         let small = options.kind != FileKind::Table;
         let created = core.state.lock().create(name, small, options.level);
         let node = created.map_err(|_| core.no_room(name))?;

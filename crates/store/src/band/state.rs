@@ -82,7 +82,7 @@ impl State {
         map.record(keep, &runs);
         drop(map);
         self.names.resize((before * RUN_BYTES) as u64, (after * RUN_BYTES) as u64);
-        let change = self.names.record(&Change::Runs { file: node.file, level: node.level(), keep, runs });
+        let change = self.names.record(Change::Runs { file: node.file, level: node.level(), keep, runs });
         node.set_needed_change(change);
         Ok(())
     }
@@ -127,7 +127,7 @@ impl State {
         }
         let cut = Cut { size_bytes, sequence };
         *node.cut.lock() = Some(cut);
-        let change = self.names.record(&Change::Cut { file: node.file, cut });
+        let change = self.names.record(Change::Cut { file: node.file, cut });
         // What is acknowledged next must not be mixed with what failed, whatever becomes of the frames that replace it.
         node.set_needed_change(change);
     }
@@ -162,14 +162,14 @@ impl State {
     /// A band is a log band from now on.
     pub(super) fn begin_log(&mut self, band: u32, order: u64, first_sequence: u64) {
         self.log_bands.insert(band, LogBand { order, first_sequence, sealed_bytes: None, live_bytes: 0 });
-        self.names.record(&Change::LogBegun { band, order, first_sequence });
+        self.names.record(Change::LogBegun { band, order, first_sequence });
     }
 
     /// Nothing is added to a log band any more; its first `valid_bytes` are durable.
     pub(super) fn seal_log(&mut self, band: u32, valid_bytes: u64) {
         if let Some(log) = self.log_bands.get_mut(&band) {
             log.sealed_bytes = Some(valid_bytes);
-            self.names.record(&Change::LogSealed { band, valid_bytes });
+            self.names.record(Change::LogSealed { band, valid_bytes });
         }
     }
 
@@ -183,7 +183,7 @@ impl State {
             .collect();
         for band in idle {
             self.log_bands.remove(&band);
-            let change = self.names.record(&Change::LogReleased { band });
+            let change = self.names.record(Change::LogReleased { band });
             self.releasing.push((change, band));
         }
     }
@@ -193,7 +193,7 @@ impl State {
         let is_news = self.bands.retired().get(&band) != Some(&retirement);
         if is_news {
             self.bands.retire(band, retirement);
-            self.names.record(&Change::Retired { band, retirement });
+            self.names.record(Change::Retired { band, retirement });
         }
         is_news
     }
@@ -215,19 +215,18 @@ impl State {
             .filter(|node| node.small && node.durable_bytes() > 0)
             .map(|node| Change::Size { file: node.file, size_bytes: node.durable_bytes() })
             .collect();
-        sizes.iter().for_each(|change| {
+        sizes.into_iter().for_each(|change| {
             self.names.record(change);
         });
     }
 
-    /// Frees the bands of removed files, those whose removal is among the first `durable_change` changes and that
-    /// nobody holds, and released log bands.
-    pub(super) fn reclaim(&mut self, durable_change: u64) {
-        for node in self.names.take_free(durable_change) {
+    /// Frees the bands of removed files, and log bands that the first `durable_change` changes have released.
+    pub(super) fn reclaim(&mut self, removed: &[Arc<Node>], durable_change: u64) {
+        for node in removed {
             for band in std::mem::take(&mut *node.bands.lock()) {
                 self.bands.give_back(band);
             }
-            self.truncate_pieces(&node, 0);
+            self.truncate_pieces(node, 0);
         }
         let releasing = std::mem::take(&mut self.releasing);
         let (durable, waiting): (Vec<_>, Vec<_>) =
@@ -278,6 +277,4 @@ impl StoreState for State {
     }
 
     fn lost_name(&mut self, _node: &Node) {}
-
-    fn got_name(&mut self, _node: &Arc<Node>) {}
 }

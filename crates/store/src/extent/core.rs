@@ -1,7 +1,6 @@
 //! What the store, its writers and its readers share: the steps that change something durably.
 
 use super::allocation::{AllocationPolicy, AllocationRequest};
-use super::ext4;
 use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::node::Node;
@@ -12,7 +11,7 @@ use crate::journal;
 use crate::kernel::{Kernel, RawStore};
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use varve_env::MutexGuard;
 use varve_media::{Device, IoContext, Request};
 
 pub(super) struct Core {
@@ -25,8 +24,6 @@ pub(super) struct Core {
     /// Flushed data stays in memory until it is synced or much, as in the cache of an operating system.
     pub(super) caches: bool,
     pub(super) discards: bool,
-    /// When the last commit was, in the `ext4` layout.
-    pub(super) last_commit_nanos: Arc<AtomicU64>,
 }
 
 impl Deref for Core {
@@ -49,28 +46,6 @@ impl Core {
     /// Makes every write that has completed durable.
     pub(super) fn sync_device(&self, context: &IoContext) -> Result<(), StoreError> {
         self.latch.sync(context)
-    }
-
-    /// In the `ext4` layout, commits when the last commit is five seconds ago. There is no thread that
-    /// does it: whoever comes next does.
-    pub(super) fn tick(&self) -> Result<(), StoreError> {
-        if !self.caches {
-            return Ok(());
-        }
-        let now = self.env.now().as_nanos();
-        let since = now.saturating_sub(self.last_commit_nanos.load(Ordering::Relaxed));
-        if since < ext4::COMMIT_INTERVAL_NANOS {
-            return Ok(());
-        }
-        self.last_commit_nanos.store(now, Ordering::Relaxed);
-        let change = {
-            let state = self.state.lock();
-            state.names.has_pending().then(|| state.names.change())
-        };
-        match change {
-            Some(change) => self.commit(change),
-            None => Ok(()),
-        }
     }
 
     /// Gives a file blocks until it has `needed_bytes` of them, better `wanted_bytes`.
@@ -182,12 +157,10 @@ impl RawStore for Core {
     type State = State;
 
     /// Discards blocks first where the device can.
-    fn reclaim(&self, durable_change: u64) {
-        let discarded = {
-            let mut state = self.state.lock();
-            state.reclaim(durable_change, self.discards);
-            std::mem::take(&mut state.discards)
-        };
+    fn reclaim(&self, mut state: MutexGuard<'_, State>, free: Vec<Arc<Node>>, _durable_change: u64) {
+        state.reclaim(&free, self.discards);
+        let discarded = std::mem::take(&mut state.discards);
+        drop(state);
         if discarded.is_empty() {
             return;
         }

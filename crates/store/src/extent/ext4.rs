@@ -7,70 +7,115 @@
 //! stand for: the bitmaps, inode table blocks, descriptors and directory blocks that change, which jbd2
 //! later writes in place, scattered over the device. Those writes are made, with a label as content,
 //! and never read: they cost what they would cost, and nothing depends on them.
+//!
+//! It is a commit policy, which sees the changes of every commit and derives all of that from them, as a replay of the
+//! log would; the rest of the store does not know of it. So a file that has lost its name, of which the log hears nothing
+//! more, dirties nothing while it is still written.
 
 use super::Extent;
+use super::change::Change;
 use super::geometry::Ext4Geometry;
+use super::map::ExtentMap;
 use super::node::Node;
-use super::state::State;
+use super::recovery::FoundFile;
 use crate::journal::{self, CommitStyle};
 use crate::kernel::CommitPolicy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::Env;
 use varve_media::{Device, Request};
 
 /// How often jbd2 commits by itself: `commit=5`, the default.
-pub(super) const COMMIT_INTERVAL_NANOS: u64 = 5_000_000_000;
+const COMMIT_INTERVAL_NANOS: u64 = 5_000_000_000;
 /// How long a dirty metadata block may wait: `vm.dirty_expire_centisecs`, the default.
 const EXPIRE_NANOS: u64 = 30_000_000_000;
 /// Bytes of a block of the file system.
 const BLOCK_BYTES: usize = 4096;
 
-/// Blocks that changes since the last commit have dirtied.
-pub(super) struct RunningTransaction {
+/// A file as the file system would describe it.
+struct Inode {
+    number: u64,
+    extents: ExtentMap,
+}
+
+/// Blocks that the changes of a commit dirty, and what must be known of all changes before to tell.
+struct RunningTransaction {
     geometry: Ext4Geometry,
     dirty: BTreeSet<u64>,
+    names: BTreeMap<String, u64>,
+    /// By the numbers of files, until their places are free.
+    inodes: BTreeMap<u64, Inode>,
     free_inodes: BTreeSet<u64>,
     next_inode: u64,
 }
 
 impl RunningTransaction {
-    /// `inodes` files were found when the store was opened; they have the first inodes.
-    pub(super) fn new(geometry: &Ext4Geometry, inodes: u64) -> Self {
-        let geometry = geometry.clone();
-        RunningTransaction { geometry, dirty: BTreeSet::new(), free_inodes: BTreeSet::new(), next_inode: inodes }
-    }
-
-    /// A name was made: an inode, its bitmap and descriptor, and the directory.
-    pub(super) fn create(&mut self) -> u64 {
-        let inode = self.free_inodes.pop_first().unwrap_or_else(|| {
-            self.next_inode += 1;
-            self.next_inode - 1
-        });
-        self.dirty_inode(inode, true);
-        inode
-    }
-
-    fn dirty_inode(&mut self, inode: u64, allocation: bool) {
-        let (bitmap, table) = self.geometry.inode_blocks(inode);
-        self.dirty.insert(table);
-        if allocation {
-            self.dirty.insert(bitmap);
-            self.dirty.insert(self.geometry.group_descriptor(0));
-            self.dirty.insert(self.geometry.directory_block(inode));
+    /// Files that were found when the store was opened have the first inodes.
+    fn new(geometry: &Ext4Geometry, files: &BTreeMap<String, FoundFile>) -> Self {
+        let inode = |(number, found): (u64, &FoundFile)| (found.file, Inode { number, extents: found.extents.clone() });
+        RunningTransaction {
+            geometry: geometry.clone(),
+            dirty: BTreeSet::new(),
+            names: files.iter().map(|(name, found)| (name.clone(), found.file)).collect(),
+            inodes: (0..).zip(files.values()).map(inode).collect(),
+            free_inodes: BTreeSet::new(),
+            next_inode: files.len() as u64,
         }
     }
 
-    /// The inode changed.
-    pub(super) fn touch(&mut self, node: &Node) {
-        self.dirty_inode(node.inode, false);
+    /// The blocks of a change. What a change says of files is so: the store made it.
+    fn make(&mut self, change: &Change) {
+        match change {
+            Change::Create { file, name, .. } => {
+                let number = self.free_inodes.pop_first().unwrap_or_else(|| {
+                    self.next_inode += 1;
+                    self.next_inode - 1
+                });
+                self.inodes.insert(*file, Inode { number, extents: ExtentMap::default() });
+                self.dirty_name(*file);
+                let replaced = self.names.insert(name.clone(), *file);
+                self.lose_name(replaced);
+            }
+            Change::Extend { file, extents } => {
+                if let Some(inode) = self.inodes.get_mut(file) {
+                    extents.iter().for_each(|extent| inode.extents.push(*extent));
+                }
+                self.dirty_extents(*file, extents);
+            }
+            Change::Trim { file, blocks } => {
+                let trimmed = self.inodes.get_mut(file).map(|inode| inode.extents.trim(*blocks));
+                self.dirty_extents(*file, &trimmed.unwrap_or_default());
+            }
+            Change::Size { file, .. } => self.dirty_extents(*file, &[]),
+            // Two directory blocks, perhaps the same, and the inode's change time.
+            Change::Rename { from, to } => {
+                let Some(file) = self.names.remove(from) else { return };
+                self.dirty_extents(file, &[]);
+                let directory = self.inodes.get(&file).map(|inode| self.geometry.directory_block(inode.number));
+                self.dirty.extend(directory);
+                let replaced = self.names.insert(to.clone(), file);
+                self.lose_name(replaced);
+            }
+            Change::Remove { name } => {
+                let removed = self.names.remove(name);
+                self.lose_name(removed);
+            }
+        }
     }
 
-    /// Blocks came or went.
-    pub(super) fn extend(&mut self, node: &Node, extents: &[Extent]) {
-        self.touch(node);
+    /// An inode came or went: itself, its bitmap and descriptor, and the directory.
+    fn dirty_name(&mut self, file: u64) {
+        let Some(number) = self.inodes.get(&file).map(|inode| inode.number) else { return };
+        let (bitmap, table) = self.geometry.inode_blocks(number);
+        let (descriptor, directory) = (self.geometry.group_descriptor(0), self.geometry.directory_block(number));
+        self.dirty.extend([bitmap, table, descriptor, directory]);
+    }
+
+    /// An inode changed, and these blocks came to it or went.
+    fn dirty_extents(&mut self, file: u64, extents: &[Extent]) {
+        let Some(number) = self.inodes.get(&file).map(|inode| inode.number) else { return };
+        self.dirty.insert(self.geometry.inode_blocks(number).1);
         for extent in extents {
             let mut block = extent.start;
             while block < extent.start + extent.blocks {
@@ -81,74 +126,67 @@ impl RunningTransaction {
         }
     }
 
-    /// A name and what it named went.
-    pub(super) fn remove(&mut self, node: &Node) {
-        self.dirty_inode(node.inode, true);
-        let extents: Vec<Extent> = node.extents.read().extents().collect();
-        self.extend(node, &extents);
+    /// A file lost its name: what it named goes, too.
+    fn lose_name(&mut self, file: Option<u64>) {
+        let Some((file, inode)) = file.and_then(|file| Some((file, self.inodes.get(&file)?))) else { return };
+        let extents: Vec<Extent> = inode.extents.extents().collect();
+        self.dirty_name(file);
+        self.dirty_extents(file, &extents);
     }
 
-    /// A name changed: two directory blocks, perhaps the same, and the inode's change time.
-    pub(super) fn rename(&mut self, node: &Node) {
-        self.touch(node);
-        self.dirty.insert(self.geometry.directory_block(node.inode));
-    }
-
-    /// The inode may be used again.
-    pub(super) fn forget(&mut self, node: &Node) {
-        self.free_inodes.insert(node.inode);
-    }
-
-    /// The blocks for a commit.
-    pub(super) fn take(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.dirty).into_iter().collect()
+    /// The inode of a file may be used again.
+    fn free(&mut self, file: u64) {
+        self.free_inodes.extend(self.inodes.remove(&file).map(|inode| inode.number));
     }
 }
 
 /// Commits as jbd2 makes them, and what it writes in place later. Nothing depends on that, so failures of it are not
 /// reported.
 pub(super) struct Ext4Commits {
-    pub(super) env: Env,
-    pub(super) device: Device,
-    /// Bytes of a block, and of a unit of the journal.
-    pub(super) block_bytes: u64,
-    pub(super) unit_bytes: u32,
-    /// When it committed last, for those who want to know whether the next one is due.
-    pub(super) last_commit_nanos: Arc<AtomicU64>,
-    /// Blocks of the commit that is made.
-    blocks: Vec<u64>,
+    env: Env,
+    device: Device,
+    block_bytes: u64,
+    /// Bytes of a unit of the journal.
+    unit_bytes: u32,
+    transaction: RunningTransaction,
     writeback: Writeback,
 }
 
 impl Ext4Commits {
-    pub(super) fn new(env: &Env, device: &Device, block_bytes: u64, unit_bytes: u32) -> Ext4Commits {
-        Ext4Commits {
-            env: env.clone(),
-            device: device.clone(),
-            block_bytes,
-            unit_bytes,
-            last_commit_nanos: Arc::new(AtomicU64::new(env.now().as_nanos())),
-            blocks: Vec::new(),
-            writeback: Writeback::default(),
-        }
+    /// Of a store with these files.
+    pub(super) fn new(
+        env: &Env,
+        device: &Device,
+        geometry: &Ext4Geometry,
+        block_bytes: u64,
+        unit_bytes: u32,
+        files: &BTreeMap<String, FoundFile>,
+    ) -> Ext4Commits {
+        let transaction = RunningTransaction::new(geometry, files);
+        let (env, device, writeback) = (env.clone(), device.clone(), Writeback::default());
+        Ext4Commits { env, device, block_bytes, unit_bytes, transaction, writeback }
     }
 }
 
-impl CommitPolicy<State> for Ext4Commits {
-    fn take(&mut self, state: &mut State) {
-        self.blocks.extend(state.transaction.iter_mut().flat_map(RunningTransaction::take));
+impl CommitPolicy<Node> for Ext4Commits {
+    fn interval_nanos(&self) -> Option<u64> {
+        Some(COMMIT_INTERVAL_NANOS)
+    }
+
+    fn take(&mut self, changes: &[Change]) {
+        changes.iter().for_each(|change| self.transaction.make(change));
     }
 
     fn style(&self) -> CommitStyle {
         let units_of_block = (BLOCK_BYTES as u64 / u64::from(self.unit_bytes)).max(1);
         // A descriptor, the images, and the commit block.
-        CommitStyle::Ordered { units_min: journal::clamp_units((self.blocks.len() as u64 + 1) * units_of_block + 1) }
+        let units = (self.transaction.dirty.len() as u64 + 1) * units_of_block + 1;
+        CommitStyle::Ordered { units_min: journal::clamp_units(units) }
     }
 
     fn committed(&mut self, log_was_full: bool) {
         let now = self.env.now().as_nanos();
-        self.last_commit_nanos.store(now, Ordering::Relaxed);
-        self.writeback.committed(&std::mem::take(&mut self.blocks), now);
+        self.writeback.committed(std::mem::take(&mut self.transaction.dirty), now);
         let due = self.writeback.due(now, log_was_full);
         let length = self.block_bytes as usize;
         for chunk in due.chunks(64) {
@@ -163,6 +201,10 @@ impl CommitPolicy<State> for Ext4Commits {
             let _ = self.device.block.execute(&mut requests, &journal::METADATA);
         }
     }
+
+    fn freed(&mut self, nodes: &[Arc<Node>]) {
+        nodes.iter().for_each(|node| self.transaction.free(node.file));
+    }
 }
 
 /// Blocks that are committed and not yet written in place.
@@ -174,9 +216,9 @@ struct Writeback {
 
 impl Writeback {
     /// A commit included these blocks.
-    fn committed(&mut self, blocks: &[u64], now_nanos: u64) {
+    fn committed(&mut self, blocks: BTreeSet<u64>, now_nanos: u64) {
         for block in blocks {
-            self.committed.entry(*block).or_insert(now_nanos);
+            self.committed.entry(block).or_insert(now_nanos);
         }
     }
 
@@ -207,8 +249,8 @@ mod tests {
     #[test]
     fn blocks_are_written_after_thirty_seconds_or_when_the_journal_is_full() {
         let mut writeback = Writeback::default();
-        writeback.committed(&[9, 3], 0);
-        writeback.committed(&[3, 5], 20_000_000_000);
+        writeback.committed([9, 3].into(), 0);
+        writeback.committed([3, 5].into(), 20_000_000_000);
         assert_eq!(writeback.due(29_000_000_000, false), []);
         assert_eq!(writeback.due(30_000_000_000, false), [3, 9]);
         assert_eq!(writeback.due(30_000_000_000, false), []);

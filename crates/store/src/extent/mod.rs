@@ -203,15 +203,10 @@ impl FileStore for ExtentStore {
 
     fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
         let core = &self.core;
-        core.check_name(name)?;
-        core.check()?;
-        core.tick()?;
+        core.begin_change(name)?;
         let framed = !core.caches && matches!(options.kind, FileKind::Log | FileKind::Manifest);
-        let node = core
-            .state
-            .lock()
-            .create(name, |file, inode| Node::new(&core.env, file, framed, inode))
-            .map_err(|refusal| core.no_space(name, 0, refusal))?;
+        let created = core.state.lock().create(name, |file| Node::new(&core.env, file, framed));
+        let node = created.map_err(|_| core.no_room(name))?;
         Ok(Box::new(ExtentWriter::new(core.clone(), node, name, options)))
     }
 
@@ -225,11 +220,7 @@ impl FileStore for ExtentStore {
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
-        let core = &self.core;
-        core.check_name(name)?;
-        core.check()?;
-        core.tick()?;
-        core.remove_file(name)
+        self.core.remove_file(name)
     }
 
     fn sync_names(&self) -> Result<(), StoreError> {

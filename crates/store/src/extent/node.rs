@@ -16,8 +16,6 @@ pub(super) struct Node {
     pub(super) file: u64,
     /// Lies in units with headers; see [`frame`](super::frame).
     pub(super) framed: bool,
-    /// Inode of the imitated file system; 0 in other layouts.
-    pub(super) inode: u64,
     pub(super) extents: RwLock<ExtentMap>,
     /// Length in the metadata of a file that is not framed, committed or waiting for a commit.
     recorded_bytes: AtomicU64,
@@ -47,11 +45,10 @@ impl CachedTail {
 }
 
 impl Node {
-    pub(super) fn new(env: &Env, file: u64, framed: bool, inode: u64) -> Node {
+    pub(super) fn new(env: &Env, file: u64, framed: bool) -> Node {
         Node {
             file,
             framed,
-            inode,
             extents: RwLock::default(),
             recorded_bytes: AtomicU64::new(0),
             mark: FileMark::default(),
@@ -61,10 +58,10 @@ impl Node {
     }
 
     /// A file as it was found when the store was opened.
-    pub(super) fn found(env: &Env, file: u64, framed: bool, inode: u64, extents: ExtentMap, size_bytes: u64) -> Node {
+    pub(super) fn found(env: &Env, file: u64, framed: bool, extents: ExtentMap, size_bytes: u64) -> Node {
         let (extents, mark) = (RwLock::new(extents), FileMark::found(size_bytes));
         let recorded_bytes = AtomicU64::new(size_bytes);
-        Node { extents, mark, recorded_bytes, ..Node::new(env, file, framed, inode) }
+        Node { extents, mark, recorded_bytes, ..Node::new(env, file, framed) }
     }
 
     pub(super) fn recorded_bytes(&self) -> u64 {

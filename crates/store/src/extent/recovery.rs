@@ -10,7 +10,7 @@ use super::Extent;
 use super::allocation::policy_of;
 use super::change::{Change, FileRecord, decode_checkpoint, decode_commit};
 use super::core::Core;
-use super::ext4::{Ext4Commits, RunningTransaction};
+use super::ext4::Ext4Commits;
 use super::frame::FrameFormat;
 use super::geometry::{LayoutGeometry, StoreGeometry};
 use super::map::ExtentMap;
@@ -159,24 +159,17 @@ pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
     let free = free_space_without(&free_extents, files.values().map(|file| &file.extents))
         .map_err(|extent| overlap(&label, extent))?;
 
-    let mut inode = 0;
-    let names: BTreeMap<String, Arc<Node>> = files
-        .into_iter()
-        .map(|(name, found)| {
-            let FoundFile { file, framed, size_bytes, extents } = found;
-            let node = Node::found(env, file, framed, inode, extents, size_bytes);
-            inode += 1;
-            (name, Arc::new(node))
-        })
-        .collect();
     let ext4 = match &geometry.layout {
-        LayoutGeometry::Ext4(geometry) => Some(RunningTransaction::new(geometry, inode)),
+        LayoutGeometry::Ext4(of_layout) => {
+            Some(Ext4Commits::new(env, &device, of_layout, block_bytes, geometry.journal.unit_bytes, &files))
+        }
         _ => None,
     };
-    let caches = ext4.is_some();
+    let node = |found: FoundFile| Node::found(env, found.file, found.framed, found.extents, found.size_bytes);
+    let names = files.into_iter().map(|(name, found)| (name, Arc::new(node(found)))).collect();
     // A number that a crash made the metadata forget must not be used again: its bytes may be there.
     let next_file = next_file.max((journal.generation() + 1) << GENERATION_SHIFT);
-    let state = State::new(names, free, next_file, journal.state_bytes_max(), ext4);
+    let state = State::new(names, free, next_file, journal.state_bytes_max());
     let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.checkpoint());
 
     let capabilities = device.block.capabilities();
@@ -193,10 +186,11 @@ pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
     let order = SyncOrder::shared(env, device.block.clone());
     journal.set_sync_order(&order);
     let latch = Latch::new(&label, order, Vec::new());
-    let unit_bytes = geometry.journal.unit_bytes;
-    let ext4_commits = Ext4Commits::new(env, &device, block_bytes, unit_bytes);
-    let last_commit_nanos = ext4_commits.last_commit_nanos.clone();
-    let policy: Box<dyn CommitPolicy<State>> = if caches { Box::new(ext4_commits) } else { Box::new(SingleCommits) };
+    let caches = ext4.is_some();
+    let policy: Box<dyn CommitPolicy<Node>> = match ext4 {
+        Some(ext4) => Box::new(ext4),
+        None => Box::new(SingleCommits),
+    };
     let core = Core {
         kernel: Kernel::new(env, &label, state, journal, policy, latch),
         properties,
@@ -204,7 +198,6 @@ pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
         policy: policy_of(&geometry.layout),
         caches,
         discards: capabilities.discard,
-        last_commit_nanos,
         geometry,
         device,
     };

@@ -3,7 +3,6 @@
 use super::Extent;
 use super::allocation::{AllocationPolicy, AllocationRequest, AllocationView};
 use super::change::{Change, EXTENT_BYTES, FileRecord, encode_checkpoint, record_bytes};
-use super::ext4::RunningTransaction;
 use super::free_space::FreeSpace;
 use super::map::ExtentMap;
 use super::node::Node;
@@ -22,8 +21,6 @@ pub(super) struct State {
     pub(super) discards: Vec<Extent>,
     pub(super) free: FreeSpace,
     cursor: u64,
-    /// Metadata blocks of the imitated file system.
-    pub(super) transaction: Option<RunningTransaction>,
 }
 
 /// Why blocks could not be had.
@@ -41,25 +38,22 @@ impl State {
         free: FreeSpace,
         next_file: u64,
         checkpoint_bytes_max: u64,
-        transaction: Option<RunningTransaction>,
     ) -> State {
         State {
             names: NameTable::new(names, next_file, EMPTY_BYTES, checkpoint_bytes_max),
             discards: Vec::new(),
             free,
             cursor: 0,
-            transaction,
         }
     }
 
-    /// Makes a new file, in place of an older one of that name. `make` gets its number and inode.
-    pub(super) fn create(&mut self, name: &str, make: impl FnOnce(u64, u64) -> Node) -> Result<Arc<Node>, Refusal> {
+    /// Makes a new file, in place of an older one of that name. `make` gets its number.
+    pub(super) fn create(&mut self, name: &str, make: impl FnOnce(u64) -> Node) -> Result<Arc<Node>, Refusal> {
         if !self.names.has_room(record_bytes(name.len(), 0)) {
             return Err(Refusal::Metadata);
         }
         let file = self.names.number();
-        let inode = self.transaction.as_mut().map_or(0, |transaction| transaction.create());
-        let node = Arc::new(make(file, inode));
+        let node = Arc::new(make(file));
         self.name_new(name, &node);
         Ok(node)
     }
@@ -93,13 +87,10 @@ impl State {
         placement.extents.iter().for_each(|extent| map.push(*extent));
         let more = (map.len() - before) * EXTENT_BYTES;
         drop(map);
-        if let Some(transaction) = &mut self.transaction {
-            transaction.extend(node, &placement.extents);
-        }
         self.note_length(node);
         if !node.is_removed() {
             self.names.resize(0, more as u64);
-            let change = self.names.record(&Change::Extend { file: node.file, extents: placement.extents });
+            let change = self.names.record(Change::Extend { file: node.file, extents: placement.extents });
             node.set_needed_change(change);
         }
         Ok(())
@@ -116,12 +107,9 @@ impl State {
         if removed.is_empty() {
             return;
         }
-        if let Some(transaction) = &mut self.transaction {
-            transaction.extend(node, &removed);
-        }
         if !node.is_removed() {
             self.names.resize(fewer as u64, 0);
-            self.names.record(&Change::Trim { file: node.file, blocks });
+            self.names.record(Change::Trim { file: node.file, blocks });
         }
         self.give_back(removed, discard);
     }
@@ -135,10 +123,7 @@ impl State {
         if node.is_removed() {
             return;
         }
-        if let Some(transaction) = &mut self.transaction {
-            transaction.touch(node);
-        }
-        let change = self.names.record(&Change::Size { file: node.file, size_bytes });
+        let change = self.names.record(Change::Size { file: node.file, size_bytes });
         node.set_needed_change(change);
     }
 
@@ -146,7 +131,7 @@ impl State {
     pub(super) fn note_length(&mut self, node: &Node) {
         let size_bytes = node.durable_bytes();
         if node.framed && !node.is_removed() && size_bytes > 0 {
-            self.names.record(&Change::Size { file: node.file, size_bytes });
+            self.names.record(Change::Size { file: node.file, size_bytes });
         }
     }
 
@@ -161,13 +146,9 @@ impl State {
         }
     }
 
-    /// Blocks of removed files become free: those whose removal is among the first `durable_change`
-    /// changes and that nobody holds.
-    pub(super) fn reclaim(&mut self, durable_change: u64, discard: bool) {
-        for node in self.names.take_free(durable_change) {
-            if let Some(transaction) = &mut self.transaction {
-                transaction.forget(&node);
-            }
+    /// Blocks of removed files become free.
+    pub(super) fn reclaim(&mut self, removed: &[Arc<Node>], discard: bool) {
+        for node in removed {
             let extents: Vec<Extent> = node.extents.read().extents().collect();
             self.give_back(extents, discard);
         }
@@ -204,17 +185,7 @@ impl StoreState for State {
         encode_checkpoint(self.names.next_file(), records.iter())
     }
 
-    fn lost_name(&mut self, node: &Node) {
-        if let Some(transaction) = &mut self.transaction {
-            transaction.remove(node);
-        }
-    }
-
-    fn got_name(&mut self, node: &Arc<Node>) {
-        if let Some(transaction) = &mut self.transaction {
-            transaction.rename(node);
-        }
-    }
+    fn lost_name(&mut self, _node: &Node) {}
 }
 
 /// The free space that files leave of `free`; the error is the first extent that is not free.

@@ -290,3 +290,72 @@ fn sectors_that_cannot_be_read_are_not_the_end_of_a_log() {
         }
     }
 }
+
+/// What a drawn history of an `ext4` store leaves on the device, and in how many requests: which blocks its commits dirty
+/// and when they are written in place is what the imitation stands for, and nothing that is read later shows it.
+#[test]
+fn ext4_writes_what_it_wrote() {
+    let golden = [(1, (0x8009_a058, 2064, 62_693_376, 409)), (2, (0x95fd_be8c, 2066, 63_332_352, 383))];
+    for (seed, expected) in golden {
+        let env = Env::sim(seed);
+        let mut random = env.random("history");
+        let layout = ExtentLayout::Ext4(Ext4Options { group_bytes: 1 << 20, journal_bytes: Some(256 << 10) });
+        let device = formatted(&env, 16 << 20, layout);
+        let mut store = ExtentStore::open(&env, device.clone()).unwrap();
+        let mut writers: Vec<(String, Box<dyn WritableFile>)> = Vec::new();
+        let mut readers = Vec::new();
+        for step in 0..3000u64 {
+            let name = format!("{}", random.below(20));
+            // A file that is written keeps its name.
+            let is_written = |name: &String| writers.iter().any(|(written, _)| written == name);
+            match random.below(16) {
+                0..3 if !is_written(&name) => {
+                    let kind = if random.below(2) == 0 { FileKind::Table } else { FileKind::Log };
+                    writers.push((name.clone(), store.create(&name, &options(kind, 1 << 16)).unwrap()));
+                }
+                12 if !is_written(&name) => {
+                    let _ = store.remove(&name);
+                }
+                13 => {
+                    let to = format!("{}", random.below(20));
+                    if !is_written(&name) && !is_written(&to) {
+                        let _ = store.rename(&name, &to);
+                    }
+                }
+                14 => {
+                    readers.extend(store.open(&name, &OpenOptions::default()));
+                    if readers.len() > 4 {
+                        readers.remove(0);
+                    }
+                }
+                15 => env.sleep(std::time::Duration::from_millis(random.below(4000))),
+                drawn @ 3..12 if !writers.is_empty() => {
+                    let at = random.index(writers.len());
+                    // What does not fit is refused, and the history goes on.
+                    let _ = match drawn {
+                        3..7 => writers[at].1.append(&content(step, 0, 1 + random.below(150_000)), &CONTEXT),
+                        7 => writers[at].1.flush(&CONTEXT),
+                        8..10 => writers[at].1.sync(&CONTEXT),
+                        _ => {
+                            let (_, writer) = writers.swap_remove(at);
+                            if random.below(2) == 0 { writer.finish(&CONTEXT) } else { Ok(()) }
+                        }
+                    };
+                }
+                _ => {}
+            }
+            if step % 1000 == 999 {
+                writers.clear();
+                readers.clear();
+                drop(store);
+                store = ExtentStore::open(&env, device.clone()).unwrap();
+            }
+        }
+        drop((writers, store));
+        let counters = device.block.counters();
+        let mut data = vec![0; 16 << 20];
+        device.block.read_at(0, &mut data, &CONTEXT).unwrap();
+        let found = (crc32c::crc32c(&data), counters.writes, counters.written_bytes, counters.syncs);
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}

@@ -116,7 +116,7 @@ impl ExtentWriter {
     #[cold]
     fn append_large(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
         self.check()?;
-        self.core.tick()?;
+        self.core.commit_if_due()?;
         self.allocate(self.size_bytes() + data.len() as u64)?;
         let (before_unit, before_bytes) = (self.first_unit, self.buffered_bytes);
         let mut saved = None;
@@ -301,7 +301,7 @@ impl WritableFile for ExtentWriter {
 
     fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
         self.check()?;
-        self.core.tick()?;
+        self.core.commit_if_due()?;
         if self.core.caches {
             self.publish();
             return Ok(());
@@ -317,7 +317,7 @@ impl WritableFile for ExtentWriter {
 
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         self.core.check()?;
-        self.core.tick()?;
+        self.core.commit_if_due()?;
         self.flush_to_device(context)?;
         self.core.sync_node(&self.node, context)
     }

@@ -7,7 +7,7 @@ use super::geometry::StoreGeometry;
 use super::node::{Node, SpareBuffers, small_name};
 use super::relocation::Relocations;
 use super::rewrite::RewriteName;
-use super::state::State;
+use super::state::{Reclaimed, State};
 use super::view::Disk;
 use crate::error::StoreError;
 use crate::extent::ExtentStore;
@@ -18,7 +18,7 @@ use parking_lot::Mutex as ShortMutex;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use varve_env::Condvar;
+use varve_env::{Condvar, MutexGuard};
 use varve_media::{Device, IoContext, TrackControl, TrackId, TrackTier};
 
 pub(super) struct Core {
@@ -134,19 +134,15 @@ impl Core {
 impl RawStore for Core {
     type State = State;
 
-    fn reclaim(&self, durable_change: u64) {
-        let small_files = {
-            let mut state = self.state.lock();
-            let reclaimed = state.reclaim(durable_change);
-            // Before anybody else can be given the track. What a persist is about to restore is marked when
-            // it ends.
-            for track in reclaimed.tracks {
-                if !state.locks.is_exclusive(track) {
-                    self.mark_free(track);
-                }
+    fn reclaim(&self, mut state: MutexGuard<'_, State>, free: Vec<Arc<Node>>, durable_change: u64) {
+        let Reclaimed { tracks, small_files } = state.reclaim(&free, durable_change);
+        // Before anybody else can be given the track. What a persist is about to restore is marked when it ends.
+        for track in tracks {
+            if !state.locks.is_exclusive(track) {
+                self.mark_free(track);
             }
-            reclaimed.small_files
-        };
+        }
+        drop(state);
         for file in small_files {
             // One that stays is removed by the next open: no name leads to it.
             let _ = self.small.remove(&small_name(file));

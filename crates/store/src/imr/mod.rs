@@ -268,8 +268,7 @@ impl FileStore for ImrStore {
 
     fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
         let core = &self.core;
-        core.check_name(name)?;
-        core.check()?;
+        core.begin_change(name)?;
         let node = core.new_node(name, options.kind != FileKind::Table)?;
         node.set_level(options.level);
         if !node.is_small {

@@ -210,7 +210,7 @@ impl State {
     pub(super) fn note_done(&mut self, place: usize, sequence: u64) {
         if let Some(done) = self.done.get_mut(place) {
             *done = sequence;
-            self.names.record(&Change::Done { place: place as u8, sequence });
+            self.names.record(Change::Done { place: place as u8, sequence });
         }
     }
 
@@ -225,7 +225,7 @@ impl State {
             let bytes = |tracks: &[TrackId]| (tracks.len() * TRACK_BYTES) as u64;
             self.names.resize(bytes(old.tracks()), bytes(&tracks));
             let tracks = tracks.get(kept..).unwrap_or_default().to_vec();
-            change = self.names.record(&Change::Tracks { file: node.file, kept: kept as u32, tracks, size_bytes });
+            change = self.names.record(Change::Tracks { file: node.file, kept: kept as u32, tracks, size_bytes });
             node.set_needed_change(change);
         }
         self.set_levels(&lost, Some(0));
@@ -249,10 +249,10 @@ impl State {
         locked
     }
 
-    /// Frees what was removed by the first `durable_change` changes and nobody holds.
-    pub(super) fn reclaim(&mut self, durable_change: u64) -> Reclaimed {
+    /// Frees the places of removed files, and tracks that the first `durable_change` changes have replaced.
+    pub(super) fn reclaim(&mut self, removed: &[Arc<Node>], durable_change: u64) -> Reclaimed {
         let mut reclaimed = Reclaimed::default();
-        for node in self.names.take_free(durable_change) {
+        for node in removed {
             match node.is_small {
                 true => reclaimed.small_files.push(node.file),
                 false => reclaimed.tracks.extend_from_slice(node.map().tracks()),
@@ -316,6 +316,4 @@ impl StoreState for State {
         self.set_levels(node.map().tracks(), Some(0));
         self.small_waits.fetch_or(node.is_small, Ordering::Relaxed);
     }
-
-    fn got_name(&mut self, _node: &Arc<Node>) {}
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{Ordering, fence};
 /// A file that can have a name. Derefs to what the table knows of it.
 pub(crate) trait Named: Sized + Deref<Target = FileMark> {
     /// A change of the metadata.
-    type Change;
+    type Change: Send;
 
     /// Its number, which no other file ever has.
     fn number(&self) -> u64;
@@ -49,13 +49,14 @@ struct Unnamed<N> {
 }
 
 /// Files by name. Derefs to the map of them, for looking.
-pub(crate) struct NameTable<N> {
+pub(crate) struct NameTable<N: Named> {
     names: BTreeMap<String, Arc<N>>,
     /// Files without a name whose place is not free yet.
     unnamed: Vec<Unnamed<N>>,
     /// Files with data on a device that the metadata does not know, by their numbers.
     unsynced: BTreeMap<u64, Arc<N>>,
-    pending: Writer,
+    /// Changes that no commit has taken yet.
+    pending: Vec<N::Change>,
     /// Number of the last change made.
     change: u64,
     next_file: u64,
@@ -64,7 +65,7 @@ pub(crate) struct NameTable<N> {
     checkpoint_bytes_max: u64,
 }
 
-impl<N> Deref for NameTable<N> {
+impl<N: Named> Deref for NameTable<N> {
     type Target = BTreeMap<String, Arc<N>>;
 
     fn deref(&self) -> &Self::Target {
@@ -85,7 +86,7 @@ impl<N: Named> NameTable<N> {
             names,
             unnamed: Vec::new(),
             unsynced: BTreeMap::new(),
-            pending: Writer::default(),
+            pending: Vec::new(),
             change: 0,
             next_file,
             checkpoint_bytes: empty_bytes + records,
@@ -121,15 +122,15 @@ impl<N: Named> NameTable<N> {
     }
 
     /// Makes a change known to the next commit; says its number.
-    pub(crate) fn record(&mut self, change: &N::Change) -> u64 {
-        N::encode(&mut self.pending, change);
+    pub(crate) fn record(&mut self, change: N::Change) -> u64 {
+        self.pending.push(change);
         self.change += 1;
         self.change
     }
 
     /// Everything that waits for a commit, and the number of the last change.
-    pub(crate) fn take_pending(&mut self) -> (Vec<u8>, u64) {
-        (std::mem::take(&mut self.pending).into_vec(), self.change)
+    pub(crate) fn take_pending(&mut self) -> (Vec<N::Change>, u64) {
+        (std::mem::take(&mut self.pending), self.change)
     }
 
     /// Whether a checkpoint has room for so many bytes more.
@@ -144,7 +145,7 @@ impl<N: Named> NameTable<N> {
 
     /// Gives a new file its name; the file that had it has none from then on.
     pub(crate) fn create(&mut self, name: &str, node: &Arc<N>) -> Option<Arc<N>> {
-        let change = self.record(&node.created(name));
+        let change = self.record(node.created(name));
         node.set_needed_change(change);
         self.checkpoint_bytes += node.record_bytes(name.len());
         let replaced = self.names.insert(name.to_owned(), node.clone());
@@ -162,7 +163,7 @@ impl<N: Named> NameTable<N> {
     /// `None`, and nothing happens, when there is no such file.
     pub(crate) fn remove(&mut self, name: &str) -> Option<Arc<N>> {
         let node = self.names.remove(name)?;
-        let change = self.record(&N::removed(name));
+        let change = self.record(N::removed(name));
         Some(self.unname(name, node, change))
     }
 
@@ -219,7 +220,7 @@ impl<N: Named> NameTable<N> {
             return self.names.contains_key(from).then_some((self.change, None));
         }
         let node = self.names.remove(from)?;
-        let change = self.record(&N::renamed(from, to));
+        let change = self.record(N::renamed(from, to));
         self.resize(from.len() as u64, to.len() as u64);
         let replaced = self.names.insert(to.to_owned(), node);
         Some((change, replaced.map(|replaced| self.unname(to, replaced, change))))
@@ -347,9 +348,8 @@ mod tests {
         }
     }
 
-    fn apply(found: &mut FoundNames<Found>, change: &[u8]) -> Option<()> {
-        let text = std::str::from_utf8(change).unwrap();
-        match text.split(' ').collect::<Vec<_>>()[..] {
+    fn apply(found: &mut FoundNames<Found>, change: &str) -> Option<()> {
+        match change.split(' ').collect::<Vec<_>>()[..] {
             ["create", number, name] => found.create(name, Found(number.parse().unwrap())),
             ["rename", from, to] => found.rename(from, to),
             ["remove", name] => found.remove(name),
@@ -411,7 +411,7 @@ mod tests {
             assert_eq!(table.has_pending(), table.change() > changes, "{context}");
             let (pending, change) = table.take_pending();
             if change > changes {
-                apply(&mut found, &pending).unwrap_or_else(|| panic!("{context}"));
+                pending.iter().for_each(|change| apply(&mut found, change).unwrap_or_else(|| panic!("{context}")));
             }
             let live: BTreeMap<String, u64> = table.iter().map(|(name, node)| (name.clone(), node.file)).collect();
             assert_eq!(live, model, "{context}");

@@ -8,10 +8,11 @@ use crate::file_store::StoreLock;
 use crate::journal::{self, CommitStyle, Journal};
 use crate::name;
 use crate::occupancy::StoreMeasure;
+use crate::wire::Writer;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use varve_env::{Env, Mutex};
+use varve_env::{Env, Mutex, MutexGuard};
 use varve_media::{IoContext, MediaError};
 
 /// What a store knows: the names of its files, and what it keeps beside them. Under one lock that is never held across
@@ -30,9 +31,6 @@ pub(crate) trait StoreState: Send {
     /// What the store does beside the table when a file lost its name.
     fn lost_name(&mut self, node: &Self::Node);
 
-    /// What it does when a file has another name.
-    fn got_name(&mut self, node: &Arc<Self::Node>);
-
     /// Gives a new file its name, in place of an older file.
     fn name_new(&mut self, name: &str, node: &Arc<Self::Node>) {
         let replaced = self.names_mut().create(name, node);
@@ -49,56 +47,68 @@ pub(crate) trait StoreState: Send {
     /// The change to wait for; `None` when there is no such file.
     fn rename(&mut self, from: &str, to: &str) -> Option<u64> {
         let (change, replaced) = self.names_mut().rename(from, to)?;
-        if let Some(node) = self.names().get(to).filter(|_| from != to).cloned() {
-            self.got_name(&node);
-        }
         replaced.iter().for_each(|node| self.lost_name(node));
         Some(change)
     }
 }
 
-/// How commits reach the medium, and what is written beside them.
-pub(crate) trait CommitPolicy<S>: Send {
-    /// The next commit takes what changed; `state` is locked.
-    fn take(&mut self, state: &mut S);
+/// How commits reach the medium, when, and what is written beside them. Told everything in the order in which it happens
+/// to the medium, and asked by one at a time.
+pub(crate) trait CommitPolicy<N: Named>: Send {
+    /// How long a change waits for a commit at most, where it does not wait for somebody who needs one.
+    fn interval_nanos(&self) -> Option<u64>;
+
+    /// The next commit has these changes, which follow those that were told before.
+    fn take(&mut self, changes: &[N::Change]);
 
     /// How it reaches the medium.
     fn style(&self) -> CommitStyle;
 
     /// It is durable, by a checkpoint if the log was full.
     fn committed(&mut self, log_was_full: bool);
+
+    /// The places of these files are free: nothing more is told of them.
+    fn freed(&mut self, nodes: &[Arc<N>]);
 }
 
 /// Every commit is one durable write, and nothing is written beside it.
 pub(crate) struct SingleCommits;
 
-impl<S> CommitPolicy<S> for SingleCommits {
-    fn take(&mut self, _state: &mut S) {}
+impl<N: Named> CommitPolicy<N> for SingleCommits {
+    fn interval_nanos(&self) -> Option<u64> {
+        None
+    }
+
+    fn take(&mut self, _changes: &[N::Change]) {}
 
     fn style(&self) -> CommitStyle {
         CommitStyle::Single
     }
 
     fn committed(&mut self, _log_was_full: bool) {}
+
+    fn freed(&mut self, _nodes: &[Arc<N>]) {}
 }
 
 /// Held across the I/O of a commit, so that one commit serves all who wait for it.
-pub(crate) struct Committer<S> {
+pub(crate) struct Committer<N> {
     pub(crate) journal: Journal,
-    policy: Box<dyn CommitPolicy<S>>,
+    policy: Box<dyn CommitPolicy<N>>,
 }
 
 /// What every store on a raw device has, with the state of one of them.
-pub(crate) struct Kernel<S> {
+pub(crate) struct Kernel<S: StoreState> {
     pub(crate) env: Env,
     /// Name of the store in messages.
     pub(crate) label: String,
     pub(crate) state: Mutex<S>,
     /// Taken before the state.
-    pub(crate) committer: Mutex<Committer<S>>,
+    pub(crate) committer: Mutex<Committer<S::Node>>,
     pub(crate) latch: Latch,
     /// Changes that are durable.
     durable_change: AtomicU64,
+    commit_interval_nanos: Option<u64>,
+    last_commit_nanos: AtomicU64,
     locks: Arc<NameLocks>,
     commits: AtomicU64,
     commit_bytes: AtomicU64,
@@ -114,19 +124,21 @@ pub(crate) struct CommitCounts {
     pub(crate) checkpoints: u64,
 }
 
-impl<S> Kernel<S> {
+impl<S: StoreState> Kernel<S> {
     pub(crate) fn new(
         env: &Env,
         label: &str,
         state: S,
         journal: Journal,
-        policy: Box<dyn CommitPolicy<S>>,
+        policy: Box<dyn CommitPolicy<S::Node>>,
         latch: Latch,
     ) -> Kernel<S> {
         Kernel {
             env: env.clone(),
             label: label.to_owned(),
             state: Mutex::new(env, "metadata of a store", state),
+            commit_interval_nanos: policy.interval_nanos(),
+            last_commit_nanos: AtomicU64::new(env.now().as_nanos()),
             committer: Mutex::new(env, "commit of a store", Committer { journal, policy }),
             latch,
             durable_change: AtomicU64::new(0),
@@ -169,8 +181,14 @@ impl<S> Kernel<S> {
 pub(crate) trait RawStore: Deref<Target = Kernel<<Self as RawStore>::State>> {
     type State: StoreState;
 
-    /// Frees what the first `durable_change` changes have made free. The committer is locked, so that one frees at a time.
-    fn reclaim(&self, durable_change: u64);
+    /// Frees the places of these files, and what else the first `durable_change` changes have made free. The committer is
+    /// locked, so that one frees at a time.
+    fn reclaim(
+        &self,
+        state: MutexGuard<'_, Self::State>,
+        free: Vec<Arc<<Self::State as StoreState>::Node>>,
+        durable_change: u64,
+    );
 
     /// Makes what is on the device of a file durable, contents, length and name, for a change of its name.
     fn sync_file(
@@ -208,14 +226,14 @@ pub(crate) trait RawStore: Deref<Target = Kernel<<Self as RawStore>::State>> {
     }
 
     /// The same, by whoever has the committer.
-    fn commit_pending(&self, committer: &mut Committer<Self::State>) -> Result<(), StoreError> {
+    fn commit_pending(&self, committer: &mut Committer<<Self::State as StoreState>::Node>) -> Result<(), StoreError> {
         self.check()?;
         let Committer { journal, policy } = committer;
-        let (payload, mut change) = {
-            let mut state = self.state.lock();
-            policy.take(&mut state);
-            state.names_mut().take_pending()
-        };
+        let (changes, mut change) = self.state.lock().names_mut().take_pending();
+        policy.take(&changes);
+        let mut payload = Writer::default();
+        changes.iter().for_each(|change| <Self::State as StoreState>::Node::encode(&mut payload, change));
+        let payload = payload.into_vec();
         let style = policy.style();
         let is_full = !payload.is_empty() && !journal.fits(payload.len(), style);
         let outcome = if payload.is_empty() {
@@ -226,20 +244,40 @@ pub(crate) trait RawStore: Deref<Target = Kernel<<Self as RawStore>::State>> {
             journal.commit(&payload, style)
         } else {
             self.checkpoints.fetch_add(1, Ordering::Relaxed);
-            let checkpoint = {
+            let (changes, checkpoint);
+            {
                 let mut state = self.state.lock();
-                policy.take(&mut state);
                 // It takes the place of what waits.
-                (_, change) = state.names_mut().take_pending();
-                state.checkpoint()
-            };
+                (changes, change) = state.names_mut().take_pending();
+                checkpoint = state.checkpoint();
+            }
+            policy.take(&changes);
             journal.begin(Some(&checkpoint))
         };
         outcome.map_err(|error| self.poison(error))?;
         self.durable_change.fetch_max(change, Ordering::AcqRel);
+        self.last_commit_nanos.store(self.env.now().as_nanos(), Ordering::Relaxed);
         policy.committed(is_full);
-        self.reclaim(change);
+        let mut state = self.state.lock();
+        let free = state.names_mut().take_free(change);
+        policy.freed(&free);
+        self.reclaim(state, free, change);
         Ok(())
+    }
+
+    /// Commits what has waited as long as the policy lets it. No thread does that: whoever comes next does.
+    fn commit_if_due(&self) -> Result<(), StoreError> {
+        let Some(interval_nanos) = self.commit_interval_nanos else { return Ok(()) };
+        let now = self.env.now().as_nanos();
+        if now.saturating_sub(self.last_commit_nanos.load(Ordering::Relaxed)) < interval_nanos {
+            return Ok(());
+        }
+        self.last_commit_nanos.store(now, Ordering::Relaxed);
+        let change = {
+            let state = self.state.lock();
+            state.names().has_pending().then(|| state.names().change())
+        };
+        change.map_or(Ok(()), |change| self.commit(change))
     }
 
     fn check_name(&self, name: &str) -> Result<(), StoreError> {
@@ -279,10 +317,16 @@ pub(crate) trait RawStore: Deref<Target = Kernel<<Self as RawStore>::State>> {
         self.commit(change)
     }
 
-    /// Takes the name of a file; durable with the next commit.
-    fn remove_file(&self, name: &str) -> Result<(), StoreError> {
+    /// Whether a file of this name can be made or removed now.
+    fn begin_change(&self, name: &str) -> Result<(), StoreError> {
         self.check_name(name)?;
         self.check()?;
+        self.commit_if_due()
+    }
+
+    /// Takes the name of a file; durable with the next commit.
+    fn remove_file(&self, name: &str) -> Result<(), StoreError> {
+        self.begin_change(name)?;
         if self.state.lock().remove(name) { Ok(()) } else { Err(self.not_found(name)) }
     }
 
