@@ -366,8 +366,7 @@ fn crash_in_turn_under(faults: FaultPlan, kind: Kind, seed: u64, history: Histor
 /// Crashes a workload whose medium and options a seed draws, at every point, in one variant each, all of them in turn.
 fn crash_under_drawn_options(seed: u64) -> Result<Reached, String> {
     let mut random = Random::named(seed, "crashes");
-    let mut kinds = vec![Kind::Plain, Kind::Extent, Kind::ExtentNextFit, Kind::ExtentExt4, Kind::PlainLogsApart];
-    kinds.extend([Kind::ExtentLogsApart, Kind::Band, Kind::VariableBands]);
+    let mut kinds = medium::kinds(|_| true);
     kinds.push(imr_kinds()[random.index(imr_kinds().len())]);
     let kind = kinds[random.index(kinds.len())];
     let tree = TreeKind::OF_TABLES[random.index(2)];

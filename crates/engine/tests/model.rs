@@ -9,7 +9,7 @@ mod medium;
 mod options;
 mod suite;
 
-use medium::{BAND_BYTES, BANDS, Image, Kind, TRACK_BYTES, check_ballast, imr_kinds};
+use medium::{Image, Kind, TRACK_BYTES, check_ballast, imr_kinds};
 use suite::Model;
 use varve_engine::{Db, Options, Snapshot, TreeKind};
 use varve_env::{Env, Random, SimOptions};
@@ -46,11 +46,10 @@ fn rewrites(files: &dyn FileStore) -> u64 {
 
 fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     let env = Env::sim_with(SimOptions { seed, perturb: seed % 2 == 1, ..SimOptions::default() });
-    let room_bytes = match (kind, options.tree) {
-        (Kind::Band | Kind::VariableBands, _) => BANDS * BAND_BYTES,
-        (_, TreeKind::TwoLevel) => TWO_LEVEL_DEVICE_BYTES,
+    let room_bytes = kind.room_bytes(match options.tree {
+        TreeKind::TwoLevel => TWO_LEVEL_DEVICE_BYTES,
         _ => DEVICE_BYTES,
-    };
+    });
     let image = Image::fresh_of(&env, kind, room_bytes);
     if kind.is_imr() {
         image.fill_tracks(FREE_TRACKS);

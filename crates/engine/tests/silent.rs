@@ -262,7 +262,8 @@ fn every_call_lies(kind: Kind, history: History, stride: usize) {
 fn some_calls_lie(seed: u64) -> Result<Reached, String> {
     let mut random = Random::named(seed, "silent faults");
     let interlaced = imr_kinds()[random.index(imr_kinds().len())];
-    let kinds = [Kind::Plain, Kind::Extent, Kind::ExtentExt4, Kind::Band, Kind::VariableBands, interlaced];
+    let mut kinds = medium::kinds(|kind| !kind.has_logs_apart() && kind != Kind::ExtentNextFit);
+    kinds.push(interlaced);
     let kind = kinds[random.index(kinds.len())];
     let tree = TreeKind::OF_TABLES[random.index(2)];
     let options = Options {

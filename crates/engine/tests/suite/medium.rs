@@ -45,7 +45,7 @@ pub(crate) const FULL_DISK_BALLAST: u64 = FULL_DISK_TRACKS - FULL_DISK_FREE_TRAC
 pub(crate) const BAND_BYTES: u64 = 32 << 10;
 
 /// Bands of it: more than small databases have tables, and few enough that they are used again.
-pub(crate) const BANDS: u64 = 400;
+const BANDS: u64 = 400;
 
 /// Zones to a band where bands are of variable size.
 const ZONES_OF_VARIABLE_BAND: u64 = 4;
@@ -75,6 +75,24 @@ pub(crate) enum Kind {
     Imr(AllocationName, RewriteName),
     /// The same store with everything that is no table on a conventional device beside the disk.
     ImrLogsApart(AllocationName, RewriteName),
+}
+
+/// The table of kinds, except those of interlaced disks, with their shares of what workloads draw. One that is here is in
+/// every suite that draws kinds or goes through them.
+pub(crate) const KINDS: [(Kind, usize); 8] = [
+    (Kind::Plain, 2),
+    (Kind::PlainLogsApart, 1),
+    (Kind::Extent, 1),
+    (Kind::ExtentNextFit, 1),
+    (Kind::ExtentExt4, 2),
+    (Kind::ExtentLogsApart, 1),
+    (Kind::Band, 2),
+    (Kind::VariableBands, 2),
+];
+
+/// The kinds of the table for which `wanted` is so.
+pub(crate) fn kinds(wanted: fn(Kind) -> bool) -> Vec<Kind> {
+    KINDS.iter().map(|(kind, _)| *kind).filter(|kind| wanted(*kind)).collect()
 }
 
 /// Every way to place and rewrite on interlaced disks, with logs on the disk and on another device.
@@ -107,6 +125,19 @@ impl Kind {
     pub(crate) fn name(self) -> String {
         let text = format!("{self:?}");
         text.split('(').next().unwrap_or_default().to_owned()
+    }
+
+    /// Has its logs on a medium of their own.
+    pub(crate) fn has_logs_apart(self) -> bool {
+        matches!(self, Kind::PlainLogsApart | Kind::ExtentLogsApart | Kind::ImrLogsApart(..))
+    }
+
+    /// Room of its medium, where `usual_bytes` is enough for others.
+    pub(crate) fn room_bytes(self, usual_bytes: u64) -> u64 {
+        match self {
+            Kind::Band | Kind::VariableBands => BANDS * BAND_BYTES,
+            _ => usual_bytes,
+        }
     }
 
     /// Has an interlaced disk.
@@ -314,13 +345,12 @@ impl Image {
     pub(crate) fn fresh(env: &Env, kind: Kind) -> Image {
         match kind {
             Kind::ExtentNextFit => {}
-            Kind::Band | Kind::VariableBands => return Image::fresh_of(env, kind, BANDS * BAND_BYTES),
             Kind::Imr(..) | Kind::ImrLogsApart(..) => {
                 let image = Image::fresh_of(env, kind, FULL_DISK_TRACKS * TRACK_BYTES);
                 image.fill_tracks(FULL_DISK_FREE_TRACKS);
                 return image;
             }
-            _ => return Image::fresh_of(env, kind, DEVICE_BYTES),
+            _ => return Image::fresh_of(env, kind, kind.room_bytes(DEVICE_BYTES)),
         }
         let image = Image::fresh_of(env, kind, SMALL_DEVICE_BYTES);
         let store = image.store(env, None).expect("store");

@@ -1,6 +1,6 @@
 //! A workload drawn from a seed: on what it stands, with which options, and what several clients do there at once.
 
-use super::medium::{BAND_BYTES, BANDS, CrashState, Image, Kind, Recorder, imr_kinds};
+use super::medium::{CrashState, Image, KINDS, Kind, Recorder, imr_kinds};
 use super::options::short_option_set;
 use super::oracle::{Batch, MayLose, Oracle, State, count_key, prefix};
 use super::totals::verify_totals;
@@ -25,20 +25,8 @@ pub(crate) enum On {
 impl On {
     /// Of the kinds of stores one.
     fn draw(self, random: &mut Random) -> Kind {
-        let kinds: &[Kind] = match self {
-            On::Directories => &[Kind::Plain, Kind::Plain, Kind::PlainLogsApart],
-            On::Devices => &[
-                Kind::Extent,
-                Kind::ExtentNextFit,
-                Kind::ExtentExt4,
-                Kind::ExtentExt4,
-                Kind::ExtentLogsApart,
-                Kind::Band,
-                Kind::Band,
-                Kind::VariableBands,
-                Kind::VariableBands,
-            ],
-        };
+        let of_media = KINDS.iter().filter(|(kind, _)| kind.is_plain() == (self == On::Directories));
+        let kinds: Vec<Kind> = of_media.flat_map(|&(kind, share)| std::iter::repeat_n(kind, share)).collect();
         // Of interlaced disks there are many.
         let tracks = if self == On::Devices { imr_kinds() } else { Vec::new() };
         match random.index(kinds.len() + tracks.len().min(4)) {
@@ -138,9 +126,8 @@ pub(crate) fn empty(kind: Kind) -> Image {
     let make = || {
         let env = Env::real();
         let room_bytes = match kind {
-            Kind::Band | Kind::VariableBands => BANDS * BAND_BYTES,
             _ if kind.is_imr() => IMR_BYTES,
-            _ => DEVICE_BYTES,
+            _ => kind.room_bytes(DEVICE_BYTES),
         };
         let image = Image::fresh_of(&env, kind, room_bytes);
         if kind.is_imr() {

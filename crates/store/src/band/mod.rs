@@ -49,6 +49,7 @@ mod bands;
 mod change;
 mod check;
 mod cleaning;
+pub(crate) mod conformance;
 mod core;
 mod frame;
 mod geometry;

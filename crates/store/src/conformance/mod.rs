@@ -2,9 +2,10 @@
 //! one for failing I/O, one for I/O that fails while a store is opened, one for syncs that fail late, one for damaged
 //! bytes.
 //!
-//! A store joins by one [`Subject`]: how to make a medium with an empty store on it, and how to open
-//! it. Every suite returns what it found instead of panicking, so that the suites themselves are
-//! tested, with stores that break the contract on purpose ([`canary`]).
+//! A store joins by a line in the table of [stores](STORES), and says in its folder what it is tested on: [subjects](Subject),
+//! each a way to make a medium with an empty store on it, and to open it. Devices have a [table](DEVICES) of their own.
+//! Every suite returns what it found instead of panicking, so that the suites themselves are tested, with stores that
+//! break the contract on purpose ([`canary`]).
 //!
 //! Not for production: it lies in the library so that stores of other crates can join.
 
@@ -13,13 +14,14 @@ mod concurrency;
 mod contents;
 mod crash;
 mod damage;
+pub mod devices;
 mod faults;
-
 mod late_failure;
 mod model;
 mod names;
 mod opening;
 mod report;
+mod stores;
 mod subject;
 
 #[cfg(test)]
@@ -27,10 +29,11 @@ mod tests;
 
 pub use crash::{CrashReport, CrashSuite};
 pub use damage::{DamageReport, damage};
+pub use devices::{DEVICES, TestedDevice};
 pub use faults::{FaultReport, faults};
 pub use late_failure::{LateFailureReport, late_failure};
 pub use opening::{OpeningReport, OpeningSuite};
-
+pub use stores::{Effort, STORES, TestedStore, TestedSubject};
 pub use subject::{DeviceSubject, DirectorySubject, Ending, Image, Medium, PairSubject, Subject};
 
 use crate::error::StoreError;

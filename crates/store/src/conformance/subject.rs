@@ -1,23 +1,24 @@
 //! What the suites run on.
 
+use super::devices::{GARBAGE, TestedDevice};
 use crate::error::StoreError;
 use crate::file_store::FileStore;
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::emulated::{Conventional, Rules, Zoned};
 use varve_media::{
-    BlockDeviceExt, Capabilities, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory, DirectoryCrashState,
-    Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, Interlaced, IoContext, MediaError,
-    MemoryDirectory, MemoryDirectoryOptions, OpenMode, Operation, RamBacking, Request, TrackGeometry, Transfer,
-    ZoneGeometry, ZoneId, ZoneType,
+    BlockDeviceExt, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory, DirectoryCrashState, FaultDevice,
+    FaultDirectory, FaultInjector, Geometry, IoContext, MemoryDirectory, MemoryDirectoryOptions, OpenMode, ZoneId,
+    ZoneType,
 };
 
 /// A kind of store, with a medium for it.
 pub trait Subject: Send + Sync {
     /// Name for messages.
     fn name(&self) -> String;
+
+    /// Block devices it has; 0 of a directory.
+    fn device_count(&self) -> usize;
 
     /// A fresh medium with an empty store on it.
     fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError>;
@@ -76,17 +77,12 @@ pub enum Ending {
 pub struct DeviceSubject {
     /// Name for messages.
     pub name: &'static str,
-    /// Size of the device.
+    /// The device.
+    pub device: TestedDevice,
+    /// Its size, about.
     pub capacity_bytes: u64,
     /// Its physical sector; logical ones have 512 bytes.
     pub physical_sector_bytes: u32,
-    /// Bytes of its bottom and its top tracks, if they are interlaced; then writes that would destroy live data
-    /// are refused.
-    pub track_bytes: Option<(u64, u64)>,
-    /// Its zones, if it has some; then its capacity and tracks are theirs.
-    pub zones: Option<fn() -> ZoneGeometry>,
-    /// It gives space back, and was empty. If not, it was full of something else.
-    pub discards: bool,
     /// What ends with the process.
     pub ending: Ending,
     /// Puts an empty store on it.
@@ -97,8 +93,11 @@ pub struct DeviceSubject {
 
 impl Subject for DeviceSubject {
     fn name(&self) -> String {
-        let discards = if self.discards { "" } else { " without discard" };
-        format!("{} on sectors of {}{discards}", self.name, self.physical_sector_bytes)
+        format!("{} on {} with sectors of {}", self.name, self.device.name, self.physical_sector_bytes)
+    }
+
+    fn device_count(&self) -> usize {
+        1
     }
 
     fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
@@ -111,98 +110,21 @@ impl Subject for DeviceSubject {
 impl DeviceSubject {
     /// The device, not formatted.
     fn device(&self, env: &Env) -> Device {
-        let geometry = Geometry {
-            capacity_bytes: self.capacity_bytes,
-            sector_bytes: 512,
-            physical_sector_bytes: self.physical_sector_bytes,
-        };
-        let (timing, backing) = (Box::<Immediate>::default(), Box::new(RamBacking::new()));
-        if let Some(zones) = self.zones {
-            return self.zoned(env, &zones());
-        }
-        let tracks = self.track_bytes.and_then(|(bottom, top)| TrackGeometry::fit(self.capacity_bytes, bottom, top));
-        let device = match tracks {
-            Some(tracks) => {
-                let rules = Interlaced::new(&tracks, self.physical_sector_bytes, true);
-                let (control, geometry) = (rules.control(self.name), rules.cut(&geometry));
-                let block = Emulated::new(env, self.name, geometry, Box::new(rules), timing, backing);
-                Device { tracks: Some(control), ..Device::of_blocks(Arc::new(block)) }
-            }
-            None => {
-                let rules: Box<dyn Rules> =
-                    if self.discards { Box::new(Conventional) } else { Box::new(WithoutDiscard) };
-                Device::of_blocks(Arc::new(Emulated::new(env, self.name, geometry, rules, timing, backing)))
-            }
-        };
-        if !self.discards {
-            let garbage = vec![GARBAGE; GARBAGE_BYTES.min(self.capacity_bytes) as usize];
-            device.block.write_at(0, &garbage, &IoContext::default()).expect("a device of memory");
-        }
-        device
+        let DeviceSubject { capacity_bytes, physical_sector_bytes, .. } = *self;
+        (self.device.make)(env, self.name, &Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes })
     }
 }
 
-impl DeviceSubject {
-    /// The device with these zones, not formatted.
-    fn zoned(&self, env: &Env, zones: &ZoneGeometry) -> Device {
-        let rules = Zoned::new(zones);
-        let physical_sector_bytes = self.physical_sector_bytes;
-        let asked = Geometry { capacity_bytes: zones.address_bytes(), sector_bytes: 512, physical_sector_bytes };
-        let (geometry, timing) = (rules.cut(&asked), Box::<Immediate>::default());
-        rules.device(|rules| Emulated::new(env, self.name, geometry, rules, timing, Box::new(RamBacking::new())))
-    }
-}
-
-/// What is on a device that was not empty.
-const GARBAGE: u8 = 0xee;
 const SECTOR_BYTES: usize = 512;
-/// How far it reaches: where metadata and the first files go. The rest costs time and tells nothing.
-const GARBAGE_BYTES: u64 = 2 << 20;
-
-/// A conventional device that keeps what is written until it is overwritten.
-struct WithoutDiscard;
-
-impl Rules for WithoutDiscard {
-    fn describe(&self, capabilities: &mut Capabilities) {
-        Conventional.describe(capabilities);
-        capabilities.discard = false;
-    }
-
-    fn admit(&mut self, device: &str, request: &Request<'_>) -> Result<(), MediaError> {
-        if matches!(request.transfer, Transfer::Discard { .. }) {
-            return Err(MediaError::Rule {
-                device: device.to_owned(),
-                operation: Operation::Discard,
-                offset_bytes: request.offset_bytes,
-                rule: "this device does not discard".to_owned(),
-            });
-        }
-        Conventional.admit(device, request)
-    }
-
-    fn refused(&mut self, request: &Request<'_>) {
-        Conventional.refused(request);
-    }
-
-    fn may_destroy(&self, _written: Range<u64>) -> bool {
-        false
-    }
-
-    fn written(&mut self, _written: Range<u64>, _destroyed: &mut Vec<Range<u64>>) {}
-
-    fn discarded(&mut self, _discarded: Range<u64>) {}
-
-    fn complete(&mut self, device: &str, request: &mut Request<'_>) -> Result<(), MediaError> {
-        Conventional.complete(device, request)
-    }
-}
 
 /// A store on a disk and a device of logs beside it. A power cut hits both at one moment.
 #[derive(Clone, Copy)]
 pub struct PairSubject {
     /// The disk, and what is said of both; its `format` and `open` are not used.
     pub disk: DeviceSubject,
-    /// Size of the device of logs.
+    /// The device of logs.
+    pub logs: TestedDevice,
+    /// Its size.
     pub logs_capacity_bytes: u64,
     /// Puts an empty store on them.
     pub format: fn(&Env, &Device, &Device) -> Result<(), StoreError>,
@@ -215,16 +137,13 @@ impl Subject for PairSubject {
         format!("{} with logs beside", self.disk.name())
     }
 
+    fn device_count(&self) -> usize {
+        2
+    }
+
     fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
-        let disk = self.disk.device(env);
-        let logs = DeviceSubject {
-            name: "logs",
-            track_bytes: None,
-            zones: None,
-            capacity_bytes: self.logs_capacity_bytes,
-            ..self.disk
-        };
-        let logs = logs.device(env);
+        let (disk, capacity_bytes) = (self.disk.device(env), self.logs_capacity_bytes);
+        let logs = DeviceSubject { name: "logs", device: self.logs, capacity_bytes, ..self.disk }.device(env);
         (self.format)(env, &disk, &logs)?;
         Ok(Box::new(PairMedium::new(env, *self, &disk, &logs)))
     }
@@ -501,6 +420,10 @@ pub struct DirectorySubject {
 impl Subject for DirectorySubject {
     fn name(&self) -> String {
         format!("{} with alignment {}", self.name, self.options.direct_alignment_bytes)
+    }
+
+    fn device_count(&self) -> usize {
+        0
     }
 
     fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {

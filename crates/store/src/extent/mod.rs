@@ -28,6 +28,7 @@
 mod allocation;
 mod change;
 mod check;
+pub(crate) mod conformance;
 mod core;
 mod ext4;
 mod frame;

@@ -38,6 +38,7 @@ mod beside;
 mod bitmap;
 mod change;
 mod check;
+pub(crate) mod conformance;
 mod core;
 mod devices;
 mod format;

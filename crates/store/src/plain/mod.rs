@@ -11,6 +11,7 @@
 //! - after a failed sync the file takes no more of them, after a failed directory sync the store
 //!   changes no more names, until it is opened again: what the medium holds is not known.
 
+pub(crate) mod conformance;
 mod names;
 mod reader;
 mod writer;
