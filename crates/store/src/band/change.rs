@@ -1,13 +1,13 @@
 //! Changes of the band table, as bytes of a commit; and the whole band table, as bytes of a checkpoint.
 //!
 //! A commit is a sequence of changes, each a tag and its fields, little-endian. A *name* is a byte count (1 to 255)
-//! and as many bytes of UTF-8. A *run* is a part of a table that lies in one band in one piece: number of the band
+//! and as many bytes of UTF-8. A *fragment* is a part of a table that lies in one band in one piece: number of the band
 //! (4 bytes), offset in the band (8), length (8). A *level* is one byte, 255 when it is not known.
 //!
 //! | tag | change | fields |
 //! |---|---|---|
 //! | 1 | create | file (8), flags (1), level (1), name; replaces a file of that name |
-//! | 2 | runs of a table | file (8), level (1), runs to keep (4), count (4), runs that follow those |
+//! | 2 | fragments of a table | file (8), level (1), fragments to keep (4), count (4), fragments that follow those |
 //! | 3 | size of a small file | file (8), bytes (8) that are durable |
 //! | 4 | rename | name from, name to |
 //! | 5 | remove | name |
@@ -32,12 +32,12 @@
 //! | 4 | retired bands |
 //! | 5 each | band (4), condition (1) |
 //! | 8 | files |
-//! | ... | per file, by name: number (8), flags (1), level (1), bytes (8), name, count (4), runs; then, of one that was cut, bytes (8) and number of a frame (8) as in the change; the last cut is all that matters |
+//! | ... | per file, by name: number (8), flags (1), level (1), bytes (8), name, count (4), fragments; then, of one that was cut, bytes (8) and number of a frame (8) as in the change; the last cut is all that matters |
 
 use crate::wire::{Reader, Writer};
 
-pub(super) const RUN_BYTES: usize = 20;
-const FLAG_SMALL: u8 = 1;
+pub(super) const FRAGMENT_BYTES: usize = 20;
+const FLAG_PACKED: u8 = 1;
 const FLAG_CUT: u8 = 2;
 const CUT_BYTES: u64 = 16;
 const LEVEL_UNKNOWN: u8 = 255;
@@ -51,16 +51,16 @@ pub(super) const NUMBER_END: u64 = 1 << 63;
 
 /// A part of a table that lies in one band in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct Fragment {
     pub(super) band: u32,
     /// In the band.
     pub(super) offset_bytes: u64,
     pub(super) length_bytes: u64,
 }
 
-impl Run {
+impl Fragment {
     /// It begins where `other` does, and may have grown.
-    pub(super) fn begins_as(&self, other: &Run) -> bool {
+    pub(super) fn begins_as(&self, other: &Fragment) -> bool {
         (self.band, self.offset_bytes) == (other.band, other.offset_bytes) && self.length_bytes >= other.length_bytes
     }
 }
@@ -85,8 +85,8 @@ pub(super) struct Cut {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    Create { file: u64, small: bool, level: Option<u8>, name: String },
-    Runs { file: u64, level: Option<u8>, keep: u32, runs: Vec<Run> },
+    Create { file: u64, is_packed: bool, level: Option<u8>, name: String },
+    Fragments { file: u64, level: Option<u8>, keep: u32, fragments: Vec<Fragment> },
     Size { file: u64, size_bytes: u64 },
     Rename { from: String, to: String },
     Remove { name: String },
@@ -101,12 +101,12 @@ pub(super) enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileRecord {
     pub(super) file: u64,
-    pub(super) small: bool,
+    pub(super) is_packed: bool,
     pub(super) level: Option<u8>,
-    /// Of a table the sum of its runs; of a small file what is known to be durable.
+    /// Of a table the sum of its fragments; of a small file what is known to be durable.
     pub(super) size_bytes: u64,
     pub(super) name: String,
-    pub(super) runs: Vec<Run>,
+    pub(super) fragments: Vec<Fragment>,
     /// Of a small file only.
     pub(super) cut: Option<Cut>,
 }
@@ -136,8 +136,8 @@ pub(super) fn empty_bytes(bands: u32) -> u64 {
 }
 
 /// Bytes of a file's record; of a small file's at most.
-pub(super) fn record_bytes(name_bytes: usize, runs: usize, small: bool) -> u64 {
-    (8 + 1 + 1 + 8 + 1 + name_bytes + 4 + runs * RUN_BYTES) as u64 + u64::from(small) * CUT_BYTES
+pub(super) fn record_bytes(name_bytes: usize, fragments: usize, is_packed: bool) -> u64 {
+    (8 + 1 + 1 + 8 + 1 + name_bytes + 4 + fragments * FRAGMENT_BYTES) as u64 + u64::from(is_packed) * CUT_BYTES
 }
 
 fn write_level(writer: &mut Writer, level: Option<u8>) {
@@ -152,36 +152,37 @@ fn read_level(reader: &mut Reader<'_>) -> Option<Option<u8>> {
 fn read_flags(reader: &mut Reader<'_>) -> Option<(bool, bool)> {
     match reader.u8()? {
         0 => Some((false, false)),
-        FLAG_SMALL => Some((true, false)),
-        flags if flags == FLAG_SMALL | FLAG_CUT => Some((true, true)),
+        FLAG_PACKED => Some((true, false)),
+        flags if flags == FLAG_PACKED | FLAG_CUT => Some((true, true)),
         _ => None,
     }
 }
 
-fn read_small(reader: &mut Reader<'_>) -> Option<bool> {
-    read_flags(reader).filter(|(_, is_cut)| !is_cut).map(|(small, _)| small)
+fn read_is_packed(reader: &mut Reader<'_>) -> Option<bool> {
+    read_flags(reader).filter(|(_, is_cut)| !is_cut).map(|(is_packed, _)| is_packed)
 }
 
-fn write_runs(writer: &mut Writer, runs: &[Run]) {
-    writer.u32(runs.len() as u32);
-    for run in runs {
-        writer.u32(run.band);
-        writer.u64(run.offset_bytes);
-        writer.u64(run.length_bytes);
+fn write_fragments(writer: &mut Writer, fragments: &[Fragment]) {
+    writer.u32(fragments.len() as u32);
+    for fragment in fragments {
+        writer.u32(fragment.band);
+        writer.u64(fragment.offset_bytes);
+        writer.u64(fragment.length_bytes);
     }
 }
 
-fn read_runs(reader: &mut Reader<'_>) -> Option<Vec<Run>> {
+fn read_fragments(reader: &mut Reader<'_>) -> Option<Vec<Fragment>> {
     let count = reader.u32()? as usize;
     // Before anything is allocated for them.
-    if count > reader.remaining() / RUN_BYTES {
+    if count > reader.remaining() / FRAGMENT_BYTES {
         return None;
     }
     (0..count)
         .map(|_| {
-            let run = Run { band: reader.u32()?, offset_bytes: reader.u64()?, length_bytes: reader.u64()? };
-            let sound = run.length_bytes > 0 && run.length_bytes <= BYTES_MAX && run.offset_bytes <= BYTES_MAX;
-            sound.then_some(run)
+            let fragment = Fragment { band: reader.u32()?, offset_bytes: reader.u64()?, length_bytes: reader.u64()? };
+            let sound =
+                fragment.length_bytes > 0 && fragment.length_bytes <= BYTES_MAX && fragment.offset_bytes <= BYTES_MAX;
+            sound.then_some(fragment)
         })
         .collect()
 }
@@ -220,19 +221,19 @@ fn read_retirement(reader: &mut Reader<'_>) -> Option<Retirement> {
 
 pub(super) fn encode_change(writer: &mut Writer, change: &Change) {
     match change {
-        Change::Create { file, small, level, name } => {
+        Change::Create { file, is_packed, level, name } => {
             writer.u8(1);
             writer.u64(*file);
-            writer.u8(u8::from(*small) * FLAG_SMALL);
+            writer.u8(u8::from(*is_packed) * FLAG_PACKED);
             write_level(writer, *level);
             writer.name(name);
         }
-        Change::Runs { file, level, keep, runs } => {
+        Change::Fragments { file, level, keep, fragments } => {
             writer.u8(2);
             writer.u64(*file);
             write_level(writer, *level);
             writer.u32(*keep);
-            write_runs(writer, runs);
+            write_fragments(writer, fragments);
         }
         Change::Size { file, size_bytes } => {
             writer.u8(3);
@@ -280,15 +281,15 @@ fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
     Some(match reader.u8()? {
         1 => Change::Create {
             file: read_number(reader)?,
-            small: read_small(reader)?,
+            is_packed: read_is_packed(reader)?,
             level: read_level(reader)?,
             name: reader.name()?,
         },
-        2 => Change::Runs {
+        2 => Change::Fragments {
             file: reader.u64()?,
             level: read_level(reader)?,
             keep: reader.u32()?,
-            runs: read_runs(reader)?,
+            fragments: read_fragments(reader)?,
         },
         3 => Change::Size { file: reader.u64()?, size_bytes: read_bytes(reader)? },
         4 => Change::Rename { from: reader.name()?, to: reader.name()? },
@@ -328,11 +329,11 @@ pub(super) fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     writer.u64(checkpoint.files.len() as u64);
     for record in &checkpoint.files {
         writer.u64(record.file);
-        writer.u8(u8::from(record.small) * FLAG_SMALL + u8::from(record.cut.is_some()) * FLAG_CUT);
+        writer.u8(u8::from(record.is_packed) * FLAG_PACKED + u8::from(record.cut.is_some()) * FLAG_CUT);
         write_level(&mut writer, record.level);
         writer.u64(record.size_bytes);
         writer.name(&record.name);
-        write_runs(&mut writer, &record.runs);
+        write_fragments(&mut writer, &record.fragments);
         record.cut.iter().for_each(|cut| write_cut(&mut writer, cut));
     }
     writer.into_vec()
@@ -362,14 +363,14 @@ pub(super) fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, usize> {
         for _ in 0..reader.u64()? {
             offset = bytes.len() - reader.remaining();
             let file = read_number(&mut reader)?;
-            let (small, is_cut) = read_flags(&mut reader)?;
+            let (is_packed, is_cut) = read_flags(&mut reader)?;
             found.files.push(FileRecord {
                 file,
-                small,
+                is_packed,
                 level: read_level(&mut reader)?,
                 size_bytes: read_bytes(&mut reader)?,
                 name: reader.name()?,
-                runs: read_runs(&mut reader)?,
+                fragments: read_fragments(&mut reader)?,
                 cut: if is_cut { Some(read_cut(&mut reader)?) } else { None },
             });
         }
@@ -388,14 +389,14 @@ mod tests {
 
     fn changes() -> Vec<Change> {
         vec![
-            Change::Create { file: 0x1_0000_0002, small: true, level: None, name: "000003.log".to_owned() },
-            Change::Runs {
+            Change::Create { file: 0x1_0000_0002, is_packed: true, level: None, name: "000003.log".to_owned() },
+            Change::Fragments {
                 file: 7,
                 level: Some(2),
                 keep: 1,
-                runs: vec![
-                    Run { band: 300, offset_bytes: 4096, length_bytes: 16 << 20 },
-                    Run { band: 301, offset_bytes: 0, length_bytes: 1 },
+                fragments: vec![
+                    Fragment { band: 300, offset_bytes: 4096, length_bytes: 16 << 20 },
+                    Fragment { band: 301, offset_bytes: 0, length_bytes: 1 },
                 ],
             },
             Change::Size { file: 7, size_bytes: 65_537 },
@@ -422,7 +423,7 @@ mod tests {
 
     #[test]
     fn checkpoints_come_back_and_their_bytes_do_not_change() {
-        let run = Run { band: 9, offset_bytes: 0, length_bytes: 5 };
+        let fragment = Fragment { band: 9, offset_bytes: 0, length_bytes: 5 };
         let checkpoint = Checkpoint {
             next_file: 3,
             log_bands: vec![
@@ -433,20 +434,20 @@ mod tests {
             files: vec![
                 FileRecord {
                     file: 1,
-                    small: false,
+                    is_packed: false,
                     level: Some(0),
                     size_bytes: 5,
                     name: "a".to_owned(),
-                    runs: vec![run],
+                    fragments: vec![fragment],
                     cut: None,
                 },
                 FileRecord {
                     file: 2,
-                    small: true,
+                    is_packed: true,
                     level: None,
                     size_bytes: 4096,
                     name: "log".to_owned(),
-                    runs: vec![],
+                    fragments: vec![],
                     cut: Some(Cut { size_bytes: 5000, sequence: 12 }),
                 },
             ],
@@ -455,7 +456,7 @@ mod tests {
         let records: u64 = checkpoint
             .files
             .iter()
-            .map(|record| record_bytes(record.name.len(), record.runs.len(), record.small))
+            .map(|record| record_bytes(record.name.len(), record.fragments.len(), record.is_packed))
             .sum();
         assert_eq!(bytes.len() as u64, empty_bytes(0) + 2 * LOG_BAND_BYTES + RETIRED_BYTES + records);
         assert_eq!(decode_checkpoint(&bytes).as_ref(), Ok(&checkpoint));
@@ -471,7 +472,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_without_allocating_for_it() {
-        // A count of four billion runs and nothing behind it.
+        // A count of four billion fragments and nothing behind it.
         assert_eq!(decode_commit(b"\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff"), Err(0));
         assert_eq!(decode_commit(b"\x0b"), Err(0));
         assert_eq!(decode_commit(b"\x05\0"), Err(0));
@@ -485,7 +486,7 @@ mod tests {
         let last = NUMBER_END - 1;
         for (number, is_taken) in [(last, true), (NUMBER_END, false), (u64::MAX, false)] {
             for change in [
-                Change::Create { file: number, small: true, level: None, name: "a".to_owned() },
+                Change::Create { file: number, is_packed: true, level: None, name: "a".to_owned() },
                 Change::LogBegun { band: 1, order: number, first_sequence: 1 },
                 Change::LogBegun { band: 1, order: 1, first_sequence: number },
                 Change::Cut { file: 1, cut: Cut { size_bytes: 0, sequence: number } },

@@ -14,11 +14,11 @@
 //! | `file-damaged` | error | a small file of which a part is missing, and from which offset on it cannot be read |
 
 use super::bands::{BandUse, retirement_of};
-use super::change::{Retirement, Run};
-use super::core::Core;
+use super::change::{Fragment, Retirement};
 use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::node::Damage;
+use super::open_store::OpenStore;
 use super::recovery::{replay, report, written_bytes, zones_of};
 use super::scan::{LogExtent, scan};
 use crate::error::StoreError;
@@ -30,7 +30,7 @@ use varve_media::{Device, IoClass, IoContext, ZoneCondition, ZoneDescription};
 /// A table as the check sees it.
 struct CheckedTable {
     name: String,
-    runs: Vec<Run>,
+    fragments: Vec<Fragment>,
     /// Every band that is the file's.
     bands: Vec<u32>,
 }
@@ -56,14 +56,14 @@ fn band_findings(
                 findings.push(finding(Severity::Error, "band-overlap", message));
             }
         }
-        for run in &table.runs {
-            let Some(zone) = zones.get(&run.band) else { continue };
-            let end = run.offset_bytes + run.length_bytes;
+        for fragment in &table.fragments {
+            let Some(zone) = zones.get(&fragment.band) else { continue };
+            let end = fragment.offset_bytes + fragment.length_bytes;
             let written = written_bytes(zone, geometry);
             if end > written {
                 let message = format!(
                     "{label}: '{}' has bytes up to {end} of band {}, of which {written} were written",
-                    table.name, run.band
+                    table.name, fragment.band
                 );
                 findings.push(finding(Severity::Error, "pointer-behind", message));
             }
@@ -107,15 +107,15 @@ fn log_findings(
 }
 
 /// What the band table knows of each table, by the number of its file.
-fn recorded_runs(core: &Core) -> BTreeMap<u64, Vec<Run>> {
+fn recorded_fragments(core: &OpenStore) -> BTreeMap<u64, Vec<Fragment>> {
     let state = core.state.lock();
     let nodes = state.names.values().chain(state.names.unnamed());
-    let tables = nodes.filter(|node| !node.small);
-    tables.map(|node| (node.file, node.runs.read().recorded_runs().to_vec())).collect()
+    let tables = nodes.filter(|node| !node.is_packed);
+    tables.map(|node| (node.file, node.fragments.read().recorded_fragments().to_vec())).collect()
 }
 
 /// Checks an open store.
-pub(super) fn check(core: &Core) -> Vec<Finding> {
+pub(super) fn check(core: &OpenStore) -> Vec<Finding> {
     let (label, geometry) = (&core.label, &core.geometry);
     // No frame, no commit between the look at the medium and the look at memory.
     let appender = core.appender.lock();
@@ -123,7 +123,7 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
     let mut findings = committer.journal.check_medium();
     // Writers go on, and bands are given back: only what belongs to a file before and after the zones are looked at is
     // known to have been in them.
-    let before = recorded_runs(core);
+    let before = recorded_fragments(core);
     let zones = match report(label, &*core.zones, geometry) {
         Ok(zones) => zones,
         Err(error) => {
@@ -136,12 +136,13 @@ pub(super) fn check(core: &Core) -> Vec<Finding> {
     let removed = state.names.unnamed().map(|node| (format!("removed file {}", node.file), node));
     let tables: Vec<CheckedTable> = named
         .chain(removed)
-        .filter(|(_, node)| !node.small)
+        .filter(|(_, node)| !node.is_packed)
         .map(|(name, node)| CheckedTable {
             name,
-            runs: before.get(&node.file).map_or_else(Vec::new, |before| {
-                let runs = node.runs.read();
-                let is_still = |run: &&Run| runs.recorded_runs().iter().any(|now| now.begins_as(run));
+            fragments: before.get(&node.file).map_or_else(Vec::new, |before| {
+                let fragments = node.fragments.read();
+                let is_still =
+                    |fragment: &&Fragment| fragments.recorded_fragments().iter().any(|now| now.begins_as(fragment));
                 before.iter().filter(is_still).copied().collect()
             }),
             bands: node.bands.lock().iter().copied().collect(),
@@ -205,12 +206,12 @@ pub(super) fn inspect(device: &Device) -> Vec<Finding> {
     let tables: Vec<CheckedTable> = found
         .files
         .iter()
-        .filter(|(_, file)| !file.record.small)
+        .filter(|(_, file)| !file.record.is_packed)
         .map(|(name, file)| {
-            let mut bands: Vec<u32> = file.record.runs.iter().map(|run| run.band).collect();
+            let mut bands: Vec<u32> = file.record.fragments.iter().map(|fragment| fragment.band).collect();
             bands.sort_unstable();
             bands.dedup();
-            CheckedTable { name: name.clone(), runs: file.record.runs.clone(), bands }
+            CheckedTable { name: name.clone(), fragments: file.record.fragments.clone(), bands }
         })
         .collect();
     let logs: Vec<u32> = found.log_bands.keys().copied().collect();

@@ -1,8 +1,8 @@
 //! Writing a small file: frames of log bands.
 
 use super::allocation::Purpose;
-use super::core::Core;
 use super::node::Node;
+use super::open_store::OpenStore;
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use crate::kernel::RawStore;
@@ -14,7 +14,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 /// The writer of one small file. Every flush is at least one frame.
 pub(super) struct LogWriter {
-    core: Arc<Core>,
+    core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
     kind: FileKind,
@@ -26,7 +26,7 @@ pub(super) struct LogWriter {
 }
 
 impl LogWriter {
-    pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
+    pub(super) fn new(core: Arc<OpenStore>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
         let purpose = core.purpose(options.kind, options.job);
         let (name, kind) = (name.to_owned(), options.kind);
         LogWriter { core, node, name, kind, purpose, buffer: Vec::new(), start_bytes: 0 }

@@ -23,12 +23,12 @@
 use super::allocation::Purpose;
 use super::bands::AfterFailure;
 use super::cleaning::{self, SealedBand, Sizes};
-use super::core::Core;
 use super::frame::{FRAME_BYTES_MAX, FrameHeader, HEADER_BYTES};
 use super::node::Node;
+use super::open_store::OpenStore;
 use super::pieces::Piece;
 use super::scan::LogExtent;
-use super::state::State;
+use super::state::BandState;
 use super::statistics::add;
 use crate::error::StoreError;
 use crate::journal::{self, METADATA};
@@ -89,14 +89,14 @@ impl LogAppender {
     }
 
     /// The frames of the band that is written.
-    pub(super) fn written_extent(&self, state: &State) -> Option<LogExtent> {
+    pub(super) fn written_extent(&self, state: &BandState) -> Option<LogExtent> {
         let CurrentBand { band, written_bytes, .. } = self.current?;
         let first_sequence = state.log_bands.get(&band)?.first_sequence;
         Some(LogExtent { band, first_sequence, end_bytes: written_bytes, is_sealed: true })
     }
 }
 
-impl Core {
+impl OpenStore {
     /// Writes bytes of a small file behind what it has. All of them, or the file stays as it was: of an append that
     /// fails when some of its frames are written the band table hears that they do not count, before it hears of
     /// anything that could bring them back.
@@ -333,8 +333,8 @@ impl Core {
     }
 
     /// Bytes of frames that copies of what lives in a band take.
-    fn copy_bytes(&self, state: &State, band: u32) -> u64 {
-        let nodes = state.names.values().chain(state.names.unnamed()).filter(|node| node.small);
+    fn copy_bytes(&self, state: &BandState, band: u32) -> u64 {
+        let nodes = state.names.values().chain(state.names.unnamed()).filter(|node| node.is_packed);
         let stretches = nodes.flat_map(|node| stretches(node, band));
         let frame_payload = (FRAME_BYTES_MAX - HEADER_BYTES) as u64;
         stretches
@@ -356,7 +356,7 @@ impl Core {
             let state = self.state.lock();
             let removed = state.names.unnamed().map(|node| (String::new(), node.clone()));
             let named = state.names.iter().map(|(name, node)| (name.clone(), node.clone()));
-            named.chain(removed).filter(|(_, node)| node.small).collect()
+            named.chain(removed).filter(|(_, node)| node.is_packed).collect()
         };
         for (name, node) in nodes {
             for (offset_bytes, length_bytes) in stretches(&node, band) {

@@ -11,7 +11,7 @@
 //!
 //! What is done in which order:
 //!
-//! - *Sync of a table*: what is left of it, sync of the device, then one durable commit of its runs (and everything
+//! - *Sync of a table*: what is left of it, sync of the device, then one durable commit of its fragments (and everything
 //!   changed before).
 //! - *Sync of a small file*: its frame, and one sync of the device. A commit only when the name is not yet durable.
 //! - Of a file that has a part in a zone that died before it was synced, every sync is refused.
@@ -50,17 +50,17 @@ mod change;
 mod check;
 mod cleaning;
 pub(crate) mod conformance;
-mod core;
+mod fragments;
 mod frame;
 mod geometry;
 mod log_writer;
 mod logs;
 mod node;
 mod occupancy;
+mod open_store;
 mod pieces;
 mod reader;
 mod recovery;
-mod runs;
 mod scan;
 mod state;
 mod statistics;
@@ -69,7 +69,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use self::core::Core;
+use self::open_store::OpenStore;
 use crate::error::StoreError;
 use crate::file_store::{
     CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadableFile, StoreLock,
@@ -167,7 +167,7 @@ impl Default for BandFormatOptions {
 ///
 /// One open at a time: nothing stops a second process from opening the same device, unless the device itself refuses.
 pub struct BandStore {
-    core: Arc<Core>,
+    core: Arc<OpenStore>,
 }
 
 impl BandStore {
@@ -239,10 +239,10 @@ impl FileStore for BandStore {
     fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
         let core = &self.core;
         core.begin_change(name)?;
-        let small = options.kind != FileKind::Table;
-        let created = core.state.lock().create(name, small, options.level);
+        let is_packed = options.kind != FileKind::Table;
+        let created = core.state.lock().create(name, is_packed, options.level);
         let node = created.map_err(|_| core.no_room(name))?;
-        Ok(match small {
+        Ok(match is_packed {
             true => Box::new(LogWriter::new(core.clone(), node, name, options)),
             false => Box::new(TableWriter::new(core.clone(), node, name, options)),
         })

@@ -1,8 +1,8 @@
 //! What the store holds of one file while it is open.
 
 use super::change::{Change, Cut, FileRecord, encode_change};
+use super::fragments::FragmentMap;
 use super::pieces::PieceMap;
-use super::runs::RunMap;
 use crate::kernel::{FileMark, Named};
 use crate::wire::Writer;
 use parking_lot::{Mutex as ShortMutex, RwLock};
@@ -18,11 +18,11 @@ const LEVEL_UNKNOWN: u64 = 255;
 pub(super) struct Node {
     /// Number of the file, never used for another one.
     pub(super) file: u64,
-    /// Lies in frames of log bands; else it is a table, in runs of bands of its own.
-    pub(super) small: bool,
+    /// A small file: shares log bands with others, in frames; else it is a table, in fragments of bands of its own.
+    pub(super) is_packed: bool,
     level: AtomicU64,
-    pub(super) runs: RwLock<RunMap>,
-    /// Bands of a table, also those of which no run is left.
+    pub(super) fragments: RwLock<FragmentMap>,
+    /// Bands of a table, also those of which no fragment is left.
     pub(super) bands: ShortMutex<BTreeSet<u32>>,
     pub(super) pieces: RwLock<PieceMap>,
     mark: FileMark,
@@ -68,12 +68,12 @@ impl Tail {
 }
 
 impl Node {
-    pub(super) fn new(file: u64, small: bool, level: Option<u8>) -> Node {
+    pub(super) fn new(file: u64, is_packed: bool, level: Option<u8>) -> Node {
         Node {
             file,
-            small,
+            is_packed,
             level: AtomicU64::new(level.map_or(LEVEL_UNKNOWN, u64::from)),
-            runs: RwLock::default(),
+            fragments: RwLock::default(),
             bands: ShortMutex::default(),
             pieces: RwLock::default(),
             mark: FileMark::default(),
@@ -83,15 +83,15 @@ impl Node {
         }
     }
 
-    fn found(file: u64, small: bool, level: Option<u8>, size_bytes: u64) -> Node {
-        Node { mark: FileMark::found(size_bytes), ..Node::new(file, small, level) }
+    fn found(file: u64, is_packed: bool, level: Option<u8>, size_bytes: u64) -> Node {
+        Node { mark: FileMark::found(size_bytes), ..Node::new(file, is_packed, level) }
     }
 
     /// A table as it was found when the store was opened.
-    pub(super) fn found_table(file: u64, level: Option<u8>, runs: RunMap) -> Node {
-        let bands = runs.bands().into_iter().collect();
-        let node = Node::found(file, false, level, runs.size_bytes());
-        Node { runs: RwLock::new(runs), bands: ShortMutex::new(bands), ..node }
+    pub(super) fn found_table(file: u64, level: Option<u8>, fragments: FragmentMap) -> Node {
+        let bands = fragments.bands().into_iter().collect();
+        let node = Node::found(file, false, level, fragments.size_bytes());
+        Node { fragments: RwLock::new(fragments), bands: ShortMutex::new(bands), ..node }
     }
 
     /// A small file as it was found when the store was opened.
@@ -130,7 +130,7 @@ impl Named for Node {
     }
 
     fn created(&self, name: &str) -> Change {
-        Change::Create { file: self.file, small: self.small, level: self.level(), name: name.to_owned() }
+        Change::Create { file: self.file, is_packed: self.is_packed, level: self.level(), name: name.to_owned() }
     }
 
     fn renamed(from: &str, to: &str) -> Change {
@@ -146,6 +146,6 @@ impl Named for Node {
     }
 
     fn record_bytes(&self, name_bytes: usize) -> u64 {
-        super::change::record_bytes(name_bytes, self.runs.read().recorded_runs().len(), self.small)
+        super::change::record_bytes(name_bytes, self.fragments.read().recorded_fragments().len(), self.is_packed)
     }
 }

@@ -1,9 +1,9 @@
 //! What every band of the device is used for.
 
 use super::bands::BandUse;
-use super::core::Core;
 use super::node::Node;
-use super::state::State;
+use super::open_store::OpenStore;
+use super::state::BandState;
 use crate::occupancy::{Occupancy, OccupancyPiece, PieceUsage};
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ struct Told {
 }
 
 /// One piece for each band, and one for the random-access region.
-pub(super) fn occupancy(core: &Core) -> Occupancy {
+pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
     let geometry = &core.geometry;
     let mut occupancy = Occupancy::default();
     let device = occupancy.add_device(core.device.block.name(), core.device.block.geometry().capacity_bytes);
@@ -58,15 +58,15 @@ pub(super) fn occupancy(core: &Core) -> Occupancy {
 }
 
 /// The bands of tables, removed ones too.
-fn tell_tables(state: &State, occupancy: &mut Occupancy) -> BTreeMap<u32, Told> {
+fn tell_tables(state: &BandState, occupancy: &mut Occupancy) -> BTreeMap<u32, Told> {
     let mut told = BTreeMap::new();
     let mut tell = |node: &Node, file: u32, usage: PieceUsage| {
         for band in &*node.bands.lock() {
             told.insert(*band, Told { usage, file: Some(file), used_bytes: 0 });
         }
-        for run in node.runs.read().iter() {
-            if let Some(told) = told.get_mut(&run.band) {
-                told.used_bytes += run.length_bytes;
+        for fragment in node.fragments.read().iter() {
+            if let Some(told) = told.get_mut(&fragment.band) {
+                told.used_bytes += fragment.length_bytes;
             }
         }
     };

@@ -1,7 +1,7 @@
-//! Reading: tables from their runs, small files from the frames that hold them.
+//! Reading: tables from their fragments, small files from the frames that hold them.
 
-use super::core::Core;
 use super::node::{Damage, Node};
+use super::open_store::OpenStore;
 use super::pieces::Piece;
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
@@ -16,7 +16,7 @@ const TRANSFER_BYTES: u64 = 1 << 20;
 
 /// Reads any file of the store.
 pub(super) struct BandReader {
-    core: Arc<Core>,
+    core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
 }
@@ -29,7 +29,7 @@ struct Part {
 }
 
 impl BandReader {
-    pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str) -> Self {
+    pub(super) fn new(core: Arc<OpenStore>, node: Arc<Node>, name: &str) -> Self {
         BandReader { core, node, name: name.to_owned() }
     }
 
@@ -56,15 +56,15 @@ impl BandReader {
     }
 
     /// Reads ranges of a table that is on the device, all in flight at once.
-    fn read_runs(&self, ranges: &mut [ReadRange<'_>], context: &IoContext) {
+    fn read_fragments(&self, ranges: &mut [ReadRange<'_>], context: &IoContext) {
         let mut parts: Vec<Part> = Vec::with_capacity(ranges.len());
         {
-            let runs = self.node.runs.read();
+            let fragments = self.node.fragments.read();
             for (number, range) in ranges.iter_mut().enumerate() {
                 let mut done = 0;
                 while done < range.data.len() {
                     let offset_bytes = range.offset_bytes + done as u64;
-                    let Some((band, within, contiguous)) = runs.locate(offset_bytes) else {
+                    let Some((band, within, contiguous)) = fragments.locate(offset_bytes) else {
                         range.outcome = Err(self.past_end(range.offset_bytes, range.data.len()));
                         break;
                     };
@@ -116,14 +116,14 @@ impl BandReader {
                 return Ok(());
             }
             let mut range = [ReadRange { offset_bytes, data: on_device, outcome: Ok(()) }];
-            self.read_runs(&mut range, context);
+            self.read_fragments(&mut range, context);
             let [range] = range;
             return range.outcome;
         }
     }
 }
 
-impl Core {
+impl OpenStore {
     /// Reads a range of a small file: whole frames, of which the payloads are taken. A frame that was moved meanwhile
     /// is looked for again.
     pub(super) fn read_pieces(
@@ -221,7 +221,7 @@ impl ReadableFile for BandReader {
 
     fn read_at(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<(), StoreError> {
         self.admit(offset_bytes, data.len())?;
-        if self.node.small {
+        if self.node.is_packed {
             self.core.read_pieces(&self.node, &self.name, offset_bytes, data, context)
         } else {
             self.read_table(offset_bytes, data, context)
@@ -234,7 +234,7 @@ impl ReadableFile for BandReader {
         for range in ranges.iter_mut() {
             let ReadRange { offset_bytes, data, outcome } = range;
             *outcome = match self.admit(*offset_bytes, data.len()) {
-                Ok(end) if !self.node.small && end <= written => {
+                Ok(end) if !self.node.is_packed && end <= written => {
                     together.push(ReadRange { offset_bytes: *offset_bytes, data, outcome: Ok(()) });
                     outcomes.push(outcome);
                     continue;
@@ -243,7 +243,7 @@ impl ReadableFile for BandReader {
                 Err(error) => Err(error),
             };
         }
-        self.read_runs(&mut together, context);
+        self.read_fragments(&mut together, context);
         for (range, outcome) in together.into_iter().zip(outcomes) {
             *outcome = range.outcome;
         }

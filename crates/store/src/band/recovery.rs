@@ -12,15 +12,15 @@ use super::bands::{BandUse, Bands, retirement_of};
 use super::change::{
     Change, Checkpoint, FileRecord, LogBandRecord, NUMBER_END, Retirement, decode_checkpoint, decode_commit,
 };
-use super::core::{Core, Opened};
+use super::fragments::FragmentMap;
 use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::logs::LogAppender;
 use super::node::{Damage, Node};
+use super::open_store::{OpenStore, Opened};
 use super::pieces::PieceMap;
-use super::runs::RunMap;
 use super::scan::{DamagedPart, LogExtent, add_frame, scan};
-use super::state::{LogBand, State};
+use super::state::{BandState, LogBand};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::journal::{self, Journal, METADATA, Recovered, corruption};
@@ -103,24 +103,31 @@ impl Replay for FoundTable {
     fn apply(&mut self, change: &Change) -> Option<()> {
         let FoundTable { names, logs, retired } = self;
         match change {
-            Change::Create { file, small, level, name } => {
-                let (file, small, level, name) = (*file, *small, *level, name.clone());
-                let record =
-                    FileRecord { file, small, level, size_bytes: 0, name: name.clone(), runs: Vec::new(), cut: None };
+            Change::Create { file, is_packed, level, name } => {
+                let (file, is_packed, level, name) = (*file, *is_packed, *level, name.clone());
+                let record = FileRecord {
+                    file,
+                    is_packed,
+                    level,
+                    size_bytes: 0,
+                    name: name.clone(),
+                    fragments: Vec::new(),
+                    cut: None,
+                };
                 names.create(&name, FoundFile { record })?;
             }
-            Change::Runs { file, level, keep, runs } => {
+            Change::Fragments { file, level, keep, fragments } => {
                 let record = &mut names.file_mut(*file)?.record;
-                if record.small || *keep as usize > record.runs.len() {
+                if record.is_packed || *keep as usize > record.fragments.len() {
                     return None;
                 }
-                record.runs.truncate(*keep as usize);
-                record.runs.extend(runs);
+                record.fragments.truncate(*keep as usize);
+                record.fragments.extend(fragments);
                 record.level = *level;
             }
             Change::Size { file, size_bytes } => {
                 let record = &mut names.file_mut(*file)?.record;
-                if !record.small {
+                if !record.is_packed {
                     return None;
                 }
                 record.size_bytes = *size_bytes;
@@ -149,7 +156,7 @@ impl Replay for FoundTable {
             }
             Change::Cut { file, cut } => {
                 let record = &mut names.file_mut(*file)?.record;
-                if !record.small {
+                if !record.is_packed {
                     return None;
                 }
                 record.cut = Some(*cut);
@@ -173,14 +180,14 @@ impl Found {
             return Some(format!("retired band {band}"));
         }
         for file in self.files.values() {
-            let FileRecord { file, name, runs, .. } = &file.record;
-            for run in runs {
-                if !geometry.holds(run.band, run.offset_bytes, run.length_bytes) {
-                    return Some(format!("{run:?} of file {file} '{name}'"));
+            let FileRecord { file, name, fragments, .. } = &file.record;
+            for fragment in fragments {
+                if !geometry.holds(fragment.band, fragment.offset_bytes, fragment.length_bytes) {
+                    return Some(format!("{fragment:?} of file {file} '{name}'"));
                 }
-                let owner = *owners.entry(run.band).or_insert(*file);
-                if owner != *file || self.log_bands.contains_key(&run.band) {
-                    return Some(format!("band {} of file {file} '{name}', which has another owner", run.band));
+                let owner = *owners.entry(fragment.band).or_insert(*file);
+                if owner != *file || self.log_bands.contains_key(&fragment.band) {
+                    return Some(format!("band {} of file {file} '{name}', which has another owner", fragment.band));
                 }
             }
         }
@@ -316,8 +323,8 @@ fn read_logs(
         damaged: Vec::new(),
         uncertain: Vec::new(),
     };
-    let small = found.files.values().map(|file| &file.record).filter(|record| record.small);
-    let records: BTreeMap<u64, &FileRecord> = small.map(|record| (record.file, record)).collect();
+    let packed = found.files.values().map(|file| &file.record).filter(|record| record.is_packed);
+    let records: BTreeMap<u64, &FileRecord> = packed.map(|record| (record.file, record)).collect();
     logs.pieces.extend(records.keys().map(|file| (*file, PieceMap::default())));
     let mut damaged = Vec::new();
     let mut ordered: Vec<&LogBandRecord> = found.log_bands.values().collect();
@@ -406,7 +413,7 @@ fn small_node(record: &FileRecord, pieces: PieceMap, logs: &FoundLogs) -> Node {
     node
 }
 
-pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
+pub(super) fn open(env: &Env, device: Device) -> Result<OpenStore, StoreError> {
     let label = device.block.name().to_owned();
     let zone_control = zones_of(&label, &device)?;
     let (mut journal, recovered) = Journal::recover(&device, &label, &super::opened_as(&device))?;
@@ -443,13 +450,13 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     let mut pieces = logs.pieces.clone();
     let mut used: BTreeSet<u32> = logs.bands.keys().copied().collect();
     for (name, FoundFile { record }) in &found.files {
-        let node = if record.small {
+        let node = if record.is_packed {
             small_node(record, pieces.remove(&record.file).unwrap_or_default(), &logs)
         } else {
-            let runs = RunMap::recorded(&record.runs);
-            runs.bands().into_iter().for_each(|band| bands.claim(band, BandUse::Table));
-            used.extend(runs.bands());
-            Node::found_table(record.file, record.level, runs)
+            let fragments = FragmentMap::recorded(&record.fragments);
+            fragments.bands().into_iter().for_each(|band| bands.claim(band, BandUse::Table));
+            used.extend(fragments.bands());
+            Node::found_table(record.file, record.level, fragments)
         };
         names.insert(name.clone(), Arc::new(node));
     }
@@ -458,7 +465,8 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
     let next_order = found.log_bands.values().map(|record| record.order + 1).max().unwrap_or(1);
     let appender = LogAppender::new(next_order, first_number);
     let next_file = found.next_file.max(first_number);
-    let mut state = State::new(names, next_file, bands, logs.bands, geometry.table_bands, journal.state_bytes_max());
+    let mut state =
+        BandState::new(names, next_file, bands, logs.bands, geometry.table_bands, journal.state_bytes_max());
 
     // What was found may be in the device's cache only, when the process ended and not the power.
     journal::sync(&device, &label)?;
@@ -493,7 +501,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<Core, StoreError> {
         found_damaged: logs.damaged,
         device,
     };
-    Ok(Core::new(env, opened))
+    Ok(OpenStore::new(env, opened))
 }
 
 /// The first number of files and frames of this generation. Numbers on the medium that leave too few behind them are no
@@ -531,7 +539,7 @@ fn make_inactive(
     control: &dyn ZoneControl,
     zones: &BTreeMap<u32, ZoneDescription>,
     used: &BTreeSet<u32>,
-    state: &mut State,
+    state: &mut BandState,
 ) {
     for band in zones.iter().filter(|(_, zone)| zone.condition.is_active()).map(|(band, _)| *band) {
         let is_done = if used.contains(&band) {

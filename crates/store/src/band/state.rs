@@ -2,7 +2,7 @@
 
 use super::bands::Bands;
 use super::change::{
-    Change, Checkpoint, Cut, FileRecord, LogBandRecord, RUN_BYTES, Retirement, empty_bytes, encode_checkpoint,
+    Change, Checkpoint, Cut, FRAGMENT_BYTES, FileRecord, LogBandRecord, Retirement, empty_bytes, encode_checkpoint,
     record_bytes,
 };
 use super::node::Node;
@@ -23,21 +23,21 @@ pub(super) struct LogBand {
 }
 
 /// Kept under one short lock that is never held across I/O.
-pub(super) struct State {
+pub(super) struct BandState {
     pub(super) names: NameTable<Node>,
     pub(super) bands: Bands,
     pub(super) log_bands: BTreeMap<u32, LogBand>,
     /// Log bands that are free once the change with this number is durable.
     pub(super) releasing: Vec<(u64, u32)>,
-    /// Runs of an ordinary table.
-    table_runs: usize,
+    /// Fragments of an ordinary table.
+    table_fragments: usize,
 }
 
 /// The band table has no room to describe more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoRoom;
 
-impl State {
+impl BandState {
     pub(super) fn new(
         names: BTreeMap<String, Arc<Node>>,
         next_file: u64,
@@ -45,44 +45,44 @@ impl State {
         log_bands: BTreeMap<u32, LogBand>,
         table_bands: u32,
         checkpoint_bytes_max: u64,
-    ) -> State {
+    ) -> BandState {
         let empty = empty_bytes(bands.iter().count() as u32);
-        State {
+        BandState {
             names: NameTable::new(names, next_file, empty, checkpoint_bytes_max),
             bands,
             log_bands,
             releasing: Vec::new(),
-            table_runs: table_bands as usize,
+            table_fragments: table_bands as usize,
         }
     }
 
     /// Makes a new file, in place of an older one of that name.
-    pub(super) fn create(&mut self, name: &str, small: bool, level: Option<u8>) -> Result<Arc<Node>, NoRoom> {
-        // Room for the runs of a table, so that an ordinary one can be synced.
-        if !self.names.has_room(record_bytes(name.len(), self.table_runs, small)) {
+    pub(super) fn create(&mut self, name: &str, is_packed: bool, level: Option<u8>) -> Result<Arc<Node>, NoRoom> {
+        // Room for the fragments of a table, so that an ordinary one can be synced.
+        if !self.names.has_room(record_bytes(name.len(), self.table_fragments, is_packed)) {
             return Err(NoRoom);
         }
         let file = self.names.number();
-        let node = Arc::new(Node::new(file, small, level));
+        let node = Arc::new(Node::new(file, is_packed, level));
         self.name_new(name, &node);
         Ok(node)
     }
 
     /// Tells the band table the first `size_bytes` of a table, which are durable.
-    pub(super) fn record_runs(&mut self, node: &Node, size_bytes: u64) -> Result<(), NoRoom> {
-        let mut map = node.runs.write();
-        let Some((keep, runs)) = map.unrecorded(size_bytes) else { return Ok(()) };
+    pub(super) fn record_fragments(&mut self, node: &Node, size_bytes: u64) -> Result<(), NoRoom> {
+        let mut map = node.fragments.write();
+        let Some((keep, fragments)) = map.unrecorded(size_bytes) else { return Ok(()) };
         if node.is_removed() {
             return Ok(());
         }
-        let (before, after) = (map.recorded_runs().len(), keep as usize + runs.len());
-        if after > before.max(1) && !self.names.has_room(((after - before) * RUN_BYTES) as u64) {
+        let (before, after) = (map.recorded_fragments().len(), keep as usize + fragments.len());
+        if after > before.max(1) && !self.names.has_room(((after - before) * FRAGMENT_BYTES) as u64) {
             return Err(NoRoom);
         }
-        map.record(keep, &runs);
+        map.record(keep, &fragments);
         drop(map);
-        self.names.resize((before * RUN_BYTES) as u64, (after * RUN_BYTES) as u64);
-        let change = self.names.record(Change::Runs { file: node.file, level: node.level(), keep, runs });
+        self.names.resize((before * FRAGMENT_BYTES) as u64, (after * FRAGMENT_BYTES) as u64);
+        let change = self.names.record(Change::Fragments { file: node.file, level: node.level(), keep, fragments });
         node.set_needed_change(change);
         Ok(())
     }
@@ -139,17 +139,17 @@ impl State {
         if self.bands.retired().is_empty() {
             return None;
         }
-        if node.small {
+        if node.is_packed {
             let pieces = node.pieces.read();
             return pieces.iter().filter(|piece| piece.end_bytes() > durable).map(|piece| piece.band).find(is_lost);
         }
-        let runs = node.runs.read();
+        let fragments = node.fragments.read();
         let mut at = 0;
-        let mut unsynced = runs.iter().filter(|run| {
-            at += run.length_bytes;
+        let mut unsynced = fragments.iter().filter(|fragment| {
+            at += fragment.length_bytes;
             at > durable
         });
-        unsynced.find(|run| is_lost(&run.band)).map(|run| run.band)
+        unsynced.find(|fragment| is_lost(&fragment.band)).map(|fragment| fragment.band)
     }
 
     /// Forgets the pieces of a small file behind its first `size_bytes`.
@@ -200,7 +200,7 @@ impl State {
 
     /// Everything that was written of small files is durable now, except what a lost band had.
     pub(super) fn small_files_are_durable(&mut self) {
-        for node in self.names.values().filter(|node| node.small && node.is_unsynced()) {
+        for node in self.names.values().filter(|node| node.is_packed && node.is_unsynced()) {
             if self.lost_unsynced(node).is_none() {
                 node.set_durable_bytes(node.written_bytes());
             }
@@ -212,7 +212,7 @@ impl State {
         let sizes: Vec<Change> = self
             .names
             .values()
-            .filter(|node| node.small && node.durable_bytes() > 0)
+            .filter(|node| node.is_packed && node.durable_bytes() > 0)
             .map(|node| Change::Size { file: node.file, size_bytes: node.durable_bytes() })
             .collect();
         sizes.into_iter().for_each(|change| {
@@ -243,7 +243,7 @@ impl State {
     }
 }
 
-impl StoreState for State {
+impl StoreState for BandState {
     type Node = Node;
 
     fn names(&self) -> &NameTable<Node> {
@@ -262,10 +262,10 @@ impl StoreState for State {
             sealed_bytes: log.sealed_bytes,
         });
         let files = self.names.iter().map(|(name, node)| {
-            let runs = node.runs.read().recorded_runs().to_vec();
-            let size_bytes = if node.small { node.durable_bytes() } else { node.runs.read().recorded_bytes() };
+            let fragments = node.fragments.read().recorded_fragments().to_vec();
+            let size_bytes = if node.is_packed { node.durable_bytes() } else { node.fragments.read().recorded_bytes() };
             let (name, level, cut) = (name.clone(), node.level(), *node.cut.lock());
-            FileRecord { file: node.file, small: node.small, level, size_bytes, name, runs, cut }
+            FileRecord { file: node.file, is_packed: node.is_packed, level, size_bytes, name, fragments, cut }
         });
         let checkpoint = Checkpoint {
             next_file: self.names.next_file(),

@@ -1,6 +1,6 @@
 //! What the store counts.
 
-use super::core::Core;
+use super::open_store::OpenStore;
 use crate::occupancy::StoreMeasure;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,7 +31,7 @@ pub(super) fn add(counter: &AtomicU64, amount: u64) {
 }
 
 /// What was counted, in an order that does not change.
-pub(super) fn measures(core: &Core) -> Vec<StoreMeasure> {
+pub(super) fn measures(core: &OpenStore) -> Vec<StoreMeasure> {
     let counts = &core.counts;
     let count = |name, counter: &AtomicU64| StoreMeasure::count(name, counter.load(Ordering::Relaxed));
     let mut measures = core.measures();

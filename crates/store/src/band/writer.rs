@@ -2,9 +2,9 @@
 
 use super::allocation::{Purpose, TableGrowth};
 use super::bands::AfterFailure;
-use super::change::Run;
-use super::core::Core;
+use super::change::Fragment;
 use super::node::{Node, Tail};
+use super::open_store::OpenStore;
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use crate::journal;
@@ -26,9 +26,9 @@ struct Place {
 /// The writer of one table.
 ///
 /// Whole units are written when the buffer is full or flushed; what does not fill one stays in memory, where readers
-/// find it once it was flushed. A sync fills up the last unit; what follows begins at the next one, as another run.
+/// find it once it was flushed. A sync fills up the last unit; what follows begins at the next one, as another fragment.
 pub(super) struct TableWriter {
-    core: Arc<Core>,
+    core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
     purpose: Purpose,
@@ -46,7 +46,7 @@ pub(super) struct TableWriter {
 }
 
 impl TableWriter {
-    pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
+    pub(super) fn new(core: Arc<OpenStore>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
         let unit_bytes = core.geometry.unit_bytes as usize;
         let expected = options.expected_size_bytes.unwrap_or(u64::MAX).clamp(4096, BUFFER_BYTES as u64) as usize;
         let capacity = expected.min(core.geometry.band_bytes as usize).next_multiple_of(unit_bytes);
@@ -92,7 +92,7 @@ impl TableWriter {
         match size_bytes.checked_sub(self.start_bytes) {
             Some(buffered) => self.buffered_bytes = buffered as usize,
             None => {
-                self.node.runs.write().truncate(size_bytes);
+                self.node.fragments.write().truncate(size_bytes);
                 self.node.set_written_bytes(size_bytes);
                 self.start_bytes = size_bytes;
                 self.buffered_bytes = 0;
@@ -122,8 +122,8 @@ impl TableWriter {
             match self.core.write_band(place.band, place.written_bytes, &self.buffer[done..done + count], context) {
                 Ok(()) => {
                     let length_bytes = (payload_bytes - done).min(count) as u64;
-                    let run = Run { band: place.band, offset_bytes: place.written_bytes, length_bytes };
-                    self.node.runs.write().push(run);
+                    let fragment = Fragment { band: place.band, offset_bytes: place.written_bytes, length_bytes };
+                    self.node.fragments.write().push(fragment);
                     self.place = Some(Place { written_bytes: place.written_bytes + count as u64, ..place });
                     done += count;
                 }

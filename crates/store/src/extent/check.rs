@@ -13,10 +13,10 @@
 //! | `log-damaged` | error | a frame of a log inside its durable length is damaged |
 
 use super::Extent;
-use super::core::Core;
 use super::frame::FrameFormat;
 use super::free_space::FreeSpace;
 use super::map::ExtentMap;
+use super::open_store::OpenStore;
 use super::recovery::{replay, stored_bytes};
 use crate::file_store::Finding;
 use crate::journal::Journal;
@@ -145,7 +145,7 @@ fn log_findings(
 }
 
 /// Checks an open store.
-pub(super) fn check(core: &Core) -> Vec<Finding> {
+pub(super) fn check(core: &OpenStore) -> Vec<Finding> {
     // No commit between the look at the medium and the look at memory.
     let committer = core.committer.lock();
     let mut findings = committer.journal.check_medium();

@@ -29,7 +29,6 @@ mod allocation;
 mod change;
 mod check;
 pub(crate) mod conformance;
-mod core;
 mod ext4;
 mod frame;
 mod free_space;
@@ -37,6 +36,7 @@ mod geometry;
 mod map;
 mod node;
 mod occupancy;
+mod open_store;
 mod reader;
 mod recovery;
 mod state;
@@ -47,7 +47,7 @@ mod tests;
 
 pub use geometry::{Ext4Options, ExtentLayout};
 
-use self::core::Core;
+use self::open_store::OpenStore;
 use crate::error::StoreError;
 use crate::file_store::{
     CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadableFile, StoreLock,
@@ -57,7 +57,7 @@ use crate::hint::Hint;
 use crate::identity::block::Presence;
 use crate::identity::{Identity, OpenedAs};
 use crate::journal::{self, Formatting, JournalRegions, Region, SUPERBLOCK_RESERVED_BYTES, StoreKind};
-use crate::kernel::RawStore;
+use crate::kernel::{RawStore, SyncOrder};
 use crate::occupancy::{Occupancy, StoreMeasure};
 use change::encode_checkpoint;
 use geometry::StoreGeometry;
@@ -105,7 +105,7 @@ pub struct ExtentFormatOptions {
 /// One open at a time: nothing stops a second process from opening the same device, unless the device
 /// itself refuses.
 pub struct ExtentStore {
-    core: Arc<Core>,
+    core: Arc<OpenStore>,
 }
 
 impl ExtentStore {
@@ -151,13 +151,18 @@ impl ExtentStore {
     /// when its metadata is damaged, [`StoreError::Unreadable`] when the end of its metadata or of a log cannot be
     /// read: then nothing was written. All name offset, expected, found and what to do.
     pub fn open(env: &Env, device: Device) -> Result<ExtentStore, StoreError> {
-        ExtentStore::read(env, device)?.begin()
+        ExtentStore::read(env, device, Vec::new())?.begin()
     }
 
-    /// Reads the store on a device; writes nothing.
-    pub(crate) fn read(env: &Env, device: Device) -> Result<UnbegunExtentStore, StoreError> {
+    /// Reads the store on a device; writes nothing. Once a sync of `beneath` has failed, whoever synced, nothing more is
+    /// acknowledged: those of the disks that the device is a part of.
+    pub(crate) fn read(
+        env: &Env,
+        device: Device,
+        beneath: Vec<Arc<SyncOrder>>,
+    ) -> Result<UnbegunExtentStore, StoreError> {
         refuse_unsuitable(device.block.name(), &device)?;
-        recovery::read(env, device).map(UnbegunExtentStore)
+        recovery::read(env, device, beneath).map(UnbegunExtentStore)
     }
 
     /// What [`check`](FileStore::check) would say about a device whose store cannot be opened, or is not open.

@@ -1,11 +1,11 @@
 //! What every extent of the device is used for.
 
 use super::Extent;
-use super::core::Core;
+use super::open_store::OpenStore;
 use crate::occupancy::{Occupancy, OccupancyPiece, PieceUsage};
 
 /// One piece for each extent, and one for each range that is the store's own.
-pub(super) fn occupancy(core: &Core) -> Occupancy {
+pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
     let (geometry, block_bytes) = (&core.geometry, core.geometry.block_bytes);
     let mut occupancy = Occupancy::default();
     let device = occupancy.add_device(&core.label, core.device.block.geometry().capacity_bytes);

@@ -1,7 +1,7 @@
 //! Reading a file of the device.
 
-use super::core::Core;
 use super::node::Node;
+use super::open_store::OpenStore;
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use crate::journal::corruption;
@@ -30,7 +30,7 @@ fn with_scratch<T>(length: usize, alignment: usize, use_it: impl FnOnce(&mut [u8
 }
 
 pub(super) struct ExtentReader {
-    core: Arc<Core>,
+    core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
     sector_bytes: u64,
@@ -38,7 +38,7 @@ pub(super) struct ExtentReader {
 }
 
 impl ExtentReader {
-    pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str) -> Self {
+    pub(super) fn new(core: Arc<OpenStore>, node: Arc<Node>, name: &str) -> Self {
         let sector_bytes = u64::from(core.device.block.geometry().sector_bytes);
         let buffer_alignment_bytes = core.device.block.capabilities().buffer_alignment_bytes.max(1) as usize;
         ExtentReader { core, node, name: name.to_owned(), sector_bytes, buffer_alignment_bytes }

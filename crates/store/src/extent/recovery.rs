@@ -9,13 +9,13 @@
 use super::Extent;
 use super::allocation::policy_of;
 use super::change::{Change, FileRecord, decode_checkpoint, decode_commit};
-use super::core::Core;
 use super::ext4::Ext4Commits;
 use super::frame::FrameFormat;
 use super::geometry::{LayoutGeometry, StoreGeometry};
 use super::map::ExtentMap;
 use super::node::Node;
-use super::state::{State, free_space_without};
+use super::open_store::OpenStore;
+use super::state::{ExtentState, free_space_without};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::journal::{Journal, Recovered, corruption, unreadable};
@@ -111,21 +111,21 @@ pub(super) fn stored_bytes(frame: &FrameFormat, framed: bool, size_bytes: u64) -
 
 /// A store of which everything was read, and on which nothing was written.
 pub(super) struct Unbegun {
-    core: Core,
+    core: OpenStore,
     /// The state, where the medium has another one.
     checkpoint: Option<Vec<u8>>,
 }
 
 impl Unbegun {
     /// Begins a generation: from here on the store is open.
-    pub(super) fn begin(self) -> Result<Core, StoreError> {
+    pub(super) fn begin(self) -> Result<OpenStore, StoreError> {
         self.core.committer.lock().journal.begin(self.checkpoint.as_deref())?;
         Ok(self.core)
     }
 }
 
-/// Reads what is on a device; writes nothing.
-pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
+/// Reads what is on a device; writes nothing. `beneath` has the syncs of the disks that the device is a part of.
+pub(super) fn read(env: &Env, device: Device, beneath: Vec<Arc<SyncOrder>>) -> Result<Unbegun, StoreError> {
     let label = device.block.name().to_owned();
     let (mut journal, recovered) = Journal::recover(&device, &label, &super::opened_as(&device))?;
     let Found { geometry, mut files, next_file } = replay(&label, &journal, &recovered)?;
@@ -169,7 +169,7 @@ pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
     let names = files.into_iter().map(|(name, found)| (name, Arc::new(node(found)))).collect();
     // A number that a crash made the metadata forget must not be used again: its bytes may be there.
     let next_file = next_file.max((journal.generation() + 1) << GENERATION_SHIFT);
-    let state = State::new(names, free, next_file, journal.state_bytes_max());
+    let state = ExtentState::new(names, free, next_file, journal.state_bytes_max());
     let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.checkpoint());
 
     let capabilities = device.block.capabilities();
@@ -185,13 +185,13 @@ pub(super) fn read(env: &Env, device: Device) -> Result<Unbegun, StoreError> {
     };
     let order = SyncOrder::shared(env, device.block.clone());
     journal.set_sync_order(&order);
-    let latch = Latch::new(&label, order, Vec::new());
+    let latch = Latch::new(&label, order, beneath);
     let caches = ext4.is_some();
     let policy: Box<dyn CommitPolicy<Node>> = match ext4 {
         Some(ext4) => Box::new(ext4),
         None => Box::new(SingleCommits),
     };
-    let core = Core {
+    let core = OpenStore {
         kernel: Kernel::new(env, &label, state, journal, policy, latch),
         properties,
         frame,

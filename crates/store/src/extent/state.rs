@@ -15,7 +15,7 @@ use std::sync::Arc;
 const EMPTY_BYTES: u64 = 16;
 
 /// Kept under one short lock that is never held across I/O.
-pub(super) struct State {
+pub(super) struct ExtentState {
     pub(super) names: NameTable<Node>,
     /// Blocks nobody owns that wait to be discarded.
     pub(super) discards: Vec<Extent>,
@@ -32,14 +32,14 @@ pub(super) enum Refusal {
     Metadata,
 }
 
-impl State {
+impl ExtentState {
     pub(super) fn new(
         names: BTreeMap<String, Arc<Node>>,
         free: FreeSpace,
         next_file: u64,
         checkpoint_bytes_max: u64,
-    ) -> State {
-        State {
+    ) -> ExtentState {
+        ExtentState {
             names: NameTable::new(names, next_file, EMPTY_BYTES, checkpoint_bytes_max),
             discards: Vec::new(),
             free,
@@ -162,7 +162,7 @@ impl State {
     }
 }
 
-impl StoreState for State {
+impl StoreState for ExtentState {
     type Node = Node;
 
     fn names(&self) -> &NameTable<Node> {

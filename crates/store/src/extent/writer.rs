@@ -1,8 +1,8 @@
 //! Writing a file of the device.
 
-use super::core::Core;
 use super::frame::HEADER_BYTES;
 use super::node::Node;
+use super::open_store::OpenStore;
 use super::recovery::stored_bytes;
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
@@ -18,7 +18,7 @@ use varve_media::{AlignedBuffer, IoContext, MediaError, MediaErrorKind, Request}
 /// sector): plain bytes, or frames whose headers are filled in when they are written. Whole units are
 /// written; what does not fill the last one stays in the buffer, to be written again with what follows.
 pub(super) struct ExtentWriter {
-    core: Arc<Core>,
+    core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
     kind: FileKind,
@@ -54,7 +54,7 @@ fn buffer_bytes(kind: FileKind) -> usize {
 }
 
 impl ExtentWriter {
-    pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
+    pub(super) fn new(core: Arc<OpenStore>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
         let unit_bytes = core.geometry.journal.unit_bytes as usize;
         let (frame_bytes, header_bytes) =
             if node.framed { (core.frame.frame_bytes, HEADER_BYTES) } else { (unit_bytes, 0) };

@@ -28,11 +28,11 @@ use crate::wire::{Reader, Writer};
 use varve_media::TrackId;
 
 pub(super) const TRACK_BYTES: usize = 4;
-const FLAG_SMALL: u8 = 1;
+const FLAG_PACKED: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    Create { file: u64, is_small: bool, name: String },
+    Create { file: u64, is_packed: bool, name: String },
     Tracks { file: u64, kept: u32, tracks: Vec<TrackId>, size_bytes: u64 },
     Rename { from: String, to: String },
     Remove { name: String },
@@ -43,7 +43,7 @@ pub(super) enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileRecord {
     pub(super) file: u64,
-    pub(super) is_small: bool,
+    pub(super) is_packed: bool,
     pub(super) size_bytes: u64,
     pub(super) name: String,
     pub(super) tracks: Vec<TrackId>,
@@ -83,15 +83,15 @@ fn read_tracks(reader: &mut Reader<'_>) -> Option<Vec<TrackId>> {
 
 fn read_flags(reader: &mut Reader<'_>) -> Option<bool> {
     let flags = reader.u8()?;
-    (flags & !FLAG_SMALL == 0).then_some(flags & FLAG_SMALL != 0)
+    (flags & !FLAG_PACKED == 0).then_some(flags & FLAG_PACKED != 0)
 }
 
 pub(super) fn encode_change(writer: &mut Writer, change: &Change) {
     match change {
-        Change::Create { file, is_small, name } => {
+        Change::Create { file, is_packed, name } => {
             writer.u8(1);
             writer.u64(*file);
-            writer.u8(u8::from(*is_small) * FLAG_SMALL);
+            writer.u8(u8::from(*is_packed) * FLAG_PACKED);
             writer.name(name);
         }
         Change::Tracks { file, kept, tracks, size_bytes } => {
@@ -122,8 +122,8 @@ fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
     Some(match reader.u8()? {
         1 => {
             let file = reader.u64()?;
-            let is_small = read_flags(reader)?;
-            Change::Create { file, is_small, name: reader.name()? }
+            let is_packed = read_flags(reader)?;
+            Change::Create { file, is_packed, name: reader.name()? }
         }
         2 => {
             let (file, kept) = (reader.u64()?, reader.u32()?);
@@ -149,7 +149,7 @@ pub(super) fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     writer.u64(checkpoint.files.len() as u64);
     for record in &checkpoint.files {
         writer.u64(record.file);
-        writer.u8(u8::from(record.is_small) * FLAG_SMALL);
+        writer.u8(u8::from(record.is_packed) * FLAG_PACKED);
         writer.u64(record.size_bytes);
         writer.name(&record.name);
         write_tracks(&mut writer, &record.tracks);
@@ -171,10 +171,10 @@ pub(super) fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, usize> {
         for _ in 0..count {
             offset = bytes.len() - reader.remaining();
             let file = reader.u64()?;
-            let is_small = read_flags(&mut reader)?;
+            let is_packed = read_flags(&mut reader)?;
             let size_bytes = reader.u64()?;
             let name = reader.name()?;
-            files.push(FileRecord { file, is_small, size_bytes, name, tracks: read_tracks(&mut reader)? });
+            files.push(FileRecord { file, is_packed, size_bytes, name, tracks: read_tracks(&mut reader)? });
         }
         offset = bytes.len() - reader.remaining();
         (reader.remaining() == 0).then_some((next_file, done))
@@ -191,7 +191,7 @@ mod tests {
 
     fn changes() -> Vec<Change> {
         vec![
-            Change::Create { file: 0x1_0000_0002, is_small: true, name: "000003.log".to_owned() },
+            Change::Create { file: 0x1_0000_0002, is_packed: true, name: "000003.log".to_owned() },
             Change::Tracks { file: 7, kept: 2, tracks: [1235, 1237, 1240].map(TrackId).into(), size_bytes: 65_537 },
             Change::Rename { from: "a".to_owned(), to: "\u{fc}/b".to_owned() },
             Change::Remove { name: "x".repeat(255) },
@@ -217,9 +217,9 @@ mod tests {
 
     #[test]
     fn checkpoints_come_back_and_their_bytes_do_not_change() {
-        let record = |file, is_small, size_bytes, name: &str, tracks: &[u32]| FileRecord {
+        let record = |file, is_packed, size_bytes, name: &str, tracks: &[u32]| FileRecord {
             file,
-            is_small,
+            is_packed,
             size_bytes,
             name: name.to_owned(),
             tracks: tracks.iter().map(|&track| TrackId(track)).collect(),

@@ -15,10 +15,10 @@
 //!
 //! What the store of small files finds has its own codes (see `extent`).
 
-use super::core::Core;
 use super::devices::{ImrDevices, Mounted, mount};
 use super::geometry::StoreGeometry;
 use super::map::TrackMap;
+use super::open_store::OpenStore;
 use super::reader::TrackRead;
 use super::recovery::{Found, described_otherwise, each_copy, intents, maps_of, replay};
 use crate::error::StoreError;
@@ -33,7 +33,7 @@ use varve_media::{BlockDeviceExt, IoClass, IoContext, TrackControl, TrackId};
 const TRANSFER_BYTES: u64 = 1 << 20;
 
 /// Checks an open store.
-pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
+pub(super) fn check(core: &OpenStore) -> Result<Vec<Finding>, StoreError> {
     let label = &core.label;
     // No commit between the look at the medium and the look at memory.
     let committer = core.committer.lock();
@@ -79,15 +79,15 @@ pub(super) fn check(core: &Core) -> Result<Vec<Finding>, StoreError> {
         let message = format!("{label}: {} bytes were destroyed in {} writes", destroyed.bytes, destroyed.writes);
         findings.push(Finding::error("data-destroyed", message));
     }
-    for (name, node) in nodes.iter().filter(|(_, node)| !node.is_small) {
+    for (name, node) in nodes.iter().filter(|(_, node)| !node.is_packed) {
         findings.extend(table_findings(core, name, &node.map()));
     }
-    findings.extend(core.small.check()?);
+    findings.extend(core.packed_files.check()?);
     Ok(findings)
 }
 
 /// Reads all of a table.
-fn table_findings(core: &Core, name: &str, map: &Arc<TrackMap>) -> Vec<Finding> {
+fn table_findings(core: &OpenStore, name: &str, map: &Arc<TrackMap>) -> Vec<Finding> {
     let context = IoContext::of(IoClass::Check);
     let mut findings = Vec::new();
     let mut bytes = core.disk.buffer(TRANSFER_BYTES.min(map.size_bytes()) as usize);
@@ -152,7 +152,7 @@ pub(super) fn inspect(devices: &ImrDevices) -> Vec<Finding> {
     let context = IoContext::of(IoClass::Check);
     let unit = u64::from(geometry.journal.unit_bytes);
     let mut bytes = disk.buffer(TRANSFER_BYTES as usize);
-    for (name, found) in files.iter().filter(|(_, found)| !found.is_small) {
+    for (name, found) in files.iter().filter(|(_, found)| !found.is_packed) {
         for (track, used) in maps.get(&found.file).into_iter().flat_map(TrackMap::used) {
             if waiting.contains(&track) {
                 continue;

@@ -406,7 +406,7 @@ mod tests {
         let devices = ImrDevices::with_logs(&disk, &logs);
         ImrStore::format(&env, devices.clone(), &options()).unwrap();
         let store = ImrStore::open(&env, devices, &ImrOpenOptions::default()).unwrap();
-        let total = store.core.small.space().unwrap().total_bytes;
+        let total = store.core.packed_files.space().unwrap().total_bytes;
         let context = IoContext::default();
         for number in 0..12 {
             let options = CreateOptions { kind: FileKind::Log, ..CreateOptions::default() };

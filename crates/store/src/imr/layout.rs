@@ -1,10 +1,10 @@
 //! How a store is laid out, in words.
 
-use super::core::Core;
 use super::devices::ImrPlace;
+use super::open_store::OpenStore;
 use varve_media::TrackTier;
 
-pub(super) fn layout(core: &Core) -> Vec<(&'static str, String)> {
+pub(super) fn layout(core: &OpenStore) -> Vec<(&'static str, String)> {
     let (geometry, tracks) = (&core.geometry, &core.geometry.tracks);
     let tier =
         |tier: TrackTier| format!("{} {tier} tracks of {} bytes", tracks.tracks_of(tier), tracks.track_bytes(tier));

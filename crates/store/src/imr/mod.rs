@@ -39,7 +39,6 @@ mod bitmap;
 mod change;
 mod check;
 pub(crate) mod conformance;
-mod core;
 mod devices;
 mod format;
 mod geometry;
@@ -48,6 +47,7 @@ mod layout;
 mod map;
 mod node;
 mod occupancy;
+mod open_store;
 mod persist;
 mod presence;
 mod reader;
@@ -67,7 +67,7 @@ pub use devices::{ImrDevices, ImrPlace, ImrPlacement};
 pub use rewrite::RewriteName;
 pub use statistics::ImrStatistics;
 
-use self::core::{Core, named};
+use self::open_store::{OpenStore, named};
 use crate::error::StoreError;
 use crate::file_store::{
     CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadableFile, StoreLock,
@@ -78,13 +78,13 @@ use crate::journal::{JournalRegions, Region, StoreKind};
 use crate::kernel::{CommitCounts, RawStore, StoreState};
 use crate::occupancy::{Occupancy, StoreMeasure};
 use geometry::StoreGeometry;
-use node::{Node, small_name};
-use reader::{SmallReader, TableReader};
+use node::{Node, packed_name};
+use reader::{PackedReader, TableReader};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_env::Env;
 use varve_media::{Counters, Device, Space};
-use writer::{SmallWriter, TableWriter};
+use writer::{PackedWriter, TableWriter};
 
 const KIND: StoreKind = StoreKind(*b"imr\0\0\0\0\0");
 /// Of the device beside the disk.
@@ -186,7 +186,7 @@ pub struct ImrOpenOptions {
 /// One open at a time: nothing stops a second process from opening the same disk, unless the device
 /// itself refuses. Memory: tables that are being written, whole, and about 100 bytes for each track in use.
 pub struct ImrStore {
-    core: Arc<Core>,
+    core: Arc<OpenStore>,
 }
 
 impl ImrStore {
@@ -247,14 +247,14 @@ impl ImrStore {
     }
 }
 
-impl Core {
+impl OpenStore {
     /// A node for a new file, without a name.
-    fn new_node(&self, name: &str, is_small: bool) -> Result<Arc<Node>, StoreError> {
+    fn new_node(&self, name: &str, is_packed: bool) -> Result<Arc<Node>, StoreError> {
         let mut state = self.state.lock();
         if !state.has_room(Some(name), state.promised_tracks) {
             return Err(self.no_room(name));
         }
-        Ok(Arc::new(Node::new(&self.env, state.number(), is_small)))
+        Ok(Arc::new(Node::new(&self.env, state.number(), is_packed)))
     }
 }
 
@@ -272,14 +272,14 @@ impl FileStore for ImrStore {
         core.begin_change(name)?;
         let node = core.new_node(name, options.kind != FileKind::Table)?;
         node.set_level(options.level);
-        if !node.is_small {
+        if !node.is_packed {
             core.state.lock().name_new(name, &node);
             return Ok(Box::new(TableWriter::new(core.clone(), node, name, options)));
         }
-        let writer = core.small.create(&small_name(node.file), options).map_err(|error| named(error, name))?;
+        let writer = core.packed_files.create(&packed_name(node.file), options).map_err(|error| named(error, name))?;
         core.state.lock().name_new(name, &node);
         let keeps_name = matches!(options.kind, FileKind::Log | FileKind::Manifest);
-        Ok(Box::new(SmallWriter::new(core.clone(), node, name, writer, keeps_name)))
+        Ok(Box::new(PackedWriter::new(core.clone(), node, name, writer, keeps_name)))
     }
 
     fn open(&self, name: &str, options: &OpenOptions) -> Result<Arc<dyn ReadableFile>, StoreError> {
@@ -288,11 +288,11 @@ impl FileStore for ImrStore {
         // A small file that loses its name may be gone before it is opened; then another has the name, or none.
         loop {
             let node = core.find(name)?;
-            if !node.is_small {
+            if !node.is_packed {
                 return Ok(Arc::new(TableReader::new(core.clone(), node, name)));
             }
-            match core.small.open(&small_name(node.file), options) {
-                Ok(inner) => return Ok(Arc::new(SmallReader::new(core.clone(), node, name, inner))),
+            match core.packed_files.open(&packed_name(node.file), options) {
+                Ok(inner) => return Ok(Arc::new(PackedReader::new(core.clone(), node, name, inner))),
                 Err(_) if node.is_removed() => {}
                 Err(error) => return Err(named(error, name)),
             }
@@ -310,21 +310,21 @@ impl FileStore for ImrStore {
     fn sync_names(&self) -> Result<(), StoreError> {
         self.core.check()?;
         // A name without its small file would not be found again.
-        self.core.small.sync_names()?;
+        self.core.packed_files.sync_names()?;
         self.core.commit_all()
     }
 
     fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
         let sizes: BTreeMap<String, u64> =
-            self.core.small.list()?.into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
-        Ok(self.core.state.lock().names.entries(|node| match node.is_small {
-            true => sizes.get(&small_name(node.file)).copied().unwrap_or(0),
+            self.core.packed_files.list()?.into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
+        Ok(self.core.state.lock().names.entries(|node| match node.is_packed {
+            true => sizes.get(&packed_name(node.file)).copied().unwrap_or(0),
             false => node.flushed_bytes(),
         }))
     }
 
     fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
-        self.core.small.lock(name)
+        self.core.packed_files.lock(name)
     }
 
     fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {

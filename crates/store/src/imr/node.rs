@@ -65,8 +65,8 @@ impl SpareBuffers {
 pub(super) struct Node {
     /// Number of the file, never used for another one.
     pub(super) file: u64,
-    /// Lies in the store of small files, under its number; the rest of this is then empty.
-    pub(super) is_small: bool,
+    /// A small file: shares blocks with others in the store of those, under its number; the rest of this is then empty.
+    pub(super) is_packed: bool,
     level: AtomicU16,
     /// What is durable of a small file was synced through this store; a table is flushed, and written to tracks whole.
     mark: FileMark,
@@ -80,10 +80,10 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(env: &Env, file: u64, is_small: bool) -> Node {
+    pub(super) fn new(env: &Env, file: u64, is_packed: bool) -> Node {
         Node {
             file,
-            is_small,
+            is_packed,
             level: AtomicU16::new(LEVEL_UNKNOWN),
             mark: FileMark::default(),
             failure: OnceLock::new(),
@@ -94,10 +94,10 @@ impl Node {
     }
 
     /// A file as it was found when the store was opened. `durable_bytes` is its length.
-    pub(super) fn found(env: &Env, file: u64, is_small: bool, map: TrackMap, durable_bytes: u64) -> Node {
+    pub(super) fn found(env: &Env, file: u64, is_packed: bool, map: TrackMap, durable_bytes: u64) -> Node {
         let mark = FileMark::found(map.size_bytes());
         mark.set_durable_bytes(durable_bytes);
-        Node { mark, map: ShortRwLock::new(Arc::new(map)), ..Node::new(env, file, is_small) }
+        Node { mark, map: ShortRwLock::new(Arc::new(map)), ..Node::new(env, file, is_packed) }
     }
 
     pub(super) fn map(&self) -> Arc<TrackMap> {
@@ -145,7 +145,7 @@ impl Named for Node {
     }
 
     fn created(&self, name: &str) -> Change {
-        Change::Create { file: self.file, is_small: self.is_small, name: name.to_owned() }
+        Change::Create { file: self.file, is_packed: self.is_packed, name: name.to_owned() }
     }
 
     fn renamed(from: &str, to: &str) -> Change {
@@ -162,7 +162,7 @@ impl Named for Node {
 
     /// The store of small files knows who reads one of them.
     fn is_held(this: &Arc<Node>) -> bool {
-        !this.is_small && Arc::strong_count(this) > 1
+        !this.is_packed && Arc::strong_count(this) > 1
     }
 
     fn record_bytes(&self, name_bytes: usize) -> u64 {
@@ -171,7 +171,7 @@ impl Named for Node {
 }
 
 /// Name of a small file in the store of small files.
-pub(super) fn small_name(file: u64) -> String {
+pub(super) fn packed_name(file: u64) -> String {
     format!("{file:016x}")
 }
 

@@ -1,7 +1,7 @@
 //! What every track of the disk is used for.
 
-use super::core::Core;
-use super::node::small_name;
+use super::node::packed_name;
+use super::open_store::OpenStore;
 use crate::file_store::FileStore;
 use crate::occupancy::{Occupancy, OccupancyPiece, PieceUsage};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ fn part(tier: TrackTier) -> &'static str {
 }
 
 /// One piece for each track.
-pub(super) fn occupancy(core: &Core) -> Occupancy {
+pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
     let tracks = &core.geometry.tracks;
     let mut occupancy = Occupancy::default();
     let device = occupancy.add_device(core.disk.block.name(), core.disk.block.geometry().capacity_bytes);
@@ -38,7 +38,7 @@ pub(super) fn occupancy(core: &Core) -> Occupancy {
         .collect();
     zone(core, &mut occupancy);
     let state = core.state.lock();
-    for (name, node) in state.names.iter().filter(|(_, node)| !node.is_small) {
+    for (name, node) in state.names.iter().filter(|(_, node)| !node.is_packed) {
         let file = occupancy.add_file(name, node.level(), node.written_nanos());
         for (track, used_bytes) in node.map().used() {
             if let Some(piece) = occupancy.pieces.get_mut(track.0 as usize) {
@@ -59,10 +59,10 @@ pub(super) fn occupancy(core: &Core) -> Occupancy {
 }
 
 /// The store's own.
-fn zone(core: &Core, occupancy: &mut Occupancy) {
+fn zone(core: &OpenStore, occupancy: &mut Occupancy) {
     let (geometry, tracks) = (&core.geometry, &core.geometry.tracks);
     let top_bytes = tracks.top_track_bytes;
-    let small_files = core.small.occupancy();
+    let small_files = core.packed_files.occupancy();
     let in_use = small_files.pieces.iter().filter(|piece| piece.usage != PieceUsage::Free);
     let mut used: BTreeMap<u64, u64> = BTreeMap::new();
     for piece in in_use.filter(|_| core.beside.is_none()) {
@@ -108,8 +108,8 @@ fn zone(core: &Core, occupancy: &mut Occupancy) {
     // Small files have numbers there; their names are the store's.
     let named: BTreeMap<String, String> = {
         let state = core.state.lock();
-        let small = state.names.iter().filter(|(_, node)| node.is_small);
-        small.map(|(name, node)| (small_name(node.file), name.clone())).collect()
+        let packed = state.names.iter().filter(|(_, node)| node.is_packed);
+        packed.map(|(name, node)| (packed_name(node.file), name.clone())).collect()
     };
     let first = occupancy.files.len() as u32;
     for file in &small_files.files {

@@ -11,12 +11,12 @@
 //! restores them.
 
 use super::allocation::{TrackRequest, TrackView};
-use super::core::Core;
 use super::intent::{Intent, SavedTop};
 use super::map::TrackMap;
 use super::node::Node;
+use super::open_store::OpenStore;
 use super::rewrite::{PersistCost, PersistStep};
-use super::state::State;
+use super::state::ImrState;
 use crate::error::StoreError;
 use crate::kernel::RawStore;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-impl Core {
+impl OpenStore {
     /// Makes what was flushed of a table durable: contents, length, place and name.
     pub(super) fn persist(&self, node: &Arc<Node>, name: &str, context: &IoContext) -> Result<(), StoreError> {
         self.check_node(node)?;
@@ -242,7 +242,7 @@ impl Core {
         }
     }
 
-    fn plan(&self, state: &State, tracks: Vec<TrackId>) -> Reservation {
+    fn plan(&self, state: &ImrState, tracks: Vec<TrackId>) -> Reservation {
         let geometry = &self.geometry.tracks;
         let steps = self.rewrite.plan(geometry, &state.valid, &tracks, self.geometry.copies_max());
         let mut exclusive = tracks.clone();
@@ -272,7 +272,7 @@ impl Core {
     }
 
     /// Locks what a plan touches and gives it a place for its backups, or does nothing.
-    fn lock(&self, state: &mut State, mut reservation: Reservation) -> Option<Reservation> {
+    fn lock(&self, state: &mut ImrState, mut reservation: Reservation) -> Option<Reservation> {
         if reservation.place.is_some() && state.free_places.is_empty() {
             return None;
         }
@@ -285,7 +285,7 @@ impl Core {
         Some(reservation)
     }
 
-    fn release(&self, state: &mut State, reservation: Reservation) {
+    fn release(&self, state: &mut ImrState, reservation: Reservation) {
         state.locks.unlock(&reservation.exclusive, &reservation.endangered);
         for &track in &reservation.exclusive {
             // Written in vain, or its file was removed meanwhile.
@@ -324,7 +324,7 @@ impl Core {
 
 /// One persist that runs.
 struct Persist<'a> {
-    core: &'a Core,
+    core: &'a OpenStore,
     file: u64,
     data: &'a [u8],
     reservation: &'a Reservation,
@@ -344,7 +344,13 @@ struct Persist<'a> {
 }
 
 impl<'a> Persist<'a> {
-    fn new(core: &'a Core, node: &Node, data: &'a [u8], reservation: &'a Reservation, context: &'a IoContext) -> Self {
+    fn new(
+        core: &'a OpenStore,
+        node: &Node,
+        data: &'a [u8],
+        reservation: &'a Reservation,
+        context: &'a IoContext,
+    ) -> Self {
         let end = data.len() as u64;
         let own = reservation
             .tracks

@@ -1,9 +1,9 @@
 //! The read handler: tables from their tracks or the write buffer, other files from the store of small
 //! files.
 
-use super::core::{Core, named};
 use super::map::TrackMap;
 use super::node::Node;
+use super::open_store::{OpenStore, named};
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use crate::kernel::RawStore;
@@ -26,7 +26,7 @@ pub(super) struct TrackRead<'a> {
     pub(super) outcome: Result<(), StoreError>,
 }
 
-impl Core {
+impl OpenStore {
     /// Reads ranges of a file that its map covers, all in flight at once.
     pub(super) fn read_tracks(&self, name: &str, map: &TrackMap, reads: &mut [TrackRead<'_>], context: &IoContext) {
         loop {
@@ -106,13 +106,13 @@ impl Core {
 }
 
 pub(super) struct TableReader {
-    core: Arc<Core>,
+    core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
 }
 
 impl TableReader {
-    pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str) -> Self {
+    pub(super) fn new(core: Arc<OpenStore>, node: Arc<Node>, name: &str) -> Self {
         TableReader { core, node, name: name.to_owned() }
     }
 
@@ -191,16 +191,16 @@ impl ReadableFile for TableReader {
 }
 
 /// A reader of the store of small files.
-pub(super) struct SmallReader {
-    core: Arc<Core>,
+pub(super) struct PackedReader {
+    core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
     inner: Arc<dyn ReadableFile>,
 }
 
-impl SmallReader {
-    pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str, inner: Arc<dyn ReadableFile>) -> Self {
-        SmallReader { core, node, name: name.to_owned(), inner }
+impl PackedReader {
+    pub(super) fn new(core: Arc<OpenStore>, node: Arc<Node>, name: &str, inner: Arc<dyn ReadableFile>) -> Self {
+        PackedReader { core, node, name: name.to_owned(), inner }
     }
 
     /// After a failed sync the disk may have dropped what it took, and show what was there before.
@@ -213,7 +213,7 @@ impl SmallReader {
     }
 }
 
-impl ReadableFile for SmallReader {
+impl ReadableFile for PackedReader {
     fn size_bytes(&self) -> u64 {
         self.inner.size_bytes()
     }

@@ -12,14 +12,14 @@
 
 use super::ImrOpenOptions;
 use super::change::{Change, Checkpoint, FileRecord, decode_checkpoint, decode_commit};
-use super::core::Core;
 use super::devices::{ImrDevices, Mounted, mount};
 use super::geometry::StoreGeometry;
 use super::intent::{Intent, SavedTop, intent_bytes};
 use super::map::TrackMap;
-use super::node::{Node, SpareBuffers, small_name};
+use super::node::{Node, SpareBuffers, packed_name};
+use super::open_store::OpenStore;
 use super::relocation::Relocations;
-use super::state::{Beginning, State};
+use super::state::{Beginning, ImrState};
 use super::view::Disk;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::extent::ExtentStore;
@@ -45,7 +45,7 @@ pub(super) struct Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FoundFile {
     pub(super) file: u64,
-    pub(super) is_small: bool,
+    pub(super) is_packed: bool,
     pub(super) size_bytes: u64,
     pub(super) tracks: Vec<TrackId>,
 }
@@ -67,8 +67,8 @@ pub(super) fn replay(label: &str, geometry: &StoreGeometry, recovered: &Recovere
         let found = format!("{} places", done.len());
         return Err(damaged("checkpoint", 8, "as many places as the superblock has", found));
     }
-    let files = records.into_iter().map(|FileRecord { file, is_small, size_bytes, name, tracks }| {
-        (name, FoundFile { file, is_small, size_bytes, tracks })
+    let files = records.into_iter().map(|FileRecord { file, is_packed, size_bytes, name, tracks }| {
+        (name, FoundFile { file, is_packed, size_bytes, tracks })
     });
     let mut map = FoundMap { names: kernel::names_of(label, next_file, files)?, done };
     kernel::replay(label, &mut map, &recovered.commits)?;
@@ -95,12 +95,12 @@ impl Replay for FoundMap {
     fn apply(&mut self, change: &Change) -> Option<()> {
         let FoundMap { names, done } = self;
         match change {
-            Change::Create { file, is_small, name } => {
-                let found = FoundFile { file: *file, is_small: *is_small, size_bytes: 0, tracks: Vec::new() };
+            Change::Create { file, is_packed, name } => {
+                let found = FoundFile { file: *file, is_packed: *is_packed, size_bytes: 0, tracks: Vec::new() };
                 names.create(name, found)?;
             }
             Change::Tracks { file, kept, tracks, size_bytes } => {
-                let found = names.file_mut(*file).filter(|found| !found.is_small)?;
+                let found = names.file_mut(*file).filter(|found| !found.is_packed)?;
                 let kept = *kept as usize;
                 if kept > found.tracks.len() {
                     return None;
@@ -251,7 +251,7 @@ fn restore(
     Ok(())
 }
 
-pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) -> Result<Core, StoreError> {
+pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) -> Result<OpenStore, StoreError> {
     let Mounted {
         label,
         disk,
@@ -275,7 +275,8 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
     let mut copies = Vec::new();
     each_copy(&label, &disk, &geometry, &owners, &intents, |top, copy| copies.push((*top, copy)))?;
     let small_files_bytes = small_files.block.geometry().capacity_bytes;
-    let small = ExtentStore::read(env, small_files)?;
+    let beneath = beside.as_ref().map_or(&disk, |beside| &beside.device).order.clone();
+    let packed_files = ExtentStore::read(env, small_files, vec![beneath])?;
 
     // Everything was read; from here on it is written.
     restore(&disk, &label, &geometry, &copies)?;
@@ -287,18 +288,18 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         }
     }
 
-    let small = small.begin()?;
+    let packed_files = packed_files.begin()?;
     let present: BTreeMap<String, u64> =
-        small.list()?.into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
+        packed_files.list()?.into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
     // A name may be durable before its file is, which was never synced then: it is empty. (A name without
     // a file would be the wrong answer where it replaced another file.)
     let mut without_room = Vec::new();
-    for (name, found) in files.iter().filter(|(_, found)| found.is_small) {
-        let small_name = small_name(found.file);
-        if present.contains_key(&small_name) {
+    for (name, found) in files.iter().filter(|(_, found)| found.is_packed) {
+        let packed_name = packed_name(found.file);
+        if present.contains_key(&packed_name) {
             continue;
         }
-        let make = || small.create(&small_name, &CreateOptions::default())?.finish(&IoContext::default());
+        let make = || packed_files.create(&packed_name, &CreateOptions::default())?.finish(&IoContext::default());
         match make() {
             Ok(()) => {}
             // Opening needs no room: nothing was ever synced of it.
@@ -309,23 +310,23 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
     let is_any_given_up = !without_room.is_empty();
     files.retain(|name, _| !without_room.contains(name));
     let named: BTreeSet<String> =
-        files.values().filter(|found| found.is_small).map(|found| small_name(found.file)).collect();
+        files.values().filter(|found| found.is_packed).map(|found| packed_name(found.file)).collect();
     for name in present.keys().filter(|name| !named.contains(*name)) {
-        small.remove(name)?;
+        packed_files.remove(name)?;
     }
 
     let mut names: BTreeMap<String, Arc<Node>> = BTreeMap::new();
     for (name, found) in &files {
         let map = maps.remove(&found.file).unwrap_or_default();
-        let durable_bytes = match found.is_small {
-            true => present.get(&small_name(found.file)).copied().unwrap_or(0),
+        let durable_bytes = match found.is_packed {
+            true => present.get(&packed_name(found.file)).copied().unwrap_or(0),
             false => map.size_bytes(),
         };
-        names.insert(name.clone(), Arc::new(Node::found(env, found.file, found.is_small, map, durable_bytes)));
+        names.insert(name.clone(), Arc::new(Node::found(env, found.file, found.is_packed, map, durable_bytes)));
     }
     let is_changed = is_any_given_up || !intents.is_empty() || !recovered.commits.is_empty();
     let next_sequence = done.iter().copied().max().unwrap_or(0).saturating_add(1);
-    let state = State::new(Beginning {
+    let state = ImrState::new(Beginning {
         names,
         // A number that a crash made the S2TMap forget must not be used again.
         next_file: next_file.max((journal.generation() + 1) << 32),
@@ -358,23 +359,23 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         location: Location::Private,
     };
     let regions = *journal.regions();
-    let small_waits = state.small_waits.clone();
+    let packed_waits = state.packed_waits.clone();
     let beside_order = beside.iter().map(|beside| beside.device.order.clone()).collect();
     let latch = Latch::new(&label, disk.order.clone(), beside_order);
     let allocation = options.allocation.unwrap_or(geometry.allocation);
     let rewrite = options.rewrite.unwrap_or(geometry.rewrite);
-    Ok(Core {
+    Ok(OpenStore {
         kernel: Kernel::new(env, &label, state, journal, Box::new(SingleCommits), latch),
         properties,
         store_id,
         control,
         own,
         beside,
-        small_waits,
+        packed_waits,
         map_bytes: regions.log.length_bytes + 2 * regions.checkpoints[0].length_bytes,
         small_files_bytes,
         anchor,
-        small,
+        packed_files,
         policy: allocation.policy(rewrite, &geometry.tracks, geometry.table_bytes_max),
         allocation,
         rewrite,

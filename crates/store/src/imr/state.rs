@@ -91,11 +91,11 @@ impl TrackLocks {
 }
 
 /// Kept under one lock that is never held across I/O.
-pub(super) struct State {
+pub(super) struct ImrState {
     pub(super) names: NameTable<Node>,
     replaced: Vec<Replaced>,
     /// Small files are among those that lost their names.
-    pub(super) small_waits: Arc<AtomicBool>,
+    pub(super) packed_waits: Arc<AtomicBool>,
     /// Per place of the backup region: intents up to this sequence do not count any more.
     done: Vec<u64>,
     next_sequence: u64,
@@ -134,13 +134,13 @@ pub(super) struct Beginning {
     pub(super) checkpoint_bytes_max: u64,
 }
 
-impl State {
-    pub(super) fn new(beginning: Beginning) -> State {
+impl ImrState {
+    pub(super) fn new(beginning: Beginning) -> ImrState {
         let Beginning { names, next_file, done, next_sequence, track_count, checkpoint_bytes_max } = beginning;
-        let mut state = State {
+        let mut state = ImrState {
             names: NameTable::new(names, next_file, empty_bytes(done.len()), checkpoint_bytes_max),
             replaced: Vec::new(),
-            small_waits: Arc::default(),
+            packed_waits: Arc::default(),
             free_places: (0..done.len()).rev().collect(),
             done,
             next_sequence,
@@ -253,7 +253,7 @@ impl State {
     pub(super) fn reclaim(&mut self, removed: &[Arc<Node>], durable_change: u64) -> Reclaimed {
         let mut reclaimed = Reclaimed::default();
         for node in removed {
-            match node.is_small {
+            match node.is_packed {
                 true => reclaimed.small_files.push(node.file),
                 false => reclaimed.tracks.extend_from_slice(node.map().tracks()),
             }
@@ -286,7 +286,7 @@ impl State {
     }
 }
 
-impl StoreState for State {
+impl StoreState for ImrState {
     type Node = Node;
 
     fn names(&self) -> &NameTable<Node> {
@@ -302,7 +302,7 @@ impl StoreState for State {
             let map = node.map();
             FileRecord {
                 file: node.file,
-                is_small: node.is_small,
+                is_packed: node.is_packed,
                 size_bytes: map.size_bytes(),
                 name: name.clone(),
                 tracks: map.tracks().to_vec(),
@@ -314,6 +314,6 @@ impl StoreState for State {
 
     fn lost_name(&mut self, node: &Node) {
         self.set_levels(node.map().tracks(), Some(0));
-        self.small_waits.fetch_or(node.is_small, Ordering::Relaxed);
+        self.packed_waits.fetch_or(node.is_packed, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,7 @@
 //! The write handler: tables into the write buffer, other files to the store of small files.
 
-use super::core::{Core, named};
 use super::node::Node;
+use super::open_store::{OpenStore, named};
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, WritableFile};
 use crate::kernel::RawStore;
@@ -10,7 +10,7 @@ use varve_media::IoContext;
 
 /// Writer of a table. All of it stays in memory until it is synced.
 pub(super) struct TableWriter {
-    core: Arc<Core>,
+    core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
     size_bytes: u64,
@@ -20,7 +20,7 @@ pub(super) struct TableWriter {
 }
 
 impl TableWriter {
-    pub(super) fn new(core: Arc<Core>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
+    pub(super) fn new(core: Arc<OpenStore>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
         let expected = options.expected_size_bytes.unwrap_or(0).min(core.geometry.table_bytes_max);
         if expected > 0 {
             let mut bytes = core.spare_buffers.take();
@@ -104,8 +104,8 @@ impl Drop for TableWriter {
 }
 
 /// Writer of a file in the store of small files.
-pub(super) struct SmallWriter {
-    core: Arc<Core>,
+pub(super) struct PackedWriter {
+    core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
     inner: Box<dyn WritableFile>,
@@ -113,21 +113,21 @@ pub(super) struct SmallWriter {
     keeps_name: bool,
 }
 
-impl SmallWriter {
+impl PackedWriter {
     pub(super) fn new(
-        core: Arc<Core>,
+        core: Arc<OpenStore>,
         node: Arc<Node>,
         name: &str,
         inner: Box<dyn WritableFile>,
         keeps_name: bool,
     ) -> Self {
-        SmallWriter { core, node, name: name.to_owned(), inner, keeps_name }
+        PackedWriter { core, node, name: name.to_owned(), inner, keeps_name }
     }
 }
 
-impl WritableFile for SmallWriter {
+impl WritableFile for PackedWriter {
     fn append(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
-        self.core.make_small_room(data.len() as u64)?;
+        self.core.make_packed_room(data.len() as u64)?;
         self.inner.append(data, context).map_err(|error| named(error, &self.name))
     }
 

@@ -13,7 +13,7 @@ pub(crate) struct Latch {
     label: String,
     /// Of the device with the data of files.
     order: Arc<SyncOrder>,
-    /// Of other devices of the store.
+    /// Of other devices of the store, and of those beneath its own.
     others: Vec<Arc<SyncOrder>>,
     cause: OnceLock<String>,
     syncs: AtomicU64,

@@ -56,10 +56,10 @@ impl Default for PlainOptions {
 
 /// A [`FileStore`] over a [`Directory`]. See the module for the order of its steps.
 pub struct PlainStore {
-    shared: Arc<Shared>,
+    shared: Arc<OpenDirectory>,
 }
 
-struct Shared {
+struct OpenDirectory {
     env: Env,
     directory: Arc<dyn Directory>,
     options: PlainOptions,
@@ -136,7 +136,7 @@ impl PlainStore {
             location,
         };
         PlainStore {
-            shared: Arc::new(Shared {
+            shared: Arc::new(OpenDirectory {
                 env: env.clone(),
                 directory,
                 options,
@@ -152,7 +152,7 @@ impl PlainStore {
     }
 }
 
-impl Shared {
+impl OpenDirectory {
     fn name(&self) -> &str {
         self.directory.name()
     }

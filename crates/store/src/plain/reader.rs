@@ -1,6 +1,6 @@
 //! Reading a file of a directory.
 
-use super::{Shared, WrittenFile};
+use super::{OpenDirectory, WrittenFile};
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use std::cell::Cell;
@@ -17,7 +17,7 @@ thread_local! {
 }
 
 pub(super) struct PlainReader {
-    shared: Arc<Shared>,
+    shared: Arc<OpenDirectory>,
     file: Arc<dyn DirectoryFile>,
     /// The writer's side, of a file that may still be written.
     written: Option<Arc<WrittenFile>>,
@@ -31,7 +31,7 @@ impl PlainReader {
     /// Asks for the length once, so that a file system that will not tell is an error here rather than
     /// an empty file later.
     pub(super) fn open(
-        shared: Arc<Shared>,
+        shared: Arc<OpenDirectory>,
         file: Arc<dyn DirectoryFile>,
         written: Option<Arc<WrittenFile>>,
         name: &str,

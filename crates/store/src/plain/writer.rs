@@ -1,6 +1,6 @@
 //! Writing a file of a directory.
 
-use super::{AS_LONG_AS_THE_FILE, Shared, WrittenFile, buffer_bytes, poisoned};
+use super::{AS_LONG_AS_THE_FILE, OpenDirectory, WrittenFile, buffer_bytes, poisoned};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use std::io::IoSlice;
@@ -14,7 +14,7 @@ use varve_media::{AlignedBuffer, IoContext};
 /// block that is not full: it is written padded with zeros and the length cut, and written again
 /// when it has grown.
 pub(super) struct PlainWriter {
-    shared: Arc<Shared>,
+    shared: Arc<OpenDirectory>,
     written: Arc<WrittenFile>,
     name: String,
     kind: FileKind,
@@ -43,7 +43,12 @@ pub(super) struct PlainWriter {
 }
 
 impl PlainWriter {
-    pub(super) fn new(shared: Arc<Shared>, written: Arc<WrittenFile>, name: &str, options: &CreateOptions) -> Self {
+    pub(super) fn new(
+        shared: Arc<OpenDirectory>,
+        written: Arc<WrittenFile>,
+        name: &str,
+        options: &CreateOptions,
+    ) -> Self {
         let alignment_bytes = written.file.alignment_bytes().max(1) as usize;
         let expected_size_bytes = options.expected_size_bytes.filter(|_| shared.options.preallocate);
         // A small file gets a small buffer, with room for the block that rounds it up.

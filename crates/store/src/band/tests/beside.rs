@@ -68,7 +68,10 @@ fn a_table_written_while_a_check_looks_is_no_finding() {
             // The band table waits for the check; memory does not.
             let is_recorded = || {
                 let state = own.core.state.lock();
-                state.names.iter().any(|(name, node)| name == "t" && !node.runs.read().recorded_runs().is_empty())
+                state
+                    .names
+                    .iter()
+                    .any(|(name, node)| name == "t" && !node.fragments.read().recorded_fragments().is_empty())
             };
             while !is_recorded() {
                 later.sleep(Duration::from_millis(1));

@@ -7,7 +7,7 @@ use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::logs::LogAppender;
 use super::node::Node;
-use super::state::State;
+use super::state::BandState;
 use super::statistics::{Counts, add};
 use crate::error::StoreError;
 use crate::file_store::{FileKind, StoreProperties};
@@ -22,8 +22,8 @@ use varve_media::{BlockDeviceExt, Device, IoContext, JobId, MediaError, Operatio
 /// Bands that may refuse to be emptied, one after the other, before that is an error.
 const REFUSALS_MAX: usize = 4;
 
-pub(super) struct Core {
-    pub(super) kernel: Kernel<State>,
+pub(super) struct OpenStore {
+    pub(super) kernel: Kernel<BandState>,
     pub(super) device: Device,
     pub(super) zones: Arc<dyn ZoneControl>,
     pub(super) properties: StoreProperties,
@@ -45,10 +45,10 @@ pub(super) struct Core {
     pub(super) counts: Counts,
 }
 
-impl Deref for Core {
-    type Target = Kernel<State>;
+impl Deref for OpenStore {
+    type Target = Kernel<BandState>;
 
-    fn deref(&self) -> &Kernel<State> {
+    fn deref(&self) -> &Kernel<BandState> {
         &self.kernel
     }
 }
@@ -62,19 +62,19 @@ pub(super) struct Opened {
     pub(super) geometry: StoreGeometry,
     pub(super) frame: FrameFormat,
     pub(super) active_max: u32,
-    pub(super) state: State,
+    pub(super) state: BandState,
     pub(super) journal: Journal,
     pub(super) appender: LogAppender,
     pub(super) found_damaged: Vec<StoreError>,
 }
 
-impl Core {
-    pub(super) fn new(env: &Env, mut opened: Opened) -> Core {
+impl OpenStore {
+    pub(super) fn new(env: &Env, mut opened: Opened) -> OpenStore {
         let order = SyncOrder::shared(env, opened.device.block.clone());
         opened.journal.set_sync_order(&order);
         let latch = Latch::new(&opened.label, order, Vec::new());
         let sequence = opened.appender.sequence();
-        Core {
+        OpenStore {
             kernel: Kernel::new(env, &opened.label, opened.state, opened.journal, Box::new(SingleCommits), latch),
             device: opened.device,
             zones: opened.zones,
@@ -303,7 +303,7 @@ impl Core {
 
     /// Says that a table has more on the device than the band table knows.
     pub(super) fn note_unsynced(&self, node: &Arc<Node>) {
-        if !node.small {
+        if !node.is_packed {
             self.state.lock().names.note_unsynced(node);
         }
     }
@@ -312,7 +312,7 @@ impl Core {
     pub(super) fn sync_node(&self, node: &Node, name: &str, context: &IoContext) -> Result<(), StoreError> {
         self.check()?;
         let written = node.written_bytes();
-        if node.small {
+        if node.is_packed {
             // A frame of a file without name is nobody's, so the order of the two does not matter.
             self.commit(node.needed_change())?;
             if written > node.durable_bytes() {
@@ -324,7 +324,7 @@ impl Core {
                 self.sync_device(context)?;
                 let mut state = self.state.lock();
                 self.check_not_lost(&state, node, name)?;
-                state.record_runs(node, written).map_err(|_| self.no_room(name))?;
+                state.record_fragments(node, written).map_err(|_| self.no_room(name))?;
                 state.names.note_synced(node);
             }
             self.commit(node.needed_change())?;
@@ -334,7 +334,7 @@ impl Core {
     }
 
     /// Refuses a file of which a part was lost with its zone before it was synced: no sync of the device brings it back.
-    fn check_not_lost(&self, state: &State, node: &Node, name: &str) -> Result<(), StoreError> {
+    fn check_not_lost(&self, state: &BandState, node: &Node, name: &str) -> Result<(), StoreError> {
         let Some(band) = state.lost_unsynced(node) else { return Ok(()) };
         Err(self.media_error(
             name,
@@ -367,7 +367,7 @@ impl Core {
                     continue;
                 }
                 // A table that was never synced and does not fit the band table was never promised.
-                let _ = state.record_runs(node, *written);
+                let _ = state.record_fragments(node, *written);
             }
             if let Some((band, valid_bytes)) = sealed {
                 state.small_files_are_durable();
@@ -382,10 +382,10 @@ impl Core {
     }
 }
 
-impl RawStore for Core {
-    type State = State;
+impl RawStore for OpenStore {
+    type State = BandState;
 
-    fn reclaim(&self, mut state: MutexGuard<'_, State>, free: Vec<Arc<Node>>, durable_change: u64) {
+    fn reclaim(&self, mut state: MutexGuard<'_, BandState>, free: Vec<Arc<Node>>, durable_change: u64) {
         state.reclaim(&free, durable_change);
     }
 

@@ -4,7 +4,7 @@ use super::allocation::{AllocationPolicy, AllocationRequest};
 use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::node::Node;
-use super::state::{Refusal, State};
+use super::state::{ExtentState, Refusal};
 use crate::error::StoreError;
 use crate::file_store::{FileKind, StoreProperties};
 use crate::journal;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use varve_env::MutexGuard;
 use varve_media::{Device, IoContext, Request};
 
-pub(super) struct Core {
-    pub(super) kernel: Kernel<State>,
+pub(super) struct OpenStore {
+    pub(super) kernel: Kernel<ExtentState>,
     pub(super) device: Device,
     pub(super) properties: StoreProperties,
     pub(super) geometry: StoreGeometry,
@@ -26,15 +26,15 @@ pub(super) struct Core {
     pub(super) discards: bool,
 }
 
-impl Deref for Core {
-    type Target = Kernel<State>;
+impl Deref for OpenStore {
+    type Target = Kernel<ExtentState>;
 
-    fn deref(&self) -> &Kernel<State> {
+    fn deref(&self) -> &Kernel<ExtentState> {
         &self.kernel
     }
 }
 
-impl Core {
+impl OpenStore {
     pub(super) fn no_space(&self, name: &str, requested_bytes: u64, refusal: Refusal) -> StoreError {
         let available_bytes = match refusal {
             Refusal::Blocks(blocks) => blocks * self.geometry.block_bytes,
@@ -153,11 +153,11 @@ impl Core {
     }
 }
 
-impl RawStore for Core {
-    type State = State;
+impl RawStore for OpenStore {
+    type State = ExtentState;
 
     /// Discards blocks first where the device can.
-    fn reclaim(&self, mut state: MutexGuard<'_, State>, free: Vec<Arc<Node>>, _durable_change: u64) {
+    fn reclaim(&self, mut state: MutexGuard<'_, ExtentState>, free: Vec<Arc<Node>>, _durable_change: u64) {
         state.reclaim(&free, self.discards);
         let discarded = std::mem::take(&mut state.discards);
         drop(state);

@@ -4,10 +4,10 @@ use super::ImrStatistics;
 use super::allocation::{AllocationName, AllocationPolicy};
 use super::devices::Beside;
 use super::geometry::StoreGeometry;
-use super::node::{Node, SpareBuffers, small_name};
+use super::node::{Node, SpareBuffers, packed_name};
 use super::relocation::Relocations;
 use super::rewrite::RewriteName;
-use super::state::{Reclaimed, State};
+use super::state::{ImrState, Reclaimed};
 use super::view::Disk;
 use crate::error::StoreError;
 use crate::extent::ExtentStore;
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use varve_env::{Condvar, MutexGuard};
 use varve_media::{Device, IoContext, TrackControl, TrackId, TrackTier};
 
-pub(super) struct Core {
-    pub(super) kernel: Kernel<State>,
+pub(super) struct OpenStore {
+    pub(super) kernel: Kernel<ImrState>,
     pub(super) properties: StoreProperties,
     pub(super) geometry: StoreGeometry,
     pub(super) store_id: u64,
@@ -39,9 +39,9 @@ pub(super) struct Core {
     /// Bytes of the device of small files.
     pub(super) small_files_bytes: u64,
     /// Small files without a name wait for a commit to give their room back.
-    pub(super) small_waits: Arc<AtomicBool>,
+    pub(super) packed_waits: Arc<AtomicBool>,
     /// Everything that is not a table.
-    pub(super) small: ExtentStore,
+    pub(super) packed_files: ExtentStore,
     pub(super) policy: Box<dyn AllocationPolicy>,
     pub(super) allocation: AllocationName,
     pub(super) rewrite: RewriteName,
@@ -54,15 +54,15 @@ pub(super) struct Core {
     pub(super) restores: Vec<AtomicU32>,
 }
 
-impl Deref for Core {
-    type Target = Kernel<State>;
+impl Deref for OpenStore {
+    type Target = Kernel<ImrState>;
 
-    fn deref(&self) -> &Kernel<State> {
+    fn deref(&self) -> &Kernel<ImrState> {
         &self.kernel
     }
 }
 
-impl Core {
+impl OpenStore {
     /// Refuses what the store refuses, and what a file has failed for.
     pub(super) fn check_node(&self, node: &Node) -> Result<(), StoreError> {
         self.check()?;
@@ -76,15 +76,15 @@ impl Core {
     }
 
     /// Lets go of removed small files when what is about to be written might need their room.
-    pub(super) fn make_small_room(&self, more_bytes: u64) -> Result<(), StoreError> {
-        if !self.small_waits.load(Ordering::Relaxed) {
+    pub(super) fn make_packed_room(&self, more_bytes: u64) -> Result<(), StoreError> {
+        if !self.packed_waits.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let space = self.small.space()?;
+        let space = self.packed_files.space()?;
         if space.available_bytes >= more_bytes.max(space.total_bytes / 8) {
             return Ok(());
         }
-        self.small_waits.store(false, Ordering::Relaxed);
+        self.packed_waits.store(false, Ordering::Relaxed);
         self.commit_all()
     }
 
@@ -98,20 +98,20 @@ impl Core {
 
     /// Makes a file durable: contents, length, name.
     pub(super) fn sync_node(&self, node: &Arc<Node>, name: &str, context: &IoContext) -> Result<(), StoreError> {
-        if !node.is_small {
+        if !node.is_packed {
             return self.persist(node, name, context);
         }
         self.check()?;
-        let small = small_name(node.file);
-        let size_bytes = self.small_size(node);
+        let packed = packed_name(node.file);
+        let size_bytes = self.packed_size(node);
         // Syncs the file without its writer.
-        self.small.rename(&small, &small).map_err(|error| named(error, name))?;
+        self.packed_files.rename(&packed, &packed).map_err(|error| named(error, name))?;
         node.set_durable_bytes(size_bytes);
         self.commit(node.needed_change())
     }
 
-    fn small_size(&self, node: &Node) -> u64 {
-        let reader = self.small.open(&small_name(node.file), &crate::file_store::OpenOptions::default());
+    fn packed_size(&self, node: &Node) -> u64 {
+        let reader = self.packed_files.open(&packed_name(node.file), &crate::file_store::OpenOptions::default());
         reader.map_or(0, |reader| reader.size_bytes())
     }
 
@@ -131,10 +131,10 @@ impl Core {
     }
 }
 
-impl RawStore for Core {
-    type State = State;
+impl RawStore for OpenStore {
+    type State = ImrState;
 
-    fn reclaim(&self, mut state: MutexGuard<'_, State>, free: Vec<Arc<Node>>, durable_change: u64) {
+    fn reclaim(&self, mut state: MutexGuard<'_, ImrState>, free: Vec<Arc<Node>>, durable_change: u64) {
         let Reclaimed { tracks, small_files } = state.reclaim(&free, durable_change);
         // Before anybody else can be given the track. What a persist is about to restore is marked when it ends.
         for track in tracks {
@@ -145,7 +145,7 @@ impl RawStore for Core {
         drop(state);
         for file in small_files {
             // One that stays is removed by the next open: no name leads to it.
-            let _ = self.small.remove(&small_name(file));
+            let _ = self.packed_files.remove(&packed_name(file));
         }
     }
 
