@@ -79,7 +79,7 @@ pub(crate) enum Kind {
 
 /// The table of kinds, except those of interlaced disks, with their shares of what workloads draw. One that is here is in
 /// every suite that draws kinds or goes through them.
-pub(crate) const KINDS: [(Kind, usize); 8] = [
+pub(crate) const KINDS: &[(Kind, usize)] = &[
     (Kind::Plain, 2),
     (Kind::PlainLogsApart, 1),
     (Kind::Extent, 1),

@@ -19,7 +19,7 @@ pub struct TestedDevice {
 }
 
 /// All of them.
-pub const DEVICES: [TestedDevice; 9] = [
+pub const DEVICES: &[TestedDevice] = &[
     DISK,
     USED_DISK,
     INTERLACED,
