@@ -7,6 +7,8 @@
 //! - [`replay`]: the same from what a journal has.
 //! - [`Kernel`] and [`RawStore`]: commits and checkpoints of that in a [journal](crate::journal), the numbers of changes
 //!   that are durable, locks, and the steps of names.
+//! - [`CommitPolicy`]: how commits reach the medium, how often, and what is written beside them. It sees the changes of
+//!   each and which files are gone, and nothing else of a store.
 //!
 //! A store gives its [state](StoreState), which has the table and what it keeps beside it, and what a file's place is:
 //! readers, writers, allocation and rewriting are its own.
