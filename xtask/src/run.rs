@@ -38,9 +38,20 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a command to its end and gives each line it writes, and how long after its start, to `follow`, as they come: what
-/// goes to its two outputs is in order.
-pub(crate) fn follow(what: &str, mut command: Command, mut follow: impl FnMut(Duration, &str)) -> Result<(), String> {
+/// How far a command is: what passed since its start, and the processor time of programs that it ran to their ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) elapsed: Duration,
+    pub(crate) processor: Duration,
+}
+
+/// Runs a command to its end and gives each line it writes, and how far it was, to `follow`, as they come: what goes to its
+/// two outputs is in order. Returns how far it came.
+pub(crate) fn follow(
+    what: &str,
+    mut command: Command,
+    mut follow: impl FnMut(Progress, &str),
+) -> Result<Progress, String> {
     eprintln!("\n== {what}");
     let said = |error: std::io::Error| format!("{what}: {error}");
     let start = Instant::now();
@@ -49,14 +60,31 @@ pub(crate) fn follow(what: &str, mut command: Command, mut follow: impl FnMut(Du
     let mut child = command.spawn().map_err(|error| format!("{what}: cannot start: {error}"))?;
     // It holds ends of the pipe that are written to, and there would be no end.
     drop(command);
+    let progress = || Progress { elapsed: start.elapsed(), processor: processor_of_children(child.id()) };
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line).map_err(said)? > 0 {
-        follow(start.elapsed(), String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+        follow(progress(), String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
         line.clear();
     }
+    // What a process used is known until somebody waits for it.
+    let end = progress();
     let status = child.wait().map_err(said)?;
-    if status.success() { Ok(()) } else { Err(format!("{what}: failed ({status})")) }
+    if status.success() { Ok(end) } else { Err(format!("{what}: failed ({status})")) }
+}
+
+/// Processor time of the ended children of a process and of theirs; none where the system does not tell.
+fn processor_of_children(process: u32) -> Duration {
+    let told = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    Duration::from_millis(10 * ticks_of_children(&told).unwrap_or(0))
+}
+
+/// The same in hundredths of a second, in which Linux counts it there: fields 16 and 17 of what it tells, of which the
+/// second, a name, may have spaces and parentheses in it.
+fn ticks_of_children(told: &str) -> Option<u64> {
+    let mut fields = told.rsplit_once(')')?.1.split_ascii_whitespace().skip(13);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
 }
 
 /// Whether a command can be run at all.
@@ -107,4 +135,27 @@ pub(crate) fn host() -> Result<String, String> {
         .lines()
         .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
         .ok_or_else(|| "rustc -vV names no host".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_read_behind_a_name_with_spaces() {
+        let told = "7 (a) b (c) S 1 7 7 0 -1 4194560 900 80 0 0 11 12 250 31 20 0 1 0 99 1 2";
+        assert_eq!(ticks_of_children(told), Some(281));
+        assert_eq!(ticks_of_children("7 (a) S 1"), None);
+        assert_eq!(ticks_of_children(""), None);
+    }
+
+    #[test]
+    fn lines_come_with_what_was_used_before_them() {
+        let mut lines = Vec::new();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo one; echo two >&2"]);
+        let end = follow("sh", command, |progress, line| lines.push((progress.elapsed, line.to_owned()))).expect("sh");
+        assert_eq!(lines.iter().map(|(_, line)| line.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+        assert!(lines.iter().all(|(at, _)| *at <= end.elapsed));
+    }
 }

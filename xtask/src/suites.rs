@@ -4,6 +4,7 @@
 //! harness tells no times of single tests, but it begins them in order of their names, as many at once as there are
 //! threads, the next one when one has ended: so what each took follows from when they ended.
 
+use crate::run::Progress;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -20,14 +21,19 @@ pub(crate) struct Suite {
     pub(crate) name: String,
     /// Tests that ran.
     pub(crate) tests: u64,
-    begin: Duration,
-    end: Duration,
+    begin: Progress,
+    end: Progress,
     ended: Vec<Ended>,
 }
 
 impl Suite {
     pub(crate) fn duration(&self) -> Duration {
-        self.end.saturating_sub(self.begin)
+        self.end.elapsed.saturating_sub(self.begin.elapsed)
+    }
+
+    /// Of all processors together: other work on the machine changes it little.
+    fn processor(&self) -> Duration {
+        self.end.processor.saturating_sub(self.begin.processor)
     }
 
     /// What its tests took, on so many threads.
@@ -37,7 +43,7 @@ impl Suite {
         let mut waiting: VecDeque<&str> = names.into();
         let mut begun: BTreeMap<&str, Duration> = BTreeMap::new();
         for name in waiting.drain(..threads.max(1).min(waiting.len())) {
-            begun.insert(name, self.begin);
+            begun.insert(name, self.begin.elapsed);
         }
         let mut durations = Vec::new();
         for Ended { name, at } in &self.ended {
@@ -79,8 +85,8 @@ impl Follower {
         Follower { names, ..Follower::default() }
     }
 
-    /// Takes a line that came `at` this time; what is to be shown of it.
-    pub(crate) fn line(&mut self, at: Duration, line: &str) -> Option<String> {
+    /// Takes a line that came when cargo was `at` this point; what is to be shown of it.
+    pub(crate) fn line(&mut self, at: Progress, line: &str) -> Option<String> {
         if let Some(name) = self.name_of_suite(line) {
             self.end(at);
             self.section = Section::Running;
@@ -108,7 +114,7 @@ impl Follower {
         match self.section {
             Section::Successes => None,
             Section::Failures => Some(line.to_owned()),
-            Section::Running => self.line_of_running(at, line),
+            Section::Running => self.line_of_running(at.elapsed, line),
         }
     }
 
@@ -126,7 +132,7 @@ impl Follower {
     }
 
     /// Says that the last suite has ended.
-    pub(crate) fn end(&mut self, at: Duration) {
+    pub(crate) fn end(&mut self, at: Progress) {
         if let Some(last) = self.suites.last_mut() {
             last.end = at;
         }
@@ -166,11 +172,12 @@ pub(crate) fn programs(messages: &str) -> BTreeMap<String, String> {
 
 /// Tables of all suites, the longest first, and of the slowest `slowest` tests.
 pub(crate) fn tables(suites: &[Suite], threads: usize, slowest: usize) -> String {
-    let mut text = "\n== suites, the longest first:\n seconds  tests  suite\n".to_owned();
+    let mut text = "\n== suites, the longest first:\n seconds  of processors  tests  suite\n".to_owned();
     let mut ordered: Vec<&Suite> = suites.iter().collect();
     ordered.sort_by_key(|suite| std::cmp::Reverse(suite.duration()));
     for suite in ordered {
-        text.push_str(&format!("{:8.1} {:6}  {}\n", suite.duration().as_secs_f64(), suite.tests, suite.name));
+        let (took, used) = (suite.duration().as_secs_f64(), suite.processor().as_secs_f64());
+        text.push_str(&format!("{took:8.1} {used:14.1} {:6}  {}\n", suite.tests, suite.name));
     }
     let mut tests: Vec<(String, Duration)> = suites
         .iter()
@@ -221,18 +228,22 @@ mod tests {
         (43, "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s"),
     ];
 
+    /// On one processor and a half.
+    fn progress(seconds: u64) -> Progress {
+        Progress { elapsed: Duration::from_secs(seconds), processor: Duration::from_millis(seconds * 1500) }
+    }
+
     fn follow(output: &[(u64, &str)]) -> (Follower, Vec<String>) {
         let names = BTreeMap::from([("crash-0123".to_owned(), "engine crash".to_owned())]);
         let mut follower = Follower::new(names);
-        let shown =
-            output.iter().filter_map(|(at, line)| follower.line(Duration::from_secs(*at), line)).collect::<Vec<_>>();
+        let shown = output.iter().filter_map(|(at, line)| follower.line(progress(*at), line)).collect::<Vec<_>>();
         (follower, shown)
     }
 
     #[test]
     fn suites_and_what_they_reached_are_read_off_what_cargo_says() {
         let (mut follower, shown) = follow(OUTPUT);
-        follower.end(Duration::from_secs(44));
+        follower.end(progress(44));
         let of = |suite: &Suite| (suite.name.clone(), suite.tests, suite.duration().as_secs());
         let found: Vec<_> = follower.suites.iter().map(of).collect();
         let expected = [("engine crash", 3, 12), ("tests/kills.rs", 0, 28), ("varve (documentation)", 1, 3)];
@@ -256,7 +267,7 @@ mod tests {
         // They cannot have ended so one by one.
         assert_eq!(of(1), "");
         let table = tables(&follower.suites, 2, 2);
-        assert!(table.contains("    12.0      3  engine crash\n"), "{table}");
+        assert!(table.contains("    12.0           18.0      3  engine crash\n"), "{table}");
         assert!(table.ends_with("     8.0  engine crash: a\n     8.0  engine crash: d\n"), "{table}");
     }
 

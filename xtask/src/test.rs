@@ -53,15 +53,14 @@ fn run_suites(chosen: &[&str], stages: &mut Stages) -> Result<Reached, String> {
     let mut follower = Follower::new(names);
     let mut tests = cargo();
     tests.arg("test").args(chosen).args(["--", "--show-output"]).env("CARGO_TERM_COLOR", "never");
-    let start = Instant::now();
-    stages.time("tests", || {
+    let end = stages.time("tests", || {
         run::follow("tests", tests, |at, line| {
             if let Some(shown) = follower.line(at, line) {
                 eprintln!("{shown}");
             }
         })
     })?;
-    follower.end(start.elapsed());
+    follower.end(end);
     let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
     let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     eprint!("{}", suites::tables(&follower.suites, threads, SLOWEST));
