@@ -8,6 +8,7 @@ use crate::run::{self, cargo};
 use crate::suites::{self, Follower};
 use crate::{fuzz, tidy};
 use std::process::Stdio;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time each fuzz target gets unless another is asked for. What it found stays in `fuzz/target/corpus`, so that later
@@ -37,8 +38,25 @@ impl Stages {
     }
 }
 
-/// Builds and runs the suites that `chosen` names to cargo; prints what they took, and returns what they reached.
-fn run_suites(chosen: &[&str], stages: &mut Stages) -> Result<Reached, String> {
+/// What is built while suites run: some of them leave a processor idle.
+fn build_beside(can_fuzz: bool) -> Result<Stages, String> {
+    let mut stages = Stages::default();
+    let mut docs = cargo();
+    docs.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
+    stages.time("documentation, beside the tests", || run::run("documentation", &mut docs))?;
+    if can_fuzz {
+        stages.time("build of the fuzz targets, beside the tests", fuzz::build)?;
+    }
+    Ok(stages)
+}
+
+/// Builds and runs the suites that `chosen` names to cargo, and `beside` them something else; prints what they took, and
+/// returns what they reached.
+fn run_suites(
+    chosen: &[&str],
+    stages: &mut Stages,
+    beside: impl FnOnce() -> Result<Stages, String> + Send + 'static,
+) -> Result<Reached, String> {
     let names = stages.time("build of the tests", || {
         eprintln!("\n== build of the tests");
         let mut build = cargo();
@@ -53,14 +71,29 @@ fn run_suites(chosen: &[&str], stages: &mut Stages) -> Result<Reached, String> {
     let mut follower = Follower::new(names);
     let mut tests = cargo();
     tests.arg("test").args(chosen).args(["--", "--show-output"]).env("CARGO_TERM_COLOR", "never");
+    let mut waiting = Some(beside);
+    let mut begun: Option<JoinHandle<Result<Stages, String>>> = None;
     let end = stages.time("tests", || {
         run::follow("tests", tests, |at, line| {
             if let Some(shown) = follower.line(at, line) {
                 eprintln!("{shown}");
             }
+            // Not before: until it runs the first of them, cargo wants the lock that a build of something else holds.
+            if !follower.suites.is_empty()
+                && let Some(beside) = waiting.take()
+            {
+                begun = Some(std::thread::spawn(beside));
+            }
         })
-    })?;
-    follower.end(end);
+    });
+    // Also when a suite failed: what it started would outlive this process.
+    let beside = match (begun, waiting) {
+        (Some(begun), _) => begun.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        (None, Some(beside)) if end.is_ok() => beside(),
+        _ => Ok(Stages::default()),
+    };
+    follower.end(end?);
+    stages.0.extend(beside?.0);
     let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
     let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     eprint!("{}", suites::tables(&follower.suites, threads, SLOWEST));
@@ -89,7 +122,7 @@ pub(crate) fn run_only_suites(arguments: &[String]) -> Result<(), String> {
         chosen.push("--workspace");
     }
     let mut stages = Stages::default();
-    let reached = run_suites(&chosen, &mut stages)?;
+    let reached = run_suites(&chosen, &mut stages, || Ok(Stages::default()))?;
     stages.print();
     print_reached(&reached);
     reached::check(&reached, all_run)
@@ -125,12 +158,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     } else {
         skipped.push("clippy: this toolchain has none".to_owned());
     }
-    let mut reached = run_suites(&["--workspace"], &mut stages)?;
-    let mut docs = cargo();
-    docs.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
-    stages.time("documentation", || run::run("documentation", &mut docs))?;
-    if fuzz::can_build() {
-        stages.time("build of the fuzz targets", fuzz::build)?;
+    // Said now, as it may install the compiler.
+    let can_fuzz = fuzz::can_build();
+    let mut reached = run_suites(&["--workspace"], &mut stages, move || build_beside(can_fuzz))?;
+    if can_fuzz {
         let found = stages.time("fuzzing", || fuzz::fuzz(fuzz::TARGETS, fuzz_seconds))?;
         add_up(&found, &mut reached);
     } else {
