@@ -29,6 +29,7 @@ mod request;
 mod sparse;
 mod tracks;
 pub mod validation;
+mod zeros;
 mod zones;
 
 pub use buffer::AlignedBuffer;
@@ -55,6 +56,7 @@ pub use layer::{
 pub use place::{FileMode, MadePlace, check_image_path};
 pub use request::{ProtectionFormat, Request, Transfer};
 pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
+pub use zeros::is_zero;
 pub use zones::{
     TrackOverlap, ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneRefusal, ZoneType,
 };

@@ -108,7 +108,7 @@ pub(super) enum Unit<'a> {
 
 /// Judges the bytes of one unit; anything may come.
 pub(super) fn classify(unit: &[u8], store_id: u64, generation: u64) -> Unit<'_> {
-    if unit.iter().all(|&byte| byte == 0) {
+    if varve_media::is_zero(unit) {
         return Unit::Absent;
     }
     let mut reader = Reader::new(unit);

@@ -153,7 +153,7 @@ pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
         return damaged(format!("{SUPERBLOCK_BYTES} bytes"), format!("{} bytes", bytes.len()));
     }
     let bytes = &bytes[..SUPERBLOCK_BYTES];
-    if bytes.iter().all(|&byte| byte == 0) {
+    if varve_media::is_zero(bytes) {
         return Slot::Blank;
     }
     let stored = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);

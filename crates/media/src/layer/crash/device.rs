@@ -282,7 +282,7 @@ impl CrashLayer {
             let mut original = self.original.lock();
             unreadable.into_iter().for_each(|part| original.unreadable.insert(part));
             for (page, bytes) in (at / PAGE_BYTES..).zip(bytes.chunks(PAGE_BYTES as usize)) {
-                if bytes.iter().all(|&byte| byte == 0) {
+                if crate::is_zero(bytes) {
                     original.bytes.clear(page * PAGE_BYTES, bytes.len() as u64);
                 } else {
                     original.bytes.write(page * PAGE_BYTES, bytes);

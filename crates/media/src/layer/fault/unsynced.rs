@@ -24,7 +24,7 @@ impl Unsynced {
             if !self.before.contains_page(page) {
                 bytes.fill(0);
                 read(page, &mut bytes)?;
-                if bytes.iter().all(|&byte| byte == 0) {
+                if crate::is_zero(&bytes) {
                     self.before.clear(page * PAGE_BYTES, PAGE_BYTES);
                 } else {
                     self.before.write(page * PAGE_BYTES, &bytes);

@@ -143,7 +143,7 @@ impl Entry {
     fn decode(bytes: &[u8], zone: ZoneId, zones: &ZoneGeometry) -> Result<Entry, Flaw> {
         let flaw =
             |what: &str, expected: String, found: String| Err((format!("{what} of zone {zone}"), expected, found));
-        if bytes.iter().all(|&byte| byte == 0) {
+        if crate::is_zero(bytes) {
             return Ok(Entry::default());
         }
         let Some(checked) = bytes.get(..ENTRY_CHECKED_BYTES).filter(|_| bytes.len() == ENTRY_BYTES) else {
