@@ -10,7 +10,7 @@ pub enum StoreErrorKind {
     NotFound,
     /// A name, size or offset the store never accepts.
     InvalidRequest,
-    /// No room now; remove or finish files and retry.
+    /// No space now; remove or finish files and retry.
     NoSpace,
     /// Another open of this store holds the lock, or has moved on.
     Locked,

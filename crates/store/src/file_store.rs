@@ -184,7 +184,7 @@ pub trait FileStore: Send + Sync {
     /// cannot share, and then the caller copies.
     fn share(&self, name: &str, target: &Location, target_name: &str) -> Result<bool, StoreError>;
 
-    /// Room left.
+    /// Space left.
     fn space(&self) -> Result<Space, StoreError>;
 
     /// Takes a hint. Never fails, never waits for I/O.
@@ -234,7 +234,7 @@ pub trait WritableFile: Send {
     /// Bytes appended so far.
     fn size_bytes(&self) -> u64;
 
-    /// Flushes and closes; gives back room reserved beyond the size.
+    /// Flushes and closes; gives back space reserved beyond the size.
     fn finish(self: Box<Self>, context: &IoContext) -> Result<(), StoreError>;
 }
 

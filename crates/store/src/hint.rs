@@ -66,7 +66,7 @@ pub enum Hint<'a> {
         /// The file and its level now.
         file: &'a HintedFile,
     },
-    /// The block cache dropped a block to make room (never when a file was closed or removed).
+    /// The block cache dropped a block to make place (never when a file was closed or removed).
     CacheEvicted {
         /// Name of the table.
         file: &'a str,

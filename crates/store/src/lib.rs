@@ -5,7 +5,7 @@
 //! [`FileStore`] is that interface and no more; [`Hint`]s flow down through it, and each store
 //! uses those it understands. A store is crash-consistent by itself.
 //!
-//! The second interface of this room, segments (fixed-size, aligned, sealed one by one), comes
+//! The second interface of this crate, segments (fixed-size, aligned, sealed one by one), comes
 //! with the tree that needs it and stands beside `file_store`.
 
 mod band;

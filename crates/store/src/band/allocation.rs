@@ -5,10 +5,10 @@
 //! the lowest free ones, near the band table, so that the commit that begins one needs a short seek and tables are not
 //! parted by logs.
 //!
-//! A table of several bands wants a [stretch](BandView::stretch) of them, one behind the other, as long as it expects to
+//! A table of several bands wants a [extent](BandView::extent) of them, one behind the other, as long as it expects to
 //! become: the next one that is long enough, or else the longest there is, and another one when that is full. So a
-//! scattered device costs seeks, and never room. A stretch is only *set aside*: other tables and logs leave it alone as
-//! long as anything else is free. What a table did not need of its stretch, the next table begins with.
+//! scattered device costs seeks, and never space. An extent is only *set aside*: other tables and logs leave it alone as
+//! long as anything else is free. What a table did not need of its extent, the next table begins with.
 //!
 //! *Next fit* instead of best fit: the tables of one compaction come to lie behind each other, no index by length is needed,
 //! and tables are parted no more often to speak of (docs/design/0003-variable-bands.md has figures).
@@ -88,13 +88,13 @@ impl BandView<'_> {
         if self.available_bands(purpose) == 0 {
             return None;
         }
-        let is_alone = |band: &&u32| !self.aside.values().any(|stretch| stretch.contains(band));
+        let is_alone = |band: &&u32| !self.aside.values().any(|extent| extent.contains(band));
         self.free.iter().find(is_alone).or(self.free.first()).copied()
     }
 
     /// Where a table goes on: with the first band of what is returned, and with the others as long as it needs them;
     /// `None` when all that are free are kept for others.
-    pub(super) fn stretch(&self, purpose: Purpose, table: TableGrowth) -> Option<Range<u32>> {
+    pub(super) fn extent(&self, purpose: Purpose, table: TableGrowth) -> Option<Range<u32>> {
         if self.available_bands(purpose) == 0 {
             return None;
         }
@@ -103,28 +103,28 @@ impl BandView<'_> {
             return Some(own.clone());
         }
         let others: Vec<&Range<u32>> =
-            self.aside.iter().filter(|(file, _)| **file != table.file).map(|(_, stretch)| stretch).collect();
-        let is_left_alone = |band: &u32| others.iter().any(|stretch| stretch.contains(band));
+            self.aside.iter().filter(|(file, _)| **file != table.file).map(|(_, extent)| extent).collect();
+        let is_left_alone = |band: &u32| others.iter().any(|extent| extent.contains(band));
         let longest = |bands: Range<u32>| {
-            longest_stretch(self.free.range(bands).copied().filter(|band| !is_left_alone(band)), table.bands)
+            longest_extent(self.free.range(bands).copied().filter(|band| !is_left_alone(band)), table.bands)
         };
-        // A stretch of its own that has ended early is where it was.
+        // An extent of its own that has ended early is where it was.
         let from = own.map_or(self.cursor, |own| own.start);
-        let mut stretch = longest(from..u32::MAX);
-        if stretch.len() < table.bands as usize {
+        let mut extent = longest(from..u32::MAX);
+        if extent.len() < table.bands as usize {
             let before = longest(0..from);
-            stretch = if before.len() > stretch.len() { before } else { stretch };
+            extent = if before.len() > extent.len() { before } else { extent };
         }
-        match stretch.is_empty() {
-            false => Some(stretch),
+        match extent.is_empty() {
+            false => Some(extent),
             // Nothing is free but what others have set aside.
             true => self.free.first().map(|band| *band..band + 1),
         }
     }
 }
 
-/// The first stretch of so many among ascending bands, or else the longest; empty when there are none.
-fn longest_stretch(bands: impl Iterator<Item = u32>, wanted: u32) -> Range<u32> {
+/// The first extent of so many among ascending bands, or else the longest; empty when there are none.
+fn longest_extent(bands: impl Iterator<Item = u32>, wanted: u32) -> Range<u32> {
     let (mut found, mut longest) = (0..0, 0..0);
     for band in bands {
         if band != found.end {
@@ -158,45 +158,40 @@ mod tests {
         let (free, aside) = (free.iter().copied().collect(), BTreeMap::new());
         let view = BandView { log_reserve_taken, ..view(&free, &aside, cursor) };
         let one = TableGrowth { file: 1, bands: 1, full_band: None, job: None };
-        let of_table = |purpose| view.stretch(purpose, one).map(|stretch| stretch.start);
+        let of_table = |purpose| view.extent(purpose, one).map(|extent| extent.start);
         [of_table(Table), of_table(CompactionOutput), view.log_band(Log), view.log_band(Metadata)]
     }
 
-    /// The stretch of table 1, and the band of a log.
-    fn stretch(
-        free: &[u32],
-        cursor: u32,
-        aside: &[(u64, Range<u32>)],
-        bands: u32,
-    ) -> (Option<Range<u32>>, Option<u32>) {
+    /// The extent of table 1, and the band of a log.
+    fn extent(free: &[u32], cursor: u32, aside: &[(u64, Range<u32>)], bands: u32) -> (Option<Range<u32>>, Option<u32>) {
         let (free, aside) = (free.iter().copied().collect(), aside.iter().cloned().collect());
         let view = BandView { reserve_bands: 0, log_reserve_bands: 0, ..view(&free, &aside, cursor) };
         let table = TableGrowth { file: 1, bands, full_band: None, job: None };
-        (view.stretch(CompactionOutput, table), view.log_band(Metadata))
+        (view.extent(CompactionOutput, table), view.log_band(Metadata))
     }
 
     #[test]
-    fn a_table_takes_the_next_stretch_that_is_long_enough() {
+    fn a_table_takes_the_next_extent_that_is_long_enough() {
         let free = [2, 3, 4, 5, 8, 9, 12, 13, 14, 20];
-        assert_eq!(stretch(&free, 7, &[], 1).0, Some(8..9));
-        assert_eq!(stretch(&free, 7, &[], 2).0, Some(8..10));
-        assert_eq!(stretch(&free, 7, &[], 3).0, Some(12..15));
+        assert_eq!(extent(&free, 7, &[], 1).0, Some(8..9));
+        assert_eq!(extent(&free, 7, &[], 2).0, Some(8..10));
+        assert_eq!(extent(&free, 7, &[], 3).0, Some(12..15));
         // Round the end.
-        assert_eq!(stretch(&free, 13, &[], 3).0, Some(2..5));
-        assert_eq!(stretch(&free, 4, &[], 4).0, Some(12..15), "the longest there is");
-        assert_eq!(stretch(&[], 4, &[], 4).0, None);
+        assert_eq!(extent(&free, 13, &[], 3).0, Some(2..5));
+        assert_eq!(extent(&free, 4, &[], 4).0, Some(12..15), "the longest there is");
+        assert_eq!(extent(&[], 4, &[], 4).0, None);
     }
 
     #[test]
     fn what_is_set_aside_is_left_to_its_table_while_anything_else_is_free() {
         let free = [2, 3, 4, 5, 8, 9];
         let other = (7, 2..5);
-        assert_eq!(stretch(&free, 2, std::slice::from_ref(&other), 2), (Some(8..10), Some(5)));
-        assert_eq!(stretch(&free, 2, &[other.clone(), (8, 8..10)], 2), (Some(5..6), Some(5)));
-        assert_eq!(stretch(&free, 2, &[other, (8, 5..10)], 2), (Some(2..3), Some(2)));
+        assert_eq!(extent(&free, 2, std::slice::from_ref(&other), 2), (Some(8..10), Some(5)));
+        assert_eq!(extent(&free, 2, &[other.clone(), (8, 8..10)], 2), (Some(5..6), Some(5)));
+        assert_eq!(extent(&free, 2, &[other, (8, 5..10)], 2), (Some(2..3), Some(2)));
         // Its own goes on, whatever is better, until it is not free.
-        assert_eq!(stretch(&free, 2, &[(1, 9..20)], 4).0, Some(9..20));
-        assert_eq!(stretch(&free, 2, &[(1, 6..20)], 4).0, Some(2..6));
+        assert_eq!(extent(&free, 2, &[(1, 9..20)], 4).0, Some(9..20));
+        assert_eq!(extent(&free, 2, &[(1, 6..20)], 4).0, Some(2..6));
     }
 
     #[test]

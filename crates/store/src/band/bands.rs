@@ -159,10 +159,10 @@ impl Bands {
     /// Takes the next band of a table, and says whether it must be reset first; `None` when there is none. What the table
     /// is expected to need behind it is set aside until [`release_aside`](Self::release_aside).
     pub(super) fn take_for_table(&mut self, purpose: Purpose, table: TableGrowth) -> Option<(u32, bool)> {
-        let stretch = self.view().stretch(purpose, table)?;
-        let (band, rest) = (stretch.start, stretch.start + 1..stretch.end);
-        if self.aside.get(&table.file).is_none_or(|own| *own != stretch) {
-            self.cursor = stretch.end;
+        let extent = self.view().extent(purpose, table)?;
+        let (band, rest) = (extent.start, extent.start + 1..extent.end);
+        if self.aside.get(&table.file).is_none_or(|own| *own != extent) {
+            self.cursor = extent.end;
         }
         match rest.is_empty() {
             true => self.aside.remove(&table.file),
@@ -306,7 +306,7 @@ mod tests {
         // It ends early, and the fourth begins there.
         bands.release_aside(1);
         assert_eq!([4, 3, 3, 3].map(|file| take(&mut bands, file)), [17, 13, 14, 15]);
-        // A band of a stretch that is given up parts it.
+        // A band of an extent that is given up parts it.
         bands.retire(18, Retirement::Offline);
         assert_eq!(take(&mut bands, 4), 19);
         bands.release_aside(4);

@@ -6,7 +6,7 @@
 //! - Always, when a new log band is begun: sealed bands in which at most a sixteenth lives, oldest first. Where a table has
 //!   several bands it is a sixteenth of what a table has, and half of the band at most: a manifest leaves as much behind in
 //!   each of the smaller log bands as in a large one.
-//! - When there is no room: those with least in them, as many as what is left of the present log band can take.
+//! - When there is no space: those with least in them, as many as what is left of the present log band can take.
 
 /// At most one part in so many of a table's bands lives in a band that is emptied without need, ...
 const LIVE_PART_OF_TABLE: u64 = 16;
@@ -30,8 +30,8 @@ pub(super) struct Sizes {
     pub(super) table_bytes: u64,
 }
 
-/// Bands to be emptied, in order. `room_bytes` is left of the present log band.
-pub(super) fn plan(sealed: &[SealedBand], room_bytes: u64, sizes: Sizes, in_need: bool) -> Vec<u32> {
+/// Bands to be emptied, in order. `space_bytes` is left of the present log band.
+pub(super) fn plan(sealed: &[SealedBand], space_bytes: u64, sizes: Sizes, in_need: bool) -> Vec<u32> {
     let live_bytes_max = (sizes.table_bytes / LIVE_PART_OF_TABLE).min(sizes.band_bytes / LIVE_PART_OF_BAND);
     let mut candidates: Vec<SealedBand> = sealed
         .iter()
@@ -39,16 +39,16 @@ pub(super) fn plan(sealed: &[SealedBand], room_bytes: u64, sizes: Sizes, in_need
         .copied()
         .collect();
     candidates.sort_by_key(|band| if in_need { (band.copy_bytes, band.order) } else { (band.order, 0) });
-    let mut room = room_bytes;
+    let mut space = space_bytes;
     let mut chosen = Vec::new();
     for candidate in candidates {
-        if candidate.copy_bytes > room {
+        if candidate.copy_bytes > space {
             if in_need {
                 break;
             }
             continue;
         }
-        room -= candidate.copy_bytes;
+        space -= candidate.copy_bytes;
         chosen.push(candidate.band);
     }
     chosen

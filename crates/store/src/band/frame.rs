@@ -76,10 +76,10 @@ impl FrameFormat {
         (HEADER_BYTES + payload_bytes).next_multiple_of(self.unit_bytes)
     }
 
-    /// Most bytes of a file in one frame with so much room.
-    pub(super) fn payload_bytes_max(&self, room_bytes: u64) -> usize {
-        let room = room_bytes.min(FRAME_BYTES_MAX as u64) as usize / self.unit_bytes * self.unit_bytes;
-        room.saturating_sub(HEADER_BYTES)
+    /// Most bytes of a file in one frame with so much space.
+    pub(super) fn payload_bytes_max(&self, space_bytes: u64) -> usize {
+        let space = space_bytes.min(FRAME_BYTES_MAX as u64) as usize / self.unit_bytes * self.unit_bytes;
+        space.saturating_sub(HEADER_BYTES)
     }
 
     fn checksum(&self, behind: &[u8]) -> u32 {

@@ -102,12 +102,12 @@ impl StoreGeometry {
         let random_access_bytes = zones.start_bytes(ZoneId(zones.conventional_zones));
         let align = |bytes: u64| bytes / REGION_BYTES_MIN * REGION_BYTES_MIN;
         let wanted = REGION_BYTES_MIN + u64::from(band_count) * CHECKPOINT_BYTES_OF_BAND;
-        let room = align(random_access_bytes.saturating_sub(SUPERBLOCK_RESERVED_BYTES));
+        let space = align(random_access_bytes.saturating_sub(SUPERBLOCK_RESERVED_BYTES));
         let checkpoint = wanted.next_multiple_of(REGION_BYTES_MIN);
-        let log = align((checkpoint * 2).min(LOG_BYTES_MAX)).min(room.saturating_sub(2 * checkpoint));
+        let log = align((checkpoint * 2).min(LOG_BYTES_MAX)).min(space.saturating_sub(2 * checkpoint));
         if log < REGION_BYTES_MIN {
             return Err(refuse(format!(
-                "conventional zones of {random_access_bytes} bytes have no room for a table of {band_count} bands; {} \
+                "conventional zones of {random_access_bytes} bytes have no space for a table of {band_count} bands; {} \
                  bytes are the least",
                 SUPERBLOCK_RESERVED_BYTES + 2 * checkpoint + REGION_BYTES_MIN
             )));

@@ -123,7 +123,7 @@ impl OpenStore {
     }
 
     /// Bytes that the present log band still takes, for this.
-    fn room_bytes(&self, appender: &LogAppender, purpose: Purpose) -> u64 {
+    fn space_bytes(&self, appender: &LogAppender, purpose: Purpose) -> u64 {
         let Some(current) = appender.current.filter(|current| !current.is_broken) else { return 0 };
         if current.is_last_kept && purpose == Purpose::Log {
             let state = self.state.lock();
@@ -147,10 +147,10 @@ impl OpenStore {
         let mut copied = Vec::new();
         while done < content.data.len() {
             self.check()?;
-            let room = self.room_bytes(appender, purpose);
-            if self.frame.payload_bytes_max(room) == 0 {
+            let space = self.space_bytes(appender, purpose);
+            if self.frame.payload_bytes_max(space) == 0 {
                 let missing = (content.data.len() - done) as u64;
-                // A copy is to make room, not to take a band of its own.
+                // A copy is to free space, not to take a band of its own.
                 if content.is_copy {
                     return Err(self.no_space(name, missing, purpose));
                 }
@@ -159,7 +159,7 @@ impl OpenStore {
             }
             let Some(mut current) = appender.current else { continue };
             let rest = &content.data[done..];
-            let (bytes, pieces) = self.build_frames(appender.sequence, current, content, done, rest, room);
+            let (bytes, pieces) = self.build_frames(appender.sequence, current, content, done, rest, space);
             match self.write_band(current.band, current.written_bytes, &bytes, context) {
                 Ok(()) => {
                     current.written_bytes += bytes.len() as u64;
@@ -201,17 +201,17 @@ impl OpenStore {
         content: &Content<'_>,
         done: usize,
         rest: &[u8],
-        room: u64,
+        space: u64,
     ) -> (varve_media::AlignedBuffer, Vec<Piece>) {
         let durable_sequence = self.durable_sequence.load(Ordering::Acquire);
-        let mut room = room.min(TRANSFER_BYTES);
+        let mut space = space.min(TRANSFER_BYTES);
         let mut lengths = Vec::new();
         let (mut left, mut total) = (rest.len(), 0);
-        while left > 0 && self.frame.payload_bytes_max(room) > 0 {
-            let payload = left.min(self.frame.payload_bytes_max(room));
+        while left > 0 && self.frame.payload_bytes_max(space) > 0 {
+            let payload = left.min(self.frame.payload_bytes_max(space));
             let frame = self.frame.frame_bytes(payload);
             lengths.push((payload, frame));
-            (left, total, room) = (left - payload, total + frame, room - frame as u64);
+            (left, total, space) = (left - payload, total + frame, space - frame as u64);
         }
         let mut bytes = journal::buffer(&self.device, total);
         let (mut at, mut taken) = (0, 0);
@@ -276,8 +276,8 @@ impl OpenStore {
         if is_replaced { Ok(()) } else { self.clean(appender, false) }
     }
 
-    /// Makes room by commits and, where that is not enough, by copying what lives in log bands.
-    pub(super) fn make_room(&self, purpose: Purpose) -> Result<(), StoreError> {
+    /// Makes space by commits and, where that is not enough, by copying what lives in log bands.
+    pub(super) fn free_space(&self, purpose: Purpose) -> Result<(), StoreError> {
         self.commit_and_reclaim()?;
         if self.state.lock().bands.view().available_bands(purpose) > 0 {
             return Ok(());
@@ -289,8 +289,8 @@ impl OpenStore {
 
     /// Empties log bands into the present one.
     fn clean(&self, appender: &mut MutexGuard<'_, LogAppender>, in_need: bool) -> Result<(), StoreError> {
-        let room = self.room_bytes(appender, Purpose::Metadata);
-        if room == 0 {
+        let space = self.space_bytes(appender, Purpose::Metadata);
+        if space == 0 {
             return Ok(());
         }
         let plan = {
@@ -306,7 +306,7 @@ impl OpenStore {
                 })
                 .collect();
             let (band_bytes, table_bytes) = (self.geometry.band_bytes, self.geometry.table_bytes());
-            cleaning::plan(&sealed, room, Sizes { band_bytes, table_bytes }, in_need)
+            cleaning::plan(&sealed, space, Sizes { band_bytes, table_bytes }, in_need)
         };
         if plan.is_empty() {
             return Ok(());
@@ -335,9 +335,9 @@ impl OpenStore {
     /// Bytes of frames that copies of what lives in a band take.
     fn copy_bytes(&self, state: &BandState, band: u32) -> u64 {
         let nodes = state.names.values().chain(state.names.unnamed()).filter(|node| node.is_packed);
-        let stretches = nodes.flat_map(|node| stretches(node, band));
+        let extents = nodes.flat_map(|node| extents(node, band));
         let frame_payload = (FRAME_BYTES_MAX - HEADER_BYTES) as u64;
-        stretches
+        extents
             .map(|(_, length)| {
                 let full = length / frame_payload;
                 full * FRAME_BYTES_MAX as u64 + self.frame.frame_bytes((length % frame_payload) as usize) as u64
@@ -359,7 +359,7 @@ impl OpenStore {
             named.chain(removed).filter(|(_, node)| node.is_packed).collect()
         };
         for (name, node) in nodes {
-            for (offset_bytes, length_bytes) in stretches(&node, band) {
+            for (offset_bytes, length_bytes) in extents(&node, band) {
                 let mut data = vec![0; length_bytes as usize];
                 self.read_pieces(&node, &name, offset_bytes, &mut data, &COPYING)?;
                 let content = Content { node: &node, offset_bytes, data: &data, is_copy: true };
@@ -381,13 +381,13 @@ impl OpenStore {
 }
 
 /// The parts of a small file that lie in a band: offset and length of each, those that follow each other as one.
-fn stretches(node: &Node, band: u32) -> Vec<(u64, u64)> {
-    let mut stretches: Vec<(u64, u64)> = Vec::new();
+fn extents(node: &Node, band: u32) -> Vec<(u64, u64)> {
+    let mut extents: Vec<(u64, u64)> = Vec::new();
     for piece in node.pieces.read().iter().filter(|piece| piece.band == band) {
-        match stretches.last_mut() {
+        match extents.last_mut() {
             Some((offset, length)) if *offset + *length == piece.offset_bytes => *length += piece.length_bytes,
-            _ => stretches.push((piece.offset_bytes, piece.length_bytes)),
+            _ => extents.push((piece.offset_bytes, piece.length_bytes)),
         }
     }
-    stretches
+    extents
 }

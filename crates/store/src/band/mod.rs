@@ -241,7 +241,7 @@ impl FileStore for BandStore {
         core.begin_change(name)?;
         let is_packed = options.kind != FileKind::Table;
         let created = core.state.lock().create(name, is_packed, options.level);
-        let node = created.map_err(|_| core.no_room(name))?;
+        let node = created.map_err(|_| core.no_metadata_space(name))?;
         Ok(match is_packed {
             true => Box::new(LogWriter::new(core.clone(), node, name, options)),
             false => Box::new(TableWriter::new(core.clone(), node, name, options)),

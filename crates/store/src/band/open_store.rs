@@ -177,7 +177,7 @@ impl OpenStore {
                 let (store, name) = (self.label.clone(), name.to_owned());
                 return Err(StoreError::TooManyWriters { store, name, limit: self.active_max - 1 });
             };
-            // The caller may make room.
+            // The caller may free space.
             let Some((band, is_dirty)) = taken else { return Ok(None) };
             if !is_dirty {
                 return Ok(Some(band));
@@ -324,7 +324,7 @@ impl OpenStore {
                 self.sync_device(context)?;
                 let mut state = self.state.lock();
                 self.check_not_lost(&state, node, name)?;
-                state.record_fragments(node, written).map_err(|_| self.no_room(name))?;
+                state.record_fragments(node, written).map_err(|_| self.no_metadata_space(name))?;
                 state.names.note_synced(node);
             }
             self.commit(node.needed_change())?;

@@ -33,9 +33,9 @@ pub(super) struct BandState {
     table_fragments: usize,
 }
 
-/// The band table has no room to describe more.
+/// The band table has no space to describe more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoRoom;
+pub(super) struct MetadataFull;
 
 impl BandState {
     pub(super) fn new(
@@ -57,10 +57,10 @@ impl BandState {
     }
 
     /// Makes a new file, in place of an older one of that name.
-    pub(super) fn create(&mut self, name: &str, is_packed: bool, level: Option<u8>) -> Result<Arc<Node>, NoRoom> {
-        // Room for the fragments of a table, so that an ordinary one can be synced.
-        if !self.names.has_room(record_bytes(name.len(), self.table_fragments, is_packed)) {
-            return Err(NoRoom);
+    pub(super) fn create(&mut self, name: &str, is_packed: bool, level: Option<u8>) -> Result<Arc<Node>, MetadataFull> {
+        // Space for the fragments of a table, so that an ordinary one can be synced.
+        if !self.names.has_space(record_bytes(name.len(), self.table_fragments, is_packed)) {
+            return Err(MetadataFull);
         }
         let file = self.names.number();
         let node = Arc::new(Node::new(file, is_packed, level));
@@ -69,15 +69,15 @@ impl BandState {
     }
 
     /// Tells the band table the first `size_bytes` of a table, which are durable.
-    pub(super) fn record_fragments(&mut self, node: &Node, size_bytes: u64) -> Result<(), NoRoom> {
+    pub(super) fn record_fragments(&mut self, node: &Node, size_bytes: u64) -> Result<(), MetadataFull> {
         let mut map = node.fragments.write();
         let Some((keep, fragments)) = map.unrecorded(size_bytes) else { return Ok(()) };
         if node.is_removed() {
             return Ok(());
         }
         let (before, after) = (map.recorded_fragments().len(), keep as usize + fragments.len());
-        if after > before.max(1) && !self.names.has_room(((after - before) * FRAGMENT_BYTES) as u64) {
-            return Err(NoRoom);
+        if after > before.max(1) && !self.names.has_space(((after - before) * FRAGMENT_BYTES) as u64) {
+            return Err(MetadataFull);
         }
         map.record(keep, &fragments);
         drop(map);

@@ -66,7 +66,7 @@ impl TableWriter {
         }
     }
 
-    /// Takes data the buffer has no room for. All of it is accepted, or none.
+    /// Takes data the buffer has no space for. All of it is accepted, or none.
     #[cold]
     fn append_large(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
         self.core.check()?;
@@ -117,8 +117,8 @@ impl TableWriter {
                 Ok(place) => place,
                 Err(error) => break Err(error),
             };
-            let room = self.core.geometry.band_bytes - place.written_bytes;
-            let count = (length - done).min(room as usize);
+            let space = self.core.geometry.band_bytes - place.written_bytes;
+            let count = (length - done).min(space as usize);
             match self.core.write_band(place.band, place.written_bytes, &self.buffer[done..done + count], context) {
                 Ok(()) => {
                     let length_bytes = (payload_bytes - done).min(count) as u64;
@@ -151,7 +151,7 @@ impl TableWriter {
         outcome
     }
 
-    /// The band that is written, with room in it.
+    /// The band that is written, with space in it.
     fn current_place(&mut self, requested_bytes: usize) -> Result<Place, StoreError> {
         if let Some(place) = self.place.filter(|place| place.written_bytes < self.core.geometry.band_bytes) {
             return Ok(place);
@@ -167,7 +167,7 @@ impl TableWriter {
         });
         let mut taken = self.core.take_band(&self.name, self.purpose, table)?;
         if taken.is_none() {
-            self.core.make_room(self.purpose)?;
+            self.core.free_space(self.purpose)?;
             taken = self.core.take_band(&self.name, self.purpose, table)?;
         }
         let Some(band) = taken else {

@@ -309,7 +309,7 @@ fn sample(random: &mut Random, count: u64, most: u64) -> Vec<u64> {
     if count <= most {
         return (0..count).collect();
     }
-    // One of each stretch, so that none is left out.
+    // One of each part, so that none is left out.
     (0..most).map(|number| random.range(number * count / most..(number + 1) * count / most)).collect()
 }
 

@@ -226,18 +226,18 @@ impl StoreGeometry {
                 let metadata = geometry.flexible_metadata(flexible);
                 let first = metadata.start + metadata.blocks;
                 let end = ((flexible + 1) * FLEX_GROUPS * group_blocks).min(blocks);
-                let room = end.saturating_sub(first) * block_bytes;
+                let space = end.saturating_sub(first) * block_bytes;
                 let journal_bytes =
                     options.journal_bytes.unwrap_or_else(|| mke2fs_journal_blocks(capacity / 4096) * 4096);
-                let log = align(journal_bytes.min(capacity / 8).min(room / 2).max(128 << 10));
-                let checkpoint = checkpoint.min(align(room / 8).max(CHECKPOINT_BYTES_MIN));
+                let log = align(journal_bytes.min(capacity / 8).min(space / 2).max(128 << 10));
+                let checkpoint = checkpoint.min(align(space / 8).max(CHECKPOINT_BYTES_MIN));
                 let last = end.saturating_sub((log + 2 * checkpoint).div_ceil(block_bytes)).max(first);
                 let journal = regions((blocks / 2).clamp(first, last) * block_bytes, log, checkpoint);
                 let layout = LayoutGeometry::Ext4(geometry);
                 let planned = StoreGeometry { block_bytes, frame_bytes, blocks, log_zone: 0..0, layout, journal };
                 planned.free_extents().map(|_| planned).ok_or_else(|| {
                     refuse(format!(
-                        "a device of {capacity} bytes has no room for groups of {} bytes",
+                        "a device of {capacity} bytes has no space for groups of {} bytes",
                         options.group_bytes
                     ))
                 })

@@ -212,7 +212,7 @@ impl FileStore for ExtentStore {
         core.begin_change(name)?;
         let framed = !core.caches && matches!(options.kind, FileKind::Log | FileKind::Manifest);
         let created = core.state.lock().create(name, |file| Node::new(&core.env, file, framed));
-        let node = created.map_err(|_| core.no_room(name))?;
+        let node = created.map_err(|_| core.no_metadata_space(name))?;
         Ok(Box::new(ExtentWriter::new(core.clone(), node, name, options)))
     }
 

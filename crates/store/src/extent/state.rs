@@ -28,7 +28,7 @@ pub(super) struct ExtentState {
 pub(super) enum Refusal {
     /// Fewer are free; the number that are.
     Blocks(u64),
-    /// The metadata has no room to describe more.
+    /// The metadata has no space to describe more.
     Metadata,
 }
 
@@ -49,7 +49,7 @@ impl ExtentState {
 
     /// Makes a new file, in place of an older one of that name. `make` gets its number.
     pub(super) fn create(&mut self, name: &str, make: impl FnOnce(u64) -> Node) -> Result<Arc<Node>, Refusal> {
-        if !self.names.has_room(record_bytes(name.len(), 0)) {
+        if !self.names.has_space(record_bytes(name.len(), 0)) {
             return Err(Refusal::Metadata);
         }
         let file = self.names.number();
@@ -74,7 +74,7 @@ impl ExtentState {
         let view = AllocationView { free: &self.free, log_zone, end, cursor: self.cursor };
         let placement = policy.place(&view, &request).ok_or(Refusal::Blocks(self.free.blocks()))?;
         let bytes = (placement.extents.len() * EXTENT_BYTES) as u64;
-        if !node.is_removed() && !self.names.has_room(bytes) {
+        if !node.is_removed() && !self.names.has_space(bytes) {
             return Err(Refusal::Metadata);
         }
         self.cursor = placement.cursor;

@@ -226,7 +226,7 @@ fn names_that_outgrow_the_checkpoint_are_refused_and_the_store_opens_again() {
     std::mem::forget(store);
     let store = ExtentStore::open(&env, device).unwrap();
     assert_eq!(names(&store), before);
-    // One of a long name makes room for another.
+    // One of a long name makes space for another.
     store.rename("2", "11111").unwrap();
     (3..40).for_each(|number| store.remove(&format!("{number:x}")).unwrap());
     store.rename("11111", &"1".repeat(200)).unwrap();

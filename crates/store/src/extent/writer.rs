@@ -39,7 +39,7 @@ pub(super) struct ExtentWriter {
     capacity_bytes: usize,
     /// Length for which the file surely has blocks.
     allocated_bytes: u64,
-    /// A write failed otherwise than for want of room.
+    /// A write failed otherwise than for want of space.
     failure: Option<String>,
     finished: bool,
 }
@@ -92,7 +92,7 @@ impl ExtentWriter {
         self.first_unit * self.unit_payload_bytes as u64
     }
 
-    /// Puts bytes into the buffer, which has room for them.
+    /// Puts bytes into the buffer, which has space for them.
     #[inline]
     fn copy_in(&mut self, data: &[u8]) {
         if self.header_bytes == 0 {
@@ -112,7 +112,7 @@ impl ExtentWriter {
         }
     }
 
-    /// Takes data the buffer has no room for. All of it is accepted, or none.
+    /// Takes data the buffer has no space for. All of it is accepted, or none.
     #[cold]
     fn append_large(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
         self.check()?;

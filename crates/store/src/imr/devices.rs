@@ -398,7 +398,7 @@ mod tests {
         assert!(store.check().unwrap().is_empty());
     }
 
-    /// Logs that are written in turn, each removed when the next one is begun, need room for two.
+    /// Logs that are written in turn, each removed when the next one is begun, need space for two.
     #[test]
     fn the_room_of_a_removed_log_is_there_when_it_is_needed() {
         let env = Env::sim(1);

@@ -28,7 +28,7 @@
 //!
 //! A conventional disk is divided in the same way, but the store's own lies at its start without gaps, and
 //! its superblock at offset 0. Where small files or the S2TMap lie on a device of their own (see
-//! [`beside`](super::beside)), the disk keeps no room for them: the journal on it then holds nothing but the
+//! [`beside`](super::beside)), the disk keeps no space for them: the journal on it then holds nothing but the
 //! superblocks, which name the pair.
 //!
 //! Version 1 has no flags: an interlaced disk with everything on it.

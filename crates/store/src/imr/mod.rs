@@ -146,7 +146,7 @@ pub struct ImrFormatOptions {
     pub table_bytes_max: Option<u64>,
     /// Tables whose tops can be saved at the same time; others wait.
     pub persists_max: u8,
-    /// Room for all files that are not tables. `None`: a 32nd of the disk, from 4 MiB to 2 GiB. Without
+    /// Space for all files that are not tables. `None`: a 32nd of the disk, from 4 MiB to 2 GiB. Without
     /// effect when they lie on a device of their own, which they have whole.
     pub small_files_bytes: Option<u64>,
     /// Bytes of a track of a conventional disk, which has none by itself. Must be absent for an interlaced one.
@@ -251,8 +251,8 @@ impl OpenStore {
     /// A node for a new file, without a name.
     fn new_node(&self, name: &str, is_packed: bool) -> Result<Arc<Node>, StoreError> {
         let mut state = self.state.lock();
-        if !state.has_room(Some(name), state.promised_tracks) {
-            return Err(self.no_room(name));
+        if !state.has_space(Some(name), state.promised_tracks) {
+            return Err(self.no_metadata_space(name));
         }
         Ok(Arc::new(Node::new(&self.env, state.number(), is_packed)))
     }
@@ -331,7 +331,7 @@ impl FileStore for ImrStore {
         self.core.refuse_to_share(name, target_name)
     }
 
-    /// Of tables: small files have room of their own.
+    /// Of tables: small files have space of their own.
     fn space(&self) -> Result<Space, StoreError> {
         let core = &self.core;
         let tracks = &core.geometry.tracks;

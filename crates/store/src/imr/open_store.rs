@@ -38,7 +38,7 @@ pub(super) struct OpenStore {
     pub(super) map_bytes: u64,
     /// Bytes of the device of small files.
     pub(super) small_files_bytes: u64,
-    /// Small files without a name wait for a commit to give their room back.
+    /// Small files without a name wait for a commit to give their space back.
     pub(super) packed_waits: Arc<AtomicBool>,
     /// Everything that is not a table.
     pub(super) packed_files: ExtentStore,
@@ -75,8 +75,8 @@ impl OpenStore {
         self.latch.sync(context).map_err(|error| self.poison(error))
     }
 
-    /// Lets go of removed small files when what is about to be written might need their room.
-    pub(super) fn make_packed_room(&self, more_bytes: u64) -> Result<(), StoreError> {
+    /// Lets go of removed small files when what is about to be written might need their space.
+    pub(super) fn free_packed_space(&self, more_bytes: u64) -> Result<(), StoreError> {
         if !self.packed_waits.load(Ordering::Relaxed) {
             return Ok(());
         }

@@ -186,7 +186,7 @@ impl OpenStore {
 
     /// Chooses tracks for a table, and locks them and whatever writing them touches.
     fn reserve(&self, node: &Node, name: &str, size_bytes: u64) -> Result<Reservation, StoreError> {
-        let mut made_room = false;
+        let mut made_space = false;
         let mut state = self.state.lock();
         loop {
             self.check()?;
@@ -204,7 +204,7 @@ impl OpenStore {
             match self.policy.place(&view, &request) {
                 Some(placement) => {
                     let reservation = self.plan(&state, placement.tracks);
-                    if !state.has_room(None, reservation.tracks.len() + state.promised_tracks) {
+                    if !state.has_space(None, reservation.tracks.len() + state.promised_tracks) {
                         let (store, name) = (self.label.clone(), name.to_owned());
                         return Err(StoreError::NoSpace {
                             store,
@@ -221,15 +221,15 @@ impl OpenStore {
                     }
                     self.released.wait(&mut state);
                 }
-                None if !made_room => {
+                None if !made_space => {
                     drop(state);
                     self.commit_all()?;
-                    made_room = true;
+                    made_space = true;
                     state = self.state.lock();
                 }
                 None if state.running > 0 => {
                     self.released.wait(&mut state);
-                    made_room = false;
+                    made_space = false;
                 }
                 None => {
                     let free = |track: &TrackId| !state.valid.contains(*track) && !locked.contains(*track);

@@ -293,7 +293,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         packed_files.list()?.into_iter().map(|entry| (entry.name, entry.size_bytes)).collect();
     // A name may be durable before its file is, which was never synced then: it is empty. (A name without
     // a file would be the wrong answer where it replaced another file.)
-    let mut without_room = Vec::new();
+    let mut without_space = Vec::new();
     for (name, found) in files.iter().filter(|(_, found)| found.is_packed) {
         let packed_name = packed_name(found.file);
         if present.contains_key(&packed_name) {
@@ -302,13 +302,13 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         let make = || packed_files.create(&packed_name, &CreateOptions::default())?.finish(&IoContext::default());
         match make() {
             Ok(()) => {}
-            // Opening needs no room: nothing was ever synced of it.
-            Err(error) if error.kind() == StoreErrorKind::NoSpace => without_room.push(name.clone()),
+            // Opening needs no space: nothing was ever synced of it.
+            Err(error) if error.kind() == StoreErrorKind::NoSpace => without_space.push(name.clone()),
             Err(error) => return Err(error),
         }
     }
-    let is_any_given_up = !without_room.is_empty();
-    files.retain(|name, _| !without_room.contains(name));
+    let is_any_given_up = !without_space.is_empty();
+    files.retain(|name, _| !without_space.contains(name));
     let named: BTreeSet<String> =
         files.values().filter(|found| found.is_packed).map(|found| packed_name(found.file)).collect();
     for name in present.keys().filter(|name| !named.contains(*name)) {

@@ -111,7 +111,7 @@ pub(super) struct ImrState {
     avoided: BTreeMap<TrackId, Vec<TrackId>>,
     /// Persists that run.
     pub(super) running: u32,
-    /// Tracks they were given: the checkpoint must have room for these.
+    /// Tracks they were given: the checkpoint must have space for these.
     pub(super) promised_tracks: usize,
     track_count: u32,
 }
@@ -189,10 +189,10 @@ impl ImrState {
         self.names.number()
     }
 
-    /// Whether the checkpoint has room for another file of this name, or for more tracks.
-    pub(super) fn has_room(&self, new_name: Option<&str>, tracks: usize) -> bool {
+    /// Whether the checkpoint has space for another file of this name, or for more tracks.
+    pub(super) fn has_space(&self, new_name: Option<&str>, tracks: usize) -> bool {
         let file = new_name.map_or(0, |name| record_bytes(name.len(), 0));
-        self.names.has_room(file + (tracks * TRACK_BYTES) as u64)
+        self.names.has_space(file + (tracks * TRACK_BYTES) as u64)
     }
 
     /// The largest level that has a table, `level` among them.

@@ -59,7 +59,7 @@ pub struct ImrStatistics {
     pub persist_nanos: u64,
     /// Part of it spent on saving and restoring tops, syncs included.
     pub rewrite_nanos: u64,
-    /// Time persists waited for tracks that others had locked, or for room.
+    /// Time persists waited for tracks that others had locked, or for space.
     pub wait_nanos: u64,
     /// Commits of the S2TMap.
     pub commits: u64,

@@ -127,7 +127,7 @@ impl PackedWriter {
 
 impl WritableFile for PackedWriter {
     fn append(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
-        self.core.make_packed_room(data.len() as u64)?;
+        self.core.free_packed_space(data.len() as u64)?;
         self.inner.append(data, context).map_err(|error| named(error, &self.name))
     }
 

@@ -240,7 +240,7 @@ impl<'a> LogReader<'a> {
     fn commit(&mut self, position: u64, sequence: u64) -> Result<Option<(Vec<u8>, u64)>, StoreError> {
         let Some(expected) = self.shape_at(position, sequence) else {
             let first = position..position + COMMIT_UNITS_MIN;
-            // Without room there is none.
+            // Without space there is none.
             let outcome = if first.end > self.log_units { Ok(()) } else { self.check_absent(first, sequence) };
             return outcome.map(|()| None);
         };

@@ -342,7 +342,7 @@ impl Journal {
 
     /// Writes a group of changes durably. It must [fit](Journal::fits).
     pub(crate) fn commit(&mut self, payload: &[u8], style: CommitStyle) -> Result<(), StoreError> {
-        assert!(self.writable && self.fits(payload.len(), style), "a commit goes into a begun generation with room");
+        assert!(self.writable && self.fits(payload.len(), style), "a commit goes into a begun generation with space");
         self.poisoning(|journal| {
             let shape = journal.shape_of(payload.len(), style);
             let unit_bytes = journal.superblock.regions.unit_bytes as usize;

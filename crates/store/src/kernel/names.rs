@@ -133,8 +133,8 @@ impl<N: Named> NameTable<N> {
         (std::mem::take(&mut self.pending), self.change)
     }
 
-    /// Whether a checkpoint has room for so many bytes more.
-    pub(crate) fn has_room(&self, more_bytes: u64) -> bool {
+    /// Whether a checkpoint has space for so many bytes more.
+    pub(crate) fn has_space(&self, more_bytes: u64) -> bool {
         self.checkpoint_bytes + more_bytes <= self.checkpoint_bytes_max
     }
 
@@ -205,8 +205,8 @@ impl<N: Named> NameTable<N> {
         self.unsynced.values()
     }
 
-    /// Whether the checkpoint has room for a file under a longer name, in place of the one that has it.
-    pub(crate) fn has_room_to_rename(&self, from: &str, to: &str) -> bool {
+    /// Whether the checkpoint has space for a file under a longer name, in place of the one that has it.
+    pub(crate) fn has_space_to_rename(&self, from: &str, to: &str) -> bool {
         let replaced = self.names.get(to).filter(|_| from != to);
         let freed = replaced.map_or(0, |node| node.record_bytes(to.len()));
         let (from_bytes, to_bytes) = (from.len() as u64, to.len() as u64);
@@ -437,12 +437,12 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_is_full_has_room_for_what_gets_shorter() {
+    fn a_checkpoint_that_is_full_has_space_for_what_gets_shorter() {
         let node = |file| Arc::new(Live { file, mark: FileMark::default() });
         let names = BTreeMap::from([("aaaa".to_owned(), node(1)), ("bb".to_owned(), node(2))]);
         let table = NameTable::new(names, 3, 0, 206);
-        assert!(table.has_room(0) && !table.has_room(1));
-        assert!(table.has_room_to_rename("aaaa", "c") && table.has_room_to_rename("bb", "aaaa"));
-        assert!(!table.has_room_to_rename("bb", "ccc") && table.has_room_to_rename("bb", "bb"));
+        assert!(table.has_space(0) && !table.has_space(1));
+        assert!(table.has_space_to_rename("aaaa", "c") && table.has_space_to_rename("bb", "aaaa"));
+        assert!(!table.has_space_to_rename("bb", "ccc") && table.has_space_to_rename("bb", "bb"));
     }
 }

@@ -288,8 +288,8 @@ pub(crate) trait RawStore: Deref<Target = Kernel<<Self as RawStore>::State>> {
         StoreError::NotFound { store: self.label.clone(), name: name.to_owned() }
     }
 
-    /// The metadata has no room to describe more.
-    fn no_room(&self, name: &str) -> StoreError {
+    /// The metadata has no space to describe more.
+    fn no_metadata_space(&self, name: &str) -> StoreError {
         let (store, name) = (self.label.clone(), name.to_owned());
         StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 }
     }
@@ -309,8 +309,8 @@ pub(crate) trait RawStore: Deref<Target = Kernel<<Self as RawStore>::State>> {
         drop(node);
         let change = {
             let mut state = self.state.lock();
-            if !state.names().has_room_to_rename(from, to) {
-                return Err(self.no_room(to));
+            if !state.names().has_space_to_rename(from, to) {
+                return Err(self.no_metadata_space(to));
             }
             state.rename(from, to).ok_or_else(|| self.not_found(from))?
         };

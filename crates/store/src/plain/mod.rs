@@ -44,7 +44,7 @@ pub struct PlainOptions {
     /// Alignment to promise for reads of files opened `direct`. Reads that keep it and turn out to be
     /// misaligned for the file system go through a buffer.
     pub read_alignment_bytes: u32,
-    /// Reserve room for files created with an expected size, ahead of the writes.
+    /// Reserve space for files created with an expected size, ahead of the writes.
     pub preallocate: bool,
 }
 

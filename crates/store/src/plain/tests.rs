@@ -118,7 +118,7 @@ fn a_failed_sync_poisons_the_file_and_a_failed_directory_sync_the_names() {
 }
 
 #[test]
-fn a_full_directory_refuses_and_goes_on_when_there_is_room() {
+fn a_full_directory_refuses_and_goes_on_when_there_is_space() {
     let env = Env::sim(1);
     let options = MemoryDirectoryOptions { capacity_bytes: Some(1 << 20), direct_alignment_bytes: 1 };
     let store = PlainStore::open(&env, Arc::new(MemoryDirectory::with_options("ram", options)), Default::default());

@@ -28,7 +28,7 @@ pub(super) struct PlainWriter {
     flushed_bytes: u64,
     /// 1 when buffered; the block size of a direct file.
     alignment_bytes: usize,
-    /// Length up to which room was reserved.
+    /// Length up to which space was reserved.
     allocated_bytes: u64,
     /// Length the file was given ahead of what is written to it; 0 when it was given none.
     ///
@@ -38,7 +38,7 @@ pub(super) struct PlainWriter {
     /// The file may be longer on the medium than it should be, or hold a reservation.
     trim: bool,
     names_durable: bool,
-    /// A write failed otherwise than for want of room: the medium may hold either version.
+    /// A write failed otherwise than for want of space: the medium may hold either version.
     failure: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl PlainWriter {
     ) -> Self {
         let alignment_bytes = written.file.alignment_bytes().max(1) as usize;
         let expected_size_bytes = options.expected_size_bytes.filter(|_| shared.options.preallocate);
-        // A small file gets a small buffer, with room for the block that rounds it up.
+        // A small file gets a small buffer, with space for the block that rounds it up.
         let expected = expected_size_bytes.unwrap_or(u64::MAX).clamp(4096, 1 << 30) as usize;
         let capacity = buffer_bytes(options).min(expected).next_multiple_of(alignment_bytes);
         PlainWriter {
@@ -80,7 +80,7 @@ impl PlainWriter {
         }
     }
 
-    /// Reserves room for the file up to `end_bytes` and somewhat further. A hint: what cannot be
+    /// Reserves space for the file up to `end_bytes` and somewhat further. A hint: what cannot be
     /// reserved is not tried again.
     fn reserve(&mut self, end_bytes: u64) {
         let Some(expected) = self.expected_size_bytes else { return };
@@ -134,11 +134,11 @@ impl PlainWriter {
         })
     }
 
-    /// Takes data the buffer has no room for. All of it is accepted, or none.
+    /// Takes data the buffer has no space for. All of it is accepted, or none.
     #[cold]
     fn append_large(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
         self.check()?;
-        let room = self.buffer.len() - self.buffered_bytes;
+        let space = self.buffer.len() - self.buffered_bytes;
         if self.alignment_bytes == 1 && data.len() >= self.buffer.len() {
             self.write(self.buffered_bytes, data, context)?;
             self.buffer_offset_bytes += (self.buffered_bytes + data.len()) as u64;
@@ -149,9 +149,9 @@ impl PlainWriter {
         let (before_offset, before_bytes) = (self.buffer_offset_bytes, self.buffered_bytes);
         let mut saved = None;
         let mut rest = data;
-        let mut room = room;
+        let mut space = space;
         loop {
-            let (head, tail) = rest.split_at(room.min(rest.len()));
+            let (head, tail) = rest.split_at(space.min(rest.len()));
             self.buffer[self.buffered_bytes..self.buffered_bytes + head.len()].copy_from_slice(head);
             self.buffered_bytes += head.len();
             rest = tail;
@@ -172,7 +172,7 @@ impl PlainWriter {
             }
             self.buffer_offset_bytes += self.buffer.len() as u64;
             self.buffered_bytes = 0;
-            room = self.buffer.len();
+            space = self.buffer.len();
         }
     }
 
@@ -266,7 +266,7 @@ impl WritableFile for PlainWriter {
 
 impl Drop for PlainWriter {
     fn drop(&mut self) {
-        // Nobody is left to tell; a reservation that stays costs room, not data.
+        // Nobody is left to tell; a reservation that stays costs space, not data.
         let _ = self.trim();
         self.shared.forget(&self.written);
     }

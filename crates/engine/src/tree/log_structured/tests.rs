@@ -2,6 +2,11 @@
 
 use super::jobs::compaction::{self, Grant};
 use super::*;
+use crate::batch;
+use crate::db::Db;
+use crate::log::{LogHeader, LogWriter, Purpose};
+use crate::manifest::Manifest;
+use crate::media::Media;
 use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::TreeKind;
 use crate::policy::TwoLevel;
@@ -10,6 +15,7 @@ use crate::test_store::MemoryStore;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use varve_env::{Random, SimOptions};
+use varve_store::{CreateOptions, FileKind};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -323,4 +329,33 @@ fn tables_of_a_change_that_failed_are_given_up_when_the_next_one_settles_it() {
     assert!(left > 0, "no change of the manifest failed");
     assert_eq!(in_tree(), 1, "the last one succeeded");
     tree.close().expect("close");
+}
+
+/// After an append that was refused the next log begins with the numbers of what that left.
+#[test]
+fn a_repair_reads_logs_with_the_same_numbers() {
+    for tree in TreeKind::OF_TABLES {
+        let (env, store) = (Env::sim(1), Arc::new(MemoryStore::new()));
+        let media = || Media::of_files(store.clone());
+        let options = || Options { tree, ..Options::default() };
+        let db = Db::open(&env, media(), options()).expect("open");
+        db.put(b"a", b"first").expect("put");
+        db.close().expect("close");
+        let database = Manifest::recover(&*store, tree.name()).expect("a manifest").database;
+        for (number, value) in [(100, b"refused"), (101, b"in use!")] {
+            let create = CreateOptions { kind: FileKind::Log, ..CreateOptions::default() };
+            let file = store.create(&file_name::log(number), &create).expect("create");
+            let header = LogHeader { purpose: Purpose::WriteAhead, number, salt: number, database, previous: None };
+            let mut log = LogWriter::create(file, &header, Arc::default()).expect("a log");
+            let mut batch = WriteBatch::new();
+            batch.put(b"b", value).expect("put");
+            log.append(&[&batch::record_header(2, 1), batch.encoded_entries()]).expect("append");
+            log.finish().expect("finish");
+        }
+        let report = crate::repair(&env, media(), options()).expect("repair");
+        assert_eq!(report.entries, 2, "{tree:?}");
+        let db = Db::open(&env, media(), options()).expect("open");
+        let get = |key: &[u8]| db.get(key).expect("get").map(|value| value.to_vec());
+        assert_eq!([get(b"a"), get(b"b")], [Some(b"first".to_vec()), Some(b"in use!".to_vec())], "{tree:?}");
+    }
 }

@@ -28,7 +28,7 @@ fn zones(bands: u64) -> ZoneGeometry {
 /// Zones to a full table where bands are of variable size.
 const ZONES_OF_TABLE: u64 = 4;
 
-/// The same room in zones that are smaller.
+/// The same space in zones that are smaller.
 fn small_zones(bands: u64) -> ZoneGeometry {
     let zone_bytes = BAND_BYTES / ZONES_OF_TABLE;
     let all = ZoneGeometry::fit((1 << 20) + bands * BAND_BYTES, zone_bytes).unwrap();

@@ -8,7 +8,7 @@ use varve_env::Random;
 
 /// Bands of a full table.
 const TABLE_BANDS: u32 = 16;
-/// Full tables that the device has room for.
+/// Full tables that the device has space for.
 const TABLES: u32 = 500;
 /// Most tables that one compaction reads.
 const INPUTS_MAX: usize = 12;
@@ -20,7 +20,7 @@ enum Fit {
     NextStretch,
     /// One band after the other, the next one that is free.
     NextBand,
-    /// The shortest stretch that is long enough, or else the longest, in place of the next.
+    /// The shortest extent that is long enough, or else the longest, in place of the next.
     BestStretch,
 }
 
@@ -33,27 +33,27 @@ struct Table {
 /// What came of it.
 #[derive(Debug)]
 struct Outcome {
-    /// Stretches to a table, on average over the later three quarters of the compactions.
-    stretches: f64,
+    /// Extents to a table, on average over the later three quarters of the compactions.
+    extents: f64,
     /// The same of full tables.
     stretches_of_full: f64,
-    /// Tables of a hundred for which no one stretch was long enough.
-    without_stretch_percent: f64,
+    /// Tables of a hundred for which no one extent was long enough.
+    without_extent_percent: f64,
 }
 
 #[derive(Default)]
 struct Counted {
     tables: usize,
-    stretches: usize,
+    extents: usize,
     full: usize,
     stretches_of_full: usize,
 }
 
 impl Counted {
     fn add(&mut self, table: &Table) {
-        let count = stretches(table.bands.iter().copied()).len();
+        let count = extents(table.bands.iter().copied()).len();
         self.tables += 1;
-        self.stretches += count;
+        self.extents += count;
         if table.bands.len() as u32 == TABLE_BANDS {
             self.full += 1;
             self.stretches_of_full += count;
@@ -69,11 +69,11 @@ struct Replay {
     tables: Vec<Table>,
     next_file: u64,
     created: u64,
-    without_stretch: u64,
+    without_extent: u64,
 }
 
-/// Free bands in stretches.
-fn stretches(bands: impl Iterator<Item = u32>) -> Vec<Range<u32>> {
+/// Free bands in extents.
+fn extents(bands: impl Iterator<Item = u32>) -> Vec<Range<u32>> {
     let mut found: Vec<Range<u32>> = Vec::new();
     for band in bands {
         match found.last_mut().filter(|last| last.end == band) {
@@ -88,7 +88,7 @@ impl Replay {
     fn new(fit: Fit) -> Replay {
         let free = (0..TABLES * TABLE_BANDS).collect();
         let (aside, tables) = (BTreeMap::new(), Vec::new());
-        Replay { fit, free, aside, cursor: 0, tables, next_file: 1, created: 0, without_stretch: 0 }
+        Replay { fit, free, aside, cursor: 0, tables, next_file: 1, created: 0, without_extent: 0 }
     }
 
     fn used(&self) -> u32 {
@@ -99,9 +99,9 @@ impl Replay {
     fn create(&mut self, sizes: &[(u32, u32)]) {
         let mut open: Vec<(Table, u32, u32)> = Vec::new();
         for (size, expected) in sizes {
-            let is_long_enough = |stretch: &Range<u32>| stretch.len() as u32 >= *size;
+            let is_long_enough = |extent: &Range<u32>| extent.len() as u32 >= *size;
             self.created += 1;
-            self.without_stretch += u64::from(!stretches(self.free.iter().copied()).iter().any(is_long_enough));
+            self.without_extent += u64::from(!extents(self.free.iter().copied()).iter().any(is_long_enough));
             open.push((Table { file: self.next_file, bands: Vec::new() }, *size, *expected));
             self.next_file += 1;
         }
@@ -125,24 +125,24 @@ impl Replay {
 
     fn take(&mut self, table: TableGrowth) -> u32 {
         if self.fit == Fit::BestStretch && !self.aside.contains_key(&table.file) {
-            let free = stretches(self.free.iter().copied());
-            let fitting = free.iter().filter(|stretch| stretch.len() as u32 >= table.bands);
-            let best = fitting.min_by_key(|stretch| (stretch.len(), stretch.start));
-            self.cursor = best.map_or(0, |stretch| stretch.start);
+            let free = extents(self.free.iter().copied());
+            let fitting = free.iter().filter(|extent| extent.len() as u32 >= table.bands);
+            let best = fitting.min_by_key(|extent| (extent.len(), extent.start));
+            self.cursor = best.map_or(0, |extent| extent.start);
         }
         let table = if self.fit == Fit::NextBand { TableGrowth { bands: 1, ..table } } else { table };
         let (free, aside, cursor) = (&self.free, &self.aside, self.cursor);
         let view = BandView { free, aside, cursor, reserve_bands: 0, log_reserve_bands: 0, log_reserve_taken: 0 };
-        let stretch = view.stretch(Purpose::CompactionOutput, table).expect("a free band");
-        if self.aside.get(&table.file).is_none_or(|own| *own != stretch) {
-            self.cursor = stretch.end;
+        let extent = view.extent(Purpose::CompactionOutput, table).expect("a free band");
+        if self.aside.get(&table.file).is_none_or(|own| *own != extent) {
+            self.cursor = extent.end;
         }
-        match stretch.len() {
+        match extent.len() {
             1 => self.aside.remove(&table.file),
-            _ => self.aside.insert(table.file, stretch.start + 1..stretch.end),
+            _ => self.aside.insert(table.file, extent.start + 1..extent.end),
         };
-        self.free.remove(&stretch.start);
-        stretch.start
+        self.free.remove(&extent.start);
+        extent.start
     }
 
     fn remove(&mut self, place: usize) {
@@ -150,7 +150,7 @@ impl Replay {
     }
 
     /// Bands that one compaction, or a flush, may take.
-    fn room(&self) -> u32 {
+    fn space(&self) -> u32 {
         self.free.len() as u32
     }
 }
@@ -180,9 +180,9 @@ fn overwrite(fit: Fit, fill_percent: u32) -> Outcome {
         }
     }
     Outcome {
-        stretches: counted.stretches as f64 / counted.tables as f64,
+        extents: counted.extents as f64 / counted.tables as f64,
         stretches_of_full: counted.stretches_of_full as f64 / counted.full as f64,
-        without_stretch_percent: replay.without_stretch as f64 * 100.0 / replay.created as f64,
+        without_extent_percent: replay.without_extent as f64 * 100.0 / replay.created as f64,
     }
 }
 
@@ -194,14 +194,14 @@ fn compact(replay: &mut Replay, random: &mut Random, inputs: usize) -> u32 {
     let bands: u32 = chosen.iter().map(|place| replay.tables[*place].bands.len() as u32).sum();
     let total = bands * (80 + random.index(20) as u32) / 100;
     // One whose outputs do not fit beside its inputs waits.
-    if total + TABLE_BANDS > replay.room() {
+    if total + TABLE_BANDS > replay.space() {
         return 0;
     }
     let (mut left, mut written) = (total, 0);
     while left > 0 {
         let size = left.min(TABLE_BANDS);
         let mut sizes = vec![(size, total.min(TABLE_BANDS))];
-        if random.chance(1, 4) && left + TABLE_BANDS <= replay.room() {
+        if random.chance(1, 4) && left + TABLE_BANDS <= replay.space() {
             sizes.push((TABLE_BANDS, TABLE_BANDS));
         }
         replay.create(&sizes);
@@ -218,14 +218,14 @@ fn tables_stay_in_few_stretches_on_a_device_that_is_overwritten() {
     for fill_percent in [50, 70, 85, 95] {
         let [next, best, by_band] =
             [Fit::NextStretch, Fit::BestStretch, Fit::NextBand].map(|fit| overwrite(fit, fill_percent));
-        for (fit, outcome) in [("next stretch", &next), ("best stretch", &best), ("next band", &by_band)] {
-            let Outcome { stretches, stretches_of_full, without_stretch_percent } = outcome;
+        for (fit, outcome) in [("next extent", &next), ("best extent", &best), ("next band", &by_band)] {
+            let Outcome { extents, stretches_of_full, without_extent_percent } = outcome;
             println!(
-                "{fill_percent} % full, {fit}: {stretches:.2} stretches to a table, {stretches_of_full:.2} to a full one; \
-                 {without_stretch_percent:.1} % of tables without a stretch that is long enough"
+                "{fill_percent} % full, {fit}: {extents:.2} extents to a table, {stretches_of_full:.2} to a full one; \
+                 {without_extent_percent:.1} % of tables without an extent that is long enough"
             );
         }
-        assert!(next.stretches <= by_band.stretches / 3.0, "{next:?} {by_band:?}");
-        assert!(next.stretches <= best.stretches * 1.2, "{next:?} {best:?}");
+        assert!(next.extents <= by_band.extents / 3.0, "{next:?} {by_band:?}");
+        assert!(next.extents <= best.extents * 1.2, "{next:?} {best:?}");
     }
 }

@@ -199,14 +199,14 @@ fn a_log_band_is_kept_until_copies_of_what_lived_in_it_are_durable() {
             }
         });
         let (making, clock) = (store.clone(), env.clone());
-        let makes_room = env.spawn("makes room", move || {
+        let frees_space = env.spawn("makes space", move || {
             for number in 0..40_u64 {
                 write(&making, "table", FileKind::Table, None, &content(number, 0, 5000)).unwrap();
-                making.core.make_room(allocation::Purpose::Table).unwrap();
+                making.core.free_space(allocation::Purpose::Table).unwrap();
                 clock.yield_now();
             }
         });
-        [rolls, makes_room].into_iter().for_each(|actor| actor.join().unwrap());
+        [rolls, frees_space].into_iter().for_each(|actor| actor.join().unwrap());
         assert!(measure(&store, "log bands emptied") > 0, "seed {seed}");
         let points = std::mem::take(&mut *points.lock());
         assert!(points.len() > 40, "seed {seed}");
@@ -239,7 +239,7 @@ fn zones_of_another_length_are_refused() {
     assert_eq!(error.kind(), StoreErrorKind::Foreign, "{error}");
 }
 
-/// A store that is opened and closed takes no room for it.
+/// A store that is opened and closed takes no space for it.
 #[test]
 fn opening_takes_no_bands() {
     let env = Env::sim(1);
@@ -282,7 +282,7 @@ fn a_table_may_have_several_bands_and_syncs() {
     }
 }
 
-/// Room a device has for zones that are written is not exceeded, and given back.
+/// Space a device has for zones that are written is not exceeded, and given back.
 #[test]
 fn no_more_tables_are_written_at_once_than_the_device_takes() {
     let env = Env::sim(1);
@@ -356,7 +356,7 @@ fn the_reserve_is_whole_when_the_kept_log_band_is_taken() {
         assert_eq!(refused.kind(), StoreErrorKind::NoSpace);
         store.remove("c.sst").unwrap();
         store.hint(&Hint::CompactionEnd { job, outputs: &[], succeeded: true });
-        // What tells of it still finds room, and what it made superfluous comes back.
+        // What tells of it still finds space, and what it made superfluous comes back.
         write(&store, "CURRENT", FileKind::Pointer, None, &content(4, 0, 1000)).unwrap();
         (0..4).for_each(|number| store.remove(&format!("{number}.sst")).unwrap());
         store.sync_names().unwrap();

@@ -6,7 +6,7 @@ use varve_media::{CrashDevice, CrashVariant, ZoneCondition};
 
 const ZONE_BYTES: u64 = BAND_BYTES / ZONES_OF_TABLE;
 
-/// Of a store with room for sixteen full tables.
+/// Of a store with space for sixteen full tables.
 fn open(env: &Env) -> BandStore {
     BandStore::open(env, formatted_variable(env, &small_zones(16))).unwrap()
 }
@@ -126,7 +126,7 @@ fn a_table_keeps_its_place_among_the_active_zones() {
     assert_sound(&store);
 }
 
-/// Room is never too scattered: what is free is taken, in pieces if it must be.
+/// Space is never too scattered: what is free is taken, in pieces if it must be.
 #[test]
 fn scattered_zones_hold_full_tables() {
     let env = Env::sim(1);
@@ -139,15 +139,15 @@ fn scattered_zones_hold_full_tables() {
     assert_eq!(available_zones(&store), 0);
     (0..count).step_by(2).for_each(|number| store.remove(&format!("{number}.sst")).unwrap());
     store.sync_names().unwrap();
-    let room = available_zones(&store);
-    assert_eq!(room, count.div_ceil(2));
-    for number in 0..room / ZONES_OF_TABLE {
+    let space = available_zones(&store);
+    assert_eq!(space, count.div_ceil(2));
+    for number in 0..space / ZONES_OF_TABLE {
         write_expecting(&store, &format!("full {number}.sst"), Some(BAND_BYTES), &content(number, 0, BAND_BYTES));
     }
     assert!(available_zones(&store) < ZONES_OF_TABLE);
     drop(store);
     let store = BandStore::open(&env, device).unwrap();
-    for number in 0..room / ZONES_OF_TABLE {
+    for number in 0..space / ZONES_OF_TABLE {
         assert_eq!(read(&store, &format!("full {number}.sst")).unwrap(), content(number, 0, BAND_BYTES));
     }
     assert_eq!(read(&store, "1.sst").unwrap(), content(1, 0, 1000));

@@ -94,7 +94,7 @@ fn gather(view: &AllocationView<'_>, request: &AllocationRequest) -> Option<Vec<
     None
 }
 
-/// One extent: directly behind the file when there is room, else the first of `windows` that has all
+/// One extent: directly behind the file when there is space, else the first of `windows` that has all
 /// that is wanted, else the first that has what is needed.
 fn contiguous(view: &AllocationView<'_>, request: &AllocationRequest, windows: &[Range<u64>]) -> Option<Extent> {
     if let Some(behind) = request.behind {

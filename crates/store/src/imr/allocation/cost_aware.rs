@@ -3,7 +3,7 @@
 //! KVIMR gives the largest level bottoms at any price. Once the bottoms have been full, most free ones lie
 //! beside valid tops, and every table of that level pays for rewrites although free tops remain. Giving it
 //! those tops instead is not enough: the tops fill up, the free bottoms stay beside valid tops for good, and
-//! in the end every table pays. What has to be kept is room that costs nothing, and what uses it up is a top
+//! in the end every table pays. What has to be kept is space that costs nothing, and what uses it up is a top
 //! that outlives a bottom beside it. So free tracks are told apart by what lies beside them ([`Standing`]),
 //! and a table takes, in this order:
 //!
@@ -12,7 +12,7 @@
 //! | covered top | 2nd | 1st | nothing is lost while both bottoms below live on |
 //! | free bottom, no valid top beside it | 1st | 2nd | costs nothing now; what lives longest belongs here |
 //! | transient top | 3rd | 3rd | a bottom below goes first and is then not free of cost |
-//! | open top | 4th | 4th | takes the bottoms below out of the room that costs nothing |
+//! | open top | 4th | 4th | takes the bottoms below out of the space that costs nothing |
 //! | costly bottom | last | last | a rewrite for each valid top beside it |
 //!
 //! The terms, each of which can be left out to see what it is worth ([`CostTerm`]; the experiment

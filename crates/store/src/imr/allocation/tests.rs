@@ -174,7 +174,7 @@ fn what_costs_later_is_avoided_before_it_costs_now() {
         placed(name, &view, request)
     };
     let (largest, other) = (request(2, Some(3), Some(3)), request(2, Some(1), Some(3)));
-    // Nothing is written: bottoms for all, because a top would take room away from them.
+    // Nothing is written: bottoms for all, because a top would take space away from them.
     assert_eq!(place(&[], &[], Cursor::default(), &largest), [0, 2]);
     assert_eq!(place(&[], &[], Cursor::default(), &other), [0, 2]);
     // Tops over valid bottoms are for the smaller levels.

@@ -1,10 +1,10 @@
-//! What runs out: tracks, regions, room for the S2TMap.
+//! What runs out: tracks, regions, space for the S2TMap.
 
 use super::super::allocation::{Cursor, TrackRequest, TrackView};
 use super::super::bitmap::TrackBitmap;
 use super::*;
 
-/// A file that had no room keeps what it was given, and is synced once there is some; nothing else is lost.
+/// A file that had no space keeps what it was given, and is synced once there is some; nothing else is lost.
 #[test]
 fn a_table_that_had_no_room_is_synced_once_there_is_some() {
     for &allocation in AllocationName::ALL {
@@ -48,7 +48,7 @@ fn a_table_that_had_no_room_is_synced_once_there_is_some() {
     }
 }
 
-/// Names that grow until the S2TMap has no room for them: an error that says so, and a store that goes on.
+/// Names that grow until the S2TMap has no space for them: an error that says so, and a store that goes on.
 #[test]
 fn names_that_outgrow_the_map_are_refused_and_nothing_is_lost() {
     let env = Env::sim(1);
@@ -66,7 +66,7 @@ fn names_that_outgrow_the_map_are_refused_and_nothing_is_lost() {
         assert!(count < 100_000);
     }
     assert_eq!(refused.unwrap().kind(), StoreErrorKind::NoSpace);
-    // Two names make room for one that is a little longer, not for the longest.
+    // Two names make space for one that is a little longer, not for the longest.
     store.remove("0").unwrap();
     store.rename("1", "11111").unwrap();
     let error = store.rename("2", &"2".repeat(200)).unwrap_err();
@@ -86,7 +86,7 @@ fn names_that_outgrow_the_map_are_refused_and_nothing_is_lost() {
     assert_clean(&store);
 }
 
-/// The last room of the S2TMap is promised to one of several writers, and not to each.
+/// The last space of the S2TMap is promised to one of several writers, and not to each.
 #[test]
 fn writers_at_once_do_not_outgrow_the_map_together() {
     let env = Env::sim(1);
@@ -99,7 +99,7 @@ fn writers_at_once_do_not_outgrow_the_map_together() {
     while table(&format!("{count:06}")).is_ok() {
         count += 1;
     }
-    // Room for one table of eight tracks and no more.
+    // Space for one table of eight tracks and no more.
     store.remove("000000").unwrap();
     store.sync_names().unwrap();
     let stall = FaultEffect::Stall(std::time::Duration::from_millis(1));
