@@ -335,11 +335,11 @@ fn closing_ends_writers_that_wait_for_a_flush() {
 }
 
 #[test]
-fn closing_ends_writers_that_wait_for_room() {
+fn closing_ends_writers_that_wait_for_space() {
     for tree in TreeKind::OF_TABLES {
         let env = simulation(1);
-        let room = MemoryDirectoryOptions { capacity_bytes: Some(64 << 20), ..MemoryDirectoryOptions::default() };
-        let directory = Arc::new(MemoryDirectory::with_options("ram", room));
+        let space = MemoryDirectoryOptions { capacity_bytes: Some(64 << 20), ..MemoryDirectoryOptions::default() };
+        let directory = Arc::new(MemoryDirectory::with_options("ram", space));
         let full = Options { compaction_buffer_size: Some(40 << 20), disable_auto_compactions: true, ..options(tree) };
         let scene = Scene::on(directory, env, full.clone(), "writers on a full medium");
         // Each table overlaps all others: none is just moved, and there is much to wait for.

@@ -41,7 +41,7 @@ const GROUPS: u64 = 2;
 /// Keys of a group.
 const GROUP_KEYS: u64 = 4;
 
-/// Room of devices.
+/// Space of devices.
 const ROOM_BYTES: u64 = 16 << 20;
 
 /// Virtual time no history needs: one that takes it hangs.

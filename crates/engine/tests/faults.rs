@@ -203,7 +203,7 @@ fn sync() -> WriteOptions {
     WriteOptions { sync: true }
 }
 
-/// Writes until the medium is full, then makes room and goes on with the same database.
+/// Writes until the medium is full, then makes space and goes on with the same database.
 fn full_and_back(env: &Env, files: Arc<dyn FileStore>, ballast_bytes: usize) {
     let context = IoContext::default();
     let mut ballast = files.create("ballast", &CreateOptions::default()).expect("ballast");
@@ -307,7 +307,7 @@ fn a_full_zoned_device_fails_cleanly_and_goes_on_when_space_is_back() {
     }
 }
 
-/// Tables have no room left, or everything else has none.
+/// Tables have no space left, or everything else has none.
 #[test]
 fn a_full_interlaced_disk_fails_cleanly_and_goes_on_when_space_is_back() {
     for (seed, kind) in (30..).zip(imr_kinds()) {
@@ -320,9 +320,9 @@ fn a_full_interlaced_disk_fails_cleanly_and_goes_on_when_space_is_back() {
     }
 }
 
-/// Tables have room, logs and manifests have none.
+/// Tables have space, logs and manifests have none.
 #[test]
-fn an_interlaced_disk_without_room_for_logs_fails_cleanly_and_goes_on_when_space_is_back() {
+fn an_interlaced_disk_without_space_for_logs_fails_cleanly_and_goes_on_when_space_is_back() {
     for (seed, kind) in (30..).zip(imr_kinds().into_iter().filter(|kind| kind.number() % 5 == 0)) {
         let env = simulation(seed);
         let image = Image::fresh(&env, kind);
@@ -540,9 +540,9 @@ fn a_foreign_or_damaged_superblock_is_a_typed_error_and_nothing_is_lost() {
     }
 }
 
-/// Logs that are in tables give their room back although nobody ever syncs.
+/// Logs that are in tables give their space back although nobody ever syncs.
 #[test]
-fn writing_without_syncs_takes_no_more_room_than_what_is_there() {
+fn writing_without_syncs_takes_no_more_space_than_what_is_there() {
     let env = simulation(24);
     let options = MemoryDirectoryOptions { capacity_bytes: Some(3 << 20), ..MemoryDirectoryOptions::default() };
     let directory = Arc::new(MemoryDirectory::with_options("small", options));

@@ -22,7 +22,7 @@ const ON: [(Kind, TreeKind); 6] = [
     (Kind::ImrLogsApart(AllocationName::CompactionAware, RewriteName::Merged), TreeKind::Leveled),
 ];
 
-/// Room of the devices: for hundreds of tables, and for values that fill hundreds of bands.
+/// Space of the devices: for hundreds of tables, and for values that fill hundreds of bands.
 const ROOM_BYTES: u64 = 64 << 20;
 
 #[test]

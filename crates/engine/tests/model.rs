@@ -20,13 +20,13 @@ const TWO_LEVEL_OPTION_SETS: u64 = 16;
 const OPERATIONS_PER_SET: u64 = 3500;
 const UNIVERSE: u64 = 400;
 
-/// Room of the devices: so little that tables go around it.
+/// Space of the devices: so little that tables go around it.
 const DEVICE_BYTES: u64 = 4 << 20;
 
 /// The same for trees that may need as much again to put everything in order.
 const TWO_LEVEL_DEVICE_BYTES: u64 = 16 << 20;
 
-/// What is free of an interlaced disk with that room.
+/// What is free of an interlaced disk with that space.
 const FREE_TRACKS: u64 = 400;
 
 /// What a run did, to know that it did something.
@@ -46,11 +46,11 @@ fn rewrites(files: &dyn FileStore) -> u64 {
 
 fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     let env = Env::sim_with(SimOptions { seed, perturb: seed % 2 == 1, ..SimOptions::default() });
-    let room_bytes = kind.room_bytes(match options.tree {
+    let space_bytes = kind.space_bytes(match options.tree {
         TreeKind::TwoLevel => TWO_LEVEL_DEVICE_BYTES,
         _ => DEVICE_BYTES,
     });
-    let image = Image::fresh_of(&env, kind, room_bytes);
+    let image = Image::fresh_of(&env, kind, space_bytes);
     if kind.is_imr() {
         image.fill_tracks(FREE_TRACKS);
     }
@@ -122,7 +122,7 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     db.close().expect("close");
     rewritten += rewrites(&*files);
     if kind.is_imr() {
-        check_ballast(&*files, room_bytes / TRACK_BYTES - FREE_TRACKS)
+        check_ballast(&*files, space_bytes / TRACK_BYTES - FREE_TRACKS)
             .unwrap_or_else(|what| panic!("{kind:?} seed {seed}: {what}"));
     }
     drop((db, files));

@@ -33,7 +33,7 @@ const ON: [(Kind, TreeKind); 6] = [
     (Kind::Imr(AllocationName::CompactionAware, RewriteName::Merged), TreeKind::Leveled),
 ];
 
-/// Room of an interlaced disk.
+/// Space of an interlaced disk.
 const ROOM_BYTES: u64 = 4 << 20;
 
 /// What the panic says.

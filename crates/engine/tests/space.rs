@@ -1,5 +1,5 @@
-//! Databases on media that run out of room: writers are told, what was acknowledged stays, and deletes and compactions
-//! bring the room back.
+//! Databases on media that run out of space: writers are told, what was acknowledged stays, and deletes and compactions
+//! bring the space back.
 
 #[path = "suite/history.rs"]
 #[allow(dead_code)]
@@ -89,10 +89,10 @@ struct Filled {
 }
 
 impl Filled {
-    fn new(kind: Kind, room_bytes: u64, tree: TreeKind, in_order: bool, seed: u64) -> Filled {
+    fn new(kind: Kind, space_bytes: u64, tree: TreeKind, in_order: bool, seed: u64) -> Filled {
         let env = simulation(seed);
-        let image = Image::fresh_of(&env, kind, room_bytes);
-        let note = format!("{kind:?}, {} KiB", room_bytes >> 10);
+        let image = Image::fresh_of(&env, kind, space_bytes);
+        let note = format!("{kind:?}, {} KiB", space_bytes >> 10);
         Filled::on(env, image, tree, in_order, seed, &note)
     }
 
@@ -187,8 +187,8 @@ enum After {
     Reopen,
 }
 
-fn fill_and_recover(kind: Kind, room_bytes: u64, tree: TreeKind, in_order: bool, after: After, seed: u64) {
-    let mut filled = Filled::new(kind, room_bytes, tree, in_order, seed);
+fn fill_and_recover(kind: Kind, space_bytes: u64, tree: TreeKind, in_order: bool, after: After, seed: u64) {
+    let mut filled = Filled::new(kind, space_bytes, tree, in_order, seed);
     filled.note = format!("{}, then {after:?}", filled.note);
     let note = filled.note.clone();
     assert_eq!(filled.state(), WriteState::Open, "{note}");
@@ -229,7 +229,7 @@ fn fill_and_recover(kind: Kind, room_bytes: u64, tree: TreeKind, in_order: bool,
     println!("{note}: {full} pairs, {kept} after deletes, {taken} more");
     assert!(matches!(error, Error::OutOfSpace { .. }), "{note}: {error}");
     // With so few bands a part of one is much.
-    let is_tiny = kind != Kind::Extent && room_bytes < 14 * BAND_BYTES;
+    let is_tiny = kind != Kind::Extent && space_bytes < 14 * BAND_BYTES;
     let stats = filled.db.property("varve.stats").expect("stats");
     assert!(is_tiny || taken * 3 >= full - kept, "{note}: {full} pairs, {kept} kept, {taken} more\n{stats}");
     filled.verify("full again");
@@ -238,7 +238,7 @@ fn fill_and_recover(kind: Kind, room_bytes: u64, tree: TreeKind, in_order: bool,
 }
 
 #[test]
-fn deletes_bring_back_the_room_of_a_device_out_of_bands() {
+fn deletes_bring_back_the_space_of_a_device_out_of_bands() {
     for tree in [TreeKind::Leveled, TreeKind::TwoLevel] {
         for (bands, in_order) in [12, 14, 24].into_iter().flat_map(|bands| [(bands, true), (bands, false)]) {
             for (after, seed) in [After::Nothing, After::Wait, After::Compact, After::Reopen].into_iter().zip(0..) {
@@ -249,7 +249,7 @@ fn deletes_bring_back_the_room_of_a_device_out_of_bands() {
 }
 
 #[test]
-fn deletes_bring_back_the_room_of_bands_of_variable_size() {
+fn deletes_bring_back_the_space_of_bands_of_variable_size() {
     for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip([600, 620]) {
         for (bands, in_order) in [14, 24].into_iter().flat_map(|bands| [(bands, true), (bands, false)]) {
             for (after, seed) in [After::Nothing, After::Compact, After::Reopen].into_iter().zip(seed..) {
@@ -282,7 +282,7 @@ fn large_values_fill_bands_and_make_no_work_without_end() {
 }
 
 #[test]
-fn deletes_bring_back_the_room_of_a_full_disk() {
+fn deletes_bring_back_the_space_of_a_full_disk() {
     for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip(0..) {
         for (after, seed) in [After::Nothing, After::Compact, After::Reopen].into_iter().zip(10 * seed..) {
             fill_and_recover(Kind::Extent, 2 << 20, tree, seed % 2 == 0, after, seed);
@@ -290,9 +290,9 @@ fn deletes_bring_back_the_room_of_a_full_disk() {
     }
 }
 
-/// A put waits as long as a compaction may bring room; a delete that comes behind it does not.
+/// A put waits as long as a compaction may bring space; a delete that comes behind it does not.
 #[test]
-fn deletes_go_before_puts_that_wait_for_room() {
+fn deletes_go_before_puts_that_wait_for_space() {
     let mut tried = 0;
     for (tree, seed) in TreeKind::OF_TABLES.into_iter().flat_map(|tree| (800..830).map(move |seed| (tree, seed))) {
         let mut filled = Filled::new(Kind::Band, 24 * BAND_BYTES, tree, false, seed);
@@ -401,7 +401,7 @@ fn some_of(recorder: &Recorder, random: &mut Random, count: usize) -> Vec<Point>
     points
 }
 
-fn crash_while_room_comes_back(tree: TreeKind, in_order: bool, seed: u64) {
+fn crash_while_space_comes_back(tree: TreeKind, in_order: bool, seed: u64) {
     let kind = Kind::Band;
     let env = simulation(seed);
     let recorder = Arc::new(Recorder::default());
@@ -442,10 +442,10 @@ fn crash_while_room_comes_back(tree: TreeKind, in_order: bool, seed: u64) {
 }
 
 #[test]
-fn what_was_synced_survives_crashes_while_room_comes_back() {
+fn what_was_synced_survives_crashes_while_space_comes_back() {
     for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip([300, 310]) {
         for (in_order, seed) in [true, false].into_iter().zip(seed..) {
-            crash_while_room_comes_back(tree, in_order, seed);
+            crash_while_space_comes_back(tree, in_order, seed);
         }
     }
 }

@@ -20,10 +20,10 @@ use varve_store::{
     PlainOptions, PlainStore, RewriteName, StoreError,
 };
 
-/// Room of the emulated device.
+/// Space of the emulated device.
 pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
 
-/// Room of a device whose tables follow each other.
+/// Space of a device whose tables follow each other.
 const SMALL_DEVICE_BYTES: u64 = 1 << 20;
 
 /// What is free of it: so little that tables go around it.
@@ -50,7 +50,7 @@ const BANDS: u64 = 400;
 /// Zones to a band where bands are of variable size.
 const ZONES_OF_VARIABLE_BAND: u64 = 4;
 
-/// Its conventional zones, in bands, at least: those of many zones take more room to tell of.
+/// Its conventional zones, in bands, at least: those of many zones take more space to tell of.
 const CONVENTIONAL_BANDS_MIN: u64 = 32;
 
 /// Zones that a conventional zone of a band can tell of.
@@ -132,8 +132,8 @@ impl Kind {
         matches!(self, Kind::PlainLogsApart | Kind::ExtentLogsApart | Kind::ImrLogsApart(..))
     }
 
-    /// Room of its medium, where `usual_bytes` is enough for others.
-    pub(crate) fn room_bytes(self, usual_bytes: u64) -> u64 {
+    /// Space of its medium, where `usual_bytes` is enough for others.
+    pub(crate) fn space_bytes(self, usual_bytes: u64) -> u64 {
         match self {
             Kind::Band | Kind::VariableBands => BANDS * BAND_BYTES,
             _ => usual_bytes,
@@ -350,7 +350,7 @@ impl Image {
                 image.fill_tracks(FULL_DISK_FREE_TRACKS);
                 return image;
             }
-            _ => return Image::fresh_of(env, kind, kind.room_bytes(DEVICE_BYTES)),
+            _ => return Image::fresh_of(env, kind, kind.space_bytes(DEVICE_BYTES)),
         }
         let image = Image::fresh_of(env, kind, SMALL_DEVICE_BYTES);
         let store = image.store(env, None).expect("store");
@@ -363,20 +363,20 @@ impl Image {
         image
     }
 
-    /// The same, of devices with this much room.
-    pub(crate) fn fresh_of(env: &Env, kind: Kind, room_bytes: u64) -> Image {
-        let device = |label: &str| Image::device(env, label, kind.layout(), room_bytes);
+    /// The same, of devices with this much space.
+    pub(crate) fn fresh_of(env: &Env, kind: Kind, space_bytes: u64) -> Image {
+        let device = |label: &str| Image::device(env, label, kind.layout(), space_bytes);
         match kind {
             Kind::PlainLogsApart => Image::Several(vec![Image::directory("crashed"), Image::directory("crashed logs")]),
             Kind::ExtentLogsApart => Image::Several(vec![device("crashed"), device("crashed logs")]),
             Kind::Plain => Image::directory("crashed"),
-            Kind::Band => Image::Device(Image::zoned(env, room_bytes / BAND_BYTES, 1)),
-            Kind::VariableBands => Image::Device(Image::zoned(env, room_bytes / BAND_BYTES, ZONES_OF_VARIABLE_BAND)),
-            Kind::Imr(allocation, rewrite) => Image::Device(Image::interlaced(allocation, rewrite, room_bytes, None)),
+            Kind::Band => Image::Device(Image::zoned(env, space_bytes / BAND_BYTES, 1)),
+            Kind::VariableBands => Image::Device(Image::zoned(env, space_bytes / BAND_BYTES, ZONES_OF_VARIABLE_BAND)),
+            Kind::Imr(allocation, rewrite) => Image::Device(Image::interlaced(allocation, rewrite, space_bytes, None)),
             Kind::ImrLogsApart(allocation, rewrite) => {
-                let emulated = Emulated::immediate(&Env::real(), "crashed logs", room_bytes.max(4 << 20));
+                let emulated = Emulated::immediate(&Env::real(), "crashed logs", space_bytes.max(4 << 20));
                 let logs = Device::of_blocks(Arc::new(emulated));
-                let disk = Image::interlaced(allocation, rewrite, room_bytes, Some(&logs));
+                let disk = Image::interlaced(allocation, rewrite, space_bytes, Some(&logs));
                 Image::Several(vec![Image::Device(disk), Image::Device(logs)])
             }
             _ => device("crashed"),
@@ -400,9 +400,9 @@ impl Image {
         Image::Directory(MemoryDirectory::new(label))
     }
 
-    fn device(env: &Env, label: &str, layout: ExtentLayout, room_bytes: u64) -> Image {
+    fn device(env: &Env, label: &str, layout: ExtentLayout, space_bytes: u64) -> Image {
         // Of the real world, where it takes no time: images read it from other simulations.
-        let emulated = Emulated::immediate(&Env::real(), label, room_bytes);
+        let emulated = Emulated::immediate(&Env::real(), label, space_bytes);
         let device = Device::of_blocks(Arc::new(emulated));
         let options = ExtentFormatOptions { layout, ..ExtentFormatOptions::default() };
         ExtentStore::format(env, &device, &options).expect("format");
@@ -425,8 +425,8 @@ impl Image {
         device
     }
 
-    /// A strict interlaced disk with room for so many bytes of tables. Of the real world, as [`Image::device`].
-    fn interlaced(allocation: AllocationName, rewrite: RewriteName, room_bytes: u64, logs: Option<&Device>) -> Device {
+    /// A strict interlaced disk with space for so many bytes of tables. Of the real world, as [`Image::device`].
+    fn interlaced(allocation: AllocationName, rewrite: RewriteName, space_bytes: u64, logs: Option<&Device>) -> Device {
         let (env, label) = (Env::real(), "crashed");
         let build = |track_count: u64| {
             let tracks =
@@ -443,7 +443,7 @@ impl Image {
                 rewrite,
                 table_bytes_max: Some(4 * TRACK_BYTES),
                 // Of a roomy disk the memtables are larger too.
-                small_files_bytes: Some(if room_bytes > 2 << 20 { 4 << 20 } else { 1 << 20 }),
+                small_files_bytes: Some(if space_bytes > 2 << 20 { 4 << 20 } else { 1 << 20 }),
                 overwrite: true,
                 ..ImrFormatOptions::default()
             };
@@ -452,16 +452,16 @@ impl Image {
             devices
         };
         // How many tracks the store takes for itself depends little on how many there are.
-        let wanted = room_bytes / TRACK_BYTES;
+        let wanted = space_bytes / TRACK_BYTES;
         let mut track_count = 4096 + wanted;
         loop {
             let devices = build(track_count);
             let store = ImrStore::open(&env, devices.clone(), &ImrOpenOptions::default()).expect("open");
-            let room = store.space().expect("space").total_bytes / TRACK_BYTES;
-            if room <= wanted {
+            let space = store.space().expect("space").total_bytes / TRACK_BYTES;
+            if space <= wanted {
                 return devices.disk;
             }
-            track_count -= room - wanted;
+            track_count -= space - wanted;
         }
     }
 

@@ -36,7 +36,7 @@ impl On {
     }
 }
 
-/// Room of devices; where tables of two trees need twice as much, still enough.
+/// Space of devices; where tables of two trees need twice as much, still enough.
 const DEVICE_BYTES: u64 = 8 << 20;
 
 /// What is free of an interlaced disk with [`IMR_BYTES`] for tables.
@@ -74,7 +74,7 @@ impl Setting {
         let kind = on.draw(&mut random);
         let tree = TreeKind::OF_TABLES[random.index(2)];
         let options = short_option_set(tree, seed);
-        // A batch of several frames of a log, where there is room for a few.
+        // A batch of several frames of a log, where there is space for a few.
         let roomy = matches!(kind, Kind::Plain | Kind::PlainLogsApart | Kind::Extent | Kind::ExtentLogsApart);
         let large_bytes = match random.below(4) {
             0 if roomy => 300 << 10,
@@ -125,11 +125,11 @@ pub(crate) fn empty(kind: Kind) -> Image {
     static MADE: Mutex<BTreeMap<String, CrashState>> = Mutex::new(BTreeMap::new());
     let make = || {
         let env = Env::real();
-        let room_bytes = match kind {
+        let space_bytes = match kind {
             _ if kind.is_imr() => IMR_BYTES,
-            _ => kind.room_bytes(DEVICE_BYTES),
+            _ => kind.space_bytes(DEVICE_BYTES),
         };
-        let image = Image::fresh_of(&env, kind, room_bytes);
+        let image = Image::fresh_of(&env, kind, space_bytes);
         if kind.is_imr() {
             image.fill_tracks(IMR_FREE_TRACKS);
         }
@@ -227,7 +227,7 @@ impl Workload {
         })
     }
 
-    /// An error is an answer where something fails, or where there is no room; never that of a wrong argument.
+    /// An error is an answer where something fails, or where there is no space; never that of a wrong argument.
     pub(crate) fn met(&self, what: &str, error: &Error) -> Result<(), String> {
         let text = error.to_string();
         let is_allowed = match error.kind() {

@@ -36,7 +36,7 @@ struct Outcome {
     /// Extents to a table, on average over the later three quarters of the compactions.
     extents: f64,
     /// The same of full tables.
-    stretches_of_full: f64,
+    extents_of_full: f64,
     /// Tables of a hundred for which no one extent was long enough.
     without_extent_percent: f64,
 }
@@ -46,7 +46,7 @@ struct Counted {
     tables: usize,
     extents: usize,
     full: usize,
-    stretches_of_full: usize,
+    extents_of_full: usize,
 }
 
 impl Counted {
@@ -56,7 +56,7 @@ impl Counted {
         self.extents += count;
         if table.bands.len() as u32 == TABLE_BANDS {
             self.full += 1;
-            self.stretches_of_full += count;
+            self.extents_of_full += count;
         }
     }
 }
@@ -181,7 +181,7 @@ fn overwrite(fit: Fit, fill_percent: u32) -> Outcome {
     }
     Outcome {
         extents: counted.extents as f64 / counted.tables as f64,
-        stretches_of_full: counted.stretches_of_full as f64 / counted.full as f64,
+        extents_of_full: counted.extents_of_full as f64 / counted.full as f64,
         without_extent_percent: replay.without_extent as f64 * 100.0 / replay.created as f64,
     }
 }
@@ -219,9 +219,9 @@ fn tables_stay_in_few_stretches_on_a_device_that_is_overwritten() {
         let [next, best, by_band] =
             [Fit::NextStretch, Fit::BestStretch, Fit::NextBand].map(|fit| overwrite(fit, fill_percent));
         for (fit, outcome) in [("next extent", &next), ("best extent", &best), ("next band", &by_band)] {
-            let Outcome { extents, stretches_of_full, without_extent_percent } = outcome;
+            let Outcome { extents, extents_of_full, without_extent_percent } = outcome;
             println!(
-                "{fill_percent} % full, {fit}: {extents:.2} extents to a table, {stretches_of_full:.2} to a full one; \
+                "{fill_percent} % full, {fit}: {extents:.2} extents to a table, {extents_of_full:.2} to a full one; \
                  {without_extent_percent:.1} % of tables without an extent that is long enough"
             );
         }
