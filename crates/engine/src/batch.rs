@@ -179,8 +179,9 @@ impl<'a> IntoIterator for &'a WriteBatch {
     }
 }
 
+/// Errs with a key that is longer than any may be.
 #[inline]
-fn check_key(key: &[u8]) -> Result<(), Error> {
+pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
     if key.len() > KEY_BYTES_MAX {
         return Err(Error::KeyTooLong { found_bytes: key.len(), limit_bytes: KEY_BYTES_MAX });
     }

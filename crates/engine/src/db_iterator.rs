@@ -3,6 +3,9 @@
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, Sequence};
+use crate::memtable::MemTable;
+use crate::operation::ReadOptions;
+use std::sync::Arc;
 
 /// Versions of one key to step over before seeking past them instead.
 const STEPS_BEFORE_SEEK: u32 = 8;
@@ -38,6 +41,12 @@ pub struct DbIterator {
 }
 
 impl DbIterator {
+    /// What readers see of `entries` at `sequence`, within the bounds of `options`.
+    pub(crate) fn of_memtable(entries: Arc<MemTable>, sequence: Sequence, options: &ReadOptions<'_>) -> Self {
+        let (source, pinned) = (Box::new(entries.iterator()), Box::new(entries));
+        Self::new(source, sequence, options.lower_bound.clone(), options.upper_bound.clone(), pinned)
+    }
+
     pub(crate) fn new(
         source: Box<dyn InternalIterator>,
         sequence: Sequence,

@@ -28,6 +28,7 @@ mod media;
 mod memory_file;
 mod memtable;
 mod merge;
+mod numbers;
 mod operation;
 mod options;
 mod policy;

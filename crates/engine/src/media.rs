@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::options::Options;
 use std::sync::Arc;
-use varve_store::FileStore;
+use varve_store::{FileStore, Finding};
 
 /// The media of one database, as a bundle of optional parts. A tree takes the parts it needs, and refuses media without one of
 /// them with [`Error::MissingPart`].
@@ -43,6 +43,20 @@ impl FileMedia {
     #[cfg(test)]
     pub(crate) fn of_files(files: Arc<dyn FileStore>) -> Self {
         FileMedia { files, logs: None }
+    }
+
+    /// The store of files, and that of logs if they have one of their own.
+    pub(crate) fn stores(&self) -> impl Iterator<Item = &Arc<dyn FileStore>> {
+        std::iter::once(&self.files).chain(&self.logs)
+    }
+
+    /// What the stores find wrong with themselves.
+    pub(crate) fn check_stores(&self) -> Result<Vec<Finding>, Error> {
+        let mut findings = Vec::new();
+        for store in self.stores() {
+            findings.extend(store.check()?);
+        }
+        Ok(findings)
     }
 
     pub(crate) fn log_store(&self) -> &Arc<dyn FileStore> {

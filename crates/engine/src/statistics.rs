@@ -1,5 +1,9 @@
 //! What a database did since it was opened.
 
+mod properties;
+
+use crate::log::LogCounters;
+use crate::snapshot::SnapshotList;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +21,7 @@ macro_rules! counters {
         pub struct CounterValues { $($(#[$doc])* pub $name: u64),* }
 
         impl Counters {
-            pub(crate) fn values(&self) -> CounterValues {
+            fn values(&self) -> CounterValues {
                 CounterValues { $($name: self.$name.load(Ordering::Relaxed)),* }
             }
         }
@@ -73,6 +77,30 @@ counters! {
     gets_found,
     /// Iterators made.
     iterators,
+}
+
+impl Counters {
+    /// Of an opening that dropped so many bytes of torn log tails.
+    pub(crate) fn after_recovery(dropped_bytes: u64) -> Counters {
+        Counters { recovery_dropped_bytes: AtomicU64::new(dropped_bytes), ..Counters::default() }
+    }
+
+    /// A group of so many batches was committed, with so many entries, of so many bytes of keys and values.
+    pub(crate) fn note_group(&self, batches: usize, entries: u64, bytes: usize) {
+        self.write_groups.fetch_add(1, Ordering::Relaxed);
+        self.write_batches.fetch_add(batches as u64, Ordering::Relaxed);
+        self.user_written_entries.fetch_add(entries, Ordering::Relaxed);
+        self.user_written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// So many keys were looked up, of which so many had values.
+    #[inline]
+    pub(crate) fn note_gets(&self, keys: usize, found: usize) {
+        self.gets.fetch_add(keys as u64, Ordering::Relaxed);
+        if found > 0 {
+            self.gets_found.fetch_add(found as u64, Ordering::Relaxed);
+        }
+    }
 }
 
 macro_rules! totals {
@@ -263,6 +291,15 @@ pub struct TableStatistics {
 }
 
 impl Statistics {
+    /// What is the same for any tree: counters, the newest sequence number, snapshots. The rest is left to the tree.
+    pub(crate) fn of_any_tree(counters: &Counters, logs: &LogCounters, snapshots: &SnapshotList) -> Statistics {
+        let mut counters = counters.values();
+        counters.log_bytes = logs.file_bytes.load(Ordering::Relaxed);
+        counters.log_syncs = logs.syncs.load(Ordering::Relaxed);
+        let (last_sequence, snapshots) = (snapshots.visible(), snapshots.len());
+        Statistics { counters, last_sequence, snapshots, ..Statistics::default() }
+    }
+
     /// Levels from 0; none of trees that have none.
     pub fn levels(&self) -> &[LevelStatistics] {
         self.tables.as_ref().map_or(&[], |tables| &tables.levels)

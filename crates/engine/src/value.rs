@@ -1,6 +1,8 @@
 //! Keys and values as reads return them.
 
 use crate::block::PinnedBytes;
+use crate::key::EntryKind;
+use crate::memtable;
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -50,6 +52,14 @@ impl Value {
 
     pub(crate) fn pinned(bytes: PinnedBytes) -> Self {
         Value(Holder::Pinned(bytes))
+    }
+
+    /// What an entry of a memtable says; none of a delete.
+    pub(crate) fn in_memory(found: &memtable::Found<'_>) -> Option<Self> {
+        match found.kind {
+            EntryKind::Put => Some(Value::owned(found.value.to_vec())),
+            EntryKind::Delete => None,
+        }
     }
 
     /// The bytes as a vector; copies only when they are pinned.

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::key::{SEQUENCE_MAX, Sequence};
 use crate::log_chain::{LogChain, LogHead};
 use crate::snapshot::SnapshotList;
+use crate::statistics::Counters;
 use std::any::Any;
 use varve_env::Env;
 
@@ -24,6 +25,19 @@ pub(crate) enum CommitFailure {
     Refused(Error),
     /// Whether it is durable is unknown: nothing may be built on it.
     InDoubt(Error),
+}
+
+impl CommitFailure {
+    /// What the group is told. `ended` becomes why nothing is written any more, if nothing may be.
+    pub(crate) fn end(self, ended: &mut Option<Error>) -> Error {
+        match self {
+            CommitFailure::Refused(error) => error,
+            CommitFailure::InDoubt(error) => {
+                *ended = Some(Error::Poisoned { cause: error.to_string() });
+                error
+            }
+        }
+    }
 }
 
 impl Group<'_> {
@@ -51,6 +65,11 @@ pub(crate) struct CommitHead {
 }
 
 impl CommitHead {
+    /// Behind `last_sequence`, without a log: the first write makes one, as after one that broke.
+    pub(crate) fn without_log(last_sequence: Sequence) -> CommitHead {
+        CommitHead { log: LogHead::new(None), last_sequence }
+    }
+
     /// Commits a group: `apply` gets each batch and the sequence number of its first entry, and readers see all of them when
     /// this returns. The number of its entries.
     pub(crate) fn commit(
@@ -58,6 +77,7 @@ impl CommitHead {
         env: &Env,
         chain: &LogChain,
         snapshots: &SnapshotList,
+        counters: &Counters,
         group: &Group<'_>,
         mut apply: impl FnMut(&WriteBatch, Sequence),
     ) -> Result<u64, CommitFailure> {
@@ -79,6 +99,7 @@ impl CommitHead {
         }
         self.last_sequence += count;
         snapshots.publish(self.last_sequence);
+        counters.note_group(1 + group.others.len(), count, group.bytes);
         Ok(count)
     }
 

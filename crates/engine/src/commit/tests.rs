@@ -33,20 +33,20 @@ fn head(chain: &LogChain, last_sequence: Sequence) -> CommitHead {
 #[test]
 fn a_group_is_applied_seen_and_replayed_as_a_whole() {
     let env = Env::sim(1);
-    let (chain, snapshots) = (chain(&env), SnapshotList::new(0));
+    let (chain, snapshots, counters) = (chain(&env), SnapshotList::new(0), Counters::default());
     let mut head = head(&chain, 0);
     let (first, others) = (batch(&["a", "b"]), [batch(&["c"]), deletes("a")]);
     let mut applied = Vec::new();
     let group = Group { first: &first, others: &others, bytes: 60, sync: true };
     assert!(group.has_puts() && group.is_mixed());
-    let count =
-        head.commit(&env, &chain, &snapshots, &group, |batch, sequence| applied.push((batch.count(), sequence)));
+    let count = head
+        .commit(&env, &chain, &snapshots, &counters, &group, |batch, sequence| applied.push((batch.count(), sequence)));
     assert_eq!(count.expect("committed"), 4);
     assert_eq!((applied, snapshots.visible()), (vec![(2, 1), (1, 3), (1, 4)], 4));
     // A sync of nothing is no record.
     let nothing = WriteBatch::new();
     let group = Group { first: &nothing, others: &[], bytes: 0, sync: true };
-    assert_eq!(head.commit(&env, &chain, &snapshots, &group, |_, _| {}).expect("committed"), 0);
+    assert_eq!(head.commit(&env, &chain, &snapshots, &counters, &group, |_, _| {}).expect("committed"), 0);
     head.log.close(&chain, || (2, 12)).expect("close");
     let mut found = Vec::new();
     let result = replay(&chain.replay_of(&[1, 2], 1, 0), &mut |batch| {
@@ -60,18 +60,20 @@ fn a_group_is_applied_seen_and_replayed_as_a_whole() {
 #[test]
 fn what_is_not_committed_is_not_seen() {
     let env = Env::sim(1);
-    let (chain, snapshots) = (chain(&env), SnapshotList::new(0));
+    let (chain, snapshots, counters) = (chain(&env), SnapshotList::new(0), Counters::default());
     let one = batch(&["a"]);
     let group = |sync| Group { first: &one, others: &[], bytes: 10, sync };
     let mut all_used = head(&chain, SEQUENCE_MAX);
-    let result = all_used.commit(&env, &chain, &snapshots, &group(false), |_, _| unreachable!("nothing is applied"));
+    let result =
+        all_used.commit(&env, &chain, &snapshots, &counters, &group(false), |_, _| unreachable!("nothing is applied"));
     assert!(matches!(result, Err(CommitFailure::Refused(Error::InvalidArgument { .. }))));
-    let mut ended = CommitHead { log: LogHead::new(None), last_sequence: 0 };
-    let result = ended.commit(&env, &chain, &snapshots, &group(false), |_, _| unreachable!("nothing is applied"));
+    let mut ended = CommitHead::without_log(0);
+    let result =
+        ended.commit(&env, &chain, &snapshots, &counters, &group(false), |_, _| unreachable!("nothing is applied"));
     assert!(matches!(result, Err(CommitFailure::Refused(Error::Closed))));
     let nothing = WriteBatch::new();
     let only_sync = Group { first: &nothing, others: &[], bytes: 0, sync: true };
-    let result = ended.commit(&env, &chain, &snapshots, &only_sync, |_, _| {});
+    let result = ended.commit(&env, &chain, &snapshots, &counters, &only_sync, |_, _| {});
     assert!(matches!(result, Err(CommitFailure::InDoubt(Error::Closed))));
     assert_eq!((snapshots.visible(), ended.last_sequence), (0, 0));
 }

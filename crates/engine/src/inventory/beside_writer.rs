@@ -12,8 +12,12 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::key::Sequence;
+use crate::media::FileMedia;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use varve_env::Env;
+use varve_store::{FileStore, ReadOnlyStore};
 
 /// Readings from the start before a state that changes each time is given up.
 const READINGS_MAX: u32 = 200;
@@ -21,14 +25,23 @@ const READINGS_MAX: u32 = 200;
 /// Between two readings: what a writer has in hand is done by then, mostly.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Calls `read`, which begins at CURRENT each time, until what it finds counts; see the module. `torn_tail` says what is behind
-/// the last whole record, and the newest sequence number before it; `forget_tail` is told when that is being written.
+/// Calls `read`, which begins at CURRENT each time, until what it finds counts; see the module. It gets media to read from, and
+/// their store of files, to hold some of them open. `tail` says how many bytes are behind the last whole record, which becomes
+/// none when they are being written, and the newest sequence number before them.
 pub(crate) fn read_beside_writer<T>(
     env: &Env,
-    read: impl Fn() -> Result<T, Error>,
-    torn_tail: impl Fn(&T) -> Option<(u64, Sequence)>,
-    forget_tail: impl Fn(&T),
+    media: &FileMedia,
+    read: impl Fn(FileMedia, &ReadOnlyStore) -> Result<T, Error>,
+    tail: impl Fn(&T) -> (&AtomicU64, Sequence),
 ) -> Result<T, Error> {
+    let read = || -> Result<T, Error> {
+        let read_only = |store: &Arc<dyn FileStore>| Arc::new(ReadOnlyStore::new(store.clone()));
+        let files = read_only(&media.files);
+        let logs = media.logs.as_ref().map(|logs| read_only(logs) as Arc<dyn FileStore>);
+        let state = read(FileMedia { files: files.clone(), logs }, &files)?;
+        files.settle();
+        Ok(state)
+    };
     let mut failure = None;
     let mut torn = None;
     let mut readings = 0;
@@ -36,16 +49,17 @@ pub(crate) fn read_beside_writer<T>(
         readings += 1;
         match read() {
             Ok(state) => {
-                let found = torn_tail(&state);
-                if found.is_none() || found == torn {
+                let (bytes, sequence) = tail(&state);
+                let found = (bytes.load(Ordering::Relaxed), sequence);
+                if found.0 == 0 || torn == Some(found) {
                     return Ok(state);
                 }
                 if torn.is_some() || readings == READINGS_MAX {
                     // The end moved on: somebody writes, and what he was writing is not lost.
-                    forget_tail(&state);
+                    bytes.store(0, Ordering::Relaxed);
                     return Ok(state);
                 }
-                torn = found;
+                torn = Some(found);
             }
             Err(error) if matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Foreign) => {
                 let text = error.to_string();

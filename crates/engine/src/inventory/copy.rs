@@ -9,7 +9,7 @@ const COPY_BYTES: usize = 1 << 20;
 
 /// Errs when `target` is not a place for a copy of the database on `media`: it must be empty, and outside of it.
 pub(crate) fn refuse_target(media: &FileMedia, target: &dyn FileStore) -> Result<(), Error> {
-    for source in std::iter::once(&media.files).chain(&media.logs) {
+    for source in media.stores() {
         refuse_inside(&**source, target)?;
     }
     match target.list()?.first() {

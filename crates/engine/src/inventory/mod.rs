@@ -3,11 +3,13 @@
 mod beside_writer;
 mod copy;
 mod origin;
+mod recovery;
 mod strays;
 
 pub(crate) use beside_writer::read_beside_writer;
 pub(crate) use copy::{copy, refuse_target};
 pub(crate) use origin::{OF_OTHERS, Origin, begins_as, not_ours, origin};
+pub(crate) use recovery::{ApplyBatch, RecoveredLogs, needed_logs, recover_manifest};
 pub(crate) use strays::{Needed, remove_strays};
 
 use crate::error::Error;
@@ -79,7 +81,7 @@ pub(crate) fn retain_needed(logs: &mut Vec<u64>, log_number: u64, manifest_numbe
 /// No file of a database has a larger number.
 pub(crate) fn highest_number(media: &FileMedia) -> Result<u64, Error> {
     let mut highest = 0;
-    for store in std::iter::once(&media.files).chain(&media.logs) {
+    for store in media.stores() {
         highest = names(&store.list()?).iter().filter_map(FileName::number).fold(highest, u64::max);
     }
     Ok(highest)
@@ -87,8 +89,7 @@ pub(crate) fn highest_number(media: &FileMedia) -> Result<u64, Error> {
 
 /// Locks the stores of a database.
 pub(crate) fn lock(media: &FileMedia) -> Result<Vec<Box<dyn StoreLock>>, Error> {
-    let stores = std::iter::once(&media.files).chain(&media.logs);
-    Ok(stores.map(|store| store.lock(file_name::LOCK)).collect::<Result<_, _>>()?)
+    Ok(media.stores().map(|store| store.lock(file_name::LOCK)).collect::<Result<_, _>>()?)
 }
 
 /// Numbers of the logs among `names`, ascending.

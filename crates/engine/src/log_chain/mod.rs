@@ -2,23 +2,27 @@
 //!
 //! - [`LogChain`]: where they live, whose they are, which of them are still needed.
 //! - [`LogHead`]: the one that is written, and those before it that were never synced.
-//! - [`write_log`]: the first of a chain, that begins with everything.
+//! - [`LogRewrite`]: the first of a chain, that begins with everything, and the manifest that names it.
 //! - [`replay`]: what they hold, in order. [`salvage_log`]: what of one can be read when something is damaged.
 
 mod fresh;
 mod head;
 mod replay;
+mod rewrite;
 mod salvage;
 
-pub(crate) use fresh::{FreshLog, write_log};
+use fresh::{FreshLog, write_log};
 pub(crate) use head::LogHead;
 pub(crate) use replay::{Replay, open_log, replay};
+pub(crate) use rewrite::{LogRewrite, RewriteState, RewriteTarget, chain_from};
 pub(crate) use salvage::{Salvaged, salvage_log};
 
 use crate::error::Error;
 use crate::file_name;
 use crate::key::Sequence;
 use crate::log::{LogBacklog, LogCounters, LogHeader, LogWriter, PreviousLog, Purpose};
+use crate::media::FileMedia;
+use crate::options::Options;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +38,14 @@ pub(crate) struct LogChainOptions {
     pub(crate) buffer_bytes: u64,
     /// About as long as a log becomes.
     pub(crate) expected_bytes: u64,
+}
+
+impl LogChainOptions {
+    /// Of logs of `database` on `media`, about `expected_bytes` long.
+    pub(crate) fn new(database: u64, media: &FileMedia, options: &Options, expected_bytes: u64) -> LogChainOptions {
+        let buffer_bytes = options.log_buffer_bytes(media.log_store().properties()) as u64;
+        LogChainOptions { database, buffer_bytes, expected_bytes }
+    }
 }
 
 /// Which logs there are.
@@ -124,8 +136,13 @@ impl LogChain {
         retired
     }
 
+    /// The first that is needed for recovery.
+    pub(crate) fn oldest(&self) -> u64 {
+        self.live.oldest.load(Ordering::Relaxed)
+    }
+
     fn is_needed(&self, number: u64) -> bool {
-        number >= self.live.oldest.load(Ordering::Relaxed)
+        number >= self.oldest()
     }
 }
 

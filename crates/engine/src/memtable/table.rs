@@ -188,6 +188,11 @@ impl MemTable {
         self.entries.load(Ordering::Relaxed)
     }
 
+    /// About how many keys have values: each delete is taken for one that hides a put.
+    pub(crate) fn estimated_keys(&self) -> u64 {
+        self.entries() - 2 * self.deletions().min(self.entries() / 2)
+    }
+
     /// Entries that are deletes.
     pub(crate) fn deletions(&self) -> u64 {
         self.deletions.load(Ordering::Relaxed)

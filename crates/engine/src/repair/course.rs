@@ -4,15 +4,15 @@ use super::{
     Condition, MediumFailures, Originals, RepairAction, RepairPlan, RepairReport, RepairStep, Replaced, Survey, plan,
     survey,
 };
-use crate::batch::BatchRecord;
 use crate::error::Error;
 use crate::file_name::{self, FileName};
-use crate::inventory::{self, Needed};
+use crate::inventory::{self, ApplyBatch, Needed, RecoveredLogs};
 use crate::key::Sequence;
 use crate::log_chain::{Salvaged, salvage_log};
 use crate::manifest::{Contents, Recovered};
 use crate::media::FileMedia;
 use std::sync::Arc;
+use varve_env::Env;
 use varve_store::StoreLock;
 
 /// How much of table `number` can be read, when that manifest holds.
@@ -20,6 +20,15 @@ pub(crate) type TableCondition<'a> = dyn Fn(u64, Option<&Recovered>) -> Conditio
 
 /// Makes what judges the tables on some media.
 pub(crate) type TableConditions<'a> = dyn Fn(&FileMedia) -> Box<TableCondition<'a>> + 'a;
+
+/// The [`TableConditions`] of a kind of tree that keeps everything in logs.
+pub(crate) fn no_tables<'a>(_: &FileMedia) -> Box<TableCondition<'a>> {
+    Box::new(|number, _| {
+        let (expected, found) = ("no tables: this kind of tree keeps everything in logs".to_owned(), "one".to_owned());
+        let (file, structure) = (file_name::table(number), "database".to_owned());
+        Condition::Unreadable(Error::Corruption { file, offset_bytes: 0, structure, expected, found })
+    })
+}
 
 /// What a repair of a database of tree `tree` would do; see [`crate::plan_repair`].
 pub(crate) fn plan_repair(
@@ -101,10 +110,7 @@ impl Repair {
 
     /// Gives the batches of all logs that steps read to `apply`, up to the end or the first damage of each; and notes what of
     /// the other files that are no tables is kept.
-    pub(crate) fn read_logs(
-        &mut self,
-        apply: &mut dyn FnMut(&BatchRecord<'_>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub(crate) fn read_logs(&mut self, apply: ApplyBatch<'_>) -> Result<(), Error> {
         let mut logs = Vec::new();
         for RepairStep { file, action } in &self.steps {
             match (FileName::parse(file), action) {
@@ -133,6 +139,24 @@ impl Repair {
             self.replaced.add(&name);
         }
         Ok(())
+    }
+
+    /// Reads the logs of a database whose logs hold everything, in order; then has what is there kept ([`Repair::mark`]). What
+    /// is written from then on is fresh.
+    pub(crate) fn read_all(&mut self, env: &Env, apply: ApplyBatch<'_>) -> Result<RecoveredLogs, Error> {
+        let new_database = inventory::new_database_id(env, &*self.media.files);
+        let mut last_sequence = self.last_sequence();
+        self.read_logs(&mut |batch| {
+            // What a log that was never named repeats is in those before it.
+            if batch.first_sequence > last_sequence {
+                apply(batch)?;
+                last_sequence = batch.last_sequence();
+            }
+            Ok(())
+        })?;
+        self.mark()?;
+        let database = self.database.unwrap_or(new_database);
+        Ok(RecoveredLogs::new(database, self.highest_number + 1, last_sequence))
     }
 
     /// Has what is there kept from the moment the fresh manifest holds. Errs when the medium failed on the way here.

@@ -8,7 +8,7 @@ mod medium;
 mod replaced;
 mod survey;
 
-pub(crate) use course::{Repair, TableCondition, plan_repair};
+pub(crate) use course::{Repair, TableCondition, no_tables, plan_repair};
 use medium::MediumFailures;
 use replaced::Replaced;
 pub(crate) use survey::Condition;

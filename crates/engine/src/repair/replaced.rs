@@ -118,7 +118,7 @@ impl Replaced {
 
     /// Removes what this and earlier repairs replaced and kept; not what was damaged.
     fn discard_replaced(&self) -> Result<(), Error> {
-        for store in std::iter::once(&self.media.files).chain(self.media.logs.as_ref()) {
+        for store in self.media.stores() {
             for entry in store.list()?.iter().filter(|entry| entry.name.starts_with(file_name::REPLACED_PREFIX)) {
                 store.remove(&entry.name)?;
             }

@@ -9,7 +9,6 @@ use crate::space::{Admission, Headroom};
 use crate::statistics::{LevelStatistics, SpaceStatistics, Statistics, TableStatistics, WriteState};
 use crate::throttle::Stall;
 use std::fmt::Write;
-use std::sync::atomic::Ordering;
 use varve_store::{Finding, Hint, IoClass, IoContext, Severity};
 
 /// Tells the store the level of every table that was there when the tree was opened.
@@ -41,16 +40,10 @@ pub(super) fn statistics(parts: &TreeParts) -> Statistics {
         })
         .collect();
     let blocks = parts.files.tables.cache.block_cache().statistics();
-    let mut counters = parts.catalog.counters.values();
-    counters.log_bytes = parts.logs.counters().file_bytes.load(Ordering::Relaxed);
-    counters.log_syncs = parts.logs.counters().syncs.load(Ordering::Relaxed);
     let (headroom, _) = space_now(&parts.catalog, &parts.space, 0);
     Statistics {
-        counters,
         write_state: write_state(parts, headroom.as_ref()),
         memtable_bytes: (state.memtable.reserved_bytes() + immutable_bytes) as u64,
-        last_sequence: parts.snapshots.visible(),
-        snapshots: parts.snapshots.len(),
         space: headroom.map(|headroom| SpaceStatistics {
             total_bytes: headroom.total_bytes,
             available_bytes: headroom.available_bytes,
@@ -70,6 +63,7 @@ pub(super) fn statistics(parts: &TreeParts) -> Statistics {
             pending_compaction_bytes: parts.catalog.policy.pending_bytes(&state.version),
             running_jobs,
         }),
+        ..Statistics::of_any_tree(&parts.catalog.counters, parts.logs.counters(), &parts.snapshots)
     }
 }
 
@@ -84,21 +78,6 @@ fn write_state(parts: &TreeParts, headroom: Option<&Headroom>) -> WriteState {
         (Admission::Open, Stall::Slow) => WriteState::Slowed,
         (Admission::Open, Stall::None) => WriteState::Open,
     }
-}
-
-/// Which writes are taken, and why: for people.
-fn write_state_text(statistics: &Statistics) -> String {
-    let mut text = statistics.write_state.advice().to_owned();
-    if let (WriteState::DeletesOnly | WriteState::Full, Some(space)) = (statistics.write_state, &statistics.space) {
-        let (puts, deletes) = (space.left_by_puts_bytes, space.left_by_deletes_bytes);
-        let _ = write!(
-            text,
-            " ({} bytes are available; puts leave {puts}, deletes {deletes}, and compactions have {} more; \
-             those that run take up to {})",
-            space.available_bytes, space.reserve_bytes, space.compactions_reserved_bytes
-        );
-    }
-    text
 }
 
 /// See [`crate::Db::approximate_bytes`].
@@ -123,18 +102,13 @@ pub(super) fn approximate_bytes(parts: &TreeParts, begin: &[u8], end: &[u8]) -> 
 
 /// See [`crate::Db::property`].
 pub(super) fn property(parts: &TreeParts, name: &str) -> Option<String> {
-    let name = name.strip_prefix("varve.")?;
     // Those who wait ask often; the others sum over all tables.
-    if name == "num-running-jobs" {
+    if name == "varve.num-running-jobs" {
         return Some(parts.board.lock().running_jobs().to_string());
     }
     let statistics = statistics(parts);
-    if let Some(level) = name.strip_prefix("num-files-at-level") {
-        let level: usize = level.parse().ok()?;
-        return statistics.levels().get(level).map(|level| level.tables.to_string());
-    }
     match name {
-        "estimate-num-keys" => {
+        "varve.estimate-num-keys" => {
             let state = parts.catalog.read_state.load();
             // What a manifest says of tables that nobody opened yet may be anything.
             let live = |level: &LevelStatistics| level.entries.saturating_sub(level.deletions.saturating_mul(2));
@@ -142,20 +116,9 @@ pub(super) fn property(parts: &TreeParts, name: &str) -> Option<String> {
             let memory = state.memtable.entries() + state.immutables.iter().map(|table| table.entries()).sum::<u64>();
             Some(tables.saturating_add(memory).to_string())
         }
-        "total-table-bytes" => Some(statistics.table_bytes().to_string()),
-        "cur-size-all-mem-tables" => Some(statistics.memtable_bytes.to_string()),
-        "num-immutable-mem-table" => statistics.tables.map(|tables| tables.immutable_memtables.to_string()),
-        "num-snapshots" => Some(statistics.snapshots.to_string()),
-        "block-cache-usage" => statistics.tables.map(|tables| tables.block_cache_bytes.to_string()),
-        "estimate-pending-compaction-bytes" => {
-            statistics.tables.map(|tables| tables.pending_compaction_bytes.to_string())
-        }
-        "overlap-depth" => Some(format!("{:.3}", parts.catalog.read_state.load().version.mean_depth())),
-        "levels" => Some(levels_text(&statistics)),
-        "tables" => Some(tables_text(parts)),
-        "write-state" => Some(write_state_text(&statistics)),
-        "stats" => Some(statistics_text(&statistics)),
-        _ => None,
+        "varve.overlap-depth" => Some(format!("{:.3}", parts.catalog.read_state.load().version.mean_depth())),
+        "varve.tables" => Some(tables_text(parts)),
+        _ => statistics.property(name),
     }
 }
 
@@ -170,47 +133,9 @@ fn tables_text(parts: &TreeParts) -> String {
     text
 }
 
-fn levels_text(statistics: &Statistics) -> String {
-    let mut text = String::from("level  tables          bytes        entries      deletions\n");
-    for level in statistics.levels() {
-        let _ = writeln!(
-            text,
-            "{:>5}  {:>6}  {:>13}  {:>13}  {:>13}",
-            level.level, level.tables, level.bytes, level.entries, level.deletions
-        );
-    }
-    text
-}
-
-fn statistics_text(statistics: &Statistics) -> String {
-    let counters = &statistics.counters;
-    let mut text = levels_text(statistics);
-    let _ = writeln!(text, "user bytes written      {}", counters.user_written_bytes);
-    let _ = writeln!(text, "log bytes               {}", counters.log_bytes);
-    let _ = writeln!(text, "flushes                 {} ({} bytes)", counters.flushes, counters.flush_written_bytes);
-    let _ = writeln!(
-        text,
-        "compactions             {} ({} bytes read, {} bytes written), {} moves",
-        counters.compactions, counters.compaction_read_bytes, counters.compaction_written_bytes, counters.trivial_moves
-    );
-    let _ = writeln!(text, "write amplification     {:.2}", statistics.write_amplification());
-    let _ = writeln!(text, "stalls                  {} ({} ms)", counters.stalls, counters.stall_nanos / 1_000_000);
-    let _ = writeln!(text, "writes out of space     {}", counters.writes_out_of_space);
-    let _ = writeln!(text, "writes now              {}", write_state_text(statistics));
-    if let Some(tables) = &statistics.tables {
-        let (bytes, blocks_in, out) =
-            (tables.block_cache_bytes, tables.block_cache_insertions, tables.block_cache_evictions);
-        let _ = writeln!(text, "block cache             {bytes} bytes, {blocks_in} blocks in, {out} out");
-    }
-    text
-}
-
 /// Verifies every table against the manifest, as opening one does, and against itself; and the store below.
 pub(super) fn check(parts: &TreeParts) -> Result<Vec<Finding>, Error> {
-    let mut findings = parts.files.media.files.check()?;
-    if let Some(logs) = &parts.files.media.logs {
-        findings.extend(logs.check()?);
-    }
+    let mut findings = parts.files.media.check_stores()?;
     let version = parts.catalog.version();
     for (_, file) in version.files() {
         match parts.files.tables.get(file) {

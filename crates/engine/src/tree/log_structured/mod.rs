@@ -33,7 +33,7 @@ use crate::batch::WriteBatch;
 use crate::cache::{BlockCache, EvictionQueue, EvictionSink};
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
-use crate::file_name;
+use crate::inventory;
 use crate::media::FileMedia;
 use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::Options;
@@ -65,10 +65,7 @@ impl LogStructuredTree {
         options: Options,
         policy: Box<dyn CompactionPolicy>,
     ) -> Result<Self, Error> {
-        let mut locks = vec![media.files.lock(file_name::LOCK)?];
-        if let Some(logs) = &media.logs {
-            locks.push(logs.lock(file_name::LOCK)?);
-        }
+        let locks = inventory::lock(&media)?;
         let mut evictions = None;
         let mut sink: Option<Arc<dyn EvictionSink>> = None;
         if media.files.properties().wants_evictions {

@@ -6,12 +6,13 @@
 
 use super::board::JobBoard;
 use super::catalog::{Catalog, ManifestState, ReadState};
-use super::files::{Numbers, TableFiles, TableSettings};
+use super::files::{TableFiles, TableSettings};
 use super::jobs::JobContext;
 use super::tables::Tables;
 use crate::log_chain::{LogChain, LogChainOptions};
 use crate::media::FileMedia;
 use crate::memtable::MemTable;
+use crate::numbers::Numbers;
 use crate::options::Options;
 use crate::shape::{CompactionPolicy, Version};
 use crate::snapshot::SnapshotList;
@@ -57,11 +58,7 @@ impl TreeParts {
         let Found { database, tables, memtable, version, manifest, next_file_number, last_sequence } = found;
         let space = SpaceBudget::new(&media.files, &options, policy.histogram_bytes());
         let throttle = Arc::new(Throttle::new(env, &options, space.sizes().memtable_bytes));
-        let log_options = LogChainOptions {
-            database,
-            buffer_bytes: options.log_buffer_bytes(media.log_store().properties()) as u64,
-            expected_bytes: space.sizes().memtable_bytes as u64 * 9 / 8,
-        };
+        let log_options = LogChainOptions::new(database, &media, &options, space.sizes().memtable_bytes as u64 * 9 / 8);
         let logs = LogChain::new(env, media.log_store(), log_options, throttle.log_backlog(), manifest.log_number);
         let settings = TableSettings {
             histogram_bytes: policy.histogram_bytes(),

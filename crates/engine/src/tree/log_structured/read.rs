@@ -3,12 +3,12 @@
 use super::catalog::ReadState;
 use super::level_iterator::sources_of;
 use super::parts::TreeParts;
+use crate::batch::check_key;
 use crate::cost;
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::iterator::InternalIterator;
-use crate::key::{self, EntryKind, KEY_BYTES_MAX, Sequence};
-use crate::memtable;
+use crate::key::{self, EntryKind, Sequence};
 use crate::merge::merge;
 use crate::operation::ReadOptions;
 use crate::shape::{FileMeta, Version};
@@ -36,10 +36,7 @@ pub(super) fn get(parts: &TreeParts, user_key: &[u8], options: &ReadOptions<'_>)
     options.check_snapshot(&parts.snapshots)?;
     let (state, sequence) = parts.snapshots.view(&parts.catalog.read_state, options.snapshot);
     let found = get_at(parts, &state, user_key, sequence, &read_context(parts, options))?;
-    parts.catalog.counters.gets.fetch_add(1, Ordering::Relaxed);
-    if found.is_some() {
-        parts.catalog.counters.gets_found.fetch_add(1, Ordering::Relaxed);
-    }
+    parts.catalog.counters.note_gets(1, found.iter().count());
     Ok(found)
 }
 
@@ -63,13 +60,13 @@ pub(super) fn multi_get(
     let mut open: Vec<Sought<'_>> = Vec::with_capacity(keys.len());
     for position in order {
         let user_key = keys[position];
-        if user_key.len() > KEY_BYTES_MAX {
-            results[position] = Err(Error::KeyTooLong { found_bytes: user_key.len(), limit_bytes: KEY_BYTES_MAX });
+        if let Err(error) = check_key(user_key) {
+            results[position] = Err(error);
             continue;
         }
         let lookup = key::lookup_key(user_key, sequence);
         match std::iter::once(&state.memtable).chain(&state.immutables).find_map(|table| table.get(&lookup)) {
-            Some(found) => results[position] = Ok(value_in_memory(&found)),
+            Some(found) => results[position] = Ok(Value::in_memory(&found)),
             None => open.push(Sought { position, user_key, hash: crate::table::key_hash(user_key), lookup }),
         }
     }
@@ -110,9 +107,7 @@ pub(super) fn multi_get(
         }
         open = unanswered;
     }
-    parts.catalog.counters.gets.fetch_add(keys.len() as u64, Ordering::Relaxed);
-    let found = results.iter().filter(|result| matches!(result, Ok(Some(_)))).count();
-    parts.catalog.counters.gets_found.fetch_add(found as u64, Ordering::Relaxed);
+    parts.catalog.counters.note_gets(keys.len(), results.iter().flatten().flatten().count());
     results
 }
 
@@ -153,13 +148,6 @@ fn ask<'a>(
     unanswered
 }
 
-fn value_in_memory(found: &memtable::Found<'_>) -> Option<Value> {
-    match found.kind {
-        EntryKind::Put => Some(Value::owned(found.value.to_vec())),
-        EntryKind::Delete => None,
-    }
-}
-
 fn value_in_table(found: Found) -> Option<Value> {
     match found.kind {
         EntryKind::Put => Some(Value::pinned(found.value)),
@@ -174,9 +162,7 @@ fn get_at(
     sequence: Sequence,
     context: &ReadContext,
 ) -> Result<Option<Value>, Error> {
-    if user_key.len() > KEY_BYTES_MAX {
-        return Err(Error::KeyTooLong { found_bytes: user_key.len(), limit_bytes: KEY_BYTES_MAX });
-    }
+    check_key(user_key)?;
     parts.files.env.charge(cost::GET);
     if user_key.len() <= SHORT_KEY_BYTES {
         let mut buffer = [0u8; SHORT_KEY_BYTES + key::TRAILER_BYTES];
@@ -199,7 +185,7 @@ fn look_up(
 ) -> Result<Option<Value>, Error> {
     for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
         if let Some(found) = memtable.get(lookup) {
-            return Ok(value_in_memory(&found));
+            return Ok(Value::in_memory(&found));
         }
     }
     look_up_in_tables(parts, &state.version, user_key, lookup, crate::table::key_hash(user_key), context)

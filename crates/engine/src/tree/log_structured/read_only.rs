@@ -17,9 +17,8 @@ use crate::cache::BlockCache;
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::file_name;
-use crate::inventory::{self, NO_LOG, read_beside_writer};
+use crate::inventory::{NO_LOG, needed_logs, read_beside_writer, recover_manifest};
 use crate::key::Sequence;
-use crate::manifest::Manifest;
 use crate::media::FileMedia;
 use crate::memtable::MemTable;
 use crate::operation::{ReadOptions, WriteOptions};
@@ -31,7 +30,7 @@ use crate::statistics::{Statistics, Totals};
 use crate::tree::Tree;
 use crate::value::Value;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::Env;
 use varve_store::{FileStore, Finding, OpenOptions, ReadOnlyStore, Severity};
 
@@ -48,9 +47,8 @@ impl ReadOnlyTree {
         options: Options,
         policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
     ) -> Result<Self, Error> {
-        let read = || read_all(env, &media, &options, policy_of(&options));
-        let forget = |parts: &Arc<TreeParts>| parts.catalog.counters.recovery_dropped_bytes.store(0, Ordering::Relaxed);
-        let parts = read_beside_writer(env, read, |parts| torn_tail(parts), forget)?;
+        let read = |media: FileMedia, files: &ReadOnlyStore| read_all(env, media, files, &options, policy_of(&options));
+        let parts = read_beside_writer(env, &media, read, |parts| tail(parts))?;
         Ok(ReadOnlyTree { parts })
     }
 
@@ -61,43 +59,28 @@ impl ReadOnlyTree {
 }
 
 /// Bytes of records that are not whole, and the newest sequence number before them.
-fn torn_tail(parts: &TreeParts) -> Option<(u64, Sequence)> {
-    let bytes = parts.catalog.counters.recovery_dropped_bytes.load(Ordering::Relaxed);
-    (bytes > 0).then(|| (bytes, parts.snapshots.visible()))
+fn tail(parts: &TreeParts) -> (&AtomicU64, Sequence) {
+    (&parts.catalog.counters.recovery_dropped_bytes, parts.snapshots.visible())
 }
 
 /// One reading, from CURRENT on.
 fn read_all(
     env: &Env,
-    media: &FileMedia,
+    media: FileMedia,
+    files: &ReadOnlyStore,
     options: &Options,
     policy: Box<dyn CompactionPolicy>,
 ) -> Result<Arc<TreeParts>, Error> {
-    let files = Arc::new(ReadOnlyStore::new(media.files.clone()));
-    let logs: Option<Arc<dyn FileStore>> = match &media.logs {
-        Some(logs) => Some(Arc::new(ReadOnlyStore::new(logs.clone()))),
-        None => None,
-    };
-    let media = FileMedia { files: files.clone(), logs };
     let garbage = Arc::new(Garbage::default());
 
-    let manifest = match Manifest::recover(&*media.files, policy.name()) {
-        Err(missing @ Error::Missing { .. }) => {
-            let (file_names, log_names) =
-                (inventory::names(&files.list()?), inventory::names(&media.log_store().list()?));
-            inventory::refuse_orphans(&media, &file_names, &inventory::log_numbers(&log_names))?;
-            return Err(missing);
-        }
-        manifest => manifest?,
-    };
+    let manifest = recover_manifest(&media, policy.name())?;
     let listing = files.list()?;
     let recovered = recovery::compare_with_files(&manifest, &*policy, &listing, &garbage)?;
     let opening = OpenOptions { direct: options.use_direct_reads };
     for (_, file) in recovered.version.files().take(options.max_open_files) {
         files.hold(&file_name::table(file.number), &opening)?;
     }
-    let mut log_numbers = inventory::log_numbers(&inventory::names(&media.log_store().list()?));
-    inventory::retain_needed(&mut log_numbers, recovered.log_number, manifest.number)?;
+    let log_numbers = needed_logs(&media, recovered.log_number, manifest.number)?;
 
     let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, None));
     let tables = Tables::new(env, &media, options, blocks, garbage);
@@ -122,7 +105,6 @@ fn read_all(
     let parts = Arc::new(TreeParts::new(env, media, options.clone(), policy, found));
     let replayed = parts.logs.replay_of(&log_numbers, recovered.log_number, recovered.last_sequence);
     recovery::replay_into_memory(&parts, &replayed)?;
-    files.settle();
     Ok(parts)
 }
 
@@ -188,7 +170,9 @@ impl Tree for ReadOnlyTree {
     fn check(&self) -> Result<Vec<Finding>, Error> {
         self.parts.board.refuse_if_closed()?;
         let mut findings = inspect::check(&self.parts)?;
-        if let Some((bytes, sequence)) = torn_tail(&self.parts) {
+        let (bytes, sequence) = tail(&self.parts);
+        let bytes = bytes.load(Ordering::Relaxed);
+        if bytes > 0 {
             findings.push(Finding {
                 severity: Severity::Warning,
                 code: "log-tail-torn",

@@ -105,19 +105,15 @@ impl WritePath {
         let apply = |batch: &WriteBatch, sequence| {
             memtable.apply(batch.iter(), sequence);
         };
-        let count = match head.commit(&parts.files.env, &parts.logs, &parts.snapshots, group, apply) {
-            Ok(count) => count,
+        let counters = &parts.catalog.counters;
+        match head.commit(&parts.files.env, &parts.logs, &parts.snapshots, counters, group, apply) {
+            Ok(_) => {}
             Err(CommitFailure::Refused(error)) => return Err(error),
             Err(CommitFailure::InDoubt(error)) => {
                 parts.board.poison(&error);
                 return Err(error);
             }
-        };
-        let counters = &parts.catalog.counters;
-        counters.write_groups.fetch_add(1, Ordering::Relaxed);
-        counters.write_batches.fetch_add(1 + group.others.len() as u64, Ordering::Relaxed);
-        counters.user_written_entries.fetch_add(count, Ordering::Relaxed);
-        counters.user_written_bytes.fetch_add(group.bytes as u64, Ordering::Relaxed);
+        }
         parts.throttle.note_written(group.bytes);
         Ok(Commit::Done)
     }

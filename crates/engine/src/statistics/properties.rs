@@ -1,0 +1,77 @@
+//! Properties that follow from statistics, by name, and what they say to people.
+
+use super::{Statistics, WriteState};
+use std::fmt::Write;
+
+impl Statistics {
+    /// A property by name; `None` when it has no such property, or is of a tree that has none. See [`crate::Db::property`].
+    pub(crate) fn property(&self, name: &str) -> Option<String> {
+        let name = name.strip_prefix("varve.")?;
+        if let Some(level) = name.strip_prefix("num-files-at-level") {
+            let level: usize = level.parse().ok()?;
+            return self.levels().get(level).map(|level| level.tables.to_string());
+        }
+        match (name, &self.tables) {
+            ("cur-size-all-mem-tables", _) => Some(self.memtable_bytes.to_string()),
+            ("num-snapshots", _) => Some(self.snapshots.to_string()),
+            ("write-state", _) => Some(write_state_text(self)),
+            ("stats", _) => Some(statistics_text(self)),
+            ("total-table-bytes", Some(_)) => Some(self.table_bytes().to_string()),
+            ("num-immutable-mem-table", Some(tables)) => Some(tables.immutable_memtables.to_string()),
+            ("block-cache-usage", Some(tables)) => Some(tables.block_cache_bytes.to_string()),
+            ("estimate-pending-compaction-bytes", Some(tables)) => Some(tables.pending_compaction_bytes.to_string()),
+            ("levels", Some(_)) => Some(levels_text(self)),
+            _ => None,
+        }
+    }
+}
+
+/// Which writes are taken, and why: for people.
+fn write_state_text(statistics: &Statistics) -> String {
+    let mut text = statistics.write_state.advice().to_owned();
+    if let (WriteState::DeletesOnly | WriteState::Full, Some(space)) = (statistics.write_state, &statistics.space) {
+        let (puts, deletes) = (space.left_by_puts_bytes, space.left_by_deletes_bytes);
+        let _ = write!(
+            text,
+            " ({} bytes are available; puts leave {puts}, deletes {deletes}, and compactions have {} more; \
+             those that run take up to {})",
+            space.available_bytes, space.reserve_bytes, space.compactions_reserved_bytes
+        );
+    }
+    text
+}
+
+fn levels_text(statistics: &Statistics) -> String {
+    let mut text = String::from("level  tables          bytes        entries      deletions\n");
+    for level in statistics.levels() {
+        let _ = writeln!(
+            text,
+            "{:>5}  {:>6}  {:>13}  {:>13}  {:>13}",
+            level.level, level.tables, level.bytes, level.entries, level.deletions
+        );
+    }
+    text
+}
+
+fn statistics_text(statistics: &Statistics) -> String {
+    let counters = &statistics.counters;
+    let mut text = statistics.tables.as_ref().map_or_else(String::new, |_| levels_text(statistics));
+    let _ = writeln!(text, "user bytes written      {}", counters.user_written_bytes);
+    let _ = writeln!(text, "log bytes               {}", counters.log_bytes);
+    let _ = writeln!(text, "flushes                 {} ({} bytes)", counters.flushes, counters.flush_written_bytes);
+    let _ = writeln!(
+        text,
+        "compactions             {} ({} bytes read, {} bytes written), {} moves",
+        counters.compactions, counters.compaction_read_bytes, counters.compaction_written_bytes, counters.trivial_moves
+    );
+    let _ = writeln!(text, "write amplification     {:.2}", statistics.write_amplification());
+    let _ = writeln!(text, "stalls                  {} ({} ms)", counters.stalls, counters.stall_nanos / 1_000_000);
+    let _ = writeln!(text, "writes out of space     {}", counters.writes_out_of_space);
+    let _ = writeln!(text, "writes now              {}", write_state_text(statistics));
+    if let Some(tables) = &statistics.tables {
+        let (bytes, blocks_in, out) =
+            (tables.block_cache_bytes, tables.block_cache_insertions, tables.block_cache_evictions);
+        let _ = writeln!(text, "block cache             {bytes} bytes, {blocks_in} blocks in, {out} out");
+    }
+    text
+}
