@@ -175,12 +175,13 @@ impl Db {
 
     /// A property by name; `None` for any other, and for one that is not the tree's.
     ///
-    /// - *Of any tree*: `varve.stats`, `varve.estimate-num-keys`, `varve.cur-size-all-mem-tables`, `varve.num-snapshots`.
+    /// - *Of any tree*: `varve.stats`, `varve.estimate-num-keys`, `varve.cur-size-all-mem-tables`, `varve.num-snapshots`,
+    ///   `varve.write-state` (which writes are taken now, and why).
     /// - *Of trees of tables*: `varve.levels`, `varve.num-files-at-levelN`, `varve.total-table-bytes`, `varve.tables` (a line for each
     ///   table: level, number, bytes, entries, smallest and largest key, escaped), `varve.overlap-depth` (tables that may hold
     ///   a key, the mean over all pairs), `varve.num-immutable-mem-table`, `varve.block-cache-usage`,
     ///   `varve.estimate-pending-compaction-bytes`, `varve.num-running-jobs` (flushes and compactions, told without looking
-    ///   at tables), `varve.write-state` (which writes are taken now, and why).
+    ///   at tables).
     pub fn property(&self, name: &str) -> Option<String> {
         self.tree().property(name)
     }

@@ -2,6 +2,12 @@
 
 use super::*;
 use crate::batch::{self, WriteBatch};
+use crate::db_iterator::DbIterator;
+use crate::key::EntryKind;
+use crate::manifest::Manifest;
+use crate::memtable::MemTable;
+use crate::numbers::Numbers;
+use crate::operation::ReadOptions;
 use crate::test_store::MemoryStore;
 
 const OPTIONS: LogChainOptions = LogChainOptions { database: 7, buffer_bytes: 1 << 20, expected_bytes: 1 << 20 };
@@ -82,4 +88,57 @@ fn what_is_not_needed_is_let_go_of() {
     head.break_off();
     assert!(head.is_broken());
     head.close(&chain, || unreachable!("a log that broke gets no seal")).expect("close");
+}
+
+/// One that was not switched to is nothing: no manifest names it, and it continues no log.
+#[test]
+fn a_rewrite_takes_the_place_of_what_was_there_when_it_is_switched_to() {
+    let chain = chain();
+    let (store, mut head) = (&*chain.store, first_log(&chain));
+    append(&mut head, &chain, 1).expect("append");
+    let entries = Arc::new(MemTable::new(0, 1 << 20, 1));
+    entries.insert(1, EntryKind::Put, b"key1", b"value");
+    let (numbers, mut state) = (Numbers::new(&Env::sim(1), 7, 2), RewriteState::new(None, 1000));
+    let target = RewriteTarget { files: store, logs: store, tree: "tree", database: 7 };
+    let prepare = || {
+        let walk = DbIterator::of_memtable(entries.clone(), 1, &ReadOptions::default());
+        LogRewrite::prepare(&target, &numbers, 1, walk).expect("prepared")
+    };
+    drop(prepare());
+    assert_eq!(chain_from(store, &[1, 2], 1), [1]);
+    assert_eq!(replayed(&chain, &[1]).expect("sound"), [1]);
+    assert!(matches!(Manifest::recover(store, "tree"), Err(Error::Missing { .. })));
+    assert_eq!(prepare().switch(store, &chain, &mut head, &mut state).expect("switched"), 2);
+    assert_eq!((chain.oldest(), state.manifest), (4, Some(5)));
+    assert!(store.list().expect("list").iter().all(|entry| entry.name != file_name::log(1)), "it is removed");
+    let manifest = Manifest::recover(store, "tree").expect("manifest");
+    assert_eq!((manifest.number, manifest.contents.log_number, manifest.contents.last_sequence), (5, 4, 1));
+    append(&mut head, &chain, 3).expect("append");
+    head.close(&chain, || (6, 16)).expect("close");
+    let mut found = Vec::new();
+    let result = replay(&chain.replay_of(&chain_from(store, &[4, 6], 4), 4, 1), &mut |batch| {
+        found.push(batch.first_sequence);
+        Ok(())
+    });
+    assert_eq!((result.expect("sound").last_sequence, found), (3, vec![2, 3]));
+}
+
+#[test]
+fn a_rewrite_is_due_when_the_log_has_grown_to_twice_what_it_began_with() {
+    let chain = chain();
+    let (store, mut head) = (&*chain.store, LogHead::new(None));
+    let mut state = RewriteState::new(None, 1000);
+    assert!(!state.is_due());
+    state.note_written(1);
+    assert!(state.is_due(), "nobody knows what it began with");
+    let target = RewriteTarget { files: store, logs: store, tree: "tree", database: 7 };
+    let nothing = DbIterator::of_memtable(Arc::new(MemTable::new(0, 1 << 20, 1)), 0, &ReadOptions::default());
+    let rewrite = LogRewrite::prepare(&target, &Numbers::new(&Env::sim(1), 7, 2), 0, nothing).expect("prepared");
+    rewrite.switch(store, &chain, &mut head, &mut state).expect("switched");
+    state.note_written(1000);
+    assert!(!state.is_due());
+    state.note_written(1);
+    assert!(state.is_due());
+    state.postpone();
+    assert!(!state.is_due(), "it failed");
 }

@@ -75,3 +75,34 @@ fn statistics_text(statistics: &Statistics) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::{LevelStatistics, TableStatistics};
+
+    #[test]
+    fn a_tree_without_tables_has_what_any_tree_has() {
+        let any = Statistics { memtable_bytes: 10, snapshots: 2, ..Statistics::default() };
+        let levels = vec![LevelStatistics { tables: 3, bytes: 30, ..LevelStatistics::default() }];
+        let tables = Some(TableStatistics { levels, ..TableStatistics::default() });
+        let of_tables = Statistics { tables, ..any.clone() };
+        for (name, value) in [("cur-size-all-mem-tables", "10"), ("num-snapshots", "2")] {
+            let name = format!("varve.{name}");
+            assert_eq!(
+                (any.property(&name).as_deref(), of_tables.property(&name).as_deref()),
+                (Some(value), Some(value))
+            );
+        }
+        assert_eq!(any.property("varve.write-state").as_deref(), Some("taken as fast as they come"));
+        let text = |statistics: &Statistics| statistics.property("varve.stats").expect("of any tree");
+        assert!(text(&any).starts_with("user bytes written") && text(&of_tables).starts_with("level"));
+        for (name, value) in [("total-table-bytes", "30"), ("num-files-at-level0", "3"), ("block-cache-usage", "0")] {
+            let name = format!("varve.{name}");
+            assert_eq!((any.property(&name), of_tables.property(&name).as_deref()), (None, Some(value)));
+        }
+        for name in ["varve.levels", "varve.num-files-at-level1", "varve.nothing", "num-snapshots"] {
+            assert_eq!(any.property(name), None, "{name}");
+        }
+    }
+}

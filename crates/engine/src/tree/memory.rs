@@ -79,7 +79,7 @@ struct MemoryTree {
 }
 
 impl MemoryTree {
-    /// What `recover` gives the batches of. Writes nothing.
+    /// A tree that holds the batches `recover` finds. Writes nothing.
     fn load(
         env: &Env,
         media: &FileMedia,
