@@ -4,6 +4,7 @@ use super::jobs::compaction::{self, Grant};
 use super::*;
 use crate::batch;
 use crate::db::Db;
+use crate::file_name;
 use crate::log::{LogHeader, LogWriter, Purpose};
 use crate::manifest::Manifest;
 use crate::media::Media;
