@@ -57,5 +57,7 @@ pub use operation::{ReadOptions, WriteOptions};
 pub use options::{CompactionPriority, Compression, DatabaseOption, OptionUnit, Options, TreeKind};
 pub use repair::{RepairAction, RepairPlan, RepairReport, RepairStep};
 pub use snapshot::Snapshot;
-pub use statistics::{CounterValues, LevelStatistics, SpaceStatistics, Statistics, Totals, WriteState};
+pub use statistics::{
+    CounterValues, LevelStatistics, SpaceStatistics, Statistics, TableStatistics, Totals, WriteState,
+};
 pub use value::{Key, Value};

@@ -98,7 +98,9 @@ pub mod repair {
 
 /// What a database tells about itself.
 pub mod statistics {
-    pub use varve_engine::{CounterValues, LevelStatistics, SpaceStatistics, Statistics, Totals, WriteState};
+    pub use varve_engine::{
+        CounterValues, LevelStatistics, SpaceStatistics, Statistics, TableStatistics, Totals, WriteState,
+    };
 }
 
 /// The database below the facade, on media that somebody else composed.
