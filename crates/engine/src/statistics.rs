@@ -262,7 +262,8 @@ pub struct Statistics {
     pub snapshots: usize,
     /// Space on the medium; none where the store cannot tell, or the tree leaves none of it for anything.
     pub space: Option<SpaceStatistics>,
-    /// Of trees of tables.
+    /// Of trees of tables. Written down (JSON), its fields stand beside those of any tree.
+    #[serde(flatten)]
     pub tables: Option<TableStatistics>,
 }
 
