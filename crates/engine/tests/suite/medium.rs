@@ -12,7 +12,7 @@ use varve_media::{
     BlockDevice, Capabilities, Counters, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory,
     DirectoryCrashState, Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, Interlaced,
     IoClass, IoContext, MediaError, MemoryDirectory, Operation, OverlayDevice, PersistencePoint, RamBacking, Request,
-    TrackGeometry, ZoneGeometry,
+    TrackGeometry, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId,
 };
 use varve_store::{
     AllocationName, BandFormatOptions, BandStore, CreateOptions, Ext4Options, ExtentFormatOptions, ExtentLayout,
@@ -296,14 +296,14 @@ impl Drop for Observation {
     }
 }
 
-/// Lets one request at a time through to any of several devices, so that a joint crash state can be
+/// Lets one request or zone command at a time through to any of several devices, so that a joint crash state can be
 /// had at each.
-struct OneAtATime {
+struct OneAtATime<T: ?Sized> {
     turn: Arc<varve_env::Mutex<()>>,
-    inner: Arc<dyn BlockDevice>,
+    inner: Arc<T>,
 }
 
-impl BlockDevice for OneAtATime {
+impl BlockDevice for OneAtATime<dyn BlockDevice> {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -328,6 +328,37 @@ impl BlockDevice for OneAtATime {
 
     fn counters(&self) -> Counters {
         self.inner.counters()
+    }
+}
+
+impl ZoneControl for OneAtATime<dyn ZoneControl> {
+    fn report(&self, first: ZoneId, count: u32, context: &IoContext) -> Result<Vec<ZoneDescription>, MediaError> {
+        self.inner.report(first, count, context)
+    }
+
+    fn open(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        let _turn = self.turn.lock();
+        self.inner.open(zone, context)
+    }
+
+    fn close(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        let _turn = self.turn.lock();
+        self.inner.close(zone, context)
+    }
+
+    fn finish(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        let _turn = self.turn.lock();
+        self.inner.finish(zone, context)
+    }
+
+    fn reset(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        let _turn = self.turn.lock();
+        self.inner.reset(zone, context)
+    }
+
+    fn append(&self, zone: ZoneId, data: &[u8], context: &IoContext) -> Result<u64, MediaError> {
+        let _turn = self.turn.lock();
+        self.inner.append(zone, data, context)
     }
 }
 
@@ -539,6 +570,9 @@ impl Image {
                     let mut device = crash.device();
                     if let Some(turn) = &turn {
                         device.block = Arc::new(OneAtATime { turn: turn.clone(), inner: device.block });
+                        device.zones = device.zones.map(|inner| -> Arc<dyn ZoneControl> {
+                            Arc::new(OneAtATime { turn: turn.clone(), inner })
+                        });
                     }
                     watched.push(Watched::Device(crash));
                     images.push(Image::Device(device));
