@@ -194,7 +194,8 @@ pub struct ZoneRecord {
     name: String,
     file: LockedFile<File>,
     zones: ZoneGeometry,
-    restarted: bool,
+    /// Of this boot, while the file has another: noted before the next change.
+    unnoted_boot: Option<[u8; 36]>,
     was_made: bool,
     entries: Vec<Entry>,
     /// Zones written since the last sync.
@@ -297,34 +298,35 @@ impl ZoneRecord {
             file.read_exact_at(&mut bytes, at).map_err(failed)?;
             entries.push(Entry::decode(&bytes, zone, &zones).map_err(|flaw| damaged(at, flaw))?);
         }
-        let mut record = ZoneRecord { name, file, zones, restarted, was_made, entries, unsynced: Vec::new() };
-        record.forget_unsynced(&boot_id, read_only)?;
+        let unnoted_boot = restarted.then_some(boot_id);
+        let mut record = ZoneRecord { name, file, zones, unnoted_boot, was_made, entries, unsynced: Vec::new() };
+        record.forget_unsynced();
         Ok(record)
     }
 
-    /// After a restart of the machine what was not synced is gone: synced bytes are then all there are. The file says so too,
-    /// with the id of this boot, unless it is only read. Without a restart the zones are listed as unsynced.
-    fn forget_unsynced(&mut self, boot_id: &[u8; 36], read_only: bool) -> Result<(), MediaError> {
-        for zone in (0..self.zones.zone_count).map(ZoneId) {
-            let entry = &mut self.entries[zone.0 as usize];
-            if entry.written_bytes != entry.synced_bytes {
-                if !self.restarted {
-                    self.unsynced.push(zone);
-                    continue;
-                }
-                entry.written_bytes = entry.synced_bytes;
-                let entry = *entry;
-                if !read_only {
-                    self.write_entry(zone, entry)?;
-                }
+    /// After a restart of the machine what was not synced is gone: synced bytes are then all there are. Without one the zones
+    /// are listed as unsynced. The file stays as it is: who opens a device may go on to refuse what is on it.
+    fn forget_unsynced(&mut self) {
+        for (zone, entry) in (0..).map(ZoneId).zip(&mut self.entries) {
+            match self.unnoted_boot {
+                Some(_) => entry.written_bytes = entry.synced_bytes,
+                None if entry.written_bytes != entry.synced_bytes => self.unsynced.push(zone),
+                None => {}
             }
         }
-        if self.restarted && !read_only {
-            self.sync_file()?;
-            let header = header(&self.zones, boot_id);
-            self.file.write_all_at(&header, 0).map_err(|error| self.failed(Operation::Write, 0, error))?;
-            self.sync_file()?;
+    }
+
+    /// Notes what a restart of the machine left, and then the id of this boot, before anything else is written.
+    fn note_boot(&mut self) -> Result<(), MediaError> {
+        let Some(boot_id) = self.unnoted_boot else { return Ok(()) };
+        for (zone, &entry) in (0..).map(ZoneId).zip(&self.entries) {
+            self.write_entry(zone, entry)?;
         }
+        self.sync_file()?;
+        let header = header(&self.zones, &boot_id);
+        self.file.write_all_at(&header, 0).map_err(|error| self.failed(Operation::Write, 0, error))?;
+        self.sync_file()?;
+        self.unnoted_boot = None;
         Ok(())
     }
 
@@ -362,6 +364,7 @@ impl ZoneRecord {
         if entry == before {
             return Ok(());
         }
+        self.note_boot()?;
         self.write_entry(zone, entry)?;
         self.entries[zone.0 as usize] = entry;
         if before.written_bytes == before.synced_bytes {
@@ -376,6 +379,7 @@ impl ZoneRecord {
             ZoneCondition::Full => Entry { finished: true, ..self.entries[zone.0 as usize] },
             _ => Entry::default(),
         };
+        self.note_boot()?;
         self.write_entry(zone, entry)?;
         self.sync_file()?;
         self.entries[zone.0 as usize] = entry;
@@ -391,6 +395,9 @@ impl ZoneRecord {
 
     /// These bytes are on the device for certain.
     pub(super) fn synced(&mut self, zones: &[(ZoneId, u64)]) -> Result<(), MediaError> {
+        if !zones.is_empty() {
+            self.note_boot()?;
+        }
         for &(zone, bytes) in zones {
             let before = self.entries[zone.0 as usize];
             // A reset may have come between.

@@ -69,11 +69,23 @@ fn zones_are_as_they_were_left() {
     let file = File::options().read(true).write(true).open(&path).unwrap();
     file.write_all_at(&header(&ZoneTable::new(&zones()).geometry().clone(), &[b'0'; 36]), 0).unwrap();
     drop(file);
+    let left = std::fs::read(&path).unwrap();
+    let after_restart = vec![(Closed, 2), (Full, 6), (Full, 6), (Empty, 0), (Empty, 0), (Empty, 0), (Empty, 0)];
     for _ in 0..2 {
-        let device = open(&env, place.path());
-        let expected = vec![(Closed, 2), (Full, 6), (Full, 6), (Empty, 0), (Empty, 0), (Empty, 0), (Empty, 0)];
-        assert_eq!(states(&device), expected);
+        assert_eq!(states(&open(&env, place.path())), after_restart);
+        assert_eq!(std::fs::read(&path).unwrap(), left, "who only opens it changes nothing");
     }
+    // With the first change what was lost is forgotten for good.
+    let device = open(&env, place.path());
+    write(&device, 6, 0, 1);
+    drop(device);
+    let device = open(&env, place.path());
+    let expected = [&after_restart[..5], &[(Closed, 1)], &after_restart[6..]].concat();
+    assert_eq!(states(&device), expected);
+    let read = std::fs::read(&path).unwrap();
+    assert_eq!(read[BOOT_ID], boot_id());
+    let lost = entry_at(ZoneId(5)) as usize;
+    assert!(crate::is_zero(&read[lost..lost + ENTRY_BYTES]));
 }
 
 #[test]
