@@ -72,6 +72,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Of a write behind one that panicked between the log and where readers look.
+    pub(crate) fn broken_off() -> Error {
+        Error::Poisoned { cause: "a write before this one panicked".to_owned() }
+    }
+
     /// The class of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -13,6 +13,34 @@ pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 /// What may be held across a wait.
 pub(crate) mod waiting {
     pub(crate) use varve_env::{Condvar, Env, Mutex, MutexGuard};
+
+    /// Time of the env.
+    pub(crate) fn now_nanos(env: &Env) -> u64 {
+        env.now().as_nanos()
+    }
+
+    /// Waits until somebody tells, or until that time: then true.
+    pub(crate) fn wait_until<T>(condvar: &Condvar, guard: &mut MutexGuard<'_, T>, deadline_nanos: u64) -> bool {
+        condvar.wait_until(guard, varve_env::Instant::from_nanos(deadline_nanos))
+    }
+
+    /// Looks at `is_over` for as long as a thread that is about to end something takes for it, some microseconds; what it said
+    /// last. In a simulation, where nothing happens meanwhile, once.
+    #[inline]
+    pub(crate) fn spin_until(env: &Env, is_over: impl Fn() -> bool) -> bool {
+        if env.is_virtual() {
+            return is_over();
+        }
+        let mut spin = super::SpinWait::new();
+        loop {
+            if is_over() {
+                return true;
+            }
+            if !spin.spin() {
+                return false;
+            }
+        }
+    }
 }
 
 /// What is written before other threads can know of it, and only read from then on.

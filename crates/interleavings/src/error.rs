@@ -6,3 +6,10 @@ pub(crate) enum Error {
     /// A commit before it panicked.
     Poisoned,
 }
+
+impl Error {
+    /// Of a write behind one that panicked between the log and where readers look.
+    pub(crate) fn broken_off() -> Error {
+        Error::Poisoned
+    }
+}

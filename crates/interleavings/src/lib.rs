@@ -11,6 +11,7 @@
 //! than a handful of threads and steps. ThreadSanitizer, Miri and the threaded suites of the engine go on where it ends.
 
 mod batch;
+mod commit;
 mod error;
 mod exploration;
 mod models;
@@ -34,9 +35,5 @@ mod slot;
 #[path = "../../engine/src/snapshot.rs"]
 #[allow(dead_code, unreachable_pub, reason = "what the models leave out")]
 mod snapshot;
-#[path = "../../engine/src/commit/write_group.rs"]
-#[allow(dead_code, reason = "what the models leave out")]
-mod write_group;
-
 pub use exploration::{Fault, Limits, Outcome, explore};
 pub use models::{MODELS, Model};

@@ -1,9 +1,11 @@
 //! Commits: from a batch to what readers see.
 //!
-//! Writers queue, and one of them leads ([`WriteGroup`]). The leader writes the batches of all to the log as one record, has it
-//! synced if one of them asked for it, applies them and makes them visible ([`CommitHead`]): all or nothing of each, in one
-//! order for everybody.
+//! Writers queue, and one of them leads ([`WriteGroup`]). The leader writes the batches of all to the log as one record and has it
+//! synced if one of them asked for it ([`CommitHead`]). Then the next one leads, while this one puts its batches where readers
+//! look. They become visible in the order of the log ([`publication`]): all or nothing of each, in one order for everybody.
 
+mod gathering;
+mod publication;
 mod write_group;
 
 pub(crate) use write_group::{Commit, Committer, Group, WriteGroup};
@@ -13,7 +15,7 @@ use crate::cost;
 use crate::error::Error;
 use crate::key::{SEQUENCE_MAX, Sequence};
 use crate::log_chain::{LogChain, LogHead};
-use crate::snapshot::SnapshotList;
+use crate::memtable::MemTable;
 use crate::statistics::Counters;
 use std::any::Any;
 use varve_env::Env;
@@ -55,6 +57,15 @@ impl Group<'_> {
     pub(crate) fn is_mixed(&self) -> bool {
         self.others.iter().any(|batch| batch.has_puts() != self.first.has_puts())
     }
+
+    /// Puts its batches into a memtable.
+    pub(crate) fn apply(&self, env: &Env, memtable: &MemTable, first_sequence: Sequence) {
+        let mut next = first_sequence;
+        for batch in self.batches() {
+            next = memtable.apply(batch.iter(), next);
+        }
+        env.charge((next - first_sequence) * cost::WRITE_ENTRY);
+    }
 }
 
 /// Where the next commit goes. One leader at a time.
@@ -70,37 +81,30 @@ impl CommitHead {
         CommitHead { log: LogHead::new(None), last_sequence }
     }
 
-    /// Commits a group: `apply` gets each batch and the sequence number of its first entry, and readers see all of them when
-    /// this returns. The number of its entries.
-    pub(crate) fn commit(
+    /// Writes a group to the log, durably if it asks for that. Its sequence numbers are its own from then on: it has to be
+    /// applied.
+    pub(crate) fn log(
         &mut self,
         env: &Env,
         chain: &LogChain,
-        snapshots: &SnapshotList,
         counters: &Counters,
         group: &Group<'_>,
-        mut apply: impl FnMut(&WriteBatch, Sequence),
-    ) -> Result<u64, CommitFailure> {
+    ) -> Result<Commit, CommitFailure> {
         let count: u64 = group.batches().map(WriteBatch::count).sum();
         if count > SEQUENCE_MAX - self.last_sequence {
             return Err(CommitFailure::Refused(batch::no_sequences_left()));
         }
-        env.charge(cost::WRITE_GROUP + count * cost::WRITE_ENTRY + cost::of_bytes(cost::WRITE_KIB, group.bytes as u64));
-        let mut sequence = self.last_sequence + 1;
+        env.charge(cost::WRITE_GROUP + cost::of_bytes(cost::WRITE_KIB, group.bytes as u64));
+        let first_sequence = self.last_sequence + 1;
         if count > 0 {
-            self.append(chain, group, &batch::record_header(sequence, count)).map_err(CommitFailure::Refused)?;
+            self.append(chain, group, &batch::record_header(first_sequence, count)).map_err(CommitFailure::Refused)?;
         }
         if group.sync {
             self.log.sync(chain).map_err(CommitFailure::InDoubt)?;
         }
-        for batch in group.batches() {
-            apply(batch, sequence);
-            sequence += batch.count();
-        }
         self.last_sequence += count;
-        snapshots.publish(self.last_sequence);
         counters.note_group(1 + group.others.len(), count, group.bytes);
-        Ok(count)
+        Ok(Commit::Logged { first_sequence, count })
     }
 
     /// Appends a group as one record.

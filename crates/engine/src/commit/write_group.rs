@@ -1,11 +1,19 @@
 //! The write group: writers queue up, and one of them leads and commits for all who wait.
 //!
+//! A leader leads until its group is in the log. What is left, to put it where readers look, it does beside those who lead after
+//! it. Who finds another one leading tries again for as long as that takes where nothing is synced; then it queues up. Whoever
+//! leads next commits for those in the queue: nobody waits for one of them to wake up.
+//!
 //! A leader whose puts wait for space yields for deletes that come behind it: for these there may be space, and they
-//! may bring some. Nothing of its group was written then, and it queues up again.
+//! may bring some. Nothing of its group was written then, and it queues up again. As long as space is short all queue up.
 
+use super::gathering::Gathering;
+use super::publication::Publication;
 use crate::batch::WriteBatch;
 use crate::error::Error;
-use crate::sync::waiting::{Condvar, Env, Mutex, MutexGuard};
+use crate::key::Sequence;
+use crate::snapshot::SnapshotList;
+use crate::sync::waiting::{Condvar, Env, Mutex, MutexGuard, now_nanos, spin_until, wait_until};
 use crate::sync::{self, Arc, AtomicUsize};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -18,7 +26,8 @@ const GROUP_BYTES_MAX: usize = 1 << 20;
 /// What became of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Commit {
-    Done,
+    /// It is in the log, with these sequence numbers: it has to be put where readers look.
+    Logged { first_sequence: Sequence, count: u64 },
     /// It waits for space that others in the queue do not need.
     Yields,
 }
@@ -36,10 +45,13 @@ pub(crate) struct Group<'a> {
     pub(crate) sync: bool,
 }
 
-/// What leaders do. One at a time calls it.
+/// What leaders do.
 pub(crate) trait Committer {
-    /// Commits a group. Nothing was done when it yields.
-    fn commit(&self, group: &Group<'_>) -> Result<Commit, Error>;
+    /// Writes a group to the log. Nothing was done when it yields. One at a time calls it.
+    fn log(&self, group: &Group<'_>) -> Result<Commit, Error>;
+
+    /// Puts a group that is in the log where readers look. Any number call it at a time, each for its own group.
+    fn apply(&self, group: &Group<'_>, first_sequence: Sequence);
 
     /// Puts may have to wait for space. Set before a leader asks [`WriteGroup::has_waiting_deletes`] and waits.
     fn is_short_of_space(&self) -> bool;
@@ -47,21 +59,21 @@ pub(crate) trait Committer {
     /// Wakes a leader that waits for space: a batch of deletes came into the queue.
     fn delete_waits(&self);
 
-    /// Ends writing after a commit panicked; what those are told who were in the group.
+    /// Ends writing after one of its calls panicked; what those are told who were in the group.
     fn panicked(&self, payload: &(dyn Any + Send)) -> Error;
 }
 
-/// A writer that waits to be led, or to lead.
+/// A writer in the queue, or one of a group.
 struct Waiter {
     state: sync::Mutex<WaiterState>,
     called: Condvar,
 }
 
 struct WaiterState {
+    /// Gone when it is in a group.
     batch: Option<WriteBatch>,
     sync: bool,
     result: Option<Result<(), Error>>,
-    leads: bool,
 }
 
 impl WaiterState {
@@ -73,9 +85,14 @@ impl WaiterState {
 
 #[derive(Default)]
 struct Queue {
-    led: bool,
     waiting: VecDeque<Arc<Waiter>>,
+    gathering: Gathering,
+    /// A leader waits until so many are in the queue.
+    awaited: Option<usize>,
 }
+
+/// What a call panicked with.
+type Panic = Box<dyn Any + Send>;
 
 /// How a lead ended.
 enum Led<'a> {
@@ -84,20 +101,35 @@ enum Led<'a> {
     Yielded(MutexGuard<'a, Queue>, WriteBatch),
 }
 
-/// The queue of writers and its leader. Thread-safe; a write costs one lock where nobody else writes.
+/// Nobody leads.
+const FREE: usize = 0;
+/// Somebody does, and writes to memory.
+const LED: usize = 1;
+/// Somebody does, and waits for the medium.
+const SYNCS: usize = 2;
+
+/// The queue of writers and its leader. Thread-safe; a write costs two locks where nobody else writes.
 pub(crate) struct WriteGroup {
     env: Env,
     queue: Mutex<Queue>,
+    gathered: Condvar,
+    /// Whether somebody leads. Changes under the lock of the queue.
+    lead: AtomicUsize,
     /// Batches of nothing but deletes in the queue. Changes under the lock of the queue.
     waiting_deletes: AtomicUsize,
+    publication: Publication,
 }
 
 impl WriteGroup {
-    pub(crate) fn new(env: &Env) -> Self {
+    /// Writes are visible when `snapshots` say so.
+    pub(crate) fn new(env: &Env, snapshots: &Arc<SnapshotList>) -> Self {
         WriteGroup {
             env: env.clone(),
             queue: Mutex::new(env, "write group", Queue::default()),
+            gathered: Condvar::new(env, "writers to sync with"),
+            lead: AtomicUsize::new(FREE),
             waiting_deletes: AtomicUsize::new(0),
+            publication: Publication::new(env, snapshots),
         }
     }
 
@@ -106,27 +138,28 @@ impl WriteGroup {
         self.waiting_deletes.load(Ordering::SeqCst) > 0
     }
 
+    /// Returns when everything up to `last` is where readers look, and visible. It is in the log already, and nobody who puts it
+    /// there waits for more than those before. Called by leaders, and by whoever keeps others from leading.
+    ///
+    /// Errors: that will never be.
+    pub(crate) fn settle(&self, last: Sequence) -> Result<(), Error> {
+        self.publication.settle(last)
+    }
+
     /// Applies a batch; see [`crate::tree::Tree::write`].
     pub(crate) fn write(&self, committer: &impl Committer, mut batch: WriteBatch, sync: bool) -> Result<(), Error> {
+        if self.lead.load(Ordering::Relaxed) == LED {
+            spin_until(&self.env, || self.lead.load(Ordering::Relaxed) != LED);
+        }
         let mut queue = self.queue.lock();
-        let mut waits = queue.led;
-        queue.led = true;
+        // Those in the queue are committed for by whoever leads; but where space is short by nobody who comes later.
+        let may_lead = queue.waiting.is_empty() || !committer.is_short_of_space();
+        let mut waits = self.is_led() || !may_lead;
         loop {
             if waits {
-                let waiter = Arc::new(Waiter {
-                    state: sync::Mutex::new(WaiterState { batch: Some(batch), sync, result: None, leads: false }),
-                    called: Condvar::new(&self.env, "write group"),
-                });
-                self.join(committer, &mut queue, waiter.clone());
-                batch = loop {
-                    waiter.called.wait(&mut queue);
-                    let mut state = waiter.state.lock();
-                    if let Some(result) = state.result.take() {
-                        return result;
-                    }
-                    if state.leads {
-                        break state.batch.take().unwrap_or_default();
-                    }
+                (queue, batch) = match self.wait(committer, queue, batch, sync) {
+                    Ok(led) => led,
+                    Err(result) => return result,
                 };
             }
             (queue, batch) = match self.lead(committer, queue, batch, sync) {
@@ -134,8 +167,45 @@ impl WriteGroup {
                 Led::Yielded(queue, batch) => (queue, batch),
             };
             // It goes behind those who are in the queue.
-            waits = self.hand_on(&mut queue);
-            queue.led = true;
+            waits = !queue.waiting.is_empty();
+            self.release(&queue);
+        }
+    }
+
+    fn is_led(&self) -> bool {
+        self.lead.load(Ordering::Relaxed) != FREE
+    }
+
+    /// Waits in the queue until nobody leads, or until somebody has committed for it: then gives the result.
+    #[allow(clippy::type_complexity, reason = "either the lead or a result")]
+    fn wait<'a>(
+        &'a self,
+        committer: &impl Committer,
+        mut queue: MutexGuard<'a, Queue>,
+        batch: WriteBatch,
+        sync: bool,
+    ) -> Result<(MutexGuard<'a, Queue>, WriteBatch), Result<(), Error>> {
+        let waiter = Arc::new(Waiter {
+            state: sync::Mutex::new(WaiterState { batch: Some(batch), sync, result: None }),
+            called: Condvar::new(&self.env, "write group"),
+        });
+        self.join(committer, &mut queue, waiter.clone());
+        loop {
+            waiter.called.wait(&mut queue);
+            if let Some(result) = waiter.state.lock().result.take() {
+                return Err(result);
+            }
+            if self.is_led() {
+                continue;
+            }
+            // In no group: it is in the queue.
+            if let Some(at) = queue.waiting.iter().position(|other| Arc::ptr_eq(other, &waiter))
+                && (at == 0 || !committer.is_short_of_space())
+            {
+                self.remove(&mut queue, at);
+                let batch = waiter.state.lock().batch.take().unwrap_or_default();
+                return Ok((queue, batch));
+            }
         }
     }
 
@@ -149,28 +219,39 @@ impl WriteGroup {
                 committer.delete_waits();
             }
         }
+        if queue.awaited.is_some_and(|awaited| queue.waiting.len() >= awaited) {
+            self.gathered.notify_one();
+        }
     }
 
-    fn take(&self, queue: &mut Queue) -> Option<Arc<Waiter>> {
-        let next = queue.waiting.pop_front()?;
-        if next.state.lock().is_delete() {
+    /// Waits for those who are likely to come, so that one sync does for all.
+    fn gather(&self, queue: &mut MutexGuard<'_, Queue>) {
+        let Some((writers, nanos)) = queue.gathering.plan(1 + queue.waiting.len()) else { return };
+        let deadline_nanos = now_nanos(&self.env) + nanos;
+        queue.awaited = Some(writers - 1);
+        while queue.waiting.len() + 1 < writers && !wait_until(&self.gathered, queue, deadline_nanos) {}
+        queue.awaited = None;
+        let all_came = queue.waiting.len() + 1 >= writers;
+        queue.gathering.note_wait(all_came);
+    }
+
+    fn remove(&self, queue: &mut Queue, at: usize) -> Option<Arc<Waiter>> {
+        let waiter = queue.waiting.remove(at)?;
+        if waiter.state.lock().is_delete() {
             self.waiting_deletes.fetch_sub(1, Ordering::SeqCst);
         }
-        Some(next)
+        Some(waiter)
     }
 
-    /// The next one in the queue leads; false when there is none.
-    fn hand_on(&self, queue: &mut Queue) -> bool {
-        let next = self.take(queue);
-        if let Some(next) = &next {
-            next.state.lock().leads = true;
+    /// Nobody leads any more: the first in the queue may, or whoever comes before it is awake.
+    fn release(&self, queue: &Queue) {
+        self.lead.store(FREE, Ordering::Release);
+        if let Some(next) = queue.waiting.front() {
             next.called.notify_one();
         }
-        queue.led = next.is_some();
-        queue.led
     }
 
-    /// Commits `batch` and as many waiting ones as fit, then hands the lead on.
+    /// Commits `batch` and as many waiting ones as fit.
     fn lead<'a>(
         &'a self,
         committer: &impl Committer,
@@ -178,6 +259,10 @@ impl WriteGroup {
         batch: WriteBatch,
         mut sync: bool,
     ) -> Led<'a> {
+        if sync {
+            self.lead.store(SYNCS, Ordering::Relaxed);
+            self.gather(&mut queue);
+        }
         let mut followers: Vec<Arc<Waiter>> = Vec::new();
         let mut batches = Vec::new();
         let mut bytes = batch.size_bytes();
@@ -193,15 +278,16 @@ impl WriteGroup {
             bytes += next_bytes;
             sync |= state.sync;
             drop(state);
-            let Some(follower) = self.take(&mut queue) else { break };
+            let Some(follower) = self.remove(&mut queue, 0) else { break };
             batches.extend(follower.state.lock().batch.take());
             followers.push(follower);
         }
+        self.lead.store(if sync { SYNCS } else { LED }, Ordering::Relaxed);
         drop(queue);
 
         let group = Group { first: &batch, others: &batches, bytes, sync };
-        let committed = catch_unwind(AssertUnwindSafe(|| committer.commit(&group)));
-        let (result, panicked) = match committed {
+        let begin_nanos = if sync { now_nanos(&self.env) } else { 0 };
+        let logged = match catch_unwind(AssertUnwindSafe(|| committer.log(&group))) {
             Ok(Ok(Commit::Yields)) => {
                 let mut queue = self.queue.lock();
                 for (follower, batch) in followers.into_iter().zip(batches) {
@@ -210,20 +296,50 @@ impl WriteGroup {
                 }
                 return Led::Yielded(queue, batch);
             }
-            Ok(result) => (result.map(|_| ()), None),
-            Err(payload) => (Err(committer.panicked(&*payload)), Some(payload)),
+            Ok(Ok(Commit::Logged { first_sequence, count })) => Ok((first_sequence, count)),
+            Ok(Err(error)) => Err((error, None)),
+            Err(payload) => Err(self.end(committer, payload)),
         };
-
-        let mut queue = self.queue.lock();
-        for follower in followers {
-            follower.state.lock().result = Some(result.clone());
-            follower.called.notify_one();
+        {
+            let mut queue = self.queue.lock();
+            if sync {
+                let writers = 1 + followers.len() + queue.waiting.len();
+                queue.gathering.note_sync(writers, now_nanos(&self.env) - begin_nanos);
+            }
+            self.release(&queue);
         }
-        self.hand_on(&mut queue);
-        drop(queue);
+        let applied = logged.and_then(|(first, count)| {
+            if count == 0 {
+                return Ok(());
+            }
+            match catch_unwind(AssertUnwindSafe(|| committer.apply(&group, first))) {
+                Ok(()) => self.publication.publish(first, first + count - 1).map_err(|error| (error, None)),
+                Err(payload) => Err(self.end(committer, payload)),
+            }
+        });
+        let (result, panicked) = match applied {
+            Ok(()) => (Ok(()), None),
+            Err((error, payload)) => (Err(error), payload),
+        };
+        if !followers.is_empty() {
+            let queue = self.queue.lock();
+            for follower in &followers {
+                follower.state.lock().result = Some(result.clone());
+                follower.called.notify_one();
+            }
+            drop(queue);
+        }
         if let Some(payload) = panicked {
             resume_unwind(payload);
         }
         Led::Done(result)
+    }
+
+    /// Nothing is written any more after a panic.
+    fn end(&self, committer: &impl Committer, payload: Panic) -> (Error, Option<Panic>) {
+        let error = committer.panicked(&*payload);
+        // Last: whoever waits finds out why.
+        self.publication.break_off();
+        (error, Some(payload))
     }
 }

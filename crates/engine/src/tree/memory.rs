@@ -13,7 +13,7 @@ use crate::cost;
 use crate::db_iterator::DbIterator;
 use crate::error::{Error, ErrorKind};
 use crate::inventory::{self, ApplyBatch, NO_LOG, Needed, RecoveredLogs};
-use crate::key;
+use crate::key::{self, Sequence};
 use crate::log_chain::{LogChain, LogRewrite, RewriteState, RewriteTarget};
 use crate::media::FileMedia;
 use crate::memtable::MemTable;
@@ -94,13 +94,14 @@ impl MemoryTree {
         let rewrites = RewriteState::new(found.manifest, options.write_buffer_size as u64);
         let head = CommitHead::without_log(found.last_sequence);
         let writer = Writer { head, rewrites, ended: None, locks: Vec::new() };
+        let snapshots = SnapshotList::new(found.last_sequence);
         Ok(MemoryTree {
             env: env.clone(),
             media: media.clone(),
             numbers: Numbers::new(env, found.database, found.next_file_number),
             entries: ArcSwap::from_pointee(entries),
-            snapshots: SnapshotList::new(found.last_sequence),
-            group: WriteGroup::new(env),
+            group: WriteGroup::new(env, &snapshots),
+            snapshots,
             logs: found.chain(env, media, options),
             writer: Mutex::new(env, "log", writer),
             counters: Counters::after_recovery(found.dropped_bytes),
@@ -137,8 +138,8 @@ impl MemoryTree {
 
     /// Begins a log of what readers see now.
     fn rewrite(&self, writer: &Writer, target: &RewriteTarget<'_>) -> Result<LogRewrite, Error> {
-        writer.ended.clone().map_or(Ok(()), Err)?;
         let sequence = writer.head.last_sequence;
+        writer.ended.clone().map_or(Ok(()), Err).and_then(|()| self.group.settle(sequence))?;
         let walk = DbIterator::of_memtable(self.entries.load_full(), sequence, &ReadOptions::default());
         LogRewrite::prepare(target, &self.numbers, sequence, walk)
     }
@@ -166,7 +167,7 @@ impl MemoryTree {
 }
 
 impl Committer for MemoryTree {
-    fn commit(&self, group: &Group<'_>) -> Result<Commit, Error> {
+    fn log(&self, group: &Group<'_>) -> Result<Commit, Error> {
         let writer = &mut *self.writer.lock();
         writer.ended.clone().map_or(Ok(()), Err)?;
         if writer.head.log.is_broken() || writer.rewrites.is_due() {
@@ -177,14 +178,14 @@ impl Committer for MemoryTree {
                 writer.rewrites.postpone();
             }
         }
-        let entries = self.entries.load();
-        let apply = |batch: &WriteBatch, sequence| {
-            entries.apply(batch.iter(), sequence);
-        };
-        let committed = writer.head.commit(&self.env, &self.logs, &self.snapshots, &self.counters, group, apply);
-        committed.map_err(|failure| failure.end(&mut writer.ended))?;
+        let logged = writer.head.log(&self.env, &self.logs, &self.counters, group);
+        let logged = logged.map_err(|failure| failure.end(&mut writer.ended))?;
         writer.rewrites.note_written(group.bytes);
-        Ok(Commit::Done)
+        Ok(logged)
+    }
+
+    fn apply(&self, group: &Group<'_>, first_sequence: Sequence) {
+        group.apply(&self.env, &self.entries.load(), first_sequence);
     }
 
     fn is_short_of_space(&self) -> bool {
@@ -194,11 +195,10 @@ impl Committer for MemoryTree {
     fn delete_waits(&self) {}
 
     fn panicked(&self, payload: &(dyn Any + Send)) -> Error {
-        let error = Error::Poisoned { cause: format!("a write panicked: {}", panic_message(payload)) };
         let mut writer = self.writer.lock();
         writer.head.log.break_off();
-        writer.ended = Some(error.clone());
-        error
+        let cause = format!("a write panicked: {}", panic_message(payload));
+        writer.ended.insert(Error::Poisoned { cause }).clone()
     }
 }
 

@@ -2,11 +2,13 @@
 
 use super::Model;
 use crate::batch::WriteBatch;
+use crate::commit::write_group::{Commit, Committer, Group, WriteGroup};
 use crate::error::Error;
 use crate::exploration::Fault;
+use crate::key::Sequence;
+use crate::snapshot::SnapshotList;
 use crate::sync::waiting::{Condvar, Env, Mutex};
 use crate::sync::{AtomicUsize, Published};
-use crate::write_group::{Commit, Committer, Group, WriteGroup};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::any::Any;
@@ -20,6 +22,12 @@ pub(super) const MODELS: &[Model] = &[
         run: |_| three_write(),
         seeds: 1,
         finds: &[Fault::LostNotifications],
+    },
+    Model {
+        name: "write group: of what two writers put in place beside each other a reader sees what is before what it sees",
+        run: |_| two_apply(),
+        seeds: 1,
+        finds: &[Fault::RelaxedStores, Fault::RelaxedLoads],
     },
     Model {
         name: "write group: puts that wait for space let deletes go first that bring it",
@@ -62,15 +70,22 @@ impl Log {
         if self.poisoned.load(Ordering::Relaxed) > 0 {
             return Err(Error::Poisoned);
         }
+        // SAFETY: one leader at a time, which loom watches.
+        let before = self.written.with(|written| unsafe { (*written).len() }) as u64;
         for id in std::iter::once(first).chain(others).filter_map(WriteBatch::id) {
             // SAFETY: one leader at a time, which loom watches.
             self.written.with_mut(|written| unsafe { (*written).push(id) });
             if *self.panics_at.get() == Some(id) {
                 resume_unwind(Box::new("planted"));
             }
+        }
+        Ok(Commit::Logged { first_sequence: before + 1, count: 1 + others.len() as u64 })
+    }
+
+    fn apply(&self, first: &WriteBatch, others: &[WriteBatch]) {
+        for id in std::iter::once(first).chain(others).filter_map(WriteBatch::id) {
             self.committed.fetch_add(1 << id, Ordering::Relaxed);
         }
-        Ok(Commit::Done)
     }
 
     fn assert_told(&self, id: u32) {
@@ -89,8 +104,12 @@ impl Log {
 struct Plain(Log);
 
 impl Committer for Plain {
-    fn commit(&self, group: &Group<'_>) -> Result<Commit, Error> {
+    fn log(&self, group: &Group<'_>) -> Result<Commit, Error> {
         self.0.write(group.first, group.others)
+    }
+
+    fn apply(&self, group: &Group<'_>, _: Sequence) {
+        self.0.apply(group.first, group.others);
     }
 
     fn is_short_of_space(&self) -> bool {
@@ -106,7 +125,7 @@ impl Committer for Plain {
 }
 
 fn three_write() {
-    let path = Arc::new((WriteGroup::new(&Env), Plain(Log::new(None))));
+    let path = Arc::new((WriteGroup::new(&Env, &SnapshotList::new(0)), Plain(Log::new(None))));
     let write = |path: &(WriteGroup, Plain), id: u32| {
         assert_eq!(path.0.write(&path.1, WriteBatch::put(id), id == 1), Ok(()));
         path.1.0.assert_told(id);
@@ -124,6 +143,80 @@ fn three_write() {
     assert_eq!(path.1.0.written(), [0, 1, 2]);
 }
 
+/// Writers that put entries in place beside each other, as into a memtable.
+struct Entries {
+    log: Log,
+    snapshots: Arc<SnapshotList>,
+    group: WriteGroup,
+    /// Of each sequence number, written before it is visible.
+    places: [UnsafeCell<u32>; 3],
+}
+
+// SAFETY: loom watches the cells.
+unsafe impl Sync for Entries {}
+
+impl Committer for Entries {
+    fn log(&self, group: &Group<'_>) -> Result<Commit, Error> {
+        self.log.write(group.first, group.others)
+    }
+
+    fn apply(&self, group: &Group<'_>, first_sequence: Sequence) {
+        let ids = std::iter::once(group.first).chain(group.others).filter_map(WriteBatch::id);
+        for (id, place) in ids.zip(&self.places[first_sequence as usize..]) {
+            // SAFETY: each place is of one writer until it is visible, which loom watches.
+            place.with_mut(|entry| unsafe { *entry = id + 1 });
+        }
+    }
+
+    fn is_short_of_space(&self) -> bool {
+        false
+    }
+
+    fn delete_waits(&self) {}
+
+    fn panicked(&self, _: &(dyn Any + Send)) -> Error {
+        Error::Poisoned
+    }
+}
+
+impl Entries {
+    /// What is visible, each of which is in its place. The number of the newest.
+    fn look(&self) -> u64 {
+        let visible = self.snapshots.visible();
+        for place in &self.places[1..=visible as usize] {
+            // SAFETY: as above.
+            assert!(place.with(|entry| unsafe { *entry }) > 0, "a place is empty below {visible}");
+        }
+        visible
+    }
+}
+
+fn two_apply() {
+    let snapshots = SnapshotList::new(0);
+    let entries = Arc::new(Entries {
+        log: Log::new(None),
+        group: WriteGroup::new(&Env, &snapshots),
+        snapshots,
+        places: [0; 3].map(UnsafeCell::new),
+    });
+    let write = |entries: &Entries, id: u32| {
+        assert_eq!(entries.group.write(entries, WriteBatch::put(id), false), Ok(()));
+        assert!(entries.look() > 0, "what was written cannot be seen");
+    };
+    let writer = {
+        let entries = entries.clone();
+        thread::spawn(move || write(&entries, 1))
+    };
+    let reader = {
+        let entries = entries.clone();
+        thread::spawn(move || entries.look())
+    };
+    write(&entries, 0);
+    writer.join().unwrap();
+    assert!(reader.join().unwrap() <= 2);
+    assert_eq!(entries.look(), 2);
+}
+
 /// As a tree that is full until something is deleted.
 struct Full {
     log: Log,
@@ -134,7 +227,7 @@ struct Full {
 }
 
 impl Committer for Full {
-    fn commit(&self, group: &Group<'_>) -> Result<Commit, Error> {
+    fn log(&self, group: &Group<'_>) -> Result<Commit, Error> {
         let Group { first, others, .. } = *group;
         let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
         let is_mixed = others.iter().any(|other| other.has_puts() != first.has_puts());
@@ -154,6 +247,10 @@ impl Committer for Full {
             self.done.notify_all();
         }
         committed
+    }
+
+    fn apply(&self, group: &Group<'_>, _: Sequence) {
+        self.log.apply(group.first, group.others);
     }
 
     fn is_short_of_space(&self) -> bool {
@@ -176,7 +273,7 @@ fn puts_wait_for_deletes() {
         is_short: AtomicUsize::new(0),
         has_space: Mutex::new(&Env, "space", false),
         done: Condvar::new(&Env, "space"),
-        group: WriteGroup::new(&Env),
+        group: WriteGroup::new(&Env, &SnapshotList::new(0)),
     });
     let putters: Vec<_> = (0..2)
         .map(|id| {
@@ -197,7 +294,7 @@ fn puts_wait_for_deletes() {
 }
 
 fn one_panics() {
-    let path = Arc::new((WriteGroup::new(&Env), Plain(Log::new(Some(1)))));
+    let path = Arc::new((WriteGroup::new(&Env, &SnapshotList::new(0)), Plain(Log::new(Some(1)))));
     let write = |path: &(WriteGroup, Plain), id: u32| {
         catch_unwind(AssertUnwindSafe(|| path.0.write(&path.1, WriteBatch::put(id), false)))
             .unwrap_or(Err(Error::Poisoned))

@@ -6,6 +6,7 @@ use super::parts::TreeParts;
 use crate::batch::WriteBatch;
 use crate::commit::{Commit, CommitFailure, CommitHead, Committer, Group, WriteGroup, panic_message};
 use crate::error::{Error, ErrorKind};
+use crate::key::Sequence;
 use crate::memtable::MemTable;
 use crate::options::Options;
 use crate::throttle::{Stall, Unsettled};
@@ -51,9 +52,14 @@ struct Leader<'a> {
 }
 
 impl Committer for Leader<'_> {
-    fn commit(&self, group: &Group<'_>) -> Result<Commit, Error> {
+    fn log(&self, group: &Group<'_>) -> Result<Commit, Error> {
         let mut writer = self.path.writer.lock();
-        self.path.commit(self.parts, &mut writer, group)
+        self.path.log(self.parts, &mut writer, group)
+    }
+
+    fn apply(&self, group: &Group<'_>, first_sequence: Sequence) {
+        // Its memtable is the one of the log: it is switched only when all that is logged was applied.
+        group.apply(&self.parts.files.env, &self.parts.catalog.read_state.load().memtable, first_sequence);
     }
 
     fn is_short_of_space(&self) -> bool {
@@ -76,7 +82,8 @@ impl Committer for Leader<'_> {
 
 impl WritePath {
     pub(super) fn new(parts: &TreeParts, writer: Writer) -> WritePath {
-        WritePath { group: WriteGroup::new(&parts.files.env), writer: Mutex::new(&parts.files.env, "log", writer) }
+        let env = &parts.files.env;
+        WritePath { group: WriteGroup::new(env, &parts.snapshots), writer: Mutex::new(env, "log", writer) }
     }
 
     /// Applies a batch; see [`crate::tree::Tree::write`].
@@ -84,38 +91,36 @@ impl WritePath {
         self.group.write(&Leader { path: self, parts }, batch, sync)
     }
 
-    /// Writes a group to the log and the memtable once there is space for it.
-    fn commit(
-        &self,
-        parts: &TreeParts,
-        writer: &mut MutexGuard<'_, Writer>,
-        group: &Group<'_>,
-    ) -> Result<Commit, Error> {
+    /// Writes a group to the log once there is space for it.
+    fn log(&self, parts: &TreeParts, writer: &mut MutexGuard<'_, Writer>, group: &Group<'_>) -> Result<Commit, Error> {
         if writer.closed {
             return Err(Error::Closed);
         }
         // Those who waited in the queue must not keep closing waiting, each for a lead of its own.
         parts.board.refuse_if_cancelled()?;
         parts.board.refuse_if_poisoned()?;
-        if self.wait_for_space(parts, writer, group)? == Commit::Yields {
+        if !self.wait_for_space(parts, writer, group)? {
             return Ok(Commit::Yields);
         }
         self.await_memtable(parts, writer, group.bytes)?;
-        let Writer { head, memtable, .. } = &mut **writer;
-        let apply = |batch: &WriteBatch, sequence| {
-            memtable.apply(batch.iter(), sequence);
-        };
-        let counters = &parts.catalog.counters;
-        match head.commit(&parts.files.env, &parts.logs, &parts.snapshots, counters, group, apply) {
-            Ok(_) => {}
-            Err(CommitFailure::Refused(error)) => return Err(error),
+        match writer.head.log(&parts.files.env, &parts.logs, &parts.catalog.counters, group) {
+            Ok(logged) => {
+                parts.throttle.note_written(group.bytes);
+                Ok(logged)
+            }
+            Err(CommitFailure::Refused(error)) => Err(error),
             Err(CommitFailure::InDoubt(error)) => {
                 parts.board.poison(&error);
-                return Err(error);
+                Err(error)
             }
         }
-        parts.throttle.note_written(group.bytes);
-        Ok(Commit::Done)
+    }
+
+    /// Waits until all that is logged is in the memtable. Not long: nobody waits for anything meanwhile.
+    ///
+    /// Errors: a write before panicked.
+    pub(super) fn settle(&self, writer: &Writer) -> Result<(), Error> {
+        self.group.settle(writer.head.last_sequence)
     }
 
     /// Waits until the active memtable can take `bytes` more, switching it when it is full.
@@ -144,6 +149,10 @@ impl WritePath {
             }
             if writer.head.log.is_broken() || writer.flush_owed {
                 return self.replace_broken_log(parts, writer);
+            }
+            if parts.files.media.files.properties().preferred_table_bytes.is_some() {
+                // What the medium likes as one is judged by all that is in it.
+                self.settle(writer)?;
             }
             if writer.memtable.is_empty() || !is_full(parts, &writer.memtable, bytes) {
                 return Ok(());
@@ -190,6 +199,7 @@ impl WritePath {
 
     /// The active memtable becomes immutable; a new log and memtable take its place.
     pub(super) fn switch_memtable(&self, parts: &TreeParts, writer: &mut Writer) -> Result<(), Error> {
+        self.settle(writer)?;
         let number = parts.files.numbers.file();
         writer.head.log.begin_next(&parts.logs, number, parts.files.numbers.random())?;
         let memtable = Arc::new(writer.memtable.successor(number));

@@ -7,7 +7,7 @@ use super::board::JobState;
 use super::jobs::unflushed;
 use super::parts::TreeParts;
 use super::write::{WritePath, Writer, note_stall};
-use crate::commit::{Commit, Group};
+use crate::commit::Group;
 use crate::error::{Error, ErrorKind};
 use crate::memtable::MemTable;
 use crate::shape::deleted_bytes;
@@ -28,37 +28,38 @@ fn look(parts: &TreeParts, active: &MemTable, more_bytes: u64) -> Option<Headroo
 
 impl WritePath {
     /// Waits until a group leaves enough space, as long as that may come; then refuses it. Puts yield
-    /// to deletes that come meanwhile: these may be taken, and bring space. Cost: asks the store once for every eighth of a
+    /// to deletes that come meanwhile: these may be taken, and bring space; then it is false. Cost: asks the store once for every eighth of a
     /// table, and for every write while space is short.
     pub(super) fn wait_for_space(
         &self,
         parts: &TreeParts,
         writer: &mut MutexGuard<'_, Writer>,
         group: &Group<'_>,
-    ) -> Result<Commit, Error> {
+    ) -> Result<bool, Error> {
         let bytes = group.bytes;
         if bytes == 0 {
-            return Ok(Commit::Done);
+            return Ok(true);
         }
         writer.unlooked_bytes = writer.unlooked_bytes.saturating_add(bytes as u64);
         let is_short = parts.space.was_short();
         if !is_short && writer.unlooked_bytes < parts.space.sizes().look_bytes() {
-            return Ok(Commit::Done);
+            return Ok(true);
         }
         writer.unlooked_bytes = 0;
+        self.settle(writer)?;
         let (has_puts, is_mixed) = (group.has_puts(), group.is_mixed());
         let deletes_wait = || is_mixed || self.group.has_waiting_deletes();
         let start = parts.files.env.now();
         let (mut waited, mut tries) = (false, 0);
         let result = loop {
-            let Some(headroom) = look(parts, &writer.memtable, bytes as u64) else { return Ok(Commit::Done) };
+            let Some(headroom) = look(parts, &writer.memtable, bytes as u64) else { return Ok(true) };
             let admission = headroom.admission();
             parts.space.note_admission(admission);
             if admission.takes(has_puts) {
-                break Ok(Commit::Done);
+                break Ok(true);
             }
             if has_puts && admission.takes(false) && deletes_wait() {
-                break Ok(Commit::Yields);
+                break Ok(false);
             }
             waited = true;
             // What only running compactions keep from it may be there when they end.
