@@ -120,6 +120,11 @@ described_options! {
         max_bytes_for_level_multiplier: u64 = 10, "10", Factor;
         /// Derive level sizes from the last level upwards, so space stays near the data's size.
         level_compaction_dynamic_level_bytes: bool = true, "true", Truth;
+        /// What may gather above the last level of a leveled tree with dynamic sizes, as a share of it, before it goes into it: the
+        /// more, the less is written, and the more space what was overwritten takes. Levels above the last one hold a
+        /// run each, of any size (lazy leveling). In a tree that two compactions of `max_compaction_bytes` may take, twice
+        /// `max_bytes_for_level_base` gathers if that is more, up to three quarters of the last level. 0 is levels of a fixed ratio.
+        max_size_amplification_percent: u64 = 12, "12", Percent;
         /// Table size of level 1 and below; on media that like tables of one size (bands) they have that size,
         /// on small ones less.
         target_file_size_base: u64 = 64 << 20, "64MiB", Bytes, "the size of table the medium likes (a band), where it likes one, elsewhere a 128th of the medium at most";

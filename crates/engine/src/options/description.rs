@@ -39,6 +39,7 @@ pub enum OptionUnit {
     Bits,
     /// A ratio of two sizes.
     Factor,
+    Percent,
     /// True or false.
     Truth,
     /// One of a few words.
@@ -61,6 +62,7 @@ impl OptionUnit {
             OptionUnit::Entries => "entries",
             OptionUnit::Bits => "bits",
             OptionUnit::Factor => "factor",
+            OptionUnit::Percent => "percent",
             OptionUnit::Truth => "true or false",
             OptionUnit::Word => "word",
             OptionUnit::Words => "list of words",

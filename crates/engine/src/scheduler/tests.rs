@@ -69,10 +69,11 @@ fn scene(text: &str) -> Scene<'_> {
         max_bytes_for_level_multiplier: 10,
         target_file_size_base: 10,
         level0_file_num_compaction_trigger: 4,
+        max_size_amplification_percent: if words[0] == "lazy" { 12 } else { 0 },
         ..Options::default()
     };
     let policy: Box<dyn CompactionPolicy> = match words[0] {
-        "leveled" => Box::new(Leveled::new(&options)),
+        "leveled" | "lazy" => Box::new(Leveled::new(&options)),
         "two_level" => Box::new(TwoLevel::new(&options)),
         other => panic!("no policy is called {other}"),
     };
@@ -176,7 +177,8 @@ fn told_of_plan(plan: &CompactionPlan, space_bytes: u64) -> String {
         (false, false) => format!("+{}[{}]", plan.output_level, numbers(&plan.overlapping)),
     };
     let of = if space_bytes == u64::MAX { "all".to_owned() } else { space_bytes.to_string() };
-    format!("{:?} {}[{}]{overlapping} of {of}", plan.reason, plan.input_level, numbers(&plan.inputs))
+    let between: String = plan.between.iter().map(|(level, file)| format!("+{level}[{}]", file.number)).collect();
+    format!("{:?} {}[{}]{between}{overlapping} of {of}", plan.reason, plan.input_level, numbers(&plan.inputs))
 }
 
 /// `range=` and its ends, empty where there is none, parted by a hyphen.

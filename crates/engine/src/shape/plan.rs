@@ -28,6 +28,11 @@ pub(crate) struct CompactionPlan {
     pub(crate) inputs: Vec<Arc<FileMeta>>,
     /// Tables of the output level that overlap, in its order.
     pub(crate) overlapping: Vec<Arc<FileMeta>>,
+    /// Tables of the levels between the two that go along, with their levels: by level, in its order. What one of them overlaps
+    /// of the levels below it, down to the output level, takes part too.
+    pub(crate) between: Vec<(usize, Arc<FileMeta>)>,
+    /// User keys, ascending, before which an output ends.
+    pub(crate) cuts: Vec<Vec<u8>>,
 }
 
 impl CompactionPlan {
@@ -36,13 +41,21 @@ impl CompactionPlan {
     pub(crate) fn is_trivial_move(&self) -> bool {
         let keeps_deletions = self.reason == Reason::Manual && self.inputs.iter().any(|file| file.deletions > 0);
         self.overlapping.is_empty()
+            && self.between.is_empty()
             && self.input_level != self.output_level
             && !keeps_deletions
             && (self.inputs.len() == 1 || self.input_level > 0 || disjoint(&self.inputs))
     }
 
     pub(crate) fn all_inputs(&self) -> impl Iterator<Item = &Arc<FileMeta>> {
-        self.inputs.iter().chain(self.overlapping.iter())
+        self.inputs.iter().chain(self.between.iter().map(|(_, file)| file)).chain(self.overlapping.iter())
+    }
+
+    /// The same with their levels.
+    pub(crate) fn inputs_by_level(&self) -> impl Iterator<Item = (usize, &Arc<FileMeta>)> {
+        let inputs = self.inputs.iter().map(|file| (self.input_level, file));
+        let between = self.between.iter().map(|(level, file)| (*level, file));
+        inputs.chain(between).chain(self.overlapping.iter().map(|file| (self.output_level, file)))
     }
 
     /// Smallest and largest user key it touches.
@@ -70,6 +83,7 @@ impl CompactionPlan {
     pub(crate) fn is_divisible(&self, version: &Version) -> bool {
         let passes_inputs = self.overlapping.is_empty() && self.input_level >= version.disjoint_from();
         self.output_level >= version.disjoint_from()
+            && self.between.is_empty()
             && (self.overlapping.len() > 1 || (passes_inputs && self.inputs.len() > 1))
     }
 
@@ -112,7 +126,15 @@ pub(crate) struct JobClaim {
 
 /// A plan that rewrites tables of a level where they are.
 pub(crate) fn in_place(level: usize, inputs: Vec<Arc<FileMeta>>) -> CompactionPlan {
-    CompactionPlan { reason: Reason::Space, input_level: level, output_level: level, inputs, overlapping: Vec::new() }
+    CompactionPlan {
+        reason: Reason::Space,
+        input_level: level,
+        output_level: level,
+        inputs,
+        overlapping: Vec::new(),
+        between: Vec::new(),
+        cuts: Vec::new(),
+    }
 }
 
 fn disjoint(files: &[Arc<FileMeta>]) -> bool {

@@ -2,8 +2,10 @@
 //! shape of the tree to a plan.
 //!
 //! Leveled compaction as in LevelDB and RocksDB: level 0 holds overlapping tables by age, deeper
-//! levels hold disjoint tables. A level whose score reaches 1 gives tables to the next one.
+//! levels hold disjoint tables. A level whose score reaches 1 gives tables to the next one, or, where options allow that space is
+//! given for it, many levels wait for the last one ([`lazy`]).
 
+mod lazy;
 mod reclaim;
 
 use crate::options::{CompactionPriority, Options};
@@ -25,6 +27,7 @@ impl CompactionPolicy for Leveled {
                 max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
                 dynamic_level_bytes: options.level_compaction_dynamic_level_bytes,
                 max_compaction_bytes: options.max_compaction_bytes,
+                max_size_amplification_percent: options.max_size_amplification_percent,
                 priority: options.compaction_pri,
             },
             level_count: options.num_levels,
@@ -70,7 +73,10 @@ impl CompactionPolicy for Leveled {
     }
 
     fn pending_bytes(&self, version: &Version) -> u64 {
-        pending_bytes(version, &level_targets(version, &self.options), &self.options)
+        match lazy::is_lazy(version, &self.options) {
+            true => lazy::pending_bytes(version, &self.options),
+            false => pending_bytes(version, &level_targets(version, &self.options), &self.options),
+        }
     }
 }
 
@@ -82,6 +88,7 @@ struct PolicyOptions {
     max_bytes_for_level_multiplier: u64,
     dynamic_level_bytes: bool,
     max_compaction_bytes: u64,
+    max_size_amplification_percent: u64,
     priority: CompactionPriority,
 }
 
@@ -117,6 +124,9 @@ fn level_targets(version: &Version, options: &PolicyOptions) -> LevelTargets {
             target = target.saturating_mul(multiplier);
         }
         return LevelTargets { base_level: 1.min(last), target_bytes };
+    }
+    if lazy::is_lazy(version, options) {
+        return LevelTargets { base_level: last, target_bytes };
     }
     let first_non_empty = (1..=last).find(|&level| version.level_bytes(level) > 0).unwrap_or(last);
     let largest = (1..=last).map(|level| version.level_bytes(level)).max().unwrap_or(0);
@@ -185,6 +195,9 @@ fn pending_bytes(version: &Version, targets: &LevelTargets, options: &PolicyOpti
 /// The next compaction worth doing that writes no more than `space_bytes`, if any: on a medium that is nearly
 /// full a small compaction may free the space that a more urgent one needs.
 fn pick_within(version: &Version, busy: &Busy, options: &PolicyOptions, space_bytes: u64) -> Option<CompactionPlan> {
+    if lazy::is_lazy(version, options) {
+        return lazy::pick(version, busy, options, space_bytes);
+    }
     let targets = level_targets(version, options);
     let scores = scores(version, &targets, busy, options);
     let mut order: Vec<usize> = (0..scores.len()).filter(|&level| scores[level] >= 1.0).collect();
@@ -299,7 +312,15 @@ fn finish(
     if overlapping.iter().any(|file| busy.contains(file.number)) {
         return None;
     }
-    let plan = CompactionPlan { reason, input_level, output_level, inputs, overlapping };
+    let plan = CompactionPlan {
+        reason,
+        input_level,
+        output_level,
+        inputs,
+        overlapping,
+        between: Vec::new(),
+        cuts: Vec::new(),
+    };
     let (smallest, largest) = plan.key_range()?;
     (!busy.writes_into(output_level, smallest, largest)).then_some(plan)
 }
@@ -361,6 +382,9 @@ fn plan_range(
     };
     finish(version, Reason::Manual, level, output_level, inputs, &Busy::default())
 }
+
+#[cfg(test)]
+mod simulation;
 
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,18 @@
 //! Space on a medium that has little left: deletions go down to what they delete, a table at a time.
 
-use super::{PolicyOptions, finish, level_targets, next_non_empty};
+use super::{PolicyOptions, finish, lazy, level_targets, next_non_empty};
 use crate::shape::{Busy, CompactionPlan, FileMeta, Reason, Shortage, Version, in_place};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Of a plan that takes several tables of level 0 the oldest: the others stay newer than what is below. Others are done
 /// part by part, from one table of the output level to the next; where so many inputs lie there that a
-/// part does not fit, one input is taken, of which less than any other must be rewritten.
+/// part does not fit, one input is taken, of which less than any other must be rewritten. Of several levels two are taken.
 pub(super) fn split(version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
+    if !plan.between.is_empty() {
+        let step = lazy::first_step(version, plan)?;
+        return split(version, &step, space_bytes).or(Some(step));
+    }
     if plan.inputs.len() < 2 || plan.output_level == plan.input_level {
         return None;
     }
@@ -65,8 +69,9 @@ pub(super) fn reclaim(version: &Version, shortage: &Shortage, options: &PolicyOp
         finish(version, Reason::Space, level, output_level, vec![file.clone()], &Busy::default()).filter(fits)
     };
     let oldest = || version.levels[0].last().and_then(|file| down(0, targets.below_level0(version), file));
+    let gathered = || lazy::reclaim(version, shortage).filter(|_| lazy::is_lazy(version, options));
     if !shortage.brings_deletions {
-        return oldest().filter(|plan| shortage.saves_tables(plan));
+        return oldest().filter(|plan| shortage.saves_tables(plan)).or_else(gathered);
     }
     let has_deletions = version.levels[0].iter().any(|file| file.deletions > 0);
     if let Some(plan) = oldest().filter(|_| has_deletions) {
@@ -84,5 +89,5 @@ pub(super) fn reclaim(version: &Version, shortage: &Shortage, options: &PolicyOp
             down(level, (level + 1).max(targets.base_level.min(next_non_empty(version, level))), file)
         })
     };
-    (1..=last).find_map(step).or_else(|| oldest().filter(|plan| shortage.saves_tables(plan)))
+    (1..=last).find_map(step).or_else(|| oldest().filter(|plan| shortage.saves_tables(plan))).or_else(gathered)
 }

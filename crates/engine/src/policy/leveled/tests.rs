@@ -15,6 +15,7 @@ fn options() -> PolicyOptions {
         max_bytes_for_level_multiplier: 10,
         dynamic_level_bytes: true,
         max_compaction_bytes: 1600 * MIB,
+        max_size_amplification_percent: 0,
         priority: CompactionPriority::default(),
     }
 }
@@ -240,6 +241,8 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
             dynamic_level_bytes: random.chance(1, 2),
             max_bytes_for_level_base: 64 * MIB,
             max_bytes_for_level_multiplier: 2,
+            max_size_amplification_percent: [0, 5, 50][random.index(3)],
+            max_compaction_bytes: [200 * MIB, 1600 * MIB][random.index(2)],
             ..options()
         };
         let mut version = Version::empty(5, 1);
@@ -256,6 +259,7 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
                 }
                 1 => {
                     if let Some(plan) = pick(&version, &busy, &fixed) {
+                        simulation::assert_takes_what_is_below(&version, &plan);
                         busy.enter(&plan);
                         running.push(plan);
                     }
@@ -263,12 +267,8 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
                 _ if !running.is_empty() => {
                     let plan = running.swap_remove(random.index(running.len()));
                     busy.leave(&plan.claim());
-                    let removed: Vec<(usize, u64)> = plan
-                        .inputs
-                        .iter()
-                        .map(|file| (plan.input_level, file.number))
-                        .chain(plan.overlapping.iter().map(|file| (plan.output_level, file.number)))
-                        .collect();
+                    let removed: Vec<(usize, u64)> =
+                        plan.inputs_by_level().map(|(level, file)| (level, file.number)).collect();
                     // One output spans everything: the worst a compaction may do.
                     let (low, high) = plan.key_range().unwrap();
                     let number_of = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap().parse().unwrap();
@@ -312,4 +312,93 @@ fn of_level_0_as_many_of_the_oldest_are_taken_as_may_be_there_twice() {
     assert_eq!(part(90), Some(vec![2, 1]));
     assert_eq!(part(119), Some(vec![3, 2, 1]));
     assert_eq!(part(120), None, "all of them fit");
+}
+
+/// Level 0 and all that goes along, the output level, and cuts of the plan that is picked.
+fn lazily(text: &str, options: &PolicyOptions) -> Option<(Vec<u64>, usize, Vec<Vec<u8>>)> {
+    let plan = pick(&shape(text), &Busy::default(), options)?;
+    Some((plan.all_inputs().map(|file| file.number).collect(), plan.output_level, plan.cuts))
+}
+
+fn lazy() -> PolicyOptions {
+    PolicyOptions { max_size_amplification_percent: 12, ..options() }
+}
+
+#[test]
+fn a_run_waits_above_the_last_level_until_merging_pays() {
+    let level0 = "4:a-z 3:a-z 2:a-z 1:a-z";
+    let last = "91:a-m*500 92:n-z*500";
+    let waits = |runs: &str| lazily(&format!("{level0}\n{runs}\n{last}"), &lazy());
+    assert_eq!(
+        waits("\n\n"),
+        Some((vec![4, 3, 2, 1], 3, vec![])),
+        "256 MiB beside 1000: into the level above the last"
+    );
+    let all = vec![4, 3, 2, 1, 11, 12, 91, 92];
+    assert_eq!(waits("\n\n11:a-m*128 12:n-z*128"), Some((all, 4, vec![])), "512 MiB: twice the base size");
+    let half = vec![4, 3, 2, 1, 11];
+    assert_eq!(waits("\n\n11:a-z*100"), Some((half, 3, vec![])), "a run of less than half goes along");
+    assert_eq!(waits("\n\n11:a-z*200"), Some((vec![4, 3, 2, 1], 2, vec![])), "a larger one does not");
+}
+
+#[test]
+fn what_meets_nothing_is_moved_into_the_last_level() {
+    let version = shape("4:s-t 3:q-r 2:o-p 1:m-n\n\n5:a-b\n6:a-l*900");
+    let plan = pick(&version, &Busy::default(), &lazy()).unwrap();
+    assert!(plan.is_trivial_move() && plan.output_level == 3, "{plan:?}");
+}
+
+/// Of a tree that is too large to be merged whole.
+#[test]
+fn a_column_of_all_runs_goes_down_where_it_costs_least() {
+    let small = PolicyOptions { max_compaction_bytes: 400 * MIB, ..lazy() };
+    let text = "\n1:a-f*60 2:g-m*60\n3:a-e*20 4:h-m*90\n91:a-f*200 92:g-m*200 93:n-z*500";
+    assert_eq!(lazily(text, &small), Some((vec![2, 4, 92], 3, vec![])));
+    assert_eq!(lazily("\n1:a-f*60\n3:a-e*20\n91:a-f*200 92:g-m*200 93:n-z*500", &small), None, "8 % are above");
+    // Above are 2.13 times the 12 % that may be: more than four tables of level 0 beside their trigger, less than nine.
+    let level0 = |tables: &str| lazily(&format!("{tables}{text}"), &small).map(|(_, output_level, _)| output_level);
+    assert_eq!(level0("24:a-z 23:a-z 22:a-z 21:a-z"), Some(3));
+    assert_eq!(level0("29:a-z 28:a-z 27:a-z 26:a-z 25:a-z 24:a-z 23:a-z 22:a-z 21:a-z"), Some(2));
+    let mut busy = Busy::default();
+    busy.enter(&pick(&shape(text), &busy, &small).unwrap());
+    assert!(pick(&shape(text), &busy, &small).is_none(), "what is left idle above is within the 12 %");
+}
+
+#[test]
+fn new_runs_are_cut_where_no_table_below_lies_across() {
+    let small = PolicyOptions { max_compaction_bytes: 300 * MIB, ..lazy() };
+    let runs = "4:a-z 3:a-z 2:a-z 1:a-z\n\n\n11:a-f*200 12:h-z*200";
+    let last = "91:a-c*200 92:d-g*200 93:h-k*200 94:l-p*3000 95:q-z*200";
+    let plan = lazily(&format!("{runs}\n{last}"), &small).unwrap();
+    assert_eq!((plan.1, plan.2), (2, vec![b"h".to_vec()]), "not at d, l and q, which 11 and 12 lie across");
+}
+
+/// Once there is not enough space for it.
+#[test]
+fn of_several_levels_two_go_first() {
+    let version = shape("4:a-z 3:a-z 2:a-z 1:a-z\n\n11:a-m*128 12:n-z*128\n91:a-m*500 92:n-z*500");
+    let plan = pick(&version, &Busy::default(), &lazy()).unwrap();
+    assert_eq!((plan.between.len(), plan.output_level, plan.is_divisible(&version)), (2, 3, false));
+    let step = reclaim::split(&version, &plan, 10_000 * MIB).unwrap();
+    assert_eq!(
+        (step.output_level, numbers(&step.inputs), numbers(&step.overlapping)),
+        (2, vec![4, 3, 2, 1], vec![11, 12])
+    );
+    let part = reclaim::split(&version, &plan, 300 * MIB).unwrap();
+    assert_eq!((part.output_level, numbers(&part.inputs)), (2, vec![2, 1]));
+}
+
+/// Where little is free less gathers, and while writers are refused nothing is kept.
+#[test]
+fn where_space_is_short_less_gathers() {
+    let version = shape("4:a-z 3:a-z 2:a-z 1:a-z\n\n\n91:a-m*300 92:n-z*300 93:zz-zzz*400");
+    let output =
+        |space: u64| pick_within(&version, &Busy::default(), &lazy(), space * MIB).map(|plan| plan.output_level);
+    assert_eq!((output(u64::MAX / MIB), output(900), output(300)), (Some(2), Some(3), Some(2)));
+    let shortage =
+        Shortage { space_bytes: 400 * MIB, table_bytes: None, brings_deletions: false, oldest_view: u64::MAX };
+    let gathered = shape("\n\n1:a-m*100 2:n-z*50\n91:a-m*200 92:n-z*200");
+    let plan = reclaim::reclaim(&gathered, &shortage, &lazy()).unwrap();
+    assert_eq!((plan.output_level, numbers(&plan.inputs), numbers(&plan.overlapping)), (3, vec![2], vec![92]));
+    assert!(reclaim::reclaim(&gathered, &shortage, &options()).is_none());
 }

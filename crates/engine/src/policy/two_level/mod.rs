@@ -84,6 +84,8 @@ impl TwoLevel {
             output_level: 1,
             inputs,
             overlapping,
+            between: Vec::new(),
+            cuts: Vec::new(),
         })
     }
 
@@ -97,6 +99,8 @@ impl TwoLevel {
             output_level: 1,
             inputs: vec![oldest.clone()],
             overlapping: Vec::new(),
+            between: Vec::new(),
+            cuts: Vec::new(),
         })
     }
 
@@ -117,6 +121,8 @@ impl TwoLevel {
             output_level: 1,
             inputs,
             overlapping: Vec::new(),
+            between: Vec::new(),
+            cuts: Vec::new(),
         })
     }
 }
@@ -207,6 +213,8 @@ impl CompactionPolicy for TwoLevel {
                 output_level: 1,
                 inputs: level0,
                 overlapping: level1,
+                between: Vec::new(),
+                cuts: Vec::new(),
             },
             true => CompactionPlan {
                 reason: Reason::Manual,
@@ -214,6 +222,8 @@ impl CompactionPolicy for TwoLevel {
                 output_level: 1,
                 inputs: level1,
                 overlapping: Vec::new(),
+                between: Vec::new(),
+                cuts: Vec::new(),
             },
         })
     }

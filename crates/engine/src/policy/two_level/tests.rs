@@ -182,6 +182,8 @@ fn a_compaction_of_tables_that_overlap_is_divided_evenly() {
         output_level: 1,
         inputs: tables(),
         overlapping: Vec::new(),
+        between: Vec::new(),
+        cuts: Vec::new(),
     };
     let boundaries = subcompaction_boundaries(&plan, 4);
     assert_eq!(boundaries, [b"c".to_vec(), b"e".to_vec(), b"g".to_vec()]);

@@ -22,6 +22,7 @@ pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
     at_least("max_bytes_for_level_base", options.max_bytes_for_level_base, 1)?;
     at_most("max_bytes_for_level_base", options.max_bytes_for_level_base, MEDIUM_BYTES_MAX)?;
     at_least("max_bytes_for_level_multiplier", options.max_bytes_for_level_multiplier, 2)?;
+    at_most("max_size_amplification_percent", options.max_size_amplification_percent, 10_000)?;
     at_least("target_file_size_base", options.target_file_size_base, 1 << 10)?;
     at_most("target_file_size_base", options.target_file_size_base, FILE_BYTES_MAX)?;
     at_most("compaction_buffer_size", options.compaction_buffer_size.unwrap_or(0), MEDIUM_BYTES_MAX)?;

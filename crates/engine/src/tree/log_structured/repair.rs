@@ -239,6 +239,8 @@ impl Salvage {
                 output_level: last,
                 inputs,
                 overlapping: Vec::new(),
+                between: Vec::new(),
+                cuts: Vec::new(),
             };
             let grant = Grant::new(&parts.space, &version, &plan, u64::MAX, true);
             compaction::compact(&parts.jobs(), version, plan, &grant)?;

@@ -74,7 +74,15 @@ fn merge(tree: &LogStructuredTree, mut chosen: impl FnMut(&FileMeta) -> bool) {
     if inputs.is_empty() {
         return;
     }
-    let plan = CompactionPlan { reason: Reason::Manual, input_level, output_level: 1, inputs, overlapping };
+    let plan = CompactionPlan {
+        reason: Reason::Manual,
+        input_level,
+        output_level: 1,
+        inputs,
+        overlapping,
+        between: Vec::new(),
+        cuts: Vec::new(),
+    };
     compact(&tree.parts, version, plan).expect("compact");
 }
 
@@ -314,6 +322,8 @@ fn tables_of_a_change_that_failed_are_given_up_when_the_next_one_settles_it() {
             output_level: 1,
             inputs: version.levels[0].clone(),
             overlapping: Vec::new(),
+            between: Vec::new(),
+            cuts: Vec::new(),
         };
         store.fail_from(Some(store.changes() + change));
         let result = compact(&tree.parts, version, plan);

@@ -183,6 +183,8 @@ impl Setup {
                 // What is overwritten stays until the last level is reached: with levels that grow to ten times their
                 // target it would be a third of the disk.
                 level_compaction_dynamic_level_bytes: true,
+                // As RocksDB had them: levels of a fixed ratio.
+                max_size_amplification_percent: 0,
                 soft_pending_compaction_bytes_limit: self.scale.of(2 << 30),
                 hard_pending_compaction_bytes_limit: self.scale.of(16 << 30),
                 ..rocksdb

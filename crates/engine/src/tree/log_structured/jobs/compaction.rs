@@ -125,12 +125,7 @@ pub(super) fn compact_part(
 ) -> Result<Vec<Arc<FileMeta>>, Error> {
     let start = context.files.env.now();
     let job = context.files.numbers.job();
-    let inputs: Vec<HintedFile> = plan
-        .inputs
-        .iter()
-        .map(|file| hinted(file, plan.input_level))
-        .chain(plan.overlapping.iter().map(|file| hinted(file, plan.output_level)))
-        .collect();
+    let inputs: Vec<HintedFile> = plan.inputs_by_level().map(|(level, file)| hinted(file, level)).collect();
     context.files.media.files.hint(&Hint::CompactionBegin {
         job,
         inputs: &inputs,
@@ -146,11 +141,9 @@ pub(super) fn compact_part(
         }
         let change = Change {
             removed: plan
-                .inputs
-                .iter()
-                .filter(goes)
-                .map(|file| (plan.input_level, file.clone()))
-                .chain(plan.overlapping.iter().filter(goes).map(|file| (plan.output_level, file.clone())))
+                .inputs_by_level()
+                .filter(|(_, file)| goes(file))
+                .map(|(level, file)| (level, file.clone()))
                 .collect(),
             added: outputs.tables.iter().map(|file| (plan.output_level, file.clone())).collect(),
             work: outputs.compaction_work(read_tables, read_bytes),
@@ -242,9 +235,16 @@ fn rewrite_part(
         io: IoContext::of(IoClass::Compaction).at_level(level as u8).for_job(job),
     };
     let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
-    for (level, files) in [(plan.input_level, &plan.inputs), (plan.output_level, &plan.overlapping)] {
+    let mut add = |level: usize, files: &[Arc<FileMeta>]| {
         sources.extend(sources_of(&context.files.tables, version, level, files, &read(level))?);
+        Ok::<(), Error>(())
+    };
+    add(plan.input_level, &plan.inputs)?;
+    for of_level in plan.between.chunk_by(|(before, _), (after, _)| before == after) {
+        let files: Vec<Arc<FileMeta>> = of_level.iter().map(|(_, file)| file.clone()).collect();
+        add(of_level[0].0, &files)?;
     }
+    add(plan.output_level, &plan.overlapping)?;
     let mut source = merge(sources);
     match &begin {
         Some(user_key) => {
@@ -263,6 +263,7 @@ fn rewrite_part(
         size: TableSize::of_compaction(context),
         expected_bytes: plan.input_bytes() / part_count as u64 + 1,
         below: &below,
+        cuts: &plan.cuts,
         older: Some(&older),
         hints_outputs: true,
         pace,

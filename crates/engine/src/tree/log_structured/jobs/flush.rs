@@ -59,6 +59,7 @@ pub(crate) fn write(context: &JobContext, memtables: &[Arc<MemTable>], pace: &Jo
         size: TableSize::of_flush(context),
         expected_bytes,
         below: &[],
+        cuts: &[],
         older: None,
         hints_outputs: false,
         pace,

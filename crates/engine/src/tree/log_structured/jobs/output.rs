@@ -34,6 +34,9 @@ pub(super) struct OutputPlan<'a> {
     /// Tables of the level below the output, in key order: cutting where they end keeps a later
     /// compaction of an output from reading more of them than it must.
     pub(super) below: &'a [Arc<FileMeta>],
+    /// User keys, ascending, before which a table ends however small it is. Passed over where tables take as much whatever is in
+    /// them.
+    pub(super) cuts: &'a [Vec<u8>],
     /// Tables that may hold older versions and are not read; `None` keeps every deletion.
     pub(super) older: Option<&'a [Run]>,
     /// Sends `CompactionOutput` hints.
@@ -206,6 +209,21 @@ impl Borders<'_> {
     }
 }
 
+/// Places where tables must end, passed likewise; those that are ahead.
+struct Cuts<'a>(&'a [Vec<u8>]);
+
+impl Cuts<'_> {
+    /// True when one lies behind the last key asked for and not behind this one.
+    fn reached(&mut self, user_key: &[u8]) -> bool {
+        let mut is_reached = false;
+        while let Some((_, ahead)) = self.0.split_first().filter(|(cut, _)| cut.as_slice() <= user_key) {
+            self.0 = ahead;
+            is_reached = true;
+        }
+        is_reached
+    }
+}
+
 struct Open {
     builder: TableBuilder,
     number: u64,
@@ -249,6 +267,8 @@ fn write_all(
     let mut filter = VersionFilter::new(boundaries);
     let mut older = plan.older.map(OlderVersions::new);
     let mut borders = Borders { below: plan.below, position: 0 };
+    let takes_all = context.files.media.files.properties().preferred_table_bytes.is_some();
+    let mut cuts = Cuts(if takes_all { &[] } else { plan.cuts });
     let mut current_key: Vec<u8> = Vec::new();
     let mut has_key = false;
     let mut open: Option<Open> = None;
@@ -267,9 +287,9 @@ fn write_all(
                 current_key.clear();
                 current_key.extend_from_slice(user);
                 filter.begin_key();
-                let crossed = borders.crossed(user);
+                let (crossed, is_cut) = (borders.crossed(user), cuts.reached(user));
                 if let Some(current) = &open
-                    && plan.size.is_reached(&current.builder, crossed, internal, source.value())
+                    && (is_cut || plan.size.is_reached(&current.builder, crossed, internal, source.value()))
                 {
                     finish(context, open.take(), plan, outputs)?;
                 }
