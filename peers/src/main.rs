@@ -4,6 +4,7 @@
 //! files. Stores take turns, repetitions are at least five, and a run during which something else
 //! used the machine is discarded and done again. All go through the lab's own harness.
 
+mod amplification;
 mod benchmark;
 mod child;
 mod comparison;
@@ -53,6 +54,10 @@ enum Verb {
     ///
     /// Example: `cargo peers smrdb --directory /mnt/disk/smrdb --scale 1/64 --out results`
     Smrdb(Smrdb),
+    /// Write amplification against space amplification of data of 256 MiB to 16 GiB: Varve, RocksDB leveled and universal.
+    ///
+    /// Example: `cargo peers amplification --directory /mnt/disk/amplification --scale 1/64`
+    Amplification(Amplification),
     /// Measure only the floors: append and fdatasync, direct 4 KiB reads.
     Floors(Floors),
     /// One run of one benchmark; what `bench` starts.
@@ -136,6 +141,25 @@ struct Smrdb {
 }
 
 #[derive(Args)]
+struct Amplification {
+    /// Directory on the file system to be measured; made when missing.
+    #[arg(long, default_value = "varve-peers-data")]
+    directory: PathBuf,
+    /// How much less than 256 MiB to 16 GiB of data; every size of the stores is divided likewise.
+    #[arg(long, value_name = "1/N", default_value = "1/64")]
+    scale: Scale,
+    /// Everything random follows from it.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Write JSON and tables into this directory too.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args)]
 struct Floors {
     /// Directory on the file system to be measured.
     #[arg(long, default_value = ".")]
@@ -195,6 +219,11 @@ fn run(verb: Verb) -> Result<(), LabError> {
                 Some(reason) => Err(LabError::invalid("engines", reason)),
                 None => Ok(()),
             }
+        }
+        Verb::Amplification(amplification) => {
+            let Amplification { directory, scale, seed, json, out } = amplification;
+            let report = amplification::run(&directory, scale, seed, &mut |line| eprintln!("{line}"))?;
+            print(&report, json, out.as_deref())
         }
         Verb::Instructions { bench, operations } => {
             let report = instructions::run(&bench.settings(), operations.max(1), &mut |line| eprintln!("{line}"))?;

@@ -4,7 +4,7 @@ mod fjall;
 mod leveldb;
 mod leveldb_library;
 #[cfg(feature = "rocksdb")]
-mod rocksdb;
+pub(crate) mod rocksdb;
 mod varve;
 
 use crate::quiet::Rested;

@@ -1,12 +1,14 @@
 //! RocksDB through the crate that bundles it.
 
 use super::{BACKGROUND_THREADS, BLOCK_BYTES, Budget, WRITE_BUFFERS};
+use rocksdb::statistics::Ticker;
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, Options, ReadOptions, WaitForCompactOptions, WriteBatch,
-    WriteOptions,
+    BlockBasedOptions, Cache, DB, DBCompactionStyle, DBCompressionType, Options, ReadOptions, UniversalCompactOptions,
+    WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 use std::path::Path;
 use std::sync::Arc;
+use varve_lab::experiment::AmplificationSizes;
 use varve_lab::target::{Change, Direction, Durability, Session, Target, TargetError, TargetStatistics};
 
 /// Version of the bundled library.
@@ -14,6 +16,16 @@ const VERSION: &str = "rocksdb 11.8.1";
 
 pub(crate) struct RocksDbTarget {
     db: Arc<DB>,
+    /// With what it counts, if it does.
+    counting: Option<Options>,
+}
+
+/// How it compacts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Style {
+    Leveled,
+    /// With this `max_size_amplification_percent`; 200 unless it is told otherwise.
+    Universal(i32),
 }
 
 impl RocksDbTarget {
@@ -32,7 +44,37 @@ impl RocksDbTarget {
         options.set_max_background_jobs(BACKGROUND_THREADS as i32);
         options.set_block_based_table_factory(&tables);
         options.set_use_direct_reads(budget.direct_reads);
-        Ok(RocksDbTarget { db: Arc::new(DB::open(&options, directory)?) })
+        Ok(RocksDbTarget { db: Arc::new(DB::open(&options, directory)?), counting: None })
+    }
+
+    /// With sizes of `amplification/curve` and its own counters.
+    pub(crate) fn open_counting(
+        directory: &Path,
+        sizes: &AmplificationSizes,
+        style: Style,
+    ) -> Result<RocksDbTarget, TargetError> {
+        let mut tables = BlockBasedOptions::default();
+        tables.set_block_size(BLOCK_BYTES);
+        tables.set_bloom_filter(10.0, false);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.enable_statistics();
+        options.set_compression_type(DBCompressionType::None);
+        options.set_write_buffer_size(sizes.write_buffer as usize);
+        options.set_max_write_buffer_number(WRITE_BUFFERS as i32);
+        options.set_max_background_jobs(BACKGROUND_THREADS as i32);
+        options.set_block_based_table_factory(&tables);
+        options.set_level_compaction_dynamic_level_bytes(true);
+        options.set_max_bytes_for_level_base(sizes.level_base);
+        options.set_target_file_size_base(sizes.table);
+        options.set_max_compaction_bytes(sizes.compaction);
+        if let Style::Universal(percent) = style {
+            let mut universal = UniversalCompactOptions::default();
+            universal.set_max_size_amplification_percent(percent);
+            options.set_compaction_style(DBCompactionStyle::Universal);
+            options.set_universal_compaction_options(&universal);
+        }
+        Ok(RocksDbTarget { db: Arc::new(DB::open(&options, directory)?), counting: Some(options) })
     }
 }
 
@@ -65,6 +107,11 @@ impl Target for RocksDbTarget {
         let property = |name: &str| self.db.property_int_value(name);
         let mut statistics =
             TargetStatistics { space_bytes: property("rocksdb.total-sst-files-size")?, ..TargetStatistics::default() };
+        if let Some(options) = &self.counting {
+            statistics.log_bytes = Some(options.get_ticker_count(Ticker::WalFileBytes));
+            statistics.flush_bytes = Some(options.get_ticker_count(Ticker::FlushWriteBytes));
+            statistics.compaction_written_bytes = Some(options.get_ticker_count(Ticker::CompactWriteBytes));
+        }
         for name in [
             "rocksdb.estimate-pending-compaction-bytes",
             "rocksdb.estimate-table-readers-mem",

@@ -1,5 +1,6 @@
 //! Named experiments. A new one is a new file and one line in [`experiments`].
 
+mod amplification;
 mod comparison;
 mod db_bench;
 mod emulated;
@@ -16,6 +17,7 @@ pub(crate) mod smrdb;
 mod traces;
 mod ycsb;
 
+pub use amplification::{AmplificationSizes, measure_amplification};
 pub use scale::Scale;
 pub use shared_results::SharedResults;
 pub use smrdb::measure_beside;
@@ -111,6 +113,7 @@ pub fn experiments() -> &'static [Experiment] {
         media_demerit::EXPERIMENT,
         media_seek::EXPERIMENT,
         load_virtual::EXPERIMENT,
+        amplification::EXPERIMENT,
         memory_file::LARGE_BUFFERS,
         memory_file::LARGE_CACHE,
         ycsb::ON_DISK,
