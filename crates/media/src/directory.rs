@@ -5,9 +5,11 @@ use crate::error::{MediaError, Operation};
 use std::io::IoSlice;
 use std::sync::Arc;
 
+mod mapping;
 mod memory;
 mod os;
 
+pub use mapping::FileMapping;
 pub use memory::{DirectoryCrashState, MemoryDirectory, MemoryDirectoryOptions};
 pub use os::OsDirectory;
 
@@ -102,6 +104,9 @@ pub trait DirectoryFile: Send + Sync {
     fn allocate(&self, size_bytes: u64) -> Result<(), MediaError>;
     /// Says a range will be read soon (fadvise); a hint.
     fn prefetch(&self, offset_bytes: u64, length_bytes: u64);
+    /// The file as it is now, in the memory of the process, for one that grows no more. None where there is no such thing: the
+    /// medium has no pages to share, is to see every read (tracing, faults), or the file was opened to bypass the page cache.
+    fn map(&self) -> Option<FileMapping>;
     /// Alignment a direct open needs, in bytes; 1 for a buffered one.
     fn alignment_bytes(&self) -> u32;
 }

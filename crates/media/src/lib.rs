@@ -39,7 +39,7 @@ pub use device::{
     BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry, NominalPerformance, TimeSpent,
 };
 pub use directory::{
-    Directory, DirectoryCrashState, DirectoryEntry, DirectoryFile, DirectoryLock, MemoryDirectory,
+    Directory, DirectoryCrashState, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, MemoryDirectory,
     MemoryDirectoryOptions, OpenMode, OsDirectory, Space,
 };
 pub use emulated::{

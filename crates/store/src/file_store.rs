@@ -5,7 +5,7 @@ use crate::hint::Hint;
 use crate::occupancy::{Occupancy, StoreMeasure};
 use std::path::PathBuf;
 use std::sync::Arc;
-use varve_media::{Counters, IoContext, JobId, Space};
+use varve_media::{Counters, FileMapping, IoContext, JobId, Space};
 
 /// What a file holds, for placement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -251,4 +251,8 @@ pub trait ReadableFile: Send + Sync {
 
     /// Says that a range will be read soon.
     fn prefetch(&self, offset_bytes: u64, length_bytes: u64, context: &IoContext);
+
+    /// The file as it is now, in the memory of the process, for one that was written whole. None where the medium has
+    /// nothing of the kind, which is any but a directory of the machine. Each call maps the file anew.
+    fn map(&self) -> Option<FileMapping>;
 }

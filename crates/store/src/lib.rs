@@ -44,4 +44,4 @@ pub use imr::{
 pub use occupancy::{Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, PieceUsage, StoreMeasure};
 pub use plain::{PlainOptions, PlainStore};
 pub use read_only::ReadOnlyStore;
-pub use varve_media::{Counters, IoCause, IoClass, IoContext, JobId, Space};
+pub use varve_media::{Counters, FileMapping, IoCause, IoClass, IoContext, JobId, Space};

@@ -9,8 +9,9 @@ use crate::media::FileMedia;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use varve_store::{
-    Counters, CreateOptions, FileEntry, FileStore, Finding, Hint, IoContext, Location, Occupancy, OpenOptions,
-    ReadRange, ReadableFile, Space, StoreError, StoreErrorKind, StoreLock, StoreMeasure, StoreProperties, WritableFile,
+    Counters, CreateOptions, FileEntry, FileMapping, FileStore, Finding, Hint, IoContext, Location, Occupancy,
+    OpenOptions, ReadRange, ReadableFile, Space, StoreError, StoreErrorKind, StoreLock, StoreMeasure, StoreProperties,
+    WritableFile,
 };
 
 /// How often sectors that the medium calls unreadable are read again.
@@ -192,5 +193,10 @@ impl ReadableFile for WatchedFile {
 
     fn prefetch(&self, offset_bytes: u64, length_bytes: u64, context: &IoContext) {
         self.inner.prefetch(offset_bytes, length_bytes, context);
+    }
+
+    fn map(&self) -> Option<FileMapping> {
+        // Reads of a mapping would not be watched.
+        None
     }
 }

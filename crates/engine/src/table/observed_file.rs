@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use varve_env::Env;
 use varve_store::{
-    CreateOptions, FileEntry, FileStore, Finding, Hint, IoContext, Location, Occupancy, OpenOptions, ReadRange,
-    ReadableFile, Space, StoreError, StoreLock, StoreMeasure, StoreProperties, WritableFile,
+    CreateOptions, FileEntry, FileMapping, FileStore, Finding, Hint, IoContext, Location, Occupancy, OpenOptions,
+    ReadRange, ReadableFile, Space, StoreError, StoreLock, StoreMeasure, StoreProperties, WritableFile,
 };
 
 /// A file in memory that can be written, read, damaged and told to fail. Clones are the same file.
@@ -132,6 +132,10 @@ impl ReadableFile for ObservedFile {
     }
 
     fn prefetch(&self, _: u64, _: u64, _: &IoContext) {}
+
+    fn map(&self) -> Option<FileMapping> {
+        None
+    }
 }
 
 impl WritableFile for ObservedFile {

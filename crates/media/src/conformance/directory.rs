@@ -225,6 +225,14 @@ fn reads_and_writes(subject: &Subject) -> Result<(), Violation> {
     clause.succeed("a directory sync", subject.directory.sync())?;
     reader.prefetch(0, 20_000);
     reader.prefetch(u64::MAX, u64::MAX);
+    if let Some(mapping) = reader.map() {
+        let found = mapping.read(0..model.len() as u64, <[u8]>::to_vec).unwrap_or_default();
+        clause.same("the mapping", &model, &found)?;
+        write(clause, &*file, 3, b"seen")?;
+        model[3..7].copy_from_slice(b"seen");
+        let found = mapping.read(0..10, <[u8]>::to_vec).unwrap_or_default();
+        clause.same("the mapping after a write", &model[..10], &found)?;
+    }
     expect(clause, "a", &*reader, &model)
 }
 

@@ -1,6 +1,6 @@
 //! A directory of the machine's file system.
 
-use super::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, Space, check_name};
+use super::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space, check_name};
 use crate::buffer::is_aligned;
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
@@ -9,7 +9,7 @@ use crate::place::{self, FileMode, Wanted};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -384,6 +384,14 @@ impl DirectoryFile for OsFile {
         let Some(length) = std::num::NonZeroU64::new(length_bytes) else { return };
         // A hint: a kernel that does not take it changes nothing.
         let _ = rustix::fs::fadvise(&self.file, offset_bytes, Some(length), rustix::fs::Advice::WillNeed);
+    }
+
+    fn map(&self) -> Option<FileMapping> {
+        let buffered = self.alignment_bytes == 1;
+        self.size_bytes()
+            .ok()
+            .filter(|_| buffered)
+            .and_then(|size_bytes| FileMapping::new(self.file.as_fd(), size_bytes))
     }
 
     fn alignment_bytes(&self) -> u32 {

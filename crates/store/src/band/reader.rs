@@ -9,7 +9,7 @@ use crate::journal::{self, corruption};
 use crate::kernel::RawStore;
 use crate::segments::{Segment, read_segments};
 use std::sync::Arc;
-use varve_media::{BlockDeviceExt, IoContext};
+use varve_media::{BlockDeviceExt, FileMapping, IoContext};
 
 /// Frames read with one request, at most.
 const TRANSFER_BYTES: u64 = 1 << 20;
@@ -252,5 +252,9 @@ impl ReadableFile for BandReader {
 
     fn prefetch(&self, _offset_bytes: u64, _length_bytes: u64, _context: &IoContext) {
         // There is no cache to fetch into; the device reads ahead by itself.
+    }
+
+    fn map(&self) -> Option<FileMapping> {
+        None
     }
 }

@@ -11,7 +11,7 @@ use crate::file_store::{
 use crate::hint::Hint;
 use crate::occupancy::{Occupancy, StoreMeasure};
 use std::sync::Arc;
-use varve_media::{Counters, IoContext, Space};
+use varve_media::{Counters, FileMapping, IoContext, Space};
 
 /// What a canary does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,5 +322,9 @@ impl ReadableFile for CanaryReader {
 
     fn prefetch(&self, offset_bytes: u64, length_bytes: u64, context: &IoContext) {
         self.inner.prefetch(offset_bytes, length_bytes, context);
+    }
+
+    fn map(&self) -> Option<FileMapping> {
+        self.inner.map()
     }
 }

@@ -79,6 +79,11 @@ pub(super) fn every_alignment(setting: &Setting<'_>) -> Outcome {
             }
             reader.prefetch(0, size, &context);
             reader.prefetch(size, u64::MAX, &context);
+            if let Some(mapping) = reader.map() {
+                ensure!(mapping.size_bytes() == size, "{name}: {} of {size} bytes are mapped", mapping.size_bytes());
+                let found = mapping.read(0..size, <[u8]>::to_vec);
+                ensure!(found == Some(content(3, 0, size)), "{name}: the mapping has other bytes");
+            }
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::kernel::RawStore;
 use std::cell::Cell;
 use std::io::IoSliceMut;
 use std::sync::Arc;
-use varve_media::{AlignedBuffer, BlockDeviceExt, IoContext, Request};
+use varve_media::{AlignedBuffer, BlockDeviceExt, FileMapping, IoContext, Request};
 
 /// Largest piece read through the bounce buffer.
 const BOUNCE_BYTES: u64 = 1 << 20;
@@ -287,5 +287,9 @@ impl ReadableFile for ExtentReader {
 
     fn prefetch(&self, _offset_bytes: u64, _length_bytes: u64, _context: &IoContext) {
         // There is no cache to fetch into; the device reads ahead by itself.
+    }
+
+    fn map(&self) -> Option<FileMapping> {
+        None
     }
 }

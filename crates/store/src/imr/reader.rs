@@ -9,7 +9,7 @@ use crate::file_store::{ReadRange, ReadableFile};
 use crate::kernel::RawStore;
 use crate::segments::{Segment, read_segments};
 use std::sync::Arc;
-use varve_media::{IoContext, MediaError, TrackId};
+use varve_media::{FileMapping, IoContext, MediaError, TrackId};
 
 /// What a segment is a part of.
 struct Part {
@@ -188,6 +188,10 @@ impl ReadableFile for TableReader {
     fn prefetch(&self, _offset_bytes: u64, _length_bytes: u64, _context: &IoContext) {
         // There is no cache to fetch into; the device reads ahead by itself.
     }
+
+    fn map(&self) -> Option<FileMapping> {
+        None
+    }
 }
 
 /// A reader of the store of small files.
@@ -236,5 +240,9 @@ impl ReadableFile for PackedReader {
 
     fn prefetch(&self, offset_bytes: u64, length_bytes: u64, context: &IoContext) {
         self.inner.prefetch(offset_bytes, length_bytes, context);
+    }
+
+    fn map(&self) -> Option<FileMapping> {
+        None
     }
 }

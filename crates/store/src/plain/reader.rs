@@ -1,12 +1,12 @@
 //! Reading a file of a directory.
 
-use super::{OpenDirectory, WrittenFile};
+use super::{AS_LONG_AS_THE_FILE, OpenDirectory, WrittenFile};
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use varve_media::{AlignedBuffer, DirectoryFile, IoContext};
+use varve_media::{AlignedBuffer, DirectoryFile, FileMapping, IoContext};
 
 /// Largest piece read through the bounce buffer.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -140,5 +140,11 @@ impl ReadableFile for PlainReader {
         if self.alignment_bytes == 1 {
             self.file.prefetch(offset_bytes, length_bytes);
         }
+    }
+
+    /// None of a file that is kept longer than what was written to it: what lies behind is nobody's.
+    fn map(&self) -> Option<FileMapping> {
+        let whole = self.written.as_ref().is_none_or(|written| written.visible(u64::MAX) == AS_LONG_AS_THE_FILE);
+        if whole { self.file.map() } else { None }
     }
 }

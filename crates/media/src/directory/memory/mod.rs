@@ -7,7 +7,7 @@ mod tests;
 
 pub use image::DirectoryCrashState;
 
-use super::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, Space, check_name};
+use super::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space, check_name};
 use crate::buffer::is_aligned;
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
@@ -437,6 +437,10 @@ impl DirectoryFile for MemoryFile {
     }
 
     fn prefetch(&self, _offset_bytes: u64, _length_bytes: u64) {}
+
+    fn map(&self) -> Option<FileMapping> {
+        None
+    }
 
     fn alignment_bytes(&self) -> u32 {
         self.alignment_bytes

@@ -4,7 +4,7 @@ use super::unsynced::Unsynced;
 use super::{Call, FaultEffect, FaultError, FaultInjector, Strike, elsewhere, flip_bits};
 use crate::buffer::AlignedBuffer;
 use crate::context::IoContext;
-use crate::directory::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, Space};
+use crate::directory::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space};
 use crate::error::{MediaError, Operation};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -302,6 +302,11 @@ impl DirectoryFile for FaultFile {
 
     fn prefetch(&self, offset_bytes: u64, length_bytes: u64) {
         self.inner.prefetch(offset_bytes, length_bytes);
+    }
+
+    fn map(&self) -> Option<FileMapping> {
+        // Reads of a mapping would pass by unseen.
+        None
     }
 
     fn alignment_bytes(&self) -> u32 {

@@ -2,7 +2,7 @@
 
 use super::{Call, TraceSink, Tracer};
 use crate::context::IoContext;
-use crate::directory::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, OpenMode, Space};
+use crate::directory::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space};
 use crate::error::{MediaError, Operation};
 use std::io::IoSlice;
 use std::path::Path;
@@ -123,6 +123,11 @@ impl DirectoryFile for TraceFile {
 
     fn prefetch(&self, offset_bytes: u64, length_bytes: u64) {
         self.inner.prefetch(offset_bytes, length_bytes);
+    }
+
+    fn map(&self) -> Option<FileMapping> {
+        // Reads of a mapping would pass by unseen.
+        None
     }
 
     fn alignment_bytes(&self) -> u32 {
