@@ -45,6 +45,7 @@ pub fn table(bytes: &[u8]) {
 pub(crate) fn whole_table(bytes: &[u8]) {
     let cache = Arc::new(BlockCache::new(1 << 20, None, None));
     let options = TableReadOptions {
+        map: true,
         env: Env::real(),
         read_alignment_bytes: 1,
         io: IoContext::default(),

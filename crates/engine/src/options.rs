@@ -177,6 +177,11 @@ described_options! {
         iterator_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 256KiB, or what compactions read ahead if that is less";
         /// Read tables past the operating system's cache.
         use_direct_reads: bool = false, "false", Truth;
+        /// Read tables that are not compressed where they lie in the operating system's cache, without a copy of them, on media that
+        /// have that: a directory, not past its cache. Each block is checked when it is first read after its table was opened.
+        /// Installs a handler of the signal SIGBUS, which hands on what is not about these files: a page that cannot be
+        /// read is an error, and no crash. Not for programs that want this signal for themselves.
+        allow_mmap_reads: bool = true, "true", Truth;
         /// Write tables past the operating system's cache.
         use_direct_io_for_flush_and_compaction: bool = false, "false", Truth;
         /// Bytes per second flushes and compactions may write; 0 is no limit.

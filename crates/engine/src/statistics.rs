@@ -5,13 +5,44 @@ mod properties;
 use crate::log::LogCounters;
 use crate::snapshot::SnapshotList;
 use serde::Serialize;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Cache lines a count is spread over.
+const STRIPES: usize = 16;
+
+/// A count of what readers do: threads add to it without writing what others write, as long as there are not too many.
+#[derive(Debug, Default)]
+pub(crate) struct StripedCounter {
+    stripes: [Stripe; STRIPES],
+}
+
+/// Two cache lines: processors fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe(AtomicU64);
+
+impl StripedCounter {
+    #[inline]
+    pub(crate) fn fetch_add(&self, count: u64, order: Ordering) {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static STRIPE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
+        }
+        // A thread that ends has no number any more.
+        let stripe = STRIPE.try_with(|stripe| *stripe).unwrap_or(0);
+        self.stripes[stripe].0.fetch_add(count, order);
+    }
+
+    pub(crate) fn load(&self, order: Ordering) -> u64 {
+        self.stripes.iter().map(|stripe| stripe.0.load(order)).sum()
+    }
+}
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident: $counter:ident),* $(,)?) => {
         /// Live counters, updated from any thread.
         #[derive(Debug, Default)]
-        pub(crate) struct Counters { $(pub(crate) $name: AtomicU64),* }
+        pub(crate) struct Counters { $(pub(crate) $name: $counter),* }
 
         /// Counters of a database since it was opened, read one by one (not as one moment). Any tree counts writes, logs, reads, and
         /// what holds writers back; trees of tables count flushes and compactions beside that, and a tree in memory what it wrote anew
@@ -30,53 +61,53 @@ macro_rules! counters {
 
 counters! {
     /// Bytes of keys and values users wrote.
-    user_written_bytes,
+    user_written_bytes: AtomicU64,
     /// Entries users wrote.
-    user_written_entries,
+    user_written_entries: AtomicU64,
     /// Batches written.
-    write_batches,
+    write_batches: AtomicU64,
     /// Groups of batches that shared one log append.
-    write_groups,
+    write_groups: AtomicU64,
     /// Bytes appended to logs.
-    log_bytes,
+    log_bytes: AtomicU64,
     /// Syncs of logs.
-    log_syncs,
+    log_syncs: AtomicU64,
     /// Bytes of torn log tails, never acknowledged as durable, that opening dropped.
-    recovery_dropped_bytes,
+    recovery_dropped_bytes: AtomicU64,
     /// Tables flushed from memtables.
-    flushes,
+    flushes: AtomicU64,
     /// Bytes of tables flushed.
-    flush_written_bytes,
+    flush_written_bytes: AtomicU64,
     /// Time spent flushing, all jobs added up.
-    flush_nanos,
+    flush_nanos: AtomicU64,
     /// Compactions that rewrote tables.
-    compactions,
+    compactions: AtomicU64,
     /// Compactions that only moved a table to another level.
-    trivial_moves,
+    trivial_moves: AtomicU64,
     /// Bytes compactions read.
-    compaction_read_bytes,
+    compaction_read_bytes: AtomicU64,
     /// Bytes compactions wrote.
-    compaction_written_bytes,
+    compaction_written_bytes: AtomicU64,
     /// Entries compactions read.
-    compaction_read_entries,
+    compaction_read_entries: AtomicU64,
     /// Entries compactions dropped: overwritten, or deleted.
-    compaction_dropped_entries,
+    compaction_dropped_entries: AtomicU64,
     /// Time spent compacting, all jobs added up.
-    compaction_nanos,
+    compaction_nanos: AtomicU64,
     /// Background jobs that failed.
-    background_errors,
+    background_errors: AtomicU64,
     /// Time writers were held back.
-    stall_nanos,
+    stall_nanos: AtomicU64,
     /// Times a writer was held back.
-    stalls,
+    stalls: AtomicU64,
     /// Groups of batches refused because the medium was out of space.
-    writes_out_of_space,
+    writes_out_of_space: AtomicU64,
     /// Gets.
-    gets,
+    gets: StripedCounter,
     /// Gets that found a value.
-    gets_found,
+    gets_found: StripedCounter,
     /// Iterators made.
-    iterators,
+    iterators: StripedCounter,
 }
 
 impl Counters {

@@ -154,6 +154,7 @@ impl Bench {
     fn open(&mut self, capacity: usize) -> Result<Vec<Arc<Table>>, Error> {
         let cache = Arc::new(BlockCache::new(capacity, None, None));
         let options = TableReadOptions {
+            map: true,
             env: self.env.clone(),
             read_alignment_bytes: 1,
             io: IoContext::default(),

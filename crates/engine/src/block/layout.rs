@@ -49,7 +49,8 @@ use std::ops::Range;
 pub(crate) const TAIL_BYTES: usize = 32;
 
 /// Where the parts of a block are. Made only by [`Layout::decode`] and [`Layout::decode_in_any_order`], which check
-/// everything the accessors rely on; they are to be called with the same bytes.
+/// everything the accessors rely on; they are to be called with the same bytes. No accessor panics on others of the same
+/// length (see [`Layout::decode_checked_before`]).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     entry_count: u32,
@@ -146,7 +147,19 @@ impl Layout {
         Self::decode_checked(bytes, false)
     }
 
+    /// The same of bytes that were checked before and may have changed since: only the tail is read. Accessors bear what
+    /// they then find, and answer with anything.
+    pub(crate) fn decode_checked_before(bytes: &[u8]) -> Result<Self, Damage> {
+        Self::decode_tail(bytes)
+    }
+
     fn decode_checked(bytes: &[u8], ordered: bool) -> Result<Self, Damage> {
+        let layout = Self::decode_tail(bytes)?;
+        layout.check(bytes, ordered)?;
+        Ok(layout)
+    }
+
+    fn decode_tail(bytes: &[u8]) -> Result<Self, Damage> {
         let Some(tail) = bytes.len().checked_sub(TAIL_BYTES) else {
             return Err(Decoder::damage(0, format!("a block of at least {TAIL_BYTES} bytes"), bytes.len().to_string()));
         };
@@ -178,7 +191,7 @@ impl Layout {
             let expected = format!("at most {} entries with {keys_length} bytes of keys", keys_length + 1);
             return Err(Decoder::damage(tail + 8, expected, entry_count.to_string()));
         }
-        let layout = Layout {
+        Ok(Layout {
             entry_count,
             restart_interval,
             restart_count: entry_count.div_ceil(restart_interval),
@@ -196,9 +209,7 @@ impl Layout {
             key_field: widths[0] as u8,
             shared_field: (widths[0] + widths[1]) as u8,
             trailer_field: (widths[0] + widths[1] + widths[2]) as u8,
-        };
-        layout.check(bytes, ordered)?;
-        Ok(layout)
+        })
     }
 
     fn check(&self, bytes: &[u8], ordered: bool) -> Result<(), Damage> {
@@ -315,7 +326,7 @@ impl Layout {
     fn suffix<'a>(&self, bytes: &'a [u8], entry: usize) -> (&'a [u8], Record) {
         let record = self.record(bytes, entry);
         let start = self.starts(bytes, entry).1;
-        (&bytes[start..record.key_end], record)
+        (bytes.get(start..record.key_end).unwrap_or_default(), record)
     }
 
     /// User key of a restart point.
@@ -382,7 +393,7 @@ impl Layout {
                 Ordering::Greater
             } else {
                 let start = self.starts(bytes, middle).1;
-                let suffix = &bytes[start..record.key_end];
+                let suffix = bytes.get(start..record.key_end).unwrap_or_default();
                 let order = suffix.cmp(rest);
                 let by_trailer = order.then_with(|| trailer.cmp(&record.trailer));
                 if by_trailer != Ordering::Less {
@@ -408,7 +419,7 @@ impl Layout {
         let (suffix, record) = self.suffix(bytes, entry);
         let restart = self.restart_key(bytes, entry - entry % self.restart_interval as usize);
         out.clear();
-        out.extend_from_slice(&restart[..record.shared]);
+        out.extend_from_slice(restart.get(..record.shared).unwrap_or(restart));
         out.extend_from_slice(suffix);
         out.extend_from_slice(&record.trailer.to_le_bytes());
     }

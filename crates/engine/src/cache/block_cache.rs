@@ -16,6 +16,7 @@ use crate::block::DataBlock;
 use crate::slot::{Slot, Taken};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// A tenth of a shard is for new blocks (section 4.2 of the paper).
@@ -90,9 +91,15 @@ pub(crate) struct BlockCacheStatistics {
     pub(crate) refusals: u64,
 }
 
+/// Bytes of a shard, in a cache line that is written only when they change.
+#[repr(align(64))]
+struct Usage(AtomicUsize);
+
 /// A bounded amount of memory for data blocks. Thread-safe.
 pub(crate) struct BlockCache {
     shards: Box<[Mutex<Shard>]>,
+    /// Bytes in each shard, for those who only look.
+    usage: Box<[Usage]>,
     shard_capacity: usize,
     capacity: usize,
     sink: Option<Arc<dyn EvictionSink>>,
@@ -107,6 +114,7 @@ impl BlockCache {
         let shards = 1usize << bits;
         BlockCache {
             shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
+            usage: (0..shards).map(|_| Usage(AtomicUsize::new(0))).collect(),
             shard_capacity: capacity / shards,
             capacity,
             sink,
@@ -122,16 +130,22 @@ impl BlockCache {
         self.sink.is_some()
     }
 
-    fn shard_of(&self, file: &FileBlocks, block: usize) -> &Mutex<Shard> {
+    fn shard_of(&self, file: &FileBlocks, block: usize) -> usize {
         let mixed =
             (file.file_number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ block as u64).wrapping_mul(0xd6e8_feb8_6659_fd93);
-        &self.shards[(mixed >> 32) as usize & (self.shards.len() - 1)]
+        (mixed >> 32) as usize & (self.shards.len() - 1)
     }
 
-    /// There is room for a block of about `bytes` without dropping another.
+    /// Tells those who only look what a locked shard holds now.
+    fn note_usage(&self, number: usize, shard: &Shard) {
+        self.usage[number].0.store(shard.small_bytes + shard.main_bytes, Ordering::Relaxed);
+    }
+
+    /// There is room for a block of about `bytes` without dropping another. Takes no lock.
+    #[inline]
     pub(crate) fn has_room(&self, file: &FileBlocks, block: usize, bytes: usize) -> bool {
-        let shard = self.shard_of(file, block).lock();
-        shard.small_bytes + shard.main_bytes + bytes + DataBlock::OVERHEAD_BYTES <= self.shard_capacity
+        let used = self.usage[self.shard_of(file, block)].0.load(Ordering::Relaxed);
+        used + bytes + DataBlock::OVERHEAD_BYTES <= self.shard_capacity
     }
 
     /// Caches a block that was read. Returns the one to use: this one, or that of a thread that was
@@ -143,7 +157,8 @@ impl BlockCache {
         }
         let slot = &file.slots[block];
         let mut evicted = Vec::new();
-        let mut shard = self.shard_of(file, block).lock();
+        let number = self.shard_of(file, block);
+        let mut shard = self.shards[number].lock();
         // Blocks of one slot are put in under one lock, so the slot stays empty if it is.
         if let Some(faster) = slot.get() {
             return faster;
@@ -165,6 +180,7 @@ impl BlockCache {
                 shard.small.push_back(entry);
             }
         }
+        self.note_usage(number, &shard);
         drop(shard);
         self.hand_over(evicted);
         value
@@ -184,7 +200,8 @@ impl BlockCache {
             if slot.get().is_none() {
                 continue;
             }
-            let mut shard = self.shard_of(file, block).lock();
+            let number = self.shard_of(file, block);
+            let mut shard = self.shards[number].lock();
             if let Taken::Out(gone) = slot.take_if(None, |_| true) {
                 shard.subtract(&gone);
                 shard.stale += 1;
@@ -192,6 +209,7 @@ impl BlockCache {
                     shard.drop_stale();
                 }
             }
+            self.note_usage(number, &shard);
         }
     }
 

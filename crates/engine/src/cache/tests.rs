@@ -6,7 +6,7 @@ use crate::key::{self, EntryKind};
 use crate::options::Compression;
 use crate::table::observed_file::{ObservedFile, SlowStore};
 use crate::table::tests::{build, build_options, context, internal, open, open_numbered};
-use crate::table::{Table, TableBuildOptions, TableCache, TableHandle, TableRef, key_hash};
+use crate::table::{FileAccess, Table, TableBuildOptions, TableCache, TableHandle, TableRef, key_hash};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -217,7 +217,14 @@ fn store(env: &Env, tables: u64) -> (Arc<SlowStore>, Vec<TableHandle>) {
 
 fn table_cache(env: &Env, store: &Arc<SlowStore>, max_open_files: usize) -> TableCache {
     let blocks = Arc::new(BlockCache::new(1 << 20, None, None));
-    TableCache::new(env, store.clone(), max_open_files, false, IoContext::default(), blocks)
+    TableCache::new(
+        env,
+        store.clone(),
+        max_open_files,
+        FileAccess { direct: false, map: true },
+        IoContext::default(),
+        blocks,
+    )
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::file::FileMeta;
 use crate::key;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// The tables of every level. Levels up to some depth hold tables that may overlap, ordered newest first;
@@ -255,12 +256,20 @@ impl Version {
         if level < self.disjoint_from {
             return self.levels[level].iter().filter(|file| file.overlaps(smallest, largest)).cloned().collect();
         }
+        self.levels[level][self.disjoint_within(level, smallest, largest)].to_vec()
+    }
+
+    /// Where the tables overlapping the range are in a level whose tables are disjoint.
+    pub(crate) fn disjoint_within(
+        &self,
+        level: usize,
+        smallest: Option<&[u8]>,
+        largest: Option<&[u8]>,
+    ) -> Range<usize> {
         let start = smallest.map_or(0, |key| self.find(level, key));
-        self.levels[level][start..]
-            .iter()
-            .take_while(|file| largest.is_none_or(|largest| file.smallest_user_key() <= largest))
-            .cloned()
-            .collect()
+        let rest = &self.levels[level][start..];
+        let count = largest.map_or(rest.len(), |key| rest.partition_point(|file| file.smallest_user_key() <= key));
+        start..start + count
     }
 
     /// Tables of a level overlapping the range, those overlapping these, and so on, in the level's order.

@@ -2,7 +2,9 @@
 
 use super::format::BlockHandle;
 use super::reader::{KeyOrder, ReadContext, Table};
-use crate::block::{AlignedBuffer, DataBlock, DataBlockBuffer, Layout, compress, split_block, verify_block};
+use crate::block::{
+    AlignedBuffer, BLOCK_TRAILER_BYTES, DataBlock, DataBlockBuffer, Layout, compress, split_block, verify_block,
+};
 use crate::cost;
 use crate::encoding::Decoder;
 use crate::error::Error;
@@ -18,6 +20,11 @@ const FIRST_WINDOW_BYTES: usize = 16 << 10;
 
 /// Blocks read one by one before a walk is taken to be long.
 const BLOCKS_BEFORE_READAHEAD: u32 = 2;
+
+/// Of a mapped file, blocks a walk enters before the system is told what it will need though all were read before, and how
+/// much it is told first.
+const BLOCKS_BEFORE_ANNOUNCING: u32 = 6;
+const FIRST_ANNOUNCED_BYTES: usize = 64 << 10;
 
 /// A walk that reads ahead stops filling a full cache when it has put in this share of its capacity: what it
 /// reads next would only push out what it has just read. While there is room it goes on filling: the first
@@ -80,6 +87,8 @@ pub(crate) struct TableIterator {
     window_range: Range<u64>,
     /// Blocks in a row, in one direction, that had to be read.
     misses: u32,
+    /// What a mapped file was said to be needed of last.
+    announced: Range<u64>,
     next_window_bytes: usize,
     /// The next seek continues a walk over several tables.
     goes_on: bool,
@@ -104,6 +113,7 @@ impl TableIterator {
             window: AlignedBuffer::empty(),
             window_range: 0..0,
             misses: 0,
+            announced: 0..0,
             next_window_bytes: FIRST_WINDOW_BYTES,
             goes_on: false,
             cache_budget_bytes,
@@ -210,6 +220,11 @@ impl TableIterator {
             return Ok((Source::Cached(found), layout));
         }
         self.misses = self.misses.saturating_add(1);
+        if self.grows()
+            && let Some(taken) = self.take_mapped(block, &handle, direction)
+        {
+            return Ok(taken);
+        }
         let window_bytes = match self.options.readahead {
             Readahead::Fixed { bytes } => bytes,
             Readahead::Growing { max_bytes } if self.misses > BLOCKS_BEFORE_READAHEAD => {
@@ -234,6 +249,64 @@ impl TableIterator {
                 "data block",
             )),
         }
+    }
+
+    /// The block of a file that is mapped: from the cache if it has room for it, else a copy of its own, which nothing changes
+    /// while the walk stands on it. `None` when it has to be read.
+    fn take_mapped(&mut self, block: usize, handle: &BlockHandle, direction: Direction) -> Option<(Source, Layout)> {
+        let context = self.context(self.options.fill_cache);
+        self.table.mapped_for(&context)?;
+        self.announce(block, handle, direction);
+        let length = usize::try_from(handle.length_bytes).ok()?;
+        if context.fill_cache && self.table.cache_has_room(block, length) {
+            let found = self.table.load_block(block, &context).ok()?;
+            let layout = *found.layout();
+            return Some((Source::Cached(found), layout));
+        }
+        self.window_range = 0..0;
+        if self.window.len() < length {
+            self.window = AlignedBuffer::empty();
+            self.window = AlignedBuffer::zeroed(length, 1)?;
+        }
+        let layout = self.table.copy_checked(block, &mut self.window[..length], &context)?;
+        self.window_range = handle.offset_bytes..handle.offset_bytes + handle.length_bytes;
+        Some((Source::Window(0..length - BLOCK_TRAILER_BYTES), layout))
+    }
+
+    /// Of a walk over a mapped file that goes on, says what it will come to, each time further ahead. That is a call of the
+    /// system, so short walks over blocks that were read before, which are likely to be in memory, do without.
+    fn announce(&mut self, block: usize, handle: &BlockHandle, direction: Direction) {
+        let (Readahead::Growing { max_bytes }, Some(mapped)) = (self.options.readahead, &self.table.mapped) else {
+            return;
+        };
+        let end = handle.offset_bytes + handle.length_bytes;
+        let is_long = self.misses > BLOCKS_BEFORE_ANNOUNCING;
+        if self.misses <= BLOCKS_BEFORE_READAHEAD || (!is_long && mapped.was_read(block)) {
+            self.announced = handle.offset_bytes..end;
+            return;
+        }
+        let least_bytes = if is_long { FIRST_ANNOUNCED_BYTES } else { FIRST_WINDOW_BYTES };
+        let window_bytes = self.next_window_bytes.max(least_bytes).min(max_bytes) as u64;
+        // Half a window before its end is reached, so that the medium reads while the walk goes on.
+        let ahead = match direction {
+            Direction::Forward => {
+                let from = self.announced.end.max(end);
+                if from > end + window_bytes / 2 {
+                    return;
+                }
+                from..(from + window_bytes).min(self.table.index.data_end())
+            }
+            Direction::Backward => {
+                let to = self.announced.start.min(handle.offset_bytes);
+                if to + window_bytes / 2 < handle.offset_bytes {
+                    return;
+                }
+                to.saturating_sub(window_bytes)..to
+            }
+        };
+        mapped.will_need(ahead.clone());
+        self.announced = ahead;
+        self.next_window_bytes = (window_bytes as usize).saturating_mul(2).min(max_bytes);
     }
 
     fn grows(&self) -> bool {

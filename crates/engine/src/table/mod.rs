@@ -10,6 +10,9 @@ mod histogram;
 mod identity;
 mod index;
 mod iterator;
+mod mapped;
+#[cfg(test)]
+mod mapped_tests;
 mod prefix_search;
 mod properties;
 mod reader;
@@ -32,4 +35,4 @@ pub(crate) use histogram::Histogram;
 pub(crate) use identity::TableIdentity;
 pub(crate) use iterator::{Readahead, TableIterator, TableIteratorOptions};
 pub(crate) use reader::{Found, KeyOrder, Lookup, ReadContext, Table, TableReadOptions};
-pub(crate) use table_cache::{TableCache, TableHandle, TableRef};
+pub(crate) use table_cache::{FileAccess, TableCache, TableHandle, TableRef};

@@ -5,6 +5,7 @@ use super::filter::{Filter, LINE_BYTES};
 use super::format::{BlockHandle, FOOTER_BYTES, Footer};
 use super::identity::TableIdentity;
 use super::index::Index;
+use super::mapped::MappedBlocks;
 use super::properties::TableProperties;
 use crate::block::{
     AlignedBuffer, BlockContext, DataBlock, DataBlockBuffer, Layout, PinnedBytes, Position, compression_number,
@@ -16,6 +17,7 @@ use crate::encoding::{Damage, Decoder};
 use crate::error::Error;
 use crate::key::{self, EntryKind, Sequence};
 use crate::options::Compression;
+use crate::value::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use varve_env::Env;
@@ -33,6 +35,8 @@ pub(crate) struct TableReadOptions {
     pub(crate) env: Env,
     /// Alignment reads should have; 1 when any will do. The store says so.
     pub(crate) read_alignment_bytes: usize,
+    /// Read blocks where the file lies in memory, if the medium has that.
+    pub(crate) map: bool,
     /// Label of what opening reads.
     pub(crate) io: IoContext,
     /// Sum of [`Table::memory_bytes`] of all tables opened with these options and still open.
@@ -64,7 +68,7 @@ pub(crate) struct Found {
     pub(crate) sequence: Sequence,
     pub(crate) kind: EntryKind,
     /// Empty for a deletion.
-    pub(crate) value: PinnedBytes,
+    pub(crate) value: Value,
 }
 
 /// One key of a [`Table::get_many`].
@@ -83,6 +87,7 @@ pub(crate) struct Table {
     pub(super) index: Index,
     pub(super) filter: Option<Filter>,
     blocks: Arc<FileBlocks>,
+    pub(super) mapped: Option<MappedBlocks>,
     pub(super) env: Env,
     pub(super) file: Arc<dyn ReadableFile>,
     pub(super) cache: Arc<BlockCache>,
@@ -154,12 +159,18 @@ impl Table {
                 .map_err(|damage| damage.in_file(name, footer.filter.offset_bytes, "table filter"))?;
             Some(filter)
         };
+        let mapped = if options.map {
+            MappedBlocks::new(&*file, size_bytes, properties.compression, index.blocks())
+        } else {
+            None
+        };
         let name: Arc<str> = name.into();
         let blocks = FileBlocks::new(file_number, name.clone(), index.blocks());
         let memory_bytes = size_of::<Self>()
             + index.memory_bytes()
             + filter.as_ref().map_or(0, Filter::memory_bytes)
             + blocks.memory_bytes()
+            + mapped.as_ref().map_or(0, MappedBlocks::memory_bytes)
             + properties.smallest.len()
             + properties.largest.len()
             + name.len();
@@ -168,6 +179,7 @@ impl Table {
             index,
             filter,
             blocks,
+            mapped,
             env: options.env.clone(),
             file,
             cache,
@@ -201,7 +213,10 @@ impl Table {
         let number = self.find_block(user_key, trailer);
         let block = match self.blocks.get(number) {
             Some(block) => block,
-            None => self.load_block(number, context)?,
+            None => match self.find_mapped(number, user_key, trailer, context) {
+                Some(found) => return Ok(found),
+                None => self.load_block(number, context)?,
+            },
         };
         self.find_in_block(block, user_key, trailer)
     }
@@ -231,7 +246,7 @@ impl Table {
         let Some(kind) = EntryKind::from_number(found as u8) else {
             return Err(self.unknown_kind(block.offset_bytes(), entry, found));
         };
-        Ok(Some(Found { sequence: found >> 8, kind, value: PinnedBytes::in_block(block, range) }))
+        Ok(Some(Found { sequence: found >> 8, kind, value: Value::pinned(PinnedBytes::in_block(block, range)) }))
     }
 
     #[cold]
@@ -259,7 +274,17 @@ impl Table {
                 None => missing.push((position, number)),
             }
         }
-        let mut rest = missing.as_slice();
+        self.announce_mapped(missing.iter().map(|(_, number)| *number), context);
+        let mut unread = Vec::with_capacity(missing.len());
+        for (position, number) in missing {
+            let lookup = &mut lookups[position];
+            let (user_key, trailer) = (key::user_key(lookup.internal_key), key::trailer(lookup.internal_key));
+            match self.find_mapped(number, user_key, trailer, context) {
+                Some(found) => lookup.found = found,
+                None => unread.push((position, number)),
+            }
+        }
+        let mut rest = unread.as_slice();
         while !rest.is_empty() {
             let mut numbers: Vec<usize> = Vec::new();
             let mut taken = 0;
@@ -334,10 +359,15 @@ impl Table {
         buffer.map(Some).ok_or_else(|| self.no_memory(handle))
     }
 
-    /// Reads a block: one device read.
+    /// Reads a block: one device read, or a copy of it where it is mapped.
     #[cold]
     #[inline(never)]
     pub(super) fn load_block(&self, number: usize, context: &ReadContext) -> Result<DataBlock, Error> {
+        if let Some(bytes) = self.copy_mapped(number, context)
+            && let Ok(block) = self.keep_block(number, bytes, context)
+        {
+            return Ok(block);
+        }
         let handle = self.index.handle(number);
         self.env.charge(cost::REQUEST);
         let bytes = match self.aligned_buffer(&handle)? {

@@ -76,11 +76,20 @@ struct ResidentTables {
     opening: BTreeSet<u64>,
 }
 
+/// How files of tables are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileAccess {
+    /// Past the operating system's cache.
+    pub(crate) direct: bool,
+    /// Where they lie in memory, if the medium has that.
+    pub(crate) map: bool,
+}
+
 /// Open tables of one store, at most `max_open_files` of them besides those in use. Thread-safe.
 pub(crate) struct TableCache {
     store: Arc<dyn FileStore>,
     options: TableReadOptions,
-    direct: bool,
+    access: FileAccess,
     block_cache: Arc<BlockCache>,
     capacity: usize,
     pinned: Arc<AtomicUsize>,
@@ -89,26 +98,27 @@ pub(crate) struct TableCache {
 }
 
 impl TableCache {
-    /// A cache over `store`. `direct` bypasses the operating system's cache.
+    /// A cache over `store`.
     pub(crate) fn new(
         env: &Env,
         store: Arc<dyn FileStore>,
         max_open_files: usize,
-        direct: bool,
+        access: FileAccess,
         io: IoContext,
         block_cache: Arc<BlockCache>,
     ) -> Self {
-        let alignment = if direct { store.properties().read_alignment_bytes as usize } else { 1 };
+        let alignment = if access.direct { store.properties().read_alignment_bytes as usize } else { 1 };
         let options = TableReadOptions {
             env: env.clone(),
             read_alignment_bytes: alignment.max(1),
+            map: access.map && !access.direct,
             io,
             memory: Arc::new(AtomicUsize::new(0)),
         };
         TableCache {
             store,
             options,
-            direct,
+            access,
             block_cache,
             capacity: max_open_files.max(1),
             pinned: Arc::new(AtomicUsize::new(0)),
@@ -182,7 +192,7 @@ impl TableCache {
 
     fn open(&self, handle: &TableHandle, identity: Option<TableIdentity<'_>>) -> Result<Arc<Table>, Error> {
         let name = file_name::table(handle.file_number);
-        let file = self.store.open(&name, &OpenOptions { direct: self.direct })?;
+        let file = self.store.open(&name, &OpenOptions { direct: self.access.direct })?;
         let blocks = self.block_cache.clone();
         let table = Table::open(file, &name, handle.file_number, handle.size_bytes, &self.options, blocks)?;
         if let Some(identity) = identity {

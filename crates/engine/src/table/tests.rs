@@ -14,7 +14,7 @@ use std::sync::atomic::{self, AtomicUsize};
 use varve_env::{Env, Random};
 use varve_store::{IoContext, ReadableFile, WritableFile};
 
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 pub(crate) fn internal(user: &[u8], sequence: u64, kind: EntryKind) -> Vec<u8> {
     let mut out = Vec::new();
@@ -46,8 +46,9 @@ pub(crate) fn build(entries: &Entries, options: &TableBuildOptions) -> (Observed
     (file, summary)
 }
 
-fn read_options(alignment: usize) -> TableReadOptions {
+pub(super) fn read_options(alignment: usize) -> TableReadOptions {
     TableReadOptions {
+        map: true,
         env: Env::real(),
         read_alignment_bytes: alignment,
         io: IoContext::default(),
@@ -82,14 +83,14 @@ pub(crate) fn walk_options(readahead: Readahead) -> TableIteratorOptions {
     }
 }
 
-const BLOCKWISE: Readahead = Readahead::Growing { max_bytes: 0 };
+pub(super) const BLOCKWISE: Readahead = Readahead::Growing { max_bytes: 0 };
 
-fn get(table: &Table, user: &[u8], sequence: u64) -> Result<Option<Found>, Error> {
+pub(super) fn get(table: &Table, user: &[u8], sequence: u64) -> Result<Option<Found>, Error> {
     table.get(&key::lookup_key(user, sequence), key_hash(user), &context(true))
 }
 
 /// Sorted entries with several versions of some keys, deletions, empty keys and values.
-fn random_entries(random: &mut Random, count: u64) -> Entries {
+pub(super) fn random_entries(random: &mut Random, count: u64) -> Entries {
     let alphabet = 1 + random.below(5);
     let longest = 1 + random.below(20);
     let head = vec![b'k'; random.below(20) as usize];
@@ -114,7 +115,7 @@ fn random_entries(random: &mut Random, count: u64) -> Entries {
     entries
 }
 
-fn random_build_options(random: &mut Random) -> TableBuildOptions {
+pub(super) fn random_build_options(random: &mut Random) -> TableBuildOptions {
     TableBuildOptions {
         block_size: [64, 300, 4096][random.below(3) as usize],
         block_restart_interval: [1, 2, 16, 100_000][random.below(4) as usize],
@@ -143,13 +144,13 @@ fn random_target(random: &mut Random, entries: &Entries) -> Vec<u8> {
 }
 
 /// What a lookup has to find.
-fn expected<'a>(entries: &'a Entries, user: &[u8], sequence: u64) -> Option<&'a (Vec<u8>, Vec<u8>)> {
+pub(super) fn expected<'a>(entries: &'a Entries, user: &[u8], sequence: u64) -> Option<&'a (Vec<u8>, Vec<u8>)> {
     let target = key::lookup_key(user, sequence);
     let position = entries.partition_point(|entry| key::compare(&entry.0, &target) == Ordering::Less);
     entries.get(position).filter(|entry| key::user_key(&entry.0) == user)
 }
 
-fn check_found(found: Option<Found>, expected: Option<&(Vec<u8>, Vec<u8>)>, what: &str) {
+pub(super) fn check_found(found: Option<Found>, expected: Option<&(Vec<u8>, Vec<u8>)>, what: &str) {
     match (found, expected) {
         (None, None) => {}
         (Some(found), Some((internal, value))) => {
@@ -229,60 +230,71 @@ fn random_walks_agree_with_the_sorted_entries() {
         };
         let what = format!("seed {seed} {options:?} {readahead:?}");
         let table = open(&file, &cache([0, 20_000, 1 << 20][random.below(3) as usize])).expect("sound");
-        let mut walk = table.iterator(walk_options(readahead));
-        assert!(!walk.valid());
-        let mut model: Option<usize> = None;
-        for step in 0..400 {
-            match random.below(20) {
-                0 => {
-                    walk.seek_to_first();
-                    model = Some(0);
-                }
-                1 => {
-                    walk.seek_to_last();
-                    model = Some(entries.len() - 1);
-                }
-                2 => {
-                    let target = random_target(&mut random, &entries);
-                    walk.seek(&target);
-                    let at = entries.partition_point(|entry| key::compare(&entry.0, &target) == Ordering::Less);
-                    model = (at < entries.len()).then_some(at);
-                }
-                3 => {
-                    let target = random_target(&mut random, &entries);
-                    walk.seek_for_previous(&target);
-                    let at = entries.partition_point(|entry| key::compare(&entry.0, &target) != Ordering::Greater);
-                    model = at.checked_sub(1);
-                }
-                4..=12 if walk.valid() => {
-                    walk.next();
-                    model = model.and_then(|at| (at + 1 < entries.len()).then_some(at + 1));
-                }
-                _ if walk.valid() => {
-                    walk.previous();
-                    model = model.and_then(|at| at.checked_sub(1));
-                }
-                _ => {}
-            }
-            walk.status().expect("sound");
-            let found = walk.valid().then(|| (walk.key(), walk.value()));
-            let expected = model.map(|at| (entries[at].0.as_slice(), entries[at].1.as_slice()));
-            assert_eq!(found, expected, "{what} step {step}");
-        }
-        // Whole walks, where windows grow.
-        walk.seek_to_first();
-        for entry in &entries {
-            assert_eq!((walk.key(), walk.value()), (entry.0.as_slice(), entry.1.as_slice()), "{what}");
-            walk.next();
-        }
-        assert!(!walk.valid() && walk.status().is_ok(), "{what}");
-        walk.seek_to_last();
-        for entry in entries.iter().rev() {
-            assert_eq!((walk.key(), walk.value()), (entry.0.as_slice(), entry.1.as_slice()), "{what}");
-            walk.previous();
-        }
-        assert!(!walk.valid() && walk.status().is_ok(), "{what}");
+        check_walks(&table, &entries, readahead, &mut random, &what);
     }
+}
+
+/// That walks over a table find its entries, there and back.
+pub(super) fn check_walks(
+    table: &Arc<Table>,
+    entries: &Entries,
+    readahead: Readahead,
+    random: &mut Random,
+    what: &str,
+) {
+    let mut walk = table.iterator(walk_options(readahead));
+    assert!(!walk.valid());
+    let mut model: Option<usize> = None;
+    for step in 0..400 {
+        match random.below(20) {
+            0 => {
+                walk.seek_to_first();
+                model = Some(0);
+            }
+            1 => {
+                walk.seek_to_last();
+                model = Some(entries.len() - 1);
+            }
+            2 => {
+                let target = random_target(random, entries);
+                walk.seek(&target);
+                let at = entries.partition_point(|entry| key::compare(&entry.0, &target) == Ordering::Less);
+                model = (at < entries.len()).then_some(at);
+            }
+            3 => {
+                let target = random_target(random, entries);
+                walk.seek_for_previous(&target);
+                let at = entries.partition_point(|entry| key::compare(&entry.0, &target) != Ordering::Greater);
+                model = at.checked_sub(1);
+            }
+            4..=12 if walk.valid() => {
+                walk.next();
+                model = model.and_then(|at| (at + 1 < entries.len()).then_some(at + 1));
+            }
+            _ if walk.valid() => {
+                walk.previous();
+                model = model.and_then(|at| at.checked_sub(1));
+            }
+            _ => {}
+        }
+        walk.status().expect("sound");
+        let found = walk.valid().then(|| (walk.key(), walk.value()));
+        let expected = model.map(|at| (entries[at].0.as_slice(), entries[at].1.as_slice()));
+        assert_eq!(found, expected, "{what} step {step}");
+    }
+    // Whole walks, where windows grow.
+    walk.seek_to_first();
+    for entry in entries {
+        assert_eq!((walk.key(), walk.value()), (entry.0.as_slice(), entry.1.as_slice()), "{what}");
+        walk.next();
+    }
+    assert!(!walk.valid() && walk.status().is_ok(), "{what}");
+    walk.seek_to_last();
+    for entry in entries.iter().rev() {
+        assert_eq!((walk.key(), walk.value()), (entry.0.as_slice(), entry.1.as_slice()), "{what}");
+        walk.previous();
+    }
+    assert!(!walk.valid() && walk.status().is_ok(), "{what}");
 }
 
 #[test]
@@ -301,7 +313,7 @@ fn a_walk_goes_on_with_another_table() {
 }
 
 /// Everything a table answers, or the first error.
-fn everything(table: &Arc<Table>, entries: &Entries, what: &str) -> Result<(), Error> {
+pub(super) fn everything(table: &Arc<Table>, entries: &Entries, what: &str) -> Result<(), Error> {
     let mut walk = table.iterator(walk_options(BLOCKWISE));
     walk.seek_to_first();
     for (internal, value) in entries {

@@ -1,5 +1,6 @@
 //! Walks the disjoint tables of one level as one source, opening a table when the walk enters it.
 
+use super::catalog::ReadState;
 use super::tables::Tables;
 use crate::error::Error;
 use crate::iterator::InternalIterator;
@@ -7,6 +8,7 @@ use crate::key;
 use crate::shape::{FileMeta, Run, Version, runs};
 use crate::table::{TableIterator, TableIteratorOptions};
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Walks over tables of one level: one where they are disjoint, else as few as can be.
@@ -17,7 +19,9 @@ pub(super) fn sources_of(
     files: &[Arc<FileMeta>],
     options: &TableIteratorOptions,
 ) -> Result<Vec<Box<dyn InternalIterator>>, Error> {
-    let walk = |run: Run| -> Box<dyn InternalIterator> { Box::new(LevelIterator::new(run, tables.clone(), *options)) };
+    let walk = |run: Run| -> Box<dyn InternalIterator> {
+        Box::new(LevelIterator::new(Files::Run { run, tables: tables.clone() }, *options))
+    };
     match files {
         [] => Ok(Vec::new()),
         _ if level >= version.disjoint_from() => Ok(vec![walk(files.to_vec())]),
@@ -31,10 +35,46 @@ pub(super) fn sources_of(
     }
 }
 
-/// The walk over `files`, which are in key order and disjoint.
+/// What the walks of one iterator stand on. They share it by a count of their own: that of the state is written by all
+/// readers, and each would wait for the others.
+pub(super) struct Pinned {
+    pub(super) state: Arc<ReadState>,
+    pub(super) tables: Arc<Tables>,
+}
+
+/// The tables of a walk, in key order and disjoint.
+enum Files {
+    /// A part of a level.
+    Level {
+        pinned: Arc<Pinned>,
+        level: usize,
+        range: Range<usize>,
+    },
+    Run {
+        run: Run,
+        tables: Arc<Tables>,
+    },
+}
+
+impl Files {
+    fn as_slice(&self) -> &[Arc<FileMeta>] {
+        match self {
+            Files::Level { pinned, level, range } => &pinned.state.version.levels[*level][range.clone()],
+            Files::Run { run, .. } => run,
+        }
+    }
+
+    fn tables(&self) -> &Tables {
+        match self {
+            Files::Level { pinned, .. } => &pinned.tables,
+            Files::Run { tables, .. } => tables,
+        }
+    }
+}
+
+/// The walk over files.
 pub(super) struct LevelIterator {
-    files: Vec<Arc<FileMeta>>,
-    tables: Arc<Tables>,
+    files: Files,
     options: TableIteratorOptions,
     position: usize,
     current: Option<TableIterator>,
@@ -44,8 +84,18 @@ pub(super) struct LevelIterator {
 }
 
 impl LevelIterator {
-    pub(super) fn new(files: Vec<Arc<FileMeta>>, tables: Arc<Tables>, options: TableIteratorOptions) -> Self {
-        LevelIterator { files, tables, options, position: 0, current: None, spare: None, error: None }
+    fn new(files: Files, options: TableIteratorOptions) -> Self {
+        LevelIterator { files, options, position: 0, current: None, spare: None, error: None }
+    }
+
+    /// Over those tables of a level, which are disjoint.
+    pub(super) fn of_level(
+        pinned: Arc<Pinned>,
+        level: usize,
+        range: Range<usize>,
+        options: TableIteratorOptions,
+    ) -> Self {
+        LevelIterator::new(Files::Level { pinned, level, range }, options)
     }
 
     /// Enters the table at `position`; leaves the walk without a table past the ends. `goes_on` when the
@@ -56,8 +106,8 @@ impl LevelIterator {
         }
         self.spare = self.current.take().or(self.spare.take());
         self.position = position;
-        let file = self.files.get(position)?;
-        match (self.tables.get(file), self.spare.take()) {
+        let file = self.files.as_slice().get(position)?;
+        match (self.files.tables().get(file), self.spare.take()) {
             (Ok(table), Some(mut walk)) => {
                 if goes_on {
                     walk.continue_in(table.clone());
@@ -74,7 +124,7 @@ impl LevelIterator {
 
     /// Position of the first table whose largest key is at or after `internal_key`.
     fn find(&self, internal_key: &[u8]) -> usize {
-        self.files.partition_point(|file| key::compare(&file.largest, internal_key) == Ordering::Less)
+        self.files.as_slice().partition_point(|file| key::compare(&file.largest, internal_key) == Ordering::Less)
     }
 
     fn forward_past_ends(&mut self) {
@@ -132,7 +182,7 @@ impl InternalIterator for LevelIterator {
 
     fn seek_to_last(&mut self) {
         self.error = None;
-        let Some(last) = self.files.len().checked_sub(1) else { return };
+        let Some(last) = self.files.as_slice().len().checked_sub(1) else { return };
         if let Some(table) = self.enter(last, false) {
             table.seek_to_last();
         }
@@ -151,7 +201,7 @@ impl InternalIterator for LevelIterator {
     fn seek_for_previous(&mut self, internal_key: &[u8]) {
         self.error = None;
         let position = self.find(internal_key);
-        if position == self.files.len() {
+        if position == self.files.as_slice().len() {
             return self.seek_to_last();
         }
         if let Some(table) = self.enter(position, false) {

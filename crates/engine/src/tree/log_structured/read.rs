@@ -1,7 +1,7 @@
 //! Gets and walks over one read state.
 
 use super::catalog::ReadState;
-use super::level_iterator::sources_of;
+use super::level_iterator::{LevelIterator, Pinned, sources_of};
 use super::parts::TreeParts;
 use crate::batch::check_key;
 use crate::cost;
@@ -150,7 +150,7 @@ fn ask<'a>(
 
 fn value_in_table(found: Found) -> Option<Value> {
     match found.kind {
-        EntryKind::Put => Some(Value::pinned(found.value)),
+        EntryKind::Put => Some(found.value),
         EntryKind::Delete => None,
     }
 }
@@ -272,16 +272,19 @@ pub(super) fn iterator(parts: &TreeParts, options: &ReadOptions<'_>) -> Result<D
             sources.push(Box::new(memtable.iterator()));
         }
     }
-    for level in 0..state.version.levels.len() {
-        let files = state.version.overlapping_bounds(level, lower, upper);
-        sources.extend(sources_of(&parts.files.tables, &state.version, level, &files, &read(level))?);
+    let pinned = Arc::new(Pinned { state, tables: parts.files.tables.clone() });
+    let version = &pinned.state.version;
+    for level in 0..version.levels.len() {
+        if level >= version.disjoint_from() {
+            let range = version.disjoint_within(level, lower, upper);
+            if !range.is_empty() {
+                sources.push(Box::new(LevelIterator::of_level(pinned.clone(), level, range, read(level))));
+            }
+            continue;
+        }
+        let files = version.overlapping_bounds(level, lower, upper);
+        sources.extend(sources_of(&parts.files.tables, version, level, &files, &read(level))?);
     }
     let source = merge(sources);
-    Ok(DbIterator::new(
-        source,
-        sequence,
-        options.lower_bound.clone(),
-        options.upper_bound.clone(),
-        Box::new(Arc::clone(&state)),
-    ))
+    Ok(DbIterator::new(source, sequence, options.lower_bound.clone(), options.upper_bound.clone(), Box::new(pinned)))
 }

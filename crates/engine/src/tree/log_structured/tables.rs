@@ -7,7 +7,7 @@ use crate::media::FileMedia;
 use crate::options::Options;
 use crate::shape::{FileMeta, Garbage};
 use crate::table::Table;
-use crate::table::{TableCache, TableHandle, TableRef};
+use crate::table::{FileAccess, TableCache, TableHandle, TableRef};
 use std::sync::Arc;
 use varve_env::Env;
 use varve_store::{FileStore, IoClass, IoContext};
@@ -32,7 +32,7 @@ impl Tables {
             env,
             media.files.clone(),
             options.max_open_files,
-            options.use_direct_reads,
+            FileAccess { direct: options.use_direct_reads, map: options.allow_mmap_reads },
             IoContext::of(IoClass::UserRead),
             blocks,
         );

@@ -1,0 +1,201 @@
+//! Blocks of a table whose file is mapped into memory: read where they lie, without a copy of them anywhere.
+//!
+//! Each block is checked when it is first read, and what it passed is noted; later reads trust the note, as they trust a
+//! cached block. They bear bytes of any kind all the same: whoever else writes the file changes what is read here. What
+//! cannot be had from the mapping, for whatever reason, is read from the file, which then says what is wrong.
+
+use super::reader::{Found, KeyOrder, ReadContext, Table};
+use crate::block::{BLOCK_TRAILER_BYTES, DataBlockBuffer, Layout, compression_number, split_block, verify_block};
+use crate::cost;
+use crate::key::EntryKind;
+use crate::options::Compression;
+use crate::value::Value;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
+use varve_store::{FileMapping, ReadableFile};
+
+/// What a block has passed: nothing; that its entries are in order and belong there; its checksum as well.
+const UNCHECKED: u8 = 0;
+const IN_ORDER: u8 = 1;
+const VERIFIED: u8 = 2;
+
+/// The mapping of a table, and what is known of its blocks.
+pub(super) struct MappedBlocks {
+    mapping: FileMapping,
+    checked: Box<[AtomicU8]>,
+}
+
+impl MappedBlocks {
+    /// Of a table of `size_bytes` with so many blocks. `None` when its file cannot be mapped, or its blocks are not read as
+    /// they lie.
+    pub(super) fn new(file: &dyn ReadableFile, size_bytes: u64, compression: u64, blocks: usize) -> Option<Self> {
+        if compression != u64::from(compression_number(Compression::None)) {
+            return None;
+        }
+        let mapping = file.map().filter(|mapping| mapping.size_bytes() >= size_bytes)?;
+        Some(MappedBlocks { mapping, checked: (0..blocks).map(|_| AtomicU8::new(UNCHECKED)).collect() })
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.checked.len()
+    }
+
+    /// Says that a range of the file is about to be read.
+    pub(super) fn will_need(&self, range: Range<u64>) {
+        self.mapping.will_need(range);
+    }
+
+    /// Some reader has read the block already.
+    pub(super) fn was_read(&self, number: usize) -> bool {
+        self.has_passed(number, IN_ORDER)
+    }
+
+    fn has_passed(&self, number: usize, wanted: u8) -> bool {
+        // Relaxed: it is about the file, not about memory somebody wrote.
+        self.checked[number].load(Ordering::Relaxed) >= wanted
+    }
+
+    fn note(&self, number: usize, passed: u8) {
+        self.checked[number].fetch_max(passed, Ordering::Relaxed);
+    }
+}
+
+/// What a search in a mapped block came to.
+enum Answer {
+    Absent,
+    Found(Found),
+    /// Not what a block that was checked says.
+    Nonsense,
+}
+
+fn wanted(context: &ReadContext) -> u8 {
+    if context.verify_checksums { VERIFIED } else { IN_ORDER }
+}
+
+impl Table {
+    /// The mapping, for those who may use it.
+    pub(super) fn mapped_for(&self, context: &ReadContext) -> Option<&MappedBlocks> {
+        // Who does not trust the order of keys looks at the medium.
+        self.mapped.as_ref().filter(|_| context.order == KeyOrder::Checked)
+    }
+
+    /// Looks up a key in a mapped block and copies its value. `None` when the block has to be read from the file; so it
+    /// is also when it is damaged, so that there is one place which says so.
+    #[inline]
+    pub(super) fn find_mapped(
+        &self,
+        number: usize,
+        user_key: &[u8],
+        trailer: u64,
+        context: &ReadContext,
+    ) -> Option<Option<Found>> {
+        let mapped = self.mapped_for(context)?;
+        let handle = self.index.handle(number);
+        if context.fill_cache && self.cache_has_room(number, handle.length_bytes as usize) {
+            return None;
+        }
+        let range = handle.offset_bytes..handle.offset_bytes + handle.length_bytes;
+        if !mapped.has_passed(number, wanted(context)) {
+            self.check_mapped(mapped, number, range.clone(), context)?;
+        }
+        self.env.charge(cost::BLOCK_SEARCH);
+        let answer = mapped.mapping.read(range, |stored| {
+            let Some(contents) = stored.len().checked_sub(BLOCK_TRAILER_BYTES).map(|length| &stored[..length]) else {
+                return Answer::Nonsense;
+            };
+            let Ok(layout) = Layout::decode_checked_before(contents) else { return Answer::Nonsense };
+            let position = layout.search(contents, user_key, trailer);
+            if !position.same_user_key {
+                return Answer::Absent;
+            }
+            let (value, found) = layout.value(contents, position.entry);
+            match (contents.get(value), EntryKind::from_number(found as u8)) {
+                (Some(value), Some(kind)) => {
+                    Answer::Found(Found { sequence: found >> 8, kind, value: Value::owned(value.to_vec()) })
+                }
+                _ => Answer::Nonsense,
+            }
+        });
+        match answer? {
+            Answer::Absent => Some(None),
+            Answer::Found(found) => Some(Some(found)),
+            Answer::Nonsense => None,
+        }
+    }
+
+    /// Checks a block where it lies. `None` when it does not pass.
+    #[cold]
+    fn check_mapped(
+        &self,
+        mapped: &MappedBlocks,
+        number: usize,
+        range: Range<u64>,
+        context: &ReadContext,
+    ) -> Option<()> {
+        // One request for all its pages, where touching them would be one each.
+        mapped.will_need(range.clone());
+        let layout =
+            mapped.mapping.read(range.clone(), |stored| self.check_stored(number, range.start, stored, context));
+        layout??;
+        mapped.note(number, wanted(context));
+        Some(())
+    }
+
+    /// The layout of a block that passes all checks.
+    fn check_stored(&self, number: usize, offset_bytes: u64, stored: &[u8], context: &ReadContext) -> Option<Layout> {
+        let block_context = self.block_context(context.verify_checksums, context.order);
+        if block_context.verify_checksum {
+            verify_block(stored, block_context.table_id, offset_bytes).ok()?;
+        }
+        let (contents, compression) = split_block(stored).ok()?;
+        if compression != Compression::None {
+            return None;
+        }
+        let layout = block_context.layout(contents).ok()?;
+        self.check_keys(number, &layout, contents, context.order).ok()?;
+        self.charge_block(stored.len() as u64, stored.len() as u64, context.verify_checksums);
+        Some(layout)
+    }
+
+    /// Copies a mapped block to `copy`, which has its length, and checks the copy. `None` when the block has to be read.
+    pub(super) fn copy_checked(&self, number: usize, copy: &mut [u8], context: &ReadContext) -> Option<Layout> {
+        let mapped = self.mapped_for(context)?;
+        let handle = self.index.handle(number);
+        let range = handle.offset_bytes..handle.offset_bytes + handle.length_bytes;
+        if !mapped.was_read(number) {
+            mapped.will_need(range.clone());
+        }
+        self.env.charge(cost::of_bytes(cost::COPY_KIB, handle.length_bytes));
+        mapped.mapping.read(range, |stored| copy.copy_from_slice(stored))?;
+        if mapped.has_passed(number, wanted(context)) {
+            // The walk relies on the order of entries to end.
+            return Layout::decode(copy.get(..copy.len().checked_sub(BLOCK_TRAILER_BYTES)?)?).ok();
+        }
+        let layout = self.check_stored(number, handle.offset_bytes, copy, context)?;
+        mapped.note(number, wanted(context));
+        Some(layout)
+    }
+
+    /// Says of blocks that are going to be looked up that they will be needed, all at once, where they were not read before.
+    pub(super) fn announce_mapped(&self, numbers: impl Iterator<Item = usize>, context: &ReadContext) {
+        let Some(mapped) = self.mapped_for(context) else { return };
+        for number in numbers.filter(|number| !mapped.was_read(*number)) {
+            let handle = self.index.handle(number);
+            mapped.will_need(handle.offset_bytes..handle.offset_bytes + handle.length_bytes);
+        }
+    }
+
+    /// A copy of a mapped block, for the cache. `None` when it has to be read.
+    pub(super) fn copy_mapped(&self, number: usize, context: &ReadContext) -> Option<DataBlockBuffer> {
+        let mapped = self.mapped_for(context)?;
+        let handle = self.index.handle(number);
+        let range = handle.offset_bytes..handle.offset_bytes + handle.length_bytes;
+        if !mapped.was_read(number) {
+            mapped.will_need(range.clone());
+        }
+        self.env.charge(cost::of_bytes(cost::COPY_KIB, handle.length_bytes));
+        let mut copy = DataBlockBuffer::new(usize::try_from(handle.length_bytes).ok()?)?;
+        mapped.mapping.read(range, |stored| copy.copy_from_slice(stored))?;
+        Some(copy)
+    }
+}
