@@ -34,6 +34,8 @@ pub(crate) struct Benchmark {
     pub(crate) direct: bool,
     /// Operations are the reads wanted, divided by this.
     pub(crate) reads_divisor: u64,
+    /// Threads in front, whatever the settings say.
+    pub(crate) threads: Option<usize>,
 }
 
 const READ: Benchmark = Benchmark {
@@ -44,23 +46,45 @@ const READ: Benchmark = Benchmark {
     seek_nexts: 0,
     direct: false,
     reads_divisor: 1,
+    threads: None,
 };
+
+const READ_8MB: Benchmark = Benchmark { cache: CacheSize::Small, ..READ };
 
 const FILL: Benchmark = Benchmark { start: Start::Empty, cache: CacheSize::Small, ..READ };
 
 impl Benchmark {
     /// All, in the order they are run.
-    pub(crate) const ALL: [Benchmark; 13] = [
+    pub(crate) const ALL: [Benchmark; 19] = [
         Benchmark { name: "fillseq", kind: DbBenchKind::FillSeq, ..FILL },
         Benchmark { name: "fillrandom", kind: DbBenchKind::FillRandom, ..FILL },
         Benchmark { name: "fillsync", kind: DbBenchKind::FillSync, ..FILL },
         Benchmark { name: "overwrite", kind: DbBenchKind::Overwrite, start: Start::Loaded, ..FILL },
         Benchmark { name: "readrandom-cached", ..READ },
-        Benchmark { name: "readrandom-8mb", cache: CacheSize::Small, ..READ },
+        Benchmark { name: "readrandom-8mb", ..READ_8MB },
         Benchmark { name: "readrandom-direct", cache: CacheSize::Small, direct: true, reads_divisor: 10, ..READ },
         Benchmark { name: "readmissing", kind: DbBenchKind::ReadMissing, ..READ },
         Benchmark { name: "seekrandom10", kind: DbBenchKind::SeekRandom, seek_nexts: 10, reads_divisor: 4, ..READ },
         Benchmark { name: "seekrandom100", kind: DbBenchKind::SeekRandom, seek_nexts: 100, reads_divisor: 20, ..READ },
+        Benchmark { name: "seekrandom10-8mb", kind: DbBenchKind::SeekRandom, seek_nexts: 10, reads_divisor: 4, ..READ_8MB },
+        Benchmark {
+            name: "seekrandom100-8mb",
+            kind: DbBenchKind::SeekRandom,
+            seek_nexts: 100,
+            reads_divisor: 20,
+            ..READ_8MB
+        },
+        Benchmark { name: "readrandom-8mb-2-readers", threads: Some(2), ..READ_8MB },
+        Benchmark { name: "readrandom-8mb-4-readers", threads: Some(4), ..READ_8MB },
+        Benchmark {
+            name: "seekrandom10-8mb-2-readers",
+            kind: DbBenchKind::SeekRandom,
+            seek_nexts: 10,
+            reads_divisor: 4,
+            threads: Some(2),
+            ..READ_8MB
+        },
+        Benchmark { name: "readseq-8mb", kind: DbBenchKind::ReadSeq, ..READ_8MB },
         Benchmark { name: "readseq", kind: DbBenchKind::ReadSeq, ..READ },
         Benchmark { name: "readreverse", kind: DbBenchKind::ReadReverse, ..READ },
         Benchmark { name: "readwhilewriting", kind: DbBenchKind::ReadWhileWriting, ..READ },

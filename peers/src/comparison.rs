@@ -137,7 +137,7 @@ pub(crate) fn describe(settings: &Settings, report: &mut Report) {
     report.condition("machine", host::description());
     report.condition("directory", settings.directory.display());
     report.condition("data at each value size", format_bytes(settings.data_bytes));
-    report.condition("foreground threads", settings.threads);
+    report.condition("foreground threads", format!("{}, unless the benchmark says how many readers", settings.threads));
     report.condition("background threads", "2 (LevelDB has 1 and cannot have more)");
     report.condition("write buffer", "64 MiB, two of them");
     report.condition(
@@ -182,7 +182,7 @@ pub(crate) fn order(settings: &Settings, engine: Engine, benchmark: Benchmark, v
         write_operations: None,
         value_size,
         seek_nexts: benchmark.seek_nexts,
-        threads: settings.threads,
+        threads: benchmark.threads.unwrap_or(settings.threads),
         cache_bytes: cache_bytes as usize,
         direct_reads: benchmark.direct,
         warm_cache: benchmark.wants_warm_cache(),

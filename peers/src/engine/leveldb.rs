@@ -52,7 +52,8 @@ pub(crate) struct LevelDbTarget {
 }
 
 impl LevelDbTarget {
-    pub(crate) fn open(directory: &Path, budget: Budget) -> Result<LevelDbTarget, TargetError> {
+    /// A database that verifies the checksums of blocks it reads, if told to.
+    pub(crate) fn open(directory: &Path, budget: Budget, verify_checksums: bool) -> Result<LevelDbTarget, TargetError> {
         if budget.direct_reads {
             return Err("LevelDB cannot read past the page cache".into());
         }
@@ -82,6 +83,7 @@ impl LevelDbTarget {
                     let synced = (library.writeoptions_create)();
                     (library.writeoptions_set_sync)(synced, 1);
                     let read_options = (library.readoptions_create)();
+                    (library.readoptions_set_verify_checksums)(read_options, u8::from(verify_checksums));
                     let buffered = (library.writeoptions_create)();
                     let handle = Handle { library, db, cache, filter, read_options, buffered, synced };
                     Ok(LevelDbTarget { handle: Arc::new(handle) })

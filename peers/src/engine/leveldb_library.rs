@@ -94,6 +94,7 @@ library! {
     filterpolicy_destroy: fn(Opaque);
     readoptions_create: fn() -> Opaque;
     readoptions_destroy: fn(Opaque);
+    readoptions_set_verify_checksums: fn(Opaque, c_uchar);
     writeoptions_create: fn() -> Opaque;
     writeoptions_destroy: fn(Opaque);
     writeoptions_set_sync: fn(Opaque, c_uchar);

@@ -39,6 +39,8 @@ pub(crate) enum Engine {
     Varve,
     RocksDb,
     LevelDb,
+    /// LevelDB that verifies the checksum of every block it reads, as the others do.
+    LevelDbVerified,
     Fjall,
     /// Does nothing: what it costs is the harness.
     Null,
@@ -46,7 +48,8 @@ pub(crate) enum Engine {
 
 impl Engine {
     /// The stores that are compared unless others are asked for.
-    pub(crate) const ALL: [Engine; 4] = [Engine::Varve, Engine::RocksDb, Engine::LevelDb, Engine::Fjall];
+    pub(crate) const ALL: [Engine; 5] =
+        [Engine::Varve, Engine::RocksDb, Engine::LevelDb, Engine::LevelDbVerified, Engine::Fjall];
 
     /// Whether it can read tables past the page cache.
     pub(crate) fn reads_directly(self) -> bool {
@@ -61,7 +64,8 @@ impl Engine {
             Engine::RocksDb => Rested::shared(rocksdb::RocksDbTarget::open(directory, budget)?),
             #[cfg(not(feature = "rocksdb"))]
             Engine::RocksDb => return Err(WITHOUT_ROCKSDB.into()),
-            Engine::LevelDb => Rested::shared(leveldb::LevelDbTarget::open(directory, budget)?),
+            Engine::LevelDb => Rested::shared(leveldb::LevelDbTarget::open(directory, budget, false)?),
+            Engine::LevelDbVerified => Rested::shared(leveldb::LevelDbTarget::open(directory, budget, true)?),
             Engine::Fjall => Rested::shared(fjall::FjallTarget::open(directory, budget)?),
             Engine::Null => Rested::shared(NullTarget::new(&Env::real())),
         })
@@ -70,7 +74,7 @@ impl Engine {
     /// Why the store cannot be run here; `None` when it can.
     pub(crate) fn missing(self) -> Option<String> {
         match self {
-            Engine::LevelDb => leveldb_library::Library::get().err().map(|error| error.to_string()),
+            Engine::LevelDb | Engine::LevelDbVerified => leveldb_library::Library::get().err().map(|error| error.to_string()),
             Engine::RocksDb if !cfg!(feature = "rocksdb") => Some(WITHOUT_ROCKSDB.to_owned()),
             _ => None,
         }
@@ -83,6 +87,7 @@ impl fmt::Display for Engine {
             Engine::Varve => "varve",
             Engine::RocksDb => "rocksdb",
             Engine::LevelDb => "leveldb",
+            Engine::LevelDbVerified => "leveldb-verified",
             Engine::Fjall => "fjall",
             Engine::Null => "null",
         })
