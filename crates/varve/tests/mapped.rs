@@ -8,12 +8,13 @@ use varve::{ErrorKind, Options, Varve};
 const PAIRS: u32 = 6_000;
 
 fn options(is_mapped: bool) -> Options {
-    let mut options = Options::default();
-    options.write_buffer_size = 128 << 10;
-    options.target_file_size_base = 64 << 10;
-    options.block_cache_capacity = 32 << 10;
-    options.allow_mmap_reads = is_mapped;
-    options
+    Options {
+        write_buffer_size: 128 << 10,
+        target_file_size_base: 64 << 10,
+        block_cache_capacity: 32 << 10,
+        allow_mmap_reads: is_mapped,
+        ..Options::default()
+    }
 }
 
 fn open(place: &Path, is_mapped: bool) -> Varve {

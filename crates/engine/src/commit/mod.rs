@@ -83,7 +83,7 @@ impl CommitHead {
 
     /// Writes a group to the log, durably if it asks for that. Its sequence numbers are its own from then on: it has to be
     /// applied.
-    pub(crate) fn log(
+    pub(crate) fn write_log(
         &mut self,
         env: &Env,
         chain: &LogChain,

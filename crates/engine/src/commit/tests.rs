@@ -41,7 +41,7 @@ fn a_group_is_applied_seen_and_replayed_as_a_whole() {
     let (first, others) = (batch(&["a", "b"]), [batch(&["c"]), deletes("a")]);
     let group = Group { first: &first, others: &others, bytes: 60, sync: true };
     assert!(group.has_puts() && group.is_mixed());
-    let logged = head.log(&env, &chain, &counters, &group).expect("logged");
+    let logged = head.write_log(&env, &chain, &counters, &group).expect("logged");
     assert_eq!(logged, Commit::Logged { first_sequence: 1, count: 4 });
     let memtable = MemTable::new(1, 4096, 1);
     group.apply(&env, &memtable, 1);
@@ -55,7 +55,7 @@ fn a_group_is_applied_seen_and_replayed_as_a_whole() {
     // A sync of nothing is no record.
     let nothing = WriteBatch::new();
     let group = Group { first: &nothing, others: &[], bytes: 0, sync: true };
-    let synced = head.log(&env, &chain, &counters, &group).expect("synced");
+    let synced = head.write_log(&env, &chain, &counters, &group).expect("synced");
     assert_eq!(synced, Commit::Logged { first_sequence: 5, count: 0 });
     head.log.close(&chain, || (2, 12)).expect("close");
     let mut found = Vec::new();
@@ -74,14 +74,14 @@ fn what_is_not_committed_is_not_seen() {
     let one = batch(&["a"]);
     let group = |sync| Group { first: &one, others: &[], bytes: 10, sync };
     let mut all_used = head(&chain, SEQUENCE_MAX);
-    let result = all_used.log(&env, &chain, &counters, &group(false));
+    let result = all_used.write_log(&env, &chain, &counters, &group(false));
     assert!(matches!(result, Err(CommitFailure::Refused(Error::InvalidArgument { .. }))));
     let mut ended = CommitHead::without_log(0);
-    let result = ended.log(&env, &chain, &counters, &group(false));
+    let result = ended.write_log(&env, &chain, &counters, &group(false));
     assert!(matches!(result, Err(CommitFailure::Refused(Error::Closed))));
     let nothing = WriteBatch::new();
     let only_sync = Group { first: &nothing, others: &[], bytes: 0, sync: true };
-    let result = ended.log(&env, &chain, &counters, &only_sync);
+    let result = ended.write_log(&env, &chain, &counters, &only_sync);
     assert!(matches!(result, Err(CommitFailure::InDoubt(Error::Closed))));
     assert_eq!(ended.last_sequence, 0);
 }

@@ -48,7 +48,7 @@ pub(crate) struct Group<'a> {
 /// What leaders do.
 pub(crate) trait Committer {
     /// Writes a group to the log. Nothing was done when it yields. One at a time calls it.
-    fn log(&self, group: &Group<'_>) -> Result<Commit, Error>;
+    fn write_log(&self, group: &Group<'_>) -> Result<Commit, Error>;
 
     /// Puts a group that is in the log where readers look. Any number call it at a time, each for its own group.
     fn apply(&self, group: &Group<'_>, first_sequence: Sequence);
@@ -287,7 +287,7 @@ impl WriteGroup {
 
         let group = Group { first: &batch, others: &batches, bytes, sync };
         let begin_nanos = if sync { now_nanos(&self.env) } else { 0 };
-        let logged = match catch_unwind(AssertUnwindSafe(|| committer.log(&group))) {
+        let logged = match catch_unwind(AssertUnwindSafe(|| committer.write_log(&group))) {
             Ok(Ok(Commit::Yields)) => {
                 let mut queue = self.queue.lock();
                 for (follower, batch) in followers.into_iter().zip(batches) {

@@ -167,7 +167,7 @@ impl MemoryTree {
 }
 
 impl Committer for MemoryTree {
-    fn log(&self, group: &Group<'_>) -> Result<Commit, Error> {
+    fn write_log(&self, group: &Group<'_>) -> Result<Commit, Error> {
         let writer = &mut *self.writer.lock();
         writer.ended.clone().map_or(Ok(()), Err)?;
         if writer.head.log.is_broken() || writer.rewrites.is_due() {
@@ -178,7 +178,7 @@ impl Committer for MemoryTree {
                 writer.rewrites.postpone();
             }
         }
-        let logged = writer.head.log(&self.env, &self.logs, &self.counters, group);
+        let logged = writer.head.write_log(&self.env, &self.logs, &self.counters, group);
         let logged = logged.map_err(|failure| failure.end(&mut writer.ended))?;
         writer.rewrites.note_written(group.bytes);
         Ok(logged)

@@ -104,7 +104,7 @@ impl Log {
 struct Plain(Log);
 
 impl Committer for Plain {
-    fn log(&self, group: &Group<'_>) -> Result<Commit, Error> {
+    fn write_log(&self, group: &Group<'_>) -> Result<Commit, Error> {
         self.0.write(group.first, group.others)
     }
 
@@ -156,7 +156,7 @@ struct Entries {
 unsafe impl Sync for Entries {}
 
 impl Committer for Entries {
-    fn log(&self, group: &Group<'_>) -> Result<Commit, Error> {
+    fn write_log(&self, group: &Group<'_>) -> Result<Commit, Error> {
         self.log.write(group.first, group.others)
     }
 
@@ -227,7 +227,7 @@ struct Full {
 }
 
 impl Committer for Full {
-    fn log(&self, group: &Group<'_>) -> Result<Commit, Error> {
+    fn write_log(&self, group: &Group<'_>) -> Result<Commit, Error> {
         let Group { first, others, .. } = *group;
         let has_puts = first.has_puts() || others.iter().any(WriteBatch::has_puts);
         let is_mixed = others.iter().any(|other| other.has_puts() != first.has_puts());

@@ -52,9 +52,9 @@ struct Leader<'a> {
 }
 
 impl Committer for Leader<'_> {
-    fn log(&self, group: &Group<'_>) -> Result<Commit, Error> {
+    fn write_log(&self, group: &Group<'_>) -> Result<Commit, Error> {
         let mut writer = self.path.writer.lock();
-        self.path.log(self.parts, &mut writer, group)
+        self.path.write_log(self.parts, &mut writer, group)
     }
 
     fn apply(&self, group: &Group<'_>, first_sequence: Sequence) {
@@ -92,7 +92,12 @@ impl WritePath {
     }
 
     /// Writes a group to the log once there is space for it.
-    fn log(&self, parts: &TreeParts, writer: &mut MutexGuard<'_, Writer>, group: &Group<'_>) -> Result<Commit, Error> {
+    fn write_log(
+        &self,
+        parts: &TreeParts,
+        writer: &mut MutexGuard<'_, Writer>,
+        group: &Group<'_>,
+    ) -> Result<Commit, Error> {
         if writer.closed {
             return Err(Error::Closed);
         }
@@ -103,7 +108,7 @@ impl WritePath {
             return Ok(Commit::Yields);
         }
         self.await_memtable(parts, writer, group.bytes)?;
-        match writer.head.log(&parts.files.env, &parts.logs, &parts.catalog.counters, group) {
+        match writer.head.write_log(&parts.files.env, &parts.logs, &parts.catalog.counters, group) {
             Ok(logged) => {
                 parts.throttle.note_written(group.bytes);
                 Ok(logged)
