@@ -1,13 +1,21 @@
 //! Bytes in a sparse file, for emulated devices larger than memory.
 
 use super::Backing;
+use super::pieces::pieces;
 use crate::error::{MediaError, Operation};
 use crate::file_lock::LockedFile;
 use crate::place::{self, FileMode};
+use parking_lot::RwLock;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+
+/// Bytes that are moved under one lock: a multiple of every sector.
+const CHUNK_BYTES: u64 = 64 << 10;
+
+/// Locks of chunks. More than threads that are in the file at the same time, so that two rarely meet.
+const STRIPES: usize = 64;
 
 /// A file that holds only the blocks that were written. What the file system cannot punch out on
 /// discard is overwritten with zeros instead. It is locked (flock) while it is open, so that two
@@ -15,6 +23,8 @@ use std::path::Path;
 #[derive(Debug)]
 pub struct FileBacking {
     file: LockedFile<File>,
+    /// The page cache copies a sector in pieces: those that read and write a chunk keep out of each other's way.
+    stripes: [RwLock<()>; STRIPES],
     is_new: bool,
     was_made: bool,
 }
@@ -87,7 +97,7 @@ impl FileBacking {
                 return Err(failed(error));
             }
         }
-        Ok(FileBacking { file, is_new, was_made })
+        Ok(FileBacking { file, stripes: std::array::from_fn(|_| RwLock::default()), is_new, was_made })
     }
 
     /// Whether the file was not there before it was opened, nor a link to it.
@@ -99,14 +109,16 @@ impl FileBacking {
     pub fn is_new(&self) -> bool {
         self.is_new
     }
-}
 
-impl Backing for FileBacking {
-    fn read_at(&self, offset_bytes: u64, data: &mut [u8]) -> Result<()> {
+    fn stripe(&self, chunk: u64) -> &RwLock<()> {
+        &self.stripes[(chunk % STRIPES as u64) as usize]
+    }
+
+    /// Fills `data` from what the file has, and from where it ends with zeros: there nothing was ever written.
+    fn read_chunk(&self, offset_bytes: u64, data: &mut [u8]) -> Result<()> {
         let mut done = 0;
         while done < data.len() {
             match self.file.read_at(&mut data[done..], offset_bytes + done as u64) {
-                // Beyond the end nothing was ever written.
                 Ok(0) => {
                     data[done..].fill(0);
                     break;
@@ -118,9 +130,29 @@ impl Backing for FileBacking {
         }
         Ok(())
     }
+}
+
+impl Backing for FileBacking {
+    fn read_at(&self, offset_bytes: u64, data: &mut [u8]) -> Result<()> {
+        let (mut rest, mut at) = (data, offset_bytes);
+        for piece in pieces(offset_bytes, rest.len() as u64, CHUNK_BYTES) {
+            let (head, tail) = rest.split_at_mut(piece.length);
+            let _shared = self.stripe(piece.chunk).read();
+            self.read_chunk(at, head)?;
+            (rest, at) = (tail, at + piece.length as u64);
+        }
+        Ok(())
+    }
 
     fn write_at(&self, offset_bytes: u64, data: &[u8]) -> Result<()> {
-        self.file.write_all_at(data, offset_bytes)
+        let (mut rest, mut at) = (data, offset_bytes);
+        for piece in pieces(offset_bytes, data.len() as u64, CHUNK_BYTES) {
+            let (head, tail) = rest.split_at(piece.length);
+            let _exclusive = self.stripe(piece.chunk).write();
+            self.file.write_all_at(head, at)?;
+            (rest, at) = (tail, at + piece.length as u64);
+        }
+        Ok(())
     }
 
     fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<()> {
@@ -128,6 +160,8 @@ impl Backing for FileBacking {
         if length_bytes == 0 {
             return Ok(());
         }
+        // Of what is long, all at once; who moves bytes has one of them at a time, so that none waits for another's.
+        let _exclusive: [_; STRIPES] = std::array::from_fn(|stripe| self.stripes[stripe].write());
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&*self.file, flags, offset_bytes, length_bytes).map_err(Error::from) {
             Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
@@ -178,6 +212,34 @@ mod tests {
         file.read_at(512 << 20, &mut data).unwrap();
         assert!(data[..4096] == [0; 4096] && data[4096..] == [7; 4096]);
         assert!(file.stored_bytes() < 1 << 20);
+    }
+
+    #[test]
+    fn a_sector_that_is_read_while_it_is_written_or_discarded_is_old_or_new() {
+        const SECTOR: usize = 4096;
+        // Across the border of two chunks.
+        let start = CHUNK_BYTES - 2 * SECTOR as u64;
+        let directory = tempfile::tempdir().unwrap();
+        let file = FileBacking::open(&directory.path().join("disk"), 1 << 20).unwrap();
+        std::thread::scope(|scope| {
+            for byte in 1..=3 {
+                let file = &file;
+                scope.spawn(move || {
+                    let mut data = [0; 4 * SECTOR];
+                    for round in 0..2_000 {
+                        match byte == 3 && round % 8 == 0 {
+                            true => file.discard(start, data.len() as u64).unwrap(),
+                            false => file.write_at(start, &[byte; 4 * SECTOR]).unwrap(),
+                        }
+                        file.read_at(start, &mut data).unwrap();
+                        for sector in data.chunks(SECTOR) {
+                            let first = sector[0];
+                            assert!(first <= 3 && sector.iter().all(|&byte| byte == first), "torn in round {round}");
+                        }
+                    }
+                });
+            }
+        });
     }
 
     #[test]
