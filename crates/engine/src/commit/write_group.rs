@@ -108,7 +108,8 @@ const LED: usize = 1;
 /// Somebody does, and waits for the medium.
 const SYNCS: usize = 2;
 
-/// The queue of writers and its leader. Thread-safe; a write costs two locks where nobody else writes.
+/// The queue of writers and its leader. Thread-safe; a write costs three locks, that of its publication included, where
+/// nobody else writes.
 pub(crate) struct WriteGroup {
     env: Env,
     queue: Mutex<Queue>,

@@ -162,11 +162,7 @@ impl Table {
         let mapped = self.mapped_for(context)?;
         let handle = self.index.handle(number);
         let range = handle.offset_bytes..handle.offset_bytes + handle.length_bytes;
-        if !mapped.was_read(number) {
-            mapped.will_need(range.clone());
-        }
-        self.env.charge(cost::of_bytes(cost::COPY_KIB, handle.length_bytes));
-        mapped.mapping.read(range, |stored| copy.copy_from_slice(stored))?;
+        self.copy_stored(mapped, number, range, copy)?;
         if mapped.has_passed(number, wanted(context)) {
             // The walk relies on the order of entries to end.
             return Layout::decode(copy.get(..copy.len().checked_sub(BLOCK_TRAILER_BYTES)?)?).ok();
@@ -190,12 +186,17 @@ impl Table {
         let mapped = self.mapped_for(context)?;
         let handle = self.index.handle(number);
         let range = handle.offset_bytes..handle.offset_bytes + handle.length_bytes;
+        let mut copy = DataBlockBuffer::new(usize::try_from(handle.length_bytes).ok()?)?;
+        self.copy_stored(mapped, number, range, &mut copy)?;
+        Some(copy)
+    }
+
+    /// Copies a mapped block to `copy`, which has its length, unchecked. `None` when the mapping is lost.
+    fn copy_stored(&self, mapped: &MappedBlocks, number: usize, range: Range<u64>, copy: &mut [u8]) -> Option<()> {
         if !mapped.was_read(number) {
             mapped.will_need(range.clone());
         }
-        self.env.charge(cost::of_bytes(cost::COPY_KIB, handle.length_bytes));
-        let mut copy = DataBlockBuffer::new(usize::try_from(handle.length_bytes).ok()?)?;
-        mapped.mapping.read(range, |stored| copy.copy_from_slice(stored))?;
-        Some(copy)
+        self.env.charge(cost::of_bytes(cost::COPY_KIB, range.end - range.start));
+        mapped.mapping.read(range, |stored| copy.copy_from_slice(stored))
     }
 }

@@ -210,7 +210,7 @@ fn the_more_may_gather_the_less_is_written() {
 
 /// Not a test: it prints what the policy comes to.
 #[test]
-#[ignore = "prints"]
+#[ignore = "prints, asserts nothing; cargo test -p varve-engine --lib leveled::simulation -- --ignored --nocapture"]
 fn the_curve() {
     for memtables in [4, 8, 16, 32, 64, 128, 256] {
         for percent in [0, 10, 12, 15, 20, 25] {

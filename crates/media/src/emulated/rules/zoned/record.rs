@@ -196,6 +196,8 @@ pub struct ZoneRecord {
     zones: ZoneGeometry,
     /// Of this boot, while the file has another: noted before the next change.
     unnoted_boot: Option<[u8; 36]>,
+    /// Zones of which the file then says more than is there.
+    lost: Vec<ZoneId>,
     was_made: bool,
     entries: Vec<Entry>,
     /// Zones written since the last sync.
@@ -299,7 +301,8 @@ impl ZoneRecord {
             entries.push(Entry::decode(&bytes, zone, &zones).map_err(|flaw| damaged(at, flaw))?);
         }
         let unnoted_boot = restarted.then_some(boot_id);
-        let mut record = ZoneRecord { name, file, zones, unnoted_boot, was_made, entries, unsynced: Vec::new() };
+        let (lost, unsynced) = (Vec::new(), Vec::new());
+        let mut record = ZoneRecord { name, file, zones, unnoted_boot, lost, was_made, entries, unsynced };
         record.forget_unsynced();
         Ok(record)
     }
@@ -308,10 +311,14 @@ impl ZoneRecord {
     /// are listed as unsynced. The file stays as it is: who opens a device may go on to refuse what is on it.
     fn forget_unsynced(&mut self) {
         for (zone, entry) in (0..).map(ZoneId).zip(&mut self.entries) {
-            match self.unnoted_boot {
-                Some(_) => entry.written_bytes = entry.synced_bytes,
-                None if entry.written_bytes != entry.synced_bytes => self.unsynced.push(zone),
-                None => {}
+            if entry.written_bytes == entry.synced_bytes {
+                continue;
+            }
+            if self.unnoted_boot.is_some() {
+                entry.written_bytes = entry.synced_bytes;
+                self.lost.push(zone);
+            } else {
+                self.unsynced.push(zone);
             }
         }
     }
@@ -319,14 +326,14 @@ impl ZoneRecord {
     /// Notes what a restart of the machine left, and then the id of this boot, before anything else is written.
     fn note_boot(&mut self) -> Result<(), MediaError> {
         let Some(boot_id) = self.unnoted_boot else { return Ok(()) };
-        for (zone, &entry) in (0..).map(ZoneId).zip(&self.entries) {
-            self.write_entry(zone, entry)?;
+        for &zone in &self.lost {
+            self.write_entry(zone, self.entries[zone.0 as usize])?;
         }
         self.sync_file()?;
         let header = header(&self.zones, &boot_id);
         self.file.write_all_at(&header, 0).map_err(|error| self.failed(Operation::Write, 0, error))?;
         self.sync_file()?;
-        self.unnoted_boot = None;
+        (self.unnoted_boot, self.lost) = (None, Vec::new());
         Ok(())
     }
 
