@@ -66,7 +66,13 @@ impl Benchmark {
         Benchmark { name: "readmissing", kind: DbBenchKind::ReadMissing, ..READ },
         Benchmark { name: "seekrandom10", kind: DbBenchKind::SeekRandom, seek_nexts: 10, reads_divisor: 4, ..READ },
         Benchmark { name: "seekrandom100", kind: DbBenchKind::SeekRandom, seek_nexts: 100, reads_divisor: 20, ..READ },
-        Benchmark { name: "seekrandom10-8mb", kind: DbBenchKind::SeekRandom, seek_nexts: 10, reads_divisor: 4, ..READ_8MB },
+        Benchmark {
+            name: "seekrandom10-8mb",
+            kind: DbBenchKind::SeekRandom,
+            seek_nexts: 10,
+            reads_divisor: 4,
+            ..READ_8MB
+        },
         Benchmark {
             name: "seekrandom100-8mb",
             kind: DbBenchKind::SeekRandom,

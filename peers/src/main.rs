@@ -18,7 +18,7 @@ use benchmark::Benchmark;
 use clap::{Args, Parser, Subcommand};
 use comparison::Settings;
 use engine::Engine;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use varve_lab::LabError;
 use varve_lab::experiment::Scale;
@@ -68,6 +68,17 @@ enum Verb {
     },
 }
 
+/// How a report is told.
+#[derive(Args)]
+struct Output {
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Write JSON and tables into this directory too.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
 #[derive(Args)]
 struct Bench {
     /// Directory on the file system to be measured; made when missing.
@@ -109,12 +120,8 @@ struct Bench {
     /// Everything random follows from it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print JSON instead of tables.
-    #[arg(long)]
-    json: bool,
-    /// Write JSON and tables into this directory too.
-    #[arg(long)]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Args)]
@@ -132,12 +139,8 @@ struct Smrdb {
     /// Everything random follows from it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print JSON instead of tables.
-    #[arg(long)]
-    json: bool,
-    /// Write JSON and tables into this directory too.
-    #[arg(long)]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Args)]
@@ -151,12 +154,8 @@ struct Amplification {
     /// Everything random follows from it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print JSON instead of tables.
-    #[arg(long)]
-    json: bool,
-    /// Write JSON and tables into this directory too.
-    #[arg(long)]
-    out: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Args)]
@@ -208,26 +207,26 @@ fn run(verb: Verb) -> Result<(), LabError> {
         }
         Verb::Bench(bench) => {
             let report = comparison::run(&bench.settings(), &mut |line| eprintln!("{line}"))?;
-            print(&report, bench.json, bench.out.as_deref())
+            bench.output.print(&report)
         }
         Verb::Smrdb(smrdb) => {
-            let Smrdb { directory, engines, scale, seed, json, out } = smrdb;
+            let Smrdb { directory, engines, scale, seed, output } = smrdb;
             let report =
                 smrdb::run(&smrdb::Settings { directory, engines, scale, seed }, &mut |line| eprintln!("{line}"))?;
-            print(&report, json, out.as_deref())?;
+            output.print(&report)?;
             match report.skipped {
                 Some(reason) => Err(LabError::invalid("engines", reason)),
                 None => Ok(()),
             }
         }
         Verb::Amplification(amplification) => {
-            let Amplification { directory, scale, seed, json, out } = amplification;
+            let Amplification { directory, scale, seed, output } = amplification;
             let report = amplification::run(&directory, scale, seed, &mut |line| eprintln!("{line}"))?;
-            print(&report, json, out.as_deref())
+            output.print(&report)
         }
         Verb::Instructions { bench, operations } => {
             let report = instructions::run(&bench.settings(), operations.max(1), &mut |line| eprintln!("{line}"))?;
-            print(&report, bench.json, bench.out.as_deref())
+            bench.output.print(&report)
         }
     }
 }
@@ -252,20 +251,22 @@ impl Bench {
     }
 }
 
-/// Prints a report as asked, and writes it where asked.
-fn print(report: &Report, json: bool, out: Option<&Path>) -> Result<(), LabError> {
-    if json {
-        print!("{}", report.to_json());
-    } else {
-        // Every single run is in the JSON; people get the medians.
-        print!("{}", Report { phases: Vec::new(), ..report.clone() }.to_text());
-    }
-    if let Some(directory) = out {
-        for path in report.write(directory)? {
-            eprintln!("wrote {}", path.display());
+impl Output {
+    /// Prints a report as asked, and writes it where asked.
+    fn print(&self, report: &Report) -> Result<(), LabError> {
+        if self.json {
+            print!("{}", report.to_json());
+        } else {
+            // Every single run is in the JSON; people get the medians.
+            print!("{}", Report { phases: Vec::new(), ..report.clone() }.to_text());
         }
+        if let Some(directory) = &self.out {
+            for path in report.write(directory)? {
+                eprintln!("wrote {}", path.display());
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn runs(command: &mut Command) -> bool {
 impl Mount {
     /// `None` where this user may not mount.
     fn new(place: Place, capacity_bytes: u64, seed: u64) -> Option<Mount> {
-        let base = std::env::temp_dir().join(format!("varve-room-{}-{seed}-{place:?}", std::process::id()));
+        let base = std::env::temp_dir().join(format!("varve-scene-{}-{seed}-{place:?}", std::process::id()));
         let folder = base.with_extension("mounted");
         std::fs::create_dir_all(&folder).expect("a folder to mount on");
         let mut mount = Command::new("mount");
@@ -137,7 +137,7 @@ struct Draw {
 }
 
 fn draw(place: Place, seed: u64) -> Draw {
-    let mut random = Random::named(seed, "room of file systems");
+    let mut random = Random::named(seed, "scene of file systems");
     let is_mounted = MOUNTED.contains(&place);
     let capacity_bytes = match place {
         Place::Memory => (1 << 20) + random.below(4 << 20),
@@ -199,7 +199,8 @@ struct Reached {
     openings: u64,
 }
 
-struct Room {
+/// A database on a file system, and what it should hold.
+struct Scene {
     env: Env,
     medium: Medium,
     draw: Draw,
@@ -221,8 +222,8 @@ fn bytes_of(state: &State) -> u64 {
     state.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
 }
 
-impl Room {
-    fn new(draw: Draw, seed: u64) -> Option<Room> {
+impl Scene {
+    fn new(draw: Draw, seed: u64) -> Option<Scene> {
         let is_mounted = MOUNTED.contains(&draw.place);
         let time_limit = Some(Duration::from_secs(30 * 24 * 3600));
         let env = match is_mounted {
@@ -263,7 +264,7 @@ impl Room {
         let db = Db::open(&env, medium.media(&env), options.clone()).unwrap_or_else(|error| panic!("{note}: {error}"));
         let random = Random::named(seed, "rounds");
         let (model, uncertain, reached) = (State::new(), State::new(), Reached::default());
-        Some(Room { env, medium, draw, db, model, uncertain, random, next: 0, note, reached })
+        Some(Scene { env, medium, draw, db, model, uncertain, random, next: 0, note, reached })
     }
 
     fn failed(&self, what: &str, error: &Error) -> ! {
@@ -374,22 +375,22 @@ impl Room {
         self.reached.compactions += 1;
     }
 
-    fn reopen(self) -> Room {
+    fn reopen(self) -> Scene {
         self.reopen_on(|media| media)
     }
 
-    fn reopen_on(mut self, change: impl FnOnce(Media) -> Media) -> Room {
+    fn reopen_on(mut self, change: impl FnOnce(Media) -> Media) -> Scene {
         self.db.close().unwrap_or_else(|error| self.failed("close", &error));
-        let Room { env, medium, draw, db, .. } = self;
+        let Scene { env, medium, draw, db, .. } = self;
         drop(db);
         let db = Db::open(&env, change(medium.media(&env)), draw.options.clone());
         let db = db.unwrap_or_else(|error| panic!("{}: open: {error}", self.note));
         self.reached.openings += 1;
-        Room { env, medium, draw, db, ..self }
+        Scene { env, medium, draw, db, ..self }
     }
 
     /// Full, deleted, and full again.
-    fn round(mut self) -> Room {
+    fn round(mut self) -> Scene {
         self.fill();
         self.verify("full");
         if self.random.chance(1, 3) {
@@ -418,7 +419,7 @@ impl Room {
         self.fill();
         let taken_bytes = bytes_of(&self.model).saturating_sub(before);
         if taken_bytes * 3 < deleted_bytes {
-            let error = Error::InvalidArgument { what: "room".to_owned(), reason: "it did not come back".to_owned() };
+            let error = Error::InvalidArgument { what: "scene".to_owned(), reason: "it did not come back".to_owned() };
             self.failed(&format!("of {full_bytes} {deleted_bytes} were deleted, {taken_bytes} taken"), &error);
         }
         self.verify("full again");
@@ -437,14 +438,14 @@ impl Room {
 
 /// `None` where this user may not mount.
 fn rounds(draw: Draw, seed: u64, count: usize) -> Option<Reached> {
-    let mut room = Room::new(draw, seed)?;
+    let mut scene = Scene::new(draw, seed)?;
     let clock = Env::real();
     let begin = clock.now();
     for _ in 0..count {
-        room = room.round();
+        scene = scene.round();
     }
-    let note = room.note.clone();
-    let reached = room.end();
+    let note = scene.note.clone();
+    let reached = scene.end();
     println!("{note}: {reached:?} in {:?}", clock.now().duration_since(begin));
     Some(reached)
 }
@@ -572,18 +573,18 @@ fn deletes_are_taken_once_a_reader_is_gone_that_held_what_was_compacted() {
     for (seed, tree) in (0..12).flat_map(|seed| TreeKind::OF_TABLES.map(|tree| (seed, tree))) {
         let ratio = [(64, 1024), (16, 256), (512, 128), (4, 256)][seed as usize % 4];
         let draw = draw_ratio(Place::Memory, 2 << 20, tree, ratio, false);
-        let mut room = Room::new(draw, seed).expect("nothing is mounted");
-        room.fill();
-        room = room.reopen();
-        let before = room.db.statistics().space.expect("space").available_bytes;
-        let walk = room.db.iterator(&ReadOptions::default()).expect("iterator");
+        let mut scene = Scene::new(draw, seed).expect("nothing is mounted");
+        scene.fill();
+        scene = scene.reopen();
+        let before = scene.db.statistics().space.expect("space").available_bytes;
+        let walk = scene.db.iterator(&ReadOptions::default()).expect("iterator");
         // How it ends is for the walk to say: it may lack space.
-        let _ = room.db.compact_range(None, None);
-        held += u32::from(room.db.statistics().space.expect("space").available_bytes < before / 2);
+        let _ = scene.db.compact_range(None, None);
+        held += u32::from(scene.db.statistics().space.expect("space").available_bytes < before / 2);
         drop(walk);
-        room.delete();
-        room.verify("after deletes");
-        room.end();
+        scene.delete();
+        scene.verify("after deletes");
+        scene.end();
     }
     assert!(held > 4, "{held} readers held something");
 }
@@ -596,10 +597,10 @@ fn deletes_are_taken_after_manifests_found_no_space() {
     for (seed, tree) in (0..12).flat_map(|seed| TreeKind::OF_TABLES.map(|tree| (seed, tree))) {
         let ratio = [(64, 1024), (16, 256), (512, 128), (4, 256)][seed as usize % 4];
         let draw = draw_ratio(Place::Memory, 2 << 20, tree, ratio, false);
-        let mut room = Room::new(draw, seed).expect("nothing is mounted");
-        room.fill();
+        let mut scene = Scene::new(draw, seed).expect("nothing is mounted");
+        scene.fill();
         let (is_full, refused) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
-        room = room.reopen_on({
+        scene = scene.reopen_on({
             let (is_full, refused) = (is_full.clone(), refused.clone());
             move |media| {
                 let files = WatchedStore::new(media.files.expect("files"), move |append| {
@@ -614,20 +615,20 @@ fn deletes_are_taken_after_manifests_found_no_space() {
                 Media { files: Some(Arc::new(files)), logs: media.logs }
             }
         });
-        let walk = room.db.iterator(&ReadOptions::default()).expect("iterator");
+        let walk = scene.db.iterator(&ReadOptions::default()).expect("iterator");
         // What is in memory goes first.
-        let _ = room.db.flush();
+        let _ = scene.db.flush();
         is_full.store(true, Ordering::Relaxed);
         for _ in 0..4 {
             // They fail for want of space.
-            let _ = room.db.compact_range(None, None);
+            let _ = scene.db.compact_range(None, None);
         }
         is_full.store(false, Ordering::Relaxed);
         full += u32::from(refused.load(Ordering::Relaxed) > 0);
         drop(walk);
-        room.delete();
-        room.verify("after deletes");
-        room.end();
+        scene.delete();
+        scene.verify("after deletes");
+        scene.end();
     }
     assert!(full > 12, "{full} manifests found no space");
 }

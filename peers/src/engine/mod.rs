@@ -74,7 +74,9 @@ impl Engine {
     /// Why the store cannot be run here; `None` when it can.
     pub(crate) fn missing(self) -> Option<String> {
         match self {
-            Engine::LevelDb | Engine::LevelDbVerified => leveldb_library::Library::get().err().map(|error| error.to_string()),
+            Engine::LevelDb | Engine::LevelDbVerified => {
+                leveldb_library::Library::get().err().map(|error| error.to_string())
+            }
             Engine::RocksDb if !cfg!(feature = "rocksdb") => Some(WITHOUT_ROCKSDB.to_owned()),
             _ => None,
         }

@@ -147,19 +147,15 @@ impl Layout {
         Self::decode_checked(bytes, false)
     }
 
-    /// The same of bytes that were checked before and may have changed since: only the tail is read. Accessors bear what
-    /// they then find, and answer with anything.
-    pub(crate) fn decode_checked_before(bytes: &[u8]) -> Result<Self, Damage> {
-        Self::decode_tail(bytes)
-    }
-
     fn decode_checked(bytes: &[u8], ordered: bool) -> Result<Self, Damage> {
-        let layout = Self::decode_tail(bytes)?;
+        let layout = Self::decode_checked_before(bytes)?;
         layout.check(bytes, ordered)?;
         Ok(layout)
     }
 
-    fn decode_tail(bytes: &[u8]) -> Result<Self, Damage> {
+    /// [`Layout::decode`] of bytes that were checked before and may have changed since: only the tail is read. Accessors bear
+    /// what they then find, and answer with anything.
+    pub(crate) fn decode_checked_before(bytes: &[u8]) -> Result<Self, Damage> {
         let Some(tail) = bytes.len().checked_sub(TAIL_BYTES) else {
             return Err(Decoder::damage(0, format!("a block of at least {TAIL_BYTES} bytes"), bytes.len().to_string()));
         };

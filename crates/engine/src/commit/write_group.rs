@@ -94,11 +94,27 @@ struct Queue {
 /// What a call panicked with.
 type Panic = Box<dyn Any + Send>;
 
-/// How a lead ended.
-enum Led<'a> {
+/// What went wrong, and what a call panicked with if that was it.
+type Failure = (Error, Option<Panic>);
+
+/// How far a write has come.
+enum Progress<'a> {
+    /// It is committed, or failed.
     Done(Result<(), Error>),
-    /// Its puts wait for space, and let deletes go before them: nothing of its group was written.
-    Yielded(MutexGuard<'a, Queue>, WriteBatch),
+    /// It has the queue, and is not in it: because nobody leads, or because its puts wait for space and let deletes go before
+    /// them. Nothing of it was written.
+    HoldsQueue(MutexGuard<'a, Queue>, WriteBatch),
+}
+
+/// Whom a leader commits for beside itself.
+struct Followers {
+    waiters: Vec<Arc<Waiter>>,
+    /// Theirs, in that order.
+    batches: Vec<WriteBatch>,
+    /// Of these and the leader's.
+    bytes: usize,
+    /// One of them, or the leader, wants it durable.
+    sync: bool,
 }
 
 /// Nobody leads.
@@ -159,13 +175,13 @@ impl WriteGroup {
         loop {
             if waits {
                 (queue, batch) = match self.wait(committer, queue, batch, sync) {
-                    Ok(led) => led,
-                    Err(result) => return result,
+                    Progress::Done(result) => return result,
+                    Progress::HoldsQueue(queue, batch) => (queue, batch),
                 };
             }
             (queue, batch) = match self.lead(committer, queue, batch, sync) {
-                Led::Done(result) => return result,
-                Led::Yielded(queue, batch) => (queue, batch),
+                Progress::Done(result) => return result,
+                Progress::HoldsQueue(queue, batch) => (queue, batch),
             };
             // It goes behind those who are in the queue.
             waits = !queue.waiting.is_empty();
@@ -177,15 +193,14 @@ impl WriteGroup {
         self.lead.load(Ordering::Relaxed) != FREE
     }
 
-    /// Waits in the queue until nobody leads, or until somebody has committed for it: then gives the result.
-    #[allow(clippy::type_complexity, reason = "either the lead or a result")]
+    /// Waits in the queue until nobody leads, or until somebody has committed for it.
     fn wait<'a>(
         &'a self,
         committer: &impl Committer,
         mut queue: MutexGuard<'a, Queue>,
         batch: WriteBatch,
         sync: bool,
-    ) -> Result<(MutexGuard<'a, Queue>, WriteBatch), Result<(), Error>> {
+    ) -> Progress<'a> {
         let waiter = Arc::new(Waiter {
             state: sync::Mutex::new(WaiterState { batch: Some(batch), sync, result: None }),
             called: Condvar::new(&self.env, "write group"),
@@ -194,7 +209,7 @@ impl WriteGroup {
         loop {
             waiter.called.wait(&mut queue);
             if let Some(result) = waiter.state.lock().result.take() {
-                return Err(result);
+                return Progress::Done(result);
             }
             if self.is_led() {
                 continue;
@@ -205,7 +220,7 @@ impl WriteGroup {
             {
                 self.remove(&mut queue, at);
                 let batch = waiter.state.lock().batch.take().unwrap_or_default();
-                return Ok((queue, batch));
+                return Progress::HoldsQueue(queue, batch);
             }
         }
     }
@@ -252,37 +267,47 @@ impl WriteGroup {
         }
     }
 
-    /// Commits `batch` and as many waiting ones as fit.
-    fn lead<'a>(
-        &'a self,
+    /// Takes as many out of the queue as fit into a group with `batch`.
+    fn take_followers(
+        &self,
         committer: &impl Committer,
-        mut queue: MutexGuard<'a, Queue>,
-        batch: WriteBatch,
-        mut sync: bool,
-    ) -> Led<'a> {
-        if sync {
-            self.lead.store(SYNCS, Ordering::Relaxed);
-            self.gather(&mut queue);
-        }
-        let mut followers: Vec<Arc<Waiter>> = Vec::new();
-        let mut batches = Vec::new();
-        let mut bytes = batch.size_bytes();
+        queue: &mut Queue,
+        batch: &WriteBatch,
+        sync: bool,
+    ) -> Followers {
+        let mut taken = Followers { waiters: Vec::new(), batches: Vec::new(), bytes: batch.size_bytes(), sync };
         while let Some(next) = queue.waiting.front() {
             let state = next.state.lock();
             let next_bytes = state.batch.as_ref().map_or(0, WriteBatch::size_bytes);
             // Deletes may be taken where puts are not.
             let is_apart = committer.is_short_of_space()
                 && state.batch.as_ref().is_some_and(|next| next.has_puts() != batch.has_puts());
-            if bytes + next_bytes > GROUP_BYTES_MAX || is_apart {
+            if taken.bytes + next_bytes > GROUP_BYTES_MAX || is_apart {
                 break;
             }
-            bytes += next_bytes;
-            sync |= state.sync;
+            taken.bytes += next_bytes;
+            taken.sync |= state.sync;
             drop(state);
-            let Some(follower) = self.remove(&mut queue, 0) else { break };
-            batches.extend(follower.state.lock().batch.take());
-            followers.push(follower);
+            let Some(follower) = self.remove(queue, 0) else { break };
+            taken.batches.extend(follower.state.lock().batch.take());
+            taken.waiters.push(follower);
         }
+        taken
+    }
+
+    /// Commits `batch` and as many waiting ones as fit.
+    fn lead<'a>(
+        &'a self,
+        committer: &impl Committer,
+        mut queue: MutexGuard<'a, Queue>,
+        batch: WriteBatch,
+        sync: bool,
+    ) -> Progress<'a> {
+        if sync {
+            self.lead.store(SYNCS, Ordering::Relaxed);
+            self.gather(&mut queue);
+        }
+        let Followers { waiters, batches, bytes, sync } = self.take_followers(committer, &mut queue, &batch, sync);
         self.lead.store(if sync { SYNCS } else { LED }, Ordering::Relaxed);
         drop(queue);
 
@@ -291,53 +316,61 @@ impl WriteGroup {
         let logged = match catch_unwind(AssertUnwindSafe(|| committer.write_log(&group))) {
             Ok(Ok(Commit::Yields)) => {
                 let mut queue = self.queue.lock();
-                for (follower, batch) in followers.into_iter().zip(batches) {
-                    follower.state.lock().batch = Some(batch);
-                    self.join(committer, &mut queue, follower);
+                for (waiter, batch) in waiters.into_iter().zip(batches) {
+                    waiter.state.lock().batch = Some(batch);
+                    self.join(committer, &mut queue, waiter);
                 }
-                return Led::Yielded(queue, batch);
+                return Progress::HoldsQueue(queue, batch);
             }
             Ok(Ok(Commit::Logged { first_sequence, count })) => Ok((first_sequence, count)),
             Ok(Err(error)) => Err((error, None)),
             Err(payload) => Err(self.end(committer, payload)),
         };
-        {
-            let mut queue = self.queue.lock();
-            if sync {
-                let writers = 1 + followers.len() + queue.waiting.len();
-                queue.gathering.note_sync(writers, now_nanos(&self.env) - begin_nanos);
-            }
-            self.release(&queue);
+        let mut queue = self.queue.lock();
+        if sync {
+            let writers = 1 + waiters.len() + queue.waiting.len();
+            queue.gathering.note_sync(writers, now_nanos(&self.env) - begin_nanos);
         }
-        let applied = logged.and_then(|(first, count)| {
-            if count == 0 {
-                return Ok(());
-            }
-            match catch_unwind(AssertUnwindSafe(|| committer.apply(&group, first))) {
-                Ok(()) => self.publication.publish(first, first + count - 1).map_err(|error| (error, None)),
-                Err(payload) => Err(self.end(committer, payload)),
-            }
-        });
+        self.release(&queue);
+        drop(queue);
+
+        let applied = logged.and_then(|(first, count)| self.apply(committer, &group, first, count));
         let (result, panicked) = match applied {
             Ok(()) => (Ok(()), None),
             Err((error, payload)) => (Err(error), payload),
         };
-        if !followers.is_empty() {
-            let queue = self.queue.lock();
-            for follower in &followers {
-                follower.state.lock().result = Some(result.clone());
-                follower.called.notify_one();
-            }
-            drop(queue);
-        }
+        self.answer(&waiters, &result);
         if let Some(payload) = panicked {
             resume_unwind(payload);
         }
-        Led::Done(result)
+        Progress::Done(result)
+    }
+
+    /// Puts a group that is in the log where readers look, and makes it visible.
+    fn apply(&self, committer: &impl Committer, group: &Group<'_>, first: Sequence, count: u64) -> Result<(), Failure> {
+        if count == 0 {
+            return Ok(());
+        }
+        match catch_unwind(AssertUnwindSafe(|| committer.apply(group, first))) {
+            Ok(()) => self.publication.publish(first, first + count - 1).map_err(|error| (error, None)),
+            Err(payload) => Err(self.end(committer, payload)),
+        }
+    }
+
+    /// Tells followers what became of their group.
+    fn answer(&self, followers: &[Arc<Waiter>], result: &Result<(), Error>) {
+        if followers.is_empty() {
+            return;
+        }
+        let _queue = self.queue.lock();
+        for follower in followers {
+            follower.state.lock().result = Some(result.clone());
+            follower.called.notify_one();
+        }
     }
 
     /// Nothing is written any more after a panic.
-    fn end(&self, committer: &impl Committer, payload: Panic) -> (Error, Option<Panic>) {
+    fn end(&self, committer: &impl Committer, payload: Panic) -> Failure {
         let error = committer.panicked(&*payload);
         // Last: whoever waits finds out why.
         self.publication.break_off();

@@ -36,6 +36,16 @@ pub(crate) struct CompactionPlan {
 }
 
 impl CompactionPlan {
+    /// Merges `inputs` of a level with what is `overlapping` in the output level, and nothing between; outputs end by their size.
+    pub(crate) fn new(
+        reason: Reason,
+        (input_level, inputs): (usize, Vec<Arc<FileMeta>>),
+        (output_level, overlapping): (usize, Vec<Arc<FileMeta>>),
+    ) -> Self {
+        let (between, cuts) = (Vec::new(), Vec::new());
+        CompactionPlan { reason, input_level, output_level, inputs, overlapping, between, cuts }
+    }
+
     /// The one input can change its level without being rewritten. Who asks for everything to be put in order wants
     /// deletions gone, which a table that is moved keeps.
     pub(crate) fn is_trivial_move(&self) -> bool {
@@ -126,15 +136,7 @@ pub(crate) struct JobClaim {
 
 /// A plan that rewrites tables of a level where they are.
 pub(crate) fn in_place(level: usize, inputs: Vec<Arc<FileMeta>>) -> CompactionPlan {
-    CompactionPlan {
-        reason: Reason::Space,
-        input_level: level,
-        output_level: level,
-        inputs,
-        overlapping: Vec::new(),
-        between: Vec::new(),
-        cuts: Vec::new(),
-    }
+    CompactionPlan::new(Reason::Space, (level, inputs), (level, Vec::new()))
 }
 
 fn disjoint(files: &[Arc<FileMeta>]) -> bool {

@@ -49,6 +49,7 @@
 use crate::block::BLOCK_TRAILER_BYTES;
 use crate::checksum;
 use crate::encoding::{Damage, Decoder, read_u64};
+use std::ops::Range;
 
 pub(crate) const MAGIC: [u8; 8] = *b"VARVETBL";
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -73,6 +74,11 @@ pub(crate) struct BlockHandle {
 }
 
 impl BlockHandle {
+    /// Where the block is. Of a handle that was checked against its file.
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.offset_bytes..self.offset_bytes + self.length_bytes
+    }
+
     pub(crate) fn end(&self) -> Option<u64> {
         self.offset_bytes.checked_add(self.length_bytes)
     }

@@ -269,7 +269,7 @@ impl TableIterator {
             self.window = AlignedBuffer::zeroed(length, 1)?;
         }
         let layout = self.table.copy_checked(block, &mut self.window[..length], &context)?;
-        self.window_range = handle.offset_bytes..handle.offset_bytes + handle.length_bytes;
+        self.window_range = handle.range();
         Some((Source::Window(0..length - BLOCK_TRAILER_BYTES), layout))
     }
 
@@ -279,7 +279,7 @@ impl TableIterator {
         let (Readahead::Growing { max_bytes }, Some(mapped)) = (self.options.readahead, &self.table.mapped) else {
             return;
         };
-        let end = handle.offset_bytes + handle.length_bytes;
+        let end = handle.range().end;
         let is_long = self.misses > BLOCKS_BEFORE_ANNOUNCING;
         if self.misses <= BLOCKS_BEFORE_READAHEAD || (!is_long && mapped.was_read(block)) {
             self.announced = handle.offset_bytes..end;
@@ -329,7 +329,7 @@ impl TableIterator {
 
     fn in_window(&self, handle: &BlockHandle) -> Option<Range<usize>> {
         let range = &self.window_range;
-        let end = handle.offset_bytes + handle.length_bytes;
+        let end = handle.range().end;
         if handle.offset_bytes < range.start || end > range.end {
             return None;
         }
@@ -348,7 +348,7 @@ impl TableIterator {
                 (handle.offset_bytes, end)
             }
             Direction::Backward => {
-                let end = handle.offset_bytes + handle.length_bytes;
+                let end = handle.range().end;
                 let first = index.block_at(end.saturating_sub(bytes)).min(block);
                 (index.handle(first).offset_bytes, end)
             }

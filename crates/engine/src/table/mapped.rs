@@ -94,7 +94,7 @@ impl Table {
         if context.fill_cache && self.cache_has_room(number, handle.length_bytes as usize) {
             return None;
         }
-        let range = handle.offset_bytes..handle.offset_bytes + handle.length_bytes;
+        let range = handle.range();
         if !mapped.has_passed(number, wanted(context)) {
             self.check_mapped(mapped, number, range.clone(), context)?;
         }
@@ -161,7 +161,7 @@ impl Table {
     pub(super) fn copy_checked(&self, number: usize, copy: &mut [u8], context: &ReadContext) -> Option<Layout> {
         let mapped = self.mapped_for(context)?;
         let handle = self.index.handle(number);
-        let range = handle.offset_bytes..handle.offset_bytes + handle.length_bytes;
+        let range = handle.range();
         self.copy_stored(mapped, number, range, copy)?;
         if mapped.has_passed(number, wanted(context)) {
             // The walk relies on the order of entries to end.
@@ -177,7 +177,7 @@ impl Table {
         let Some(mapped) = self.mapped_for(context) else { return };
         for number in numbers.filter(|number| !mapped.was_read(*number)) {
             let handle = self.index.handle(number);
-            mapped.will_need(handle.offset_bytes..handle.offset_bytes + handle.length_bytes);
+            mapped.will_need(handle.range());
         }
     }
 
@@ -185,7 +185,7 @@ impl Table {
     pub(super) fn copy_mapped(&self, number: usize, context: &ReadContext) -> Option<DataBlockBuffer> {
         let mapped = self.mapped_for(context)?;
         let handle = self.index.handle(number);
-        let range = handle.offset_bytes..handle.offset_bytes + handle.length_bytes;
+        let range = handle.range();
         let mut copy = DataBlockBuffer::new(usize::try_from(handle.length_bytes).ok()?)?;
         self.copy_stored(mapped, number, range, &mut copy)?;
         Some(copy)

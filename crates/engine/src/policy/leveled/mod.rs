@@ -312,15 +312,7 @@ fn finish(
     if overlapping.iter().any(|file| busy.contains(file.number)) {
         return None;
     }
-    let plan = CompactionPlan {
-        reason,
-        input_level,
-        output_level,
-        inputs,
-        overlapping,
-        between: Vec::new(),
-        cuts: Vec::new(),
-    };
+    let plan = CompactionPlan::new(reason, (input_level, inputs), (output_level, overlapping));
     let (smallest, largest) = plan.key_range()?;
     (!busy.writes_into(output_level, smallest, largest)).then_some(plan)
 }

@@ -81,15 +81,7 @@ pub(super) fn pick(
     let (level0, level1) = (of_level(0), of_level(1));
     let (input_level, inputs, overlapping) =
         if level0.is_empty() { (1, level1, Vec::new()) } else { (0, level0, level1) };
-    let plan = CompactionPlan {
-        reason: Reason::Overlap,
-        input_level,
-        output_level: 1,
-        inputs,
-        overlapping,
-        between: Vec::new(),
-        cuts: Vec::new(),
-    };
+    let plan = CompactionPlan::new(Reason::Overlap, (input_level, inputs), (1, overlapping));
     (plan.all_inputs().count() > 1 && plan.written_bytes_max() <= space_bytes).then_some(plan)
 }
 

@@ -78,30 +78,15 @@ impl TwoLevel {
         let left_bytes = self.compaction_bytes_max.saturating_sub(selection::bytes_of(&inputs));
         let under = selection::level1_under(version, busy, &inputs);
         let overlapping = selection::pruned(version, busy, &under, left_bytes);
-        (!inputs.is_empty()).then_some(CompactionPlan {
-            reason: Reason::Level0Tables,
-            input_level: 0,
-            output_level: 1,
-            inputs,
-            overlapping,
-            between: Vec::new(),
-            cuts: Vec::new(),
-        })
+        (!inputs.is_empty()).then_some(CompactionPlan::new(Reason::Level0Tables, (0, inputs), (1, overlapping)))
     }
 
     /// The oldest table of level 0, which is moved, when enough of them are there.
     fn oldest_to_level1(&self, version: &Version, busy: &Busy) -> Option<CompactionPlan> {
         let mut idle = version.levels[0].iter().filter(|file| !busy.contains(file.number));
         let oldest = idle.next_back()?;
-        (idle.count() + 1 >= self.level0_trigger).then(|| CompactionPlan {
-            reason: Reason::Level0Tables,
-            input_level: 0,
-            output_level: 1,
-            inputs: vec![oldest.clone()],
-            overlapping: Vec::new(),
-            between: Vec::new(),
-            cuts: Vec::new(),
-        })
+        (idle.count() + 1 >= self.level0_trigger)
+            .then(|| CompactionPlan::new(Reason::Level0Tables, (0, vec![oldest.clone()]), (1, Vec::new())))
     }
 
     /// `most` is the table of level 1 that overlaps most.
@@ -115,15 +100,7 @@ impl TwoLevel {
             inputs = chosen.into_iter().cloned().collect();
             inputs.sort_by_key(|file| std::cmp::Reverse((file.newest_sequence, file.number)));
         }
-        (inputs.len() > 1).then_some(CompactionPlan {
-            reason: Reason::Overlap,
-            input_level: 1,
-            output_level: 1,
-            inputs,
-            overlapping: Vec::new(),
-            between: Vec::new(),
-            cuts: Vec::new(),
-        })
+        (inputs.len() > 1).then_some(CompactionPlan::new(Reason::Overlap, (1, inputs), (1, Vec::new())))
     }
 }
 
@@ -207,24 +184,8 @@ impl CompactionPolicy for TwoLevel {
         };
         let (level0, level1) = (of_level(0), of_level(1));
         Some(match level0.is_empty() {
-            false => CompactionPlan {
-                reason: Reason::Manual,
-                input_level: 0,
-                output_level: 1,
-                inputs: level0,
-                overlapping: level1,
-                between: Vec::new(),
-                cuts: Vec::new(),
-            },
-            true => CompactionPlan {
-                reason: Reason::Manual,
-                input_level: 1,
-                output_level: 1,
-                inputs: level1,
-                overlapping: Vec::new(),
-                between: Vec::new(),
-                cuts: Vec::new(),
-            },
+            false => CompactionPlan::new(Reason::Manual, (0, level0), (1, level1)),
+            true => CompactionPlan::new(Reason::Manual, (1, level1), (1, Vec::new())),
         })
     }
 

@@ -82,5 +82,5 @@ fn plan_of(reason: Reason, tables: Vec<Leveled>) -> CompactionPlan {
         true => (1, files(level1), Vec::new()),
         false => (0, files(level0), files(level1)),
     };
-    CompactionPlan { reason, input_level, output_level: 1, inputs, overlapping, between: Vec::new(), cuts: Vec::new() }
+    CompactionPlan::new(reason, (input_level, inputs), (1, overlapping))
 }

@@ -176,15 +176,7 @@ fn a_manual_compaction_rewrites_a_lone_table_with_deletions() {
 #[test]
 fn a_compaction_of_tables_that_overlap_is_divided_evenly() {
     let tables = || (1..5).map(|number| table(number, "a:1 b:10 c:10 d:10 e:10 f:10 g:10 h:10 i:10")).collect();
-    let plan = CompactionPlan {
-        reason: Reason::Overlap,
-        input_level: 1,
-        output_level: 1,
-        inputs: tables(),
-        overlapping: Vec::new(),
-        between: Vec::new(),
-        cuts: Vec::new(),
-    };
+    let plan = CompactionPlan::new(Reason::Overlap, (1, tables()), (1, Vec::new()));
     let boundaries = subcompaction_boundaries(&plan, 4);
     assert_eq!(boundaries, [b"c".to_vec(), b"e".to_vec(), b"g".to_vec()]);
     let crafted = CompactionPlan { inputs: vec![table(1, &format!("a:{0} b:{0}", u64::MAX)), table(2, "a:1")], ..plan };

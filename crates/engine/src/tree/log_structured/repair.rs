@@ -233,15 +233,7 @@ impl Salvage {
             }
             parts.catalog.manifest().last_sequence = self.last_sequence;
             let inputs = version.levels[0].clone();
-            let plan = CompactionPlan {
-                reason: Reason::Manual,
-                input_level: 0,
-                output_level: last,
-                inputs,
-                overlapping: Vec::new(),
-                between: Vec::new(),
-                cuts: Vec::new(),
-            };
+            let plan = CompactionPlan::new(Reason::Manual, (0, inputs), (last, Vec::new()));
             let grant = Grant::new(&parts.space, &version, &plan, u64::MAX, true);
             compaction::compact(&parts.jobs(), version, plan, &grant)?;
         }

@@ -74,15 +74,7 @@ fn merge(tree: &LogStructuredTree, mut chosen: impl FnMut(&FileMeta) -> bool) {
     if inputs.is_empty() {
         return;
     }
-    let plan = CompactionPlan {
-        reason: Reason::Manual,
-        input_level,
-        output_level: 1,
-        inputs,
-        overlapping,
-        between: Vec::new(),
-        cuts: Vec::new(),
-    };
+    let plan = CompactionPlan::new(Reason::Manual, (input_level, inputs), (1, overlapping));
     compact(&tree.parts, version, plan).expect("compact");
 }
 
@@ -316,15 +308,7 @@ fn tables_of_a_change_that_failed_are_given_up_when_the_next_one_settles_it() {
     // Every change of the store that a compaction makes fails once, those of its manifest among them.
     for change in 1..40 {
         let version = tree.parts.catalog.version();
-        let plan = CompactionPlan {
-            reason: Reason::Manual,
-            input_level: 0,
-            output_level: 1,
-            inputs: version.levels[0].clone(),
-            overlapping: Vec::new(),
-            between: Vec::new(),
-            cuts: Vec::new(),
-        };
+        let plan = CompactionPlan::new(Reason::Manual, (0, version.levels[0].clone()), (1, Vec::new()));
         store.fail_from(Some(store.changes() + change));
         let result = compact(&tree.parts, version, plan);
         store.fail_from(None);

@@ -219,15 +219,7 @@ mod tests {
         };
         let (inputs, overlapping) = (tables(inputs, 10), tables(overlapping, 1));
         let output_level = if overlapping.is_empty() { input_level } else { input_level + 1 };
-        let plan = CompactionPlan {
-            reason: Reason::Space,
-            input_level,
-            output_level,
-            inputs,
-            overlapping,
-            between: Vec::new(),
-            cuts: Vec::new(),
-        };
+        let plan = CompactionPlan::new(Reason::Space, (input_level, inputs), (output_level, overlapping));
         Remaining::new(&Version::empty(4, 1), plan)
     }
 
@@ -266,15 +258,7 @@ mod tests {
         let plan = |input_level: usize| {
             let inputs = vec![table(10, "a-m", 10, 0), table(11, "n-z", 30, 0)];
             let overlapping = vec![table(1, "a-k", 50, 0), table(2, "l-z", 60, 0)];
-            CompactionPlan {
-                reason: Reason::Space,
-                input_level,
-                output_level: input_level + 1,
-                inputs,
-                overlapping,
-                between: Vec::new(),
-                cuts: Vec::new(),
-            }
+            CompactionPlan::new(Reason::Space, (input_level, inputs), (input_level + 1, overlapping))
         };
         let version = Version::empty(4, 1);
         let given = |input_level, space_bytes| reserved_bytes(&version, &plan(input_level), space_bytes, false);
