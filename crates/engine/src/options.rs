@@ -182,6 +182,10 @@ described_options! {
         /// Installs a handler of the signal SIGBUS, which hands on what is not about these files: a page that cannot be
         /// read is an error, and no crash. Not for programs that want this signal for themselves.
         allow_mmap_reads: bool = true, "true", Truth;
+        /// Write logs through memory that they are mapped to, on media that have that: a directory of ext4, XFS or tmpfs. What is
+        /// written is as safe from the end of the process as with a call of the system for each write, of which it saves most where
+        /// writes are small and few of them are synced. With the handler of SIGBUS of `allow_mmap_reads`.
+        allow_mmap_writes: bool = true, "true", Truth;
         /// Write tables past the operating system's cache.
         use_direct_io_for_flush_and_compaction: bool = false, "false", Truth;
         /// Bytes per second flushes and compactions may write; 0 is no limit.

@@ -3,13 +3,14 @@
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 
 mod mapping;
 mod memory;
 mod os;
 
-pub use mapping::FileMapping;
+pub use mapping::{FileMapping, WritableMapping};
 pub use memory::{DirectoryCrashState, MemoryDirectory, MemoryDirectoryOptions};
 pub use os::OsDirectory;
 
@@ -107,6 +108,10 @@ pub trait DirectoryFile: Send + Sync {
     /// The file as it is now, in the memory of the process, for one that grows no more. None where there is no such thing: the
     /// medium has no pages to share, is to see every read (tracing, faults), or the file was opened to bypass the page cache.
     fn map(&self) -> Option<FileMapping>;
+    /// A range of the file in the memory of the process, to be written there; it begins and ends at a page, and the file is as long
+    /// and has space for it (see [`DirectoryFile::allocate`]). None where there is no such thing, as with [`DirectoryFile::map`], and
+    /// where the file system may need space to write again what it has.
+    fn map_for_writing(&self, range: Range<u64>) -> Option<WritableMapping>;
     /// Alignment a direct open needs, in bytes; 1 for a buffered one.
     fn alignment_bytes(&self) -> u32;
 }

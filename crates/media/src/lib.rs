@@ -40,7 +40,7 @@ pub use device::{
 };
 pub use directory::{
     Directory, DirectoryCrashState, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, MemoryDirectory,
-    MemoryDirectoryOptions, OpenMode, OsDirectory, Space,
+    MemoryDirectoryOptions, OpenMode, OsDirectory, Space, WritableMapping,
 };
 pub use emulated::{
     Backing, CompressedBacking, Emulated, FileBacking, Immediate, Interlaced, NoBacking, Pacing, RamBacking,

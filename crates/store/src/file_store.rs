@@ -39,6 +39,9 @@ pub struct CreateOptions {
     pub expected_size_bytes: Option<u64>,
     /// Bypass any cache of the operating system.
     pub direct: bool,
+    /// Write through memory that the file is mapped to, where the medium has that, instead of a call of the system for each
+    /// piece.
+    pub map: bool,
 }
 
 /// How to open a file for reading.

@@ -23,7 +23,7 @@ fn deletes(key: &str) -> WriteBatch {
 }
 
 fn chain(env: &Env) -> LogChain {
-    let options = LogChainOptions { database: 7, buffer_bytes: 1 << 20, expected_bytes: 1 << 20 };
+    let options = LogChainOptions { database: 7, buffer_bytes: 1 << 20, expected_bytes: 1 << 20, map: false };
     let store: Arc<dyn FileStore> = Arc::new(MemoryStore::new());
     LogChain::new(env, &store, options, &Arc::new(LogBacklog::new(0)), 1)
 }

@@ -38,13 +38,15 @@ pub(crate) struct LogChainOptions {
     pub(crate) buffer_bytes: u64,
     /// About as long as a log becomes.
     pub(crate) expected_bytes: u64,
+    /// Write through memory where the store has that.
+    pub(crate) map: bool,
 }
 
 impl LogChainOptions {
     /// Of logs of `database` on `media`, about `expected_bytes` long.
     pub(crate) fn new(database: u64, media: &FileMedia, options: &Options, expected_bytes: u64) -> LogChainOptions {
         let buffer_bytes = options.log_buffer_bytes(media.log_store().properties()) as u64;
-        LogChainOptions { database, buffer_bytes, expected_bytes }
+        LogChainOptions { database, buffer_bytes, expected_bytes, map: options.allow_mmap_writes }
     }
 }
 
@@ -95,6 +97,7 @@ impl LogChain {
         let options = CreateOptions {
             kind: FileKind::Log,
             expected_size_bytes: Some(self.options.expected_bytes),
+            map: self.options.map,
             ..CreateOptions::default()
         };
         let name = file_name::log(number);

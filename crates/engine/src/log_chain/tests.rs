@@ -10,7 +10,8 @@ use crate::numbers::Numbers;
 use crate::operation::ReadOptions;
 use crate::test_store::MemoryStore;
 
-const OPTIONS: LogChainOptions = LogChainOptions { database: 7, buffer_bytes: 1 << 20, expected_bytes: 1 << 20 };
+const OPTIONS: LogChainOptions =
+    LogChainOptions { database: 7, buffer_bytes: 1 << 20, expected_bytes: 1 << 20, map: false };
 
 fn chain() -> LogChain {
     let store: Arc<dyn FileStore> = Arc::new(MemoryStore::new());

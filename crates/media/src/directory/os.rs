@@ -1,6 +1,8 @@
 //! A directory of the machine's file system.
 
-use super::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space, check_name};
+use super::{
+    Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space, WritableMapping, check_name,
+};
 use crate::buffer::is_aligned;
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
@@ -9,6 +11,7 @@ use crate::place::{self, FileMode, Wanted};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -394,9 +397,26 @@ impl DirectoryFile for OsFile {
             .and_then(|size_bytes| FileMapping::new(self.file.as_fd(), size_bytes))
     }
 
+    fn map_for_writing(&self, range: Range<u64>) -> Option<WritableMapping> {
+        if !self.writable || self.alignment_bytes != 1 || !writes_in_place(&self.file) {
+            return None;
+        }
+        WritableMapping::new(self.file.as_fd(), range)
+    }
+
     fn alignment_bytes(&self) -> u32 {
         self.alignment_bytes
     }
+}
+
+/// Whether a file system is known to write what has a place where it is: others may find no space for it although the
+/// file was allocated, and can tell who writes through memory by a signal only. Numbers: statfs(2).
+fn writes_in_place(file: &OwnedFd) -> bool {
+    const EXT4: u32 = 0xef53;
+    const TMPFS: u32 = 0x0102_1994;
+    const XFS: u32 = 0x5846_5342;
+    // The type's width and sign are the architecture's.
+    rustix::fs::fstatfs(file).is_ok_and(|found| [EXT4, TMPFS, XFS].contains(&(found.f_type as u32)))
 }
 
 #[cfg(test)]

@@ -228,7 +228,14 @@ pub(super) fn every_kind_and_option(setting: &Setting<'_>) -> Outcome {
                 for direct in [false, true] {
                     number += 1;
                     let name = format!("{number}");
-                    let options = CreateOptions { kind, level, job: Some(JobId(number)), expected_size_bytes, direct };
+                    let options = CreateOptions {
+                        kind,
+                        level,
+                        job: Some(JobId(number)),
+                        expected_size_bytes,
+                        direct,
+                        map: number.is_multiple_of(2),
+                    };
                     let mut writer = store.create(&name, &options).map_err(|error| format!("{options:?}: {error}"))?;
                     writer.set_level(2);
                     // More than was expected is no error.

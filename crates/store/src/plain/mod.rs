@@ -14,6 +14,7 @@
 pub(crate) mod conformance;
 mod names;
 mod reader;
+mod window;
 mod writer;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Writing a file of a directory.
 
+use super::window::Window;
 use super::{AS_LONG_AS_THE_FILE, OpenDirectory, WrittenFile, buffer_bytes, poisoned};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
@@ -35,6 +36,8 @@ pub(super) struct PlainWriter {
     /// A log is kept longer than its contents: a sync that need not make a new length durable is one
     /// request to the medium instead of the file system's own log.
     extended_bytes: u64,
+    /// What is written through memory.
+    window: Window,
     /// The file may be longer on the medium than it should be, or hold a reservation.
     trim: bool,
     names_durable: bool,
@@ -67,6 +70,7 @@ impl PlainWriter {
             alignment_bytes,
             allocated_bytes: 0,
             extended_bytes: 0,
+            window: Window::new(options.map && options.kind == FileKind::Log),
             trim: false,
             names_durable: false,
             failure: None,
@@ -121,6 +125,10 @@ impl PlainWriter {
     fn write(&mut self, from_buffer: usize, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
         self.reserve(self.buffer_offset_bytes + (from_buffer + data.len()) as u64);
         self.written.dirty.store(true, Ordering::Release);
+        let parts = [&self.buffer[..from_buffer], data];
+        if self.window.write(&*self.written.file, self.extended_bytes, self.buffer_offset_bytes, parts) {
+            return Ok(());
+        }
         let slices = [IoSlice::new(&self.buffer[..from_buffer]), IoSlice::new(data)];
         let slices = if data.is_empty() { &slices[..1] } else { &slices[..] };
         self.written.file.write_at(self.buffer_offset_bytes, slices, context).map_err(|error| {
@@ -211,6 +219,7 @@ impl PlainWriter {
     /// Gives back what lies beyond what was written.
     fn trim(&mut self) -> Result<(), StoreError> {
         if std::mem::take(&mut self.trim) {
+            self.window.close();
             self.written
                 .file
                 .truncate(self.flushed_bytes.max(self.buffer_offset_bytes))
@@ -244,6 +253,7 @@ impl WritableFile for PlainWriter {
 
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         self.flush_buffer(context)?;
+        self.window.note_sync();
         self.written.sync(self.shared.name(), &self.name, context)?;
         if !self.names_durable {
             self.shared.sync_names(self.written.created_change)?;

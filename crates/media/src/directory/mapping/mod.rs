@@ -1,6 +1,9 @@
 //! Files of a directory mapped into memory, read without a call of the system.
 
 mod registry;
+mod writable;
+
+pub use writable::WritableMapping;
 
 use registry::{Place, REGISTRY};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -43,7 +46,7 @@ impl FileMapping {
         // Random reads are of blocks whose pages are asked for by name (`will_need`).
         // SAFETY: the range was mapped just now; the advice changes no contents.
         let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), length, Advice::Random) };
-        let place = REGISTRY.claim(start.as_ptr().addr(), length);
+        let place = REGISTRY.claim(start.as_ptr().addr(), length, ProtFlags::READ);
         let mapping = FileMapping { start, length, place };
         (!mapping.is_lost()).then_some(mapping)
     }

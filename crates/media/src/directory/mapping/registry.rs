@@ -9,7 +9,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
 /// Places that are made at once.
 const PLACES: usize = 256;
@@ -23,6 +23,8 @@ pub(super) struct Place {
     /// Zero when free.
     start: AtomicUsize,
     length: AtomicUsize,
+    /// Bits of what may be done with it.
+    access: AtomicU32,
     lost: AtomicBool,
 }
 
@@ -32,6 +34,7 @@ impl Place {
             generation: AtomicUsize::new(0),
             start: AtomicUsize::new(0),
             length: AtomicUsize::new(0),
+            access: AtomicU32::new(0),
             lost: AtomicBool::new(false),
         }
     }
@@ -42,24 +45,26 @@ impl Place {
     }
 
     /// Changes it; the registry's lock is held.
-    fn set(&self, start: usize, length: usize) {
+    fn set(&self, start: usize, length: usize, access: ProtFlags) {
         let generation = self.generation.load(Ordering::Relaxed);
         self.generation.store(generation.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         self.start.store(start, Ordering::Relaxed);
         self.length.store(length, Ordering::Relaxed);
+        self.access.store(access.bits(), Ordering::Relaxed);
         self.lost.store(false, Ordering::Relaxed);
         self.generation.store(generation.wrapping_add(2), Ordering::Release);
     }
 
-    /// Where its memory begins, and how much it is, when `address` is in it. A place that is being changed is of a mapping
+    /// Where its memory begins, how much it is, and what may be done with it, when `address` is in it. A place that is being changed is of a mapping
     /// nobody reads from yet, or any more.
-    fn memory_around(&self, address: usize) -> Option<(usize, usize)> {
+    fn memory_around(&self, address: usize) -> Option<(usize, usize, ProtFlags)> {
         let generation = self.generation.load(Ordering::Acquire);
         let (start, length) = (self.start.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
+        let access = ProtFlags::from_bits_retain(self.access.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
         let unchanged = generation.is_multiple_of(2) && self.generation.load(Ordering::Relaxed) == generation;
-        (unchanged && start != 0 && address.wrapping_sub(start) < length).then_some((start, length))
+        (unchanged && start != 0 && address.wrapping_sub(start) < length).then_some((start, length, access))
     }
 }
 
@@ -87,13 +92,13 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    /// Enters memory that was mapped.
-    pub(super) fn claim(&'static self, start: usize, length: usize) -> &'static Place {
+    /// Enters memory that was mapped with this access.
+    pub(super) fn claim(&'static self, start: usize, length: usize, access: ProtFlags) -> &'static Place {
         let _changing = self.changing.lock();
         let mut chunk = &self.first;
         loop {
             if let Some(free) = chunk.places.iter().find(|place| place.start.load(Ordering::Relaxed) == 0) {
-                free.set(start, length);
+                free.set(start, length, access);
                 return free;
             }
             chunk = match chunk.next() {
@@ -110,7 +115,7 @@ impl Registry {
     /// Forgets memory that is going to be unmapped.
     pub(super) fn release(&self, place: &Place) {
         let _changing = self.changing.lock();
-        place.set(0, 0);
+        place.set(0, 0, ProtFlags::empty());
     }
 
     /// Marks the mapping `address` is in and puts zeros in its place. False when there is none. Called in the handler.
@@ -118,15 +123,15 @@ impl Registry {
         let mut chunk = Some(&self.first);
         while let Some(those) = chunk {
             for place in &those.places {
-                let Some((start, length)) = place.memory_around(address) else { continue };
+                let Some((start, length, access)) = place.memory_around(address) else { continue };
                 // Before zeros are there to be seen.
                 place.lost.store(true, Ordering::SeqCst);
                 let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
                 let start = std::ptr::with_exposed_provenance_mut(start);
-                // SAFETY: the memory is that of a mapping whose reader stands in this handler, so it is not unmapped
-                // meanwhile; it is read by nobody who does not look at the mark afterwards. All of it is replaced: parts would
+                // SAFETY: the memory is that of a mapping whose user stands in this handler, so it is not unmapped
+                // meanwhile; it is used by nobody who does not look at the mark afterwards. All of it is replaced: parts would
                 // be mappings of their own, of which a process may have only so many.
-                return unsafe { rustix::mm::mmap_anonymous(start, length, ProtFlags::READ, flags) }.is_ok();
+                return unsafe { rustix::mm::mmap_anonymous(start, length, access, flags) }.is_ok();
             }
             chunk = those.next();
         }
@@ -184,7 +189,8 @@ mod tests {
         let registry: &'static Registry =
             Box::leak(Box::new(Registry { first: Chunk::new(), changing: Mutex::new(()) }));
         // More than one chunk has.
-        let places: Vec<&Place> = (1..=2 * PLACES + 1).map(|number| registry.claim(number << 20, 1 << 12)).collect();
+        let places: Vec<&Place> =
+            (1..=2 * PLACES + 1).map(|number| registry.claim(number << 20, 1 << 12, ProtFlags::READ)).collect();
         let place = places[2 * PLACES];
         let start = (2 * PLACES + 1) << 20;
         for (address, within) in [(start - 1, false), (start, true), (start + 4095, true), (start + 4096, false)] {
@@ -192,8 +198,8 @@ mod tests {
         }
         registry.release(places[3]);
         assert!(places[3].memory_around(4 << 20).is_none());
-        assert!(std::ptr::eq(registry.claim(7, 1), places[3]));
-        assert_eq!(places[3].memory_around(7), Some((7, 1)));
+        assert!(std::ptr::eq(registry.claim(7, 1, ProtFlags::WRITE), places[3]));
+        assert_eq!(places[3].memory_around(7), Some((7, 1, ProtFlags::WRITE)));
         assert!(!registry.lose(0));
     }
 }

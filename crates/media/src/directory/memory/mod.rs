@@ -7,7 +7,9 @@ mod tests;
 
 pub use image::DirectoryCrashState;
 
-use super::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space, check_name};
+use super::{
+    Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space, WritableMapping, check_name,
+};
 use crate::buffer::is_aligned;
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
@@ -17,6 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use state::{Change, DirectoryState, FileId, NameChange};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -439,6 +442,10 @@ impl DirectoryFile for MemoryFile {
     fn prefetch(&self, _offset_bytes: u64, _length_bytes: u64) {}
 
     fn map(&self) -> Option<FileMapping> {
+        None
+    }
+
+    fn map_for_writing(&self, _range: Range<u64>) -> Option<WritableMapping> {
         None
     }
 

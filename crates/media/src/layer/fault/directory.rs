@@ -4,7 +4,9 @@ use super::unsynced::Unsynced;
 use super::{Call, FaultEffect, FaultError, FaultInjector, Strike, elsewhere, flip_bits};
 use crate::buffer::AlignedBuffer;
 use crate::context::IoContext;
-use crate::directory::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space};
+use crate::directory::{
+    Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space, WritableMapping,
+};
 use crate::error::{MediaError, Operation};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -306,6 +308,11 @@ impl DirectoryFile for FaultFile {
 
     fn map(&self) -> Option<FileMapping> {
         // Reads of a mapping would pass by unseen.
+        None
+    }
+
+    fn map_for_writing(&self, _range: Range<u64>) -> Option<WritableMapping> {
+        // Writes to it would pass by unseen.
         None
     }
 

@@ -2,9 +2,12 @@
 
 use super::{Call, TraceSink, Tracer};
 use crate::context::IoContext;
-use crate::directory::{Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space};
+use crate::directory::{
+    Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space, WritableMapping,
+};
 use crate::error::{MediaError, Operation};
 use std::io::IoSlice;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use varve_env::Env;
@@ -127,6 +130,11 @@ impl DirectoryFile for TraceFile {
 
     fn map(&self) -> Option<FileMapping> {
         // Reads of a mapping would pass by unseen.
+        None
+    }
+
+    fn map_for_writing(&self, _range: Range<u64>) -> Option<WritableMapping> {
+        // Writes to it would pass by unseen.
         None
     }
 

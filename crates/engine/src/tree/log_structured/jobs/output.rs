@@ -354,6 +354,7 @@ fn begin(context: &JobContext, plan: &OutputPlan<'_>) -> Result<Open, Error> {
         job: Some(plan.job),
         expected_size_bytes: Some(plan.expected_bytes.min(plan.size.bound_bytes())),
         direct: context.files.options.use_direct_io_for_flush_and_compaction,
+        map: false,
     };
     let file = match context.files.media.files.create(&name, &options) {
         Ok(file) => file,
