@@ -129,3 +129,51 @@ fn a_table_cut_short_underneath_is_an_error_and_what_is_elsewhere_is_read() {
         }
     }
 }
+
+/// Set, to its place, in the process that is going to be killed.
+const WRITES_UNTIL_KILLED: &str = "VARVE_TEST_WRITES_UNTIL_KILLED";
+
+/// Logs of a window and more, so that most of it was written through memory.
+#[test]
+fn what_a_killed_process_wrote_through_memory_is_there() {
+    use std::io::{BufRead, BufReader, Write};
+    if let Some(place) = std::env::var_os(WRITES_UNTIL_KILLED) {
+        let db = Varve::open(place).unwrap();
+        let mut out = std::io::stdout().lock();
+        for number in 0.. {
+            let options = varve::WriteOptions { sync: number % 7_000 == 6_999 };
+            db.put_with(key(number), value(number), &options).unwrap();
+            writeln!(out, "acknowledged {number}").unwrap();
+        }
+    }
+    for killed_after in [100, 900, 8_000, 15_000, 40_000] {
+        let place = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", "what_a_killed_process_wrote_through_memory_is_there"])
+            .env(WRITES_UNTIL_KILLED, place.path())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut acknowledged = 0;
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            // The last line may have been cut.
+            let Some(number) = line.unwrap().strip_prefix("acknowledged ").and_then(|number| number.parse().ok())
+            else {
+                continue;
+            };
+            acknowledged = acknowledged.max(number);
+            if number == killed_after {
+                child.kill().unwrap();
+            }
+        }
+        child.wait().unwrap();
+        assert!(acknowledged >= killed_after);
+        let db = Varve::open(place.path()).unwrap();
+        let found = db.iter().count() as u32;
+        assert!(found > acknowledged, "{found} of {acknowledged} acknowledged");
+        for number in 0..found {
+            assert_eq!(db.get(key(number)).unwrap().as_deref(), Some(&value(number)[..]), "{number} of {found}");
+        }
+        db.close().unwrap();
+    }
+}
