@@ -137,7 +137,8 @@ struct Draw {
 }
 
 fn draw(place: Place, seed: u64) -> Draw {
-    let mut random = Random::named(seed, "scene of file systems");
+    // The name decides with the seed: with another one, seeds that are noted would draw something else.
+    let mut random = Random::named(seed, "room of file systems");
     let is_mounted = MOUNTED.contains(&place);
     let capacity_bytes = match place {
         Place::Memory => (1 << 20) + random.below(4 << 20),
