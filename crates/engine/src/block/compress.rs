@@ -3,6 +3,7 @@
 use super::buffer::AlignedBuffer;
 use crate::encoding::{Damage, Decoder, append_varint};
 use crate::options::Compression;
+use std::cell::RefCell;
 
 const ZSTD_LEVEL: i32 = 3;
 
@@ -71,7 +72,7 @@ impl<'a> Compressed<'a> {
         let result = match compression {
             Compression::None => Err("no compression".to_owned()),
             Compression::Lz4 => lz4_flex::block::decompress_into(self.bytes, out).map_err(|error| error.to_string()),
-            Compression::Zstd => zstd::bulk::decompress_to_buffer(self.bytes, out).map_err(|error| error.to_string()),
+            Compression::Zstd => decompress_zstd(self.bytes, out).map_err(|error| error.to_string()),
         };
         match result {
             Ok(found) if found == self.length => Ok(()),
@@ -91,6 +92,24 @@ pub(crate) fn decompress(contents: &[u8], compression: Compression, limit: u64) 
     };
     compressed.decompress(compression, &mut out)?;
     Ok(out)
+}
+
+/// Fills `out` from the start, and gives the bytes. A thread keeps its context, some 100 KiB: one costs more to make than a block to
+/// read.
+fn decompress_zstd(bytes: &[u8], out: &mut [u8]) -> std::io::Result<usize> {
+    thread_local! {
+        static CONTEXT: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    let kept = CONTEXT.try_with(|context| {
+        let mut context = context.borrow_mut();
+        let context = match &mut *context {
+            Some(context) => context,
+            None => context.insert(zstd::bulk::Decompressor::new()?),
+        };
+        context.decompress_to_buffer(bytes, out)
+    });
+    // The thread is ending, and has given its own back.
+    kept.unwrap_or_else(|_| zstd::bulk::decompress_to_buffer(bytes, out))
 }
 
 #[cfg(test)]
