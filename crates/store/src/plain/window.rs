@@ -12,6 +12,9 @@ const WORTH_BYTES: u64 = 64 << 10;
 /// Pages taken ahead, at most.
 const AHEAD_BYTES_MAX: u64 = 256 << 10;
 
+/// The largest page of any processor this runs on: a multiple of all others.
+const PAGE_BYTES_MAX: u64 = 64 << 10;
+
 /// A window that moves along a log behind what is appended. Space for the log is there already.
 pub(super) struct Window {
     is_wanted: bool,
@@ -77,9 +80,6 @@ impl Window {
         (self.is_wanted, self.mapping) = (false, None);
     }
 }
-
-/// The largest page of any processor this runs on: a multiple of all others.
-const PAGE_BYTES_MAX: u64 = 64 << 10;
 
 #[cfg(all(test, target_pointer_width = "64"))]
 mod tests {

@@ -21,39 +21,61 @@ use std::sync::atomic::{Ordering, fence};
 /// From then on the mapping is *lost*: it gives nothing any more, and whoever reads the file learns why. What is left of the
 /// page in which a file was cut reads as zeros, without a signal, so the last byte of the file, which is not zero, is looked at as well.
 pub struct FileMapping {
+    memory: MappedMemory,
+}
+
+/// Memory that a range of a file is mapped to, entered with the handler of lost pages; unmapped when dropped.
+struct MappedMemory {
     start: NonNull<u8>,
     length: usize,
     place: &'static Place,
 }
 
-// SAFETY: the memory is only read, and belongs to nobody else until `drop`; the place is made of atomics.
-unsafe impl Send for FileMapping {}
+// SAFETY: the memory belongs to nobody else until `drop`; `FileMapping` only reads it, `WritableMapping` writes it with `&mut self`
+// only; the place is made of atomics.
+unsafe impl Send for MappedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for FileMapping {}
+unsafe impl Sync for MappedMemory {}
 
-impl FileMapping {
-    /// The first `length_bytes` of a file. `None` where that cannot be: a file that is empty or ends with a zero, a file system without mappings, a
-    /// process that has too many, addresses of 32 bits, of which there are too few, or a signal handler that was refused.
-    pub(super) fn new(file: BorrowedFd<'_>, length_bytes: u64) -> Option<FileMapping> {
-        let length = usize::try_from(length_bytes).ok().filter(|&length| length > 0)?;
+impl MappedMemory {
+    /// `None` for a range that is empty or begins within a page, or where the system does not map.
+    fn new(file: BorrowedFd<'_>, range: Range<u64>, access: ProtFlags) -> Option<MappedMemory> {
+        let length = usize::try_from(range.end.checked_sub(range.start)?).ok().filter(|&length| length > 0)?;
         if cfg!(not(target_pointer_width = "64")) || !registry::handler_is_installed() {
             return None;
         }
         // SAFETY: the kernel chooses where, so nothing that is in use is covered.
         let start =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, file, 0) };
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file, range.start) };
         let start = NonNull::new(start.ok()?.cast::<u8>())?;
+        let place = REGISTRY.claim(start.as_ptr().addr(), length, access);
+        Some(MappedMemory { start, length, place })
+    }
+}
+
+impl Drop for MappedMemory {
+    fn drop(&mut self) {
+        REGISTRY.release(self.place);
+        // SAFETY: mapped in `new` with this length; those who have it give out no reference that outlives it.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+impl FileMapping {
+    /// The first `length_bytes` of a file. `None` where that cannot be: a file that is empty or ends with a zero, a file system without mappings, a
+    /// process that has too many, addresses of 32 bits, of which there are too few, or a signal handler that was refused.
+    pub(super) fn new(file: BorrowedFd<'_>, length_bytes: u64) -> Option<FileMapping> {
+        let memory = MappedMemory::new(file, 0..length_bytes, ProtFlags::READ)?;
         // Random reads are of blocks whose pages are asked for by name (`will_need`).
         // SAFETY: the range was mapped just now; the advice changes no contents.
-        let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), length, Advice::Random) };
-        let place = REGISTRY.claim(start.as_ptr().addr(), length, ProtFlags::READ);
-        let mapping = FileMapping { start, length, place };
+        let _ = unsafe { rustix::mm::madvise(memory.start.as_ptr().cast(), memory.length, Advice::Random) };
+        let mapping = FileMapping { memory };
         (!mapping.is_lost()).then_some(mapping)
     }
 
     /// Bytes of the file that are mapped.
     pub fn size_bytes(&self) -> u64 {
-        self.length as u64
+        self.memory.length as u64
     }
 
     /// A page of it could not be read. Stays so.
@@ -62,9 +84,9 @@ impl FileMapping {
         // What was read before stays before.
         fence(Ordering::Acquire);
         // SAFETY: the last byte of the mapping, whose length is not zero. Volatile: it may change at any time.
-        let last = unsafe { self.start.as_ptr().add(self.length - 1).read_volatile() };
+        let last = unsafe { self.memory.start.as_ptr().add(self.memory.length - 1).read_volatile() };
         // Looking may have met a page that is gone, and then the mark is there now.
-        last == 0 || self.place.is_lost()
+        last == 0 || self.memory.place.is_lost()
     }
 
     /// What `read` makes of the bytes of a range. `None` when the range is not within the mapping, or a page was lost
@@ -74,14 +96,14 @@ impl FileMapping {
     /// changes them, so `read` must bear bytes of any kind, and two looks at one byte may differ.
     #[inline]
     pub fn read<T>(&self, range: Range<u64>, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        if range.start > range.end || range.end > self.length as u64 || self.place.is_lost() {
+        if range.start > range.end || range.end > self.memory.length as u64 || self.memory.place.is_lost() {
             return None;
         }
         // SAFETY: the range was checked to lie within the mapping, which lives as long as `self`: pages that are lost are
         // replaced and not taken away. Tables, for which mappings are made, are not written once they are complete;
         // should somebody do it nevertheless, bytes change under the reference, as with every mapped file.
         let bytes = unsafe {
-            let start = self.start.as_ptr().add(range.start as usize);
+            let start = self.memory.start.as_ptr().add(range.start as usize);
             std::slice::from_raw_parts(start, (range.end - range.start) as usize)
         };
         let made = read(bytes);
@@ -92,27 +114,20 @@ impl FileMapping {
     /// it. A hint; costs a call of the system.
     pub fn will_need(&self, range: Range<u64>) {
         let page = rustix::param::page_size();
-        let end = (self.length as u64).min(range.end) as usize;
+        let end = (self.memory.length as u64).min(range.end) as usize;
         let start = (range.start.min(end as u64) as usize) / page * page;
         if start < end {
             // SAFETY: the range is within the mapping and begins at a page; the advice changes no contents.
-            let _ =
-                unsafe { rustix::mm::madvise(self.start.as_ptr().add(start).cast(), end - start, Advice::WillNeed) };
+            let _ = unsafe {
+                rustix::mm::madvise(self.memory.start.as_ptr().add(start).cast(), end - start, Advice::WillNeed)
+            };
         }
-    }
-}
-
-impl Drop for FileMapping {
-    fn drop(&mut self) {
-        REGISTRY.release(self.place);
-        // SAFETY: mapped in `new` with this length; references to it ended with their `read`.
-        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
 
 impl std::fmt::Debug for FileMapping {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "FileMapping({} bytes{})", self.length, if self.is_lost() { ", lost" } else { "" })
+        write!(f, "FileMapping({} bytes{})", self.memory.length, if self.is_lost() { ", lost" } else { "" })
     }
 }
 

@@ -1,10 +1,9 @@
 //! A part of a file that is written through memory, without a call of the system for each write.
 
-use super::registry::{self, Place, REGISTRY};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use super::MappedMemory;
+use rustix::mm::{Advice, ProtFlags};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
 /// Part of a file in the memory of the process, as the system's cache has it: what is written to it the file has at once, for
@@ -15,19 +14,12 @@ use std::sync::atomic::{Ordering, fence};
 /// signal. Where there is one all the same (the file was cut short, or the medium fails), the handler of
 /// [`FileMapping`](super::FileMapping) takes it, and the write tells that it may not have arrived.
 pub struct WritableMapping {
-    start: NonNull<u8>,
-    length: usize,
+    memory: MappedMemory,
     /// Where in the file it begins.
     offset_bytes: u64,
     /// Bytes from the start whose pages were asked for.
     ready: usize,
-    place: &'static Place,
 }
-
-// SAFETY: the memory belongs to nobody else until `drop`, and is written with `&mut self` only; the place is made of atomics.
-unsafe impl Send for WritableMapping {}
-// SAFETY: as above; with `&self` nothing of it is touched.
-unsafe impl Sync for WritableMapping {}
 
 impl WritableMapping {
     /// A range of a file, which is as long and begins and ends at a page. `None` where that cannot be: a range that is empty or lies
@@ -35,23 +27,16 @@ impl WritableMapping {
     /// one is written), a process that has too many, addresses of 32 bits, or a signal handler that was refused.
     pub(in super::super) fn new(file: BorrowedFd<'_>, range: Range<u64>) -> Option<WritableMapping> {
         let page = rustix::param::page_size() as u64;
-        let length = usize::try_from(range.end.checked_sub(range.start)?).ok().filter(|&length| length > 0)?;
-        let is_aligned = range.start.is_multiple_of(page) && range.end.is_multiple_of(page);
-        if !is_aligned || cfg!(not(target_pointer_width = "64")) || !registry::handler_is_installed() {
+        if !range.start.is_multiple_of(page) || !range.end.is_multiple_of(page) {
             return None;
         }
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the kernel chooses where, so nothing that is in use is covered.
-        let start =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file, range.start) };
-        let start = NonNull::new(start.ok()?.cast::<u8>())?;
-        let place = REGISTRY.claim(start.as_ptr().addr(), length, access);
-        Some(WritableMapping { start, length, offset_bytes: range.start, ready: 0, place })
+        let memory = MappedMemory::new(file, range.clone(), ProtFlags::READ | ProtFlags::WRITE)?;
+        Some(WritableMapping { memory, offset_bytes: range.start, ready: 0 })
     }
 
     /// What of the file is mapped.
     pub fn range(&self) -> Range<u64> {
-        self.offset_bytes..self.offset_bytes + self.length as u64
+        self.offset_bytes..self.offset_bytes + self.memory.length as u64
     }
 
     /// Writes `parts` one behind the other at `offset_bytes` of the file. `ahead_bytes` behind them, the caller expects, are going to be
@@ -65,7 +50,7 @@ impl WritableMapping {
         else {
             return false;
         };
-        let Some(end) = begin.checked_add(length_bytes).filter(|&end| end <= self.length) else { return false };
+        let Some(end) = begin.checked_add(length_bytes).filter(|&end| end <= self.memory.length) else { return false };
         if end > self.ready && !self.make_ready(begin, end.saturating_add(ahead_bytes)) {
             return false;
         }
@@ -73,12 +58,12 @@ impl WritableMapping {
         for part in parts {
             // SAFETY: `begin..end` lies within the mapping, which nobody else writes, and which `part` is no part of: no
             // reference to its memory is ever given out. A page that is gone is replaced by the handler, and the mark says so.
-            unsafe { self.start.as_ptr().add(at).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
+            unsafe { self.memory.start.as_ptr().add(at).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
             at += part.len();
         }
         // The mark is looked at once all is written.
         fence(Ordering::SeqCst);
-        !self.place.is_lost()
+        !self.memory.place.is_lost()
     }
 
     /// Has pages in memory, with a place on the medium, that can be written. Begins where the last ones ended, or at `begin` if
@@ -87,11 +72,15 @@ impl WritableMapping {
     fn make_ready(&mut self, begin: usize, end: usize) -> bool {
         let page = rustix::param::page_size();
         let begin = begin.max(self.ready) / page * page;
-        let end = end.min(self.length).next_multiple_of(page).min(self.length);
+        let end = end.min(self.memory.length).next_multiple_of(page).min(self.memory.length);
         loop {
             // SAFETY: the range is within the mapping and begins at a page; the advice changes no contents.
             let asked = unsafe {
-                rustix::mm::madvise(self.start.as_ptr().add(begin).cast(), end - begin, Advice::LinuxPopulateWrite)
+                rustix::mm::madvise(
+                    self.memory.start.as_ptr().add(begin).cast(),
+                    end - begin,
+                    Advice::LinuxPopulateWrite,
+                )
             };
             match asked {
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
@@ -104,17 +93,9 @@ impl WritableMapping {
     }
 }
 
-impl Drop for WritableMapping {
-    fn drop(&mut self) {
-        REGISTRY.release(self.place);
-        // SAFETY: mapped in `new` with this length; no references to it are given out.
-        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
-    }
-}
-
 impl std::fmt::Debug for WritableMapping {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "WritableMapping({:?}{})", self.range(), if self.place.is_lost() { ", lost" } else { "" })
+        write!(f, "WritableMapping({:?}{})", self.range(), if self.memory.place.is_lost() { ", lost" } else { "" })
     }
 }
 
