@@ -104,9 +104,10 @@ pub(crate) fn fuzz(targets: &[&str], seconds: u64) -> Result<Vec<String>, String
         }
         let deadline = Instant::now() + Duration::from_secs(seconds) + GRACE;
         for (target, mut child) in running {
-            wait(target, &mut child, deadline)?;
-            let log =
-                std::fs::read_to_string(directory.join("target").join(format!("{target}.log"))).unwrap_or_default();
+            let ended = wait(target, &mut child, deadline);
+            let log = std::fs::read(directory.join("target").join(format!("{target}.log"))).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            ended.inspect_err(|_| eprintln!("== fuzz {target}, the end of its log:\n{}", end_of(&log)))?;
             let (inputs, edges) = counts(&log);
             eprintln!("== fuzz {target}: {inputs} inputs, {edges} edges, no finding");
             reached.push(format!("reached: fuzz/{target}: {inputs} inputs, {edges} edges"));
@@ -121,6 +122,12 @@ fn counts(log: &str) -> (u64, u64) {
     let inputs = executed.and_then(|executed| executed.trim().parse().ok()).unwrap_or(0);
     let edges = log.lines().rev().find_map(|line| line.split_once(" cov: ")?.1.split(' ').next()?.parse().ok());
     (inputs, edges.unwrap_or(0))
+}
+
+/// Last lines of a log, where the fuzzer says what it found, and with which input as far as it can be printed.
+fn end_of(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(60)..].join("\n")
 }
 
 /// Starts a target on what it found earlier; what it says goes to `fuzz/target/TARGET.log`.
@@ -183,5 +190,7 @@ mod tests {
             stat::number_of_executed_units: 9000\nstat::average_exec_per_sec:     4500\n";
         assert_eq!(counts(log), (9000, 271));
         assert_eq!(counts("nothing"), (0, 0));
+        assert_eq!(end_of(log).lines().count(), 6);
+        assert_eq!(end_of(&"line\n".repeat(100)).lines().count(), 60);
     }
 }

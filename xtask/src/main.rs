@@ -6,6 +6,7 @@ mod quickstart;
 mod reached;
 mod run;
 mod sanitize;
+mod silence;
 mod soak;
 mod suites;
 mod test;

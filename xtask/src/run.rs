@@ -1,5 +1,6 @@
 //! Starts other programs, and says what they are.
 
+use crate::silence::{SILENT_MAX, Watch};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,7 +47,7 @@ pub(crate) struct Progress {
 }
 
 /// Runs a command to its end and gives each line it writes, and how far it was, to `follow`, as they come: what goes to its
-/// two outputs is in order. Returns how far it came.
+/// two outputs is in order. Returns how far it came. One that says nothing any more is [ended](Watch).
 pub(crate) fn follow(
     what: &str,
     mut command: Command,
@@ -63,13 +64,18 @@ pub(crate) fn follow(
     let progress = || Progress { elapsed: start.elapsed(), processor: processor_of_children(child.id()) };
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
+    let watch = Watch::start(child.id(), SILENT_MAX);
     while output.read_until(b'\n', &mut line).map_err(said)? > 0 {
         follow(progress(), String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+        watch.note();
         line.clear();
     }
     // What a process used is known until somebody waits for it.
     let end = progress();
     let status = child.wait().map_err(said)?;
+    if watch.end() {
+        return Err(format!("{what}: it said nothing for {} s and was ended; stacks are above", SILENT_MAX.as_secs()));
+    }
     if status.success() { Ok(end) } else { Err(format!("{what}: failed ({status})")) }
 }
 
