@@ -112,7 +112,11 @@ const ALLOWANCES: &[Allowance] = &[
     Allowance { place: "xtask/src/test.rs", path: "std::thread", reason: "how many tests the harness runs at once" },
     Allowance { place: "xtask/src/run.rs", path: "std::time::Instant", reason: "says how long a step took" },
     Allowance { place: "xtask/src/silence.rs", path: "std::thread", reason: "watches a command beside who reads it" },
-    Allowance { place: "xtask/src/silence.rs", path: "std::sync::mpsc", reason: "watches a command beside who reads it" },
+    Allowance {
+        place: "xtask/src/silence.rs",
+        path: "std::sync::mpsc",
+        reason: "watches a command beside who reads it",
+    },
     Allowance { place: "xtask/", path: "std::process::Command", reason: "the verbs run cargo" },
 ];
 

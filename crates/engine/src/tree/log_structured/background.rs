@@ -19,6 +19,9 @@ use varve_env::channel::{Receiver, RecvError};
 use varve_env::{Instant, JoinHandle, MutexGuard};
 use varve_store::{FileStore, Hint};
 
+/// How often one waits for jobs again that freed nothing, before it is refused.
+pub(super) const TRIES_MAX: u32 = 8;
+
 /// Wait after a failed job before the next try.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -338,6 +341,44 @@ fn sample(parts: &TreeParts, tables: &[Arc<FileMeta>]) {
 /// is wrong.
 pub(super) fn is_given_up(error: &Error) -> bool {
     matches!(error, Error::OutOfSpace { .. })
+}
+
+/// Waits until no flush or compaction runs or is due.
+///
+/// Errors: what one failed with. One that found no space is tried again first, as that may come back.
+pub(super) fn wait_until_idle(parts: &TreeParts) -> Result<(), Error> {
+    let mut jobs = parts.board.lock();
+    let (mut tries, mut seen) = (0, None);
+    loop {
+        let (relocked, is_idle) = is_idle(parts, jobs);
+        jobs = relocked;
+        if let Some(error) = &jobs.poisoned {
+            return Err(error.clone());
+        }
+        if is_idle {
+            return Ok(());
+        }
+        if jobs.closing {
+            return Err(Error::Closed);
+        }
+        let of_compaction = jobs.compaction_error.as_ref().filter(|error| !is_given_up(error));
+        if let Some(error) = jobs.flush_error.as_ref().or(of_compaction).cloned() {
+            if error.kind() != ErrorKind::NoSpace {
+                return Err(error);
+            }
+            // What lacked space may find what others that ran then, or run yet, give back: it is tried again.
+            let attempts = Some((jobs.flush_attempts, jobs.compaction_attempts));
+            if jobs.running_jobs() == 0 && seen != attempts {
+                if tries == TRIES_MAX {
+                    return Err(error);
+                }
+                (tries, seen) = (tries + 1, attempts);
+                jobs.retries += 1;
+                parts.board.work.notify_all();
+            }
+        }
+        parts.board.done.wait(&mut jobs);
+    }
 }
 
 /// No flush or compaction runs or is due. Lets go of the lock meanwhile; what is returned holds as long as the lock

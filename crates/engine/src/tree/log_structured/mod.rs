@@ -129,25 +129,7 @@ impl Tree for LogStructuredTree {
     }
 
     fn wait_idle(&self) -> Result<(), Error> {
-        let mut jobs = self.parts.board.lock();
-        loop {
-            let (relocked, is_idle) = background::is_idle(&self.parts, jobs);
-            jobs = relocked;
-            if let Some(error) = &jobs.poisoned {
-                return Err(error.clone());
-            }
-            if is_idle {
-                return Ok(());
-            }
-            if jobs.closing {
-                return Err(Error::Closed);
-            }
-            let of_compaction = jobs.compaction_error.as_ref().filter(|error| !background::is_given_up(error));
-            if let Some(error) = jobs.flush_error.as_ref().or(of_compaction).cloned() {
-                return Err(error);
-            }
-            self.parts.board.done.wait(&mut jobs);
-        }
+        background::wait_until_idle(&self.parts)
     }
 
     fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use super::jobs::compaction::{self, Grant};
 use super::*;
 use crate::batch;
 use crate::db::Db;
+use crate::error::ErrorKind;
 use crate::file_name;
 use crate::log::{LogHeader, LogWriter, Purpose};
 use crate::manifest::Manifest;
@@ -286,6 +287,62 @@ fn a_manual_compaction_waits_for_those_who_look_at_tables() {
     parts.board.done.notify_all();
     manual.join().unwrap_or_else(|panic| panic.resume()).expect("compact");
     assert_eq!(compactions(), 1);
+    tree.close().expect("close");
+}
+
+/// What ends a compaction that found no space.
+fn no_space() -> Error {
+    let (store, name) = ("full".to_owned(), "1.sst".to_owned());
+    Error::from(varve_store::StoreError::NoSpace { store, name, requested_bytes: 1, available_bytes: 0 })
+}
+
+/// On a busy machine one compaction failed again and again beside another that had nearly ended and would have given back what
+/// a delete needed, which was refused meanwhile.
+#[test]
+fn who_waits_for_space_waits_for_compactions_that_run_beside_one_that_failed() {
+    let (env, tree) = tree(1);
+    let parts = tree.parts.clone();
+    let fail = || {
+        parts.board.lock().note_compaction(Some(no_space()));
+        parts.board.done.notify_all();
+        env.sleep(std::time::Duration::from_secs(1));
+    };
+    parts.board.lock().running_compactions += 1;
+    let ended = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let waiting: Vec<_> = [false, true]
+        .into_iter()
+        .map(|is_idle| {
+            let (parts, ended) = (parts.clone(), ended.clone());
+            env.spawn("waiting", move || {
+                let result = match is_idle {
+                    true => background::wait_until_idle(&parts).map(|()| true),
+                    false => write_space::wait_for_job(&parts, || false),
+                };
+                ended.fetch_add(1, Ordering::Relaxed);
+                result
+            })
+        })
+        .collect();
+    (0..20).for_each(|_| fail());
+    assert_eq!(ended.load(Ordering::Relaxed), 0);
+    let mut jobs = parts.board.lock();
+    jobs.running_compactions -= 1;
+    jobs.note_compaction(None);
+    drop(jobs);
+    parts.board.done.notify_all();
+    for waiting in waiting {
+        assert!(waiting.join().unwrap_or_else(|panic| panic.resume()).expect("one ended well"));
+    }
+    // With nothing beside it that may give space back, it is told.
+    parts.board.lock().manual += 1;
+    let told = {
+        let parts = parts.clone();
+        env.spawn("told", move || background::wait_until_idle(&parts))
+    };
+    (0..20).for_each(|_| fail());
+    let told = told.join().unwrap_or_else(|panic| panic.resume());
+    assert_eq!(told.expect_err("no space").kind(), ErrorKind::NoSpace);
+    parts.board.lock().manual -= 1;
     tree.close().expect("close");
 }
 

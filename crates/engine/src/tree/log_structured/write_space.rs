@@ -2,7 +2,7 @@
 //! deletions to where compactions find them; then it waits as long as compactions are due or running, and then it is
 //! refused. Nothing else changes: reads go on, and as soon as there is space again writes do.
 
-use super::background;
+use super::background::{self, TRIES_MAX};
 use super::board::JobState;
 use super::jobs::unflushed;
 use super::parts::TreeParts;
@@ -14,9 +14,6 @@ use crate::shape::deleted_bytes;
 use crate::space::{Admission, Headroom};
 use std::sync::atomic::Ordering;
 use varve_env::MutexGuard;
-
-/// How often a writer waits for jobs again that freed nothing, before it is refused.
-const TRIES_MAX: u32 = 8;
 
 /// What is free when `active` is the memtable that is written, and gets `more_bytes`; `None` where the store cannot tell.
 fn look(parts: &TreeParts, active: &MemTable, more_bytes: u64) -> Option<Headroom> {
@@ -127,25 +124,26 @@ impl WritePath {
 }
 
 /// Waits for the next flush or compaction to end, or for a step of one; false when none runs nor is due, or when it ran
-/// out of space. A flush that does while a compaction runs does not count: its space may come back. Ends early when
+/// out of space. One that does while a compaction runs does not count: its space may come back. Ends early when
 /// `is_asked` to, which is looked at whenever a job ends and whenever the condition `done` is told of.
 ///
 /// Errors: what else it failed with.
-fn wait_for_job(parts: &TreeParts, is_asked: impl Fn() -> bool) -> Result<bool, Error> {
+pub(super) fn wait_for_job(parts: &TreeParts, is_asked: impl Fn() -> bool) -> Result<bool, Error> {
     let mut jobs = parts.board.lock();
     let before = (jobs.flush_attempts, jobs.compaction_attempts);
     jobs.retries += 1;
     parts.board.work.notify_all();
     let _waiting = parts.throttle.wait();
     let has_no_space = |error: &Option<Error>| error.as_ref().is_some_and(|error| error.kind() == ErrorKind::NoSpace);
-    let flush_counts = |jobs: &JobState| {
-        jobs.flush_attempts != before.0 && (jobs.running_compactions == 0 || !has_no_space(&jobs.flush_error))
-    };
-    let has_ended = |jobs: &JobState| jobs.compaction_attempts != before.1 || flush_counts(jobs);
+    let counts = |jobs: &JobState, failure: &Option<Error>| jobs.running_compactions == 0 || !has_no_space(failure);
+    let flush_counts = |jobs: &JobState| jobs.flush_attempts != before.0 && counts(jobs, &jobs.flush_error);
+    let compaction_counts =
+        |jobs: &JobState| jobs.compaction_attempts != before.1 && counts(jobs, &jobs.compaction_error);
+    let has_ended = |jobs: &JobState| compaction_counts(jobs) || flush_counts(jobs);
     loop {
         if has_ended(&jobs) {
             let of_flush = jobs.flush_error.as_ref().filter(|_| flush_counts(&jobs));
-            let of_compaction = jobs.compaction_error.as_ref().filter(|_| jobs.compaction_attempts != before.1);
+            let of_compaction = jobs.compaction_error.as_ref().filter(|_| compaction_counts(&jobs));
             return match of_flush.or(of_compaction) {
                 None => Ok(true),
                 Some(error) if error.kind() == ErrorKind::NoSpace => Ok(false),
