@@ -430,3 +430,11 @@ fn bands_on_files_and_real_devices_are_as_they_were_left() {
     let error = StackBuilder::new(&Env::real()).devices(&spec(&aware)).err().unwrap().to_string();
     assert!(error.contains("no 'host-aware' with a real device"), "{error}");
 }
+
+/// Once each took memory for every zone it has, and a spec of some hundred bytes all there is.
+#[test]
+fn many_devices_of_many_zones_are_described() {
+    let text = ["smr:16TiB?band=4MiB", "zns:4GiB?zone=4KiB"].repeat(100).join("+");
+    let devices = StackBuilder::new(&Env::sim(1)).describe(&spec(&text)).unwrap();
+    assert_eq!(devices.len(), 200);
+}

@@ -12,6 +12,7 @@ const SPECS: &[&str] = &[
     "disk:10GB?logs=(nvme:1GB?model=zn540),layout=ext4",
     "zns:21GiB+smr:1TiB?band=80MiB",
     "raid6:8+2?pi=1,disk=hdd",
+    "smr:16TiB?band=4MiB+zns:4GiB?zone=4KiB",
     "idler:(smr:8TiB?band=80MiB)",
     "ram:1.5GiB?faults=write/no-space@3..;sync/dropping-io@1in100,trace=/tmp/%41",
 ];

@@ -68,10 +68,20 @@ struct Zone {
     opening: u64,
 }
 
-/// All zones of a device. Memory: 32 bytes for each.
+/// The state of a zone to which nothing was written.
+fn fresh(geometry: &ZoneGeometry, zone: ZoneId) -> ZoneState {
+    let condition = match geometry.zone_type(zone) {
+        ZoneType::Conventional => ZoneCondition::NotWritePointer,
+        _ => ZoneCondition::Empty,
+    };
+    ZoneState { condition, pointer_bytes: 0, written_bytes: 0 }
+}
+
+/// All zones of a device. Memory: 32 bytes for each up to the last that changed.
 #[derive(Clone, Debug)]
 pub(crate) struct ZoneTable {
     geometry: ZoneGeometry,
+    /// Those behind its end are as they were at first: a device that is only described has none here.
     zones: Vec<Zone>,
     /// Implicitly opened zones in the order in which they were opened.
     implicit: BTreeMap<u64, ZoneId>,
@@ -92,24 +102,33 @@ impl ZoneTable {
         if geometry.sequential_type != ZoneType::SequentialWritePreferred {
             geometry.track_overlap = None;
         }
-        let fresh = |zone| {
-            let condition = match geometry.zone_type(ZoneId(zone)) {
-                ZoneType::Conventional => ZoneCondition::NotWritePointer,
-                _ => ZoneCondition::Empty,
-            };
-            Zone { state: ZoneState { condition, pointer_bytes: 0, written_bytes: 0 }, opening: 0 }
-        };
-        let zones = (0..geometry.zone_count).map(fresh).collect();
-        ZoneTable { zones, implicit: BTreeMap::new(), openings: 0, open_zones: 0, active_zones: 0, geometry }
+        let (zones, implicit) = (Vec::new(), BTreeMap::new());
+        ZoneTable { zones, implicit, openings: 0, open_zones: 0, active_zones: 0, geometry }
     }
 
     pub(crate) fn geometry(&self) -> &ZoneGeometry {
         &self.geometry
     }
 
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.zones.capacity() * size_of::<Zone>()
+    }
+
     /// State of a zone that is there.
+    #[inline]
     pub(crate) fn state(&self, zone: ZoneId) -> ZoneState {
-        self.zones[zone.0 as usize].state
+        self.zones.get(zone.0 as usize).map_or_else(|| fresh(&self.geometry, zone), |zone| zone.state)
+    }
+
+    fn zone_mut(&mut self, zone: ZoneId) -> &mut Zone {
+        let index = zone.0 as usize;
+        if self.zones.len() <= index {
+            let more = self.zones.len() as u32..=zone.0;
+            let geometry = &self.geometry;
+            self.zones.extend(more.map(|zone| Zone { state: fresh(geometry, ZoneId(zone)), opening: 0 }));
+        }
+        &mut self.zones[index]
     }
 
     /// Puts a zone that is there into a state it had, as after a power cut: not open.
@@ -120,13 +139,13 @@ impl ZoneTable {
             condition => condition,
         };
         self.set_condition(zone, condition);
-        self.zones[zone.0 as usize].state = ZoneState { condition, ..state };
+        self.zone_mut(zone).state = ZoneState { condition, ..state };
     }
 
     /// Sets the state of an existing zone to the one a device reports, which may be open.
     pub(crate) fn restore_open(&mut self, zone: ZoneId, state: ZoneState) {
         self.set_condition(zone, state.condition);
-        self.zones[zone.0 as usize].state = state;
+        self.zone_mut(zone).state = state;
     }
 
     pub(crate) fn describe(&self, zone: ZoneId) -> ZoneDescription {
@@ -217,7 +236,7 @@ impl ZoneTable {
         }
         self.set_condition(zone, plan.condition);
         let capacity_bytes = self.geometry.zone_capacity_bytes;
-        let state = &mut self.zones[zone.0 as usize].state;
+        let state = &mut self.zone_mut(zone).state;
         match plan.condition {
             ZoneCondition::Full => state.pointer_bytes = capacity_bytes,
             ZoneCondition::Empty => (state.pointer_bytes, state.written_bytes) = (0, 0),
@@ -226,16 +245,20 @@ impl ZoneTable {
     }
 
     fn set_condition(&mut self, zone: ZoneId, condition: ZoneCondition) {
-        let changed = &mut self.zones[zone.0 as usize];
+        let opening = self.openings;
+        let changed = self.zone_mut(zone);
         let before = std::mem::replace(&mut changed.state.condition, condition);
         if before == condition {
             return;
         }
+        let opened = changed.opening;
+        if condition == ZoneCondition::ImplicitlyOpened {
+            changed.opening = opening;
+        }
         if before == ZoneCondition::ImplicitlyOpened {
-            self.implicit.remove(&changed.opening);
+            self.implicit.remove(&opened);
         }
         if condition == ZoneCondition::ImplicitlyOpened {
-            changed.opening = self.openings;
             self.implicit.insert(self.openings, zone);
             self.openings += 1;
         }
@@ -266,7 +289,7 @@ impl ZoneTable {
             self.apply(zone, plan);
         }
         let pointer_bytes = end_bytes - self.geometry.start_bytes(zone);
-        let state = &mut self.zones[zone.0 as usize].state;
+        let state = &mut self.zone_mut(zone).state;
         state.pointer_bytes = state.pointer_bytes.max(pointer_bytes);
         if state.pointer_bytes == self.geometry.zone_capacity_bytes {
             self.set_condition(zone, ZoneCondition::Full);
@@ -330,7 +353,7 @@ impl ZoneTable {
     pub(crate) fn written(&mut self, written: &Range<u64>) {
         for zone in self.geometry.zones_in(written) {
             let end_bytes = written.end.min(self.geometry.range(zone).end) - self.geometry.start_bytes(zone);
-            let state = &mut self.zones[zone.0 as usize].state;
+            let state = &mut self.zone_mut(zone).state;
             // A reset may have come between.
             state.written_bytes = state.written_bytes.max(end_bytes).min(state.pointer_bytes);
         }
@@ -349,7 +372,7 @@ impl ZoneTable {
                 self.set_condition(zone, ZoneCondition::Closed);
             }
             let pointer_bytes = written.start - start;
-            self.zones[zone.0 as usize].state.pointer_bytes = pointer_bytes;
+            self.zone_mut(zone).state.pointer_bytes = pointer_bytes;
             if pointer_bytes == 0 && self.state(zone).condition != ZoneCondition::ExplicitlyOpened {
                 self.set_condition(zone, ZoneCondition::Empty);
             }

@@ -29,6 +29,20 @@ fn write(table: &mut ZoneTable, zone: u32, sector: u64, count: u64) -> Result<()
     Ok(())
 }
 
+/// As many devices as a spec names are described at once.
+#[test]
+fn zones_that_are_as_at_first_take_no_memory() {
+    let mut table = ZoneTable::new(&ZoneGeometry { zone_count: ZoneGeometry::ZONES_MAX, ..geometry() });
+    assert_eq!(table.memory_bytes(), 0);
+    let conditions = [0, 2, ZoneGeometry::ZONES_MAX - 1].map(|zone| condition(&table, zone));
+    assert_eq!(conditions, [ZoneCondition::NotWritePointer, ZoneCondition::Empty, ZoneCondition::Empty]);
+    write(&mut table, 5, 0, 1).unwrap();
+    assert!((6 * 32..4096).contains(&table.memory_bytes()), "{}", table.memory_bytes());
+    let conditions = [1, 4, 5, 6].map(|zone| condition(&table, zone));
+    let (empty, open) = (ZoneCondition::Empty, ZoneCondition::ImplicitlyOpened);
+    assert_eq!(conditions, [ZoneCondition::NotWritePointer, empty, open, empty]);
+}
+
 fn command(table: &mut ZoneTable, command: ZoneCommand, zone: u32) -> Result<(), ZoneRefusal> {
     let plan = table.plan(command, ZoneId(zone)).map_err(|refused| refused.refusal)?;
     if let Some(plan) = plan {
