@@ -4,11 +4,13 @@ use super::LogChain;
 use crate::error::Error;
 use crate::log::{HEADER_BYTES, LogWriter, PreviousLog};
 
-/// The log that is written; those before it that were never synced are with the chain. One owner.
+/// The log that is written, and those before it that were never synced. One owner.
 pub(crate) struct LogHead {
     /// None before the first, and at the end.
     log: Option<LogWriter>,
     number: u64,
+    /// A sync must sync them first, so that what is durable is always a prefix of history.
+    unsynced: Vec<(u64, LogWriter)>,
     /// Bytes of the log handed to the store.
     handed_over_bytes: u64,
     /// An append failed, or there is no log: its end is unknown, so it takes no more.
@@ -21,7 +23,7 @@ impl LogHead {
         let number = log.as_ref().map_or(0, |(number, _)| *number);
         let is_broken = log.is_none();
         let log = log.map(|(_, log)| log);
-        LogHead { log, number, handed_over_bytes: 0, is_broken }
+        LogHead { log, number, unsynced: Vec::new(), handed_over_bytes: 0, is_broken }
     }
 
     /// Nothing may be appended before [`LogHead::begin_next`].
@@ -50,10 +52,10 @@ impl LogHead {
         appended
     }
 
-    /// Makes everything appended durable, the oldest first, so that what is durable is always a prefix of history. Logs that are complete get their seal, so that recovery can tell
+    /// Makes everything appended durable, the oldest first. Logs that are complete get their seal, so that recovery can tell
     /// a lost end from one that was never durable.
     pub(crate) fn sync(&mut self, chain: &LogChain) -> Result<(), Error> {
-        for (number, mut old) in chain.take_unsynced() {
+        for (number, mut old) in std::mem::take(&mut self.unsynced) {
             if chain.is_needed(number) {
                 old.sync()?;
                 // A seal that does not fit leaves nothing in doubt.
@@ -80,8 +82,10 @@ impl LogHead {
             && old.synced_bytes() < old.size_bytes()
             && !self.is_broken
         {
-            chain.live.unsynced.lock().push((self.number, old));
+            self.unsynced.push((self.number, old));
         }
+        // Where nobody syncs, nothing else lets go of logs that are in tables, and of their space.
+        self.unsynced.retain(|(number, _)| chain.is_needed(*number));
         self.number = number;
         self.handed_over_bytes = 0;
         self.is_broken = false;
@@ -89,8 +93,14 @@ impl LogHead {
     }
 
     /// Logs before the one that is written need no sync any more: what they hold is going to be in tables first.
-    pub(crate) fn forget_unsynced(&mut self, chain: &LogChain) {
-        drop(chain.take_unsynced());
+    pub(crate) fn forget_unsynced(&mut self) {
+        self.unsynced.clear();
+    }
+
+    /// Numbers of logs before the one that is written that no sync reached.
+    #[cfg(test)]
+    pub(super) fn unsynced(&self) -> Vec<u64> {
+        self.unsynced.iter().map(|(number, _)| *number).collect()
     }
 
     fn previous(&self) -> Option<PreviousLog> {
@@ -100,7 +110,7 @@ impl LogHead {
     /// Ends the chain: the log is complete and says so, which lets the next open tell damage from the end. `next` gives the
     /// number and salt of the log that follows.
     pub(crate) fn close(&mut self, chain: &LogChain, next: impl FnOnce() -> (u64, u64)) -> Result<(), Error> {
-        let older = chain.take_unsynced();
+        let older = std::mem::take(&mut self.unsynced);
         let Some(log) = self.log.take() else { return Ok(()) };
         if self.is_broken {
             return Ok(());

@@ -56,8 +56,6 @@ struct Live {
     numbers: Mutex<Vec<u64>>,
     /// Those before this one are not needed for recovery.
     oldest: AtomicU64,
-    /// Those before the one that is written that no sync reached, ascending.
-    unsynced: Mutex<Vec<(u64, LogWriter)>>,
 }
 
 /// Logs of one database; see the module. Thread-safe.
@@ -85,7 +83,7 @@ impl LogChain {
             options,
             counters: Arc::default(),
             backlog: backlog.clone(),
-            live: Live { numbers: Mutex::default(), oldest: AtomicU64::new(oldest), unsynced: Mutex::default() },
+            live: Live { numbers: Mutex::default(), oldest: AtomicU64::new(oldest) },
         }
     }
 
@@ -132,12 +130,9 @@ impl LogChain {
         *self.live.numbers.lock() = numbers.to_vec();
     }
 
-    /// What logs before `oldest` hold is in tables: they are not needed any more. Their numbers. Who waits to sync them lets
-    /// go of them: as long as they are open, removed logs keep their space.
+    /// What logs before `oldest` hold is in tables: they are not needed any more. Their numbers.
     pub(crate) fn retire(&self, oldest: u64) -> Vec<u64> {
         self.live.oldest.store(oldest, Ordering::Relaxed);
-        let ended: Vec<_> = self.live.unsynced.lock().extract_if(.., |(number, _)| *number < oldest).collect();
-        drop(ended);
         let mut numbers = self.live.numbers.lock();
         let (needed, retired) = numbers.iter().partition(|number| **number >= oldest);
         *numbers = needed;
@@ -147,11 +142,6 @@ impl LogChain {
     /// The first that is needed for recovery.
     pub(crate) fn oldest(&self) -> u64 {
         self.live.oldest.load(Ordering::Relaxed)
-    }
-
-    /// Logs that were waiting for a sync, ascending: whoever takes them sees to it.
-    fn take_unsynced(&self) -> Vec<(u64, LogWriter)> {
-        std::mem::take(&mut *self.live.unsynced.lock())
     }
 
     fn is_needed(&self, number: u64) -> bool {

@@ -222,7 +222,7 @@ impl WritePath {
     pub(super) fn replace_broken_log(&self, parts: &TreeParts, writer: &mut Writer) -> Result<(), Error> {
         if writer.head.log.is_broken() {
             self.switch_memtable(parts, writer)?;
-            writer.head.log.forget_unsynced(&parts.logs);
+            writer.head.log.forget_unsynced();
             writer.flush_owed = true;
         }
         self.wait_for_flush(parts, 1)?;
