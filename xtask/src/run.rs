@@ -65,9 +65,18 @@ pub(crate) fn follow(
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     let watch = Watch::start(child.id(), SILENT_MAX);
-    while output.read_until(b'\n', &mut line).map_err(said)? > 0 {
-        follow(progress(), String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
-        watch.note();
+    let mut at = Progress::default();
+    loop {
+        // Lines that came together came at one time: what there is to ask costs more than most of them.
+        let is_waiting = output.buffer().is_empty();
+        if output.read_until(b'\n', &mut line).map_err(said)? == 0 {
+            break;
+        }
+        if is_waiting {
+            at = progress();
+            watch.note();
+        }
+        follow(at, String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
         line.clear();
     }
     // What a process used is known until somebody waits for it.
