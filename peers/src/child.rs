@@ -27,6 +27,8 @@ pub(crate) struct Order {
     pub(crate) kind: String,
     pub(crate) directory: PathBuf,
     pub(crate) num: u64,
+    /// Whether the store has been loaded and is to come to rest before anything else.
+    pub(crate) is_loaded: bool,
     /// Operations of a reading benchmark or of fillsync.
     pub(crate) operations: u64,
     /// Operations of a writing benchmark; unset is one to each key.
@@ -34,6 +36,10 @@ pub(crate) struct Order {
     pub(crate) value_size: usize,
     pub(crate) seek_nexts: u64,
     pub(crate) threads: usize,
+    /// Threads that overwrite beside the others.
+    pub(crate) writers_beside: usize,
+    /// Puts in one write.
+    pub(crate) batch_size: usize,
     pub(crate) cache_bytes: usize,
     pub(crate) direct_reads: bool,
     pub(crate) warm_cache: bool,
@@ -77,17 +83,22 @@ pub(crate) fn run(order: &Order) -> Result<Answer, LabError> {
         reads: (!kind.is_full_scan()).then_some(order.operations),
         sync_writes: Some(order.operations),
         value_size: order.value_size,
+        batch_size: order.batch_size,
         seek_nexts: order.seek_nexts,
         seed: order.seed,
         ..DbBenchOptions::default()
     };
+    if order.is_loaded {
+        // What the load left, such as a log to be replayed and compactions that are due, is none of the benchmark's work.
+        rest(&target)?;
+    }
     if order.warm_cache {
         warm(&env, &target, &options)?;
     }
     let workload = DbBench::new(kind, options.clone())?;
     let verify = order.verify.then(|| workload.values());
-    let writer = (kind == DbBenchKind::ReadWhileWriting)
-        .then(|| Group { background: true, ..Group::new(Arc::new(workload.writer()), 1, u64::MAX) });
+    let writers = (order.writers_beside > 0)
+        .then(|| Group { background: true, ..Group::new(Arc::new(workload.writer()), order.writers_beside, u64::MAX) });
     let operations = match order.write_operations {
         _ if kind.is_full_scan() => u64::MAX,
         Some(operations) if kind.writes() => operations,
@@ -97,13 +108,13 @@ pub(crate) fn run(order: &Order) -> Result<Answer, LabError> {
     let live_bytes = match kind {
         // Each key is there with probability 1 - 1/e.
         DbBenchKind::FillRandom => (options.data_bytes() as f64 * 0.632_120_558_8) as u64,
-        DbBenchKind::FillSync => 0,
+        DbBenchKind::FillSync | DbBenchKind::DeleteRandom | DbBenchKind::DeleteSeq => 0,
         _ => options.data_bytes(),
     };
     let phase = Phase {
         finish: if kind.writes() { Finish::Idle } else { Finish::AtOnce },
         live_bytes: Some(live_bytes),
-        groups: std::iter::once(leading.clone()).chain(writer).collect(),
+        groups: std::iter::once(leading.clone()).chain(writers).collect(),
         ..Phase::new(order.name.clone(), leading)
     };
     let floor_before = floor_nanos(order, kind)?;
@@ -134,6 +145,11 @@ fn warm(env: &Env, target: &Arc<dyn Target>, options: &DbBenchOptions) -> Result
         let group = Group::new(Arc::new(DbBench::new(kind, options)?), 1, operations);
         run_phase(env, target, &Phase { finish: Finish::AtOnce, ..Phase::new("warm", group) })?;
     }
+    rest(target)
+}
+
+/// Waits until the store has nothing left to do.
+fn rest(target: &Arc<dyn Target>) -> Result<(), LabError> {
     target.wait_idle().map_err(|source| LabError::Target {
         target: target.name().to_owned(),
         operation: "wait_idle",

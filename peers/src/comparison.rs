@@ -1,14 +1,18 @@
-//! The comparison: who runs when, what is discarded, what is reported.
+//! The comparison: who runs when, what is discarded.
 
 use crate::benchmark::{Benchmark, CacheSize, Start};
 use crate::child::{Answer, Order};
 use crate::engine::Engine;
+use crate::quiet;
+use crate::summary::{self, Key, Run, Runs};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use varve::env::Env;
 use varve_lab::LabError;
 use varve_lab::host::{self, MachineTime};
-use varve_lab::report::{Report, Row, format_bytes};
+use varve_lab::report::{Report, format_bytes};
 use varve_lab::workload::DbBenchKind;
 
 /// Bytes of a key.
@@ -16,6 +20,12 @@ pub(crate) const KEY_BYTES: u64 = 16;
 
 /// Block cache of benchmarks with a small one.
 const SMALL_CACHE_BYTES: u64 = 8 << 20;
+
+/// Puts in a write of the stores that are loaded by batches.
+const LOAD_BATCH: usize = 1000;
+
+/// Data that a store loaded by batches is given by single puts.
+const MOST_SINGLE_PUTS_BYTES: u64 = 256 << 20;
 
 /// Ticks of the kernel's clock in a second, as in `/proc/stat`.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -38,19 +48,17 @@ pub(crate) struct Settings {
     pub(crate) attempts: u32,
     /// Share of the machine's time others may use during a run.
     pub(crate) disturbance_limit: f64,
+    /// Loads a store once for all repetitions, not once for each, while it is only read.
+    pub(crate) load_once: bool,
     pub(crate) verify: bool,
     pub(crate) seed: u64,
 }
 
-/// One undisturbed run, or the least disturbed one of a repetition that had none.
-struct Run {
-    answer: Answer,
-    disturbance: f64,
-    discarded: u32,
+/// A store that holds every key.
+struct Loaded {
+    seed: u64,
+    is_changed: bool,
 }
-
-/// Value size, benchmark, and the store's place in the list.
-type Key = (usize, &'static str, usize);
 
 /// Runs everything and reports. Calls `say` with a line now and then.
 pub(crate) fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Report, LabError> {
@@ -63,23 +71,39 @@ pub(crate) fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Repo
         return Ok(report);
     }
     make_directory(settings)?;
-    let mut runs: BTreeMap<Key, Vec<Run>> = BTreeMap::new();
-    for repetition in 0..settings.repetitions {
-        let seed = settings.seed.wrapping_add(u64::from(repetition));
-        for &value_size in &settings.value_sizes {
-            for engine in &engines {
-                if settings.benchmarks.iter().any(|benchmark| benchmark.start == Start::Loaded) {
-                    load(settings, *engine, num(settings, value_size), value_size, seed, say)?;
-                }
-            }
+    let env = Env::real();
+    let begin = env.now();
+    let mut runs = Runs::new();
+    for &value_size in &settings.value_sizes {
+        let mut loaded: BTreeMap<String, Loaded> = BTreeMap::new();
+        for repetition in 0..settings.repetitions {
+            loaded.retain(|_, loaded| settings.load_once && !loaded.is_changed);
             for &benchmark in &settings.benchmarks {
-                for turn in 0..engines.len() {
-                    // Each repetition begins with another store, so that none always runs first.
-                    let engine = engines[(turn + repetition as usize) % engines.len()];
-                    if benchmark.direct && !engine.reads_directly() {
-                        continue;
+                // Each repetition begins with another store, so that none always runs first.
+                let turns = (0..engines.len()).map(|turn| (turn + repetition as usize) % engines.len());
+                let places: Vec<usize> =
+                    turns.filter(|&place| takes_part(settings, engines[place], benchmark)).collect();
+                let seed = settings.seed.wrapping_add(u64::from(repetition));
+                if benchmark.start == Start::Loaded {
+                    for engine in places.iter().map(|&place| engines[place]) {
+                        if let Entry::Vacant(place) = loaded.entry(engine.to_string()) {
+                            load(settings, engine, num(settings, value_size), value_size, seed, say)?;
+                            place.insert(Loaded { seed, is_changed: false });
+                        }
                     }
+                }
+                for place in places {
+                    let engine = engines[place];
+                    let of_store = loaded.get(&engine.to_string()).filter(|_| benchmark.start == Start::Loaded);
+                    let seed = of_store.map_or(seed, |loaded| loaded.seed);
                     let run = undisturbed(settings, engine, benchmark, value_size, seed, say)?;
+                    if benchmark.removes_keys() {
+                        loaded.remove(&engine.to_string());
+                    } else if benchmark.changes_loaded()
+                        && let Some(loaded) = loaded.get_mut(&engine.to_string())
+                    {
+                        loaded.is_changed = true;
+                    }
                     say(&format!(
                         "{}/{} {value_size} B {benchmark} {engine}: {:.0} op/s, {:.2} us CPU/op{}",
                         repetition + 1,
@@ -88,18 +112,25 @@ pub(crate) fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Repo
                         run.answer.phase.cpu_nanos_per_operation.unwrap_or(0.0) / 1e3,
                         if run.disturbance > settings.disturbance_limit { " (disturbed)" } else { "" },
                     ));
-                    let place = engines.iter().position(|other| *other == engine).unwrap_or(0);
-                    runs.entry((value_size, benchmark.name, place)).or_default().push(run);
+                    let key = Key { value_size, benchmark: benchmark.name, place };
+                    runs.entry(key).or_default().push(run);
                 }
             }
-            for engine in &engines {
-                host::remove_directory(&store_directory(settings, *engine, Start::Loaded))?;
-            }
+        }
+        for engine in &engines {
+            host::remove_directory(&store_directory(settings, *engine, Start::Loaded))?;
         }
     }
     remove_directories(settings)?;
-    summarise(settings, &runs, &mut report);
+    summary::summarise(settings, &runs, &mut report);
+    report.notes.push(format!("it took {:.0} s", (env.now() - begin).as_secs_f64()));
     Ok(report)
+}
+
+/// Whether a store has a place in a benchmark.
+pub(crate) fn takes_part(settings: &Settings, engine: Engine, benchmark: Benchmark) -> bool {
+    let is_slow = engine.loads_by_batches() && benchmark.writes_everything();
+    (engine.reads_directly() || !benchmark.direct) && (!is_slow || settings.data_bytes <= MOST_SINGLE_PUTS_BYTES)
 }
 
 /// The stores that can be run here; the others are noted.
@@ -123,7 +154,7 @@ pub(crate) fn make_directory(settings: &Settings) -> Result<(), LabError> {
 
 /// Removes the stores, and the directory when nothing else is in it.
 pub(crate) fn remove_directories(settings: &Settings) -> Result<(), LabError> {
-    for engine in Engine::ALL {
+    for &engine in &settings.engines {
         for start in [Start::Empty, Start::Loaded] {
             host::remove_directory(&store_directory(settings, engine, start))?;
         }
@@ -137,16 +168,39 @@ pub(crate) fn describe(settings: &Settings, report: &mut Report) {
     report.condition("machine", host::description());
     report.condition("directory", settings.directory.display());
     report.condition("data at each value size", format_bytes(settings.data_bytes));
-    report.condition("foreground threads", format!("{}, unless the benchmark says how many readers", settings.threads));
-    report.condition("background threads", "2 (LevelDB has 1 and cannot have more)");
-    report.condition("write buffer", "64 MiB, two of them");
+    report.condition("foreground threads", format!("{}, unless the benchmark says how many", settings.threads));
+    report.condition("background threads", "2 (LevelDB has 1 and cannot have more, LMDB has none)");
+    report.condition("write buffer", "64 MiB, two of them; LMDB has none");
     report.condition(
         "block cache",
-        "8 MiB, or twice the data where the benchmark says cached; seeks, scans and missing keys cached",
+        "8 MiB, or twice the data where the benchmark does not say 8mb or direct; LMDB has the system's page cache alone",
     );
-    report.condition("filter", "10 bits/key");
+    report.condition("filter", "10 bits/key; LMDB has none");
     report.condition("blocks", "4 KiB, no compression; values compress to one half");
-    report.condition("log", "on; synced in fillsync only");
+    report.condition(
+        "checksums",
+        "of blocks verified by whoever reads one, compactions too (LevelDB is told to, leveldb-unverified not); LMDB has none",
+    );
+    report.condition(
+        "log",
+        "on; synced in fillsync only. LMDB has none: its file is mapped for writing, and synced by commits of fillsync only",
+    );
+    report.condition(
+        "load",
+        format!(
+            "every key once, in random order by one thread, {}; LMDB in ascending order, {LOAD_BATCH} puts a transaction, which \
+             fills its pages. A store begins a benchmark when what its load left is done and on the medium",
+            if settings.load_once { "once for all repetitions that only read" } else { "for each repetition" }
+        ),
+    );
+    let fills = settings.benchmarks.iter().any(|benchmark| benchmark.writes_everything());
+    if fills && settings.engines.iter().any(|engine| engine.loads_by_batches()) {
+        let most = format_bytes(MOST_SINGLE_PUTS_BYTES);
+        report.condition(
+            "LMDB",
+            format!("fills and deletes up to {most}: each is a transaction that writes its pages up to the root anew"),
+        );
+    }
     report.condition("repetitions", settings.repetitions);
     report.condition(
         "discarded",
@@ -168,8 +222,9 @@ pub(crate) fn order(settings: &Settings, engine: Engine, benchmark: Benchmark, v
         CacheSize::Small => SMALL_CACHE_BYTES,
         CacheSize::Everything => settings.data_bytes * 2,
     };
+    let threads = benchmark.threads.unwrap_or(settings.threads);
     let operations = match benchmark.kind {
-        DbBenchKind::FillSync => settings.sync_writes,
+        DbBenchKind::FillSync => settings.sync_writes.saturating_mul(threads as u64),
         _ => (settings.reads / benchmark.reads_divisor).max(1),
     };
     Order {
@@ -178,11 +233,14 @@ pub(crate) fn order(settings: &Settings, engine: Engine, benchmark: Benchmark, v
         kind: benchmark.kind.to_string(),
         directory: store_directory(settings, engine, benchmark.start),
         num: num(settings, value_size),
+        is_loaded: benchmark.start == Start::Loaded && benchmark != Benchmark::LOAD,
         operations,
         write_operations: None,
         value_size,
         seek_nexts: benchmark.seek_nexts,
-        threads: benchmark.threads.unwrap_or(settings.threads),
+        threads,
+        writers_beside: benchmark.writers_beside,
+        batch_size: 1,
         cache_bytes: cache_bytes as usize,
         direct_reads: benchmark.direct,
         warm_cache: benchmark.wants_warm_cache(),
@@ -191,7 +249,7 @@ pub(crate) fn order(settings: &Settings, engine: Engine, benchmark: Benchmark, v
     }
 }
 
-/// Loads every key once, in random order, into an empty store. Not measured.
+/// Loads every key once into an empty store. Not measured.
 pub(crate) fn load(
     settings: &Settings,
     engine: Engine,
@@ -202,14 +260,12 @@ pub(crate) fn load(
 ) -> Result<(), LabError> {
     say(&format!("loading {engine}, {value_size} B"));
     host::remove_directory(&store_directory(settings, engine, Start::Loaded))?;
-    let benchmark = Benchmark {
-        name: "load",
-        kind: DbBenchKind::FillUniqueRandom,
-        start: Start::Loaded,
-        cache: CacheSize::Small,
-        ..Benchmark::ALL[0]
-    };
-    call(&Order { num, ..order(settings, engine, benchmark, value_size, seed) }).map(|_| ())
+    let mut order = Order { num, ..order(settings, engine, Benchmark::LOAD, value_size, seed) };
+    if engine.loads_by_batches() {
+        order.kind = DbBenchKind::FillSeq.to_string();
+        order.batch_size = LOAD_BATCH;
+    }
+    call(&order).map(|_| ())
 }
 
 /// Runs a benchmark until a run was not disturbed, at most `attempts` times.
@@ -228,6 +284,8 @@ fn undisturbed(
         } else if attempt > 0 && benchmark.changes_loaded() {
             load(settings, engine, num(settings, value_size), value_size, seed, say)?;
         }
+        // What was written before would be written back while this runs.
+        quiet::write_back(&settings.directory)?;
         let before = host::machine_time();
         let answer = call(&order(settings, engine, benchmark, value_size, seed))?;
         let disturbance = match (before, host::machine_time()) {
@@ -273,82 +331,6 @@ fn call(order: &Order) -> Result<Answer, LabError> {
         return Err(failed(format!("ended with {}", output.status)));
     }
     serde_json::from_slice(&output.stdout).map_err(|error| failed(format!("no answer: {error}")))
-}
-
-type Metric = (&'static str, &'static str, fn(&Answer) -> Option<f64>);
-
-/// What is reported of every benchmark, when it is there.
-const METRICS: [Metric; 11] = [
-    ("throughput", "op/s", |answer| Some(answer.phase.operations_per_second)),
-    ("CPU", "us/op", |answer| answer.phase.cpu_nanos_per_operation.map(|nanos| nanos / 1e3)),
-    ("p50", "us", |answer| answer.phase.main_latency().map(|latency| latency.p50_nanos as f64 / 1e3)),
-    ("p99", "us", |answer| answer.phase.main_latency().map(|latency| latency.p99_nanos as f64 / 1e3)),
-    ("p99.99", "us", |answer| answer.phase.main_latency().map(|latency| latency.p9999_nanos as f64 / 1e3)),
-    ("write amplification", "1", |answer| answer.phase.amplification.write_process),
-    ("space amplification", "1", |answer| answer.phase.amplification.space.filter(|_| wrote(answer))),
-    ("time to idle", "s", |answer| wrote(answer).then_some(answer.phase.idle_nanos as f64 / 1e9)),
-    ("memory at the end", "MiB", |answer| answer.phase.memory.map(|memory| mebibytes(memory.resident_bytes))),
-    ("peak memory", "MiB", |answer| {
-        answer.phase.memory.filter(|_| wrote(answer)).map(|memory| mebibytes(memory.peak_bytes))
-    }),
-    ("open", "ms", |answer| Some(answer.open_nanos as f64 / 1e6)),
-];
-
-fn wrote(answer: &Answer) -> bool {
-    answer.phase.user_written_bytes > 0
-}
-
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / 1_048_576.0
-}
-
-fn summarise(settings: &Settings, runs: &BTreeMap<Key, Vec<Run>>, report: &mut Report) {
-    for &value_size in &settings.value_sizes {
-        for benchmark in &settings.benchmarks {
-            let mut add = |metric: &str, unit: &str, take: &dyn Fn(&Answer) -> Option<f64>| {
-                for (_, runs) in runs.iter().filter(|(key, _)| key.0 == value_size && key.1 == benchmark.name) {
-                    let measured: Vec<f64> = good(settings, runs).filter_map(|run| take(&run.answer)).collect();
-                    if let Some(run) = runs.first().filter(|_| !measured.is_empty()) {
-                        let metric = format!("{benchmark} {value_size} B: {metric}");
-                        report.rows.push(Row::of_repetitions(&run.answer.phase.target, metric, unit, &measured));
-                    }
-                }
-            };
-            for (metric, unit, take) in METRICS {
-                add(metric, unit, &take);
-            }
-            add("raw floor p50", "us", &|answer| Some(answer.floor_nanos? as f64 / 1e3));
-            add("p50 by the raw floor", "1", &|answer| {
-                Some(
-                    answer.phase.main_latency()?.p50_nanos as f64
-                        / answer.floor_nanos.filter(|&nanos| nanos > 0)? as f64,
-                )
-            });
-        }
-    }
-    let mut disturbed = 0;
-    let mut discarded = 0;
-    for run in runs.values().flatten() {
-        disturbed += u32::from(run.disturbance > settings.disturbance_limit);
-        discarded += run.discarded;
-        let mut phase = run.answer.phase.clone();
-        // A timeline of each run of each repetition would be most of the file.
-        phase.groups.iter_mut().for_each(|group| group.timeline.clear());
-        report.phases.push(phase);
-    }
-    report.notes.push(format!("{discarded} disturbed runs were discarded and run again"));
-    if disturbed > 0 {
-        report.notes.push(format!(
-            "{disturbed} repetitions stayed disturbed in all {} attempts; they count only where a store has no other",
-            settings.attempts
-        ));
-    }
-}
-
-/// The undisturbed runs, or all when there is none.
-fn good<'a>(settings: &'a Settings, runs: &'a [Run]) -> impl Iterator<Item = &'a Run> {
-    let any = runs.iter().any(|run| run.disturbance <= settings.disturbance_limit);
-    runs.iter().filter(move |run| !any || run.disturbance <= settings.disturbance_limit)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub(crate) fn run(settings: &Settings, operations: u64, say: &mut dyn FnMut(&str
     for &value_size in &settings.value_sizes {
         for &benchmark in &settings.benchmarks {
             for &engine in &engines {
-                if benchmark.direct && !engine.reads_directly() {
+                if !comparison::takes_part(settings, engine, benchmark) {
                     continue;
                 }
                 let mut counted = [0; 2];

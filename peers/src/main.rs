@@ -1,4 +1,4 @@
-//! Varve, RocksDB, LevelDB and fjall measured side by side.
+//! Varve, RocksDB, LevelDB, fjall and LMDB measured side by side.
 //!
 //! Every run is a process of its own, so that no store inherits another's memory, threads or open
 //! files. Stores take turns, repetitions are at least five, and a run during which something else
@@ -13,8 +13,9 @@ mod floor;
 mod instructions;
 mod quiet;
 mod smrdb;
+mod summary;
 
-use benchmark::Benchmark;
+use benchmark::Choice;
 use clap::{Args, Parser, Subcommand};
 use comparison::Settings;
 use engine::Engine;
@@ -24,7 +25,7 @@ use varve_lab::LabError;
 use varve_lab::experiment::Scale;
 use varve_lab::report::{Report, format_nanos};
 
-/// Varve, RocksDB, LevelDB and fjall measured side by side, with the same budget of memory and
+/// Varve, RocksDB, LevelDB, fjall and LMDB measured side by side, with the same budget of memory and
 /// threads.
 #[derive(Parser)]
 #[command(name = "varve-peers", version)]
@@ -87,9 +88,9 @@ struct Bench {
     /// Stores, by comma; `null` does nothing and shows what the harness costs.
     #[arg(long, value_delimiter = ',', default_values_t = Engine::ALL)]
     engines: Vec<Engine>,
-    /// Benchmarks, by comma.
-    #[arg(long, value_delimiter = ',', default_values_t = Benchmark::ALL)]
-    benchmarks: Vec<Benchmark>,
+    /// Benchmarks, by comma, or sets of them: fills, synced, writers, cached, past-cache, direct, deletes, all.
+    #[arg(long, value_delimiter = ',', default_value = Choice::DEFAULT)]
+    benchmarks: Vec<Choice>,
     /// Bytes of a value, by comma.
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1024, 4096])]
     value_sizes: Vec<usize>,
@@ -99,7 +100,7 @@ struct Bench {
     /// Reads of the reading benchmarks; seeks and direct reads do fewer.
     #[arg(long, default_value_t = 200_000)]
     reads: u64,
-    /// Writes of fillsync.
+    /// Writes of each thread of fillsync.
     #[arg(long, default_value_t = 1000)]
     sync_writes: u64,
     /// Foreground threads.
@@ -114,6 +115,9 @@ struct Bench {
     /// Share of the machine's processor time others may use during a run.
     #[arg(long, default_value_t = 0.05)]
     disturbance_limit: f64,
+    /// Load each store once for all repetitions that only read it, not anew for each: large data take minutes to load.
+    #[arg(long)]
+    load_once: bool,
     /// Verify every value read (costs processor time on every store alike).
     #[arg(long)]
     verify: bool,
@@ -130,7 +134,7 @@ struct Smrdb {
     #[arg(long, default_value = "varve-peers-data")]
     directory: PathBuf,
     /// Stores, by comma.
-    #[arg(long, value_delimiter = ',', default_values_t = [Engine::LevelDb, Engine::RocksDb, Engine::Varve])]
+    #[arg(long, value_delimiter = ',', default_values_t = [Engine::LevelDbUnverified, Engine::RocksDb, Engine::Varve])]
     engines: Vec<Engine>,
     /// How much less than the paper's 10 GB, 2 million records and so on. Write buffers and caches stay as they are: below
     /// 1/100 everything fits into them.
@@ -236,7 +240,7 @@ impl Bench {
         Settings {
             directory: self.directory.clone(),
             engines: self.engines.clone(),
-            benchmarks: self.benchmarks.clone(),
+            benchmarks: Choice::benchmarks(&self.benchmarks),
             value_sizes: self.value_sizes.clone(),
             data_bytes: self.data,
             reads: self.reads,
@@ -245,6 +249,7 @@ impl Bench {
             repetitions: self.repetitions.max(1),
             attempts: self.attempts.max(1),
             disturbance_limit: self.disturbance_limit,
+            load_once: self.load_once,
             verify: self.verify,
             seed: self.seed,
         }

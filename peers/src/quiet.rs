@@ -1,8 +1,11 @@
-//! When a process has come to rest.
+//! When a process has come to rest, and a file system.
 
+use rustix::fs::{Mode, OFlags, open, syncfs};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use varve::env::Env;
+use varve_lab::LabError;
 use varve_lab::host;
 use varve_lab::target::{Session, Target, TargetError, TargetStatistics};
 
@@ -31,10 +34,31 @@ fn wait() {
         let written_now = host::process_io().map(|io| io.written_bytes);
         let used = cpu_now.unwrap_or(0).saturating_sub(cpu.unwrap_or(0)) as f64;
         let grown = written_now.unwrap_or(0).saturating_sub(written.unwrap_or(0));
-        let rests = used < LOOK_MILLIS as f64 * 1e6 * RESTING_SHARE && grown < RESTING_BYTES;
-        quiet = if rests { quiet + 1 } else { 0 };
-        (cpu, written) = (cpu_now, written_now);
+        let seems = used < LOOK_MILLIS as f64 * 1e6 * RESTING_SHARE && grown < RESTING_BYTES;
+        quiet = if seems && !waits_for_a_disk() { quiet + 1 } else { 0 };
+        // Looking at threads is not the store's work.
+        (cpu, written) = (env.process_cpu_nanos(), written_now);
     }
+}
+
+/// Whether any thread of this process sleeps until a disk is done, as a compaction that syncs its table: it uses no
+/// processor and writes nothing meanwhile.
+fn waits_for_a_disk() -> bool {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return false };
+    threads
+        .flatten()
+        .any(|thread| std::fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| state(&stat) == Some('D')))
+}
+
+/// The state in a line of `/proc/PID/stat`: behind the name, which stands in brackets and may hold some itself.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Writes back what the file system of `directory` keeps in memory, and waits for it.
+pub(crate) fn write_back(directory: &Path) -> Result<(), LabError> {
+    let synced = open(directory, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).and_then(syncfs);
+    synced.map_err(|error| LabError::file(directory.display().to_string(), error))
 }
 
 /// A store that is idle only when the whole process rests, whatever it says itself: not every store
@@ -75,5 +99,24 @@ impl<T: Target> Target for Rested<T> {
 
     fn statistics(&self) -> Result<TargetStatistics, TargetError> {
         self.0.statistics()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_behind_the_name() {
+        assert_eq!(state("17 (a thread (of mine) 2) D 1 17 17"), Some('D'));
+        assert_eq!(state("17 (idle) S 1"), Some('S'));
+        assert_eq!(state("nonsense"), None);
+    }
+
+    #[test]
+    fn a_file_system_is_written_back() {
+        let place = tempfile::tempdir().unwrap();
+        write_back(place.path()).unwrap();
+        assert!(write_back(&place.path().join("nothing")).is_err());
     }
 }

@@ -75,7 +75,7 @@ mod tests {
     fn every_store_that_is_there_does_the_loads_and_the_others_are_named() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("stores");
-        for engine in [Engine::LevelDb, Engine::RocksDb, Engine::Varve] {
+        for engine in [Engine::LevelDbUnverified, Engine::RocksDb, Engine::Varve] {
             let settings =
                 Settings { directory: directory.clone(), engines: vec![engine], scale: Scale::one_in(20_000), seed: 1 };
             let mut said = Vec::new();

@@ -48,11 +48,13 @@ impl Drop for Handle {
 }
 
 pub(crate) struct LevelDbTarget {
+    name: String,
     handle: Arc<Handle>,
 }
 
 impl LevelDbTarget {
-    /// A database that verifies the checksums of blocks it reads, if told to.
+    /// A database that verifies the checksums of blocks it reads, for readers and for compactions, if told to: of itself it
+    /// does neither.
     pub(crate) fn open(directory: &Path, budget: Budget, verify_checksums: bool) -> Result<LevelDbTarget, TargetError> {
         if budget.direct_reads {
             return Err("LevelDB cannot read past the page cache".into());
@@ -76,6 +78,7 @@ impl LevelDbTarget {
             (library.options_set_compression)(options, NO_COMPRESSION);
             (library.options_set_cache)(options, cache);
             (library.options_set_filter_policy)(options, filter);
+            (library.options_set_paranoid_checks)(options, u8::from(verify_checksums));
             let opened = checked(library, |error| (library.open)(options, path.as_ptr(), error));
             (library.options_destroy)(options);
             match opened {
@@ -86,7 +89,8 @@ impl LevelDbTarget {
                     (library.readoptions_set_verify_checksums)(read_options, u8::from(verify_checksums));
                     let buffered = (library.writeoptions_create)();
                     let handle = Handle { library, db, cache, filter, read_options, buffered, synced };
-                    Ok(LevelDbTarget { handle: Arc::new(handle) })
+                    let checks = if verify_checksums { "" } else { ", checksums not verified" };
+                    Ok(LevelDbTarget { name: format!("{}{checks}", library.description), handle: Arc::new(handle) })
                 }
                 Err(error) => {
                     (library.filterpolicy_destroy)(filter);
@@ -116,7 +120,7 @@ fn checked<T>(library: &Library, call: impl FnOnce(ErrorSlot) -> T) -> Result<T,
 
 impl Target for LevelDbTarget {
     fn name(&self) -> &str {
-        &self.handle.library.description
+        &self.name
     }
 
     fn session(&self) -> Result<Box<dyn Session>, TargetError> {

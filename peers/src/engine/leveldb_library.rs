@@ -85,6 +85,7 @@ library! {
     options_set_create_if_missing: fn(Opaque, c_uchar);
     options_set_write_buffer_size: fn(Opaque, usize);
     options_set_block_size: fn(Opaque, usize);
+    options_set_paranoid_checks: fn(Opaque, c_uchar);
     options_set_compression: fn(Opaque, c_int);
     options_set_cache: fn(Opaque, Opaque);
     options_set_filter_policy: fn(Opaque, Opaque);

@@ -3,6 +3,7 @@
 mod fjall;
 mod leveldb;
 mod leveldb_library;
+mod lmdb;
 #[cfg(feature = "rocksdb")]
 pub(crate) mod rocksdb;
 mod varve;
@@ -38,22 +39,41 @@ const WITHOUT_ROCKSDB: &str = "this program was built without it (cargo's featur
 pub(crate) enum Engine {
     Varve,
     RocksDb,
+    /// Told to verify the checksum of every block it reads, as the others do.
     LevelDb,
-    /// LevelDB that verifies the checksum of every block it reads, as the others do.
-    LevelDbVerified,
+    /// LevelDB as it is unless told otherwise: it verifies no checksums of blocks.
+    LevelDbUnverified,
     Fjall,
+    /// No log-structured store, but the mark for reads.
+    Lmdb,
     /// Does nothing: what it costs is the harness.
     Null,
 }
 
 impl Engine {
     /// The stores that are compared unless others are asked for.
-    pub(crate) const ALL: [Engine; 5] =
-        [Engine::Varve, Engine::RocksDb, Engine::LevelDb, Engine::LevelDbVerified, Engine::Fjall];
+    pub(crate) const ALL: [Engine; 5] = [Engine::Varve, Engine::RocksDb, Engine::LevelDb, Engine::Fjall, Engine::Lmdb];
+
+    /// Every one.
+    const KNOWN: [Engine; 7] = [
+        Engine::Varve,
+        Engine::RocksDb,
+        Engine::LevelDb,
+        Engine::LevelDbUnverified,
+        Engine::Fjall,
+        Engine::Lmdb,
+        Engine::Null,
+    ];
 
     /// Whether it can read tables past the page cache.
     pub(crate) fn reads_directly(self) -> bool {
         matches!(self, Engine::Varve | Engine::RocksDb)
+    }
+
+    /// Whether puts come one to a transaction at a price that others do not pay: such a store is loaded by batches of ascending
+    /// keys, and fills no large data by single puts.
+    pub(crate) fn loads_by_batches(self) -> bool {
+        self == Engine::Lmdb
     }
 
     /// Opens the store in `directory`, creating it when it is not there.
@@ -64,9 +84,10 @@ impl Engine {
             Engine::RocksDb => Rested::shared(rocksdb::RocksDbTarget::open(directory, budget)?),
             #[cfg(not(feature = "rocksdb"))]
             Engine::RocksDb => return Err(WITHOUT_ROCKSDB.into()),
-            Engine::LevelDb => Rested::shared(leveldb::LevelDbTarget::open(directory, budget, false)?),
-            Engine::LevelDbVerified => Rested::shared(leveldb::LevelDbTarget::open(directory, budget, true)?),
+            Engine::LevelDb => Rested::shared(leveldb::LevelDbTarget::open(directory, budget, true)?),
+            Engine::LevelDbUnverified => Rested::shared(leveldb::LevelDbTarget::open(directory, budget, false)?),
             Engine::Fjall => Rested::shared(fjall::FjallTarget::open(directory, budget)?),
+            Engine::Lmdb => Rested::shared(lmdb::LmdbTarget::open(directory)?),
             Engine::Null => Rested::shared(NullTarget::new(&Env::real())),
         })
     }
@@ -74,7 +95,7 @@ impl Engine {
     /// Why the store cannot be run here; `None` when it can.
     pub(crate) fn missing(self) -> Option<String> {
         match self {
-            Engine::LevelDb | Engine::LevelDbVerified => {
+            Engine::LevelDb | Engine::LevelDbUnverified => {
                 leveldb_library::Library::get().err().map(|error| error.to_string())
             }
             Engine::RocksDb if !cfg!(feature = "rocksdb") => Some(WITHOUT_ROCKSDB.to_owned()),
@@ -89,8 +110,9 @@ impl fmt::Display for Engine {
             Engine::Varve => "varve",
             Engine::RocksDb => "rocksdb",
             Engine::LevelDb => "leveldb",
-            Engine::LevelDbVerified => "leveldb-verified",
+            Engine::LevelDbUnverified => "leveldb-unverified",
             Engine::Fjall => "fjall",
+            Engine::Lmdb => "lmdb",
             Engine::Null => "null",
         })
     }
@@ -100,11 +122,10 @@ impl FromStr for Engine {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Engine, String> {
-        let mut known = Engine::ALL.into_iter().chain([Engine::Null]);
-        let names: Vec<String> = known.clone().map(|engine| engine.to_string()).collect();
-        known
-            .find(|engine| engine.to_string() == text)
-            .ok_or_else(|| format!("'{text}' is none of {}", names.join(", ")))
+        Engine::KNOWN.into_iter().find(|engine| engine.to_string() == text).ok_or_else(|| {
+            let names: Vec<String> = Engine::KNOWN.iter().map(ToString::to_string).collect();
+            format!("'{text}' is none of {}", names.join(", "))
+        })
     }
 }
 
