@@ -4,6 +4,8 @@
 use crate::benchmark::Start;
 use crate::child::Order;
 use crate::comparison::{self, Settings};
+use crate::summary::INSTRUCTIONS;
+use crate::tables;
 use std::process::{Command, Stdio};
 use varve_lab::LabError;
 use varve_lab::host;
@@ -46,7 +48,7 @@ pub(crate) fn run(settings: &Settings, operations: u64, say: &mut dyn FnMut(&str
                 }
                 let each = counted[1].saturating_sub(counted[0]) as f64 / operations as f64;
                 say(&format!("{value_size} B {benchmark} {engine}: {each:.0} instructions/op"));
-                let metric = format!("{benchmark} {value_size} B: instructions");
+                let metric = tables::metric(benchmark.name, value_size, INSTRUCTIONS);
                 report.rows.push(Row::new(engine.to_string(), metric, "1/op", each));
             }
         }

@@ -14,6 +14,7 @@ mod instructions;
 mod quiet;
 mod smrdb;
 mod summary;
+mod tables;
 
 use benchmark::Choice;
 use clap::{Args, Parser, Subcommand};
@@ -23,6 +24,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use varve_lab::LabError;
 use varve_lab::experiment::Scale;
+use varve_lab::host;
 use varve_lab::report::{Report, format_nanos};
 
 /// Varve, RocksDB, LevelDB, fjall and LMDB measured side by side, with the same budget of memory and
@@ -59,6 +61,13 @@ enum Verb {
     ///
     /// Example: `cargo peers amplification --directory /mnt/disk/amplification --scale 1/64`
     Amplification(Amplification),
+    /// Print the tables of reports written earlier as Markdown.
+    ///
+    /// Example: `cargo peers tables results/*/peers-db_bench.json`
+    Tables {
+        /// JSON files of `bench` or `instructions`.
+        reports: Vec<PathBuf>,
+    },
     /// Measure only the floors: append and fdatasync, direct 4 KiB reads.
     Floors(Floors),
     /// One run of one benchmark; what `bench` starts.
@@ -75,6 +84,9 @@ struct Output {
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
+    /// Print only the compact tables, as Markdown.
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Write JSON and tables into this directory too.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -213,6 +225,15 @@ fn run(verb: Verb) -> Result<(), LabError> {
             let report = comparison::run(&bench.settings(), &mut |line| eprintln!("{line}"))?;
             bench.output.print(&report)
         }
+        Verb::Tables { reports } => {
+            for path in reports {
+                let contents = host::read_file(&path)?
+                    .ok_or_else(|| LabError::invalid("report", format!("{} is not there", path.display())))?;
+                let report = Report::from_json(&String::from_utf8_lossy(&contents))?;
+                println!("{}", tables::markdown(&report));
+            }
+            Ok(())
+        }
         Verb::Smrdb(smrdb) => {
             let Smrdb { directory, engines, scale, seed, output } = smrdb;
             let report =
@@ -261,9 +282,12 @@ impl Output {
     fn print(&self, report: &Report) -> Result<(), LabError> {
         if self.json {
             print!("{}", report.to_json());
+        } else if self.markdown {
+            print!("{}", tables::markdown(report));
         } else {
             // Every single run is in the JSON; people get the medians.
             print!("{}", Report { phases: Vec::new(), ..report.clone() }.to_text());
+            print!("{}", tables::text(report));
         }
         if let Some(directory) = &self.out {
             for path in report.write(directory)? {

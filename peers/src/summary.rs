@@ -2,6 +2,7 @@
 
 use crate::child::Answer;
 use crate::comparison::Settings;
+use crate::tables;
 use std::collections::BTreeMap;
 use varve_lab::report::{Report, Row};
 
@@ -23,28 +24,37 @@ pub(crate) struct Key {
 
 pub(crate) type Runs = BTreeMap<Key, Vec<Run>>;
 
+/// Metrics that tables are made of.
+pub(crate) const THROUGHPUT: &str = "throughput";
+pub(crate) const CPU: &str = "CPU";
+pub(crate) const P50: &str = "p50";
+pub(crate) const PUTS_BESIDE: &str = "puts beside";
+pub(crate) const CPU_OF_BOTH: &str = "CPU of reads and puts";
+pub(crate) const WRITE_AMPLIFICATION: &str = "write amplification";
+pub(crate) const INSTRUCTIONS: &str = "instructions";
+
 /// A name, a unit, and where the number is.
 type Metric = (&'static str, &'static str, fn(&Answer) -> Option<f64>);
 
 /// What is reported of every benchmark, when it is there.
 const METRICS: [Metric; 13] = [
-    ("throughput", "op/s", |answer| Some(answer.phase.operations_per_second)),
-    ("CPU", "us/op", |answer| answer.phase.cpu_nanos_per_operation.map(|nanos| nanos / 1e3)),
-    ("p50", "us", |answer| answer.phase.main_latency().map(|latency| latency.p50_nanos as f64 / 1e3)),
+    (THROUGHPUT, "op/s", |answer| Some(answer.phase.operations_per_second)),
+    (CPU, "us/op", |answer| answer.phase.cpu_nanos_per_operation.map(|nanos| nanos / 1e3)),
+    (P50, "us", |answer| answer.phase.main_latency().map(|latency| latency.p50_nanos as f64 / 1e3)),
     ("p99", "us", |answer| answer.phase.main_latency().map(|latency| latency.p99_nanos as f64 / 1e3)),
     ("p99.99", "us", |answer| answer.phase.main_latency().map(|latency| latency.p9999_nanos as f64 / 1e3)),
-    ("write amplification", "1", |answer| answer.phase.amplification.write_process),
+    (WRITE_AMPLIFICATION, "1", |answer| answer.phase.amplification.write_process),
     ("space amplification", "1", |answer| answer.phase.amplification.space.filter(|_| wrote(answer))),
     ("time to idle", "s", |answer| wrote(answer).then_some(answer.phase.idle_nanos as f64 / 1e9)),
     ("memory at the end", "MiB", |answer| answer.phase.memory.map(|memory| mebibytes(memory.resident_bytes))),
     ("peak memory", "MiB", |answer| {
         answer.phase.memory.filter(|_| wrote(answer)).map(|memory| mebibytes(memory.peak_bytes))
     }),
-    ("puts beside", "op/s", |answer| {
+    (PUTS_BESIDE, "op/s", |answer| {
         let seconds = answer.phase.elapsed_nanos as f64 / 1e9;
         (seconds > 0.0).then_some(operations_beside(answer)? as f64 / seconds)
     }),
-    ("CPU of reads and puts", "us/op", |answer| {
+    (CPU_OF_BOTH, "us/op", |answer| {
         let operations = (answer.phase.operations + operations_beside(answer)?) as f64;
         let nanos = answer.phase.cpu_nanos? + answer.phase.idle_cpu_nanos?;
         Some(nanos as f64 / 1e3 / operations)
@@ -76,7 +86,7 @@ pub(crate) fn summarise(settings: &Settings, runs: &Runs, report: &mut Report) {
                 {
                     let measured: Vec<f64> = good(settings, runs).filter_map(|run| take(&run.answer)).collect();
                     if let Some(run) = runs.first().filter(|_| !measured.is_empty()) {
-                        let metric = format!("{benchmark} {value_size} B: {metric}");
+                        let metric = tables::metric(benchmark.name, value_size, metric);
                         report.rows.push(Row::of_repetitions(&run.answer.phase.target, metric, unit, &measured));
                     }
                 }
