@@ -73,58 +73,88 @@ pub(crate) fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Repo
     make_directory(settings)?;
     let env = Env::real();
     let begin = env.now();
-    let mut runs = Runs::new();
+    let mut comparison = Comparison { settings, engines, loaded: BTreeMap::new(), runs: Runs::new() };
     for &value_size in &settings.value_sizes {
-        let mut loaded: BTreeMap<String, Loaded> = BTreeMap::new();
         for repetition in 0..settings.repetitions {
-            loaded.retain(|_, loaded| settings.load_once && !loaded.is_changed);
+            comparison.loaded.retain(|_, loaded| settings.load_once && !loaded.is_changed);
             for &benchmark in &settings.benchmarks {
-                // Each repetition begins with another store, so that none always runs first.
-                let turns = (0..engines.len()).map(|turn| (turn + repetition as usize) % engines.len());
-                let places: Vec<usize> =
-                    turns.filter(|&place| takes_part(settings, engines[place], benchmark)).collect();
-                let seed = settings.seed.wrapping_add(u64::from(repetition));
-                if benchmark.start == Start::Loaded {
-                    for engine in places.iter().map(|&place| engines[place]) {
-                        if let Entry::Vacant(place) = loaded.entry(engine.to_string()) {
-                            load(settings, engine, num(settings, value_size), value_size, seed, say)?;
-                            place.insert(Loaded { seed, is_changed: false });
-                        }
-                    }
-                }
-                for place in places {
-                    let engine = engines[place];
-                    let of_store = loaded.get(&engine.to_string()).filter(|_| benchmark.start == Start::Loaded);
-                    let seed = of_store.map_or(seed, |loaded| loaded.seed);
-                    let run = undisturbed(settings, engine, benchmark, value_size, seed, say)?;
-                    if benchmark.removes_keys() {
-                        loaded.remove(&engine.to_string());
-                    } else if benchmark.changes_loaded()
-                        && let Some(loaded) = loaded.get_mut(&engine.to_string())
-                    {
-                        loaded.is_changed = true;
-                    }
-                    say(&format!(
-                        "{}/{} {value_size} B {benchmark} {engine}: {:.0} op/s, {:.2} us CPU/op{}",
-                        repetition + 1,
-                        settings.repetitions,
-                        run.answer.phase.operations_per_second,
-                        run.answer.phase.cpu_nanos_per_operation.unwrap_or(0.0) / 1e3,
-                        if run.disturbance > settings.disturbance_limit { " (disturbed)" } else { "" },
-                    ));
-                    let key = Key { value_size, benchmark: benchmark.name, place };
-                    runs.entry(key).or_default().push(run);
+                comparison.repeat(benchmark, value_size, repetition, say)?;
+            }
+        }
+        comparison.remove_loaded()?;
+    }
+    remove_directories(settings)?;
+    summary::summarise(settings, &comparison.runs, &mut report);
+    report.notes.push(format!("it took {:.0} s", (env.now() - begin).as_secs_f64()));
+    Ok(report)
+}
+
+/// Where a comparison stands.
+struct Comparison<'a> {
+    settings: &'a Settings,
+    engines: Vec<Engine>,
+    /// Of the value size it is at, by the store's place in the list.
+    loaded: BTreeMap<usize, Loaded>,
+    runs: Runs,
+}
+
+impl Comparison<'_> {
+    /// Runs a benchmark on every store that takes part, and keeps what they answered.
+    fn repeat(
+        &mut self,
+        benchmark: Benchmark,
+        value_size: usize,
+        repetition: u32,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), LabError> {
+        let settings = self.settings;
+        let seed = settings.seed.wrapping_add(u64::from(repetition));
+        // Each repetition begins with another store, so that none always runs first.
+        let stores = self.engines.len();
+        let turns = (0..stores).map(|turn| (turn + repetition as usize) % stores);
+        let places: Vec<usize> = turns.filter(|&place| takes_part(settings, self.engines[place], benchmark)).collect();
+        if benchmark.start == Start::Loaded {
+            for &place in &places {
+                if let Entry::Vacant(missing) = self.loaded.entry(place) {
+                    load(settings, self.engines[place], num(settings, value_size), value_size, seed, say)?;
+                    missing.insert(Loaded { seed, is_changed: false });
                 }
             }
         }
-        for engine in &engines {
-            host::remove_directory(&store_directory(settings, *engine, Start::Loaded))?;
+        for place in places {
+            let engine = self.engines[place];
+            let begun_with = self.loaded.get(&place).filter(|_| benchmark.start == Start::Loaded);
+            let seed = begun_with.map_or(seed, |loaded| loaded.seed);
+            let run = undisturbed(settings, engine, benchmark, value_size, seed, say)?;
+            if benchmark.removes_keys() {
+                self.loaded.remove(&place);
+            } else if benchmark.changes_loaded()
+                && let Some(loaded) = self.loaded.get_mut(&place)
+            {
+                loaded.is_changed = true;
+            }
+            say(&format!(
+                "{}/{} {value_size} B {benchmark} {engine}: {:.0} op/s, {:.2} us CPU/op{}",
+                repetition + 1,
+                settings.repetitions,
+                run.answer.phase.operations_per_second,
+                run.answer.phase.cpu_nanos_per_operation.unwrap_or(0.0) / 1e3,
+                if run.disturbance > settings.disturbance_limit { " (disturbed)" } else { "" },
+            ));
+            let key = Key { value_size, benchmark: benchmark.name, place };
+            self.runs.entry(key).or_default().push(run);
         }
+        Ok(())
     }
-    remove_directories(settings)?;
-    summary::summarise(settings, &runs, &mut report);
-    report.notes.push(format!("it took {:.0} s", (env.now() - begin).as_secs_f64()));
-    Ok(report)
+
+    /// Removes the loaded stores: the next value size has others.
+    fn remove_loaded(&mut self) -> Result<(), LabError> {
+        self.loaded.clear();
+        for &engine in &self.engines {
+            host::remove_directory(&store_directory(self.settings, engine, Start::Loaded))?;
+        }
+        Ok(())
+    }
 }
 
 /// Whether a store has a place in a benchmark.
