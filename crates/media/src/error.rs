@@ -63,6 +63,8 @@ pub enum MediaErrorKind {
     Offline,
     /// Bytes that describe the medium are wrong.
     Damaged,
+    /// Bytes that describe the medium are of a version that is not known here.
+    OtherVersion,
     /// Protection information does not fit the data.
     Protection,
     /// Anything else the device or the operating system reported.
@@ -99,6 +101,11 @@ pub enum MediaError {
          with, or restore it from a copy, or format the device anew"
     )]
     Damaged { device: String, offset_bytes: u64, what: String, expected: String, found: String },
+    /// Bytes that describe the medium are sound, and of a version that is not known here.
+    #[error(
+        "{device}: {what}: version {readable} can be read, found version {found}; open it with the version that made it"
+    )]
+    OtherVersion { device: String, what: String, readable: u32, found: u32 },
     /// What is there is of a type that data cannot be kept in.
     #[error("{device}: it is {found}, and {expected} is needed ({operation})")]
     Unsuitable { device: String, operation: Operation, found: String, expected: String },
@@ -135,6 +142,7 @@ impl MediaError {
             MediaError::Zone { refusal: ZoneRefusal::Offline, .. } => MediaErrorKind::Offline,
             MediaError::Zone { .. } => MediaErrorKind::InvalidRequest,
             MediaError::Damaged { .. } => MediaErrorKind::Damaged,
+            MediaError::OtherVersion { .. } => MediaErrorKind::OtherVersion,
             MediaError::Unreadable { .. } => MediaErrorKind::Unreadable,
             MediaError::NoSpace { .. } => MediaErrorKind::NoSpace,
             MediaError::NotFound { .. } => MediaErrorKind::NotFound,

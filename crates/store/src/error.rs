@@ -116,6 +116,7 @@ fn of_media(error: &MediaError) -> StoreErrorKind {
         MediaErrorKind::Locked => StoreErrorKind::Locked,
         MediaErrorKind::InvalidRequest => StoreErrorKind::InvalidRequest,
         MediaErrorKind::Unreadable | MediaErrorKind::Protection => StoreErrorKind::Corruption,
+        MediaErrorKind::OtherVersion => StoreErrorKind::Foreign,
         _ => StoreErrorKind::Io,
     }
 }

@@ -90,7 +90,8 @@ fn where_it_is(path: Option<&str>, place: Option<(usize, usize)>) -> String {
 fn media_kind(kind: MediaErrorKind) -> ErrorKind {
     match kind {
         MediaErrorKind::InvalidRequest => ErrorKind::InvalidArgument,
-        MediaErrorKind::Unreadable | MediaErrorKind::Protection => ErrorKind::Corruption,
+        MediaErrorKind::Unreadable | MediaErrorKind::Protection | MediaErrorKind::Damaged => ErrorKind::Corruption,
+        MediaErrorKind::OtherVersion => ErrorKind::Foreign,
         MediaErrorKind::NoSpace => ErrorKind::NoSpace,
         MediaErrorKind::NotFound => ErrorKind::NotFound,
         MediaErrorKind::Locked => ErrorKind::Locked,

@@ -85,7 +85,7 @@ pub(crate) fn said(device: &Device, label: &str) -> Option<Said> {
         let (is_elsewhere, generation, kind, identity) = match slot {
             Slot::Valid(superblock) => (false, superblock.generation, superblock.kind, superblock.identity),
             Slot::Identity(block) => (!block.is_unfinished, block.generation, block.kind, block.identity),
-            Slot::Blank | Slot::Foreign(_) | Slot::Damaged(_) => continue,
+            Slot::Blank | Slot::Foreign(_) | Slot::OtherVersion(_) | Slot::Damaged(_) => continue,
         };
         let rank = (is_elsewhere, generation);
         if newest.as_ref().is_none_or(|(newest, _)| rank > *newest) {

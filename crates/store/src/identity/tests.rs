@@ -2,7 +2,7 @@
 
 use super::block::IdentityBlock;
 use super::*;
-use crate::error::StoreErrorKind;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::{
     AllocationName, BandFormatOptions, BandStore, ExtentFormatOptions, ExtentStore, ImrDevices, ImrFormatOptions,
     ImrOpenOptions, ImrStore,
@@ -367,6 +367,27 @@ fn one_damaged_identity_block_does_not_keep_the_store_from_opening() {
             assert!(matches!(error.kind(), StoreErrorKind::Foreign | StoreErrorKind::Corruption), "{error}");
         }
     }
+}
+
+/// Once an interlaced disk was opened whose identity block only another version understands.
+#[test]
+fn an_identity_block_of_another_version_keeps_the_store_from_opening() {
+    let env = Env::sim(1);
+    let bytes = blocks(&env, CAPACITY_BYTES);
+    let made = Made::Imr { top_track_bytes: 8 << 10 };
+    let devices = [made.over(&bytes)];
+    made.format(&env, &devices, false).unwrap();
+    let mut block = [0; block::BLOCK_BYTES];
+    bytes.read_at(0, &mut block, &CONTEXT).unwrap();
+    block[8] = 2;
+    crate::journal::seal(&mut block);
+    bytes.write_at(0, &block, &CONTEXT).unwrap();
+    let before = bytes_of(&bytes);
+    for refusal in [made.open(&env, &devices), made.opened_or_made(&env, &devices).map(drop)] {
+        let error = refusal.unwrap_err();
+        assert!(matches!(&error, StoreError::Foreign { found, .. } if found == "version 2"), "{error}");
+    }
+    assert!(bytes_of(&bytes) == before);
 }
 
 fn examples() -> Vec<IdentityBlock> {

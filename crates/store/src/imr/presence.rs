@@ -75,6 +75,10 @@ pub(super) fn require(label: &str, device: &Device, own: &Device) -> Result<Opti
 
 fn said(label: &str, device: &Device, opened_as: &OpenedAs) -> Result<Said, StoreError> {
     let [first, second] = read_slots(device, label);
+    // What only that version knows of the disk is not known here: nothing is made of it.
+    if let Slot::OtherVersion(error) = &first {
+        return Err(error.clone());
+    }
     let (slot, offset_bytes) = match first {
         Slot::Blank => (second, SUPERBLOCK_OFFSETS[1]),
         first => (first, SUPERBLOCK_OFFSETS[0]),
@@ -83,6 +87,7 @@ fn said(label: &str, device: &Device, opened_as: &OpenedAs) -> Result<Said, Stor
         Slot::Valid(superblock) => (superblock.kind, superblock.identity, Said::Made),
         Slot::Identity(block) if block.is_unfinished => (block.kind, block.identity, Said::Unfinished),
         Slot::Identity(block) => (block.kind, block.identity, Said::Made),
+        Slot::OtherVersion(error) => return Err(error),
         // The superblocks, if there are any, say the same.
         Slot::Blank | Slot::Foreign(_) | Slot::Damaged(_) => return Ok(Said::Nothing),
     };

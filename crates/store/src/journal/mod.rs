@@ -64,7 +64,7 @@ pub(crate) fn decode_superblock(bytes: &[u8]) {
     match superblock::decode("fuzz", 0, &sealed) {
         Slot::Valid(found) => assert_eq!(superblock::encode(&found), sealed, "a superblock that reads otherwise"),
         Slot::Identity(found) => assert_eq!(found.encode(), sealed, "an identity block that reads otherwise"),
-        Slot::Blank | Slot::Foreign(_) | Slot::Damaged(_) => {}
+        Slot::Blank | Slot::Foreign(_) | Slot::OtherVersion(_) | Slot::Damaged(_) => {}
     }
 }
 

@@ -86,8 +86,10 @@ pub(crate) enum Slot {
     Valid(Superblock),
     /// What stands there before a store is whole, or when its superblocks lie elsewhere.
     Identity(IdentityBlock),
-    /// Another thing, or a newer version of this one.
+    /// Another thing.
     Foreign(StoreError),
+    /// Ours, of a version that is not known here.
+    OtherVersion(StoreError),
     /// Ours, and damaged.
     Damaged(StoreError),
 }
@@ -139,16 +141,16 @@ pub(super) fn encode(superblock: &Superblock) -> [u8; SUPERBLOCK_BYTES] {
 pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
     let damaged =
         |expected: String, found: String| Slot::Damaged(corruption(label, "superblock", offset_bytes, expected, found));
-    let foreign = |expected: String, found: String, advice: &str| {
-        Slot::Foreign(StoreError::Foreign {
-            store: label.to_owned(),
-            structure: "superblock".to_owned(),
-            offset_bytes,
-            expected,
-            found,
-            advice: advice.to_owned(),
-        })
+    let foreign = |expected: String, found: String, advice: &str| StoreError::Foreign {
+        store: label.to_owned(),
+        structure: "superblock".to_owned(),
+        offset_bytes,
+        expected,
+        found,
+        advice: advice.to_owned(),
     };
+    let other_version =
+        |expected, found| Slot::OtherVersion(foreign(expected, found, "open it with the version that wrote it"));
     if bytes.len() < SUPERBLOCK_BYTES {
         return damaged(format!("{SUPERBLOCK_BYTES} bytes"), format!("{} bytes", bytes.len()));
     }
@@ -165,7 +167,7 @@ pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
         let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
         if version != block::VERSION {
             let (expected, found) = (format!("version {}", block::VERSION), format!("version {version}"));
-            return foreign(expected, found, "open it with the version that wrote it");
+            return other_version(expected, found);
         }
         return match IdentityBlock::decode(bytes) {
             Some(block) => Slot::Identity(block),
@@ -179,7 +181,7 @@ pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
             return damaged(format!("magic {:02x?}", MAGIC), format!("{:02x?}", &bytes[..8]));
         }
         let advice = "this device holds something else; choose another one, or format it and lose what it holds";
-        return foreign(format!("magic {:02x?}", MAGIC), format!("{:02x?}", &bytes[..8]), advice);
+        return Slot::Foreign(foreign(format!("magic {:02x?}", MAGIC), format!("{:02x?}", &bytes[..8]), advice));
     }
     if !intact {
         return damaged(format!("crc32c {:#010x}", checksum(bytes)), format!("{stored:#010x}"));
@@ -225,7 +227,7 @@ pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
     };
     match parse() {
         None => damaged("a description and zeros in reserved fields".to_owned(), "something else".to_owned()),
-        Some(Err((expected, found))) => foreign(expected, found, "open it with the version that wrote it"),
+        Some(Err((expected, found))) => other_version(expected, found),
         Some(Ok(superblock)) => match inconsistency(&superblock) {
             Some(found) => damaged("regions inside the device that do not overlap".to_owned(), found),
             None => Slot::Valid(superblock),
@@ -342,8 +344,8 @@ pub(super) fn choose(
         (_, Slot::Damaged(error)) => return Err(error.clone()),
         (Slot::Identity(block), _) => return Err(said_elsewhere(label, opened_as, chosen, &block)),
         (_, Slot::Identity(block)) => return Err(said_elsewhere(label, opened_as, 1 - chosen, block)),
-        (Slot::Foreign(error), _) => return Err(error),
-        (_, Slot::Foreign(error)) => return Err(error.clone()),
+        (Slot::Foreign(error) | Slot::OtherVersion(error), _) => return Err(error),
+        (_, Slot::Foreign(error) | Slot::OtherVersion(error)) => return Err(error.clone()),
         (Slot::Blank, _) => return Err(block::missing(label, Presence::Blank, opened_as)),
     };
     let offset_bytes = SUPERBLOCK_OFFSETS[chosen];
@@ -373,7 +375,7 @@ pub(super) fn choose(
     }
     let finding = match other {
         Slot::Valid(_) => None,
-        Slot::Damaged(error) | Slot::Foreign(error) => Some(error.to_string()),
+        Slot::Damaged(error) | Slot::Foreign(error) | Slot::OtherVersion(error) => Some(error.to_string()),
         Slot::Identity(_) => Some(format!(
             "{label}: at offset {} an identity block is in place of a superblock",
             SUPERBLOCK_OFFSETS[1 - chosen]

@@ -83,6 +83,14 @@ fn header(zones: &ZoneGeometry, boot_id: &[u8; 36]) -> Vec<u8> {
 /// What is wrong with a record: what, expected, found.
 type Flaw = (String, String, String);
 
+/// The version a header says it is of, if it is a sound one of another version than this.
+fn other_version(bytes: &[u8]) -> Option<u32> {
+    let is_sound = bytes.len() == HEADER_BYTES
+        && &bytes[0..8] == MAGIC
+        && u32_at(bytes, HEADER_CHECKED_BYTES) == crc32c::crc32c(&bytes[..HEADER_CHECKED_BYTES]);
+    Some(u32_at(bytes, 8)).filter(|version| is_sound && *version != VERSION)
+}
+
 /// Checks a header against the zones wanted, and gives the boot id in it.
 fn read_header(bytes: &[u8], zones: &ZoneGeometry) -> Result<[u8; 36], Flaw> {
     let flaw = |what: &str, expected: String, found: String| Err((what.to_owned(), expected, found));
@@ -210,7 +218,7 @@ impl ZoneRecord {
     ///
     /// # Errors
     /// [`MediaError::NotFound`], also of an empty file, [`MediaError::Locked`] when it is open elsewhere, [`MediaError::Damaged`] when it
-    /// is no record, a damaged one, or one of other zones; what the operating system says.
+    /// is no record, a damaged one, or one of other zones, [`MediaError::OtherVersion`]; what the operating system says.
     pub fn open(path: &Path, zones: &ZoneGeometry, create: bool) -> Result<Self, MediaError> {
         ZoneRecord::open_with_mode(path, zones, create, FileMode::default())
     }
@@ -287,6 +295,10 @@ impl ZoneRecord {
         }
         let mut bytes = vec![0; HEADER_BYTES];
         file.read_exact_at(&mut bytes, 0).map_err(failed)?;
+        if let Some(found) = other_version(&bytes) {
+            let what = "record of zones".to_owned();
+            return Err(MediaError::OtherVersion { device: name.clone(), what, readable: VERSION, found });
+        }
         // First which zones it is of, on which the length depends.
         let written_in = read_header(&bytes, &zones).map_err(|flaw| damaged(0, flaw))?;
         if !fresh && found_length != length {

@@ -140,6 +140,26 @@ fn damage_and_other_zones_are_told() {
     assert!(open(&zones()).is_ok());
 }
 
+/// Once it was told as damage, with the advice to format the device anew.
+#[test]
+fn a_record_of_another_version_is_told_as_such() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("zones");
+    drop(ZoneRecord::open(&path, &zones(), true).unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8] = 2;
+    let checksum = crc32c::crc32c(&bytes[..HEADER_CHECKED_BYTES]);
+    bytes[HEADER_CHECKED_BYTES..HEADER_CHECKED_BYTES + 4].copy_from_slice(&checksum.to_le_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    for result in [ZoneRecord::open(&path, &zones(), true), ZoneRecord::open_read_only(&path, &zones())] {
+        let error = result.err().unwrap();
+        assert_eq!(error.kind(), MediaErrorKind::OtherVersion);
+        let text = error.to_string();
+        assert!(text.contains("found version 2") && !text.contains("anew"), "{text}");
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
 /// The bytes of version 1.
 #[test]
 fn golden() {
