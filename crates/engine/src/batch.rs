@@ -313,6 +313,24 @@ impl<'a> BatchRecord<'a> {
     pub(crate) fn iter(&self) -> BatchEntries<'a> {
         BatchEntries { decoder: Decoder::new(self.entries), left: self.count }
     }
+
+    /// A copy that lasts.
+    pub(crate) fn keep(&self) -> KeptRecord {
+        KeptRecord { first_sequence: self.first_sequence, count: self.count, entries: self.entries.to_vec() }
+    }
+}
+
+/// A [`BatchRecord`] with memory of its own.
+pub(crate) struct KeptRecord {
+    first_sequence: Sequence,
+    count: u64,
+    entries: Vec<u8>,
+}
+
+impl KeptRecord {
+    pub(crate) fn record(&self) -> BatchRecord<'_> {
+        BatchRecord { first_sequence: self.first_sequence, count: self.count, entries: &self.entries }
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::jobs::flush as flush_job;
 use super::jobs::output::table_meta;
 use super::parts::{Found, TreeParts};
 use super::tables::Tables;
+use crate::batch::{BatchRecord, KeptRecord};
 use crate::cache::BlockCache;
 use crate::error::Error;
 use crate::file_name::{self, FileName};
@@ -195,8 +196,8 @@ impl Salvage {
         let mut memtable = Arc::new(MemTable::new(0, capacity, 0));
         let Salvage { repair, parts, tables, last_sequence } = self;
         let mut flush = |memtable: &Arc<MemTable>, last_sequence| flush(parts, tables, memtable, last_sequence);
-        repair.read_logs(&mut |batch| {
-            // After an append that was refused the next log may have its numbers again: a memtable has each once.
+        let mut apply = |batch: &BatchRecord<'_>| {
+            // Of damaged logs any may come again: a memtable has each number once.
             let is_repeated = memtable.last_sequence().is_some_and(|last| batch.first_sequence <= last);
             if is_repeated || memtable.memory_bytes() >= capacity {
                 let full = std::mem::replace(&mut memtable, Arc::new(MemTable::new(0, capacity, 0)));
@@ -205,8 +206,19 @@ impl Salvage {
             // A sequence number that is already in a table names the same entry.
             memtable.apply(batch.iter(), batch.first_sequence);
             *last_sequence = (*last_sequence).max(batch.last_sequence());
-            Ok(())
+            Ok::<(), Error>(())
+        };
+        // The last record of a log may be whole although its append failed: then the next log begins with its number, and what
+        // that one has was acknowledged.
+        let mut last: Option<KeptRecord> = None;
+        repair.read_logs(&mut |batch| {
+            let before = last.replace(batch.keep());
+            match before.as_ref().map(KeptRecord::record) {
+                Some(before) if before.first_sequence != batch.first_sequence => apply(&before),
+                _ => Ok(()),
+            }
         })?;
+        last.as_ref().map_or(Ok(()), |last| apply(&last.record()))?;
         flush(&memtable, *last_sequence)
     }
 
