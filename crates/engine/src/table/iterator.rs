@@ -1,6 +1,7 @@
 //! Walks the entries of a table, both ways.
 
 use super::format::BlockHandle;
+use super::mapped::Waits;
 use super::reader::{KeyOrder, ReadContext, Table};
 use crate::block::{
     AlignedBuffer, BLOCK_TRAILER_BYTES, DataBlock, DataBlockBuffer, Layout, compress, split_block, verify_block,
@@ -13,7 +14,7 @@ use crate::key;
 use crate::options::Compression;
 use std::ops::Range;
 use std::sync::Arc;
-use varve_store::IoContext;
+use varve_store::{FileMapping, IoContext};
 
 /// First window of a walk that turns out to be long.
 const FIRST_WINDOW_BYTES: usize = 16 << 10;
@@ -21,8 +22,8 @@ const FIRST_WINDOW_BYTES: usize = 16 << 10;
 /// Blocks read one by one before a walk is taken to be long.
 const BLOCKS_BEFORE_READAHEAD: u32 = 2;
 
-/// Of a mapped file, blocks a walk enters before the system is told what it will need though all were read before, and how
-/// much it is told first.
+/// Of a mapped file, blocks after which a walk is long: then the system is told what it will need if the walk had to wait, and no
+/// more because of blocks that were not read before. And how much it is told first.
 const BLOCKS_BEFORE_ANNOUNCING: u32 = 6;
 const FIRST_ANNOUNCED_BYTES: usize = 64 << 10;
 
@@ -89,6 +90,7 @@ pub(crate) struct TableIterator {
     misses: u32,
     /// What a mapped file was said to be needed of last.
     announced: Range<u64>,
+    waits: Waits,
     next_window_bytes: usize,
     /// The next seek continues a walk over several tables.
     goes_on: bool,
@@ -114,6 +116,7 @@ impl TableIterator {
             window_range: 0..0,
             misses: 0,
             announced: 0..0,
+            waits: Waits::default(),
             next_window_bytes: FIRST_WINDOW_BYTES,
             goes_on: false,
             cache_budget_bytes,
@@ -256,7 +259,7 @@ impl TableIterator {
     fn take_mapped(&mut self, block: usize, handle: &BlockHandle, direction: Direction) -> Option<(Source, Layout)> {
         let context = self.context(self.options.fill_cache);
         self.table.mapped_for(&context)?;
-        self.announce(block, handle, direction);
+        let is_coming = self.announce(block, handle, direction);
         let length = usize::try_from(handle.length_bytes).ok()?;
         if context.fill_cache && self.table.cache_has_room(block, length) {
             let found = self.table.load_block(block, &context).ok()?;
@@ -268,22 +271,27 @@ impl TableIterator {
             self.window = AlignedBuffer::empty();
             self.window = AlignedBuffer::zeroed(length, 1)?;
         }
-        let layout = self.table.copy_checked(block, &mut self.window[..length], &context)?;
+        let layout = self.table.copy_checked(block, &mut self.window[..length], is_coming, &context)?;
         self.window_range = handle.range();
         Some((Source::Window(0..length - BLOCK_TRAILER_BYTES), layout))
     }
 
     /// Of a walk over a mapped file that goes on, says what it will come to, each time further ahead. That is a call of the
-    /// system, so short walks over blocks that were read before, which are likely to be in memory, do without.
-    fn announce(&mut self, block: usize, handle: &BlockHandle, direction: Direction) {
+    /// system, which costs as much as copying the blocks, so walks over what is likely to be in memory do without: short ones if
+    /// it was read before, long ones as long as they do not wait.
+    ///
+    /// False where `block` itself may not be in memory, nor be on its way there.
+    fn announce(&mut self, block: usize, handle: &BlockHandle, direction: Direction) -> bool {
         let (Readahead::Growing { max_bytes }, Some(mapped)) = (self.options.readahead, &self.table.mapped) else {
-            return;
+            return false;
         };
-        let end = handle.range().end;
-        let is_long = self.misses > BLOCKS_BEFORE_ANNOUNCING;
-        if self.misses <= BLOCKS_BEFORE_READAHEAD || (!is_long && mapped.was_read(block)) {
-            self.announced = handle.offset_bytes..end;
-            return;
+        let Range { start, end } = handle.range();
+        let is_announced = self.announced.start <= start && end <= self.announced.end;
+        let is_long = self.misses >= BLOCKS_BEFORE_ANNOUNCING;
+        let is_short = self.misses <= BLOCKS_BEFORE_READAHEAD || (!is_long && mapped.was_read(block));
+        if is_short || (!self.waits.were_met(self.misses, FileMapping::waits_of_thread) && is_long) {
+            self.announced = start..end;
+            return is_long;
         }
         let least_bytes = if is_long { FIRST_ANNOUNCED_BYTES } else { FIRST_WINDOW_BYTES };
         let window_bytes = self.next_window_bytes.max(least_bytes).min(max_bytes) as u64;
@@ -292,14 +300,14 @@ impl TableIterator {
             Direction::Forward => {
                 let from = self.announced.end.max(end);
                 if from > end + window_bytes / 2 {
-                    return;
+                    return is_announced;
                 }
                 from..(from + window_bytes).min(self.table.index.data_end())
             }
             Direction::Backward => {
-                let to = self.announced.start.min(handle.offset_bytes);
-                if to + window_bytes / 2 < handle.offset_bytes {
-                    return;
+                let to = self.announced.start.min(start);
+                if to + window_bytes / 2 < start {
+                    return is_announced;
                 }
                 to.saturating_sub(window_bytes)..to
             }
@@ -307,6 +315,7 @@ impl TableIterator {
         mapped.will_need(ahead.clone());
         self.announced = ahead;
         self.next_window_bytes = (window_bytes as usize).saturating_mul(2).min(max_bytes);
+        is_announced
     }
 
     fn grows(&self) -> bool {
@@ -425,6 +434,7 @@ impl TableIterator {
         self.valid = false;
         if !std::mem::take(&mut self.goes_on) {
             self.misses = 0;
+            self.waits = Waits::default();
             self.next_window_bytes = FIRST_WINDOW_BYTES;
         }
     }

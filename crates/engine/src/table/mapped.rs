@@ -60,6 +60,38 @@ impl MappedBlocks {
     }
 }
 
+/// Most blocks between two looks at whether a walk had to wait.
+const LOOK_BLOCKS_MAX: u32 = 32;
+
+/// Whether a walk over mapped blocks had to wait, as it does where pages are not in memory. It looks at ever larger distances, as
+/// a look is a call of the system.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Waits {
+    /// Of the thread, when it looked last.
+    before: Option<u64>,
+    next_look: u32,
+    were_met: bool,
+}
+
+impl Waits {
+    /// Whether it waited since the first call, as far as it looked; the walk enters its block number `block`. Once it did, it
+    /// counts as waiting to its end: from then on what it needs is asked for, so that it waits no more.
+    pub(super) fn were_met(&mut self, block: u32, waits_of_thread: impl FnOnce() -> u64) -> bool {
+        if self.were_met || block < self.next_look {
+            return self.were_met;
+        }
+        let waits = waits_of_thread();
+        match self.before.replace(waits) {
+            Some(before) => {
+                self.were_met = waits != before;
+                self.next_look = block + block.min(LOOK_BLOCKS_MAX);
+            }
+            None => self.next_look = block + 1,
+        }
+        self.were_met
+    }
+}
+
 /// What a search in a mapped block came to.
 enum Answer {
     Absent,
@@ -157,12 +189,18 @@ impl Table {
         Some(layout)
     }
 
-    /// Copies a mapped block to `copy`, which has its length, and checks the copy. `None` when the block has to be read.
-    pub(super) fn copy_checked(&self, number: usize, copy: &mut [u8], context: &ReadContext) -> Option<Layout> {
+    /// Copies a mapped block to `copy`, which has its length, and checks the copy; the system is asked for one that was not read
+    /// before, unless it `is_coming` anyway. `None` when the block has to be read.
+    pub(super) fn copy_checked(
+        &self,
+        number: usize,
+        copy: &mut [u8],
+        is_coming: bool,
+        context: &ReadContext,
+    ) -> Option<Layout> {
         let mapped = self.mapped_for(context)?;
         let handle = self.index.handle(number);
-        let range = handle.range();
-        self.copy_stored(mapped, number, range, copy)?;
+        self.copy_stored(mapped, number, handle.range(), is_coming, copy)?;
         if mapped.has_passed(number, wanted(context)) {
             // The walk relies on the order of entries to end.
             return Layout::decode(copy.get(..copy.len().checked_sub(BLOCK_TRAILER_BYTES)?)?).ok();
@@ -187,13 +225,20 @@ impl Table {
         let handle = self.index.handle(number);
         let range = handle.range();
         let mut copy = DataBlockBuffer::new(usize::try_from(handle.length_bytes).ok()?)?;
-        self.copy_stored(mapped, number, range, &mut copy)?;
+        self.copy_stored(mapped, number, range, false, &mut copy)?;
         Some(copy)
     }
 
     /// Copies a mapped block to `copy`, which has its length, unchecked. `None` when the mapping is lost.
-    fn copy_stored(&self, mapped: &MappedBlocks, number: usize, range: Range<u64>, copy: &mut [u8]) -> Option<()> {
-        if !mapped.was_read(number) {
+    fn copy_stored(
+        &self,
+        mapped: &MappedBlocks,
+        number: usize,
+        range: Range<u64>,
+        is_coming: bool,
+        copy: &mut [u8],
+    ) -> Option<()> {
+        if !is_coming && !mapped.was_read(number) {
             mapped.will_need(range.clone());
         }
         self.env.charge(cost::of_bytes(cost::COPY_KIB, range.end - range.start));

@@ -1,5 +1,6 @@
 //! Tables whose files are mapped into memory, in a real directory: read in every way, damaged, cut short, overwritten.
 
+use super::mapped::Waits;
 use super::tests::{
     BLOCKWISE, Entries, build, build_options, cache, check_found, check_walks, context, everything, expected, get,
     internal, random_build_options, random_entries, read_options, walk_options,
@@ -255,4 +256,23 @@ fn whoever_verifies_checksums_does_so_after_others_that_do_not() {
     assert_ne!(lookup(false).expect("not looked at").expect("there").value, entries[0].1);
     assert_eq!(lookup(true).expect_err("damaged").kind(), ErrorKind::Corruption);
     assert!(lookup(false).is_ok());
+}
+
+#[test]
+fn a_walk_that_waited_counts_as_waiting_and_is_asked_rarely() {
+    let mut looks = 0;
+    let mut walk = |waited_at: u32| {
+        let mut waits = Waits::default();
+        (6..200).find(|&block| {
+            waits.were_met(block, || {
+                looks += 1;
+                u64::from(block > waited_at)
+            })
+        })
+    };
+    assert_eq!((walk(u32::MAX), walk(6), walk(100)), (None, Some(7), Some(120)));
+    assert!(looks < 22, "{looks}");
+    let mut waits = Waits::default();
+    assert!(!waits.were_met(6, || 3) && waits.were_met(7, || 4));
+    assert!((8..100).all(|block| waits.were_met(block, || unreachable!("it did wait"))));
 }

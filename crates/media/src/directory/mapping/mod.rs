@@ -110,6 +110,13 @@ impl FileMapping {
         (!self.is_lost()).then_some(made)
     }
 
+    /// How often the calling thread has waited so far, for pages of mappings or for anything else: who reads much of a mapping and
+    /// finds it unchanged had all of it in memory. 0 where the system does not tell. Costs a call of it.
+    pub fn waits_of_thread() -> u64 {
+        let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD);
+        usage.map_or(0, |usage| usage.voluntary_context_switches().unsigned_abs())
+    }
+
     /// Has the system read a range into its cache, in one request to the medium, if it is not there; does not wait for
     /// it. A hint; costs a call of the system.
     pub fn will_need(&self, range: Range<u64>) {
@@ -167,6 +174,13 @@ mod tests {
         }
         assert!(!map.is_lost());
         assert!(FileMapping::new(file_of(b"").as_fd(), 0).is_none());
+    }
+
+    #[test]
+    fn a_thread_that_waited_is_told_so() {
+        let before = FileMapping::waits_of_thread();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(FileMapping::waits_of_thread() > before);
     }
 
     #[test]
