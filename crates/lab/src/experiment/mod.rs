@@ -1,4 +1,4 @@
-//! Named experiments. A new one is a new file and one line in [`experiments`].
+//! Named experiments. A new one is its file, its module and its place in [`experiments`], or in the table of its folder.
 
 mod amplification;
 mod comparison;
@@ -106,9 +106,9 @@ impl Run<'_> {
     }
 }
 
-/// Every experiment, in the order they are listed.
-pub fn experiments() -> &'static [Experiment] {
-    const ALL: &[Experiment] = &[
+/// Every experiment, in the order they are listed: those that are files here, then those of the folders.
+pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
+    const FILES: &[Experiment] = &[
         media_presets::EXPERIMENT,
         media_demerit::EXPERIMENT,
         media_seek::EXPERIMENT,
@@ -122,38 +122,8 @@ pub fn experiments() -> &'static [Experiment] {
         db_bench::ON_SSD,
         db_bench::ON_FILES,
         peers::EXPERIMENT,
-        kvimr::FIG_2A,
-        kvimr::FIG_2B,
-        kvimr::FIG_2C,
-        kvimr::FIG_5A,
-        kvimr::FIG_5B,
-        kvimr::FIG_5C,
-        kvimr::FIG_5D,
-        kvimr::FIG_5E,
-        kvimr::FIG_6A,
-        kvimr::FIG_6B,
-        kvimr::FIG_6C,
-        kvimr::FIG_7A,
-        kvimr::FIG_7B,
-        kvimr::FIG_8,
-        kvimr::FIG_9,
-        kvimr::LOAD,
-        kvimr::SCALES,
-        kvimr::ABLATION,
-        kvimr::LOGS,
-        kvimr::USAGE,
-        smrdb::FIG_7,
-        smrdb::FIG_8,
-        smrdb::FIG_9,
-        smrdb::FIG_10,
-        smrdb::FIG_11,
-        smrdb::FIG_12,
-        smrdb::FIG_13,
-        smrdb::FIG_14,
-        smrdb::FIG_15,
-        smrdb::VARIABLE_BANDS,
     ];
-    ALL
+    [FILES, kvimr::EXPERIMENTS, smrdb::EXPERIMENTS].into_iter().flatten()
 }
 
 /// The experiments that `patterns` name: an id, a figure with all its parts (`kvimr/fig5` for
@@ -167,16 +137,16 @@ pub fn select(patterns: &[String]) -> Result<Vec<&'static Experiment>, LabError>
         None => pattern == "all" || pattern == id || is_part(pattern, id),
     };
     for pattern in patterns {
-        if !experiments().iter().any(|experiment| names(pattern, experiment.id)) {
+        if !experiments().any(|experiment| names(pattern, experiment.id)) {
             let group = pattern.split('/').next().unwrap_or(pattern);
             let near: Vec<&str> =
-                experiments().iter().map(|experiment| experiment.id).filter(|id| id.contains(group)).collect();
+                experiments().map(|experiment| experiment.id).filter(|id| id.contains(group)).collect();
             let hint = if near.is_empty() { String::new() } else { format!("; there is {}", near.join(", ")) };
             return Err(LabError::UnknownExperiment { id: pattern.clone(), hint });
         }
     }
     let wanted = |experiment: &&Experiment| patterns.iter().any(|pattern| names(pattern, experiment.id));
-    Ok(experiments().iter().filter(wanted).collect())
+    Ok(experiments().filter(wanted).collect())
 }
 
 /// Whether `id` is a part of the figure `pattern`: its name and one letter.
@@ -236,7 +206,6 @@ pub fn list_text() -> String {
 /// The list of experiments as a JSON array of `{id, title, description, default_scale}`.
 pub fn list_json() -> String {
     let list: Vec<serde_json::Value> = experiments()
-        .iter()
         .map(|experiment| {
             serde_json::json!({
                 "id": experiment.id,
@@ -273,7 +242,7 @@ mod tests {
             select(&patterns).map(|found| found.iter().map(|experiment| experiment.id).collect::<Vec<_>>())
         };
         assert_eq!(select(&["peers/*", "peers/db_bench"]).unwrap(), ["peers/db_bench"]);
-        assert_eq!(select(&["all"]).unwrap().len(), experiments().len());
+        assert_eq!(select(&["all"]).unwrap().len(), experiments().count());
         let parts = ["kvimr/fig2a", "kvimr/fig2b", "kvimr/fig2c"];
         assert_eq!(select(&["kvimr/fig2"]).unwrap(), parts);
         let error = select(&["peers/none"]).unwrap_err().to_string();
@@ -284,7 +253,7 @@ mod tests {
     #[test]
     fn lists_name_every_experiment() {
         let list: serde_json::Value = serde_json::from_str(&list_json()).unwrap();
-        assert_eq!(list.as_array().unwrap().len(), experiments().len());
-        assert!(experiments().iter().all(|experiment| list_text().contains(experiment.id)));
+        assert_eq!(list.as_array().unwrap().len(), experiments().count());
+        assert!(experiments().all(|experiment| list_text().contains(experiment.id)));
     }
 }

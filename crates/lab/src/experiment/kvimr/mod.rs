@@ -20,14 +20,31 @@ mod settings;
 mod table_size;
 mod usage;
 
-pub(super) use ablation::ABLATION;
 pub(crate) use film::{LoadOnInterlaced, film_load};
-pub(super) use logs::LOGS;
-pub(super) use mixes::{FIG_7A, FIG_7B};
-pub(super) use other_stores::FIG_9;
-pub(super) use overall::{FIG_2A, FIG_2B, FIG_2C, FIG_5A, FIG_5B, FIG_5C, FIG_5D, FIG_5E, LOAD};
-pub(super) use progress::{FIG_6A, FIG_6B, FIG_6C};
-pub(super) use scales::SCALES;
 pub(crate) use settings::PAIRS;
-pub(super) use table_size::FIG_8;
-pub(super) use usage::USAGE;
+
+use super::Experiment;
+
+/// In the order they are listed.
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    overall::FIG_2A,
+    overall::FIG_2B,
+    overall::FIG_2C,
+    overall::FIG_5A,
+    overall::FIG_5B,
+    overall::FIG_5C,
+    overall::FIG_5D,
+    overall::FIG_5E,
+    progress::FIG_6A,
+    progress::FIG_6B,
+    progress::FIG_6C,
+    mixes::FIG_7A,
+    mixes::FIG_7B,
+    table_size::FIG_8,
+    other_stores::FIG_9,
+    overall::LOAD,
+    scales::SCALES,
+    ablation::ABLATION,
+    logs::LOGS,
+    usage::USAGE,
+];

@@ -19,12 +19,22 @@ mod ycsb;
 
 pub use beside::measure_beside;
 pub(crate) use film::{LoadOnBands, band_schemes, film_bands};
-pub(super) use random_gets::FIG_12;
-pub(super) use random_puts::{FIG_9, FIG_10, FIG_11, FIG_13};
-pub(super) use raw_disk::FIG_7;
-pub(super) use sequential_puts::FIG_8;
-pub(super) use variable_bands::VARIABLE_BANDS;
-pub(super) use ycsb::{FIG_14, FIG_15};
+
+use super::Experiment;
+
+/// In the order they are listed.
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    raw_disk::FIG_7,
+    sequential_puts::FIG_8,
+    random_puts::FIG_9,
+    random_puts::FIG_10,
+    random_puts::FIG_11,
+    random_gets::FIG_12,
+    random_puts::FIG_13,
+    ycsb::FIG_14,
+    ycsb::FIG_15,
+    variable_bands::VARIABLE_BANDS,
+];
 
 #[cfg(test)]
 mod tests {
