@@ -1,34 +1,14 @@
-//! What there is: every kind of medium, of file store and of layer, in one table each.
-//!
-//! A new kind is one new file and one line here.
+//! What there is: every kind of medium, of file store and of layer, in one table each, which stands in its folder.
 
 use crate::error::Error;
+use crate::file_store::FILE_STORES;
+use crate::layer::LAYERS;
+use crate::medium::{self, MEDIA};
 use crate::spec::{ByteSize, Part, SIZE_EXAMPLE, Spec, SpecError, SpecErrorKind, SpecOption, Value, path_of, size_of};
 use crate::stack::{Base, BuiltDevice, Construction};
-use crate::{file_store, layer, medium};
 use std::sync::Arc;
 use varve_media::FileMode;
 use varve_store::FileStore;
-
-/// Every kind of medium.
-pub(crate) static MEDIA: &[MediumKind] = &[
-    medium::FILE,
-    medium::DISK,
-    medium::IMR,
-    medium::SMR,
-    medium::SSD,
-    medium::NVME,
-    medium::ZNS,
-    medium::RAM,
-    medium::DEV,
-];
-
-/// Every file store. The first that accepts a medium is its default.
-pub(crate) static FILE_STORES: &[FileStoreKind] =
-    &[file_store::PLAIN, file_store::EXTENT, file_store::IMR, file_store::BAND];
-
-/// Every layer, from the medium upwards.
-pub(crate) static LAYERS: &[LayerKind] = &[layer::FAULT, layer::TRACE];
 
 /// The word for logs on the medium itself.
 pub(crate) const INSIDE: &str = "inside";

@@ -3,7 +3,9 @@
 pub use crate::description::{DeviceDescription, StackDescription, TracksDescription, ZonesDescription};
 
 use crate::error::Error;
-use crate::registry::{self, FILE_STORES, FileStoreKind, LAYERS};
+use crate::file_store::FILE_STORES;
+use crate::layer::LAYERS;
+use crate::registry::{self, FileStoreKind};
 use crate::spec::{Part, Spec, SpecErrorKind};
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
-//! File stores, one file each.
+//! File stores, one file each. A new one is its file, its module and its place in the table.
 
 mod band;
 mod extent;
 mod imr;
 mod plain;
 
-pub(crate) use band::BAND;
-pub(crate) use extent::EXTENT;
-pub(crate) use imr::IMR;
-pub(crate) use plain::PLAIN;
+use crate::registry::FileStoreKind;
+
+/// Every file store. The first that accepts a medium is its default.
+pub(crate) static FILE_STORES: &[FileStoreKind] = &[plain::PLAIN, extent::EXTENT, imr::IMR, band::BAND];

@@ -1,7 +1,9 @@
-//! Layers over media, one file each.
+//! Layers over media, one file each. A new one is its file, its module and its place in the table.
 
 mod fault;
 mod trace;
 
-pub(crate) use fault::FAULT;
-pub(crate) use trace::TRACE;
+use crate::registry::LayerKind;
+
+/// Every layer, from the medium upwards.
+pub(crate) static LAYERS: &[LayerKind] = &[fault::FAULT, trace::TRACE];

@@ -1,4 +1,4 @@
-//! Kinds of media, one file each.
+//! Kinds of media, one file each. A new one is its file, its module and its place in the table.
 
 mod directory;
 mod disk;
@@ -11,11 +11,10 @@ mod ssd;
 mod zns;
 mod zones;
 
-pub(crate) use directory::FILE;
-pub(crate) use disk::DISK;
 pub(crate) use hardware::DEV;
-pub(crate) use imr::IMR;
-pub(crate) use ram::RAM;
-pub(crate) use smr::SMR;
-pub(crate) use ssd::{NVME, SSD};
-pub(crate) use zns::ZNS;
+
+use crate::registry::MediumKind;
+
+/// Every kind of medium.
+pub(crate) static MEDIA: &[MediumKind] =
+    &[directory::FILE, disk::DISK, imr::IMR, smr::SMR, ssd::SSD, ssd::NVME, zns::ZNS, ram::RAM, hardware::DEV];
