@@ -47,34 +47,51 @@ pub enum CompactionPriority {
     RoundRobin,
 }
 
-/// How data is organised.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum TreeKind {
-    /// Levels of disjoint tables, each a multiple of the one above (LevelDB, RocksDB).
-    #[default]
-    Leveled,
-    /// Two levels whose tables may both overlap, for tables as large as a band (SMRDB).
-    TwoLevel,
-    /// An ordered map in memory, and its log: what fits in memory, and is written anew now and then.
-    Memory,
+/// Makes the kinds of trees from their list: those that keep data in tables, and the others, each with its name.
+macro_rules! tree_kinds {
+    (
+        tables { $($(#[$what:meta])* $kind:ident = $name:literal,)* }
+        others { $($(#[$other_what:meta])* $other:ident = $other_name:literal,)* }
+    ) => {
+        /// How data is organised.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum TreeKind {
+            $($(#[$what])* $kind,)*
+            $($(#[$other_what])* $other,)*
+        }
+
+        impl TreeKind {
+            /// Every kind.
+            pub const ALL: [TreeKind; [$($name,)* $($other_name,)*].len()] =
+                [$(TreeKind::$kind,)* $(TreeKind::$other,)*];
+
+            /// Those that keep data in tables.
+            pub const OF_TABLES: [TreeKind; [$($name),*].len()] = [$(TreeKind::$kind),*];
+
+            /// As in options.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(TreeKind::$kind => $name,)*
+                    $(TreeKind::$other => $other_name,)*
+                }
+            }
+        }
+    };
 }
 
-impl TreeKind {
-    /// Every kind.
-    pub const ALL: [TreeKind; 3] = [TreeKind::Leveled, TreeKind::TwoLevel, TreeKind::Memory];
-
-    /// Those that keep data in tables.
-    pub const OF_TABLES: [TreeKind; 2] = [TreeKind::Leveled, TreeKind::TwoLevel];
-
-    /// As in options.
-    pub fn name(self) -> &'static str {
-        match self {
-            TreeKind::Leveled => "leveled",
-            TreeKind::TwoLevel => "two_level",
-            TreeKind::Memory => "memory",
-        }
+tree_kinds! {
+    tables {
+        /// Levels of disjoint tables, each a multiple of the one above (LevelDB, RocksDB).
+        #[default]
+        Leveled = "leveled",
+        /// Two levels whose tables may both overlap, for tables as large as a band (SMRDB).
+        TwoLevel = "two_level",
+    }
+    others {
+        /// An ordered map in memory, and its log: what fits in memory, and is written anew now and then.
+        Memory = "memory",
     }
 }
 

@@ -1,12 +1,10 @@
-//! The kinds of trees there are: one table, from which everything that depends on the kind is taken.
+//! What a kind of tree is, from which everything that depends on the kind is taken.
 
-use super::Tree;
 use super::log_structured::{self, LogStructuredTree, ReadOnlyTree};
-use super::memory;
+use super::{KINDS, Tree};
 use crate::error::Error;
 use crate::media::Media;
 use crate::options::{Options, TreeKind};
-use crate::policy::{Leveled, TwoLevel};
 use crate::repair::{Originals, RepairPlan, RepairReport};
 use crate::shape::CompactionPolicy;
 use varve_env::Env;
@@ -22,10 +20,6 @@ pub(crate) struct Kind {
     pub(crate) repair: fn(&Env, Media, Options, Originals) -> Result<RepairReport, Error>,
 }
 
-/// In the order of [`TreeKind`]. A new one is a line here.
-static KINDS: [Kind; 3] =
-    [of_tables::<Leveled>(TreeKind::Leveled), of_tables::<TwoLevel>(TreeKind::TwoLevel), memory::KIND];
-
 /// The kind that options ask for, which suit it.
 ///
 /// Errors: [`Error::InvalidArgument`] names an option, its value and the limit.
@@ -38,7 +32,7 @@ pub(crate) fn kind_of(options: &Options) -> Result<&'static Kind, Error> {
 }
 
 /// A log-structured tree of tables with a compaction policy.
-const fn of_tables<P: CompactionPolicy + 'static>(tree: TreeKind) -> Kind {
+pub(super) const fn of_tables<P: CompactionPolicy + 'static>(tree: TreeKind) -> Kind {
     Kind {
         tree,
         check_options: log_structured::check_options,
@@ -71,7 +65,6 @@ mod tests {
         for tree in TreeKind::ALL {
             assert_eq!(kind_of(&Options { tree, ..Options::default() }).unwrap().tree, tree);
         }
-        assert_eq!(KINDS.len(), TreeKind::ALL.len());
     }
 
     #[test]

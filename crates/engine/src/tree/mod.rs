@@ -1,5 +1,5 @@
 //! How data is organised. A tree owns its write path; what it shares with others is in the parts
-//! beside this folder.
+//! beside this folder. A new kind is its folder or file, its module, its place in the table, and its name in [`TreeKind`].
 
 mod kinds;
 mod log_structured;
@@ -11,10 +11,17 @@ use crate::batch::WriteBatch;
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::operation::{ReadOptions, WriteOptions};
+use crate::options::TreeKind;
+use crate::policy::{Leveled, TwoLevel};
 use crate::snapshot::Snapshot;
 use crate::statistics::{Statistics, Totals};
 use crate::value::Value;
+use kinds::{Kind, of_tables};
 use varve_store::{FileStore, Finding};
+
+/// In the order of [`TreeKind`].
+static KINDS: [Kind; TreeKind::ALL.len()] =
+    [of_tables::<Leveled>(TreeKind::Leveled), of_tables::<TwoLevel>(TreeKind::TwoLevel), memory::KIND];
 
 /// What every kind of tree answers. Thread-safe.
 pub(crate) trait Tree: Send + Sync {
