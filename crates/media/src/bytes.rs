@@ -1,6 +1,9 @@
 //! Byte-addressable persistent memory.
 
+use crate::device::Facet;
 use crate::error::MediaError;
+use crate::layer::{FaultBytes, Layer, TraceBytes};
+use std::sync::Arc;
 
 /// Memory that is loaded and stored directly; durable after flush and fence.
 ///
@@ -19,4 +22,15 @@ pub trait ByteAddressable: Send + Sync {
     fn flush(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), MediaError>;
     /// Waits for all write-backs started by this thread (SFENCE).
     fn fence(&self) -> Result<(), MediaError>;
+}
+
+impl Facet for dyn ByteAddressable {
+    /// What changes without a request is seen by no layer that keeps what was written.
+    fn through(inner: &Arc<Self>, layer: &Layer<'_>) -> Option<Arc<Self>> {
+        match layer {
+            Layer::Fault { injector, name, .. } => Some(FaultBytes::facet(injector, name, inner)),
+            Layer::Trace { tracer, name } => Some(TraceBytes::facet(tracer, name, inner)),
+            Layer::Crash(_) | Layer::CrashImage | Layer::Overlay => None,
+        }
+    }
 }

@@ -4,6 +4,7 @@ use crate::bytes::ByteAddressable;
 use crate::context::{IoClass, IoContext};
 use crate::emulated::ZoneCommand;
 use crate::error::MediaError;
+use crate::layer::Layer;
 use crate::request::{ProtectionFormat, Request, Transfer};
 use crate::tracks::{TrackControl, TrackGeometry};
 use crate::zones::{ZoneControl, ZoneGeometry};
@@ -55,6 +56,23 @@ pub struct Capabilities {
     pub zones: Option<ZoneGeometry>,
     /// Tracks, if a write may destroy neighbours. [`Device::tracks`] then describes them.
     pub tracks: Option<TrackGeometry>,
+}
+
+impl Capabilities {
+    /// Those of blocks that can be written at any time: a solid state with a cache, one request at a time, nothing more.
+    pub fn of_blocks() -> Self {
+        Capabilities {
+            rotational: false,
+            volatile_cache: true,
+            discard: true,
+            queue_depth: 1,
+            buffer_alignment_bytes: 1,
+            nominal: None,
+            protection: None,
+            zones: None,
+            tracks: None,
+        }
+    }
 }
 
 /// Where a device's busy time went, in nanoseconds. All zero on real hardware.
@@ -221,4 +239,24 @@ impl Device {
     pub fn of_blocks(block: Arc<dyn BlockDevice>) -> Self {
         Device { block, zones: None, tracks: None, bytes: None }
     }
+
+    /// This device below a layer whose blocks are `block`. No layer lists facets: each says itself what becomes of it.
+    pub(crate) fn below(&self, layer: &Layer<'_>, block: Arc<dyn BlockDevice>) -> Device {
+        Device {
+            block,
+            zones: seen_through(layer, &self.zones),
+            tracks: seen_through(layer, &self.tracks),
+            bytes: seen_through(layer, &self.bytes),
+        }
+    }
+}
+
+/// A facet of devices, as [`Device`] has one of each kind at most: what some devices do beyond blocks.
+pub(crate) trait Facet {
+    /// What those above `layer` see of this facet of the device below it; `None` where it has no place there.
+    fn through(inner: &Arc<Self>, layer: &Layer<'_>) -> Option<Arc<Self>>;
+}
+
+fn seen_through<F: Facet + ?Sized>(layer: &Layer<'_>, facet: &Option<Arc<F>>) -> Option<Arc<F>> {
+    facet.as_ref().and_then(|inner| F::through(inner, layer))
 }

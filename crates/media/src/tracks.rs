@@ -1,7 +1,10 @@
 //! Tracks of interlaced disks: which overlap which.
 
+use crate::device::Facet;
 use crate::error::MediaError;
+use crate::layer::{Layer, OverlayTracks};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Number of a track, from 0 at the outer edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -289,6 +292,17 @@ pub trait TrackControl: Send + Sync {
     /// Whether a write that would destroy live data is refused ([`MediaError::Rule`], nothing
     /// changed) and not only counted.
     fn is_strict(&self) -> bool;
+}
+
+impl Facet for dyn TrackControl {
+    /// Track commands move no data: faults and traces are none of theirs.
+    fn through(inner: &Arc<Self>, layer: &Layer<'_>) -> Option<Arc<Self>> {
+        match layer {
+            Layer::Fault { .. } | Layer::Trace { .. } | Layer::Crash(_) => Some(inner.clone()),
+            Layer::Overlay => Some(OverlayTracks::facet(inner)),
+            Layer::CrashImage => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! Zones, in the words of ZBC/ZAC and ZNS.
 
 use crate::context::IoContext;
+use crate::device::Facet;
 use crate::error::MediaError;
+use crate::layer::{CrashZones, FaultZones, Layer, TraceZones};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Number of a zone, from 0 at the start of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -331,6 +334,17 @@ pub trait ZoneControl: Send + Sync {
     /// Writes at the write pointer and returns the device offset where the data went. Several in flight
     /// to one zone are all done, in any order. To sequential-write-required zones only.
     fn append(&self, zone: ZoneId, data: &[u8], context: &IoContext) -> Result<u64, MediaError>;
+}
+
+impl Facet for dyn ZoneControl {
+    fn through(inner: &Arc<Self>, layer: &Layer<'_>) -> Option<Arc<Self>> {
+        match layer {
+            Layer::Fault { injector, worn, .. } => worn.map(|worn| FaultZones::facet(injector, worn)),
+            Layer::Trace { tracer, name } => Some(TraceZones::facet(tracer, name, inner)),
+            Layer::Crash(layer) => Some(CrashZones::facet(layer, inner)),
+            Layer::CrashImage | Layer::Overlay => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -208,10 +208,7 @@ impl FileDevice {
                 discard: description.discard,
                 queue_depth: if uring.is_some() { options.queue_depth } else { 1 },
                 buffer_alignment_bytes: description.memory_alignment_bytes,
-                nominal: None,
-                protection: None,
-                zones: None,
-                tracks: None,
+                ..Capabilities::of_blocks()
             },
             is_block_device: description.is_block_device,
             writable: !options.read_only,

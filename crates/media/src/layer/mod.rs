@@ -8,7 +8,30 @@ mod fault;
 mod overlay;
 mod trace;
 
+use fault::WornZones;
+use std::sync::Arc;
+use trace::Tracer;
+
 pub use crash::{CrashDevice, CrashVariant, DeviceCrashState, PersistencePoint};
 pub use fault::{Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger};
 pub use overlay::OverlayDevice;
 pub use trace::{FileTrace, MemoryTrace, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink};
+
+pub(crate) use crash::CrashZones;
+pub(crate) use fault::{FaultBytes, FaultZones};
+pub(crate) use overlay::OverlayTracks;
+pub(crate) use trace::{TraceBytes, TraceZones};
+
+/// A layer that is put over a device, as facets of the device are told of it.
+pub(crate) enum Layer<'a> {
+    /// Faults of the device called `name`, and its zones that they wore out, if it has zones.
+    Fault { injector: &'a FaultInjector, name: &'a str, worn: Option<&'a Arc<WornZones>> },
+    /// Traces of the device called `name`.
+    Trace { tracer: &'a Tracer, name: &'a str },
+    /// What a power cut could leave is known.
+    Crash(&'a CrashDevice),
+    /// What a power cut left, on a medium of its own. Its zones and tracks are made with its blocks, from what is left of them.
+    CrashImage,
+    /// Only read. Its zones are made with its blocks.
+    Overlay,
+}

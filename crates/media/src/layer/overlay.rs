@@ -4,6 +4,7 @@ use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
 use crate::emulated::{ZoneState, ZoneTable, Zoned};
 use crate::error::{MediaError, MediaErrorKind};
+use crate::layer::Layer;
 use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer, check_request};
 use crate::sparse::{PAGE_BYTES, SparseBytes};
@@ -46,10 +47,10 @@ impl OverlayDevice {
             for (zone, found) in (0..).map(ZoneId).zip(control.report(ZoneId(0), zones.zone_count, &context)?) {
                 table.restore_open(zone, ZoneState::of(&found));
             }
-            return Ok(Zoned::of(table).over(&block));
+            let over = Zoned::of(table).over(&block);
+            return Ok(Device { zones: over.zones, ..inner.below(&Layer::Overlay, over.block) });
         }
-        let tracks = inner.tracks.clone().map(|inner| Arc::new(OverlayTracks { inner }) as Arc<dyn TrackControl>);
-        Ok(Device { tracks, ..Device::of_blocks(block) })
+        Ok(inner.below(&Layer::Overlay, block))
     }
 
     /// Pages of `range` that were written here, as runs, and those between them that were not.
@@ -213,8 +214,14 @@ impl BlockDevice for OverlayDevice {
 }
 
 /// Tracks of which none is given up below.
-struct OverlayTracks {
+pub(crate) struct OverlayTracks {
     inner: Arc<dyn TrackControl>,
+}
+
+impl OverlayTracks {
+    pub(crate) fn facet(inner: &Arc<dyn TrackControl>) -> Arc<dyn TrackControl> {
+        Arc::new(OverlayTracks { inner: inner.clone() })
+    }
 }
 
 impl TrackControl for OverlayTracks {

@@ -149,17 +149,7 @@ pub(super) fn scaled_preset(
 
 /// What a device of this preset can do.
 pub(crate) fn preset_capabilities(preset: &Preset) -> Capabilities {
-    let mut capabilities = Capabilities {
-        rotational: false,
-        volatile_cache: true,
-        discard: true,
-        queue_depth: 1,
-        buffer_alignment_bytes: 1,
-        nominal: Some(preset.nominal()),
-        protection: None,
-        zones: None,
-        tracks: None,
-    };
+    let mut capabilities = Capabilities { nominal: Some(preset.nominal()), ..Capabilities::of_blocks() };
     preset.parameters().timing().describe(&mut capabilities);
     capabilities
 }

@@ -3,17 +3,16 @@
 use super::content::{Content, ContentChange, Pending, surviving_content};
 use super::image::{ImageContent, ImageDevice, Original};
 use super::tracks::{TrackContent, TrackRules, arrival_order};
-use super::zone_control::CrashZones;
 use super::zones::ZoneContent;
 use super::{CrashVariant, FateChooser, History, PersistenceObserver, PersistencePoint};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
 use crate::error::{MediaError, MediaErrorKind, Operation};
+use crate::layer::Layer;
 use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer, check_request};
 use crate::sparse::PAGE_BYTES;
-use crate::tracks::TrackControl;
-use crate::zones::{ZoneControl, ZoneId};
+use crate::zones::ZoneId;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -35,13 +34,12 @@ const SAVE_BYTES_MAX: u64 = 1 << 20;
 /// A clone is another handle of the same layer. Hand [`CrashDevice::device`] to what is tested.
 #[derive(Clone)]
 pub struct CrashDevice {
-    shared: Arc<CrashLayer>,
+    pub(super) shared: Arc<CrashLayer>,
 }
 
 pub(super) struct CrashLayer {
-    pub(super) inner: Arc<dyn BlockDevice>,
-    control: Option<Arc<dyn TrackControl>>,
-    pub(super) zones: Option<Arc<dyn ZoneControl>>,
+    /// The device below.
+    pub(super) inner: Device,
     tracks: Option<Arc<TrackRules>>,
     /// Pages as they were before this layer first changed them; never change once there.
     original: Arc<parking_lot::Mutex<Original>>,
@@ -82,7 +80,7 @@ impl CrashContent {
 /// A [`CrashDevice`] at one moment. Cheap to clone and to keep.
 #[derive(Clone)]
 pub struct DeviceCrashState {
-    base: Arc<dyn BlockDevice>,
+    base: Device,
     tracks: Option<Arc<TrackRules>>,
     original: Arc<parking_lot::Mutex<Original>>,
     crash: Arc<CrashContent>,
@@ -100,7 +98,7 @@ impl DeviceCrashState {
     /// Cost: proportional to the changes not yet durable; with tracks, for variants that change the
     /// order, to the square of their number (a comparison each).
     pub fn image(&self, variant: CrashVariant, seed: u64) -> Device {
-        let sector_bytes = u64::from(self.base.geometry().physical_sector_bytes.max(1));
+        let sector_bytes = u64::from(self.base.block.geometry().physical_sector_bytes.max(1));
         let mut pending = self.crash.pending.values();
         let mut chooser = FateChooser::new(variant, seed, [], pending.iter().copied());
         if self.tracks.is_some() {
@@ -110,18 +108,17 @@ impl DeviceCrashState {
         let unreadable = content.tracks.as_ref().map(|tracks| tracks.unreadable().clone()).unwrap_or_default();
         let rules = self.tracks.as_ref().map(|tracks| tracks.of_image(&unreadable));
         let image: Arc<dyn BlockDevice> = Arc::new(ImageDevice {
-            base: self.base.clone(),
+            base: self.base.block.clone(),
             original: self.original.clone(),
             content: RwLock::new(ImageContent { bytes: content.bytes, unreadable }),
             counters: parking_lot::Mutex::default(),
         });
-        if let Some(zones) = content.zones {
-            return zones.rules().over(&image);
-        }
-        match rules {
-            Some(rules) => rules.over(&image),
-            None => Device::of_blocks(image),
-        }
+        let ruled = match (content.zones, rules) {
+            (Some(zones), _) => zones.rules().over(&image),
+            (None, Some(rules)) => rules.over(&image),
+            (None, None) => Device::of_blocks(image),
+        };
+        Device { zones: ruled.zones, tracks: ruled.tracks, ..self.base.below(&Layer::CrashImage, ruled.block) }
     }
 }
 
@@ -160,9 +157,7 @@ impl CrashDevice {
         let state = CrashLayerState { crash, next_sequence: 0, in_flight: BTreeMap::new(), points: 0, observer: None };
         Ok(CrashDevice {
             shared: Arc::new(CrashLayer {
-                inner: inner.block.clone(),
-                control: inner.tracks.clone(),
-                zones: inner.zones.clone(),
+                inner: inner.clone(),
                 tracks,
                 original: Arc::default(),
                 state: Mutex::new(env, "crash layer", state),
@@ -173,15 +168,7 @@ impl CrashDevice {
 
     /// This layer as a device.
     pub fn device(&self) -> Device {
-        let shared = &self.shared;
-        let facet = |inner: &Arc<dyn ZoneControl>| -> Arc<dyn ZoneControl> {
-            Arc::new(CrashZones { shared: shared.clone(), inner: inner.clone() })
-        };
-        Device {
-            tracks: shared.control.clone(),
-            zones: shared.zones.as_ref().map(facet),
-            ..Device::of_blocks(Arc::new(self.clone()))
-        }
+        self.shared.inner.below(&Layer::Crash(self), Arc::new(self.clone()))
     }
 
     /// The crash state now. Requests in flight may have arrived in part.
@@ -214,7 +201,7 @@ impl CrashLayer {
 
     /// The change a request makes, if it makes one and is no nonsense.
     fn change_of(&self, request: &Request<'_>) -> Option<ContentChange> {
-        if request.length_bytes() == 0 || check_request(&*self.inner, request).is_err() {
+        if request.length_bytes() == 0 || check_request(&*self.inner.block, request).is_err() {
             return None;
         }
         let offset_bytes = request.offset_bytes;
@@ -265,7 +252,7 @@ impl CrashLayer {
 
     /// Reads what is in the pages of `range`, if this is the first time they are about to change.
     pub(super) fn save_original(&self, range: &Range<u64>, context: &IoContext) {
-        let capacity_bytes = self.inner.geometry().capacity_bytes;
+        let capacity_bytes = self.inner.block.geometry().capacity_bytes;
         let mut at = range.start;
         while at < range.end {
             let missing = |page: u64| !self.original.lock().bytes.contains_page(page);
@@ -295,13 +282,13 @@ impl CrashLayer {
     /// Reads what can be read; a sector that cannot is taken as zeros and named.
     pub(super) fn read_whatever(&self, offset_bytes: u64, bytes: &mut [u8], context: &IoContext) -> Vec<Range<u64>> {
         let mut unreadable = Vec::new();
-        if self.inner.read_at(offset_bytes, bytes, context).is_ok() {
+        if self.inner.block.read_at(offset_bytes, bytes, context).is_ok() {
             return unreadable;
         }
-        let sector = self.inner.geometry().sector_bytes as usize;
+        let sector = self.inner.block.geometry().sector_bytes as usize;
         for (index, bytes) in bytes.chunks_mut(sector).enumerate() {
             let at = offset_bytes + (index * sector) as u64;
-            if self.inner.read_at(at, bytes, context).is_err() {
+            if self.inner.block.read_at(at, bytes, context).is_err() {
                 bytes.fill(0);
                 unreadable.push(at..at + bytes.len() as u64);
             }
@@ -354,12 +341,12 @@ impl CrashLayer {
                 self.pass_point(state, operation, offset_bytes, length_bytes);
             }
         }
-        let result = self.inner.execute(requests, context);
+        let result = self.inner.block.execute(requests, context);
         // What a failed request left is known only by looking.
         let mut landed = Vec::new();
         for ((index, change), sequence) in changing.into_iter().zip(sequences) {
             let request = &requests[index];
-            let durable = !self.inner.capabilities().volatile_cache
+            let durable = !self.inner.block.capabilities().volatile_cache
                 || matches!(request.transfer, Transfer::Write { durable: true, .. });
             let own = request.offset_bytes..request.offset_bytes + request.length_bytes();
             landed.push(match &request.outcome {
@@ -461,15 +448,15 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 
 impl BlockDevice for CrashDevice {
     fn name(&self) -> &str {
-        self.shared.inner.name()
+        self.shared.inner.block.name()
     }
 
     fn geometry(&self) -> &Geometry {
-        self.shared.inner.geometry()
+        self.shared.inner.block.geometry()
     }
 
     fn capabilities(&self) -> &Capabilities {
-        self.shared.inner.capabilities()
+        self.shared.inner.block.capabilities()
     }
 
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
@@ -479,7 +466,7 @@ impl BlockDevice for CrashDevice {
             .filter_map(|(index, request)| Some((index, self.shared.change_of(request)?)))
             .collect();
         if changing.is_empty() {
-            return self.shared.inner.execute(requests, context);
+            return self.shared.inner.block.execute(requests, context);
         }
         let mut ranges: Vec<Range<u64>> =
             changing.iter().flat_map(|(index, change)| self.shared.touched_by(&requests[*index], change)).collect();
@@ -507,7 +494,7 @@ impl BlockDevice for CrashDevice {
             let in_flight: Vec<u64> = state.in_flight.keys().copied().collect();
             (state.next_sequence, in_flight)
         };
-        shared.inner.sync(context)?;
+        shared.inner.block.sync(context)?;
         let state = &mut *shared.state.lock();
         let crash = Arc::make_mut(&mut state.crash);
         let mut still_pending = History::default();
@@ -523,6 +510,6 @@ impl BlockDevice for CrashDevice {
     }
 
     fn counters(&self) -> Counters {
-        self.shared.inner.counters()
+        self.shared.inner.block.counters()
     }
 }

@@ -20,6 +20,7 @@ pub(crate) use fate::FateChooser;
 pub(crate) use history::History;
 
 pub use device::{CrashDevice, DeviceCrashState};
+pub(crate) use zone_control::CrashZones;
 
 use crate::error::Operation;
 

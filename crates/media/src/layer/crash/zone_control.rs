@@ -1,7 +1,7 @@
 //! Zone commands through a crash layer.
 
 use super::content::{ContentChange, Pending};
-use super::device::{CrashLayer, pages_of};
+use super::device::{CrashDevice, CrashLayer, pages_of};
 use crate::context::IoContext;
 use crate::error::{MediaError, MediaErrorKind, Operation};
 use crate::request::{Request, check_request};
@@ -22,7 +22,7 @@ impl CrashLayer {
     pub(super) fn look_at_zone(&self, failed: &ContentChange, context: &IoContext) -> Option<ContentChange> {
         let zone = self.zone_of(failed)?;
         let ContentChange::Write { offset_bytes, data } = failed else { return None };
-        let found = self.zones.as_ref()?.report(zone, 1, context).ok()?.pop()?;
+        let found = self.inner.zones.as_ref()?.report(zone, 1, context).ok()?.pop()?;
         if matches!(found.condition, ZoneCondition::ReadOnly | ZoneCondition::Offline) {
             self.take_over(zone, &found);
         }
@@ -49,15 +49,19 @@ impl CrashLayer {
 
 /// The zone commands of a crash layer. A reset or finish, or an append, waits until nothing is in flight in its
 /// zone, and nothing else begins there meanwhile.
-pub(super) struct CrashZones {
-    pub(super) shared: Arc<CrashLayer>,
-    pub(super) inner: Arc<dyn ZoneControl>,
+pub(crate) struct CrashZones {
+    shared: Arc<CrashLayer>,
+    inner: Arc<dyn ZoneControl>,
 }
 
 impl CrashZones {
+    pub(crate) fn facet(layer: &CrashDevice, inner: &Arc<dyn ZoneControl>) -> Arc<dyn ZoneControl> {
+        Arc::new(CrashZones { shared: layer.shared.clone(), inner: inner.clone() })
+    }
+
     fn describe(&self, zone: ZoneId, context: &IoContext) -> Result<ZoneDescription, MediaError> {
         let missing = || MediaError::Rule {
-            device: self.shared.inner.name().to_owned(),
+            device: self.shared.inner.block.name().to_owned(),
             operation: Operation::Zone,
             offset_bytes: 0,
             rule: format!("the device reports nothing about zone {zone}"),
@@ -182,7 +186,7 @@ impl CrashZones {
         let offset_bytes = found.write_pointer_bytes;
         let slices = [IoSlice::new(data)];
         let fits = found.remaining_bytes() >= data.len() as u64 && !data.is_empty();
-        if !fits || check_request(&*shared.inner, &Request::write(offset_bytes, &slices)).is_err() {
+        if !fits || check_request(&*shared.inner.block, &Request::write(offset_bytes, &slices)).is_err() {
             return self.inner.append(zone, data, context);
         }
         let written = offset_bytes..offset_bytes + data.len() as u64;
@@ -191,7 +195,7 @@ impl CrashZones {
         self.begin(sequence, change.clone(), written.clone(), written);
         let outcome = self.inner.append(zone, data, context);
         let later = match &outcome {
-            Ok(_) if shared.inner.capabilities().volatile_cache => return outcome,
+            Ok(_) if shared.inner.block.capabilities().volatile_cache => return outcome,
             Ok(_) => vec![(change.clone(), true)],
             Err(error) if error.kind() == MediaErrorKind::InvalidRequest => Vec::new(),
             Err(_) => shared.look_at_zone(&change, context).into_iter().map(|change| (change, false)).collect(),

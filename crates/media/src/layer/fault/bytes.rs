@@ -6,14 +6,14 @@ use crate::error::{MediaError, Operation};
 use std::ops::Range;
 use std::sync::Arc;
 
-pub(super) struct FaultBytes {
+pub(crate) struct FaultBytes {
     injector: FaultInjector,
     name: String,
     inner: Arc<dyn ByteAddressable>,
 }
 
 impl FaultBytes {
-    pub(super) fn facet(
+    pub(crate) fn facet(
         injector: &FaultInjector,
         name: &str,
         inner: &Arc<dyn ByteAddressable>,

@@ -1,12 +1,12 @@
 //! Faults of block devices.
 
-use super::bytes::FaultBytes;
 use super::unsynced::Unsynced;
-use super::zones::{FaultZones, WornZones};
+use super::zones::WornZones;
 use super::{Call, FaultEffect, FaultInjector, Strike, elsewhere, flip_bits};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
 use crate::error::{MediaError, MediaErrorKind, Operation};
+use crate::layer::Layer;
 use crate::request::{Request, Transfer, check_request};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -24,27 +24,20 @@ pub struct FaultDevice {
 }
 
 impl FaultDevice {
-    /// `inner` with all its facets, under the faults of `injector`. Track commands move no data and
-    /// pass untouched.
+    /// `inner` with all its facets, under the faults of `injector`.
     pub fn device(injector: &FaultInjector, inner: &Device) -> Device {
         let name = inner.block.name();
         let worn = match (&inner.block.capabilities().zones, &inner.zones) {
             (Some(geometry), Some(control)) => Some(WornZones::new(name, geometry, control)),
             _ => None,
         };
-        let zones = worn.as_ref().map(|worn| FaultZones::facet(injector, worn));
-        let layer = FaultDevice {
+        let blocks = FaultDevice {
             injector: injector.clone(),
             inner: inner.block.clone(),
             unsynced: Mutex::new(&injector.env, "fault layer unsynced", Unsynced::default()),
-            worn,
+            worn: worn.clone(),
         };
-        Device {
-            block: Arc::new(layer),
-            zones,
-            tracks: inner.tracks.clone(),
-            bytes: inner.bytes.as_ref().map(|bytes| FaultBytes::facet(injector, name, bytes)),
-        }
+        inner.below(&Layer::Fault { injector, name, worn: worn.as_ref() }, Arc::new(blocks))
     }
 
     fn strike(&self, request: &Request<'_>, context: &IoContext) -> Option<Strike> {

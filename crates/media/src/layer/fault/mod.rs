@@ -8,8 +8,10 @@ mod tests;
 mod unsynced;
 mod zones;
 
+pub(crate) use bytes::FaultBytes;
 pub use device::FaultDevice;
 pub use directory::FaultDirectory;
+pub(crate) use zones::{FaultZones, WornZones};
 
 use crate::context::{IoClass, IoContext};
 use crate::error::{MediaError, Operation};

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Zones of one device that a fault made read-only or offline. They stay so for as long as the layer is there.
-pub(super) struct WornZones {
+pub(crate) struct WornZones {
     name: String,
     geometry: ZoneGeometry,
     control: Arc<dyn ZoneControl>,
@@ -72,13 +72,13 @@ impl WornZones {
     }
 }
 
-pub(super) struct FaultZones {
+pub(crate) struct FaultZones {
     injector: FaultInjector,
     worn: Arc<WornZones>,
 }
 
 impl FaultZones {
-    pub(super) fn facet(injector: &FaultInjector, worn: &Arc<WornZones>) -> Arc<dyn ZoneControl> {
+    pub(crate) fn facet(injector: &FaultInjector, worn: &Arc<WornZones>) -> Arc<dyn ZoneControl> {
         Arc::new(FaultZones { injector: injector.clone(), worn: worn.clone() })
     }
 

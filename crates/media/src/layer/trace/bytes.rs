@@ -5,14 +5,14 @@ use crate::bytes::ByteAddressable;
 use crate::error::{MediaError, Operation};
 use std::sync::Arc;
 
-pub(super) struct TraceBytes {
+pub(crate) struct TraceBytes {
     tracer: Tracer,
     name: String,
     inner: Arc<dyn ByteAddressable>,
 }
 
 impl TraceBytes {
-    pub(super) fn facet(tracer: &Tracer, name: &str, inner: &Arc<dyn ByteAddressable>) -> Arc<dyn ByteAddressable> {
+    pub(crate) fn facet(tracer: &Tracer, name: &str, inner: &Arc<dyn ByteAddressable>) -> Arc<dyn ByteAddressable> {
         Arc::new(TraceBytes { tracer: tracer.clone(), name: name.to_owned(), inner: inner.clone() })
     }
 

@@ -1,11 +1,10 @@
 //! Traces of block devices.
 
-use super::bytes::TraceBytes;
-use super::zones::TraceZones;
 use super::{Call, TraceSink, Tracer};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Device, Geometry};
 use crate::error::{MediaError, Operation};
+use crate::layer::Layer;
 use crate::request::{Request, Transfer};
 use std::sync::Arc;
 use varve_env::Env;
@@ -17,16 +16,11 @@ pub struct TraceDevice {
 }
 
 impl TraceDevice {
-    /// `inner` with all its facets, traced to `sink`. Track commands are not traced: they move nothing.
+    /// `inner` with all its facets, traced to `sink`.
     pub fn device(env: &Env, sink: Arc<dyn TraceSink>, inner: &Device) -> Device {
         let tracer = Tracer { env: env.clone(), sink };
-        let name = inner.block.name();
-        Device {
-            zones: inner.zones.as_ref().map(|zones| TraceZones::facet(&tracer, name, zones)),
-            tracks: inner.tracks.clone(),
-            bytes: inner.bytes.as_ref().map(|bytes| TraceBytes::facet(&tracer, name, bytes)),
-            block: Arc::new(TraceDevice { tracer, inner: inner.block.clone() }),
-        }
+        let blocks = TraceDevice { tracer: tracer.clone(), inner: inner.block.clone() };
+        inner.below(&Layer::Trace { tracer: &tracer, name: inner.block.name() }, Arc::new(blocks))
     }
 
     fn call<'a>(&'a self, operation: Operation, context: &'a IoContext) -> Call<'a> {

@@ -7,8 +7,10 @@ mod directory;
 mod tests;
 mod zones;
 
+pub(crate) use bytes::TraceBytes;
 pub use device::TraceDevice;
 pub use directory::TraceDirectory;
+pub(crate) use zones::TraceZones;
 
 use crate::context::IoContext;
 use crate::error::{MediaError, MediaErrorKind, Operation};
@@ -160,7 +162,7 @@ impl<W: Write + Send> TraceSink for TextTrace<W> {
 
 /// What layers share: a clock and a sink.
 #[derive(Clone)]
-struct Tracer {
+pub(crate) struct Tracer {
     env: Env,
     sink: Arc<dyn TraceSink>,
 }

@@ -6,14 +6,14 @@ use crate::error::{MediaError, Operation};
 use crate::zones::{ZoneControl, ZoneDescription, ZoneId};
 use std::sync::Arc;
 
-pub(super) struct TraceZones {
+pub(crate) struct TraceZones {
     tracer: Tracer,
     name: String,
     inner: Arc<dyn ZoneControl>,
 }
 
 impl TraceZones {
-    pub(super) fn facet(tracer: &Tracer, name: &str, inner: &Arc<dyn ZoneControl>) -> Arc<dyn ZoneControl> {
+    pub(crate) fn facet(tracer: &Tracer, name: &str, inner: &Arc<dyn ZoneControl>) -> Arc<dyn ZoneControl> {
         Arc::new(TraceZones { tracer: tracer.clone(), name: name.to_owned(), inner: inner.clone() })
     }
 
