@@ -11,6 +11,7 @@
 //! 5. The device learns which tracks hold nothing that counts.
 
 use super::ImrOpenOptions;
+use super::allocation::PolicySetting;
 use super::change::{Change, Checkpoint, FileRecord, decode_checkpoint, decode_commit};
 use super::devices::{ImrDevices, Mounted, mount};
 use super::geometry::StoreGeometry;
@@ -376,7 +377,11 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         small_files_bytes,
         anchor,
         packed_files,
-        policy: allocation.policy(rewrite, &geometry.tracks, geometry.table_bytes_max),
+        policy: allocation.policy(&PolicySetting {
+            rewrite,
+            geometry: &geometry.tracks,
+            table_bytes_max: geometry.table_bytes_max,
+        }),
         allocation,
         rewrite,
         released: Condvar::new(env, "imr store tracks"),

@@ -40,7 +40,7 @@
 //! transfers and two syncs, would not cost again.
 
 use super::contiguous::contiguous;
-use super::{AllocationPolicy, Choice, RewriteName, TrackPlacement, TrackRequest, TrackView};
+use super::{AllocationPolicy, Choice, PolicySetting, RewriteName, TrackPlacement, TrackRequest, TrackView};
 use varve_media::{TrackId, TrackTier};
 
 /// Free tops below this share of the usable tracks are kept for the smaller levels.
@@ -106,9 +106,15 @@ use Standing::{CostlyBottom, CoveredTop, FreeBottom, OpenTop, TransientTop};
 /// See the module.
 pub(super) struct CostAware {
     /// Left out, for comparison.
-    pub(super) without: Option<CostTerm>,
+    without: Option<CostTerm>,
     /// How tops are saved.
-    pub(super) rewrite: RewriteName,
+    rewrite: RewriteName,
+}
+
+impl CostAware {
+    pub(super) fn new(setting: &PolicySetting<'_>, without: Option<CostTerm>) -> CostAware {
+        CostAware { without, rewrite: setting.rewrite }
+    }
 }
 
 impl AllocationPolicy for CostAware {

@@ -1,8 +1,7 @@
 //! Which tracks a table gets.
 //!
 //! A policy is a pure function from the state of the tracks and what is known about the table to
-//! tracks in file order. It changes nothing. A new policy is one new file and one line in
-//! [`AllocationName::policy`].
+//! tracks in file order. It changes nothing. A new policy is its file, its module and its place in the list of policies.
 //!
 //! Whatever the policy: every track it gives is free, usable and not locked, together they hold the table, and it
 //! refuses only when the free tracks together do not. Every policy is defined for an unknown level.
@@ -21,12 +20,8 @@ pub use cost_aware::CostTerm;
 
 use super::bitmap::TrackBitmap;
 use super::rewrite::RewriteName;
-use compaction_aware::CompactionAware;
 use cost_aware::CostAware;
-use region::Region;
-use sequential::Sequential;
 use std::ops::Range;
-use three_phase::ThreePhase;
 use varve_media::{TrackGeometry, TrackId, TrackTier};
 
 /// What a policy may look at.
@@ -103,55 +98,72 @@ pub(crate) trait AllocationPolicy: Send + Sync {
     fn place(&self, view: &TrackView<'_>, request: &TrackRequest) -> Option<TrackPlacement>;
 }
 
-/// The policies by name, as options and reports say them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AllocationName {
-    /// One track after the other (Seq in the paper).
-    Sequential,
-    /// Bottoms, every other top, the other tops (3Phase in the paper).
-    ThreePhase,
-    /// The same with the second phase from the inner edge outwards.
-    Zigzag,
-    /// Fixed regions of consecutive tracks, each for one table.
-    Region,
-    /// The largest level to bottoms, all others to tops, each relaxed-sequentially (KVIMR in the paper).
-    CompactionAware,
-    /// By what a track costs later, not only now.
-    #[default]
-    CostAware,
-    /// The same without one of its terms, to see what that is worth.
-    CostAwareWithout(CostTerm),
+/// What a policy may know of the store when it is made.
+pub(crate) struct PolicySetting<'a> {
+    /// How tops will be saved.
+    pub(crate) rewrite: RewriteName,
+    pub(crate) geometry: &'a TrackGeometry,
+    /// The largest table there will be.
+    pub(crate) table_bytes_max: u64,
 }
 
-/// Number on the medium and text of each name.
-const NAMES: &[(AllocationName, u8, &str)] = &[
-    (AllocationName::Sequential, 0, "sequential"),
-    (AllocationName::ThreePhase, 1, "three-phase"),
-    (AllocationName::Zigzag, 2, "zigzag"),
-    (AllocationName::Region, 3, "region"),
-    (AllocationName::CompactionAware, 4, "compaction-aware"),
-    (AllocationName::CostAware, 5, "cost-aware"),
-    (AllocationName::CostAwareWithout(CostTerm::Cover), 16, "cost-aware-without-cover"),
-    (AllocationName::CostAwareWithout(CostTerm::Lifetime), 17, "cost-aware-without-lifetime"),
-    (AllocationName::CostAwareWithout(CostTerm::Relief), 18, "cost-aware-without-relief"),
-    (AllocationName::CostAwareWithout(CostTerm::Reserve), 19, "cost-aware-without-reserve"),
-    (AllocationName::CostAwareWithout(CostTerm::Whole), 20, "cost-aware-without-whole"),
-    (AllocationName::CostAwareWithout(CostTerm::Locality), 21, "cost-aware-without-locality"),
-    (AllocationName::CostAwareWithout(CostTerm::Contiguity), 22, "cost-aware-without-contiguity"),
-];
+/// Makes the names from the list of policies: what each is, its number on the medium, its text, and how it is made.
+macro_rules! policies {
+    ($($(#[$what:meta])* $name:ident = $number:literal, $text:literal, $make:expr;)*) => {
+        /// The policies by name, as options and reports say them.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum AllocationName {
+            $($(#[$what])* $name,)*
+            /// `CostAware` without one of its terms, to see what that is worth.
+            CostAwareWithout(CostTerm),
+        }
+
+        /// Number on the medium and text of each name.
+        const NAMES: &[(AllocationName, u8, &str)] = &[
+            $((AllocationName::$name, $number, $text),)*
+            (AllocationName::CostAwareWithout(CostTerm::Cover), 16, "cost-aware-without-cover"),
+            (AllocationName::CostAwareWithout(CostTerm::Lifetime), 17, "cost-aware-without-lifetime"),
+            (AllocationName::CostAwareWithout(CostTerm::Relief), 18, "cost-aware-without-relief"),
+            (AllocationName::CostAwareWithout(CostTerm::Reserve), 19, "cost-aware-without-reserve"),
+            (AllocationName::CostAwareWithout(CostTerm::Whole), 20, "cost-aware-without-whole"),
+            (AllocationName::CostAwareWithout(CostTerm::Locality), 21, "cost-aware-without-locality"),
+            (AllocationName::CostAwareWithout(CostTerm::Contiguity), 22, "cost-aware-without-contiguity"),
+        ];
+
+        impl AllocationName {
+            /// Every policy; those without a term are not among them.
+            pub const ALL: &[AllocationName] = &[$(AllocationName::$name),*];
+
+            /// The policy itself.
+            pub(crate) fn policy(self, setting: &PolicySetting<'_>) -> Box<dyn AllocationPolicy> {
+                let make: fn(&PolicySetting<'_>) -> Box<dyn AllocationPolicy> = match self {
+                    $(AllocationName::$name => $make,)*
+                    AllocationName::CostAwareWithout(term) => return Box::new(CostAware::new(setting, Some(term))),
+                };
+                make(setting)
+            }
+        }
+    };
+}
+
+policies! {
+    /// One track after the other (Seq in the paper).
+    Sequential = 0, "sequential", |_| Box::new(sequential::Sequential);
+    /// Bottoms, every other top, the other tops (3Phase in the paper).
+    ThreePhase = 1, "three-phase", |_| Box::new(three_phase::ThreePhase { zigzag: false });
+    /// The same with the second phase from the inner edge outwards.
+    Zigzag = 2, "zigzag", |_| Box::new(three_phase::ThreePhase { zigzag: true });
+    /// Fixed regions of consecutive tracks, each for one table.
+    Region = 3, "region", |setting| Box::new(region::Region::new(setting));
+    /// The largest level to bottoms, all others to tops, each relaxed-sequentially (KVIMR in the paper).
+    CompactionAware = 4, "compaction-aware", |_| Box::new(compaction_aware::CompactionAware);
+    /// By what a track costs later, not only now.
+    #[default]
+    CostAware = 5, "cost-aware", |setting| Box::new(CostAware::new(setting, None));
+}
 
 impl AllocationName {
-    /// Every policy; those without a term are not among them.
-    pub const ALL: &[AllocationName] = &[
-        AllocationName::Sequential,
-        AllocationName::ThreePhase,
-        AllocationName::Zigzag,
-        AllocationName::Region,
-        AllocationName::CompactionAware,
-        AllocationName::CostAware,
-    ];
-
     /// Every text there is, those of policies without a term last.
     pub const TEXTS: &[&str] = &{
         let mut texts = [""; NAMES.len()];
@@ -180,24 +192,6 @@ impl AllocationName {
 
     pub(super) fn of_number(number: u8) -> Option<AllocationName> {
         NAMES.iter().find(|(_, known, _)| *known == number).map(|(name, ..)| *name)
-    }
-
-    /// The policy itself. `rewrite` is how tops will be saved, `table_bytes_max` the largest table there will be.
-    pub(crate) fn policy(
-        self,
-        rewrite: RewriteName,
-        geometry: &TrackGeometry,
-        table_bytes_max: u64,
-    ) -> Box<dyn AllocationPolicy> {
-        match self {
-            AllocationName::Sequential => Box::new(Sequential),
-            AllocationName::ThreePhase => Box::new(ThreePhase { zigzag: false }),
-            AllocationName::Zigzag => Box::new(ThreePhase { zigzag: true }),
-            AllocationName::Region => Box::new(Region::new(geometry, table_bytes_max)),
-            AllocationName::CompactionAware => Box::new(CompactionAware),
-            AllocationName::CostAware => Box::new(CostAware { without: None, rewrite }),
-            AllocationName::CostAwareWithout(term) => Box::new(CostAware { without: Some(term), rewrite }),
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Fixed regions of consecutive tracks, each for one table.
 
-use super::{AllocationPolicy, Choice, TrackPlacement, TrackRequest, TrackView};
-use varve_media::{TrackGeometry, TrackId, TrackTier};
+use super::{AllocationPolicy, Choice, PolicySetting, TrackPlacement, TrackRequest, TrackView};
+use varve_media::{TrackId, TrackTier};
 
 /// A table gets a region of its own, bottoms before tops, and what it does not fill is lost to others
 /// (the alternative that KVIMR section 3.3 argues against). The store's promise that a free track is
@@ -12,7 +12,8 @@ pub(super) struct Region {
 
 impl Region {
     /// Regions that hold the largest table: an even number of tracks, so that each begins with a bottom.
-    pub(super) fn new(geometry: &TrackGeometry, table_bytes_max: u64) -> Region {
+    pub(super) fn new(setting: &PolicySetting<'_>) -> Region {
+        let PolicySetting { geometry, table_bytes_max, .. } = *setting;
         let pair_bytes = geometry.bottom_track_bytes.saturating_add(geometry.top_track_bytes).max(1);
         let pairs = table_bytes_max.div_ceil(pair_bytes).max(1);
         Region { tracks: u32::try_from(pairs.saturating_mul(2)).unwrap_or(u32::MAX).min(geometry.track_count.max(2)) }

@@ -29,9 +29,13 @@ fn fresh_view<'a>(
     TrackView { geometry, usable, valid, locked, levels: &[], cursor: Cursor::default() }
 }
 
+fn policy(name: AllocationName, rewrite: RewriteName, geometry: &TrackGeometry) -> Box<dyn AllocationPolicy> {
+    name.policy(&PolicySetting { rewrite, geometry, table_bytes_max: 8 * TRACK_BYTES })
+}
+
 /// The numbers of the tracks that `name` gives.
 fn placed(name: AllocationName, view: &TrackView<'_>, request: &TrackRequest) -> Vec<u32> {
-    let placement = name.policy(RewriteName::Merged, view.geometry, 8 * TRACK_BYTES).place(view, request).unwrap();
+    let placement = policy(name, RewriteName::Merged, view.geometry).place(view, request).unwrap();
     placement.tracks.iter().map(|track| track.0).collect()
 }
 
@@ -48,7 +52,7 @@ fn every_policy_gives_free_tracks_that_hold_the_table_and_refuses_only_without_t
             let track_count = 8 + random.below(60) as u32;
             let geometry = geometry(track_count, TRACK_BYTES + random.below(3) * TRACK_BYTES / 4);
             let usable = random.below(5) as u32..track_count - random.below(3) as u32;
-            let policy = name.policy(RewriteName::Merged, &geometry, 8 * TRACK_BYTES);
+            let policy = policy(name, RewriteName::Merged, &geometry);
             let mut valid = TrackBitmap::new(track_count);
             let mut tables: Vec<Vec<TrackId>> = Vec::new();
             let mut cursor = Cursor::default();
@@ -223,7 +227,7 @@ fn on_a_nearly_full_disk_a_table_takes_tracks_as_they_lie() {
     let place = |name: AllocationName, rewrite: RewriteName, free: &[u32], tracks: u64| {
         let valid = bitmap(64, (0..64).filter(|track| !free.contains(track)));
         let view = fresh_view(&geometry, &usable, &valid, &locked);
-        let policy = name.policy(rewrite, &geometry, 8 * TRACK_BYTES);
+        let policy = policy(name, rewrite, &geometry);
         let placement = policy.place(&view, &request(tracks, Some(3), Some(3))).unwrap();
         placement.tracks.iter().map(|track| track.0).collect::<Vec<_>>()
     };

@@ -1,6 +1,6 @@
 //! What runs out: tracks, regions, space for the S2TMap.
 
-use super::super::allocation::{Cursor, TrackRequest, TrackView};
+use super::super::allocation::{Cursor, PolicySetting, TrackRequest, TrackView};
 use super::super::bitmap::TrackBitmap;
 use super::*;
 
@@ -139,7 +139,11 @@ fn regions_waste_the_space_that_their_tables_do_not_fill() {
     let locked = TrackBitmap::new(tracks.track_count);
     // Tables placed before one has to share a region, tables placed at all, and percent of the bytes then used.
     let fill = |name: AllocationName| {
-        let policy = name.policy(RewriteName::Merged, &tracks, TABLE_BYTES_MAX);
+        let policy = name.policy(&PolicySetting {
+            rewrite: RewriteName::Merged,
+            geometry: &tracks,
+            table_bytes_max: TABLE_BYTES_MAX,
+        });
         let mut random = Random::named(3, "tables");
         let mut valid = TrackBitmap::new(tracks.track_count);
         let mut cursor = Cursor::default();
