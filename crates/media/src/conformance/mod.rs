@@ -5,6 +5,7 @@
 //! one, and those of [`ZoneControl`](crate::ZoneControl) on devices with zones. Durability is not in it: a medium that can lose power says more in its own tests.
 
 mod block_device;
+pub mod devices;
 mod directory;
 mod subject;
 #[cfg(test)]
@@ -13,6 +14,7 @@ mod tracks;
 mod zones;
 
 pub use block_device::{BlockDeviceCheck, check_block_device};
+pub use devices::{TestedDevice, devices};
 pub use directory::check_directory;
 pub use zones::check_zoned_device;
 

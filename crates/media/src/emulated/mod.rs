@@ -4,14 +4,13 @@ mod backing;
 mod enforcement;
 mod queue;
 mod ruled;
-mod rules;
+pub(crate) mod rules;
 mod timing;
 
 pub use backing::{Backing, CompressedBacking, FileBacking, NoBacking, RamBacking};
 pub use queue::Pacing;
 pub use ruled::RuledDevice;
-pub(crate) use rules::fuzz_zone_record;
-pub use rules::{Conventional, Interlaced, Rules, ZoneRecord, Zoned};
+pub use rules::*;
 pub use timing::{
     CommandOverhead, Disk, DiskCacheParameters, DiskParameters, Immediate, LayoutZone, MechanismParameters,
     MediaCounters, Scheduling, SeekCurve, Ssd, SsdParameters, SurfaceOrder, Task, Timing, Work,
@@ -25,7 +24,6 @@ use crate::zones::ZoneDescription;
 use enforcement::Enforcement;
 use parking_lot::Mutex;
 use queue::Queue;
-pub(crate) use rules::{ZoneCommand, ZoneCommands, ZoneState, ZoneTable, ZonedGround};
 use std::io::IoSlice;
 use std::ops::Range;
 use varve_env::Env;
@@ -71,17 +69,7 @@ impl Emulated {
         pacing: Pacing,
     ) -> Self {
         let geometry = Geometry { sector_bytes: geometry.sector_bytes.max(1), ..geometry };
-        let mut capabilities = Capabilities {
-            rotational: false,
-            volatile_cache: true,
-            discard: true,
-            queue_depth: 1,
-            buffer_alignment_bytes: 1,
-            nominal: None,
-            protection: None,
-            zones: None,
-            tracks: None,
-        };
+        let mut capabilities = Capabilities::of_blocks();
         timing.describe(&mut capabilities);
         rules.describe(&mut capabilities);
         Emulated {

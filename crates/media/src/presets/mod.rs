@@ -19,8 +19,8 @@ pub use traced::{atlas_10k_as_traced, cheetah_9lp_as_traced};
 
 use crate::device::{Device, Geometry, NominalPerformance};
 use crate::emulated::{
-    Backing, Conventional, Disk, DiskParameters, Emulated, Interlaced, Pacing, SeekCurve, Ssd, SsdParameters, Timing,
-    Zoned,
+    Backing, Conventional, Disk, DiskParameters, Emulated, Interlaced, Pacing, Rules, SeekCurve, Ssd, SsdParameters,
+    Timing, Zoned,
 };
 use crate::zones::ZoneGeometry;
 use std::sync::Arc;
@@ -218,9 +218,21 @@ impl Preset {
 
     /// The device, conventional, called `name` in messages, with its bytes in `backing`.
     pub fn build(&self, env: &Env, name: &str, backing: Box<dyn Backing>, pacing: Pacing) -> Emulated {
+        self.build_ruled(env, name, self.geometry(), Box::new(Conventional), backing, pacing)
+    }
+
+    /// The device under other rules, in the sizes `geometry`, which they cut from its own.
+    pub fn build_ruled(
+        &self,
+        env: &Env,
+        name: &str,
+        geometry: Geometry,
+        rules: Box<dyn Rules>,
+        backing: Box<dyn Backing>,
+        pacing: Pacing,
+    ) -> Emulated {
         let timing = self.parameters.timing();
-        Emulated::with_pacing(env, name, self.geometry(), Box::new(Conventional), timing, backing, pacing)
-            .with_nominal(self.nominal)
+        Emulated::with_pacing(env, name, geometry, rules, timing, backing, pacing).with_nominal(self.nominal)
     }
 
     /// The device with interlaced tracks, cut to whole ones, which lie one after the other in
@@ -233,12 +245,8 @@ impl Preset {
         backing: Box<dyn Backing>,
         pacing: Pacing,
     ) -> Device {
-        let control = rules.control(name);
         let geometry = rules.cut(&self.geometry());
-        let timing = self.parameters.timing();
-        let block = Emulated::with_pacing(env, name, geometry, Box::new(rules), timing, backing, pacing)
-            .with_nominal(self.nominal);
-        Device { tracks: Some(control), ..Device::of_blocks(Arc::new(block)) }
+        rules.device(name, |rules| self.build_ruled(env, name, geometry, rules, backing, pacing))
     }
 
     /// The device with zones, cut to whole ones, in address order on the model: the time of everything but
@@ -252,10 +260,9 @@ impl Preset {
         pacing: Pacing,
     ) -> Device {
         let geometry = rules.cut(&self.geometry());
-        let timing = self.parameters.timing();
-        rules.with_physical_sector(geometry.physical_sector_bytes).device(|rules| {
-            Emulated::with_pacing(env, name, geometry, rules, timing, backing, pacing).with_nominal(self.nominal)
-        })
+        rules
+            .with_physical_sector(geometry.physical_sector_bytes)
+            .device(|rules| self.build_ruled(env, name, geometry, rules, backing, pacing))
     }
 }
 

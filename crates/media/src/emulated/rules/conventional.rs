@@ -1,5 +1,7 @@
 //! A medium without special rules.
 
+pub(crate) mod conformance;
+
 use super::Rules;
 use crate::device::Capabilities;
 use crate::error::{MediaError, Operation};

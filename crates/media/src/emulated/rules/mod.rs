@@ -1,9 +1,9 @@
 //! What may be written where, and what a write destroys.
 
-mod conventional;
-mod interlaced;
+pub(crate) mod conventional;
+pub(crate) mod interlaced;
 mod shingled;
-mod zoned;
+pub(crate) mod zoned;
 
 pub use conventional::Conventional;
 pub use interlaced::Interlaced;

@@ -1,12 +1,14 @@
 //! Interlaced magnetic recording: bottom tracks under top tracks.
 
+pub(crate) mod conformance;
+
 use super::{Conventional, Rules};
 use crate::device::{Capabilities, Device, Geometry};
 use crate::error::{MediaError, Operation};
 use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer};
 use crate::tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
-use crate::{BlockDevice, RuledDevice};
+use crate::{BlockDevice, Emulated, RuledDevice};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -85,6 +87,13 @@ impl Interlaced {
             geometry: self.geometry.clone(),
             strict: self.strict,
         })
+    }
+
+    /// The device that `make` makes under these rules, called `name` in messages, with its commands. Its geometry must be
+    /// one that was [cut](Interlaced::cut).
+    pub fn device(self, name: &str, make: impl FnOnce(Box<dyn Rules>) -> Emulated) -> Device {
+        let control = self.control(name);
+        Device { tracks: Some(control), ..Device::of_blocks(Arc::new(make(Box::new(self)))) }
     }
 
     /// Interlaced tracks on another device, cut to whole tracks: an interlaced disk on a conventional

@@ -21,12 +21,11 @@ fn context() -> IoContext {
 fn device(env: &Env, bottom_track_bytes: u64, strict: bool) -> Device {
     let tracks = TrackGeometry { track_count: 11, top_track_bytes: TRACK, bottom_track_bytes, interlaced: true };
     let rules = Interlaced::new(&tracks, PHYSICAL, strict);
-    let control = rules.control("imr");
     let asked = Geometry { capacity_bytes: u64::MAX, sector_bytes: SECTOR as u32, physical_sector_bytes: PHYSICAL };
     let geometry = rules.cut(&asked);
-    let block =
-        Emulated::new(env, "imr", geometry, Box::new(rules), Box::<Immediate>::default(), Box::new(RamBacking::new()));
-    Device { tracks: Some(control), ..Device::of_blocks(Arc::new(block)) }
+    rules.device("imr", |rules| {
+        Emulated::new(env, "imr", geometry, rules, Box::<Immediate>::default(), Box::new(RamBacking::new()))
+    })
 }
 
 fn destroyed(device: &Device) -> (u64, u64) {

@@ -1,5 +1,6 @@
 //! Zones: what must be written in order.
 
+pub(crate) mod conformance;
 mod control;
 mod record;
 mod recorded;

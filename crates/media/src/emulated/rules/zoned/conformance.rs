@@ -1,0 +1,65 @@
+//! The devices of these rules that stores are tested on.
+
+use super::Zoned;
+use crate::conformance::devices::{TestedDevice, memory};
+use crate::device::{Device, Geometry};
+use crate::zones::{ZoneGeometry, ZoneType};
+use varve_env::Env;
+
+/// For the table of devices.
+pub(crate) const TESTED: &[TestedDevice] =
+    &[ZONED, ZONED_WITH_LIMITS, PREFERRED_ZONES, SMALL_ZONES, SMALL_ZONES_WITH_LIMITS];
+
+/// As of a shingled disk.
+pub const ZONED: TestedDevice =
+    TestedDevice { name: "zones", make: |env, name, geometry| zoned(env, name, geometry, usual_zones(geometry)) };
+
+/// As of a namespace.
+pub const ZONED_WITH_LIMITS: TestedDevice = TestedDevice {
+    name: "zones with limits",
+    make: |env, name, geometry| {
+        let usual = usual_zones(geometry);
+        let zones = ZoneGeometry { zone_capacity_bytes: 48 << 10, open_zones_max: 6, active_zones_max: 8, ..usual };
+        zoned(env, name, geometry, zones)
+    },
+};
+
+/// As of a host-aware disk.
+pub const PREFERRED_ZONES: TestedDevice = TestedDevice {
+    name: "preferred zones",
+    make: |env, name, geometry| {
+        let sequential_type = ZoneType::SequentialWritePreferred;
+        let zones = ZoneGeometry { sequential_type, open_zones_max: 4, ..usual_zones(geometry) };
+        zoned(env, name, geometry, zones)
+    },
+};
+
+/// Smaller than what is written at once: they are used up and emptied all the time.
+pub const SMALL_ZONES: TestedDevice =
+    TestedDevice { name: "small zones", make: |env, name, geometry| zoned(env, name, geometry, small_zones(geometry)) };
+
+/// The same with limits.
+pub const SMALL_ZONES_WITH_LIMITS: TestedDevice = TestedDevice {
+    name: "small zones with limits",
+    make: |env, name, geometry| {
+        let small = small_zones(geometry);
+        let zones = ZoneGeometry { zone_capacity_bytes: 12 << 10, open_zones_max: 6, active_zones_max: 8, ..small };
+        zoned(env, name, geometry, zones)
+    },
+};
+
+fn zoned(env: &Env, name: &str, geometry: &Geometry, zones: ZoneGeometry) -> Device {
+    let rules = Zoned::new(&zones);
+    let geometry = rules.cut(&Geometry { capacity_bytes: zones.address_bytes(), ..geometry.clone() });
+    rules.device(|rules| memory(env, name, geometry, rules))
+}
+
+fn usual_zones(geometry: &Geometry) -> ZoneGeometry {
+    let all = ZoneGeometry::fit(geometry.capacity_bytes, 64 << 10).expect("zones");
+    ZoneGeometry { conventional_zones: 16, ..all }
+}
+
+fn small_zones(geometry: &Geometry) -> ZoneGeometry {
+    let all = ZoneGeometry::fit(geometry.capacity_bytes, 16 << 10).expect("zones");
+    ZoneGeometry { conventional_zones: 128, ..all }
+}
