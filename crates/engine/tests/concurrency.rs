@@ -47,7 +47,7 @@ const ROOM_BYTES: u64 = 16 << 20;
 /// Virtual time no history needs: one that takes it hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-const KINDS: &[Kind] = &[Kind::Plain, Kind::Extent, Kind::PlainLogsApart, Kind::Band];
+const KINDS: &[Kind] = &[Kind::PLAIN, Kind::EXTENT, Kind::PLAIN_LOGS_APART, Kind::BAND];
 
 fn simulation(seed: u64) -> Env {
     let perturb = !seed.is_multiple_of(4);
@@ -289,7 +289,7 @@ fn histories_that_no_order_explains_are_noticed() {
 fn groups_that_are_not_read_at_one_moment_are_torn() {
     let torn = (0..20).any(|seed| {
         let env = simulation(1 + 4 * seed);
-        let image = Image::fresh_of(&env, Kind::Plain, ROOM_BYTES);
+        let image = Image::fresh_of(&env, Kind::PLAIN, ROOM_BYTES);
         let db = Db::open(&env, image.media(&env).expect("media"), Options::default()).expect("open");
         let (writer_db, writer_env) = (db.clone(), env.clone());
         let writer = env.spawn("writer", move || {

@@ -115,7 +115,7 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<P
         flushes >= flushes_min && compactions >= compactions_min,
         "{flushes} flushes and {compactions} compactions are too few"
     );
-    let around = kind != Kind::ExtentNextFit || written_bytes > medium::SMALL_DEVICE_FREE_BYTES;
+    let around = kind != Kind::EXTENT_NEXT_FIT || written_bytes > medium::SMALL_DEVICE_FREE_BYTES;
     assert!(around, "{written_bytes} bytes of tables do not go around the device");
     if kind.is_imr() {
         println!("{kind:?} seed {seed}: {strain:?}");
@@ -307,7 +307,7 @@ fn crash_at_every_point(kind: Kind, seed: u64, history: History, faults: FaultPl
     let points = Arc::new(record(kind, seed, &history, faults).0);
     assert_all_operations(kind, &points);
     // Variants that differ by seed come twice where there are fewer than eight, or several media.
-    let repeats = move |variant: CrashVariant| if variant.is_random() && kind != Kind::Plain { 2 } else { 1 };
+    let repeats = move |variant: CrashVariant| if variant.is_random() && kind != Kind::PLAIN { 2 } else { 1 };
     let per_point: usize = kind.variants().iter().map(|&variant| repeats(variant)).sum();
     assert!(per_point >= IMAGES_PER_POINT_MIN, "{per_point} images of a point are too few");
     let images = Arc::new(AtomicUsize::new(0));
@@ -467,48 +467,48 @@ fn hurried(seed: u64, batches: usize) -> History {
 #[test]
 fn plain_survives_a_crash_at_every_point() {
     let history = History::new(1, 160, UNIVERSE);
-    let (points, images) = crash_at_every_point(Kind::Plain, 1, history, FaultPlan::default());
+    let (points, images) = crash_at_every_point(Kind::PLAIN, 1, history, FaultPlan::default());
     assert!(points >= 1500 && images >= 15_000, "{points} points and {images} images are too few");
 }
 
 #[test]
 fn extent_survives_a_crash_at_every_point() {
     let history = History::new(2, 160, UNIVERSE);
-    let (points, images) = crash_at_every_point(Kind::Extent, 2, history, FaultPlan::default());
+    let (points, images) = crash_at_every_point(Kind::EXTENT, 2, history, FaultPlan::default());
     assert!(points >= 1000 && images >= 12_000, "{points} points and {images} images are too few");
 }
 
 #[test]
 fn next_fit_placement_survives_a_crash_at_every_point() {
     let history = History::new(11, 110, UNIVERSE);
-    crash_at_every_point(Kind::ExtentNextFit, 11, history, FaultPlan::default());
+    crash_at_every_point(Kind::EXTENT_NEXT_FIT, 11, history, FaultPlan::default());
 }
 
 #[test]
 fn logs_in_another_directory_survive_a_crash_at_every_point() {
     let history = History::new(12, 80, UNIVERSE);
-    crash_at_every_point(Kind::PlainLogsApart, 12, history, FaultPlan::default());
+    crash_at_every_point(Kind::PLAIN_LOGS_APART, 12, history, FaultPlan::default());
 }
 
 #[test]
 fn logs_on_another_device_survive_a_crash_at_every_point() {
     let history = History::new(13, 70, UNIVERSE);
-    crash_at_every_point(Kind::ExtentLogsApart, 13, history, FaultPlan::default());
+    crash_at_every_point(Kind::EXTENT_LOGS_APART, 13, history, FaultPlan::default());
 }
 
 #[test]
 fn ext4_layout_survives_a_crash_at_every_point() {
-    crash_at_every_point(Kind::ExtentExt4, 3, History::new(3, 100, UNIVERSE), FaultPlan::default());
+    crash_at_every_point(Kind::EXTENT_EXT4, 3, History::new(3, 100, UNIVERSE), FaultPlan::default());
 }
 
 #[test]
 fn plain_survives_a_crash_while_logs_pile_up() {
-    crash_at_every_point(Kind::Plain, 6, hurried(6, 160), slow_flushes());
+    crash_at_every_point(Kind::PLAIN, 6, hurried(6, 160), slow_flushes());
 }
 
 #[test]
 fn extent_survives_a_crash_while_logs_pile_up() {
-    crash_at_every_point(Kind::Extent, 7, hurried(7, 160), slow_flushes());
+    crash_at_every_point(Kind::EXTENT, 7, hurried(7, 160), slow_flushes());
 }
 
 /// Unsynced writes wait in the process until they are many, or one is synced.
@@ -518,34 +518,34 @@ fn a_log_that_is_held_back_loses_nothing_that_was_synced() {
         let history = hurried(seed, 160);
         History { options: Options { log_buffer_size: Some(2 << 10), ..history.options }, ..history }
     };
-    assert!(crash_in_turn_under(slow_flushes(), Kind::Plain, 24, held_back(24), 3) > 1000);
-    assert!(crash_in_turn_under(slow_flushes(), Kind::Extent, 10, held_back(10), 3) > 1000);
+    assert!(crash_in_turn_under(slow_flushes(), Kind::PLAIN, 24, held_back(24), 3) > 1000);
+    assert!(crash_in_turn_under(slow_flushes(), Kind::EXTENT, 10, held_back(10), 3) > 1000);
     let behind = |seed: u64| {
         let history = held_back(seed);
         History { options: Options { log_write_behind_size: 6 << 10, ..history.options }, ..history }
     };
-    assert!(crash_in_turn_under(slow_flushes(), Kind::Plain, 11, behind(11), 3) > 1000);
-    assert!(crash_in_turn_under(slow_flushes(), Kind::Band, 12, behind(12), 3) > 1000);
+    assert!(crash_in_turn_under(slow_flushes(), Kind::PLAIN, 11, behind(11), 3) > 1000);
+    assert!(crash_in_turn_under(slow_flushes(), Kind::BAND, 12, behind(12), 3) > 1000);
 }
 
 #[test]
 fn plain_survives_crashes_during_recovery() {
-    crash_during_recovery(Kind::Plain, 4, History::new(4, 120, UNIVERSE), CRASHED_STATES_MIN);
+    crash_during_recovery(Kind::PLAIN, 4, History::new(4, 120, UNIVERSE), CRASHED_STATES_MIN);
 }
 
 #[test]
 fn extent_survives_crashes_during_recovery() {
-    crash_during_recovery(Kind::Extent, 5, History::new(5, 120, UNIVERSE), CRASHED_STATES_MIN);
+    crash_during_recovery(Kind::EXTENT, 5, History::new(5, 120, UNIVERSE), CRASHED_STATES_MIN);
 }
 
 #[test]
 fn logs_in_another_directory_survive_crashes_during_recovery() {
-    crash_during_recovery(Kind::PlainLogsApart, 14, History::new(14, 80, UNIVERSE), 40);
+    crash_during_recovery(Kind::PLAIN_LOGS_APART, 14, History::new(14, 80, UNIVERSE), 40);
 }
 
 #[test]
 fn two_levels_survive_a_crash_at_every_point() {
-    for (kind, seed) in [(Kind::Plain, 90), (Kind::Extent, 91)] {
+    for (kind, seed) in [(Kind::PLAIN, 90), (Kind::EXTENT, 91)] {
         let history = History::new(seed, 100, UNIVERSE).in_tree(TreeKind::TwoLevel);
         assert!(crash_at_every_point_in_turn(kind, seed, history, 3) > 1500);
     }
@@ -553,12 +553,12 @@ fn two_levels_survive_a_crash_at_every_point() {
 
 #[test]
 fn two_levels_survive_crashes_during_recovery() {
-    crash_during_recovery(Kind::Plain, 92, History::new(92, 100, UNIVERSE).in_tree(TreeKind::TwoLevel), 20);
+    crash_during_recovery(Kind::PLAIN, 92, History::new(92, 100, UNIVERSE).in_tree(TreeKind::TwoLevel), 20);
 }
 
 #[test]
 fn a_tree_in_memory_survives_a_crash_at_every_point() {
-    for (kind, seed) in [(Kind::Plain, 190), (Kind::Extent, 191), (Kind::PlainLogsApart, 192)] {
+    for (kind, seed) in [(Kind::PLAIN, 190), (Kind::EXTENT, 191), (Kind::PLAIN_LOGS_APART, 192)] {
         let history = History::new(seed, 100, UNIVERSE).in_tree(TreeKind::Memory);
         assert!(crash_at_every_point_in_turn(kind, seed, history, 3) > 500);
     }
@@ -566,25 +566,25 @@ fn a_tree_in_memory_survives_a_crash_at_every_point() {
 
 #[test]
 fn a_tree_in_memory_survives_crashes_during_recovery() {
-    crash_during_recovery(Kind::Plain, 193, History::new(193, 100, UNIVERSE).in_tree(TreeKind::Memory), 20);
+    crash_during_recovery(Kind::PLAIN, 193, History::new(193, 100, UNIVERSE).in_tree(TreeKind::Memory), 20);
 }
 
 #[test]
 fn band_survives_a_crash_at_every_point() {
-    crash_at_every_point(Kind::Band, 15, History::new(15, 100, UNIVERSE), FaultPlan::default());
+    crash_at_every_point(Kind::BAND, 15, History::new(15, 100, UNIVERSE), FaultPlan::default());
     let history = History::new(17, 100, UNIVERSE).in_tree(TreeKind::TwoLevel);
-    assert!(crash_at_every_point_in_turn(Kind::Band, 17, history, 3) > 1000);
+    assert!(crash_at_every_point_in_turn(Kind::BAND, 17, history, 3) > 1000);
 }
 
 #[test]
 fn band_survives_crashes_during_recovery() {
-    crash_during_recovery(Kind::Band, 16, History::new(16, 80, UNIVERSE), 25);
-    crash_during_recovery(Kind::Band, 18, History::new(18, 80, UNIVERSE).in_tree(TreeKind::TwoLevel), 15);
+    crash_during_recovery(Kind::BAND, 16, History::new(16, 80, UNIVERSE), 25);
+    crash_during_recovery(Kind::BAND, 18, History::new(18, 80, UNIVERSE).in_tree(TreeKind::TwoLevel), 15);
 }
 
 #[test]
 fn bands_of_variable_size_survive_a_crash_at_every_point() {
-    let kind = Kind::VariableBands;
+    let kind = Kind::VARIABLE_BANDS;
     assert!(crash_at_every_point_in_turn(kind, 93, History::new(93, 100, UNIVERSE), 3) > 1000);
     let history = History::new(94, 100, UNIVERSE).in_tree(TreeKind::TwoLevel);
     assert!(crash_at_every_point_in_turn(kind, 94, history, 3) > 1000);
@@ -592,7 +592,7 @@ fn bands_of_variable_size_survive_a_crash_at_every_point() {
 
 #[test]
 fn bands_of_variable_size_survive_crashes_during_recovery() {
-    let kind = Kind::VariableBands;
+    let kind = Kind::VARIABLE_BANDS;
     crash_during_recovery(kind, 95, History::new(95, 80, UNIVERSE), 15);
     crash_during_recovery(kind, 96, History::new(96, 80, UNIVERSE).in_tree(TreeKind::TwoLevel), 15);
 }
@@ -626,9 +626,9 @@ fn a_medium_that_loses_syncs_is_noticed() {
     ] {
         let history = History::new(8, 80, UNIVERSE);
         let fault = Fault { class, ..lose(operation) };
-        let (points, _) = record(Kind::Plain, 8, &history, FaultPlan::of(fault));
+        let (points, _) = record(Kind::PLAIN, 8, &history, FaultPlan::of(fault));
         let wrong = points.iter().any(|point| {
-            Kind::Plain.variants().iter().any(|&variant| {
+            Kind::PLAIN.variants().iter().any(|&variant| {
                 let image = point.state.image(variant, 8);
                 recover(&image, 1, &history, point.synced..=point.begun).is_err()
             })

@@ -158,25 +158,25 @@ fn every_call_fails(kind: Kind, tree: TreeKind, stride: usize) {
 
 #[test]
 fn every_call_of_plain_fails_once_and_for_good() {
-    every_call_fails(Kind::Plain, TreeKind::Leveled, 1);
+    every_call_fails(Kind::PLAIN, TreeKind::Leveled, 1);
 }
 
 #[test]
 fn every_call_of_extent_fails_once_and_for_good() {
-    every_call_fails(Kind::Extent, TreeKind::Leveled, 1);
+    every_call_fails(Kind::EXTENT, TreeKind::Leveled, 1);
 }
 
 /// Of every policy, rewrite and place of the logs others, on disks that are nearly full.
 #[test]
 fn every_call_may_fail_in_two_levels() {
-    every_call_fails(Kind::Plain, TreeKind::TwoLevel, 7);
-    every_call_fails(Kind::Extent, TreeKind::TwoLevel, 23);
+    every_call_fails(Kind::PLAIN, TreeKind::TwoLevel, 7);
+    every_call_fails(Kind::EXTENT, TreeKind::TwoLevel, 23);
 }
 
 #[test]
 fn every_call_may_fail_in_a_tree_in_memory() {
-    every_call_fails(Kind::Plain, TreeKind::Memory, 1);
-    every_call_fails(Kind::Extent, TreeKind::Memory, 3);
+    every_call_fails(Kind::PLAIN, TreeKind::Memory, 1);
+    every_call_fails(Kind::EXTENT, TreeKind::Memory, 3);
 }
 
 #[test]
@@ -189,14 +189,14 @@ fn calls_of_interlaced_disks_fail_once_and_for_good() {
 /// Zone commands are among them.
 #[test]
 fn every_call_of_band_fails_once_and_for_good() {
-    every_call_fails(Kind::Band, TreeKind::Leveled, 1);
-    every_call_fails(Kind::Band, TreeKind::TwoLevel, 2);
+    every_call_fails(Kind::BAND, TreeKind::Leveled, 1);
+    every_call_fails(Kind::BAND, TreeKind::TwoLevel, 2);
 }
 
 #[test]
 fn calls_of_bands_of_variable_size_fail_once_and_for_good() {
-    every_call_fails(Kind::VariableBands, TreeKind::Leveled, 3);
-    every_call_fails(Kind::VariableBands, TreeKind::TwoLevel, 5);
+    every_call_fails(Kind::VARIABLE_BANDS, TreeKind::Leveled, 3);
+    every_call_fails(Kind::VARIABLE_BANDS, TreeKind::TwoLevel, 5);
 }
 
 fn sync() -> WriteOptions {
@@ -299,7 +299,7 @@ fn a_full_device_fails_cleanly_and_goes_on_when_space_is_back() {
 
 #[test]
 fn a_full_zoned_device_fails_cleanly_and_goes_on_when_space_is_back() {
-    for kind in [Kind::Band, Kind::VariableBands] {
+    for kind in [Kind::BAND, Kind::VARIABLE_BANDS] {
         let env = simulation(23);
         let image = Image::fresh(&env, kind);
         full_and_back(&env, image.media(&env).expect("media").files.expect("files"), 8 << 20);
@@ -492,10 +492,10 @@ fn an_unreadable_sector_below_a_table_is_named_and_the_rest_is_there() {
 /// Somebody else's bytes where the store begins, and damaged ones.
 #[test]
 fn a_foreign_or_damaged_superblock_is_a_typed_error_and_nothing_is_lost() {
-    let kind = Kind::Imr(AllocationName::CompactionAware, RewriteName::Merged);
+    let kind = Kind::KVIMR;
     let env = simulation(70);
     let image = Image::fresh(&env, kind);
-    let Image::Device(device) = &image else { panic!("a device") };
+    let Image::Device(_, device) = &image else { panic!("a device") };
     let db = Db::open(&env, image.media(&env).expect("media"), small_options()).expect("open");
     db.put_with(b"a", b"1", &sync()).expect("put");
     db.close().expect("close");
@@ -565,7 +565,7 @@ fn writing_without_syncs_takes_no_more_space_than_what_is_there() {
 
 #[test]
 fn after_a_failed_log_sync_writes_are_refused_until_reopened() {
-    for kind in [Kind::Plain, Kind::Extent] {
+    for kind in [Kind::PLAIN, Kind::EXTENT] {
         let env = simulation(23);
         let image = Image::fresh(&env, kind);
         let injector = FaultInjector::new(&env, FaultPlan::default());
@@ -598,7 +598,7 @@ fn after_a_failed_log_sync_writes_are_refused_until_reopened() {
 /// writes that recovery could not put behind it.
 #[test]
 fn a_flush_that_fails_after_a_failed_append_lets_no_write_through_that_recovery_would_lose() {
-    for kind in [Kind::Plain, Kind::Extent, Kind::Imr(AllocationName::default(), RewriteName::Merged)] {
+    for kind in [Kind::PLAIN, Kind::EXTENT, Kind::imr(AllocationName::default(), RewriteName::Merged)] {
         let env = simulation(24);
         let image = Image::fresh(&env, kind);
         let injector = FaultInjector::new(&env, FaultPlan::default());
@@ -606,7 +606,7 @@ fn a_flush_that_fails_after_a_failed_append_lets_no_write_through_that_recovery_
             Db::open(&env, image.media_under(&env, Some(&injector)).expect("media"), small_options()).expect("open");
         db.put(b"a", b"1").expect("put");
         // The store on a device tries a failed write of a log once more.
-        let tries = if kind == Kind::Plain { 1 } else { 2 };
+        let tries = if kind == Kind::PLAIN { 1 } else { 2 };
         let mut faults: Vec<Fault> = (0..tries)
             .map(|index| {
                 Fault::new(Operation::Write, FaultTrigger::Once(index), FaultEffect::FailAfter(FaultError::Io))
@@ -630,12 +630,12 @@ fn a_flush_that_fails_after_a_failed_append_lets_no_write_through_that_recovery_
 
 #[test]
 fn a_second_open_is_refused() {
-    for kind in [Kind::Plain, Kind::Extent, Kind::Imr(AllocationName::default(), RewriteName::Merged)] {
+    for kind in [Kind::PLAIN, Kind::EXTENT, Kind::imr(AllocationName::default(), RewriteName::Merged)] {
         let env = simulation(25);
         let image = Image::fresh(&env, kind);
         let media = image.media(&env).expect("media");
         let db = Db::open(&env, media.clone(), small_options()).expect("open");
-        let second = if kind == Kind::Plain { image.media(&env).expect("media") } else { media.clone() };
+        let second = if kind == Kind::PLAIN { image.media(&env).expect("media") } else { media.clone() };
         let error = Db::open(&env, second.clone(), small_options()).err().expect("a second open");
         assert_eq!(error.kind(), ErrorKind::Locked, "{kind:?}: {error}");
         let error =
@@ -653,7 +653,7 @@ fn a_second_open_is_refused() {
 #[test]
 fn close_waits_for_a_compaction_a_caller_runs() {
     let env = simulation(26);
-    let image = Image::fresh(&env, Kind::Plain);
+    let image = Image::fresh(&env, Kind::PLAIN);
     let injector = FaultInjector::new(&env, FaultPlan::default());
     let media = image.media_under(&env, Some(&injector)).expect("media");
     let db = Db::open(&env, media, small_options()).expect("open");

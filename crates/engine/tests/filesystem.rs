@@ -22,7 +22,7 @@ use varve_engine::{
 };
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{Directory, MemoryDirectory, MemoryDirectoryOptions, OsDirectory};
-use varve_store::{AllocationName, PlainOptions, PlainStore, RewriteName, StoreError};
+use varve_store::{PlainOptions, PlainStore, StoreError};
 use watched_store::WatchedStore;
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -35,17 +35,15 @@ enum Place {
     Ext4,
 }
 
-const IMR: Kind = Kind::Imr(AllocationName::CompactionAware, RewriteName::Merged);
-
 const SIMULATED: [Place; 8] = [
     Place::Memory,
     Place::Memory,
     Place::Memory,
     Place::Memory,
-    Place::Device(Kind::Extent),
-    Place::Device(Kind::ExtentExt4),
-    Place::Device(Kind::ExtentNextFit),
-    Place::Device(IMR),
+    Place::Device(Kind::EXTENT),
+    Place::Device(Kind::EXTENT_EXT4),
+    Place::Device(Kind::EXTENT_NEXT_FIT),
+    Place::Device(Kind::KVIMR),
 ];
 
 const MOUNTED: [Place; 2] = [Place::TmpFs, Place::Ext4];

@@ -239,7 +239,7 @@ fn truncate(directory: &MemoryDirectory, name: &str, size: u64) {
 fn sample() -> (DirectoryCrashState, State, BTreeMap<String, Vec<u8>>) {
     let env = simulation(1);
     let directory = MemoryDirectory::new("flipped");
-    let model = small_store(&env, &Image::Directory(directory.clone()));
+    let model = small_store(&env, &Image::plain(directory.clone()));
     let files = files(&directory);
     (directory.capture(), model, files)
 }
@@ -275,7 +275,7 @@ fn every_byte_of_every_file_flipped_gives_an_error_or_the_right_answer() {
         let flipped = bytes[name][*offset as usize] ^ mask(*offset);
         overwrite(&directory, name, *offset, &[flipped]);
         let env = simulation(2);
-        examine(&env, &Image::Directory(directory), &model)
+        examine(&env, &Image::plain(directory), &model)
     });
     let mut by_file: BTreeMap<&str, Vec<Met>> = BTreeMap::new();
     for ((name, offset), said) in places.iter().zip(said) {
@@ -301,8 +301,8 @@ fn every_byte_of_every_file_flipped_gives_an_error_or_the_right_answer() {
 fn every_byte_of_a_device_flipped_gives_an_error_or_the_right_answer() {
     const BLOCK: usize = 512;
     let env = simulation(3);
-    let image = Image::fresh(&Env::real(), Kind::Extent);
-    let Image::Device(inner) = &image else { panic!("a device") };
+    let image = Image::fresh(&Env::real(), Kind::EXTENT);
+    let Image::Device(_, inner) = &image else { panic!("a device") };
     let model = Arc::new(small_store(&env, &image));
     let state = CrashDevice::new(&Env::real(), inner).expect("crash layer").capture();
     let mut places: Vec<u64> = Vec::new();
@@ -318,18 +318,16 @@ fn every_byte_of_a_device_flipped_gives_an_error_or_the_right_answer() {
     let (count, all) = (places.len(), Arc::new(places.clone()));
     let said = in_parallel(count, move |number| {
         let offset = all[number];
-        let Image::Device(device) = medium::CrashState::Device(state.clone()).image(CrashVariant::KeepAll, 0) else {
-            return Err("no device".to_owned());
-        };
+        let device = state.image(CrashVariant::KeepAll, 0);
         flip(&device, offset);
         let env = simulation(4);
-        examine(&env, &Image::Device(device), &model)
+        examine(&env, &Image::Device(Kind::EXTENT, device), &model)
     });
     let mut met = Vec::new();
     for (offset, said) in places.iter().zip(said) {
         met.push(said.unwrap_or_else(|what| panic!("byte {offset}: {what}")));
     }
-    tell(&Kind::Extent.name(), &met);
+    tell(Kind::EXTENT.name(), &met);
     assert!(met.iter().filter(|met| **met == Met::Unnoticed).count() < met.len() / 2);
 }
 
@@ -341,16 +339,16 @@ fn bytes_of_interlaced_disks_flipped_give_an_error_or_the_right_answer() {
     let (mut flips, mut noticed) = (0, 0);
     for (number, &allocation) in (0..).zip(AllocationName::ALL) {
         let rewrite = RewriteName::ALL[number % 2];
-        for kind in [Kind::Imr(allocation, rewrite), Kind::ImrLogsApart(allocation, rewrite)] {
+        for kind in [Kind::imr(allocation, rewrite), Kind::imr_logs_apart(allocation, rewrite)] {
             let env = simulation(20);
             let image = Image::fresh_of(&Env::real(), kind, 64 * medium::TRACK_BYTES);
             let model = Arc::new(small_store(&env, &image));
             let observation = image.observed(&env, &Arc::default());
             let state = observation.capture();
-            let parts = if kind == Kind::Imr(allocation, rewrite) { 1 } else { 2 };
+            let parts = if kind == Kind::imr(allocation, rewrite) { 1 } else { 2 };
             let mut places: Vec<(usize, u64)> = Vec::new();
             for part in 0..parts {
-                let Image::Device(device) = image.part(part) else { panic!("a device") };
+                let Image::Device(_, device) = image.part(part) else { panic!("a device") };
                 let is_top = |at: u64| (at / medium::TRACK_BYTES) % 2 == 1;
                 let mut block = [0; 512];
                 for start in (0..device.block.geometry().capacity_bytes).step_by(block.len()) {
@@ -371,7 +369,7 @@ fn bytes_of_interlaced_disks_flipped_give_an_error_or_the_right_answer() {
             let said = in_parallel(count, move |index| {
                 let (part, offset) = all[index];
                 let image = state.image(CrashVariant::KeepAll, 0);
-                let Image::Device(device) = image.part(part) else { return Err("no device".to_owned()) };
+                let Image::Device(_, device) = image.part(part) else { return Err("no device".to_owned()) };
                 flip(device, offset);
                 let env = simulation(21);
                 examine(&env, &image, &model)
@@ -380,7 +378,7 @@ fn bytes_of_interlaced_disks_flipped_give_an_error_or_the_right_answer() {
             for (place, said) in places.iter().zip(said) {
                 met.push(said.unwrap_or_else(|what| panic!("{kind:?}, device and byte {place:?}: {what}")));
             }
-            tell(&kind.name(), &met);
+            tell(kind.name(), &met);
             flips += count;
             noticed += met.iter().filter(|met| **met != Met::Unnoticed).count();
         }
@@ -445,22 +443,22 @@ impl BlockDevice for Flipped {
 }
 
 /// The device, of which one byte reads flipped.
-fn flipped(device: Device, offset: u64) -> Image {
+fn flipped(kind: Kind, device: Device, offset: u64) -> Image {
     let inner = device.block.clone();
     let block = Arc::new(Flipped { inner, offset, is_whole: AtomicBool::new(false) });
-    Image::Device(Device { block, ..device })
+    Image::Device(kind, Device { block, ..device })
 }
 
 /// The same on bands, with both trees: the random-access region, tables and log bands.
 #[test]
 fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
     for (seed, kind, tree, stride) in [
-        (30, Kind::Band, TreeKind::Leveled, 2),
-        (31, Kind::Band, TreeKind::TwoLevel, 2),
-        (33, Kind::VariableBands, TreeKind::Leveled, 5),
-        (34, Kind::VariableBands, TreeKind::TwoLevel, 5),
-        (35, Kind::Band, TreeKind::Memory, 2),
-        (36, Kind::Extent, TreeKind::Memory, 2),
+        (30, Kind::BAND, TreeKind::Leveled, 2),
+        (31, Kind::BAND, TreeKind::TwoLevel, 2),
+        (33, Kind::VARIABLE_BANDS, TreeKind::Leveled, 5),
+        (34, Kind::VARIABLE_BANDS, TreeKind::TwoLevel, 5),
+        (35, Kind::BAND, TreeKind::Memory, 2),
+        (36, Kind::EXTENT, TreeKind::Memory, 2),
     ] {
         let env = simulation(seed);
         let image = Image::fresh(&Env::real(), kind);
@@ -471,17 +469,17 @@ fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
         let places: Vec<u64> = written_bytes(image.part(0)).into_iter().step_by(stride).collect();
         let (count, all) = (places.len(), Arc::new(places.clone()));
         let said = in_parallel(count, move |index| {
-            let Image::Device(device) = state.image(CrashVariant::KeepAll, 0) else {
+            let Image::Device(_, device) = state.image(CrashVariant::KeepAll, 0) else {
                 return Err("no device".to_owned());
             };
-            let image = flipped(device, all[index]);
+            let image = flipped(kind, device, all[index]);
             examine_with(&simulation(32), &image, &with_tree, &model)
         });
         let mut met = Vec::new();
         for (place, said) in places.iter().zip(said) {
             met.push(said.unwrap_or_else(|what| panic!("{kind:?}, {tree:?}, byte {place}: {what}")));
         }
-        tell(&kind.name(), &met);
+        tell(kind.name(), &met);
         let unnoticed = met.iter().filter(|met| **met == Met::Unnoticed).count();
         assert!(count > 800 && unnoticed < count / 2, "{unnoticed} of {count} flips were not noticed");
     }
@@ -497,10 +495,10 @@ fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
     let scale = [1, 4, 100][random.index(3)];
     let env = simulation(seed);
     let allocation = AllocationName::ALL[random.index(AllocationName::ALL.len())];
-    let interlaced = Kind::Imr(allocation, RewriteName::ALL[random.index(RewriteName::ALL.len())]);
+    let interlaced = Kind::imr(allocation, RewriteName::ALL[random.index(RewriteName::ALL.len())]);
     // Most of a device that is nearly full is not the database's.
-    let mut kinds = medium::kinds(|kind| !kind.has_logs_apart() && kind != Kind::ExtentNextFit);
-    kinds.insert(0, Kind::Plain);
+    let mut kinds = medium::kinds(|kind| !kind.has_logs_apart() && kind != Kind::EXTENT_NEXT_FIT);
+    kinds.insert(0, Kind::PLAIN);
     kinds.push(interlaced);
     let kind = kinds[random.index(kinds.len())];
     let image = match kind.is_imr() {
@@ -512,7 +510,7 @@ fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
     // Files by name, or the device as one.
     let mut places: Vec<(String, u64)> = Vec::new();
     match &image {
-        Image::Directory(directory) => {
+        Image::Directory(_, directory) => {
             for (name, bytes) in files(directory) {
                 places.extend((0..bytes.len() as u64).map(|offset| (name.clone(), offset)));
             }
@@ -523,12 +521,12 @@ fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
     for _ in 0..FLIPS_OF_SEED {
         let (name, offset) = &places[random.index(places.len())];
         let image = match state.image(CrashVariant::KeepAll, 0) {
-            Image::Directory(directory) => {
+            Image::Directory(_, directory) => {
                 let bytes = files(&directory);
                 overwrite(&directory, name, *offset, &[bytes[name][*offset as usize] ^ mask(*offset)]);
-                Image::Directory(directory)
+                Image::Directory(kind, directory)
             }
-            Image::Device(device) => flipped(device, *offset),
+            Image::Device(_, device) => flipped(kind, device, *offset),
             Image::Several(_) => return Err("several media".to_owned()),
         };
         let met = examine_with(&simulation(seed), &image, &options, &model)
@@ -541,7 +539,7 @@ fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
 
 /// Places of a device up to the last byte of each sector that can be read and is not zero.
 fn written_bytes(image: &Image) -> Vec<u64> {
-    let Image::Device(device) = image else { return Vec::new() };
+    let Image::Device(_, device) = image else { return Vec::new() };
     let mut places = Vec::new();
     let mut block = [0; 512];
     for start in (0..device.block.geometry().capacity_bytes).step_by(block.len()) {
@@ -572,7 +570,7 @@ fn flip(device: &Device, offset: u64) {
 
 fn error_of(directory: &MemoryDirectory) -> Error {
     let env = simulation(5);
-    match open(&env, &Image::Directory(directory.clone())) {
+    match open(&env, &Image::plain(directory.clone())) {
         Err(error) => error,
         Ok(db) => {
             let findings = db.check().expect("check");
@@ -597,16 +595,16 @@ fn a_missing_file_is_named() {
 fn a_missing_pointer_beside_a_log_that_holds_writes_is_no_empty_database() {
     let env = simulation(6);
     let directory = MemoryDirectory::new("pointerless");
-    let db = open(&env, &Image::Directory(directory.clone())).expect("open");
+    let db = open(&env, &Image::plain(directory.clone())).expect("open");
     db.put_with(b"a", b"1", &WriteOptions { sync: true }).expect("put");
     db.close().expect("close");
     drop(db);
     directory.remove("CURRENT").expect("remove");
     let error = error_of(&directory);
     assert!(error.kind() == ErrorKind::Corruption && error.to_string().contains("CURRENT"), "{error}");
-    let media = Image::Directory(directory.clone()).media(&env).expect("media");
+    let media = Image::plain(directory.clone()).media(&env).expect("media");
     repair(&env, media, options()).expect("repair");
-    let db = open(&env, &Image::Directory(directory)).expect("open");
+    let db = open(&env, &Image::plain(directory)).expect("open");
     assert_eq!(db.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
     db.close().expect("close");
 }
@@ -620,7 +618,7 @@ fn a_truncated_file_is_named() {
             truncate(&directory, name, size as u64);
             let env = simulation(7);
             let note = format!("'{name}' of {} bytes cut to {size}", bytes.len());
-            match open(&env, &Image::Directory(directory.clone())) {
+            match open(&env, &Image::plain(directory.clone())) {
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Corruption, "{note}: {error}");
                     assert!(error.to_string().contains(name.as_str()), "{note}: {error}");
@@ -629,7 +627,7 @@ fn a_truncated_file_is_named() {
                 Ok(db) => {
                     drop(db);
                     assert!(size + 18 >= bytes.len(), "{note}: opens");
-                    let met = examine(&env, &Image::Directory(directory), &model);
+                    let met = examine(&env, &Image::plain(directory), &model);
                     assert!(met.is_ok(), "{note}: {met:?}");
                 }
             }
@@ -667,7 +665,7 @@ fn foreign_and_newer_files_are_told_from_damage() {
     let directory = copy(&state);
     overwrite(&directory, &name, 0, &vec![b'x'; files[&name].len()]);
     let env = simulation(8);
-    let db = open(&env, &Image::Directory(directory)).expect("tables are opened when they are read");
+    let db = open(&env, &Image::plain(directory)).expect("tables are opened when they are read");
     let errors: Vec<Error> = (0..24).filter_map(|number| db.get(format!("key{number:03}").as_bytes()).err()).collect();
     assert!(!errors.is_empty());
     for error in &errors {
@@ -695,7 +693,7 @@ fn repair_brings_back_what_is_not_damaged() {
             None => directory.remove(&name).expect("remove"),
         }
         let env = simulation(9);
-        let image = Image::Directory(directory);
+        let image = Image::plain(directory);
         let media = image.media(&env).expect("media");
         let report = repair(&env, media, options()).unwrap_or_else(|error| panic!("{note}: repair: {error}"));
         let db = open(&env, &image).unwrap_or_else(|error| panic!("{note}: does not open after repair: {error}"));

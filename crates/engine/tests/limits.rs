@@ -9,17 +9,16 @@ use varve_engine::{
     Db, ErrorKind, KEY_BYTES_MAX, Options, ReadOptions, TreeKind, VALUE_BYTES_MAX, WriteBatch, WriteOptions,
 };
 use varve_env::Env;
-use varve_store::{AllocationName, RewriteName};
 
 /// Stores and trees on them. The logs of an interlaced disk have a device of their own, large enough for a log of the
 /// largest value here.
 const ON: [(Kind, TreeKind); 6] = [
-    (Kind::Plain, TreeKind::Leveled),
-    (Kind::Band, TreeKind::Leveled),
-    (Kind::Band, TreeKind::TwoLevel),
-    (Kind::VariableBands, TreeKind::Leveled),
-    (Kind::VariableBands, TreeKind::TwoLevel),
-    (Kind::ImrLogsApart(AllocationName::CompactionAware, RewriteName::Merged), TreeKind::Leveled),
+    (Kind::PLAIN, TreeKind::Leveled),
+    (Kind::BAND, TreeKind::Leveled),
+    (Kind::BAND, TreeKind::TwoLevel),
+    (Kind::VARIABLE_BANDS, TreeKind::Leveled),
+    (Kind::VARIABLE_BANDS, TreeKind::TwoLevel),
+    (Kind::KVIMR_LOGS_APART, TreeKind::Leveled),
 ];
 
 /// Space of the devices: for hundreds of tables, and for values that fill hundreds of bands.
@@ -108,7 +107,7 @@ fn a_value_beyond_the_limit_is_refused_before_it_is_copied() {
     assert!(error.to_string().contains("4294967296") && error.to_string().contains("4294967295"), "{error}");
     assert!(batch.is_empty());
     let env = Env::sim(2);
-    let media = Image::fresh(&env, Kind::Plain).media(&env).expect("store");
+    let media = Image::fresh(&env, Kind::PLAIN).media(&env).expect("store");
     let db = Db::open(&env, media, Options::default()).expect("open");
     let error = db.put(b"key", &value).expect_err("a value that is too long");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
@@ -120,7 +119,7 @@ fn a_value_beyond_the_limit_is_refused_before_it_is_copied() {
 #[test]
 fn memory_of_tables_is_bounded_by_the_table_cache() {
     for (kind, tree) in ON {
-        let tables = if kind == Kind::Plain { 1600 } else { 400 };
+        let tables = if kind == Kind::PLAIN { 1600 } else { 400 };
         memory_of_tables_is_bounded(kind, tree, tables);
     }
 }

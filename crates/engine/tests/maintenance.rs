@@ -25,21 +25,19 @@ use std::time::Duration;
 use varve_engine::{Db, Error, ErrorKind, Options, ReadOptions, RepairReport, TreeKind, repair};
 use varve_env::{Env, SimOptions};
 use varve_media::{CrashVariant, IoContext, Operation};
-use varve_store::{AllocationName, CreateOptions, FileKind, FileStore, OpenOptions, RewriteName};
+use varve_store::{CreateOptions, FileKind, FileStore, OpenOptions};
 
 const UNIVERSE: u64 = 64;
 
-const IMR: Kind = Kind::Imr(AllocationName::CompactionAware, RewriteName::Merged);
-
 /// The stores that stand on devices, with the trees on them.
 const ON_DEVICES: [(Kind, TreeKind); 7] = [
-    (Kind::Band, TreeKind::Leveled),
-    (Kind::Band, TreeKind::TwoLevel),
-    (IMR, TreeKind::Leveled),
-    (Kind::VariableBands, TreeKind::Leveled),
-    (Kind::VariableBands, TreeKind::TwoLevel),
-    (Kind::Plain, TreeKind::Memory),
-    (Kind::Extent, TreeKind::Memory),
+    (Kind::BAND, TreeKind::Leveled),
+    (Kind::BAND, TreeKind::TwoLevel),
+    (Kind::KVIMR, TreeKind::Leveled),
+    (Kind::VARIABLE_BANDS, TreeKind::Leveled),
+    (Kind::VARIABLE_BANDS, TreeKind::TwoLevel),
+    (Kind::PLAIN, TreeKind::Memory),
+    (Kind::EXTENT, TreeKind::Memory),
 ];
 
 /// The variants in which point `number` is met.
@@ -186,7 +184,7 @@ fn crash_during_checkpoint(kind: Kind, tree: TreeKind, seed: u64) -> [usize; 2] 
 #[test]
 fn a_checkpoint_survives_a_crash_at_every_point_or_does_not_open() {
     for seed in [31, 32] {
-        let [complete, refused] = crash_during_checkpoint(Kind::Plain, TreeKind::Leveled, seed);
+        let [complete, refused] = crash_during_checkpoint(Kind::PLAIN, TreeKind::Leveled, seed);
         assert!(complete > 50 && refused > 50, "{complete} complete, {refused} refused");
     }
 }
@@ -384,7 +382,7 @@ fn crash_during_repairs(seed: u64, kind: Kind, tree: TreeKind, close: bool, only
     let tables_min = match tree {
         TreeKind::Memory => 0,
         // Of the size of a band there are fewer.
-        _ if matches!(kind, Kind::Band | Kind::VariableBands) => 3,
+        _ if [Kind::BAND, Kind::VARIABLE_BANDS].contains(&kind) => 3,
         _ => 4,
     };
     assert!(tables.len() >= tables_min && sizes[&log] > 1000, "{sizes:?}");
@@ -424,7 +422,7 @@ fn crash_during_repairs(seed: u64, kind: Kind, tree: TreeKind, close: bool, only
 
 #[test]
 fn a_repair_cut_short_at_every_point_is_run_again_and_finds_the_same() {
-    let samples = [(41, Kind::Plain, true), (42, Kind::Plain, false), (43, Kind::PlainLogsApart, true)];
+    let samples = [(41, Kind::PLAIN, true), (42, Kind::PLAIN, false), (43, Kind::PLAIN_LOGS_APART, true)];
     let points: usize = samples
         .into_iter()
         .map(|(seed, kind, close)| crash_during_repairs(seed, kind, TreeKind::Leveled, close, seed != 41))
@@ -446,7 +444,7 @@ fn a_repair_on_a_device_cut_short_at_every_point_is_run_again_and_finds_the_same
 #[test]
 fn a_sound_database_of_another_tree_is_not_repaired() {
     let env = simulation(40, false);
-    let image = Image::fresh(&env, Kind::Plain);
+    let image = Image::fresh(&env, Kind::PLAIN);
     let two_level = Options { tree: TreeKind::TwoLevel, ..small_options() };
     let db = open(&env, &image, two_level.clone()).expect("open");
     db.put(b"key", b"value").expect("put");

@@ -13,7 +13,7 @@ use medium::{Image, Kind, TRACK_BYTES, check_ballast, imr_kinds};
 use suite::Model;
 use varve_engine::{Db, Options, Snapshot, TreeKind};
 use varve_env::{Env, Random, SimOptions};
-use varve_store::{AllocationName, FileStore, RewriteName};
+use varve_store::FileStore;
 
 const OPTION_SETS: u64 = 60;
 const TWO_LEVEL_OPTION_SETS: u64 = 16;
@@ -136,7 +136,7 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
 fn histories_agree_with_a_map_over_many_option_sets() {
     let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
     for seed in 0..OPTION_SETS {
-        let ran = run(seed, Kind::Plain, options::option_set(TreeKind::Leveled, seed), OPERATIONS_PER_SET);
+        let ran = run(seed, Kind::PLAIN, options::option_set(TreeKind::Leveled, seed), OPERATIONS_PER_SET);
         flushes += ran.flushes;
         compactions += ran.compactions;
         moves += ran.moves;
@@ -155,7 +155,7 @@ fn histories_agree_with_a_map_over_many_option_sets() {
 fn histories_agree_with_a_map_in_two_levels() {
     let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
     for seed in 300..300 + TWO_LEVEL_OPTION_SETS {
-        let kind = if seed % 4 == 0 { Kind::Extent } else { Kind::Plain };
+        let kind = if seed % 4 == 0 { Kind::EXTENT } else { Kind::PLAIN };
         let ran = run(seed, kind, options::option_set(TreeKind::TwoLevel, seed), OPERATIONS_PER_SET);
         flushes += ran.flushes;
         compactions += ran.compactions;
@@ -173,7 +173,8 @@ fn histories_agree_with_a_map_in_two_levels() {
 
 #[test]
 fn histories_agree_with_a_map_on_every_store() {
-    let kinds = [Kind::Extent, Kind::ExtentNextFit, Kind::ExtentExt4, Kind::PlainLogsApart, Kind::ExtentLogsApart];
+    let kinds =
+        [Kind::EXTENT, Kind::EXTENT_NEXT_FIT, Kind::EXTENT_EXT4, Kind::PLAIN_LOGS_APART, Kind::EXTENT_LOGS_APART];
     for (place, kind) in (0u64..).zip(kinds) {
         let (mut flushes, mut compactions, mut around) = (0, 0, 0);
         for seed in 100 + 4 * place..104 + 4 * place {
@@ -216,7 +217,7 @@ fn histories_agree_with_a_map_on_bands() {
     let (mut flushes, mut compactions) = (0, 0);
     for seed in 300..308 {
         let tree = if seed % 2 == 0 { TreeKind::Leveled } else { TreeKind::TwoLevel };
-        for kind in [Kind::Band, Kind::VariableBands] {
+        for kind in [Kind::BAND, Kind::VARIABLE_BANDS] {
             let ran = run(seed, kind, options::option_set(tree, seed), 1500);
             flushes += ran.flushes;
             compactions += ran.compactions;
@@ -228,7 +229,7 @@ fn histories_agree_with_a_map_on_bands() {
 
 #[test]
 fn histories_agree_with_a_map_in_a_tree_in_memory() {
-    let kinds = [Kind::Plain, Kind::PlainLogsApart, Kind::Extent, Kind::Band, Kind::VariableBands];
+    let kinds = [Kind::PLAIN, Kind::PLAIN_LOGS_APART, Kind::EXTENT, Kind::BAND, Kind::VARIABLE_BANDS];
     for (seed, kind) in (400..410).zip(kinds.into_iter().cycle()) {
         run(seed, kind, options::option_set(TreeKind::Memory, seed), 1500);
     }
@@ -237,8 +238,7 @@ fn histories_agree_with_a_map_in_a_tree_in_memory() {
 #[test]
 fn the_same_seed_repeats_to_the_event() {
     for seed in [3, 8] {
-        let imr = Kind::ImrLogsApart(AllocationName::CompactionAware, RewriteName::Merged);
-        for kind in [Kind::Plain, Kind::ExtentLogsApart, imr] {
+        for kind in [Kind::PLAIN, Kind::EXTENT_LOGS_APART, Kind::KVIMR_LOGS_APART] {
             let first = run(seed, kind, options::option_set(TreeKind::Leveled, seed), 800).event_hash;
             assert_eq!(
                 first,

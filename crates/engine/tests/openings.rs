@@ -164,7 +164,7 @@ impl Sample {
                     Err(error) => {
                         let points = observation.points();
                         // Of several stores others may have opened before.
-                        let is_one = !matches!(self.setting.kind, Kind::PlainLogsApart | Kind::ExtentLogsApart);
+                        let is_one = ![Kind::PLAIN_LOGS_APART, Kind::EXTENT_LOGS_APART].contains(&self.setting.kind);
                         if points > 0 && only_reads_fail && is_one {
                             return Err(format!(
                                 "a store that could not be read ({error}) was written to {points} times"
@@ -199,7 +199,7 @@ impl Sample {
             Action::Checkpoint => {
                 let media = image.media_under(env, Some(injector)).map_err(|error| error.to_string())?;
                 let db = Db::open(env, media, options).map_err(|error| error.to_string())?;
-                let kind = if self.setting.seed.is_multiple_of(2) { Kind::Plain } else { Kind::Extent };
+                let kind = if self.setting.seed.is_multiple_of(2) { Kind::PLAIN } else { Kind::EXTENT };
                 let target = empty(kind);
                 injector.set_plan(plan);
                 let result =

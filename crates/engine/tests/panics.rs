@@ -20,17 +20,17 @@ use std::time::Duration;
 use varve_engine::{Db, Error, ErrorKind, Media, Options, TreeKind, Value, WriteOptions};
 use varve_env::channel::{self, RecvError};
 use varve_env::{Env, SimOptions};
-use varve_store::{AllocationName, IoClass, RewriteName};
+use varve_store::IoClass;
 use watched_store::{Append, WatchedStore};
 
 /// Stores and trees on them.
 const ON: [(Kind, TreeKind); 6] = [
-    (Kind::Plain, TreeKind::Leveled),
-    (Kind::Band, TreeKind::Leveled),
-    (Kind::Band, TreeKind::TwoLevel),
-    (Kind::VariableBands, TreeKind::Leveled),
-    (Kind::VariableBands, TreeKind::TwoLevel),
-    (Kind::Imr(AllocationName::CompactionAware, RewriteName::Merged), TreeKind::Leveled),
+    (Kind::PLAIN, TreeKind::Leveled),
+    (Kind::BAND, TreeKind::Leveled),
+    (Kind::BAND, TreeKind::TwoLevel),
+    (Kind::VARIABLE_BANDS, TreeKind::Leveled),
+    (Kind::VARIABLE_BANDS, TreeKind::TwoLevel),
+    (Kind::KVIMR, TreeKind::Leveled),
 ];
 
 /// Space of an interlaced disk.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use varve_engine::{Db, ErrorKind, Options, WriteBatch, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
-use varve_media::{Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, Operation};
+use varve_media::{Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, MemoryDirectory, Operation};
 use varve_store::Severity;
 
 const UNIVERSE: u64 = 64;
@@ -135,7 +135,7 @@ fn read_beside_a_writer(kind: Kind, seed: u64, history: History) -> (usize, usiz
 fn beside_a_writer_every_opening_finds_one_state_no_older_than_itself() {
     let (mut openings, mut states) = (0, 0);
     for seed in 0..40 {
-        let kind = if seed % 4 == 3 { Kind::PlainLogsApart } else { Kind::Plain };
+        let kind = if seed % 4 == 3 { Kind::PLAIN_LOGS_APART } else { Kind::PLAIN };
         let history = History::new(seed, 120, UNIVERSE);
         let options = Options {
             use_direct_io_for_flush_and_compaction: seed % 3 == 1,
@@ -154,7 +154,7 @@ fn beside_a_writer_every_opening_finds_one_state_no_older_than_itself() {
 #[test]
 fn nothing_is_changed_and_writes_are_refused() {
     let imr = medium::imr_kinds().into_iter().take(2);
-    for kind in medium::kinds(|kind| kind != Kind::ExtentNextFit).into_iter().chain(imr) {
+    for kind in medium::kinds(|kind| kind != Kind::EXTENT_NEXT_FIT).into_iter().chain(imr) {
         let env = simulation(1);
         let image = Image::fresh(&env, kind);
         let open =
@@ -177,7 +177,7 @@ fn nothing_is_changed_and_writes_are_refused() {
         let _ = (db.statistics(), db.property("varve.stats"));
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value").expect("put in batch");
-        let other = Image::directory("checkpoint").media(&env).expect("media").files.expect("files");
+        let other = Image::plain(MemoryDirectory::new("checkpoint")).media(&env).expect("media").files.expect("files");
         for refused in [
             db.put(b"key", b"value"),
             db.delete(b"key"),
@@ -212,7 +212,7 @@ fn nothing_is_changed_and_writes_are_refused() {
 #[test]
 fn a_table_that_the_writer_removed_is_not_damage() {
     let env = simulation(2);
-    let image = Image::fresh(&env, Kind::Plain);
+    let image = Image::fresh(&env, Kind::PLAIN);
     let options = Options { max_open_files: 1, ..history::small_options() };
     let writer = Db::open(&env, image.media(&env).expect("media"), options.clone()).expect("open");
     let put_all = |value: &[u8]| {

@@ -262,7 +262,7 @@ fn every_call_lies(kind: Kind, history: History, stride: usize) {
 fn some_calls_lie(seed: u64) -> Result<Reached, String> {
     let mut random = Random::named(seed, "silent faults");
     let interlaced = imr_kinds()[random.index(imr_kinds().len())];
-    let mut kinds = medium::kinds(|kind| !kind.has_logs_apart() && kind != Kind::ExtentNextFit);
+    let mut kinds = medium::kinds(|kind| !kind.has_logs_apart() && kind != Kind::EXTENT_NEXT_FIT);
     kinds.push(interlaced);
     let kind = kinds[random.index(kinds.len())];
     let tree = TreeKind::OF_TABLES[random.index(2)];
@@ -307,24 +307,24 @@ fn history_from(seed: u64, batches: usize) -> History {
 
 #[test]
 fn silent_faults_of_a_directory_give_an_error_or_the_right_answer() {
-    every_call_lies(Kind::Plain, history(48), 1);
+    every_call_lies(Kind::PLAIN, history(48), 1);
 }
 
 #[test]
 fn silent_faults_of_a_device_give_an_error_or_the_right_answer() {
-    every_call_lies(Kind::ExtentNextFit, history(40), 1);
+    every_call_lies(Kind::EXTENT_NEXT_FIT, history(40), 1);
 }
 
 #[test]
 fn silent_faults_of_a_zoned_device_give_an_error_or_the_right_answer() {
-    every_call_lies(Kind::Band, history(40), 11);
-    every_call_lies(Kind::Band, history(40).in_tree(TreeKind::TwoLevel), 17);
+    every_call_lies(Kind::BAND, history(40), 11);
+    every_call_lies(Kind::BAND, history(40).in_tree(TreeKind::TwoLevel), 17);
 }
 
 #[test]
 fn silent_faults_under_bands_of_variable_size_give_an_error_or_the_right_answer() {
-    every_call_lies(Kind::VariableBands, history(40), 19);
-    every_call_lies(Kind::VariableBands, history(40).in_tree(TreeKind::TwoLevel), 23);
+    every_call_lies(Kind::VARIABLE_BANDS, history(40), 19);
+    every_call_lies(Kind::VARIABLE_BANDS, history(40).in_tree(TreeKind::TwoLevel), 23);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn histories_on_nearly_full_bands_lose_nothing_that_was_acknowledged() {
             (8..20).step_by(3).flat_map(|bands| (0..4).map(move |seed| (bands, 700 + 10 * bands + seed)))
         {
             let env = simulation(seed);
-            let image = Image::fresh_of(&env, Kind::Band, bands * BAND_BYTES);
+            let image = Image::fresh_of(&env, Kind::BAND, bands * BAND_BYTES);
             let history = History::new(seed, 150, UNIVERSE).in_tree(tree);
             let injector = FaultInjector::new(&env, FaultPlan::default());
             let note = format!("{tree:?}, {bands} bands, seed {seed}");
@@ -196,7 +196,7 @@ fn fill_and_recover(kind: Kind, space_bytes: u64, tree: TreeKind, in_order: bool
     assert_eq!(error.kind(), ErrorKind::NoSpace, "{note}: {error}");
     assert!(matches!(error, Error::OutOfSpace { .. }), "{note}: {error}");
     // Elsewhere a smaller write may still be taken.
-    if kind != Kind::Extent {
+    if kind != Kind::EXTENT {
         assert!(matches!(filled.state(), WriteState::DeletesOnly | WriteState::Full), "{note}: {:?}", filled.state());
         let text = filled.db.property("varve.write-state").expect("property");
         assert!(text.contains("bytes are available"), "{note}: {text}");
@@ -229,7 +229,7 @@ fn fill_and_recover(kind: Kind, space_bytes: u64, tree: TreeKind, in_order: bool
     println!("{note}: {full} pairs, {kept} after deletes, {taken} more");
     assert!(matches!(error, Error::OutOfSpace { .. }), "{note}: {error}");
     // With so few bands a part of one is much.
-    let is_tiny = kind != Kind::Extent && space_bytes < 14 * BAND_BYTES;
+    let is_tiny = kind != Kind::EXTENT && space_bytes < 14 * BAND_BYTES;
     let stats = filled.db.property("varve.stats").expect("stats");
     assert!(is_tiny || taken * 3 >= full - kept, "{note}: {full} pairs, {kept} kept, {taken} more\n{stats}");
     filled.verify("full again");
@@ -242,7 +242,7 @@ fn deletes_bring_back_the_space_of_a_device_out_of_bands() {
     for tree in [TreeKind::Leveled, TreeKind::TwoLevel] {
         for (bands, in_order) in [12, 14, 24].into_iter().flat_map(|bands| [(bands, true), (bands, false)]) {
             for (after, seed) in [After::Nothing, After::Wait, After::Compact, After::Reopen].into_iter().zip(0..) {
-                fill_and_recover(Kind::Band, bands * BAND_BYTES, tree, in_order, after, 10 * bands + seed);
+                fill_and_recover(Kind::BAND, bands * BAND_BYTES, tree, in_order, after, 10 * bands + seed);
             }
         }
     }
@@ -253,7 +253,7 @@ fn deletes_bring_back_the_space_of_bands_of_variable_size() {
     for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip([600, 620]) {
         for (bands, in_order) in [14, 24].into_iter().flat_map(|bands| [(bands, true), (bands, false)]) {
             for (after, seed) in [After::Nothing, After::Compact, After::Reopen].into_iter().zip(seed..) {
-                fill_and_recover(Kind::VariableBands, bands * BAND_BYTES, tree, in_order, after, bands + seed);
+                fill_and_recover(Kind::VARIABLE_BANDS, bands * BAND_BYTES, tree, in_order, after, bands + seed);
             }
         }
     }
@@ -264,7 +264,7 @@ fn deletes_bring_back_the_space_of_bands_of_variable_size() {
 fn large_values_fill_bands_and_make_no_work_without_end() {
     for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip([400, 410]) {
         for (value_bytes, seed) in [BAND_BYTES / 4, BAND_BYTES / 7, BAND_BYTES / 12].into_iter().zip(seed..) {
-            let mut filled = Filled::new(Kind::Band, 20 * BAND_BYTES, tree, false, seed);
+            let mut filled = Filled::new(Kind::BAND, 20 * BAND_BYTES, tree, false, seed);
             filled.note = format!("{}, values of {value_bytes} bytes and more", filled.note);
             filled.value_bytes = value_bytes;
             let (_, error) = filled.fill();
@@ -285,7 +285,7 @@ fn large_values_fill_bands_and_make_no_work_without_end() {
 fn deletes_bring_back_the_space_of_a_full_disk() {
     for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip(0..) {
         for (after, seed) in [After::Nothing, After::Compact, After::Reopen].into_iter().zip(10 * seed..) {
-            fill_and_recover(Kind::Extent, 2 << 20, tree, seed % 2 == 0, after, seed);
+            fill_and_recover(Kind::EXTENT, 2 << 20, tree, seed % 2 == 0, after, seed);
         }
     }
 }
@@ -295,7 +295,7 @@ fn deletes_bring_back_the_space_of_a_full_disk() {
 fn deletes_go_before_puts_that_wait_for_space() {
     let mut tried = 0;
     for (tree, seed) in TreeKind::OF_TABLES.into_iter().flat_map(|tree| (800..830).map(move |seed| (tree, seed))) {
-        let mut filled = Filled::new(Kind::Band, 24 * BAND_BYTES, tree, false, seed);
+        let mut filled = Filled::new(Kind::BAND, 24 * BAND_BYTES, tree, false, seed);
         let (_, error) = filled.fill();
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{}: {error}", filled.note);
         filled.db.close().expect("close");
@@ -343,7 +343,7 @@ fn deletes_go_before_puts_that_wait_for_space() {
 #[test]
 fn deletes_beside_puts_that_are_refused_are_taken() {
     for (tree, seed) in TreeKind::OF_TABLES.into_iter().flat_map(|tree| (500..506).map(move |seed| (tree, seed))) {
-        let filled = Filled::new(Kind::Band, 16 * BAND_BYTES, tree, false, seed);
+        let filled = Filled::new(Kind::BAND, 16 * BAND_BYTES, tree, false, seed);
         let (db, note) = (filled.db.clone(), filled.note.clone());
         let putters: Vec<_> = (0..3)
             .map(|thread| {
@@ -402,7 +402,7 @@ fn some_of(recorder: &Recorder, random: &mut Random, count: usize) -> Vec<Point>
 }
 
 fn crash_while_space_comes_back(tree: TreeKind, in_order: bool, seed: u64) {
-    let kind = Kind::Band;
+    let kind = Kind::BAND;
     let env = simulation(seed);
     let recorder = Arc::new(Recorder::default());
     let observation = Image::fresh_of(&env, kind, 16 * BAND_BYTES).observed(&env, &recorder);

@@ -87,7 +87,7 @@ fn run(kind: Kind, seed: u64, history: &History) -> (Totals, u64) {
 
 #[test]
 fn totals_are_those_of_all_openings_together() {
-    let kinds = [(Kind::Plain, TreeKind::Leveled), (Kind::Extent, TreeKind::TwoLevel), (Kind::Band, TreeKind::Leveled)];
+    let kinds = [(Kind::PLAIN, TreeKind::Leveled), (Kind::EXTENT, TreeKind::TwoLevel), (Kind::BAND, TreeKind::Leveled)];
     for (seed, (kind, tree)) in (1..).zip(kinds) {
         let history = History::new(seed, 200, 64).in_tree(tree);
         let (totals, recovered_tables) = run(kind, seed, &history);
@@ -100,7 +100,7 @@ fn totals_are_those_of_all_openings_together() {
 #[test]
 fn a_checkpoint_begins_at_zero() {
     let env = simulation(1);
-    let (image, copy) = (Image::fresh(&env, Kind::Plain), Image::fresh(&env, Kind::Plain));
+    let (image, copy) = (Image::fresh(&env, Kind::PLAIN), Image::fresh(&env, Kind::PLAIN));
     let options = Options { disable_auto_compactions: true, ..small_options() };
     let db = open(&env, &image, &options).expect("open");
     db.put(b"key", b"value").expect("put");

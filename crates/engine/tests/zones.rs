@@ -28,10 +28,10 @@ const SEED: u64 = 900;
 
 /// Stores and trees on them.
 const ON: [(Kind, TreeKind); 4] = [
-    (Kind::Band, TreeKind::Leveled),
-    (Kind::Band, TreeKind::TwoLevel),
-    (Kind::VariableBands, TreeKind::Leveled),
-    (Kind::VariableBands, TreeKind::TwoLevel),
+    (Kind::BAND, TreeKind::Leveled),
+    (Kind::BAND, TreeKind::TwoLevel),
+    (Kind::VARIABLE_BANDS, TreeKind::Leveled),
+    (Kind::VARIABLE_BANDS, TreeKind::TwoLevel),
 ];
 
 /// At one of so many writes and zone commands their zone gives up.
@@ -61,10 +61,10 @@ struct Worn {
 }
 
 fn run_worn(env: &Env, kind: Kind, history: &History, fault: Fault) -> Result<Worn, String> {
-    let Image::Device(device) = Image::fresh(env, kind) else { panic!("a device") };
+    let Image::Device(_, device) = Image::fresh(env, kind) else { panic!("a device") };
     let injector = FaultInjector::new(env, FaultPlan::of(fault.on_range(bands(&*device.block))));
     // Zones stay given up however often the store is opened: the layer stays.
-    let image = Image::Device(FaultDevice::device(&injector, &device));
+    let image = Image::Device(kind, FaultDevice::device(&injector, &device));
     let nothing = FaultInjector::new(env, FaultPlan::default());
     let outcome = run(env, &image, &nothing, history, MayLose::Nothing)?;
     Ok(Worn { image, outcome, injected: injector.injected() })

@@ -1,24 +1,19 @@
-//! Media that are crashed: a directory below `plain`, a device below `extent`, an interlaced disk below
-//! `imr`, a zoned one below `band`, or two of them, the second for the logs.
+//! Media that are crashed: those that every store says it can be tried on, and two at once, the second for logs.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use varve_engine::Media;
 use varve_env::{Env, Random};
-use varve_media::emulated::Zoned;
 use varve_media::{
     BlockDevice, Capabilities, Counters, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory,
-    DirectoryCrashState, Emulated, FaultDevice, FaultDirectory, FaultInjector, Geometry, Immediate, Interlaced,
-    IoClass, IoContext, MediaError, MemoryDirectory, Operation, OverlayDevice, PersistencePoint, RamBacking, Request,
-    TrackGeometry, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId,
+    DirectoryCrashState, FaultDevice, FaultDirectory, FaultInjector, Geometry, IoClass, IoContext, MediaError,
+    MemoryDirectory, Operation, OverlayDevice, PersistencePoint, Request, ZoneControl, ZoneDescription, ZoneId,
 };
-use varve_store::{
-    AllocationName, BandFormatOptions, BandStore, CreateOptions, Ext4Options, ExtentFormatOptions, ExtentLayout,
-    ExtentStore, FileKind, FileStore, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrStore, OpenOptions,
-    PlainOptions, PlainStore, RewriteName, StoreError,
-};
+use varve_store::conformance::{Fixture, FixturePolicies, Ground, STORES};
+use varve_store::{AllocationName, CreateOptions, FileKind, FileStore, OpenOptions, RewriteName, StoreError};
 
 /// Space of the emulated device.
 pub(crate) const DEVICE_BYTES: u64 = 64 << 20;
@@ -30,7 +25,7 @@ const SMALL_DEVICE_BYTES: u64 = 1 << 20;
 pub(crate) const SMALL_DEVICE_FREE_BYTES: u64 = 224 << 10;
 
 /// Bytes of a track of an interlaced disk.
-pub(crate) const TRACK_BYTES: u64 = 4 << 10;
+pub(crate) const TRACK_BYTES: u64 = Kind::KVIMR.fixture.unit_bytes;
 
 /// Tracks for tables of an interlaced disk that is to be full.
 pub(crate) const FULL_DISK_TRACKS: u64 = 330;
@@ -42,73 +37,135 @@ pub(crate) const FULL_DISK_FREE_TRACKS: u64 = 39;
 pub(crate) const FULL_DISK_BALLAST: u64 = FULL_DISK_TRACKS - FULL_DISK_FREE_TRACKS;
 
 /// Bytes of a band of a zoned device.
-pub(crate) const BAND_BYTES: u64 = 32 << 10;
+pub(crate) const BAND_BYTES: u64 = Kind::BAND.fixture.unit_bytes;
 
-/// Bands of it: more than small databases have tables, and few enough that they are used again.
-const BANDS: u64 = 400;
-
-/// Zones to a band where bands are of variable size.
-const ZONES_OF_VARIABLE_BAND: u64 = 4;
-
-/// Its conventional zones, in bands, at least: those of many zones take more space to tell of.
-const CONVENTIONAL_BANDS_MIN: u64 = 32;
-
-/// Zones that a conventional zone of a band can tell of.
-const ZONES_PER_CONVENTIONAL_BAND: u64 = 40;
-
-/// A store and what it stands on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Tables in bands of a zoned device.
-    Band,
-    /// Tables in as many zones of one as they need, up to the size of a band.
-    VariableBands,
-    Plain,
-    Extent,
-    ExtentNextFit,
-    ExtentExt4,
-    /// Logs in a directory of their own.
-    PlainLogsApart,
-    /// Logs on a device of their own.
-    ExtentLogsApart,
-    /// Tables on a strict interlaced disk that is nearly full of others.
-    Imr(AllocationName, RewriteName),
-    /// The same store with everything that is no table on a conventional device beside the disk.
-    ImrLogsApart(AllocationName, RewriteName),
+/// A store and what it stands on: a fixture of the table of stores, and one of its policies.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind {
+    fixture: &'static Fixture,
+    policy: usize,
 }
 
-/// The table of kinds, except those of interlaced disks, with their shares of what workloads draw. One that is here is in
-/// every suite that draws kinds or goes through them.
-pub(crate) const KINDS: &[(Kind, usize)] = &[
-    (Kind::Plain, 2),
-    (Kind::PlainLogsApart, 1),
-    (Kind::Extent, 1),
-    (Kind::ExtentNextFit, 1),
-    (Kind::ExtentExt4, 2),
-    (Kind::ExtentLogsApart, 1),
-    (Kind::Band, 2),
-    (Kind::VariableBands, 2),
-];
+impl PartialEq for Kind {
+    fn eq(&self, other: &Kind) -> bool {
+        (self.name(), self.policy) == (other.name(), other.policy)
+    }
+}
 
-/// The kinds of the table for which `wanted` is so.
+impl Eq for Kind {}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.fixture.name)?;
+        self.fixture.policies.as_ref().map_or(Ok(()), |policies| f.write_str(&(policies.text)(self.policy)))
+    }
+}
+
+/// Every fixture of every store.
+fn fixtures() -> impl Iterator<Item = &'static Fixture> {
+    STORES.iter().flat_map(|store| store.fixtures)
+}
+
+/// The kinds without policies, with their shares of what workloads draw. A fixture that a store has is in every suite
+/// that draws kinds or goes through them.
+pub(crate) fn shares() -> impl Iterator<Item = (Kind, usize)> {
+    let alone = fixtures().filter(|fixture| fixture.policies.is_none());
+    alone.map(|fixture| (Kind { fixture, policy: 0 }, fixture.share))
+}
+
+/// The kinds without policies for which `wanted` is so.
 pub(crate) fn kinds(wanted: fn(Kind) -> bool) -> Vec<Kind> {
-    KINDS.iter().map(|(kind, _)| *kind).filter(|kind| wanted(*kind)).collect()
+    shares().map(|(kind, _)| kind).filter(|kind| wanted(*kind)).collect()
 }
 
-/// Every way to place and rewrite on interlaced disks, with logs on the disk and on another device.
+/// Every way to place and rewrite on interlaced disks, with logs on the disk and on another device; and those of whatever
+/// other store has policies.
 pub(crate) fn imr_kinds() -> Vec<Kind> {
-    let of_policy = |&allocation: &AllocationName| {
-        RewriteName::ALL
-            .iter()
-            .flat_map(move |&rewrite| [Kind::Imr(allocation, rewrite), Kind::ImrLogsApart(allocation, rewrite)])
+    let of_store = |fixtures: &'static [Fixture]| {
+        let count = |fixture: &Fixture| fixture.policies.map_or(0, |policies| policies.count);
+        let count_max = fixtures.iter().map(count).max().unwrap_or(0);
+        (0..count_max).flat_map(move |policy| {
+            fixtures.iter().filter(move |fixture| policy < count(fixture)).map(move |fixture| Kind { fixture, policy })
+        })
     };
-    AllocationName::ALL.iter().flat_map(of_policy).collect()
+    STORES.iter().flat_map(|store| of_store(store.fixtures)).collect()
+}
+
+/// Those that tests are about by name.
+impl Kind {
+    pub(crate) const PLAIN: Kind = Kind::named("Plain");
+    pub(crate) const PLAIN_LOGS_APART: Kind = Kind::named("PlainLogsApart");
+    pub(crate) const EXTENT: Kind = Kind::named("Extent");
+    /// Tables go around it.
+    pub(crate) const EXTENT_NEXT_FIT: Kind = Kind::named("ExtentNextFit");
+    pub(crate) const EXTENT_EXT4: Kind = Kind::named("ExtentExt4");
+    pub(crate) const EXTENT_LOGS_APART: Kind = Kind::named("ExtentLogsApart");
+    /// Tables in bands of a zoned device.
+    pub(crate) const BAND: Kind = Kind::named("Band");
+    /// Tables in as many zones of one as they need, up to the size of a band.
+    pub(crate) const VARIABLE_BANDS: Kind = Kind::named("VariableBands");
+    /// An interlaced disk with the policies of the paper of that name.
+    pub(crate) const KVIMR: Kind = Kind::named("Imr").with_policies_of_kvimr();
+    pub(crate) const KVIMR_LOGS_APART: Kind = Kind::named("ImrLogsApart").with_policies_of_kvimr();
+
+    /// The fixture of this name, with the first of its policies.
+    const fn named(name: &str) -> Kind {
+        let mut store = 0;
+        while store < STORES.len() {
+            let mut place = 0;
+            while place < STORES[store].fixtures.len() {
+                let fixture = &STORES[store].fixtures[place];
+                if is_same(fixture.name, name) {
+                    return Kind { fixture, policy: 0 };
+                }
+                place += 1;
+            }
+            store += 1;
+        }
+        panic!("no store has a fixture of this name")
+    }
+
+    const fn with_policies_of_kvimr(self) -> Kind {
+        let (mut allocation, mut rewrite) = (0, 0);
+        while !matches!(AllocationName::ALL[allocation], AllocationName::CompactionAware) {
+            allocation += 1;
+        }
+        while !matches!(RewriteName::ALL[rewrite], RewriteName::Merged) {
+            rewrite += 1;
+        }
+        Kind { policy: RewriteName::ALL.len() * allocation + rewrite, ..self }
+    }
+
+    /// Tables on an interlaced disk.
+    pub(crate) fn imr(allocation: AllocationName, rewrite: RewriteName) -> Kind {
+        Kind { policy: imr_policy(allocation, rewrite), ..Kind::named("Imr") }
+    }
+
+    /// The same with everything that is no table on a device beside it.
+    pub(crate) fn imr_logs_apart(allocation: AllocationName, rewrite: RewriteName) -> Kind {
+        Kind { policy: imr_policy(allocation, rewrite), ..Kind::named("ImrLogsApart") }
+    }
+}
+
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut place = 0;
+    while place < one.len() && place < other.len() && one[place] == other[place] {
+        place += 1;
+    }
+    place == one.len() && place == other.len()
+}
+
+fn imr_policy(allocation: AllocationName, rewrite: RewriteName) -> usize {
+    let text = format!("{:?}", (allocation, rewrite));
+    let FixturePolicies { count, text: text_of } = Kind::named("Imr").fixture.policies.expect("policies");
+    (0..count).find(|&number| text_of(number) == text).expect("a pair of policies")
 }
 
 impl Kind {
     /// Made of directories.
     pub(crate) fn is_plain(self) -> bool {
-        matches!(self, Kind::Plain | Kind::PlainLogsApart)
+        matches!(self.fixture.ground, Ground::Directory { .. })
     }
 
     /// The variants that make a difference.
@@ -116,49 +173,37 @@ impl Kind {
         if self.is_plain() { &CrashVariant::OF_DIRECTORIES } else { &CrashVariant::OF_DEVICES }
     }
 
-    /// Its number among those of interlaced disks; 0 for others.
+    /// Its number among those with policies; 0 for others.
     pub(crate) fn number(self) -> usize {
         imr_kinds().iter().position(|kind| *kind == self).unwrap_or(0)
     }
 
     /// What it is without its policies, as what was reached on it is told.
-    pub(crate) fn name(self) -> String {
-        let text = format!("{self:?}");
-        text.split('(').next().unwrap_or_default().to_owned()
+    pub(crate) fn name(self) -> &'static str {
+        self.fixture.name
     }
 
     /// Has its logs on a medium of their own.
     pub(crate) fn has_logs_apart(self) -> bool {
-        matches!(self, Kind::PlainLogsApart | Kind::ExtentLogsApart | Kind::ImrLogsApart(..))
+        self.fixture.logs_apart || matches!(self.fixture.ground, Ground::Pair { .. })
     }
 
     /// Space of its medium, where `usual_bytes` is enough for others.
     pub(crate) fn space_bytes(self, usual_bytes: u64) -> u64 {
-        match self {
-            Kind::Band | Kind::VariableBands => BANDS * BAND_BYTES,
-            _ => usual_bytes,
-        }
+        self.fixture.space_bytes.unwrap_or(usual_bytes)
     }
 
     /// Has an interlaced disk.
     pub(crate) fn is_imr(self) -> bool {
-        matches!(self, Kind::Imr(..) | Kind::ImrLogsApart(..))
-    }
-
-    pub(crate) fn layout(self) -> ExtentLayout {
-        match self {
-            Kind::ExtentExt4 => ExtentLayout::Ext4(Ext4Options { group_bytes: 8 << 20, journal_bytes: Some(1 << 20) }),
-            Kind::ExtentNextFit => ExtentLayout::NextFit,
-            _ => ExtentLayout::FirstFit,
-        }
+        self.name().starts_with("Imr")
     }
 }
 
 /// What a power cut at one moment could leave.
 #[derive(Clone)]
 pub(crate) enum CrashState {
-    Directory(DirectoryCrashState),
-    Device(DeviceCrashState),
+    Directory(Kind, DirectoryCrashState),
+    Device(Kind, DeviceCrashState),
     /// Media that lose power together.
     Several(Vec<CrashState>),
 }
@@ -167,8 +212,8 @@ impl CrashState {
     /// What one power cut left. Of several media an odd seed lets each meet a fate of its own.
     pub(crate) fn image(&self, variant: CrashVariant, seed: u64) -> Image {
         match self {
-            CrashState::Directory(state) => Image::Directory(state.image(variant, seed)),
-            CrashState::Device(state) => Image::Device(state.image(variant, seed)),
+            CrashState::Directory(kind, state) => Image::Directory(*kind, state.image(variant, seed)),
+            CrashState::Device(kind, state) => Image::Device(*kind, state.image(variant, seed)),
             CrashState::Several(states) => {
                 let own = |index: u64| match index {
                     0 => variant,
@@ -224,22 +269,22 @@ impl Recorder {
 /// A medium that tells its persistence points.
 #[derive(Clone)]
 enum Watched {
-    Directory(MemoryDirectory),
-    Device(CrashDevice),
+    Directory(Kind, MemoryDirectory),
+    Device(Kind, CrashDevice),
 }
 
 impl Watched {
     fn capture(&self) -> CrashState {
         match self {
-            Watched::Directory(directory) => CrashState::Directory(directory.capture()),
-            Watched::Device(device) => CrashState::Device(device.capture()),
+            Watched::Directory(kind, directory) => CrashState::Directory(*kind, directory.capture()),
+            Watched::Device(kind, device) => CrashState::Device(*kind, device.capture()),
         }
     }
 
     fn persistence_points(&self) -> u64 {
         match self {
-            Watched::Directory(directory) => directory.persistence_points(),
-            Watched::Device(device) => device.persistence_points(),
+            Watched::Directory(_, directory) => directory.persistence_points(),
+            Watched::Device(_, device) => device.persistence_points(),
         }
     }
 
@@ -253,15 +298,15 @@ impl Watched {
             format!("{point:?}")
         }
         let tag = move || recorder.as_ref().and_then(|recorder| recorder.tag());
-        match self {
-            Watched::Directory(directory) => directory.on_persistence_point(move |point| {
+        match *self {
+            Watched::Directory(kind, ref directory) => directory.on_persistence_point(move |point| {
                 if let Some(tag) = tag() {
-                    seen(tag, CrashState::Directory(point.capture()), point.operation, note(point));
+                    seen(tag, CrashState::Directory(kind, point.capture()), point.operation, note(point));
                 }
             }),
-            Watched::Device(device) => device.on_persistence_point(move |point| {
+            Watched::Device(kind, ref device) => device.on_persistence_point(move |point| {
                 if let Some(tag) = tag() {
-                    seen(tag, CrashState::Device(point.capture()), point.operation, note(point));
+                    seen(tag, CrashState::Device(kind, point.capture()), point.operation, note(point));
                 }
             }),
         }
@@ -365,8 +410,8 @@ impl ZoneControl for OneAtATime<dyn ZoneControl> {
 /// A medium after a power cut, or a fresh one.
 #[derive(Clone)]
 pub(crate) enum Image {
-    Directory(MemoryDirectory),
-    Device(Device),
+    Directory(Kind, MemoryDirectory),
+    Device(Kind, Device),
     /// Files on the first, logs on the second.
     Several(Vec<Image>),
 }
@@ -374,14 +419,13 @@ pub(crate) enum Image {
 impl Image {
     /// An empty medium; a device is formatted.
     pub(crate) fn fresh(env: &Env, kind: Kind) -> Image {
-        match kind {
-            Kind::ExtentNextFit => {}
-            Kind::Imr(..) | Kind::ImrLogsApart(..) => {
-                let image = Image::fresh_of(env, kind, FULL_DISK_TRACKS * TRACK_BYTES);
-                image.fill_tracks(FULL_DISK_FREE_TRACKS);
-                return image;
-            }
-            _ => return Image::fresh_of(env, kind, kind.space_bytes(DEVICE_BYTES)),
+        if kind.is_imr() {
+            let image = Image::fresh_of(env, kind, FULL_DISK_TRACKS * TRACK_BYTES);
+            image.fill_tracks(FULL_DISK_FREE_TRACKS);
+            return image;
+        }
+        if kind != Kind::EXTENT_NEXT_FIT {
+            return Image::fresh_of(env, kind, kind.space_bytes(DEVICE_BYTES));
         }
         let image = Image::fresh_of(env, kind, SMALL_DEVICE_BYTES);
         let store = image.store(env, None).expect("store");
@@ -396,103 +440,34 @@ impl Image {
 
     /// The same, of devices with this much space.
     pub(crate) fn fresh_of(env: &Env, kind: Kind, space_bytes: u64) -> Image {
-        let device = |label: &str| Image::device(env, label, kind.layout(), space_bytes);
-        match kind {
-            Kind::PlainLogsApart => Image::Several(vec![Image::directory("crashed"), Image::directory("crashed logs")]),
-            Kind::ExtentLogsApart => Image::Several(vec![device("crashed"), device("crashed logs")]),
-            Kind::Plain => Image::directory("crashed"),
-            Kind::Band => Image::Device(Image::zoned(env, space_bytes / BAND_BYTES, 1)),
-            Kind::VariableBands => Image::Device(Image::zoned(env, space_bytes / BAND_BYTES, ZONES_OF_VARIABLE_BAND)),
-            Kind::Imr(allocation, rewrite) => Image::Device(Image::interlaced(allocation, rewrite, space_bytes, None)),
-            Kind::ImrLogsApart(allocation, rewrite) => {
-                let emulated = Emulated::immediate(&Env::real(), "crashed logs", space_bytes.max(4 << 20));
-                let logs = Device::of_blocks(Arc::new(emulated));
-                let disk = Image::interlaced(allocation, rewrite, space_bytes, Some(&logs));
-                Image::Several(vec![Image::Device(disk), Image::Device(logs)])
+        let made = |label: &str| match kind.fixture.ground {
+            Ground::Directory { .. } => Image::Directory(kind, MemoryDirectory::new(label)),
+            Ground::Device { make, .. } => Image::Device(kind, make(env, label, kind.policy, space_bytes)),
+            Ground::Pair { make, .. } => {
+                let devices = make(env, label, kind.policy, space_bytes);
+                Image::Several(devices.map(|device| Image::Device(kind, device)).into())
             }
-            _ => device("crashed"),
+        };
+        match kind.fixture.logs_apart {
+            true => Image::Several(vec![made("crashed"), made("crashed logs")]),
+            false => made("crashed"),
         }
+    }
+
+    /// A directory that is empty, or has files in it.
+    pub(crate) fn plain(directory: MemoryDirectory) -> Image {
+        Image::Directory(Kind::PLAIN, directory)
     }
 
     /// Bytes of tables written so far; 0 where nobody counts.
     pub(crate) fn table_bytes_written(&self) -> u64 {
         match self {
-            Image::Directory(_) => 0,
-            Image::Device(device) => {
+            Image::Directory(..) => 0,
+            Image::Device(_, device) => {
                 let written = device.block.counters().written_bytes_by_class;
                 written[IoClass::Flush.index()] + written[IoClass::Compaction.index()]
             }
             Image::Several(parts) => parts.iter().map(Image::table_bytes_written).sum(),
-        }
-    }
-
-    /// An empty directory.
-    pub(crate) fn directory(label: &str) -> Image {
-        Image::Directory(MemoryDirectory::new(label))
-    }
-
-    fn device(env: &Env, label: &str, layout: ExtentLayout, space_bytes: u64) -> Image {
-        // Of the real world, where it takes no time: images read it from other simulations.
-        let emulated = Emulated::immediate(&Env::real(), label, space_bytes);
-        let device = Device::of_blocks(Arc::new(emulated));
-        let options = ExtentFormatOptions { layout, ..ExtentFormatOptions::default() };
-        ExtentStore::format(env, &device, &options).expect("format");
-        Image::Device(device)
-    }
-
-    /// A zoned device with so many bands, each of so many zones. Of the real world, as [`Image::device`].
-    fn zoned(env: &Env, bands: u64, zones_of_band: u64) -> Device {
-        let conventional_bands = CONVENTIONAL_BANDS_MIN.max(bands * zones_of_band / ZONES_PER_CONVENTIONAL_BAND);
-        let bytes = (bands + conventional_bands) * BAND_BYTES;
-        let all = ZoneGeometry::fit(bytes, BAND_BYTES / zones_of_band).expect("zones of a device");
-        let conventional_zones = (conventional_bands * zones_of_band) as u32;
-        let rules = Zoned::new(&ZoneGeometry { conventional_zones, ..all });
-        let asked = Geometry { capacity_bytes: bytes, sector_bytes: 512, physical_sector_bytes: 512 };
-        let (geometry, timing) = (rules.cut(&asked), Box::<Immediate>::default());
-        let backing = Box::new(RamBacking::new());
-        let device = rules.device(|rules| Emulated::new(&Env::real(), "crashed", geometry, rules, timing, backing));
-        let options = BandFormatOptions { table_bytes: Some(BAND_BYTES), ..BandFormatOptions::default() };
-        BandStore::format(env, &device, &options).expect("format");
-        device
-    }
-
-    /// A strict interlaced disk with space for so many bytes of tables. Of the real world, as [`Image::device`].
-    fn interlaced(allocation: AllocationName, rewrite: RewriteName, space_bytes: u64, logs: Option<&Device>) -> Device {
-        let (env, label) = (Env::real(), "crashed");
-        let build = |track_count: u64| {
-            let tracks =
-                TrackGeometry::fit(track_count * TRACK_BYTES, TRACK_BYTES, TRACK_BYTES).expect("tracks of a disk");
-            let geometry =
-                Geometry { capacity_bytes: tracks.capacity_bytes(), sector_bytes: 512, physical_sector_bytes: 512 };
-            let rules = Interlaced::new(&tracks, geometry.physical_sector_bytes, true);
-            let control = rules.control(label);
-            let (timing, backing) = (Box::<Immediate>::default(), Box::new(RamBacking::new()));
-            let block = Emulated::new(&env, label, geometry, Box::new(rules), timing, backing);
-            let disk = Device { tracks: Some(control), ..Device::of_blocks(Arc::new(block)) };
-            let options = ImrFormatOptions {
-                allocation,
-                rewrite,
-                table_bytes_max: Some(4 * TRACK_BYTES),
-                // Of a roomy disk the memtables are larger too.
-                small_files_bytes: Some(if space_bytes > 2 << 20 { 4 << 20 } else { 1 << 20 }),
-                overwrite: true,
-                ..ImrFormatOptions::default()
-            };
-            let devices = ImrDevices { disk, logs: logs.cloned() };
-            ImrStore::format(&env, devices.clone(), &options).expect("format");
-            devices
-        };
-        // How many tracks the store takes for itself depends little on how many there are.
-        let wanted = space_bytes / TRACK_BYTES;
-        let mut track_count = 4096 + wanted;
-        loop {
-            let devices = build(track_count);
-            let store = ImrStore::open(&env, devices.clone(), &ImrOpenOptions::default()).expect("open");
-            let space = store.space().expect("space").total_bytes / TRACK_BYTES;
-            if space <= wanted {
-                return devices.disk;
-            }
-            track_count -= space - wanted;
         }
     }
 
@@ -531,14 +506,14 @@ impl Image {
 
     /// Is an interlaced disk.
     pub(crate) fn has_tracks(&self) -> bool {
-        matches!(self, Image::Device(device) if device.tracks.is_some())
+        matches!(self, Image::Device(_, device) if device.tracks.is_some())
     }
 
     /// Live data of interlaced disks that writes destroyed. Their rules are strict: none.
     pub(crate) fn destroyed_bytes(&self) -> u64 {
         match self {
-            Image::Directory(_) => 0,
-            Image::Device(device) => device.tracks.as_ref().map_or(0, |tracks| tracks.destroyed().bytes),
+            Image::Directory(..) => 0,
+            Image::Device(_, device) => device.tracks.as_ref().map_or(0, |tracks| tracks.destroyed().bytes),
             Image::Several(parts) => parts.iter().map(Image::destroyed_bytes).sum(),
         }
     }
@@ -546,8 +521,8 @@ impl Image {
     /// Requests that the device had to refuse or failed: none, where nobody injects faults.
     pub(crate) fn device_errors(&self) -> u64 {
         match self {
-            Image::Directory(_) => 0,
-            Image::Device(device) => device.block.counters().errors,
+            Image::Directory(..) => 0,
+            Image::Device(_, device) => device.block.counters().errors,
             Image::Several(parts) => parts.iter().map(Image::device_errors).sum(),
         }
     }
@@ -561,11 +536,11 @@ impl Image {
         let (mut images, mut watched) = (Vec::new(), Vec::new());
         for part in parts {
             match part {
-                Image::Directory(directory) => {
-                    watched.push(Watched::Directory(directory.clone()));
+                Image::Directory(kind, directory) => {
+                    watched.push(Watched::Directory(*kind, directory.clone()));
                     images.push(part.clone());
                 }
-                Image::Device(device) => {
+                Image::Device(kind, device) => {
                     let crash = CrashDevice::new(env, device).expect("crash layer");
                     let mut device = crash.device();
                     if let Some(turn) = &turn {
@@ -574,8 +549,8 @@ impl Image {
                             Arc::new(OneAtATime { turn: turn.clone(), inner })
                         });
                     }
-                    watched.push(Watched::Device(crash));
-                    images.push(Image::Device(device));
+                    watched.push(Watched::Device(*kind, crash));
+                    images.push(Image::Device(*kind, device));
                 }
                 Image::Several(_) => panic!("media of media"),
             }
@@ -615,8 +590,8 @@ impl Image {
     /// Changes of it so far, of whatever kind.
     pub(crate) fn changes(&self) -> u64 {
         match self {
-            Image::Directory(directory) => directory.persistence_points(),
-            Image::Device(device) => {
+            Image::Directory(_, directory) => directory.persistence_points(),
+            Image::Device(_, device) => {
                 let counters = device.block.counters();
                 let commands = counters.discards + counters.zone_resets + counters.zone_finishes;
                 counters.writes + counters.syncs + commands
@@ -628,8 +603,8 @@ impl Image {
     /// The same medium, to which nothing more is written.
     pub(crate) fn only_read(&self) -> Image {
         match self {
-            Image::Directory(_) => self.clone(),
-            Image::Device(device) => Image::Device(OverlayDevice::device(device).expect("overlay")),
+            Image::Directory(..) => self.clone(),
+            Image::Device(kind, device) => Image::Device(*kind, OverlayDevice::device(device).expect("overlay")),
             Image::Several(parts) => Image::Several(parts.iter().map(Image::only_read).collect()),
         }
     }
@@ -641,45 +616,39 @@ impl Image {
 
     /// Opens the store on it, with the faults of an injector between.
     pub(crate) fn media_under(&self, env: &Env, injector: Option<&FaultInjector>) -> Result<Media, StoreError> {
-        Ok(match self {
-            Image::Several(parts) if parts[0].has_tracks() => {
-                let device = |part: &Image| match (part, injector) {
-                    (Image::Device(device), Some(injector)) => FaultDevice::device(injector, device),
-                    (Image::Device(device), None) => device.clone(),
-                    _ => panic!("an interlaced disk and the device beside it"),
-                };
-                let devices = ImrDevices::with_logs(&device(&parts[0]), &device(&parts[1]));
-                Media::of_files(Arc::new(ImrStore::open(env, devices, &ImrOpenOptions::default())?))
-            }
-            Image::Several(parts) => {
-                Media { files: Some(parts[0].store(env, injector)?), logs: Some(parts[1].store(env, injector)?) }
-            }
-            one => Media::of_files(one.store(env, injector)?),
-        })
+        let Image::Several(parts) = self else { return Ok(Media::of_files(self.store(env, injector)?)) };
+        if let Image::Device(kind, _) = &parts[0]
+            && let Ground::Pair { open, .. } = kind.fixture.ground
+        {
+            let devices = [parts[0].device_under(injector), parts[1].device_under(injector)];
+            return Ok(Media::of_files(open(env, devices)?));
+        }
+        Ok(Media { files: Some(parts[0].store(env, injector)?), logs: Some(parts[1].store(env, injector)?) })
+    }
+
+    /// The device it is, with the faults of an injector over it.
+    fn device_under(&self, injector: Option<&FaultInjector>) -> Device {
+        let Image::Device(_, device) = self else { panic!("a device") };
+        injector.map_or_else(|| device.clone(), |injector| FaultDevice::device(injector, device))
     }
 
     /// The store on one medium.
     pub(crate) fn store(&self, env: &Env, injector: Option<&FaultInjector>) -> Result<Arc<dyn FileStore>, StoreError> {
-        Ok(match self {
-            Image::Directory(directory) => {
+        match self {
+            Image::Directory(kind, directory) => {
+                let Ground::Directory { open } = kind.fixture.ground else { panic!("{kind:?} in a directory") };
                 let mut medium: Arc<dyn Directory> = Arc::new(directory.clone());
                 if let Some(injector) = injector {
                     medium = Arc::new(FaultDirectory::new(injector, medium));
                 }
-                Arc::new(PlainStore::open(env, medium, PlainOptions::default()))
+                open(env, medium)
             }
-            Image::Device(device) => {
-                let device = injector.map_or_else(|| device.clone(), |injector| FaultDevice::device(injector, device));
-                if device.tracks.is_some() {
-                    return Ok(Arc::new(ImrStore::open(env, device, &ImrOpenOptions::default())?));
-                }
-                if device.zones.is_some() {
-                    return Ok(Arc::new(BandStore::open(env, device)?));
-                }
-                Arc::new(ExtentStore::open(env, device)?)
+            Image::Device(kind, _) => {
+                let Ground::Device { open, .. } = kind.fixture.ground else { panic!("{kind:?} on one device") };
+                open(env, self.device_under(injector))
             }
             Image::Several(_) => panic!("one store of several media"),
-        })
+        }
     }
 }
 

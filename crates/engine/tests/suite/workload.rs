@@ -1,6 +1,6 @@
 //! A workload drawn from a seed: on what it stands, with which options, and what several clients do there at once.
 
-use super::medium::{CrashState, Image, KINDS, Kind, Recorder, imr_kinds};
+use super::medium::{CrashState, Image, Kind, Recorder, imr_kinds, shares};
 use super::options::short_option_set;
 use super::oracle::{Batch, MayLose, Oracle, State, count_key, prefix};
 use super::totals::verify_totals;
@@ -25,8 +25,8 @@ pub(crate) enum On {
 impl On {
     /// Of the kinds of stores one.
     fn draw(self, random: &mut Random) -> Kind {
-        let of_media = KINDS.iter().filter(|(kind, _)| kind.is_plain() == (self == On::Directories));
-        let kinds: Vec<Kind> = of_media.flat_map(|&(kind, share)| std::iter::repeat_n(kind, share)).collect();
+        let of_media = shares().filter(|(kind, _)| kind.is_plain() == (self == On::Directories));
+        let kinds: Vec<Kind> = of_media.flat_map(|(kind, share)| std::iter::repeat_n(kind, share)).collect();
         // Of interlaced disks there are many.
         let tracks = if self == On::Devices { imr_kinds() } else { Vec::new() };
         match random.index(kinds.len() + tracks.len().min(4)) {
@@ -75,7 +75,7 @@ impl Setting {
         let tree = TreeKind::OF_TABLES[random.index(2)];
         let options = short_option_set(tree, seed);
         // A batch of several frames of a log, where there is space for a few.
-        let roomy = matches!(kind, Kind::Plain | Kind::PlainLogsApart | Kind::Extent | Kind::ExtentLogsApart);
+        let roomy = [Kind::PLAIN, Kind::PLAIN_LOGS_APART, Kind::EXTENT, Kind::EXTENT_LOGS_APART].contains(&kind);
         let large_bytes = match random.below(4) {
             0 if roomy => 300 << 10,
             0 | 1 => 20 << 10,
@@ -111,7 +111,7 @@ impl Setting {
         let by_default = if self.kind.is_plain() { 0 } else { 1 << 20 };
         self.options.log_buffer_size.unwrap_or(by_default) > 0
             || self.options.log_write_behind_size > 0
-            || self.kind == Kind::ExtentExt4
+            || self.kind == Kind::EXTENT_EXT4
     }
 
     /// An empty medium of its kind; formatted once, as that takes longer than many workloads.
@@ -467,7 +467,7 @@ impl Workload {
 
     /// Copies the database elsewhere: what says it is complete is, and what does not opens not, or is complete.
     fn checkpoint(&self, life: &Life, random: &mut Random) -> Result<(), String> {
-        let kind = [Kind::Plain, Kind::Extent][random.index(2)];
+        let kind = [Kind::PLAIN, Kind::EXTENT][random.index(2)];
         let image = empty(kind);
         let marks = self.oracle.lock().marks();
         let target = match image.store(&life.env, life.injector.as_ref()) {

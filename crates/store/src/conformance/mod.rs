@@ -3,7 +3,7 @@
 //! bytes.
 //!
 //! A store joins by a line in the table of [stores](STORES), and says in its folder what it is tested on: [subjects](Subject),
-//! each a way to make a medium with an empty store on it, and to open it. Devices have a [table](DEVICES) of their own.
+//! each a way to make a medium with an empty store on it, and to open it. Devices have a [table](varve_media::conformance::devices()) of their own.
 //! Every suite returns what it found instead of panicking, so that the suites themselves are tested, with stores that
 //! break the contract on purpose ([`canary`]).
 //!
@@ -14,8 +14,8 @@ mod concurrency;
 mod contents;
 mod crash;
 mod damage;
-pub mod devices;
 mod faults;
+mod fixture;
 mod late_failure;
 mod model;
 mod names;
@@ -29,8 +29,8 @@ mod tests;
 
 pub use crash::{CrashReport, CrashSuite};
 pub use damage::{DamageReport, damage};
-pub use devices::{DEVICES, TestedDevice};
 pub use faults::{FaultReport, faults};
+pub use fixture::{Fixture, FixturePolicies, Ground};
 pub use late_failure::{LateFailureReport, late_failure};
 pub use opening::{OpeningReport, OpeningSuite};
 pub use stores::{Effort, STORES, TestedStore, TestedSubject};

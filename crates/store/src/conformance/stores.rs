@@ -1,6 +1,6 @@
 //! The table of stores: each says in its folder what it is tested with, and joins every suite by its name below.
 
-use super::Subject;
+use super::{Fixture, Subject};
 
 /// A store as the suites and the fuzz targets know it.
 pub struct TestedStore {
@@ -8,6 +8,8 @@ pub struct TestedStore {
     pub name: &'static str,
     /// What the suites run on, and how much of them.
     pub subjects: fn() -> Vec<TestedSubject>,
+    /// What those who stand on stores are tested on.
+    pub fixtures: &'static [Fixture],
     /// Runs every decoder of the store on bytes that may be anything.
     pub decode_anything: fn(&[u8]),
     /// Opens the store on a medium of its own that begins with these bytes, which may be anything, and inspects it.

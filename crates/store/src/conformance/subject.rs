@@ -1,11 +1,11 @@
 //! What the suites run on.
 
-use super::devices::{GARBAGE, TestedDevice};
 use crate::error::StoreError;
 use crate::file_store::FileStore;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_env::Env;
+use varve_media::conformance::devices::{GARBAGE, TestedDevice};
 use varve_media::{
     BlockDeviceExt, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory, DirectoryCrashState, FaultDevice,
     FaultDirectory, FaultInjector, Geometry, IoContext, MemoryDirectory, MemoryDirectoryOptions, OpenMode, ZoneId,
@@ -103,15 +103,20 @@ impl Subject for DeviceSubject {
     fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
         let device = self.device(env);
         (self.format)(env, &device)?;
-        Ok(Box::new(DeviceMedium::new(env, *self, &device)))
+        Ok(self.medium_of(env, &device))
     }
 }
 
 impl DeviceSubject {
     /// The device, not formatted.
-    fn device(&self, env: &Env) -> Device {
+    pub fn device(&self, env: &Env) -> Device {
         let DeviceSubject { capacity_bytes, physical_sector_bytes, .. } = *self;
         (self.device.make)(env, self.name, &Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes })
+    }
+
+    /// The medium that a device with a store on it is.
+    pub fn medium_of(&self, env: &Env, device: &Device) -> Box<dyn Medium> {
+        Box::new(DeviceMedium::new(env, *self, device))
     }
 }
 

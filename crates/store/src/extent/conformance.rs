@@ -1,15 +1,17 @@
 //! What this store is tested on.
 
 use super::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore, decode_anything};
-use crate::conformance::devices::{DISK, USED_DISK};
-use crate::conformance::{DeviceSubject, Effort, Ending, TestedStore, TestedSubject};
+use crate::conformance::{DeviceSubject, Effort, Ending, Fixture, Ground, TestedStore, TestedSubject};
 use crate::error::StoreError;
+use crate::file_store::FileStore;
 use std::sync::Arc;
 use varve_env::Env;
+use varve_media::conformance::devices::{DISK, USED_DISK};
 use varve_media::{BlockDeviceExt, Device, Emulated, IoContext};
 
 /// For the table of stores.
-pub(crate) const TESTED: TestedStore = TestedStore { name: "extent", subjects, decode_anything, open_anything };
+pub(crate) const TESTED: TestedStore =
+    TestedStore { name: "extent", subjects, fixtures: FIXTURES, decode_anything, open_anything };
 
 const SUBJECT: DeviceSubject = DeviceSubject {
     name: "extent",
@@ -18,7 +20,7 @@ const SUBJECT: DeviceSubject = DeviceSubject {
     physical_sector_bytes: 4096,
     ending: Ending::Forget,
     format: |env, device| format(env, device, ExtentLayout::FirstFit),
-    open: |env, device| Ok(Arc::new(ExtentStore::open(env, device)?)),
+    open,
 };
 
 fn subjects() -> Vec<TestedSubject> {
@@ -33,6 +35,38 @@ fn subjects() -> Vec<TestedSubject> {
         TestedSubject::new(DeviceSubject { device: USED_DISK, physical_sector_bytes: 512, ..ext4 }, Effort::FULL),
         TestedSubject::new(ext4, Effort::FULL),
     ]
+}
+
+const FIXTURES: &[Fixture] = &[
+    fixture("Extent", |env, name, _, space_bytes| made(env, name, ExtentLayout::FirstFit, space_bytes)),
+    fixture("ExtentNextFit", |env, name, _, space_bytes| made(env, name, ExtentLayout::NextFit, space_bytes)),
+    Fixture {
+        share: 2,
+        ..fixture("ExtentExt4", |env, name, _, space_bytes| {
+            let options = Ext4Options { group_bytes: 8 << 20, journal_bytes: Some(1 << 20) };
+            made(env, name, ExtentLayout::Ext4(options), space_bytes)
+        })
+    },
+    Fixture {
+        logs_apart: true,
+        ..fixture("ExtentLogsApart", |env, name, _, space_bytes| made(env, name, ExtentLayout::FirstFit, space_bytes))
+    },
+];
+
+const fn fixture(name: &'static str, make: fn(&Env, &str, usize, u64) -> Device) -> Fixture {
+    Fixture::new(name, Ground::Device { make, open })
+}
+
+/// Of the real world, where it takes no time: images read it from other simulations.
+fn made(env: &Env, name: &str, layout: ExtentLayout, space_bytes: u64) -> Device {
+    let device = Device::of_blocks(Arc::new(Emulated::immediate(&Env::real(), name, space_bytes)));
+    ExtentStore::format(env, &device, &ExtentFormatOptions { layout, ..ExtentFormatOptions::default() })
+        .expect("format");
+    device
+}
+
+fn open(env: &Env, device: Device) -> Result<Arc<dyn FileStore>, StoreError> {
+    Ok(Arc::new(ExtentStore::open(env, device)?))
 }
 
 fn format(env: &Env, device: &Device, layout: ExtentLayout) -> Result<(), StoreError> {

@@ -4,14 +4,23 @@
 use super::{
     AllocationName, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName, decode_anything,
 };
-use crate::conformance::devices::{DISK, INTERLACED, INTERLACED_OF_TWO_SIZES, USED_DISK};
-use crate::conformance::{DeviceSubject, Effort, Ending, PairSubject, TestedStore, TestedSubject};
+use crate::conformance::{
+    DeviceSubject, Effort, Ending, Fixture, FixturePolicies, Ground, Medium, PairSubject, Subject, TestedStore,
+    TestedSubject,
+};
+use crate::error::StoreError;
+use crate::file_store::FileStore;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{BlockDevice, BlockDeviceExt, Emulated, Interlaced, IoContext, TrackGeometry, TrackId};
+use varve_media::conformance::devices::{DISK, INTERLACED, INTERLACED_OF_TWO_SIZES, USED_DISK};
+use varve_media::{
+    BlockDevice, BlockDeviceExt, Device, Emulated, Geometry, Immediate, Interlaced, IoContext, RamBacking,
+    TrackGeometry, TrackId,
+};
 
 /// For the table of stores.
-pub(crate) const TESTED: TestedStore = TestedStore { name: "imr", subjects, decode_anything, open_anything };
+pub(crate) const TESTED: TestedStore =
+    TestedStore { name: "imr", subjects, fixtures: FIXTURES, decode_anything, open_anything };
 
 const ALONE: DeviceSubject = DeviceSubject {
     name: "imr",
@@ -20,7 +29,7 @@ const ALONE: DeviceSubject = DeviceSubject {
     physical_sector_bytes: 4096,
     ending: Ending::Forget,
     format: |env, disk| ImrStore::format(env, disk, &options(AllocationName::ThreePhase, RewriteName::Naive)),
-    open: |env, disk| Ok(Arc::new(ImrStore::open(env, disk, &ImrOpenOptions::default())?)),
+    open: |env, disk| open(env, disk.into()),
 };
 
 const PAIR: PairSubject = PairSubject {
@@ -31,9 +40,7 @@ const PAIR: PairSubject = PairSubject {
         let options = options(AllocationName::CompactionAware, RewriteName::Merged);
         ImrStore::format(env, ImrDevices::with_logs(disk, logs), &options)
     },
-    open: |env, disk, logs| {
-        Ok(Arc::new(ImrStore::open(env, ImrDevices { disk, logs: Some(logs) }, &ImrOpenOptions::default())?))
-    },
+    open: |env, disk, logs| open(env, ImrDevices { disk, logs: Some(logs) }),
 };
 
 /// What was tested thoroughly on one device, on two.
@@ -50,41 +57,136 @@ fn options(allocation: AllocationName, rewrite: RewriteName) -> ImrFormatOptions
     }
 }
 
+/// Every pair of policies.
+fn policies() -> impl Iterator<Item = (AllocationName, RewriteName)> {
+    let of_one = |&allocation: &AllocationName| RewriteName::ALL.iter().map(move |&rewrite| (allocation, rewrite));
+    AllocationName::ALL.iter().flat_map(of_one)
+}
+
+fn open(env: &Env, devices: ImrDevices) -> Result<Arc<dyn FileStore>, StoreError> {
+    Ok(Arc::new(ImrStore::open(env, devices, &ImrOpenOptions::default())?))
+}
+
+/// Bytes of a track of a fixture.
+const TRACK_BYTES: u64 = 4 << 10;
+
+const FIXTURES: &[Fixture] = &[
+    Fixture {
+        policies: Some(POLICIES),
+        unit_bytes: TRACK_BYTES,
+        ..Fixture::new(
+            "Imr",
+            Ground::Device {
+                make: |_, name, policy, space_bytes| made(name, policy, space_bytes, None),
+                open: |env, disk| open(env, disk.into()),
+            },
+        )
+    },
+    // The same store with everything that is no table on a conventional device beside the disk.
+    Fixture {
+        policies: Some(POLICIES),
+        unit_bytes: TRACK_BYTES,
+        ..Fixture::new(
+            "ImrLogsApart",
+            Ground::Pair {
+                make: |_, name, policy, space_bytes| {
+                    let emulated = Emulated::immediate(&Env::real(), &format!("{name} logs"), space_bytes.max(4 << 20));
+                    let logs = Device::of_blocks(Arc::new(emulated));
+                    [made(name, policy, space_bytes, Some(&logs)), logs]
+                },
+                open: |env, [disk, logs]| open(env, ImrDevices { disk, logs: Some(logs) }),
+            },
+        )
+    },
+];
+
+const POLICIES: FixturePolicies = FixturePolicies {
+    count: AllocationName::ALL.len() * RewriteName::ALL.len(),
+    text: |number| policies().nth(number).map(|pair| format!("{pair:?}")).unwrap_or_default(),
+};
+
+/// A strict disk with space for so many bytes of tables. Of the real world, where it takes no time: images read it from
+/// other simulations.
+fn made(name: &str, policy: usize, space_bytes: u64, logs: Option<&Device>) -> Device {
+    let env = Env::real();
+    let (allocation, rewrite) = policies().nth(policy).expect("a pair of policies");
+    let build = |track_count: u64| {
+        let tracks = TrackGeometry::fit(track_count * TRACK_BYTES, TRACK_BYTES, TRACK_BYTES).expect("tracks of a disk");
+        let geometry =
+            Geometry { capacity_bytes: tracks.capacity_bytes(), sector_bytes: 512, physical_sector_bytes: 512 };
+        let rules = Interlaced::new(&tracks, geometry.physical_sector_bytes, true);
+        let (timing, backing) = (Box::<Immediate>::default(), Box::new(RamBacking::new()));
+        let disk = rules.device(name, |rules| Emulated::new(&env, name, geometry, rules, timing, backing));
+        let options = ImrFormatOptions {
+            allocation,
+            rewrite,
+            table_bytes_max: Some(4 * TRACK_BYTES),
+            // Of a roomy disk the memtables are larger too.
+            small_files_bytes: Some(if space_bytes > 2 << 20 { 4 << 20 } else { 1 << 20 }),
+            overwrite: true,
+            ..ImrFormatOptions::default()
+        };
+        let devices = ImrDevices { disk, logs: logs.cloned() };
+        ImrStore::format(&env, devices.clone(), &options).expect("format");
+        devices
+    };
+    // How many tracks the store takes for itself depends little on how many there are.
+    let wanted = space_bytes / TRACK_BYTES;
+    let mut track_count = 4096 + wanted;
+    loop {
+        let devices = build(track_count);
+        let store = open(&env, devices.clone()).expect("open");
+        let space = store.space().expect("space").total_bytes / TRACK_BYTES;
+        if space <= wanted {
+            return devices.disk;
+        }
+        track_count -= space - wanted;
+    }
+}
+
 fn subjects() -> Vec<TestedSubject> {
     alone().into_iter().chain(beside()).collect()
 }
 
-fn alone() -> Vec<TestedSubject> {
-    /// A name, bytes of a sector, how long to look, and the policies.
-    macro_rules! of_policy {
-        ($name:expr, $physical_sector_bytes:expr, $effort:expr, $allocation:ident, $rewrite:ident) => {
-            TestedSubject::new(
-                DeviceSubject {
-                    name: $name,
-                    physical_sector_bytes: $physical_sector_bytes,
-                    format: |env, disk| {
-                        ImrStore::format(env, disk, &options(AllocationName::$allocation, RewriteName::$rewrite))
-                    },
-                    ..ALONE
-                },
-                $effort,
-            )
-        };
+/// The store alone on a disk with a pair of policies.
+struct PolicySubject {
+    allocation: AllocationName,
+    rewrite: RewriteName,
+    /// The disk; its `format` is not used.
+    disk: DeviceSubject,
+}
+
+impl Subject for PolicySubject {
+    fn name(&self) -> String {
+        format!("imr {} {} on {}", self.allocation.text(), self.rewrite.text(), self.disk.device.name)
     }
+
+    fn device_count(&self) -> usize {
+        1
+    }
+
+    fn medium(&self, env: &Env) -> Result<Box<dyn Medium>, StoreError> {
+        let disk = self.disk.device(env);
+        ImrStore::format(env, &disk, &options(self.allocation, self.rewrite))?;
+        Ok(self.disk.medium_of(env, &disk))
+    }
+}
+
+fn alone() -> Vec<TestedSubject> {
     // The two that differ most.
-    let full = Effort { fault_stride: 7, ..Effort::FULL };
-    vec![
-        of_policy!("imr seq naive", 512, Effort::SOME, Sequential, Naive),
-        of_policy!("imr seq merged", 4096, Effort::SOME, Sequential, Merged),
-        of_policy!("imr 3phase naive", 4096, full, ThreePhase, Naive),
-        of_policy!("imr 3phase merged", 512, Effort::SOME, ThreePhase, Merged),
-        of_policy!("imr zigzag naive", 512, Effort::SOME, Zigzag, Naive),
-        of_policy!("imr zigzag merged", 4096, Effort::SOME, Zigzag, Merged),
-        of_policy!("imr region naive", 4096, Effort::SOME, Region, Naive),
-        of_policy!("imr region merged", 512, Effort::SOME, Region, Merged),
-        of_policy!("imr kvimr-n", 4096, Effort::SOME, CompactionAware, Naive),
-        of_policy!("imr kvimr-m", 512, full, CompactionAware, Merged),
-    ]
+    let thorough =
+        [(AllocationName::ThreePhase, RewriteName::Naive), (AllocationName::CompactionAware, RewriteName::Merged)];
+    let of_pair = |place: usize, allocation: AllocationName, rewrite: RewriteName| {
+        // Either size of sectors with either rewrite.
+        let physical_sector_bytes = [512, 4096, 4096, 512][place % 4];
+        let effort = match thorough.contains(&(allocation, rewrite)) {
+            true => Effort { fault_stride: 7, ..Effort::FULL },
+            false => Effort::SOME,
+        };
+        let disk = DeviceSubject { physical_sector_bytes, ..ALONE };
+        TestedSubject::new(PolicySubject { allocation, rewrite, disk }, effort)
+    };
+    policies().enumerate().map(|(place, (allocation, rewrite))| of_pair(place, allocation, rewrite)).collect()
 }
 
 fn beside() -> Vec<TestedSubject> {
