@@ -12,7 +12,7 @@ use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::TreeKind;
-use crate::policy::{Leveled, TwoLevel};
+use crate::policy;
 use crate::snapshot::Snapshot;
 use crate::statistics::{Statistics, Totals};
 use crate::value::Value;
@@ -20,8 +20,12 @@ use kinds::{Kind, of_tables};
 use varve_store::{FileStore, Finding};
 
 /// In the order of [`TreeKind`].
-static KINDS: [Kind; TreeKind::ALL.len()] =
-    [of_tables::<Leveled>(TreeKind::Leveled), of_tables::<TwoLevel>(TreeKind::TwoLevel), memory::KIND];
+#[rustfmt::skip]
+static KINDS: [Kind; TreeKind::ALL.len()] = [
+    of_tables::<policy::Leveled>(TreeKind::Leveled),
+    of_tables::<policy::TwoLevel>(TreeKind::TwoLevel),
+    memory::KIND,
+];
 
 /// What every kind of tree answers. Thread-safe.
 pub(crate) trait Tree: Send + Sync {

@@ -8,4 +8,10 @@ mod plain;
 use crate::registry::FileStoreKind;
 
 /// Every file store. The first that accepts a medium is its default.
-pub(crate) static FILE_STORES: &[FileStoreKind] = &[plain::PLAIN, extent::EXTENT, imr::IMR, band::BAND];
+#[rustfmt::skip]
+pub(crate) static FILE_STORES: &[FileStoreKind] = &[
+    plain::PLAIN,
+    extent::EXTENT,
+    imr::IMR,
+    band::BAND,
+];

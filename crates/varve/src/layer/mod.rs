@@ -6,4 +6,8 @@ mod trace;
 use crate::registry::LayerKind;
 
 /// Every layer, from the medium upwards.
-pub(crate) static LAYERS: &[LayerKind] = &[fault::FAULT, trace::TRACE];
+#[rustfmt::skip]
+pub(crate) static LAYERS: &[LayerKind] = &[
+    fault::FAULT,
+    trace::TRACE,
+];

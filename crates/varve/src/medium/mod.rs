@@ -16,5 +16,15 @@ pub(crate) use hardware::DEV;
 use crate::registry::MediumKind;
 
 /// Every kind of medium.
-pub(crate) static MEDIA: &[MediumKind] =
-    &[directory::FILE, disk::DISK, imr::IMR, smr::SMR, ssd::SSD, ssd::NVME, zns::ZNS, ram::RAM, hardware::DEV];
+#[rustfmt::skip]
+pub(crate) static MEDIA: &[MediumKind] = &[
+    directory::FILE,
+    disk::DISK,
+    imr::IMR,
+    smr::SMR,
+    ssd::SSD,
+    ssd::NVME,
+    zns::ZNS,
+    ram::RAM,
+    hardware::DEV,
+];
