@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::key::Sequence;
 use crate::snapshot::SnapshotList;
 use crate::sync::waiting::{Condvar, Env, Mutex, MutexGuard, now_nanos, spin_until, wait_until};
-use crate::sync::{Arc, AtomicUsize};
+use crate::sync::{self, Arc, AtomicUsize};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -63,11 +63,10 @@ pub(crate) trait Committer {
     fn panicked(&self, payload: &(dyn Any + Send)) -> Error;
 }
 
-/// A writer in the queue, or one of a group. It waits under a lock of its own: many are told of a sync at once, and none of them
-/// has to wait for the others to have the queue. Where both are locked, the queue is first.
+/// A writer in the queue, or one of a group.
 struct Waiter {
-    state: Mutex<WaiterState>,
-    told: Condvar,
+    state: sync::Mutex<WaiterState>,
+    called: Condvar,
 }
 
 struct WaiterState {
@@ -75,15 +74,6 @@ struct WaiterState {
     batch: Option<WriteBatch>,
     sync: bool,
     result: Option<Result<(), Error>>,
-    /// It may lead, unless somebody else came before it.
-    is_called: bool,
-}
-
-impl Waiter {
-    fn tell(&self, change: impl FnOnce(&mut WaiterState)) {
-        change(&mut self.state.lock());
-        self.told.notify_one();
-    }
 }
 
 impl WaiterState {
@@ -193,13 +183,9 @@ impl WriteGroup {
                 Progress::Done(result) => return result,
                 Progress::HoldsQueue(queue, batch) => (queue, batch),
             };
+            // It goes behind those who are in the queue.
             waits = !queue.waiting.is_empty();
-            if waits {
-                // It goes behind those who are in the queue.
-                self.release(queue);
-                queue = self.queue.lock();
-                waits = !queue.waiting.is_empty() || self.is_led();
-            }
+            self.release(&queue);
         }
     }
 
@@ -215,26 +201,17 @@ impl WriteGroup {
         batch: WriteBatch,
         sync: bool,
     ) -> Progress<'a> {
-        let state = WaiterState { batch: Some(batch), sync, result: None, is_called: false };
         let waiter = Arc::new(Waiter {
-            state: Mutex::new(&self.env, "writer", state),
-            told: Condvar::new(&self.env, "write group"),
+            state: sync::Mutex::new(WaiterState { batch: Some(batch), sync, result: None }),
+            called: Condvar::new(&self.env, "write group"),
         });
         self.join(committer, &mut queue, waiter.clone());
-        drop(queue);
         loop {
-            let mut state = waiter.state.lock();
-            while state.result.is_none() && !state.is_called {
-                waiter.told.wait(&mut state);
-            }
-            if let Some(result) = state.result.take() {
+            waiter.called.wait(&mut queue);
+            if let Some(result) = waiter.state.lock().result.take() {
                 return Progress::Done(result);
             }
-            state.is_called = false;
-            drop(state);
-            let mut queue = self.queue.lock();
             if self.is_led() {
-                // Who leads calls the first in the queue when it is done.
                 continue;
             }
             // In no group: it is in the queue.
@@ -283,12 +260,10 @@ impl WriteGroup {
     }
 
     /// Nobody leads any more: the first in the queue may, or whoever comes before it is awake.
-    fn release(&self, queue: MutexGuard<'_, Queue>) {
+    fn release(&self, queue: &Queue) {
         self.lead.store(FREE, Ordering::Release);
-        let next = queue.waiting.front().cloned();
-        drop(queue);
-        if let Some(next) = next {
-            next.tell(|state| state.is_called = true);
+        if let Some(next) = queue.waiting.front() {
+            next.called.notify_one();
         }
     }
 
@@ -356,7 +331,8 @@ impl WriteGroup {
             let writers = 1 + waiters.len() + queue.waiting.len();
             queue.gathering.note_sync(writers, now_nanos(&self.env) - begin_nanos);
         }
-        self.release(queue);
+        self.release(&queue);
+        drop(queue);
 
         let applied = logged.and_then(|(first, count)| self.apply(committer, &group, first, count));
         let (result, panicked) = match applied {
@@ -383,8 +359,13 @@ impl WriteGroup {
 
     /// Tells followers what became of their group.
     fn answer(&self, followers: &[Arc<Waiter>], result: &Result<(), Error>) {
+        if followers.is_empty() {
+            return;
+        }
+        let _queue = self.queue.lock();
         for follower in followers {
-            follower.tell(|state| state.result = Some(result.clone()));
+            follower.state.lock().result = Some(result.clone());
+            follower.called.notify_one();
         }
     }
 
