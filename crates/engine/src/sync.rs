@@ -24,6 +24,27 @@ pub(crate) mod waiting {
         condvar.wait_until(guard, varve_env::Instant::from_nanos(deadline_nanos))
     }
 
+    /// Whether [`yield_until`] is of use: in a simulation others run only while one waits.
+    pub(crate) fn can_yield(env: &Env) -> bool {
+        !env.is_virtual()
+    }
+
+    /// Lets others run until `is_over`, or until that time. For waits that are about as short as going to sleep and being woken.
+    pub(crate) fn yield_until(env: &Env, deadline_nanos: u64, is_over: impl Fn() -> bool) {
+        let mut spin = super::SpinWait::new();
+        loop {
+            if is_over() {
+                return;
+            }
+            if !spin.spin() {
+                if now_nanos(env) >= deadline_nanos {
+                    return;
+                }
+                spin.reset();
+            }
+        }
+    }
+
     /// Looks at `is_over` for as long as a thread that is about to end something takes for it, some microseconds; what it said
     /// last. In a simulation, where nothing happens meanwhile, once.
     #[inline]

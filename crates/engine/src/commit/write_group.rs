@@ -13,7 +13,9 @@ use crate::batch::WriteBatch;
 use crate::error::Error;
 use crate::key::Sequence;
 use crate::snapshot::SnapshotList;
-use crate::sync::waiting::{Condvar, Env, Mutex, MutexGuard, now_nanos, spin_until, wait_until};
+use crate::sync::waiting::{
+    Condvar, Env, Mutex, MutexGuard, can_yield, now_nanos, spin_until, wait_until, yield_until,
+};
 use crate::sync::{self, Arc, AtomicUsize};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -132,6 +134,8 @@ pub(crate) struct WriteGroup {
     gathered: Condvar,
     /// Whether somebody leads. Changes under the lock of the queue.
     lead: AtomicUsize,
+    /// Writers in the queue. Changes under its lock.
+    queued: AtomicUsize,
     /// Batches of nothing but deletes in the queue. Changes under the lock of the queue.
     waiting_deletes: AtomicUsize,
     publication: Publication,
@@ -145,6 +149,7 @@ impl WriteGroup {
             queue: Mutex::new(env, "write group", Queue::default()),
             gathered: Condvar::new(env, "writers to sync with"),
             lead: AtomicUsize::new(FREE),
+            queued: AtomicUsize::new(0),
             waiting_deletes: AtomicUsize::new(0),
             publication: Publication::new(env, snapshots),
         }
@@ -228,6 +233,7 @@ impl WriteGroup {
     fn join(&self, committer: &impl Committer, queue: &mut Queue, waiter: Arc<Waiter>) {
         let is_delete = waiter.state.lock().is_delete();
         queue.waiting.push_back(waiter);
+        self.queued.store(queue.waiting.len(), Ordering::Relaxed);
         if is_delete {
             self.waiting_deletes.fetch_add(1, Ordering::SeqCst);
             // The leader may wait for space that this one does not need.
@@ -241,18 +247,26 @@ impl WriteGroup {
     }
 
     /// Waits for those who are likely to come, so that one sync does for all.
-    fn gather(&self, queue: &mut MutexGuard<'_, Queue>) {
-        let Some((writers, nanos)) = queue.gathering.plan(1 + queue.waiting.len()) else { return };
+    fn gather<'a>(&'a self, mut queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        let Some((writers, nanos)) = queue.gathering.plan(1 + queue.waiting.len()) else { return queue };
         let deadline_nanos = now_nanos(&self.env) + nanos;
-        queue.awaited = Some(writers - 1);
-        while queue.waiting.len() + 1 < writers && !wait_until(&self.gathered, queue, deadline_nanos) {}
-        queue.awaited = None;
+        if can_yield(&self.env) {
+            drop(queue);
+            yield_until(&self.env, deadline_nanos, || self.queued.load(Ordering::Relaxed) + 1 >= writers);
+            queue = self.queue.lock();
+        } else {
+            queue.awaited = Some(writers - 1);
+            while queue.waiting.len() + 1 < writers && !wait_until(&self.gathered, &mut queue, deadline_nanos) {}
+            queue.awaited = None;
+        }
         let all_came = queue.waiting.len() + 1 >= writers;
         queue.gathering.note_wait(all_came);
+        queue
     }
 
     fn remove(&self, queue: &mut Queue, at: usize) -> Option<Arc<Waiter>> {
         let waiter = queue.waiting.remove(at)?;
+        self.queued.store(queue.waiting.len(), Ordering::Relaxed);
         if waiter.state.lock().is_delete() {
             self.waiting_deletes.fetch_sub(1, Ordering::SeqCst);
         }
@@ -305,7 +319,7 @@ impl WriteGroup {
     ) -> Progress<'a> {
         if sync {
             self.lead.store(SYNCS, Ordering::Relaxed);
-            self.gather(&mut queue);
+            queue = self.gather(queue);
         }
         let Followers { waiters, batches, bytes, sync } = self.take_followers(committer, &mut queue, &batch, sync);
         self.lead.store(if sync { SYNCS } else { LED }, Ordering::Relaxed);
