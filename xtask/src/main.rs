@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod install;
+mod programs;
 mod quickstart;
 mod reached;
 mod run;

@@ -1,6 +1,7 @@
 //! Starts other programs, and says what they are.
 
 use crate::silence::{SILENT_MAX, Watch};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,8 +19,14 @@ pub(crate) fn target() -> PathBuf {
 
 /// The cargo that runs this.
 pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = plain(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    command
+}
+
+/// Another program.
+pub(crate) fn plain(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     // What cargo said about this package is not true for others.
     for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME", "CARGO_PKG_VERSION", "RUSTFLAGS"] {
         command.env_remove(name);
@@ -39,7 +46,7 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<(), String> {
     Ok(())
 }
 
-/// How far a command is: what passed since its start, and the processor time of programs that it ran to their ends.
+/// How far a command is: what passed since its start, and the processor time of it and of those that it ran to their ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub(crate) elapsed: Duration,
@@ -53,7 +60,6 @@ pub(crate) fn follow(
     mut command: Command,
     mut follow: impl FnMut(Progress, &str),
 ) -> Result<Progress, String> {
-    eprintln!("\n== {what}");
     let said = |error: std::io::Error| format!("{what}: {error}");
     let start = Instant::now();
     let (output, input) = std::io::pipe().map_err(said)?;
@@ -61,7 +67,7 @@ pub(crate) fn follow(
     let mut child = command.spawn().map_err(|error| format!("{what}: cannot start: {error}"))?;
     // It holds ends of the pipe that are written to, and there would be no end.
     drop(command);
-    let progress = || Progress { elapsed: start.elapsed(), processor: processor_of_children(child.id()) };
+    let progress = || Progress { elapsed: start.elapsed(), processor: processor_of(&child.id().to_string()) };
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     let watch = Watch::start(child.id(), SILENT_MAX);
@@ -88,18 +94,18 @@ pub(crate) fn follow(
     if status.success() { Ok(end) } else { Err(format!("{what}: failed ({status})")) }
 }
 
-/// Processor time of the ended children of a process and of theirs; none where the system does not tell.
-fn processor_of_children(process: u32) -> Duration {
+/// Processor time of a process (`self` is this one) and of those that it, and they, waited for; none where the system does
+/// not tell.
+pub(crate) fn processor_of(process: &str) -> Duration {
     let told = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    Duration::from_millis(10 * ticks_of_children(&told).unwrap_or(0))
+    Duration::from_millis(10 * ticks(&told).unwrap_or(0))
 }
 
-/// The same in hundredths of a second, in which Linux counts it there: fields 16 and 17 of what it tells, of which the
+/// The same in hundredths of a second, in which Linux counts it there: fields 14 to 17 of what it tells, of which the
 /// second, a name, may have spaces and parentheses in it.
-fn ticks_of_children(told: &str) -> Option<u64> {
-    let mut fields = told.rsplit_once(')')?.1.split_ascii_whitespace().skip(13);
-    let mut next = || fields.next()?.parse::<u64>().ok();
-    Some(next()? + next()?)
+fn ticks(told: &str) -> Option<u64> {
+    let mut fields = told.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    (0..4).map(|_| fields.next()?.parse::<u64>().ok()).sum()
 }
 
 /// Whether a command can be run at all.
@@ -159,9 +165,9 @@ mod tests {
     #[test]
     fn processor_time_is_read_behind_a_name_with_spaces() {
         let told = "7 (a) b (c) S 1 7 7 0 -1 4194560 900 80 0 0 11 12 250 31 20 0 1 0 99 1 2";
-        assert_eq!(ticks_of_children(told), Some(281));
-        assert_eq!(ticks_of_children("7 (a) S 1"), None);
-        assert_eq!(ticks_of_children(""), None);
+        assert_eq!(ticks(told), Some(304));
+        assert_eq!(ticks("7 (a) S 1"), None);
+        assert_eq!(ticks(""), None);
     }
 
     #[test]

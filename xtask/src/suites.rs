@@ -1,8 +1,8 @@
-//! What `cargo test` says while it runs: which suite takes how long, each test of it, and what they reached.
+//! What a program of tests says while it runs: how long it takes, each test of it, and what they reached.
 //!
-//! Every suite is a program; the lines of all of them come one after the other, with the time at which each came. The
-//! harness tells no times of single tests, but it begins them in order of their names, as many at once as there are
-//! threads, the next one when one has ended: so what each took follows from when they ended.
+//! Lines come with the time at which each came. The harness tells no times of single tests, but it begins them in order of
+//! their names, as many at once as there are threads, the next one when one has ended: so what each took follows from when
+//! they ended.
 
 use crate::run::Progress;
 use std::collections::{BTreeMap, VecDeque};
@@ -68,11 +68,9 @@ enum Section {
     Failures,
 }
 
-/// Follows the lines of `cargo test -- --show-output`.
+/// Follows the lines of a program of tests that is run with `--show-output`, or of `cargo test --doc`, which runs several.
 #[derive(Default)]
 pub(crate) struct Follower {
-    /// Names of programs by the names of their files.
-    names: BTreeMap<String, String>,
     section: Section,
     pub(crate) suites: Vec<Suite>,
     /// Lines that say what was reached.
@@ -80,16 +78,18 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Follows suites whose files have these names.
-    pub(crate) fn new(names: BTreeMap<String, String>) -> Follower {
-        Follower { names, ..Follower::default() }
+    /// Follows the suite of this name.
+    pub(crate) fn of(name: &str) -> Follower {
+        let suite = Suite { name: name.to_owned(), ..Suite::default() };
+        Follower { suites: vec![suite], ..Follower::default() }
     }
 
-    /// Takes a line that came when cargo was `at` this point; what is to be shown of it.
+    /// Takes a line that came when the program was `at` this point; what is to be shown of it.
     pub(crate) fn line(&mut self, at: Progress, line: &str) -> Option<String> {
-        if let Some(name) = self.name_of_suite(line) {
+        if let Some(package) = line.trim_start().strip_prefix("Doc-tests ") {
             self.end(at);
             self.section = Section::Running;
+            let name = format!("{package} (documentation)");
             self.suites.push(Suite { name, begin: at, end: at, ..Suite::default() });
             return None;
         }
@@ -137,44 +137,13 @@ impl Follower {
             last.end = at;
         }
     }
-
-    /// The suite that a line of cargo says is begun.
-    fn name_of_suite(&self, line: &str) -> Option<String> {
-        let line = line.trim_start();
-        if let Some(package) = line.strip_prefix("Doc-tests ") {
-            return Some(format!("{package} (documentation)"));
-        }
-        let (what, path) = line.strip_prefix("Running ")?.split_once(" (")?;
-        let file = path.trim_end_matches(')').rsplit('/').next().unwrap_or(path);
-        Some(self.names.get(file).cloned().unwrap_or_else(|| what.to_owned()))
-    }
-}
-
-/// The programs that a build of tests made: names of their files, and what they are called here. `messages` are those of
-/// `cargo test --no-run --message-format=json`.
-pub(crate) fn programs(messages: &str) -> BTreeMap<String, String> {
-    let mut names = BTreeMap::new();
-    for line in messages.lines() {
-        let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else { continue };
-        let Some(file) = message["executable"].as_str().and_then(|path| path.rsplit('/').next()) else { continue };
-        let package = message["manifest_path"].as_str().unwrap_or_default();
-        let package = package.trim_end_matches("/Cargo.toml").rsplit('/').next().unwrap_or_default();
-        let target = &message["target"];
-        let name = match target["kind"][0].as_str() {
-            Some("test") => target["name"].as_str().unwrap_or_default(),
-            Some("bin") => "(own tests of the program)",
-            _ => "(own tests)",
-        };
-        names.insert(file.to_owned(), format!("{package} {name}"));
-    }
-    names
 }
 
 /// Tables of all suites, the longest first, and of the slowest `slowest` tests.
 pub(crate) fn tables(suites: &[Suite], threads: usize, slowest: usize) -> String {
-    let mut text = "\n== suites, the longest first:\n seconds  of processors  tests  suite\n".to_owned();
+    let mut text = "\n== suites, those with most to do first:\n seconds  of processors  tests  suite\n".to_owned();
     let mut ordered: Vec<&Suite> = suites.iter().collect();
-    ordered.sort_by_key(|suite| std::cmp::Reverse(suite.duration()));
+    ordered.sort_by_key(|suite| std::cmp::Reverse(suite.processor()));
     for suite in ordered {
         let (took, used) = (suite.duration().as_secs_f64(), suite.processor().as_secs_f64());
         text.push_str(&format!("{took:8.1} {used:14.1} {:6}  {}\n", suite.tests, suite.name));
@@ -199,9 +168,7 @@ mod tests {
     use super::*;
 
     const OUTPUT: &[(u64, &str)] = &[
-        (0, "    Finished `test` profile [optimized + debuginfo] target(s) in 0.10s"),
-        (1, "     Running tests/crash.rs (target/debug/deps/crash-0123)"),
-        (1, ""),
+        (0, ""),
         (1, "running 4 tests"),
         (3, "test b ... ok"),
         (4, "test c ... ignored, the soak runs it"),
@@ -219,13 +186,16 @@ mod tests {
         (12, ""),
         (12, "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 11.00s"),
         (12, ""),
-        (13, "     Running tests/kills.rs (target/debug/deps/kills-0456)"),
-        (20, "a word of no harness"),
-        (40, "reached: kills: 7 kills"),
-        (41, "   Doc-tests varve"),
-        (42, "running 1 test"),
-        (43, "test crates/varve/src/lib.rs - (line 7) ... ok"),
-        (43, "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s"),
+    ];
+
+    const DOCUMENTATION: &[(u64, &str)] = &[
+        (1, "    Finished `test` profile [optimized + debuginfo] target(s) in 0.10s"),
+        (1, "   Doc-tests varve"),
+        (2, "running 1 test"),
+        (3, "test crates/varve/src/lib.rs - (line 7) ... ok"),
+        (3, "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s"),
+        (3, "   Doc-tests varve_env"),
+        (4, "running 0 tests"),
     ];
 
     /// On one processor and a half.
@@ -233,48 +203,56 @@ mod tests {
         Progress { elapsed: Duration::from_secs(seconds), processor: Duration::from_millis(seconds * 1500) }
     }
 
-    fn follow(output: &[(u64, &str)]) -> (Follower, Vec<String>) {
-        let names = BTreeMap::from([("crash-0123".to_owned(), "engine crash".to_owned())]);
-        let mut follower = Follower::new(names);
+    fn follow(output: &[(u64, &str)], mut follower: Follower) -> (Follower, Vec<String>) {
         let shown = output.iter().filter_map(|(at, line)| follower.line(progress(*at), line)).collect::<Vec<_>>();
         (follower, shown)
     }
 
     #[test]
-    fn suites_and_what_they_reached_are_read_off_what_cargo_says() {
-        let (mut follower, shown) = follow(OUTPUT);
-        follower.end(progress(44));
+    fn suites_and_what_they_reached_are_read_off_what_they_say() {
+        let of = |suite: &Suite| (suite.name.clone(), suite.tests, suite.duration().as_secs());
+        let (mut follower, shown) = follow(OUTPUT, Follower::of("engine crash"));
+        follower.end(progress(14));
+        assert_eq!(of(&follower.suites[0]), ("engine crash".to_owned(), 3, 14));
+        assert_eq!(follower.reached, ["reached: crash/a: 3 points"]);
+        assert_eq!(shown.len(), 1, "{shown:?}");
+        assert!(shown[0].starts_with("== engine crash: test result: ok. 3 passed"), "{shown:?}");
+        let words = [(1, "a word of no harness"), (40, "reached: kills: 7 kills")];
+        let (follower, shown) = follow(&words, Follower::of("varve kills"));
+        assert_eq!((follower.reached, shown), (vec![words[1].1.to_owned()], vec![words[0].1.to_owned()]));
+    }
+
+    #[test]
+    fn documentation_is_a_suite_for_each_package() {
+        let (mut follower, shown) = follow(DOCUMENTATION, Follower::default());
+        follower.end(progress(5));
         let of = |suite: &Suite| (suite.name.clone(), suite.tests, suite.duration().as_secs());
         let found: Vec<_> = follower.suites.iter().map(of).collect();
-        let expected = [("engine crash", 3, 12), ("tests/kills.rs", 0, 28), ("varve (documentation)", 1, 3)];
+        let expected = [("varve (documentation)", 1, 2), ("varve_env (documentation)", 0, 2)];
         assert_eq!(found, expected.map(|(name, tests, seconds)| (name.to_owned(), tests, seconds)));
-        assert_eq!(follower.reached, ["reached: crash/a: 3 points", "reached: kills: 7 kills"]);
-        assert_eq!(shown.len(), 4, "{shown:?}");
-        assert!(shown[1].starts_with("== engine crash: test result: ok. 3 passed"), "{shown:?}");
-        assert_eq!(shown[2], "a word of no harness");
+        assert_eq!(shown.len(), 2, "{shown:?}");
     }
 
     #[test]
     fn what_tests_took_follows_from_when_they_ended() {
-        let (follower, _) = follow(OUTPUT);
+        let (follower, _) = follow(OUTPUT, Follower::of("engine crash"));
         let of = |threads| {
             let durations = follower.suites[0].durations(threads);
             durations.into_iter().map(|(name, took)| format!("{name}{}", took.as_secs())).collect::<Vec<_>>().join(" ")
         };
         // a and b at once; c when b ended, d when c did.
-        assert_eq!(of(2), "b2 c1 a8 d8");
-        assert_eq!(of(8), "b2 c3 a8 d11");
+        assert_eq!(of(2), "b3 c1 a9 d8");
+        assert_eq!(of(8), "b3 c4 a9 d12");
         // They cannot have ended so one by one.
         assert_eq!(of(1), "");
         let table = tables(&follower.suites, 2, 2);
         assert!(table.contains("    12.0           18.0      3  engine crash\n"), "{table}");
-        assert!(table.ends_with("     8.0  engine crash: a\n     8.0  engine crash: d\n"), "{table}");
+        assert!(table.ends_with("     9.0  engine crash: a\n     8.0  engine crash: d\n"), "{table}");
     }
 
     #[test]
     fn failures_are_shown_whole() {
         let failing = [
-            (1, "     Running tests/crash.rs (target/debug/deps/crash-0123)"),
             (1, "running 2 tests"),
             (2, "test a ... ok"),
             (3, "test b ... FAILED"),
@@ -287,22 +265,14 @@ mod tests {
             (3, "thread 'b' panicked at tests/crash.rs:7:5:"),
             (3, "reached: crash/b: 1 points"),
             (3, "test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 2.00s"),
-            (3, "error: test failed, to rerun pass `-p varve-engine --test crash`"),
         ];
-        let (follower, shown) = follow(&failing);
+        let (follower, shown) = follow(&failing, Follower::of("engine crash"));
         assert!(follower.reached.is_empty());
-        assert_eq!(shown.len(), 8, "{shown:?}");
+        assert_eq!(shown.len(), 7, "{shown:?}");
         assert_eq!(shown[0], "test b ... FAILED");
-        assert!(!shown.contains(&"quiet".to_owned()) && shown[7].starts_with("error: test failed"), "{shown:?}");
-    }
-
-    #[test]
-    fn programs_are_named_by_folder_and_target() {
-        let messages = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/engine/Cargo.toml","target":{"kind":["test"],"name":"crash"},"executable":"/w/target/debug/deps/crash-0123"}
-{"reason":"compiler-artifact","manifest_path":"/w/crates/engine/Cargo.toml","target":{"kind":["lib"],"name":"varve_engine"},"executable":"/w/target/debug/deps/varve_engine-89"}
-{"reason":"compiler-artifact","manifest_path":"/w/crates/engine/Cargo.toml","target":{"kind":["lib"],"name":"varve_engine"},"executable":null}
-{"reason":"build-finished","success":true}"#;
-        let expected = [("crash-0123", "engine crash"), ("varve_engine-89", "engine (own tests)")];
-        assert_eq!(programs(messages), expected.map(|(file, name)| (file.to_owned(), name.to_owned())).into());
+        assert!(
+            !shown.contains(&"quiet".to_owned()) && shown[6].starts_with("== engine crash: test result"),
+            "{shown:?}"
+        );
     }
 }

@@ -5,10 +5,8 @@
 
 use crate::reached::{self, Reached, add_up};
 use crate::run::{self, cargo};
-use crate::suites::{self, Follower};
-use crate::{fuzz, tidy};
+use crate::{fuzz, programs, suites, tidy};
 use std::process::Stdio;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time each fuzz target gets unless another is asked for. What it found stays in `fuzz/target/corpus`, so that later
@@ -18,22 +16,31 @@ const FUZZ_SECONDS: u64 = 20;
 /// Tests that are named with what they took.
 const SLOWEST: usize = 10;
 
-/// What parts of a run took, in their order.
+/// What parts of a run took, in their order: time and, where nothing runs beside it, that of processors.
 #[derive(Default)]
-struct Stages(Vec<(&'static str, Duration)>);
+struct Stages(Vec<(&'static str, Duration, Option<Duration>)>);
 
 impl Stages {
     fn time<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-        let start = Instant::now();
+        let (start, used) = (Instant::now(), run::processor_of("self"));
         let done = work()?;
-        self.0.push((name, start.elapsed()));
+        self.0.push((name, start.elapsed(), Some(run::processor_of("self").saturating_sub(used))));
+        Ok(done)
+    }
+
+    fn time_beside<T>(&mut self, name: &'static str, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        let done = self.time(name, work)?;
+        if let Some((_, _, used)) = self.0.last_mut() {
+            *used = None;
+        }
         Ok(done)
     }
 
     fn print(&self) {
-        eprintln!("\n== stages:\n seconds  stage");
-        for (name, took) in &self.0 {
-            eprintln!("{:8.1}  {name}", took.as_secs_f64());
+        eprintln!("\n== stages:\n seconds  of processors  stage");
+        for (name, took, used) in &self.0 {
+            let used = used.map(|used| format!("{:.1}", used.as_secs_f64())).unwrap_or_default();
+            eprintln!("{:8.1} {used:>14}  {name}", took.as_secs_f64());
         }
     }
 }
@@ -43,9 +50,9 @@ fn build_beside(can_fuzz: bool) -> Result<Stages, String> {
     let mut stages = Stages::default();
     let mut docs = cargo();
     docs.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
-    stages.time("documentation, beside the tests", || run::run("documentation", &mut docs))?;
+    stages.time_beside("documentation, beside the tests", || run::run("documentation", &mut docs))?;
     if can_fuzz {
-        stages.time("build of the fuzz targets, beside the tests", fuzz::build)?;
+        stages.time_beside("build of the fuzz targets, beside the tests", fuzz::build)?;
     }
     Ok(stages)
 }
@@ -55,51 +62,34 @@ fn build_beside(can_fuzz: bool) -> Result<Stages, String> {
 fn run_suites(
     chosen: &[&str],
     stages: &mut Stages,
-    beside: impl FnOnce() -> Result<Stages, String> + Send + 'static,
+    beside: impl FnOnce() -> Result<Stages, String> + Send,
 ) -> Result<Reached, String> {
-    let names = stages.time("build of the tests", || {
+    let programs = stages.time("build of the tests", || {
         eprintln!("\n== build of the tests");
         let mut build = cargo();
         build.arg("test").args(chosen).args(["--no-run", "--message-format=json-render-diagnostics"]);
         let output =
             build.stderr(Stdio::inherit()).output().map_err(|error| format!("cargo: cannot start: {error}"))?;
         match output.status.success() {
-            true => Ok(suites::programs(&String::from_utf8_lossy(&output.stdout))),
+            true => Ok(programs::of_build(&String::from_utf8_lossy(&output.stdout), chosen)),
             false => Err(format!("build of the tests: failed ({})", output.status)),
         }
     })?;
-    let mut follower = Follower::new(names);
-    let mut tests = cargo();
-    tests.arg("test").args(chosen).args(["--", "--show-output"]).env("CARGO_TERM_COLOR", "never");
-    let mut waiting = Some(beside);
-    let mut begun: Option<JoinHandle<Result<Stages, String>>> = None;
-    let end = stages.time("tests", || {
-        run::follow("tests", tests, |at, line| {
-            if let Some(shown) = follower.line(at, line) {
-                eprintln!("{shown}");
-            }
-            // Not before: until it runs the first of them, cargo wants the lock that a build of something else holds.
-            if !follower.suites.is_empty()
-                && let Some(beside) = waiting.take()
-            {
-                begun = Some(std::thread::spawn(beside));
-            }
-        })
-    });
-    // Also when a suite failed: what it started would outlive this process.
-    let beside = match (begun, waiting) {
-        (Some(begun), _) => begun.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-        (None, Some(beside)) if end.is_ok() => beside(),
-        _ => Ok(Stages::default()),
-    };
-    follower.end(end?);
-    stages.0.extend(beside?.0);
+    eprintln!("\n== tests");
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let (outcome, beside) = stages.time("tests", || {
+        // Also when a suite failed: what is beside them would outlive this process.
+        let (outcome, beside) = std::thread::scope(|scope| {
+            let beside = scope.spawn(beside);
+            let outcome = programs::run_all(programs, processors);
+            (outcome, beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        Ok((outcome?, beside?))
+    })?;
+    stages.0.extend(beside.0);
     let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
-    let threads = threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    eprint!("{}", suites::tables(&follower.suites, threads, SLOWEST));
-    let mut reached = Reached::new();
-    add_up(&follower.reached, &mut reached);
-    Ok(reached)
+    eprint!("{}", suites::tables(&outcome.suites, threads.unwrap_or(processors), SLOWEST));
+    Ok(outcome.reached)
 }
 
 fn print_reached(reached: &Reached) {

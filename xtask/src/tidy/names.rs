@@ -110,6 +110,8 @@ const ALLOWANCES: &[Allowance] = &[
     Allowance { place: "xtask/src/soak.rs", path: "std::time::Instant", reason: "goes on for so many minutes" },
     Allowance { place: "xtask/src/test.rs", path: "std::time::Instant", reason: "says how long stages took" },
     Allowance { place: "xtask/src/test.rs", path: "std::thread", reason: "how many tests the harness runs at once" },
+    Allowance { place: "xtask/src/programs.rs", path: "std::thread", reason: "follows programs that run side by side" },
+    Allowance { place: "xtask/src/programs.rs", path: "std::sync::Mutex", reason: "xtask has no other" },
     Allowance { place: "xtask/src/run.rs", path: "std::time::Instant", reason: "says how long a step took" },
     Allowance { place: "xtask/src/silence.rs", path: "std::thread", reason: "watches a command beside who reads it" },
     Allowance {
