@@ -5,6 +5,7 @@
 
 mod seed;
 
+use crate::programs::MEMORY;
 use crate::run;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -140,6 +141,7 @@ fn start(directory: &Path, programs: &Path, target: &str, corpus: &Path, seconds
         .arg(format!("-max_total_time={seconds}"))
         .args(["-rss_limit_mb=2048", "-timeout=10", "-max_len=65536", "-print_final_stats=1"])
         .arg(format!("-artifact_prefix={}/target/{target}-", directory.display()))
+        .envs(MEMORY)
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(errors)
