@@ -1,4 +1,4 @@
-//! Superblocks and everything opening a raw device reads.
+//! Everything opening a raw device reads, its superblocks most often.
 
 #![no_main]
 

@@ -33,9 +33,14 @@ pub fn log_frame(bytes: &[u8]) {
     crate::band::decode_frame(bytes);
 }
 
-/// Opens every store on a medium that begins with `bytes`, and inspects it.
+/// Opens a store on a medium that begins with `bytes` but for the first, which says which store, and inspects it. Openings
+/// cost a hundred times what decoding does: bytes that name no store are decoded as what an opening reads first.
 pub fn openings(bytes: &[u8]) {
-    STORES.iter().for_each(|store| (store.open_anything)(bytes));
+    let Some((&which, medium)) = bytes.split_first() else { return };
+    match STORES.get(usize::from(which)) {
+        Some(store) => (store.open_anything)(medium),
+        None => crate::journal::decode_superblock(medium),
+    }
 }
 
 #[cfg(test)]
@@ -57,7 +62,7 @@ mod tests {
             band_table(&bytes[..length]);
             log_frame(&bytes[..length]);
             if step % 30 == 0 {
-                openings(&bytes[..length]);
+                (0..=STORES.len()).for_each(|which| openings(&[&[which as u8], &bytes[..length]].concat()));
             }
         }
         decoders(&[]);

@@ -103,7 +103,12 @@ impl Seeds {
             "log" => ".log",
             "table" => ".sst",
             "manifest" => "MANIFEST",
-            "superblock" | "identity" | "store_metadata" => return write("image", &read(&self.image)?),
+            "identity" | "store_metadata" => return write("image", &read(&self.image)?),
+            // Its first byte is the number of a store, or of none.
+            "superblock" => {
+                let image = read(&self.image)?;
+                return (0..8).try_for_each(|which: u8| write(&which.to_string(), &[&[which], &image[..]].concat()));
+            }
             _ => return Ok(()),
         };
         let entries = std::fs::read_dir(&self.files).map_err(|error| format!("{}: {error}", self.files.display()))?;
