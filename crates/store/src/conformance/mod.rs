@@ -124,13 +124,16 @@ pub fn conformance(env: &Env, subject: &dyn Subject) -> Vec<Failure> {
 /// Bytes `offset..offset + length` of the file number `file`. None is zero, so bytes of another file
 /// or of nothing are told apart.
 pub fn content(file: u64, offset: u64, length: u64) -> Vec<u8> {
-    (offset..offset + length).map(|at| content_byte(file, at)).collect()
-}
-
-/// One byte of [`content`].
-fn content_byte(file: u64, at: u64) -> u8 {
-    let mixed = (file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ at).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    (mixed >> 32) as u8 | 1
+    // By words: the suites make and compare more of it than anything else.
+    let skipped = (offset % 8) as usize;
+    let mut data = Vec::with_capacity(length as usize + 16);
+    for word in offset / 8..(offset + length).div_ceil(8) {
+        let mixed = (file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        data.extend_from_slice(&(mixed ^ mixed >> 32 | 0x0101_0101_0101_0101).to_le_bytes());
+    }
+    data.truncate(skipped + length as usize);
+    data.drain(..skipped);
+    data
 }
 
 /// An error as the message of a failed check.
@@ -185,6 +188,9 @@ fn read_file(store: &dyn FileStore, name: &str) -> Result<Vec<u8>, StoreError> {
 fn expect_file(store: &dyn FileStore, name: &str, file: u64, length: u64) -> Outcome {
     let data = read_file(store, name).map_err(text)?;
     let expected = content(file, 0, length);
+    if data == expected {
+        return Ok(());
+    }
     ensure!(data.len() == expected.len(), "'{name}' has {} bytes, not {length}", data.len());
     let wrong = data.iter().zip(&expected).position(|(found, expected)| found != expected);
     ensure!(wrong.is_none(), "'{name}': byte {wrong:?} of {length} is not that of file {file}");
