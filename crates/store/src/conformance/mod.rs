@@ -129,7 +129,8 @@ pub fn content(file: u64, offset: u64, length: u64) -> Vec<u8> {
     let mut data = Vec::with_capacity(length as usize + 16);
     for word in offset / 8..(offset + length).div_ceil(8) {
         let mixed = (file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        data.extend_from_slice(&(mixed ^ mixed >> 32 | 0x0101_0101_0101_0101).to_le_bytes());
+        let word = (mixed ^ (mixed >> 32)) | 0x0101_0101_0101_0101;
+        data.extend_from_slice(&word.to_le_bytes());
     }
     data.truncate(skipped + length as usize);
     data.drain(..skipped);
