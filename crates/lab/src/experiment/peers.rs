@@ -1,4 +1,4 @@
-//! `peers/db_bench`: Varve beside RocksDB, LevelDB and fjall.
+//! `peers/db_bench`: Varve beside RocksDB, LevelDB, fjall and LMDB.
 
 use super::{Experiment, Run, Scale};
 use crate::error::LabError;
@@ -20,7 +20,7 @@ const BESIDE: &str = "varve-peers";
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "peers/db_bench",
-    title: "Varve beside RocksDB, LevelDB and fjall on this machine's file system",
+    title: "Varve beside RocksDB, LevelDB, fjall and LMDB on this machine's file system",
     description: "Runs the db_bench set on each store with the same budget of memory and threads, one process a run, \
                   five repetitions, disturbed runs discarded. Needs the program `varve-peers`, which is built \
                   separately because RocksDB takes a C++ toolchain and half an hour: `cargo peers --help`, in the \
