@@ -288,7 +288,7 @@ impl TableIterator {
         let Range { start, end } = handle.range();
         let is_announced = self.announced.start <= start && end <= self.announced.end;
         let is_long = self.misses >= BLOCKS_BEFORE_ANNOUNCING;
-        let is_short = self.misses <= BLOCKS_BEFORE_READAHEAD || (!is_long && mapped.was_read(block));
+        let is_short = self.misses <= BLOCKS_BEFORE_READAHEAD || (!is_long && mapped.is_likely_in_memory(block));
         if is_short || (!self.waits.were_met(self.misses, FileMapping::waits_of_thread) && is_long) {
             self.announced = start..end;
             return is_long;

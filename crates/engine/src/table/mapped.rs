@@ -23,7 +23,12 @@ const VERIFIED: u8 = 2;
 pub(super) struct MappedBlocks {
     mapping: FileMapping,
     checked: Box<[AtomicU8]>,
+    /// First reads of blocks to come that ask the system for nothing.
+    unasked: AtomicU8,
 }
+
+/// First reads of blocks that ask for nothing after one whose pages were in memory.
+const UNASKED_MAX: u8 = 8;
 
 impl MappedBlocks {
     /// Of a table of `size_bytes` with so many blocks. `None` when its file cannot be mapped, or its blocks are not read as
@@ -33,7 +38,8 @@ impl MappedBlocks {
             return None;
         }
         let mapping = file.map().filter(|mapping| mapping.size_bytes() >= size_bytes)?;
-        Some(MappedBlocks { mapping, checked: (0..blocks).map(|_| AtomicU8::new(UNCHECKED)).collect() })
+        let checked = (0..blocks).map(|_| AtomicU8::new(UNCHECKED)).collect();
+        Some(MappedBlocks { mapping, checked, unasked: AtomicU8::new(0) })
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -43,6 +49,29 @@ impl MappedBlocks {
     /// Says that a range of the file is about to be read.
     pub(super) fn will_need(&self, range: Range<u64>) {
         self.mapping.will_need(range);
+    }
+
+    /// Reads a block that nobody has read before. The system is asked for all its pages at once, where touching them would be a
+    /// request each; but not for a while after one that was there, as asking is a call of the system.
+    fn read_first<T>(&self, range: Range<u64>, read: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        // Others may count at the same time: it is a guess.
+        let unasked = self.unasked.load(Ordering::Relaxed);
+        if unasked > 0 {
+            self.unasked.store(unasked - 1, Ordering::Relaxed);
+            return self.mapping.read(range, read);
+        }
+        let before = FileMapping::waits_of_thread();
+        self.will_need(range.clone());
+        let made = self.mapping.read(range, read);
+        if FileMapping::waits_of_thread() == before {
+            self.unasked.store(UNASKED_MAX, Ordering::Relaxed);
+        }
+        made
+    }
+
+    /// The block is likely to be in memory: some reader has read it, or what was read for the first time lately was.
+    pub(super) fn is_likely_in_memory(&self, number: usize) -> bool {
+        self.was_read(number) || self.unasked.load(Ordering::Relaxed) > 0
     }
 
     /// Some reader has read the block already.
@@ -164,10 +193,7 @@ impl Table {
         range: Range<u64>,
         context: &ReadContext,
     ) -> Option<()> {
-        // One request for all its pages, where touching them would be one each.
-        mapped.will_need(range.clone());
-        let layout =
-            mapped.mapping.read(range.clone(), |stored| self.check_stored(number, range.start, stored, context));
+        let layout = mapped.read_first(range.clone(), |stored| self.check_stored(number, range.start, stored, context));
         layout??;
         mapped.note(number, wanted(context));
         Some(())
@@ -238,10 +264,10 @@ impl Table {
         is_coming: bool,
         copy: &mut [u8],
     ) -> Option<()> {
-        if !is_coming && !mapped.was_read(number) {
-            mapped.will_need(range.clone());
-        }
         self.env.charge(cost::of_bytes(cost::COPY_KIB, range.end - range.start));
-        mapped.mapping.read(range, |stored| copy.copy_from_slice(stored))
+        match is_coming || mapped.was_read(number) {
+            true => mapped.mapping.read(range, |stored| copy.copy_from_slice(stored)),
+            false => mapped.read_first(range, |stored| copy.copy_from_slice(stored)),
+        }
     }
 }
