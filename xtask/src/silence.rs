@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn who_is_silent_is_ended_with_what_it_started_and_who_ends_before_is_not() {
-        let mut silent = start("sleep 1000 & sleep 1000; true");
+        // Not a success either when what it waits for is ended before it.
+        let mut silent = start("sleep 1000 & sleep 1000; false");
         let watch = Watch::start(silent.id(), Duration::from_millis(300));
         watch.note();
         let status = silent.wait().expect("sh");
