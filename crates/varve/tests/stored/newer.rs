@@ -54,7 +54,7 @@ pub(crate) const STRUCTURES: &[Structure] = &[
     Structure {
         name: "record of zones",
         is_read_late: false,
-        kind: ErrorKind::Io,
+        kind: ErrorKind::Foreign,
         raise: |name, bytes| zones(name, bytes),
     },
 ];
