@@ -30,9 +30,15 @@ fn rocksdb(style: Style) -> Open {
 /// The stores, and what they are called.
 fn schemes() -> Vec<(&'static str, Open)> {
     #[allow(unused_mut)]
-    let mut schemes = vec![("varve, fixed ratio", varve(0)), ("varve, 12 %", varve(12)), ("varve, 16 %", varve(16))];
-    // What the smaller sizes come to where they keep as much as others do.
-    schemes.extend([("varve, 50 %", varve(50)), ("varve, 100 %", varve(100)), ("varve, 150 %", varve(150))]);
+    let mut schemes = vec![
+        ("varve, fixed ratio", varve(0)),
+        ("varve, 12 %", varve(12)),
+        ("varve, 16 %", varve(16)),
+        // What the smaller sizes come to where they keep as much as others do.
+        ("varve, 50 %", varve(50)),
+        ("varve, 100 %", varve(100)),
+        ("varve, 150 %", varve(150)),
+    ];
     #[cfg(feature = "rocksdb")]
     schemes.extend([
         ("rocksdb leveled", rocksdb(Style::Leveled)),

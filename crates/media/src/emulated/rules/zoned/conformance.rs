@@ -17,11 +17,7 @@ pub const ZONED: TestedDevice =
 /// As of a namespace.
 pub const ZONED_WITH_LIMITS: TestedDevice = TestedDevice {
     name: "zones with limits",
-    make: |env, name, geometry| {
-        let usual = usual_zones(geometry);
-        let zones = ZoneGeometry { zone_capacity_bytes: 48 << 10, open_zones_max: 6, active_zones_max: 8, ..usual };
-        zoned(env, name, geometry, zones)
-    },
+    make: |env, name, geometry| zoned(env, name, geometry, with_limits(usual_zones(geometry))),
 };
 
 /// As of a host-aware disk.
@@ -41,11 +37,7 @@ pub const SMALL_ZONES: TestedDevice =
 /// The same with limits.
 pub const SMALL_ZONES_WITH_LIMITS: TestedDevice = TestedDevice {
     name: "small zones with limits",
-    make: |env, name, geometry| {
-        let small = small_zones(geometry);
-        let zones = ZoneGeometry { zone_capacity_bytes: 12 << 10, open_zones_max: 6, active_zones_max: 8, ..small };
-        zoned(env, name, geometry, zones)
-    },
+    make: |env, name, geometry| zoned(env, name, geometry, with_limits(small_zones(geometry))),
 };
 
 fn zoned(env: &Env, name: &str, geometry: &Geometry, zones: ZoneGeometry) -> Device {
@@ -55,11 +47,20 @@ fn zoned(env: &Env, name: &str, geometry: &Geometry, zones: ZoneGeometry) -> Dev
 }
 
 fn usual_zones(geometry: &Geometry) -> ZoneGeometry {
-    let all = ZoneGeometry::fit(geometry.capacity_bytes, 64 << 10).expect("zones");
-    ZoneGeometry { conventional_zones: 16, ..all }
+    zones_of(64 << 10, 16, geometry)
 }
 
 fn small_zones(geometry: &Geometry) -> ZoneGeometry {
-    let all = ZoneGeometry::fit(geometry.capacity_bytes, 16 << 10).expect("zones");
-    ZoneGeometry { conventional_zones: 128, ..all }
+    zones_of(16 << 10, 128, geometry)
+}
+
+fn zones_of(zone_bytes: u64, conventional_zones: u32, geometry: &Geometry) -> ZoneGeometry {
+    let all = ZoneGeometry::fit(geometry.capacity_bytes, zone_bytes).expect("zones");
+    ZoneGeometry { conventional_zones, ..all }
+}
+
+/// The same, a quarter of each of which cannot be written, and few of them at a time.
+fn with_limits(zones: ZoneGeometry) -> ZoneGeometry {
+    let zone_capacity_bytes = zones.zone_bytes / 4 * 3;
+    ZoneGeometry { zone_capacity_bytes, open_zones_max: 6, active_zones_max: 8, ..zones }
 }
