@@ -35,9 +35,10 @@ fn schemes() -> Vec<(&'static str, Open)> {
         ("varve, 12 %", varve(12)),
         ("varve, 16 %", varve(16)),
         // What the smaller sizes come to where they keep as much as others do.
-        ("varve, 50 %", varve(50)),
-        ("varve, 100 %", varve(100)),
-        ("varve, 150 %", varve(150)),
+        ("varve, 30 %", varve(30)),
+        ("varve, 60 %", varve(60)),
+        ("varve, 125 %", varve(125)),
+        ("varve, 200 %", varve(200)),
     ];
     #[cfg(feature = "rocksdb")]
     schemes.extend([

@@ -140,7 +140,9 @@ described_options! {
         /// What may gather above the last level of a leveled tree with dynamic sizes, as a share of it, before it goes into it: the
         /// more, the less is written, and the more space what was overwritten takes. Levels above the last one hold a
         /// run each, of any size (lazy leveling). In a tree that two compactions of `max_compaction_bytes` may take, twice
-        /// `max_bytes_for_level_base` gathers if that is more, up to three quarters of the last level. 0 is levels of a fixed ratio.
+        /// `max_bytes_for_level_base` gathers if that is more, up to three quarters of the last level; where it allows more tables than
+        /// `level0_file_num_compaction_trigger`, they wait in level 0, up to three fifths of `level0_slowdown_writes_trigger`.
+        /// 0 is levels of a fixed ratio.
         max_size_amplification_percent: u64 = 12, "12", Percent;
         /// Table size of level 1 and below; on media that like tables of one size (bands) they have that size,
         /// on small ones less.

@@ -54,8 +54,7 @@ pub(super) fn pick(
 pub(super) fn pending_bytes(version: &Version, options: &PolicyOptions) -> u64 {
     let busy = Busy::default();
     let tree = Tree::new(version, &busy, options, u64::MAX);
-    let is_due = version.levels[0].len() >= options.level0_file_num_compaction_trigger;
-    let level0_bytes = if is_due { version.level_bytes(0) } else { 0 };
+    let level0_bytes = if tree.level0_is_due() { version.level_bytes(0) } else { 0 };
     let above = tree.above_weight();
     let excess = above.saturating_sub(tree.allowed_bytes());
     if excess == 0 || tree.is_whole(tree.total_bytes()) {
@@ -214,11 +213,30 @@ impl<'a> Tree<'a> {
         (from..=self.last()).all(|level| self.descend(&mut column, level)).then_some(column)
     }
 
+    /// Whether level 0 waits no longer. In a tree that is merged whole a run of its tables would be written to be merged soon
+    /// after: they wait for that merge where they are, as long as there may be more of them and they are not many.
+    fn level0_is_due(&self) -> bool {
+        let tables = self.version.levels[0].len();
+        let trigger = self.options.level0_file_num_compaction_trigger.max(1);
+        if tables < trigger {
+            return false;
+        }
+        let level0_bytes = self.version.level_bytes(0);
+        let with_one_more = level0_bytes.saturating_add(self.level0_table_bytes());
+        let waits = tables < self.options.level0_waiting_max
+            && self.is_whole(self.total_bytes())
+            && self.above_weight().saturating_add(with_one_more) <= self.allowed_bytes();
+        !waits
+    }
+
+    /// The mean.
+    fn level0_table_bytes(&self) -> u64 {
+        self.version.level_bytes(0) / self.version.levels[0].len().max(1) as u64
+    }
+
     fn pick_level0(&self, space_bytes: u64) -> Option<CompactionPlan> {
         let level0 = &self.version.levels[0];
-        if level0.len() < self.options.level0_file_num_compaction_trigger.max(1)
-            || level0.iter().any(|file| self.busy.contains(file.number))
-        {
+        if !self.level0_is_due() || level0.iter().any(|file| self.busy.contains(file.number)) {
             return None;
         }
         let column = self.column(0, level0)?;
@@ -228,13 +246,16 @@ impl<'a> Tree<'a> {
         merged.or_else(|| self.run_of(column).filter(fits))
     }
 
-    /// Whether as much has gathered above the tables of the last level that a column takes as their share of what may.
+    /// Whether as much has gathered above the tables of the last level that a column takes as their share of what may; or all
+    /// but a table, where it is the options that say no more may.
     fn pays(&self, column: &Column<'_>) -> bool {
         let below = column.tables.last().filter(|(level, _)| *level == self.last());
         let below_bytes: u64 = below.map_or(0, |(_, files)| files.iter().map(|file| file.size_bytes).sum());
         let share = below_bytes as f64 / self.last_bytes().max(1) as f64;
-        below_bytes == 0
-            || (column.weight as f64 >= self.gathered_bytes() as f64 * share && self.is_whole(column.total_bytes))
+        let gathered_bytes = self.gathered_bytes();
+        let next_bytes = if gathered_bytes == self.allowed_bytes() { self.level0_table_bytes() } else { 0 };
+        let weight = column.weight.saturating_add(next_bytes);
+        below_bytes == 0 || (weight as f64 >= gathered_bytes as f64 * share && self.is_whole(column.total_bytes))
     }
 
     /// Level 0 into the deepest level that is free of what it overlaps.

@@ -23,6 +23,7 @@ impl CompactionPolicy for Leveled {
         Leveled {
             options: PolicyOptions {
                 level0_file_num_compaction_trigger: options.level0_file_num_compaction_trigger,
+                level0_waiting_max: options.level0_slowdown_writes_trigger / 5 * 3,
                 max_bytes_for_level_base: options.max_bytes_for_level_base,
                 max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
                 dynamic_level_bytes: options.level_compaction_dynamic_level_bytes,
@@ -84,6 +85,8 @@ impl CompactionPolicy for Leveled {
 #[derive(Clone, Debug)]
 struct PolicyOptions {
     level0_file_num_compaction_trigger: usize,
+    /// So many tables of level 0 wait at most where they may ([`lazy`]).
+    level0_waiting_max: usize,
     max_bytes_for_level_base: u64,
     max_bytes_for_level_multiplier: u64,
     dynamic_level_bytes: bool,

@@ -15,6 +15,7 @@ fn options(max_size_amplification_percent: u64) -> PolicyOptions {
     let memtable = MEMTABLE as u64;
     PolicyOptions {
         level0_file_num_compaction_trigger: 4,
+        level0_waiting_max: 12,
         max_bytes_for_level_base: 4 * memtable,
         max_bytes_for_level_multiplier: 10,
         dynamic_level_bytes: true,
@@ -198,6 +199,18 @@ fn what_is_written_and_kept_stays_within_bounds() {
         assert!(curve.fill <= fill && curve.overwrite <= overwrite && curve.space <= space, "{memtables}: {curve:?}");
         assert!(curve.runs_max <= 8, "{memtables}: {curve:?}");
         assert!(curve.largest_plan <= 55 * MEMTABLE as u64, "{memtables}: {curve:?}");
+    }
+}
+
+/// Trees that are merged whole give more space for less writing by letting level 0 wait. RocksDB's leveled style comes to 1.98, 2.91,
+/// 4.01 and 5.97 at spaces of 2.16, 1.61, 1.31 and 1.16 (`cargo peers amplification`, without the log).
+#[test]
+fn level_0_waits_where_that_much_space_is_given() {
+    let bounds = [(4, 200, 1.40, 1.95), (8, 125, 1.80, 1.57), (16, 60, 2.85, 1.27), (32, 30, 4.60, 1.15)];
+    for (memtables, percent, overwrite, space) in bounds {
+        let curve = curve(memtables, percent);
+        assert!(curve.overwrite <= overwrite && curve.space <= space, "{memtables}, {percent} %: {curve:?}");
+        assert!(curve.runs_max <= 13, "{memtables}, {percent} %: {curve:?}");
     }
 }
 

@@ -11,6 +11,7 @@ const MIB: u64 = 1 << 20;
 fn options() -> PolicyOptions {
     PolicyOptions {
         level0_file_num_compaction_trigger: 4,
+        level0_waiting_max: 12,
         max_bytes_for_level_base: 256 * MIB,
         max_bytes_for_level_multiplier: 10,
         dynamic_level_bytes: true,
