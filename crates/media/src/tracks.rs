@@ -223,6 +223,20 @@ impl TrackGeometry {
             .filter(|(_, span)| !span.is_empty())
     }
 
+    /// Whether a description is that of a track. Allocates nothing.
+    pub fn is_described_by(&self, track: TrackId, found: &TrackDescription) -> bool {
+        if !self.contains(track) {
+            return false;
+        }
+        let tier = self.tier(track);
+        let sizes = (self.start_bytes(track), self.length_bytes(track), tier);
+        let overlaps = match tier {
+            TrackTier::Bottom => found.overlaps.iter().copied().eq(self.neighbours(track)),
+            TrackTier::Top => found.overlaps.is_empty(),
+        };
+        (found.start_bytes, found.length_bytes, found.tier) == sizes && overlaps
+    }
+
     /// One track by value; `None` when there is no such track.
     pub fn describe(&self, track: TrackId) -> Option<TrackDescription> {
         self.contains(track).then(|| {
@@ -346,6 +360,14 @@ mod tests {
                 let expected = u32::from(number > 0) + u32::from(number + 1 < tracks.track_count);
                 assert_eq!(tracks.neighbours(track).count() as u32, expected);
                 assert_eq!(described.overlaps.len() as u32, if number % 2 == 0 { expected } else { 0 });
+                assert!(tracks.is_described_by(track, &described));
+                let mut others = [described.clone(), described.clone(), described.clone(), described.clone()];
+                others[0].start_bytes += 1;
+                others[1].length_bytes += 1;
+                others[2].tier = if number % 2 == 0 { TrackTier::Top } else { TrackTier::Bottom };
+                others[3].overlaps.push(track);
+                assert!(others.iter().all(|other| !tracks.is_described_by(track, other)));
+                assert!(!tracks.is_described_by(TrackId(tracks.track_count), &described));
             }
             assert_eq!((tracks.capacity_bytes(), tracks.track_at(at)), (at, None));
             assert!(tracks.describe(TrackId(tracks.track_count)).is_none());

@@ -38,6 +38,9 @@ fn shingled_disks_carry_a_database_without_being_told_how() {
         ("smr:128MiB?band=1MiB,conventional=4MiB,host-aware", false),
         ("smr:128MiB?band=128KiB,conventional=4MiB,zoned-table-size=1MiB,reserve=1", false),
         ("smr:128MiB?band=1MiB,conventional=4MiB,logs=ssd:64MiB", true),
+        ("smr:128MiB?band=1MiB,conventional=0", false),
+        ("zns:128MiB?zone=2MiB,zone-capacity=1MiB", false),
+        ("zns:128MiB?zone=512KiB,zone-capacity=400KiB,zoned-table-size=1MiB,reserve=1", false),
     ] {
         let env = Env::sim(1);
         let db = open(&env, text).unwrap();
@@ -55,7 +58,9 @@ fn shingled_disks_carry_a_database_without_being_told_how() {
 fn what_cannot_be_is_refused_with_what_to_do() {
     let env = Env::sim(1);
     for (text, advice) in [
-        ("smr:128MiB?band=1MiB,conventional=0", "conventional=SIZE"),
+        ("smr:128MiB?band=1MiB,conventional=0,host-aware", "conventional=SIZE"),
+        ("zns:128MiB?zone=4KiB,zone-capacity=4KiB", "choose larger ones"),
+        ("zns:128MiB?zone=1MiB,zone-capacity=1MiB,active=3", "one for the band table"),
         ("smr:128MiB?band=1MiB,conventional=4MiB,reserve=1000", "smaller reserve"),
         ("smr:128MiB?band=1MiB,conventional=4MiB,reserve=70000", "below 65536"),
         ("smr:128MiB?band=1MiB,conventional=4MiB,zoned-table-size=100MiB", "smaller tables"),

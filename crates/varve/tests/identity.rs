@@ -285,7 +285,7 @@ fn the_logs_of_another_store_are_refused() {
 fn a_spec_that_is_refused_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
     for text in [
-        "zns:32MiB?zone=1MiB,zone-capacity=1MiB,backing=file:@/image",
+        "zns:32MiB?zone=1MiB,zone-capacity=1MiB,store=imr,backing=file:@/image",
         "smr:32MiB?band=1MiB,conventional=4MiB,store=extent,backing=file:@/image",
         "imr:32MiB?track=64KiB,layout=ext4,backing=file:@/image",
     ] {

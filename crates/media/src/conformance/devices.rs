@@ -46,6 +46,7 @@ mod tests {
     use crate::layer::{
         CrashDevice, CrashVariant, FaultDevice, FaultInjector, FaultPlan, MemoryTrace, OverlayDevice, TraceDevice,
     };
+    use crate::zones::ZoneId;
     use std::sync::Arc;
 
     /// Its facets are those its description tells of.
@@ -69,7 +70,11 @@ mod tests {
                 assert!((20 << 20..=24 << 20).contains(&found.capacity_bytes), "{}: {found:?}", device.name);
                 check_facets(device.name, &made);
                 // Where the tops of an interlaced disk begin, and in the conventional zones of a zoned one.
-                let at = (64 << 10) + 20 * 1024;
+                let at = match &made.block.capabilities().zones {
+                    // Where the first may be written at all.
+                    Some(zones) if zones.conventional_zones == 0 => zones.start_bytes(ZoneId(1)),
+                    _ => (64 << 10) + 20 * 1024,
+                };
                 let crash = CrashDevice::new(&env, &made).expect("a crash layer");
                 let written = crash.device();
                 let context = IoContext::default();

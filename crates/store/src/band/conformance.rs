@@ -7,7 +7,8 @@ use crate::file_store::FileStore;
 use std::sync::Arc;
 use varve_env::Env;
 use varve_media::conformance::devices::{
-    PREFERRED_ZONES, SMALL_ZONES, SMALL_ZONES_WITH_LIMITS, TestedDevice, ZONED, ZONED_WITH_LIMITS,
+    NAMESPACE, PREFERRED_ZONES, SMALL_NAMESPACE, SMALL_ZONES, SMALL_ZONES_WITH_LIMITS, TestedDevice, ZONED,
+    ZONED_WITH_LIMITS,
 };
 use varve_media::emulated::Zoned;
 use varve_media::{
@@ -42,6 +43,8 @@ fn subjects() -> Vec<TestedSubject> {
         on(SMALL_ZONES, 512),
         variable(SMALL_ZONES, 512),
         variable(SMALL_ZONES_WITH_LIMITS, 4096),
+        on(NAMESPACE, 4096),
+        variable(SMALL_NAMESPACE, 512),
     ];
     subjects.into_iter().map(|subject| TestedSubject::new(subject, Effort::MUCH)).collect()
 }

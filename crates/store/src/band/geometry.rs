@@ -15,10 +15,11 @@
 //! | 32 | 4 | only of version 2: bands of a table of the size that trees are to make, 2 or more |
 //!
 //! The random-access region is the conventional zones at the start of the device: superblocks, log of changes, two
-//! checkpoint areas. A band is a zone behind them; it has the number of its zone.
+//! checkpoint areas. On a device without such zones, all of which must be written in order, the band table lies in the [first
+//! ones](crate::journal), two groups of them. A band is a zone behind them; it has the number of its zone.
 
 use crate::error::StoreError;
-use crate::journal::{JournalRegions, Region, SUPERBLOCK_RESERVED_BYTES};
+use crate::journal::{self, JournalRegions, REGION_BYTES_MIN, Region, SUPERBLOCK_RESERVED_BYTES};
 use crate::wire::{Reader, Writer};
 use std::ops::Range;
 use varve_media::{Geometry, ZoneGeometry, ZoneId};
@@ -27,8 +28,6 @@ use varve_media::{Geometry, ZoneGeometry, ZoneId};
 const VERSION_ONE_BAND: u8 = 1;
 /// A table has the size of several bands. Those who know version 1 only would make tables of another size.
 const VERSION_SEVERAL_BANDS: u8 = 2;
-/// Least log of changes and least checkpoint area.
-const REGION_BYTES_MIN: u64 = 64 << 10;
 const LOG_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of a checkpoint for each band: a file with a name of usual length, and what is said of the band itself.
 const CHECKPOINT_BYTES_OF_BAND: u64 = 256;
@@ -79,7 +78,20 @@ impl StoreGeometry {
             ));
         }
         let band_bytes = zones.zone_capacity_bytes.min(zones.zone_bytes) / unit * unit;
-        let band_count = zones.sequential_zones();
+        let in_zones = journal::lies_in_zones(zones);
+        let wanted = REGION_BYTES_MIN + u64::from(zones.sequential_zones()) * CHECKPOINT_BYTES_OF_BAND;
+        let checkpoint = wanted.next_multiple_of(REGION_BYTES_MIN);
+        let group_zones = match in_zones {
+            true => journal::group_zones(zones, unit_bytes, checkpoint).ok_or_else(|| {
+                refuse(format!(
+                    "zones of {band_bytes} bytes are too small for a table of {} bands; choose larger ones",
+                    zones.sequential_zones()
+                ))
+            })?,
+            false => 0,
+        };
+        let first_band = zones.conventional_zones.saturating_add(2 * group_zones);
+        let band_count = zones.zone_count.saturating_sub(first_band);
         if band_bytes < u64::from(unit_bytes.max(4096)) {
             return Err(refuse(format!("bands of {band_bytes} bytes are too small; choose larger ones")));
         }
@@ -94,6 +106,20 @@ impl StoreGeometry {
                 bands_min(table_bands)
             )));
         }
+        let planned = |journal: JournalRegions| StoreGeometry {
+            zone_bytes: zones.zone_bytes,
+            band_bytes,
+            first_band,
+            band_count,
+            unit_bytes,
+            reserve_tables,
+            table_bands,
+            journal,
+        };
+        if in_zones {
+            // Where the regions of a generation lie is decided when it is written.
+            return Ok(planned(JournalRegions { unit_bytes, group_zones, ..JournalRegions::default() }));
+        }
         if zones.conventional_zones == 0 {
             let reason = "the device has no conventional zone at its start, where the band table would lie; use one \
                           that has (an emulated one: conventional=SIZE)";
@@ -101,9 +127,7 @@ impl StoreGeometry {
         }
         let random_access_bytes = zones.start_bytes(ZoneId(zones.conventional_zones));
         let align = |bytes: u64| bytes / REGION_BYTES_MIN * REGION_BYTES_MIN;
-        let wanted = REGION_BYTES_MIN + u64::from(band_count) * CHECKPOINT_BYTES_OF_BAND;
         let space = align(random_access_bytes.saturating_sub(SUPERBLOCK_RESERVED_BYTES));
-        let checkpoint = wanted.next_multiple_of(REGION_BYTES_MIN);
         let log = align((checkpoint * 2).min(LOG_BYTES_MAX)).min(space.saturating_sub(2 * checkpoint));
         if log < REGION_BYTES_MIN {
             return Err(refuse(format!(
@@ -114,20 +138,12 @@ impl StoreGeometry {
         }
         let at = SUPERBLOCK_RESERVED_BYTES;
         let region = |offset_bytes, length_bytes| Region { offset_bytes, length_bytes };
-        Ok(StoreGeometry {
-            zone_bytes: zones.zone_bytes,
-            band_bytes,
-            first_band: zones.conventional_zones,
-            band_count,
+        Ok(planned(JournalRegions {
+            log: region(at, log),
+            checkpoints: [0, 1].map(|number| region(at + log + number * checkpoint, checkpoint)),
             unit_bytes,
-            reserve_tables,
-            table_bands,
-            journal: JournalRegions {
-                log: region(at, log),
-                checkpoints: [0, 1].map(|number| region(at + log + number * checkpoint, checkpoint)),
-                unit_bytes,
-            },
-        })
+            group_zones,
+        }))
     }
 
     /// Numbers of the bands.
@@ -227,6 +243,13 @@ impl StoreGeometry {
         if reserve_bands + bands_min(table_bands) > u64::from(band_count) {
             return Err(format!("{reserve_bands} of {band_count} bands reserved, {table_bands} to a table"));
         }
+        if journal.group_zones > 0 {
+            let metadata_zones = u64::from(journal.group_zones) * 2;
+            return match metadata_zones <= u64::from(first_band) {
+                true => Ok(geometry),
+                false => Err(format!("{metadata_zones} zones of metadata and bands from zone {first_band}")),
+            };
+        }
         let regions = [journal.log, journal.checkpoints[0], journal.checkpoints[1]];
         match regions.iter().find(|region| region.end_bytes() > geometry.start_bytes(first_band)) {
             Some(region) => Err(format!("a region of metadata up to byte {} of the bands", region.end_bytes())),
@@ -256,9 +279,42 @@ pub(super) mod tests {
         reserve_tables: u16,
         table_bytes: Option<u64>,
     ) -> Result<StoreGeometry, StoreError> {
-        let device = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: 4096 };
         let zones = ZoneGeometry { conventional_zones, ..ZoneGeometry::fit(capacity_bytes, zone_bytes).unwrap() };
-        StoreGeometry::plan("test", &device, &zones, reserve_tables, table_bytes)
+        plan_on(&zones, reserve_tables, table_bytes)
+    }
+
+    fn plan_on(
+        zones: &ZoneGeometry,
+        reserve_tables: u16,
+        table_bytes: Option<u64>,
+    ) -> Result<StoreGeometry, StoreError> {
+        let capacity_bytes = zones.address_bytes();
+        let device = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: 4096 };
+        StoreGeometry::plan("test", &device, zones, reserve_tables, table_bytes)
+    }
+
+    #[test]
+    fn a_device_without_conventional_zones_has_its_table_in_the_first_ones() {
+        // A drive: its zones are large, and one is enough.
+        let drive = ZoneGeometry { zone_capacity_bytes: 1077 << 20, ..ZoneGeometry::fit(41 << 30, 2 << 30).unwrap() };
+        // Small ones.
+        let small = ZoneGeometry { zone_capacity_bytes: 49_000, ..ZoneGeometry::fit(16 << 20, 64 << 10).unwrap() };
+        for (zones, group_zones) in [(drive, 1), (small, 8)] {
+            let planned = plan_on(&zones, 1, None).unwrap();
+            assert_eq!((planned.journal.group_zones, planned.first_band), (group_zones, 2 * group_zones));
+            assert_eq!(planned.bands().end, zones.zone_count);
+            let capacity_bytes = zones.address_bytes();
+            assert_eq!(StoreGeometry::decode(&planned.encode(), &planned.journal, capacity_bytes), Ok(planned));
+            let more = JournalRegions { group_zones: group_zones + 1, ..planned.journal };
+            StoreGeometry::decode(&planned.encode(), &more, capacity_bytes).expect_err("bands where metadata are");
+        }
+        // Where writes may go anywhere, something must say what is conventional.
+        let preferred = ZoneGeometry {
+            sequential_type: varve_media::ZoneType::SequentialWritePreferred,
+            ..ZoneGeometry::fit(8 << 20, 64 << 10).unwrap()
+        };
+        let error = plan_on(&preferred, 2, None).unwrap_err();
+        assert!(error.to_string().contains("conventional=SIZE"), "{error}");
     }
 
     #[test]
@@ -290,7 +346,7 @@ pub(super) mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_what_to_do() {
         for (capacity, zone, conventional, reserve, table_bytes, advice) in [
-            (8 << 20, 64 << 10, 0, 2, None, "conventional=SIZE"),
+            (8 << 20, 4 << 10, 0, 2, None, "are too small for a table of 2048 bands; choose larger ones"),
             (8 << 20, 64 << 10, 2, 2, None, "are the least"),
             (1 << 20, 128 << 10, 6, 1, None, "smaller bands"),
             (8 << 20, 64 << 10, 8, 0, None, "1 or more"),

@@ -2,7 +2,8 @@
 //! Shingled Magnetic Recording Disks", SYSTOR 2015).
 //!
 //! The conventional zones at the start of the device are the paper's *random-access region*: a
-//! [journal](crate::journal) with the *band table* lies there and nothing else. Every other zone is a *band*. A table
+//! [journal](crate::journal) with the *band table* lies there and nothing else. A device without any, as a namespace of zones, has
+//! it in its first zones, generation after generation. Every other zone is a *band*. A table
 //! has bands of its own, written once in order: one, where bands have the size of tables as in the paper; or, where the
 //! store was formatted for tables of several, as many as its bytes need, one behind the other where that can be (the
 //! variable size and partial allocation of the paper's section 7). Everything else is *small*: [frames](frame) of all
@@ -102,6 +103,7 @@ pub(crate) fn decode_anything(bytes: &[u8]) {
         log: region(128 << 10, 128 << 10),
         checkpoints: [region(256 << 10, 64 << 10), region(320 << 10, 64 << 10)],
         unit_bytes: 512,
+        group_zones: 0,
     };
     if let Ok(geometry) = StoreGeometry::decode(bytes, &journal, 64 << 20) {
         assert_eq!(geometry.encode(), bytes, "parameters that read otherwise than they were written");
@@ -173,7 +175,7 @@ pub struct BandStore {
 impl BandStore {
     /// Makes an empty store on a device. Everything on it is lost; its zones are reset when they are used.
     ///
-    /// Errors: a device without zones, or without conventional zones at its start that are large enough; one with too
+    /// Errors: a device without zones, or with conventional zones at its start that are not large enough; one with too
     /// few zones, or that lets too few be active; a reserve of 0; one that holds something, without `overwrite`.
     pub fn format(env: &Env, device: &Device, options: &BandFormatOptions) -> Result<(), StoreError> {
         let label = device.block.name();
@@ -183,7 +185,7 @@ impl BandStore {
             store: label.to_owned(),
             reason: "the device does not say what its zones are".to_owned(),
         })?;
-        recovery::check_active_zones(label, zones.active_zones_max)?;
+        recovery::check_active_zones(label, zones.active_zones_max, u32::from(journal::lies_in_zones(zones)))?;
         let (reserve_tables, table_bytes) = (options.reserve_tables, options.table_bytes);
         let geometry = StoreGeometry::plan(label, device.block.geometry(), zones, reserve_tables, table_bytes)?;
         if !options.overwrite && journal::presence_on_device(device, label, &opened_as(device))? == Presence::Store {

@@ -37,7 +37,8 @@ pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
     };
     let own_bytes = geometry.start_bytes(geometry.first_band);
     let metadata = Told { usage: PieceUsage::Metadata, file: None, used_bytes: own_bytes };
-    occupancy.pieces.push(piece(0, own_bytes, "random-access", metadata));
+    let part = if geometry.journal.group_zones > 0 { "metadata" } else { "random-access" };
+    occupancy.pieces.push(piece(0, own_bytes, part, metadata));
     for (band, band_use) in state.bands.iter() {
         let told = told.remove(&band).unwrap_or(Told {
             usage: match band_use {

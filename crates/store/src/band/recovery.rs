@@ -420,7 +420,9 @@ pub(super) fn open(env: &Env, device: Device) -> Result<OpenStore, StoreError> {
     let found = replay(&label, &journal, &recovered)?;
     let geometry = found.geometry;
     let active_max = device.block.capabilities().zones.as_ref().map_or(0, |zones| zones.active_zones_max);
-    check_active_zones(&label, active_max)?;
+    let metadata_zones = u32::from(geometry.journal.group_zones > 0);
+    check_active_zones(&label, active_max, metadata_zones)?;
+    let active_max = active_max.saturating_sub(metadata_zones);
     let zones = report(&label, &*zone_control, &geometry)?;
     let format = FrameFormat { store_id: journal.store_id(), unit_bytes: geometry.unit_bytes as usize };
     let logs = read_logs(&device, &label, &format, &found, &zones);
@@ -519,18 +521,20 @@ fn first_number(label: &str, generation: u64, found: &Found) -> Result<u64, Stor
     }
 }
 
-/// Refuses devices that cannot have the zones active that this store writes at once.
-pub(super) fn check_active_zones(label: &str, active_zones_max: u32) -> Result<(), StoreError> {
-    match active_zones_max {
-        1..ACTIVE_ZONES_MIN => Err(StoreError::InvalidRequest {
-            store: label.to_owned(),
-            reason: format!(
-                "the device lets {active_zones_max} zones be active, and this store needs {ACTIVE_ZONES_MIN}: one for \
-                 logs, one for a flush, one for a compaction; use a device that lets more be"
-            ),
-        }),
-        _ => Ok(()),
+/// Refuses devices that cannot have the zones active that this store writes at once; the band table has so many of them.
+pub(super) fn check_active_zones(label: &str, active_zones_max: u32, metadata_zones: u32) -> Result<(), StoreError> {
+    let needed = ACTIVE_ZONES_MIN + metadata_zones;
+    if active_zones_max == 0 || active_zones_max >= needed {
+        return Ok(());
     }
+    let of_metadata = if metadata_zones > 0 { ", one for the band table" } else { "" };
+    Err(StoreError::InvalidRequest {
+        store: label.to_owned(),
+        reason: format!(
+            "the device lets {active_zones_max} zones be active, and this store needs {needed}: one for logs, one for a \
+             flush, one for a compaction{of_metadata}; use a device that lets more be"
+        ),
+    })
 }
 
 /// Where the device limits how many zones are active, nothing that is left over counts. What refuses that counts until

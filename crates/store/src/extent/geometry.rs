@@ -196,6 +196,7 @@ impl StoreGeometry {
             checkpoints: [0, 1]
                 .map(|number| Region { offset_bytes: at + log + number * checkpoint, length_bytes: checkpoint }),
             unit_bytes,
+            group_zones: 0,
         };
         let simple = |layout| {
             let log = align((capacity / 512).clamp(128 << 10, 32 << 20));

@@ -77,6 +77,7 @@ pub(crate) fn decode_anything(bytes: &[u8]) {
         log: region(128 << 10, 128 << 10),
         checkpoints: [region(256 << 10, 64 << 10), region(320 << 10, 64 << 10)],
         unit_bytes: 512,
+        group_zones: 0,
     };
     let _ = StoreGeometry::decode(bytes, &journal, 64 << 20);
     let _ = change::decode_commit(bytes);

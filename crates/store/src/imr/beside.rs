@@ -44,6 +44,7 @@ impl BesideGeometry {
                 checkpoints: [0, 1]
                     .map(|number| Region { offset_bytes: at + log + number * checkpoint, length_bytes: checkpoint }),
                 unit_bytes,
+                group_zones: 0,
             },
             None => anchor_regions(unit_bytes),
         };

@@ -97,6 +97,7 @@ pub(crate) fn decode_anything(bytes: &[u8]) {
         log: region(128 << 10, 128 << 10),
         checkpoints: [region(256 << 10, 64 << 10), region(320 << 10, 64 << 10)],
         unit_bytes: 512,
+        group_zones: 0,
     };
     let _ = StoreGeometry::decode(bytes, &journal);
     let _ = beside::decode(bytes, &journal, 64 << 20);

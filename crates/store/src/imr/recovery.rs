@@ -430,9 +430,9 @@ pub(super) fn described_otherwise(control: &dyn TrackControl, geometry: &StoreGe
         };
         let count = COUNT.min(geometry.tracks.track_count - first);
         for number in first..first + count {
-            let expected = geometry.tracks.describe(TrackId(number));
-            let found = report.get((number - first) as usize).cloned();
-            if found != expected {
+            let found = report.get((number - first) as usize);
+            if !found.is_some_and(|found| geometry.tracks.is_described_by(TrackId(number), found)) {
+                let expected = geometry.tracks.describe(TrackId(number));
                 return Some(format!("track {number} is {found:?}, not {expected:?}"));
             }
         }

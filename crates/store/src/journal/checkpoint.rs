@@ -13,11 +13,12 @@
 //! | 36 | 28 | zero |
 //! | 64 | ... | the state, then zeros to the end of the unit |
 
+use super::place::Place;
 use super::superblock::CheckpointReference;
-use super::{Region, Superblock, buffer, corruption, sync};
+use super::{Region, Superblock, corruption, media_error};
 use crate::error::StoreError;
 use crate::wire::{Reader, Writer};
-use varve_media::Device;
+use varve_media::AlignedBuffer;
 
 const MAGIC: [u8; 4] = *b"VCKP";
 pub(super) const HEADER_BYTES: usize = 64;
@@ -73,56 +74,69 @@ pub(super) fn decode_header(
     Ok(reference)
 }
 
+/// A state as it is written, whole units of at most `area_bytes`, and what the superblock must know of it.
+pub(super) fn encode(
+    place: &Place,
+    area_bytes: u64,
+    store_id: u64,
+    generation: u64,
+    state: &[u8],
+) -> Result<(CheckpointReference, AlignedBuffer), StoreError> {
+    let reference =
+        CheckpointReference { generation, length_bytes: state.len() as u64, checksum: crc32c::crc32c(state) };
+    let unit = place.device.block.geometry().physical_sector_bytes.max(512) as usize;
+    let length = (HEADER_BYTES + state.len()).next_multiple_of(unit);
+    if length as u64 > area_bytes {
+        return Err(StoreError::NoSpace {
+            store: place.label.clone(),
+            name: "metadata".to_owned(),
+            requested_bytes: length as u64,
+            available_bytes: area_bytes,
+        });
+    }
+    let mut bytes = place.buffer(length);
+    bytes[..HEADER_BYTES].copy_from_slice(&encode_header(store_id, &reference));
+    bytes[HEADER_BYTES..HEADER_BYTES + state.len()].copy_from_slice(state);
+    Ok((reference, bytes))
+}
+
 /// Writes a state durably and says what the superblock must know of it.
 pub(super) fn write(
-    device: &Device,
-    label: &str,
+    place: &Place,
     region: Region,
     store_id: u64,
     generation: u64,
     state: &[u8],
 ) -> Result<CheckpointReference, StoreError> {
-    let reference =
-        CheckpointReference { generation, length_bytes: state.len() as u64, checksum: crc32c::crc32c(state) };
-    let unit = device.block.geometry().physical_sector_bytes.max(512) as usize;
-    let length = (HEADER_BYTES + state.len()).next_multiple_of(unit);
-    if length as u64 > region.length_bytes {
-        return Err(StoreError::NoSpace {
-            store: label.to_owned(),
-            name: "metadata".to_owned(),
-            requested_bytes: length as u64,
-            available_bytes: region.length_bytes,
-        });
-    }
-    let mut bytes = buffer(device, length);
-    bytes[..HEADER_BYTES].copy_from_slice(&encode_header(store_id, &reference));
-    bytes[HEADER_BYTES..HEADER_BYTES + state.len()].copy_from_slice(state);
-    super::write(device, label, region.offset_bytes, &bytes, false)?;
-    sync(device, label)?;
+    let (reference, bytes) = encode(place, region.length_bytes, store_id, generation, state)?;
+    place.write(region.offset_bytes, &bytes, false)?;
+    place.sync()?;
     Ok(reference)
 }
 
 /// Reads the state the superblock refers to.
-pub(super) fn read(
-    device: &Device,
-    label: &str,
-    region: Region,
-    superblock: &Superblock,
-) -> Result<Vec<u8>, StoreError> {
+pub(super) fn read(place: &Place, region: Region, superblock: &Superblock) -> Result<Vec<u8>, StoreError> {
+    let label = place.label.as_str();
     let expected = &superblock.checkpoint;
     let unit = superblock.regions.unit_bytes as usize;
     // The superblock was checked: the length fits the area.
     let length = (HEADER_BYTES + expected.length_bytes as usize).next_multiple_of(unit);
-    let mut bytes = buffer(device, length);
-    super::read(device, label, region.offset_bytes, &mut bytes)?;
-    let found = decode_header(label, region.offset_bytes, superblock.store_id, expected.generation, &bytes)?;
+    let mut bytes = place.buffer(length);
+    place.read(region.offset_bytes, &mut bytes).map_err(|error| media_error(label, "metadata", error))?;
+    let found = decode_header(
+        label,
+        place.device_offset(region.offset_bytes),
+        superblock.store_id,
+        expected.generation,
+        &bytes,
+    )?;
     let state = &bytes[HEADER_BYTES..HEADER_BYTES + expected.length_bytes as usize];
     let checksum = crc32c::crc32c(state);
     if found != *expected || checksum != expected.checksum {
         return Err(corruption(
             label,
             "checkpoint",
-            region.offset_bytes + HEADER_BYTES as u64,
+            place.device_offset(region.offset_bytes) + HEADER_BYTES as u64,
             format!("{} bytes of crc32c {:#010x}", expected.length_bytes, expected.checksum),
             format!("{} bytes of crc32c {checksum:#010x}", found.length_bytes),
         ));

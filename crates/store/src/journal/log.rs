@@ -37,11 +37,12 @@
 //! nothing is written: the next reader may read it. Units behind the end that cannot be read are nobody's. When a later
 //! commit is found behind the end, more is damaged than this can bear, and that is an error too.
 
-use super::{METADATA, Superblock, TRANSFER_BYTES, buffer, corruption, unreadable};
+use super::place::Place;
+use super::{Superblock, TRANSFER_BYTES, corruption, unreadable};
 use crate::error::StoreError;
 use crate::wire::Reader;
 use std::ops::Range;
-use varve_media::{AlignedBuffer, BlockDeviceExt, Device, MediaError};
+use varve_media::{AlignedBuffer, MediaError};
 
 const MAGIC: [u8; 4] = *b"VLOG";
 pub(super) const HEADER_BYTES: usize = 48;
@@ -150,8 +151,7 @@ pub(super) struct LogTail {
 
 /// Reads a log in large pieces.
 pub(super) struct LogReader<'a> {
-    device: &'a Device,
-    label: &'a str,
+    place: &'a Place,
     superblock: &'a Superblock,
     log_units: u64,
     /// Piece of the log in memory, and the units it has.
@@ -162,16 +162,21 @@ pub(super) struct LogReader<'a> {
 }
 
 impl<'a> LogReader<'a> {
-    pub(super) fn new(device: &'a Device, label: &'a str, superblock: &'a Superblock) -> Self {
+    pub(super) fn new(place: &'a Place, superblock: &'a Superblock) -> Self {
         let unit = u64::from(superblock.regions.unit_bytes);
         let log_units = superblock.regions.log.length_bytes / unit;
         let piece_bytes = (log_units * unit).min(TRANSFER_BYTES as u64) as usize;
-        let (piece, unreadable) = (buffer(device, piece_bytes), Vec::new());
-        LogReader { device, label, superblock, log_units, piece, piece_units: 0..0, unreadable }
+        let (piece, unreadable) = (place.buffer(piece_bytes), Vec::new());
+        LogReader { place, superblock, log_units, piece, piece_units: 0..0, unreadable }
     }
 
     fn offset(&self, unit: u64) -> u64 {
         self.superblock.regions.log.offset_bytes + unit * u64::from(self.superblock.regions.unit_bytes)
+    }
+
+    /// On the device, for messages.
+    fn device_offset(&self, unit: u64) -> u64 {
+        self.place.device_offset(self.offset(unit))
     }
 
     fn classified(&mut self, number: u64) -> Unit<'_> {
@@ -180,12 +185,12 @@ impl<'a> LogReader<'a> {
             let units = (self.log_units - number).min((self.piece.len() / unit) as u64);
             let offset = self.offset(number);
             let piece = &mut self.piece[..units as usize * unit];
-            let block = &self.device.block;
+            let place = self.place;
             self.unreadable.clear();
-            if block.read_at(offset, piece, &METADATA).is_err() {
+            if place.read(offset, piece).is_err() {
                 // One by one: those beside them can be read.
                 for (index, bytes) in (0..units).zip(piece.chunks_exact_mut(unit)) {
-                    let read = block.read_at(offset + index * unit as u64, bytes, &METADATA);
+                    let read = place.read(offset + index * unit as u64, bytes);
                     self.unreadable.extend(read.err().map(|error| (number + index, error)));
                 }
             }
@@ -205,7 +210,7 @@ impl<'a> LogReader<'a> {
     }
 
     fn damaged(&self, unit: u64, expected: impl Into<String>, found: impl Into<String>) -> StoreError {
-        corruption(self.label, "metadata log", self.offset(unit), expected, found)
+        corruption(&self.place.label, "metadata log", self.device_offset(unit), expected, found)
     }
 
     /// Every commit; an error when the log is damaged rather than torn, or when where it ends cannot be read.
@@ -279,7 +284,7 @@ impl<'a> LogReader<'a> {
             None => Ok(()),
             Some((number, why)) => {
                 let expected = format!("commit {sequence}");
-                Err(unreadable(self.label, "metadata log", self.offset(number), expected, why))
+                Err(unreadable(&self.place.label, "metadata log", self.device_offset(number), expected, why))
             }
         }
     }

@@ -8,6 +8,8 @@
 //!   other free for the next;
 //! - a *log* ([`log`]) of commits, each a group of changes that happens whole or not at all.
 //!
+//! On a device without a place that can be written again all of this lies in [zones], generation by generation.
+//!
 //! A *generation* begins when the store is opened and at every checkpoint. The log of a generation
 //! starts at the beginning of the log's region, so it overwrites that of the generation before, and
 //! every unit of it carries the generation: stale bytes are never replayed. Both superblocks are
@@ -28,10 +30,14 @@
 
 mod checkpoint;
 mod log;
+mod place;
 mod superblock;
+mod zones;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod zone_tests;
 
 use crate::error::StoreError;
 use crate::file_store::{Finding, Severity};
@@ -39,12 +45,14 @@ use crate::identity::block::{IdentityBlock, Presence};
 use crate::identity::{self, Identity, OpenedAs};
 use crate::kernel::SyncOrder;
 use log::{CommitShape, LogReader, LogTail};
-use std::io::IoSlice;
+use place::Place;
 use std::sync::Arc;
-use superblock::Superblock;
-use varve_media::{AlignedBuffer, BlockDeviceExt, Device, IoClass, IoContext, MediaError, Request, Transfer};
+use superblock::{CheckpointReference, Superblock};
+use varve_media::{AlignedBuffer, Device, IoClass, IoContext, MediaError};
+use zones::Begun;
 
 pub(crate) use superblock::{Slot, StoreKind, read_slots, seal, write_identity};
+pub(crate) use zones::{group_zones, lies_in_zones};
 
 /// Runs every decoder of this module on bytes that may be anything.
 pub(crate) fn decode_anything(bytes: &[u8]) {
@@ -72,6 +80,8 @@ pub(crate) fn decode_superblock(bytes: &[u8]) {
 pub(crate) const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
 /// What the superblocks and the space between them take.
 pub(crate) const SUPERBLOCK_RESERVED_BYTES: u64 = 128 << 10;
+/// Least log of changes and least checkpoint area.
+pub(crate) const REGION_BYTES_MIN: u64 = 64 << 10;
 /// Largest request this module makes.
 const TRANSFER_BYTES: usize = 1 << 20;
 
@@ -89,12 +99,15 @@ impl Region {
 }
 
 /// Where a journal lives, fixed when it is formatted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalRegions {
     pub(crate) log: Region,
     pub(crate) checkpoints: [Region; 2],
     /// Bytes of a unit of the log: the device's physical sector.
     pub(crate) unit_bytes: u32,
+    /// Zones of each of the two [groups](zones) at the start of the device in which it lies, generation by generation, and
+    /// within which the regions are; 0 where it lies at fixed places.
+    pub(crate) group_zones: u32,
 }
 
 /// How a commit reaches the medium.
@@ -122,8 +135,9 @@ pub(crate) struct Recovered {
 
 /// An open journal. One user at a time; a failed write or sync poisons it.
 pub(crate) struct Journal {
-    device: Device,
-    label: String,
+    place: Place,
+    /// In zones, the group of the next generation.
+    next_group: Option<NextGroup>,
     opened_as: OpenedAs,
     order: Arc<SyncOrder>,
     superblock: Superblock,
@@ -138,6 +152,13 @@ pub(crate) struct Journal {
     /// A generation was begun: commits may be written.
     writable: bool,
     poisoned: Option<String>,
+}
+
+/// Where the next generation goes, in zones.
+struct NextGroup {
+    place: Place,
+    /// The state that was recovered, until there is another.
+    state: Vec<u8>,
 }
 
 pub(crate) const METADATA: IoContext =
@@ -179,6 +200,9 @@ impl Formatting {
 
     /// Says it again, where writing elsewhere may have destroyed it.
     pub(crate) fn mark(&self) -> Result<(), StoreError> {
+        if let Some(marked) = zones::mark(&self.device, &self.label, &self.block) {
+            return marked;
+        }
         for offset_bytes in SUPERBLOCK_OFFSETS {
             write_identity(&self.device, &self.label, offset_bytes, &self.block)?;
         }
@@ -189,9 +213,7 @@ impl Formatting {
     pub(crate) fn finish(self, regions: &JournalRegions, parameters: &[u8], state: &[u8]) -> Result<(), StoreError> {
         let Formatting { device, label, block } = self;
         let IdentityBlock { kind, store_id, generation, identity, .. } = block;
-        zero(&device, &label, regions.log)?;
-        let checkpoint = checkpoint::write(&device, &label, regions.checkpoints[0], store_id, generation, state)?;
-        let superblock = Superblock {
+        let mut superblock = Superblock {
             kind,
             store_id,
             generation,
@@ -199,12 +221,18 @@ impl Formatting {
             capacity_bytes: device.block.geometry().capacity_bytes,
             regions: *regions,
             active_checkpoint: 0,
-            checkpoint,
+            checkpoint: CheckpointReference { generation, length_bytes: 0, checksum: 0 },
             parameters: parameters.to_vec(),
         };
+        if regions.group_zones > 0 {
+            return zones::write_first(&device, &label, superblock, state);
+        }
+        let place = Place::whole(&device, &label);
+        zero(&device, &label, regions.log)?;
+        superblock.checkpoint = checkpoint::write(&place, regions.checkpoints[0], store_id, generation, state)?;
         for slot in 0..2 {
-            superblock::write(&device, &label, slot, &superblock)?;
-            sync(&device, &label)?;
+            superblock::write(&place, slot, &superblock)?;
+            place.sync()?;
         }
         Ok(())
     }
@@ -213,6 +241,9 @@ impl Formatting {
 /// What is on a device, or on the part of it that is a journal's, for a store that would be opened or made there. Says
 /// [`Presence::Blank`] of zeros in both places, whatever is elsewhere.
 pub(crate) fn presence(device: &Device, label: &str, opened_as: &OpenedAs) -> Result<Presence, StoreError> {
+    if let Some(presence) = zones::presence(device, label, opened_as) {
+        return presence;
+    }
     superblock::presence(device, label, opened_as, read_slots(device, label))
 }
 
@@ -249,16 +280,20 @@ impl Journal {
         label: &str,
         opened_as: &OpenedAs,
     ) -> Result<(Journal, Recovered), StoreError> {
-        let slots = read_slots(device, label);
+        if let Some(begun) = zones::recover(device, label, opened_as) {
+            return Journal::of_zones(device, opened_as, begun?);
+        }
+        let place = Place::whole(device, label);
+        let slots = superblock::slots_in(&place);
         let slots_agree = superblock::agree(&slots);
-        let (superblock, chosen, findings) = superblock::choose(device, label, opened_as, slots)?;
+        let (superblock, chosen, findings) = superblock::choose(&place, opened_as, slots)?;
         let region = superblock.regions.checkpoints[superblock.active_checkpoint];
-        let checkpoint = checkpoint::read(device, label, region, &superblock)?;
-        let LogTail { commits, position_units } = LogReader::new(device, label, &superblock).read()?;
+        let checkpoint = checkpoint::read(&place, region, &superblock)?;
+        let LogTail { commits, position_units } = LogReader::new(&place, &superblock).read()?;
         let recovered = Recovered { parameters: superblock.parameters.clone(), checkpoint, commits, findings };
         let journal = Journal {
-            device: device.clone(),
-            label: label.to_owned(),
+            place,
+            next_group: None,
             opened_as: opened_as.clone(),
             order: SyncOrder::alone(device.block.clone()),
             slots: [1 - chosen, chosen],
@@ -272,13 +307,35 @@ impl Journal {
         Ok((journal, recovered))
     }
 
+    /// The same of a journal in zones.
+    fn of_zones(device: &Device, opened_as: &OpenedAs, begun: Begun) -> Result<(Journal, Recovered), StoreError> {
+        let Begun { groups: [place, next], superblock, findings, tail: LogTail { commits, position_units } } = begun;
+        let checkpoint = checkpoint::read(&place, superblock.regions.checkpoints[0], &superblock)?;
+        let recovered = Recovered { parameters: superblock.parameters.clone(), checkpoint, commits, findings };
+        let journal = Journal {
+            place,
+            next_group: Some(NextGroup { place: next, state: recovered.checkpoint.clone() }),
+            opened_as: opened_as.clone(),
+            order: SyncOrder::alone(device.block.clone()),
+            slots: [0, 1],
+            slots_agree: true,
+            position_units,
+            // One more begins the log.
+            sequence: recovered.commits.len() as u64 + 1,
+            superblock,
+            writable: false,
+            poisoned: None,
+        };
+        Ok((journal, recovered))
+    }
+
     /// Its syncs are among these from now on: of the device it lies on.
     pub(crate) fn set_sync_order(&mut self, order: &Arc<SyncOrder>) {
         self.order = order.clone();
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        self.order.sync(&METADATA).map_err(|error| media_error(&self.label, "sync", error))
+        self.order.sync(&METADATA).map_err(|error| media_error(&self.place.label, "sync", error))
     }
 
     /// The number of the present generation.
@@ -303,12 +360,19 @@ impl Journal {
 
     /// Bytes of the device when it was formatted.
     pub(crate) fn capacity_bytes(&self) -> u64 {
-        self.superblock.capacity_bytes
+        match self.superblock.regions.group_zones {
+            0 => self.superblock.capacity_bytes,
+            _ => self.superblock.identity.shape.capacity_bytes,
+        }
     }
 
     /// Bytes a state may have.
     pub(crate) fn state_bytes_max(&self) -> u64 {
-        let area = self.superblock.regions.checkpoints.iter().map(|region| region.length_bytes).min().unwrap_or(0);
+        let regions = &self.superblock.regions;
+        let area = match regions.group_zones {
+            0 => regions.checkpoints.iter().map(|region| region.length_bytes).min().unwrap_or(0),
+            _ => zones::checkpoint_bytes_max(self.place.capacity_bytes()),
+        };
         area.saturating_sub(checkpoint::HEADER_BYTES as u64)
     }
 
@@ -329,7 +393,7 @@ impl Journal {
 
     fn check(&self) -> Result<(), StoreError> {
         match &self.poisoned {
-            Some(cause) => Err(StoreError::Poisoned { store: self.label.clone(), cause: cause.clone() }),
+            Some(cause) => Err(StoreError::Poisoned { store: self.place.label.clone(), cause: cause.clone() }),
             None => Ok(()),
         }
     }
@@ -346,17 +410,18 @@ impl Journal {
         self.poisoning(|journal| {
             let shape = journal.shape_of(payload.len(), style);
             let unit_bytes = journal.superblock.regions.unit_bytes as usize;
-            let mut bytes = buffer(&journal.device, shape.units as usize * unit_bytes);
+            let place = &journal.place;
+            let mut bytes = place.buffer(shape.units as usize * unit_bytes);
             let superblock = &journal.superblock;
             log::encode(&mut bytes, shape, superblock, journal.sequence, payload);
             let offset = superblock.regions.log.offset_bytes + journal.position_units * unit_bytes as u64;
             match style {
-                CommitStyle::Single => write(&journal.device, &journal.label, offset, &bytes, true)?,
+                CommitStyle::Single => place.write(offset, &bytes, true)?,
                 CommitStyle::Ordered { .. } => {
                     let (first, marks) = bytes.split_at(bytes.len() - 2 * unit_bytes);
-                    write(&journal.device, &journal.label, offset, first, false)?;
+                    place.write(offset, first, false)?;
                     journal.sync()?;
-                    write(&journal.device, &journal.label, offset + first.len() as u64, marks, true)?;
+                    place.write(offset + first.len() as u64, marks, true)?;
                 }
             }
             journal.position_units += shape.units;
@@ -368,6 +433,9 @@ impl Journal {
     /// Begins a generation whose state is `state`, or, without one, the state of the checkpoint there
     /// is: only for a log that is empty. Durable when it returns.
     pub(crate) fn begin(&mut self, state: Option<&[u8]>) -> Result<(), StoreError> {
+        if self.next_group.is_some() {
+            return self.poisoning(|journal| journal.begin_in_zones(state));
+        }
         self.poisoning(|journal| {
             assert!(state.is_some() || journal.position_units == 0, "a log with commits needs a checkpoint");
             let mut next = journal.superblock.clone();
@@ -375,18 +443,17 @@ impl Journal {
             if !journal.slots_agree {
                 // The other one may name the area that is about to be written: it must not be believed any more, nor
                 // one that cannot be read now and can be next time.
-                superblock::write(&journal.device, &journal.label, journal.slots[0], &journal.superblock)?;
+                superblock::write(&journal.place, journal.slots[0], &journal.superblock)?;
                 journal.sync()?;
                 journal.slots_agree = true;
             }
             if let Some(state) = state {
                 next.active_checkpoint = 1 - next.active_checkpoint;
                 let region = next.regions.checkpoints[next.active_checkpoint];
-                let (device, label) = (&journal.device, &journal.label);
-                next.checkpoint = checkpoint::write(device, label, region, next.store_id, next.generation, state)?;
+                next.checkpoint = checkpoint::write(&journal.place, region, next.store_id, next.generation, state)?;
             }
             for slot in journal.slots {
-                superblock::write(&journal.device, &journal.label, slot, &next)?;
+                superblock::write(&journal.place, slot, &next)?;
                 journal.sync()?;
             }
             journal.superblock = next;
@@ -397,9 +464,27 @@ impl Journal {
         })
     }
 
+    /// The next generation takes the place of the one before the present one, which stays.
+    fn begin_in_zones(&mut self, state: Option<&[u8]>) -> Result<(), StoreError> {
+        let Some(NextGroup { place, state: recovered }) = &self.next_group else { return Ok(()) };
+        assert!(state.is_some() || self.sequence == 1, "a log with commits needs a checkpoint");
+        let superblock = Superblock { generation: self.superblock.generation + 1, ..self.superblock.clone() };
+        self.place.finish()?;
+        let state = state.unwrap_or(recovered);
+        let (superblock, position_units) = zones::write_generation(place, superblock, state, &|| self.sync())?;
+        let begun = place.clone();
+        let before = std::mem::replace(&mut self.place, begun);
+        self.next_group = Some(NextGroup { place: before, state: Vec::new() });
+        self.superblock = superblock;
+        self.position_units = position_units;
+        self.sequence = 1;
+        self.writable = true;
+        Ok(())
+    }
+
     /// Reads everything again and compares: what is damaged on the medium while the store is open.
     pub(crate) fn check_medium(&self) -> Vec<Finding> {
-        match Journal::recover(&self.device, &self.label, &self.opened_as) {
+        match Journal::recover(&self.place.device, &self.place.label, &self.opened_as) {
             Err(error) => vec![Finding::unreadable(&error)],
             Ok((found, recovered)) => {
                 let mut findings = recovered.findings;
@@ -411,7 +496,7 @@ impl Journal {
                         code: "metadata-lost",
                         message: format!(
                             "{}: the log should end at generation {}, commit {}; the medium has generation {}, commit {}",
-                            self.label, expected.0, expected.1, actual.0, actual.1
+                            self.place.label, expected.0, expected.1, actual.0, actual.1
                         ),
                     });
                 }
@@ -465,32 +550,6 @@ pub(crate) fn media_error(label: &str, structure: &str, source: MediaError) -> S
     StoreError::Media { store: label.to_owned(), name: structure.to_owned(), source }
 }
 
-/// Writes `data` in large pieces, whole sectors of it.
-fn write(device: &Device, label: &str, offset_bytes: u64, data: &[u8], durable: bool) -> Result<(), StoreError> {
-    for (number, piece) in data.chunks(TRANSFER_BYTES).enumerate() {
-        let slices = [IoSlice::new(piece)];
-        let mut request = Request::write(offset_bytes + (number * TRANSFER_BYTES) as u64, &slices);
-        if let Transfer::Write { durable: flag, .. } = &mut request.transfer {
-            *flag = durable;
-        }
-        if device.block.execute(std::slice::from_mut(&mut request), &METADATA).is_err() {
-            // A failed write may have torn what it was to replace; a second one mends that.
-            request.outcome = Ok(());
-            device.block.execute(&mut [request], &METADATA).map_err(|error| media_error(label, "metadata", error))?;
-        }
-    }
-    Ok(())
-}
-
-/// Fills `data` in large pieces, whole sectors of it.
-fn read(device: &Device, label: &str, offset_bytes: u64, data: &mut [u8]) -> Result<(), StoreError> {
-    for (number, piece) in data.chunks_mut(TRANSFER_BYTES).enumerate() {
-        let offset = offset_bytes + (number * TRANSFER_BYTES) as u64;
-        device.block.read_at(offset, piece, &METADATA).map_err(|error| media_error(label, "metadata", error))?;
-    }
-    Ok(())
-}
-
 /// For one who formats a device or opens it.
 pub(crate) fn sync(device: &Device, label: &str) -> Result<(), StoreError> {
     SyncOrder::alone(device.block.clone()).sync(&METADATA).map_err(|error| media_error(label, "sync", error))
@@ -504,14 +563,14 @@ pub(crate) fn buffer(device: &Device, length_bytes: usize) -> AlignedBuffer {
 /// Makes a region read as zeros, durably. What already is zero is not written: memory and thinly
 /// provisioned devices stay small.
 pub(crate) fn zero(device: &Device, label: &str, region: Region) -> Result<(), StoreError> {
-    let mut found = buffer(device, TRANSFER_BYTES);
-    let zeros = buffer(device, TRANSFER_BYTES);
+    let place = Place::whole(device, label);
+    let (mut found, zeros) = (place.buffer(TRANSFER_BYTES), place.buffer(TRANSFER_BYTES));
     let mut at = region.offset_bytes;
     while at < region.end_bytes() {
         let length = (region.end_bytes() - at).min(TRANSFER_BYTES as u64) as usize;
-        let blank = read(device, label, at, &mut found[..length]).is_ok() && found[..length] == zeros[..length];
+        let blank = place.read(at, &mut found[..length]).is_ok() && found[..length] == zeros[..length];
         if !blank {
-            write(device, label, at, &zeros[..length], false)?;
+            place.write(at, &zeros[..length], false)?;
         }
         at += length as u64;
     }

@@ -1,12 +1,13 @@
 //! The superblock: what a device is, and where the valid checkpoint is.
 //!
-//! Two of them, at offsets 0 and 65,536, one 512-byte sector each. Little-endian. Before a store is whole, and where its
-//! superblocks lie elsewhere, [identity blocks](crate::identity::block) lie there.
+//! Two of them, at offsets 0 and 65,536 of the device or of a [group of zones](super::zones), one 512-byte sector each.
+//! Little-endian. Before a store is whole, and where its superblocks lie elsewhere,
+//! [identity blocks](crate::identity::block) lie there.
 //!
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `VARVE\0SB` |
-//! | 8 | 4 | version of everything below, 2 |
+//! | 8 | 4 | version of everything below: 2, or 3 where the journal lies in zones |
 //! | 12 | 4 | crc32c of the 512 bytes, this field as zero |
 //! | 16 | 8 | kind of store, ASCII padded with zeros: `extent`, `imr`, `imr-logs`, `band` |
 //! | 24 | 8 | store id, drawn when formatted |
@@ -22,22 +23,28 @@
 //! | 104 | 8 | generation in which the valid checkpoint was written |
 //! | 112 | 8 | its length without header, in bytes |
 //! | 120 | 4 | crc32c of those bytes |
-//! | 124 | 4 | zero |
+//! | 124 | 4 | version 3: zones of a group, 1 or more; version 2: zero |
 //! | 128 | 128 | [description of the device](crate::identity) |
 //! | 256 | 256 | parameters of the kind of store, then zeros |
 //!
+//! In a group of zones offsets count what is used of each zone; checkpoint area 0 is the valid one, area 1 has no bytes, and
+//! the log is what is left of the group.
+//!
 //! A newer version keeps magic, version and crc32c where they are. Version 1 had no description.
 
-use super::{JournalRegions, METADATA, Region, SUPERBLOCK_OFFSETS, SUPERBLOCK_RESERVED_BYTES, buffer, corruption};
+use super::place::Place;
+use super::{JournalRegions, Region, SUPERBLOCK_OFFSETS, SUPERBLOCK_RESERVED_BYTES, corruption, media_error};
 use crate::error::StoreError;
 use crate::file_store::{Finding, Severity};
 use crate::identity::block::{self, IdentityBlock, Presence};
 use crate::identity::{self, DESCRIPTION_BYTES, Identity, OpenedAs};
 use crate::wire::{Reader, Writer};
-use varve_media::{BlockDeviceExt, Device, MediaErrorKind};
+use varve_media::{AlignedBuffer, Device, MediaErrorKind};
 
 const MAGIC: [u8; 8] = *b"VARVE\0SB";
 const VERSION: u32 = 2;
+/// The journal lies in zones. Those who know version 2 only would take offsets for others.
+const VERSION_ZONES: u32 = 3;
 pub(super) const SUPERBLOCK_BYTES: usize = 512;
 const DESCRIPTION_OFFSET: usize = 128;
 const PARAMETERS_OFFSET: usize = DESCRIPTION_OFFSET + DESCRIPTION_BYTES;
@@ -109,7 +116,7 @@ pub(crate) fn seal(bytes: &mut [u8; SUPERBLOCK_BYTES]) {
 pub(super) fn encode(superblock: &Superblock) -> [u8; SUPERBLOCK_BYTES] {
     let mut writer = Writer::default();
     writer.bytes(&MAGIC);
-    writer.u32(VERSION);
+    writer.u32(if superblock.regions.group_zones == 0 { VERSION } else { VERSION_ZONES });
     writer.u32(0);
     writer.bytes(&superblock.kind.0);
     writer.u64(superblock.store_id);
@@ -128,7 +135,7 @@ pub(super) fn encode(superblock: &Superblock) -> [u8; SUPERBLOCK_BYTES] {
     writer.u64(superblock.checkpoint.generation);
     writer.u64(superblock.checkpoint.length_bytes);
     writer.u32(superblock.checkpoint.checksum);
-    writer.u32(0);
+    writer.u32(superblock.regions.group_zones);
     writer.bytes(&superblock.identity.encode());
     writer.bytes(&superblock.parameters);
     let mut bytes = [0; SUPERBLOCK_BYTES];
@@ -189,8 +196,8 @@ pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
     let mut reader = Reader::new(&bytes[8..]);
     let mut parse = || -> Option<Result<Superblock, (String, String)>> {
         let version = reader.u32()?;
-        if version != VERSION {
-            return Some(Err((format!("version {VERSION}"), format!("version {version}"))));
+        if !matches!(version, VERSION | VERSION_ZONES) {
+            return Some(Err((format!("version {VERSION} or {VERSION_ZONES}"), format!("version {version}"))));
         }
         reader.u32()?;
         let kind = StoreKind(reader.array()?);
@@ -205,14 +212,15 @@ pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
         let reserved = reader.u16()?;
         let checkpoint =
             CheckpointReference { generation: reader.u64()?, length_bytes: reader.u64()?, checksum: reader.u32()? };
-        let reserved = reserved != 0 || reader.u32()? != 0;
+        let group_zones = reader.u32()?;
+        let reserved = reserved != 0 || (group_zones == 0) != (version == VERSION);
         let identity = Identity::decode(bytes.get(DESCRIPTION_OFFSET..PARAMETERS_OFFSET)?)?;
         let (parameters, tail) = bytes.get(PARAMETERS_OFFSET..)?.split_at_checked(parameter_bytes)?;
         if reserved || tail.iter().any(|&byte| byte != 0) {
             return None;
         }
         let parameters = parameters.to_vec();
-        let regions = JournalRegions { log, checkpoints: [first, second], unit_bytes };
+        let regions = JournalRegions { log, checkpoints: [first, second], unit_bytes, group_zones };
         Some(Ok(Superblock {
             kind,
             store_id,
@@ -245,9 +253,18 @@ fn inconsistency(superblock: &Superblock) -> Option<String> {
     if superblock.active_checkpoint > 1 {
         return Some(format!("checkpoint area {}", superblock.active_checkpoint));
     }
-    let mut all = [regions.log, regions.checkpoints[0], regions.checkpoints[1]];
-    all.sort_by_key(|region| region.offset_bytes);
+    let mut all = vec![regions.log, regions.checkpoints[0], regions.checkpoints[1]];
     let mut end = SUPERBLOCK_RESERVED_BYTES;
+    if regions.group_zones > 0 {
+        let unused = all.pop().filter(|region| *region != Region::default());
+        if let Some(Region { offset_bytes, length_bytes }) = unused {
+            return Some(format!("{length_bytes} bytes at {offset_bytes}"));
+        }
+        if superblock.active_checkpoint != 0 {
+            return Some(format!("checkpoint area {}", superblock.active_checkpoint));
+        }
+    }
+    all.sort_by_key(|region| region.offset_bytes);
     for region in all {
         let aligned = region.offset_bytes.is_multiple_of(unit) && region.length_bytes.is_multiple_of(unit);
         let inside =
@@ -270,14 +287,22 @@ fn slot_bytes(device: &Device) -> usize {
     (device.block.geometry().physical_sector_bytes as usize).max(SUPERBLOCK_BYTES)
 }
 
+/// What one of the two places of superblocks holds.
+fn read_slot(place: &Place, offset_bytes: u64) -> Slot {
+    let mut bytes = place.buffer(slot_bytes(&place.device));
+    match place.read(offset_bytes, &mut bytes) {
+        Ok(()) => decode(&place.label, place.device_offset(offset_bytes), &bytes),
+        Err(error) => Slot::Damaged(media_error(&place.label, "superblock", error)),
+    }
+}
+
+pub(super) fn slots_in(place: &Place) -> [Slot; 2] {
+    SUPERBLOCK_OFFSETS.map(|offset| read_slot(place, offset))
+}
+
+/// Of a device that has a journal somewhere, the two where the newest is.
 pub(crate) fn read_slots(device: &Device, label: &str) -> [Slot; 2] {
-    SUPERBLOCK_OFFSETS.map(|offset| {
-        let mut bytes = buffer(device, slot_bytes(device));
-        match device.block.read_at(offset, &mut bytes, &METADATA) {
-            Ok(()) => decode(label, offset, &bytes),
-            Err(error) => Slot::Damaged(super::media_error(label, "superblock", error)),
-        }
-    })
+    super::zones::newest_slots(device, label).unwrap_or_else(|| slots_in(&Place::whole(device, label)))
 }
 
 /// Whether both are valid and of one generation.
@@ -312,16 +337,16 @@ pub(super) fn presence(
         }
         return Ok(Presence::Unfinished);
     }
-    choose(device, label, opened_as, slots).map(|_| Presence::Store)
+    choose(&Place::whole(device, label), opened_as, slots).map(|_| Presence::Store)
 }
 
 /// The newest valid superblock, its place, and what was wrong with the other.
 pub(super) fn choose(
-    device: &Device,
-    label: &str,
+    place: &Place,
     opened_as: &OpenedAs,
     slots: [Slot; 2],
 ) -> Result<(Superblock, usize, Vec<Finding>), StoreError> {
+    let (device, label) = (&place.device, place.label.as_str());
     // What says that the superblocks are not here knows better than what looks like one.
     for (number, slot) in slots.iter().enumerate() {
         if let Slot::Identity(block) = slot
@@ -348,13 +373,13 @@ pub(super) fn choose(
         (_, Slot::Foreign(error) | Slot::OtherVersion(error)) => return Err(error.clone()),
         (Slot::Blank, _) => return Err(block::missing(label, Presence::Blank, opened_as)),
     };
-    let offset_bytes = SUPERBLOCK_OFFSETS[chosen];
+    let offset_bytes = place.device_offset(SUPERBLOCK_OFFSETS[chosen]);
     identity::refuse_other(label, offset_bytes, superblock.kind, &superblock.identity.shape, opened_as)?;
     let geometry = device.block.geometry();
     let unusable = |expected: String, found: String, advice: &str| StoreError::Foreign {
         store: label.to_owned(),
         structure: "superblock".to_owned(),
-        offset_bytes: SUPERBLOCK_OFFSETS[chosen],
+        offset_bytes,
         expected,
         found,
         advice: advice.to_owned(),
@@ -405,14 +430,26 @@ pub(crate) fn write_identity(
     offset_bytes: u64,
     identity: &IdentityBlock,
 ) -> Result<(), StoreError> {
-    let mut bytes = buffer(device, slot_bytes(device));
-    bytes[..SUPERBLOCK_BYTES].copy_from_slice(&identity.encode());
-    super::write(device, label, offset_bytes, &bytes, false)
+    let place = Place::whole(device, label);
+    place.write(offset_bytes, &whole_slot(&place, identity.encode()), false)
+}
+
+fn whole_slot(place: &Place, block: [u8; SUPERBLOCK_BYTES]) -> AlignedBuffer {
+    let mut bytes = place.buffer(slot_bytes(&place.device));
+    bytes[..SUPERBLOCK_BYTES].copy_from_slice(&block);
+    bytes
+}
+
+/// What a group of zones begins with: a superblock or an identity block, twice.
+pub(super) fn header(place: &Place, block: [u8; SUPERBLOCK_BYTES]) -> AlignedBuffer {
+    let mut bytes = place.buffer(SUPERBLOCK_RESERVED_BYTES as usize);
+    for offset in SUPERBLOCK_OFFSETS {
+        bytes[offset as usize..][..SUPERBLOCK_BYTES].copy_from_slice(&block);
+    }
+    bytes
 }
 
 /// Writes one of the two, durably once the device is synced.
-pub(super) fn write(device: &Device, label: &str, slot: usize, superblock: &Superblock) -> Result<(), StoreError> {
-    let mut bytes = buffer(device, slot_bytes(device));
-    bytes[..SUPERBLOCK_BYTES].copy_from_slice(&encode(superblock));
-    super::write(device, label, SUPERBLOCK_OFFSETS[slot], &bytes, false)
+pub(super) fn write(place: &Place, slot: usize, superblock: &Superblock) -> Result<(), StoreError> {
+    place.write(SUPERBLOCK_OFFSETS[slot], &whole_slot(place, encode(superblock)), false)
 }

@@ -18,6 +18,7 @@ const REGIONS: JournalRegions = JournalRegions {
         Region { offset_bytes: 320 << 10, length_bytes: 64 << 10 },
     ],
     unit_bytes: UNIT as u32,
+    group_zones: 0,
 };
 
 fn formatted(env: &Env) -> Device {
@@ -51,15 +52,19 @@ fn unit_offset(unit: u64) -> u64 {
 
 fn read_at(device: &Device, offset: u64, length: usize) -> Vec<u8> {
     let mut data = vec![0; length];
-    read(device, "disk", offset, &mut data).unwrap();
+    Place::whole(device, "disk").read(offset, &mut data).unwrap();
     data
+}
+
+fn write_at(device: &Device, offset: u64, data: &[u8]) {
+    Place::whole(device, "disk").write(offset, data, false).unwrap();
 }
 
 fn flip(device: &Device, offset: u64) {
     let start = offset / 512 * 512;
     let mut sector = read_at(device, start, 512);
     sector[(offset - start) as usize] ^= 0x10;
-    write(device, "disk", start, &sector, false).unwrap();
+    write_at(device, start, &sector);
 }
 
 fn expect_corruption<T>(result: Result<T, StoreError>, structure: &str, offset: u64) {
@@ -135,7 +140,7 @@ fn a_torn_commit_is_the_end_and_what_is_behind_it_is_not_replayed() {
         for unit in 0..6 {
             let range = unit * UNIT as usize..(unit + 1) * UNIT as usize;
             let bytes = if kept >> unit & 1 == 1 { &after[range] } else { &before[range] };
-            write(&device, "disk", unit_offset(2 + unit as u64), bytes, false).unwrap();
+            write_at(&device, unit_offset(2 + unit as u64), bytes);
         }
         let whole = (kept | kept >> 3) & 7 == 7;
         let expected = if whole { vec!["kept", &torn] } else { vec!["kept"] };
@@ -145,7 +150,7 @@ fn a_torn_commit_is_the_end_and_what_is_behind_it_is_not_replayed() {
     let mut journal = opened_with_state(&device, b"state 2");
     journal.commit(b"ordered", CommitStyle::Ordered { units_min: 0 }).unwrap();
     assert_eq!(commits(&device).unwrap(), ["ordered"]);
-    write(&device, "disk", unit_offset(2), &before[..2 * UNIT as usize], false).unwrap();
+    write_at(&device, unit_offset(2), &before[..2 * UNIT as usize]);
     assert_eq!(commits(&device).unwrap(), [""; 0]);
 }
 
@@ -290,7 +295,7 @@ fn units_that_cannot_be_read_are_not_the_end_of_the_log() {
     // A torn commit has a unit that can be read and is not of it.
     let before = read_at(&device, unit_offset(8), 4 * UNIT as usize);
     journal.commit(&[7; 5000], CommitStyle::Single).unwrap();
-    write(&device, "disk", unit_offset(9), &before[UNIT as usize..], false).unwrap();
+    write_at(&device, unit_offset(9), &before[UNIT as usize..]);
     assert_eq!(read(&[unit(8)]).unwrap(), all);
     assert_eq!(read(&[unit(9), unit(11)]).unwrap(), all);
     expect_unreadable(read(&[unit(9), unit(10), unit(11)]), unit_offset(9));
@@ -308,7 +313,7 @@ fn one_superblock_that_can_be_read_is_enough_even_if_it_is_the_older_one() {
             journal.commit(b"kept", CommitStyle::Single).unwrap();
             let older = read_at(&device, SUPERBLOCK_OFFSETS[1 - newer], 4096);
             journal.begin(Some(b"state with more")).unwrap();
-            write(&device, "disk", SUPERBLOCK_OFFSETS[1 - newer], &older, false).unwrap();
+            write_at(&device, SUPERBLOCK_OFFSETS[1 - newer], &older);
             // The newer one is read when it can be.
             assert_eq!(
                 Journal::recover(&device, "disk", &opened_as(&device)).unwrap().1.checkpoint,

@@ -5,7 +5,7 @@ use crate::registry::{FileStoreKind, OptionDescription, ValueForm};
 use crate::spec::Part;
 use crate::stack::{Base, BuiltDevice, Construction, refused};
 use std::sync::Arc;
-use varve_media::Device;
+use varve_media::{Device, ZoneType};
 use varve_store::{BandFormatOptions, BandStore, FileStore};
 
 const RESERVE: &str = "reserve";
@@ -14,7 +14,8 @@ const TABLE_SIZE: &str = "zoned-table-size";
 pub(crate) const BAND: FileStoreKind = FileStoreKind {
     name: "band",
     summary: "tables in zones of their own, all other files in logs that share zones (SMRDB)",
-    needs: "one device with zones, of which the first are conventional (of an emulated disk: conventional=SIZE)",
+    needs: "one device with zones, that must be written in order or of which the first are conventional (of an emulated disk: \
+            conventional=SIZE)",
     options: &[
         OptionDescription {
             name: RESERVE,
@@ -33,7 +34,9 @@ pub(crate) const BAND: FileStoreKind = FileStoreKind {
     ],
     accepts: |base| {
         let zones = device_of(base).and_then(|device| device.block.capabilities().zones.as_ref());
-        zones.is_some_and(|zones| zones.conventional_zones > 0)
+        zones.is_some_and(|zones| {
+            zones.conventional_zones > 0 || zones.sequential_type == ZoneType::SequentialWriteRequired
+        })
     },
     logs: None,
     open,

@@ -31,11 +31,12 @@ pub(crate) const MEDIA: &[(&str, &str)] = &[
         "smr:32MiB?band=256KiB,conventional=4MiB,backing=file:@/image,logs=(ssd:32MiB?backing=file:@/logs)",
     ),
     ("smr-variable", "smr:32MiB?band=16KiB,zoned-table-size=128KiB,conventional=4MiB,backing=file:@/image"),
+    ("zns", "zns:32MiB?zone=256KiB,zone-capacity=192KiB,backing=file:@/image"),
     ("smr-device", "smr:32MiB?band=256KiB,conventional=4MiB,backing=(dev:@/image?size=32MiB)"),
 ];
 
 /// Kinds of media that carry no database by themselves yet. One that comes to do so needs a line above.
-pub(crate) const WITHOUT: &[(&str, &str)] = &[("zns", "zns:32MiB?zone=1MiB,zone-capacity=1MiB,backing=file:@/image")];
+pub(crate) const WITHOUT: &[(&str, &str)] = &[];
 
 /// Where all that was ever stored is kept: a folder for each time, numbered from 1.
 pub(crate) fn place() -> PathBuf {
@@ -78,16 +79,20 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// What is to be stored of every medium: each with both trees, and compressed and not, and closed and not.
+    /// What is to be stored of every medium: each with every tree, and compressed and not, and closed and not.
     pub(crate) fn all() -> Vec<Stored> {
-        let mut all = Vec::new();
+        let mut all: Vec<Stored> = Vec::new();
         for (number, (medium, spec)) in MEDIA.iter().enumerate() {
             for (turn, tree) in TreeKind::ALL.into_iter().enumerate() {
                 let turn = number + turn;
                 let compression = [Compression::None, Compression::Lz4, Compression::None, Compression::Zstd][turn % 4];
                 // By turns, and not in step with compression.
                 let is_closed = turn / 2 % 2 == 0;
-                let tree_name = if tree == TreeKind::TwoLevel { "two-level" } else { "leveled" };
+                let tree_name = match tree {
+                    TreeKind::TwoLevel => "two-level",
+                    TreeKind::Memory => "memory",
+                    _ => "leveled",
+                };
                 let compression_name = format!("{compression:?}").to_lowercase();
                 let end = if is_closed { "closed" } else { "open" };
                 all.push(Stored {
@@ -105,6 +110,13 @@ impl Stored {
             }
         }
         all
+    }
+
+    /// The same of what nobody has stored yet.
+    pub(crate) fn missing() -> Vec<Stored> {
+        let stored: Vec<Stored> = times().into_iter().flat_map(|(_, manifest)| manifest.stores).collect();
+        let is_stored = |one: &Stored| stored.iter().any(|other| (&one.spec, one.tree) == (&other.spec, other.tree));
+        Stored::all().into_iter().filter(|one| !is_stored(one)).collect()
     }
 
     /// The medium in `folder`.

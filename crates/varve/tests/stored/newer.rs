@@ -10,9 +10,11 @@ use varve::ErrorKind;
 /// What superblocks are apart, from the beginning of a device on: on an interlaced disk they begin with its first top.
 const SUPERBLOCKS_APART_BYTES: usize = 64 << 10;
 const SUPERBLOCK_BYTES: usize = 512;
+/// The newest version of them: a store may be of the one before it.
+const SUPERBLOCK_VERSION: u8 = 3;
 
 /// What is read of a file: more than any that is no image has.
-const BEGINNING_BYTES: u64 = 256 << 10;
+const BEGINNING_BYTES: u64 = 1 << 20;
 
 /// A structure with a version.
 pub(crate) struct Structure {
@@ -124,6 +126,7 @@ fn superblocks(bytes: &mut [u8]) -> bool {
         if let Some(sector) = window.get_mut(..SUPERBLOCK_BYTES)
             && sector.starts_with(b"VARVE\0SB")
         {
+            sector[8] = SUPERBLOCK_VERSION;
             add_one(sector, 8, 12, 0..SUPERBLOCK_BYTES);
             any = true;
         }

@@ -61,9 +61,7 @@ impl Interlaced {
     pub fn with_everything_live(self) -> Self {
         let geometry = self.geometry.clone();
         let tops = (0..geometry.track_count).map(TrackId).filter(|&track| geometry.tier(track) == TrackTier::Top);
-        let mut state = self.state.lock();
-        tops.for_each(|track| state.live.insert(geometry.range(track)));
-        drop(state);
+        self.state.lock().live = RangeSet::of_ascending(tops.map(|track| geometry.range(track)));
         self
     }
 

@@ -8,13 +8,13 @@ use varve_env::Env;
 
 /// For the table of devices.
 pub(crate) const TESTED: &[TestedDevice] =
-    &[ZONED, ZONED_WITH_LIMITS, PREFERRED_ZONES, SMALL_ZONES, SMALL_ZONES_WITH_LIMITS];
+    &[ZONED, ZONED_WITH_LIMITS, PREFERRED_ZONES, SMALL_ZONES, SMALL_ZONES_WITH_LIMITS, NAMESPACE, SMALL_NAMESPACE];
 
 /// As of a shingled disk.
 pub const ZONED: TestedDevice =
     TestedDevice { name: "zones", make: |env, name, geometry| zoned(env, name, geometry, usual_zones(geometry)) };
 
-/// As of a namespace.
+/// As of a namespace, with some conventional zones.
 pub const ZONED_WITH_LIMITS: TestedDevice = TestedDevice {
     name: "zones with limits",
     make: |env, name, geometry| zoned(env, name, geometry, with_limits(usual_zones(geometry))),
@@ -38,6 +38,21 @@ pub const SMALL_ZONES: TestedDevice =
 pub const SMALL_ZONES_WITH_LIMITS: TestedDevice = TestedDevice {
     name: "small zones with limits",
     make: |env, name, geometry| zoned(env, name, geometry, with_limits(small_zones(geometry))),
+};
+
+/// As of a namespace: all zones must be written in order.
+pub const NAMESPACE: TestedDevice = TestedDevice {
+    name: "namespace",
+    make: |env, name, geometry| zoned(env, name, geometry, with_limits(zones_of(64 << 10, 0, geometry))),
+};
+
+/// The same with zones of which a store's metadata takes many, and few may be active.
+pub const SMALL_NAMESPACE: TestedDevice = TestedDevice {
+    name: "small namespace",
+    make: |env, name, geometry| {
+        let zones = with_limits(zones_of(32 << 10, 0, geometry));
+        zoned(env, name, geometry, ZoneGeometry { open_zones_max: 4, active_zones_max: 4, ..zones })
+    },
 };
 
 fn zoned(env: &Env, name: &str, geometry: &Geometry, zones: ZoneGeometry) -> Device {

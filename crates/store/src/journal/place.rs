@@ -1,0 +1,182 @@
+//! Where the bytes of a journal lie: on a device as they are addressed, or in zones that are written in order.
+
+use super::{METADATA, TRANSFER_BYTES, buffer, media_error, sync};
+use crate::error::StoreError;
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_media::{
+    AlignedBuffer, BlockDeviceExt, Device, MediaError, Request, Transfer, ZoneCondition, ZoneControl, ZoneDescription,
+    ZoneId,
+};
+
+/// A part of a device with addresses of its own, from 0. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) device: Device,
+    pub(super) label: String,
+    zones: Option<ZoneRun>,
+}
+
+/// Zones one behind the other, written in order from the first to the last, each up to what can be written of it.
+#[derive(Clone)]
+struct ZoneRun {
+    control: Arc<dyn ZoneControl>,
+    first: u32,
+    count: u32,
+    zone_bytes: u64,
+    /// Bytes that are used of each: whole units.
+    used_bytes: u64,
+}
+
+impl Place {
+    /// The whole device.
+    pub(super) fn whole(device: &Device, label: &str) -> Place {
+        Place { device: device.clone(), label: label.to_owned(), zones: None }
+    }
+
+    /// `count` zones from `first`, of each of which `used_bytes` are used, a multiple of all it is written in.
+    pub(super) fn in_zones(
+        device: &Device,
+        label: &str,
+        control: &Arc<dyn ZoneControl>,
+        first: u32,
+        count: u32,
+        (zone_bytes, used_bytes): (u64, u64),
+    ) -> Place {
+        let zones = ZoneRun { control: control.clone(), first, count, zone_bytes, used_bytes };
+        Place { zones: Some(zones), ..Place::whole(device, label) }
+    }
+
+    /// Whether a zone is one of its.
+    pub(super) fn holds(&self, zone: ZoneId) -> bool {
+        self.zones.as_ref().is_some_and(|run| (run.first..run.first + run.count).contains(&zone.0))
+    }
+
+    /// Bytes it has.
+    pub(super) fn capacity_bytes(&self) -> u64 {
+        match &self.zones {
+            None => self.device.block.geometry().capacity_bytes,
+            Some(run) => u64::from(run.count) * run.used_bytes,
+        }
+    }
+
+    pub(super) fn buffer(&self, length_bytes: usize) -> AlignedBuffer {
+        buffer(&self.device, length_bytes)
+    }
+
+    /// Bytes that a request at an offset may have at most, and where they are on the device.
+    fn locate(&self, offset_bytes: u64) -> (u64, u64) {
+        match &self.zones {
+            None => (offset_bytes, u64::MAX),
+            Some(run) => {
+                let (zone, within) = (offset_bytes / run.used_bytes, offset_bytes % run.used_bytes);
+                ((u64::from(run.first) + zone) * run.zone_bytes + within, run.used_bytes - within)
+            }
+        }
+    }
+
+    /// Where a byte is on the device, for messages.
+    pub(super) fn device_offset(&self, offset_bytes: u64) -> u64 {
+        self.locate(offset_bytes).0
+    }
+
+    /// Fills `data` in large pieces, whole sectors of it.
+    pub(super) fn read(&self, mut offset_bytes: u64, mut data: &mut [u8]) -> Result<(), MediaError> {
+        while !data.is_empty() {
+            let (at, space_bytes) = self.locate(offset_bytes);
+            let length = data.len().min(TRANSFER_BYTES).min(usize::try_from(space_bytes).unwrap_or(usize::MAX));
+            let (piece, rest) = data.split_at_mut(length);
+            self.device.block.read_at(at, piece, &METADATA)?;
+            (data, offset_bytes) = (rest, offset_bytes + length as u64);
+        }
+        Ok(())
+    }
+
+    /// Writes `data` in large pieces, whole sectors of it; in zones where they were written up to.
+    pub(super) fn write(&self, mut offset_bytes: u64, mut data: &[u8], durable: bool) -> Result<(), StoreError> {
+        let failed = |error| media_error(&self.label, "metadata", error);
+        while !data.is_empty() {
+            let (at, space_bytes) = self.locate(offset_bytes);
+            let length = data.len().min(TRANSFER_BYTES).min(usize::try_from(space_bytes).unwrap_or(usize::MAX));
+            let (piece, rest) = data.split_at(length);
+            let slices = [IoSlice::new(piece)];
+            let mut request = Request::write(at, &slices);
+            if let Transfer::Write { durable: flag, .. } = &mut request.transfer {
+                *flag = durable;
+            }
+            if let Err(error) = self.device.block.execute(std::slice::from_mut(&mut request), &METADATA) {
+                // A failed write may have torn what it was to replace; a second one mends that. In zones it can be made only
+                // where nothing arrived.
+                if self.zone_at(at).map_err(failed)?.is_some_and(|zone| zone.write_pointer_bytes != at) {
+                    return Err(failed(error));
+                }
+                request.outcome = Ok(());
+                self.device.block.execute(&mut [request], &METADATA).map_err(failed)?;
+            }
+            (data, offset_bytes) = (rest, offset_bytes + length as u64);
+            self.finish_if_used_up(at + length as u64).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// What the device says of the zone a byte of it lies in.
+    fn zone_at(&self, device_offset: u64) -> Result<Option<ZoneDescription>, MediaError> {
+        let Some(run) = &self.zones else { return Ok(None) };
+        let zone = ZoneId((device_offset / run.zone_bytes) as u32);
+        Ok(run.control.report(zone, 1, &METADATA)?.into_iter().next())
+    }
+
+    /// A zone of which a part is never used counts as active until it is finished.
+    fn finish_if_used_up(&self, end: u64) -> Result<(), MediaError> {
+        let Some(run) = self.zones.as_ref().filter(|run| end % run.zone_bytes == run.used_bytes) else { return Ok(()) };
+        match self.zone_at(end - 1)? {
+            Some(zone) if zone.condition.is_active() => {
+                run.control.finish(ZoneId(((end - 1) / run.zone_bytes) as u32), &METADATA)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        sync(&self.device, &self.label)
+    }
+
+    /// Its zones as they are.
+    fn report(&self) -> Result<Vec<(ZoneId, ZoneDescription)>, MediaError> {
+        let Some(run) = &self.zones else { return Ok(Vec::new()) };
+        let mut found: Vec<(ZoneId, ZoneDescription)> = Vec::new();
+        while (found.len() as u32) < run.count {
+            let first = run.first + found.len() as u32;
+            let described = run.control.report(ZoneId(first), run.count - found.len() as u32, &METADATA)?;
+            if described.is_empty() {
+                break;
+            }
+            found.extend((first..).map(ZoneId).zip(described));
+        }
+        Ok(found)
+    }
+
+    /// Makes it empty, from its first zone on: what says that something is there goes first. Of a place in zones.
+    pub(super) fn reset(&self) -> Result<(), StoreError> {
+        let failed = |error| media_error(&self.label, "metadata zones", error);
+        let Some(run) = &self.zones else { return Ok(()) };
+        for (zone, found) in self.report().map_err(failed)? {
+            if found.condition != ZoneCondition::Empty {
+                run.control.reset(zone, &METADATA).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes nothing more to it until it is reset: none of its zones is active from then on.
+    pub(super) fn finish(&self) -> Result<(), StoreError> {
+        let failed = |error| media_error(&self.label, "metadata zones", error);
+        let Some(run) = &self.zones else { return Ok(()) };
+        for (zone, found) in self.report().map_err(failed)? {
+            if found.condition.is_active() {
+                run.control.finish(zone, &METADATA).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+}

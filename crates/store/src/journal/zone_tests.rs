@@ -1,0 +1,215 @@
+//! A journal in zones: which generation counts, whatever was interrupted or is damaged.
+
+use super::*;
+use crate::identity::{DeviceShape, Member};
+use std::ops::Range;
+use varve_env::Env;
+use varve_media::conformance::devices::{NAMESPACE, SMALL_NAMESPACE, TestedDevice};
+use varve_media::{
+    Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, Geometry, Operation,
+    ZoneCondition, ZoneId,
+};
+
+const KIND: StoreKind = StoreKind(*b"test\0\0\0\0");
+const UNIT_BYTES: u32 = 4096;
+
+fn formatted(env: &Env, device: TestedDevice, group_zones: u32) -> Device {
+    let asked = Geometry { capacity_bytes: 8 << 20, sector_bytes: 512, physical_sector_bytes: UNIT_BYTES };
+    let device = (device.make)(env, "drive", &asked);
+    format(&device, group_zones, b"state 0").unwrap();
+    device
+}
+
+fn format(device: &Device, group_zones: u32, state: &[u8]) -> Result<(), StoreError> {
+    let members = vec![Member { id: 0x1234, capacity_bytes: device.block.geometry().capacity_bytes }];
+    let identity = Identity { shape: DeviceShape::of(device), members, index: 0 };
+    let formatting = Formatting::begin(device, "drive", KIND, 0xabcd, identity)?;
+    let regions = JournalRegions { unit_bytes: UNIT_BYTES, group_zones, ..JournalRegions::default() };
+    formatting.finish(&regions, b"parameters", state)
+}
+
+fn recover(device: &Device) -> Result<(Journal, Recovered), StoreError> {
+    Journal::recover(device, "drive", &OpenedAs::new(KIND, device))
+}
+
+fn opened(device: &Device) -> Journal {
+    let (mut journal, _) = recover(device).unwrap();
+    journal.begin(None).unwrap();
+    journal
+}
+
+/// The state of the checkpoint, and the commits behind it.
+fn contents(device: &Device) -> Result<(String, Vec<String>), StoreError> {
+    let (_, recovered) = recover(device)?;
+    assert_eq!(recovered.parameters, b"parameters");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok((text(recovered.checkpoint), recovered.commits.into_iter().map(text).collect()))
+}
+
+fn of(state: &str, commits: &[&str]) -> (String, Vec<String>) {
+    (state.to_owned(), commits.iter().map(|&commit| commit.to_owned()).collect())
+}
+
+fn active_zones(device: &Device) -> usize {
+    let zones = device.zones.as_ref().unwrap().report(ZoneId(0), 128, &METADATA).unwrap();
+    zones.iter().filter(|zone| zone.condition.is_active()).count()
+}
+
+/// The device, on which nothing can be read of these bytes.
+fn with_bad_bytes(env: &Env, device: &Device, bad: &[Range<u64>]) -> Device {
+    let faults = bad.iter().map(|range| Fault {
+        range: Some(range.clone()),
+        ..Fault::new(Operation::Read, FaultTrigger::From(0), FaultEffect::Fail(FaultError::Unreadable))
+    });
+    let plan = FaultPlan { faults: faults.collect(), ..FaultPlan::default() };
+    FaultDevice::device(&FaultInjector::new(env, plan), device)
+}
+
+#[test]
+fn generations_take_turns_and_one_zone_is_active() {
+    let env = Env::sim(1);
+    for (tested, group_zones) in [(NAMESPACE, 7), (NAMESPACE, 12), (SMALL_NAMESPACE, 20)] {
+        let device = formatted(&env, tested, group_zones);
+        assert_eq!((contents(&device).unwrap(), active_zones(&device)), (of("state 0", &[]), 0));
+        let mut journal = opened(&device);
+        let mut rolls = 0;
+        for number in 0..300 {
+            let commit = format!("commit {number}");
+            let state = format!("state {number}");
+            match journal.fits(commit.len(), CommitStyle::Single) {
+                true => journal.commit(commit.as_bytes(), CommitStyle::Single).unwrap(),
+                false => {
+                    journal.begin(Some(state.as_bytes())).unwrap();
+                    rolls += 1;
+                }
+            }
+            let (found, commits) = contents(&device).unwrap();
+            assert_eq!(commits.last().unwrap_or(&found), if commits.is_empty() { &state } else { &commit });
+            assert!(active_zones(&device) <= 1, "{} zones of a journal are active", active_zones(&device));
+            assert_eq!(journal.check_medium(), []);
+        }
+        assert!(rolls > 1, "{rolls}");
+        // A log fills its last zone, of which a part may be left over.
+        let mut again = recover(&device).unwrap().0;
+        again.begin(Some(b"state again")).unwrap();
+        assert_eq!(again.generation(), journal.generation() + 1);
+        again.commit(b"after", CommitStyle::Single).unwrap();
+        assert_eq!(contents(&device).unwrap().1, ["after"]);
+    }
+}
+
+#[test]
+fn whatever_a_roll_fails_at_one_of_two_generations_is_there() {
+    let env = Env::sim(1);
+    let faults = |operation, trigger| {
+        [FaultEffect::Fail(FaultError::Io), FaultEffect::FailAfter(FaultError::Io)]
+            .map(|effect| Fault::new(operation, trigger, effect))
+    };
+    let mut begun = 0;
+    for operation in [Operation::Write, Operation::Sync, Operation::Zone] {
+        for number in 0..24 {
+            for fault in faults(operation, FaultTrigger::From(number)) {
+                let device = formatted(&env, NAMESPACE, 7);
+                let mut journal = opened(&device);
+                journal.commit(b"kept", CommitStyle::Single).unwrap();
+                drop(journal);
+                let what = format!("{fault:?}");
+                let injector = FaultInjector::new(&env, FaultPlan::of(fault));
+                let faulty = FaultDevice::device(&injector, &device);
+                let Ok((mut journal, recovered)) = recover(&faulty) else {
+                    assert!(operation == Operation::Zone, "{what}");
+                    continue;
+                };
+                assert_eq!(recovered.commits, [b"kept"]);
+                let is_begun = journal.begin(Some(b"state and kept")).is_ok();
+                begun += u32::from(is_begun);
+                let found = contents(&device).unwrap();
+                let (before, after) = (of("state 0", &["kept"]), of("state and kept", &[]));
+                assert!(found == after || (!is_begun && found == before), "{what}: {found:?}");
+                assert!(is_begun || journal.begin(Some(b"more")).is_err(), "{what}: not poisoned");
+                // The next one goes on from there.
+                let mut next = recover(&device).unwrap().0;
+                next.begin(Some(b"state 2")).unwrap();
+                next.commit(b"two", CommitStyle::Single).unwrap();
+                assert_eq!(contents(&device).unwrap(), of("state 2", &["two"]), "{what}");
+            }
+        }
+    }
+    assert!((30..130).contains(&begun), "{begun}");
+}
+
+#[test]
+fn damage_of_the_newest_generation_does_not_bring_the_one_before_it_back() {
+    let env = Env::sim(1);
+    let device = formatted(&env, NAMESPACE, 7);
+    let mut journal = opened(&device);
+    journal.commit(b"one", CommitStyle::Single).unwrap();
+    journal.begin(Some(b"state 1")).unwrap();
+    journal.commit(b"two", CommitStyle::Single).unwrap();
+    let place = journal.place.clone();
+    let bytes_at = |offset: u64, length: u64| {
+        let start = place.device_offset(offset);
+        start..start + length
+    };
+    let read = |bad: &[Range<u64>]| contents(&with_bad_bytes(&env, &device, bad));
+    let superblocks = SUPERBLOCK_OFFSETS.map(|offset| bytes_at(offset, 512));
+    let unit = |number: u64| {
+        bytes_at(journal.regions().log.offset_bytes + number * u64::from(UNIT_BYTES), u64::from(UNIT_BYTES))
+    };
+    let all = of("state 1", &["two"]);
+    for bad in [&superblocks[0], &superblocks[1], &unit(0), &unit(1), &unit(2), &unit(3)] {
+        assert_eq!(read(std::slice::from_ref(bad)).unwrap(), all);
+    }
+    assert!(matches!(read(&superblocks), Err(StoreError::Media { .. })));
+    assert!(matches!(read(&[unit(0), unit(1)]), Err(StoreError::Unreadable { .. })));
+    assert!(matches!(read(&[bytes_at(SUPERBLOCK_RESERVED_BYTES, 512)]), Err(StoreError::Media { .. })));
+    // What the zones are in cannot be asked.
+    let fault = Fault::new(Operation::Zone, FaultTrigger::From(0), FaultEffect::Fail(FaultError::Io));
+    let unasked = FaultDevice::device(&FaultInjector::new(&env, FaultPlan::of(fault)), &device);
+    assert!(matches!(contents(&unasked), Err(StoreError::Media { .. })));
+    assert!(presence(&unasked, "drive", &OpenedAs::new(KIND, &device)).is_err());
+}
+
+#[test]
+fn a_store_that_is_made_anew_is_the_old_one_or_none_until_it_is_there() {
+    let env = Env::sim(1);
+    // The store before has groups of another size, and its newest generation is in the first or in the second.
+    for (old_zones, begins) in [(7, 1), (7, 2), (9, 1), (5, 2)] {
+        for number in 0..60 {
+            let device = formatted(&env, NAMESPACE, old_zones);
+            let mut old = recover(&device).unwrap().0;
+            (0..begins).for_each(|begin| old.begin(Some(format!("old {begin}").as_bytes())).unwrap());
+            let fault = Fault::new(Operation::Zone, FaultTrigger::From(number), FaultEffect::Fail(FaultError::Io));
+            let faulty = FaultDevice::device(&FaultInjector::new(&env, FaultPlan::of(fault)), &device);
+            let is_made = format(&faulty, 7, b"new").is_ok();
+            let newest = format!("old {}", begins - 1);
+            let opened_as = OpenedAs::new(KIND, &device);
+            match contents(&device) {
+                Ok(found) if is_made => assert_eq!(found, of("new", &[])),
+                // Before anything was reset, or whole although what came last failed.
+                Ok(found) => assert!([of(&newest, &[]), of("new", &[])].contains(&found), "{number}: {found:?}"),
+                Err(error) => {
+                    assert!(!is_made, "{number}: {error}");
+                    let found = presence(&device, "drive", &opened_as).unwrap();
+                    assert!(matches!(found, Presence::Unfinished | Presence::Blank), "{number}: {found:?}");
+                    // It can be made again.
+                    format(&device, 7, b"again").unwrap();
+                    assert_eq!(contents(&device).unwrap(), of("again", &[]));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_bytes_of_version_3_do_not_change() {
+    let env = Env::sim(1);
+    let device = formatted(&env, NAMESPACE, 7);
+    let mut journal = opened(&device);
+    journal.commit(b"a commit", CommitStyle::Single).unwrap();
+    let mut bytes = vec![0; 160 << 10];
+    journal.place.read(0, &mut bytes).unwrap();
+    assert_eq!(crc32c::crc32c(&bytes), 0xdc82_121e);
+    let zones = device.zones.as_ref().unwrap().report(ZoneId(0), 14, &METADATA).unwrap();
+    assert!(zones.iter().all(|zone| zone.condition != ZoneCondition::Offline));
+}
