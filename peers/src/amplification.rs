@@ -35,10 +35,10 @@ fn schemes() -> Vec<(&'static str, Open)> {
         ("varve, 12 %", varve(12)),
         ("varve, 16 %", varve(16)),
         // What the smaller sizes come to where they keep as much as others do.
-        ("varve, 30 %", varve(30)),
-        ("varve, 60 %", varve(60)),
+        ("varve, 40 %", varve(40)),
+        ("varve, 80 %", varve(80)),
         ("varve, 125 %", varve(125)),
-        ("varve, 200 %", varve(200)),
+        ("varve, 250 %", varve(250)),
     ];
     #[cfg(feature = "rocksdb")]
     schemes.extend([

@@ -112,6 +112,9 @@ described_options! {
         write_buffer_size: usize = 64 << 20, "64MiB", Bytes, "at most a 64th less than the table the medium likes (a band), where it likes one, elsewhere a 128th of the medium";
         /// Memtables, the active one included; writes stop when all are full.
         max_write_buffer_number: usize = 3, "3", Memtables;
+        /// Memtables that are flushed together, into one table, what is replaced among them left out; fewer than
+        /// `max_write_buffer_number`. A flush that somebody asks for takes what there is.
+        min_write_buffer_number_to_merge: usize = 1, "1", Memtables;
         /// Tables in level 0 that start a compaction.
         level0_file_num_compaction_trigger: usize = 4, "4", Tables;
         /// Tables in level 0 at which writes are slowed.
@@ -140,8 +143,8 @@ described_options! {
         /// What may gather above the last level of a leveled tree with dynamic sizes, as a share of it, before it goes into it: the
         /// more, the less is written, and the more space what was overwritten takes. Levels above the last one hold a
         /// run each, of any size (lazy leveling). In a tree that two compactions of `max_compaction_bytes` may take, twice
-        /// `max_bytes_for_level_base` gathers if that is more, up to three quarters of the last level; where it allows more tables than
-        /// `level0_file_num_compaction_trigger`, they wait in level 0, up to three fifths of `level0_slowdown_writes_trigger`.
+        /// `max_bytes_for_level_base` gathers if that is more, up to three quarters of the last level; where it is half more than
+        /// that, tables wait in level 0 for it, up to three fifths of `level0_slowdown_writes_trigger`.
         /// 0 is levels of a fixed ratio.
         max_size_amplification_percent: u64 = 12, "12", Percent;
         /// Table size of level 1 and below; on media that like tables of one size (bands) they have that size,

@@ -13,7 +13,7 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
         CompactionPriority::RoundRobin,
     ];
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
-    Options {
+    let options = Options {
         write_buffer_size: pick(&mut random, &[4 << 10, 8 << 10, 32 << 10, 128 << 10]) as usize,
         max_write_buffer_number: pick(&mut random, &[2, 3, 5]) as usize,
         level0_file_num_compaction_trigger: pick(&mut random, &[1, 2, 4]) as usize,
@@ -51,9 +51,12 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
         overlap_depth_max: pick(&mut random, &[0, 1, 4]) as usize,
         pace_background_work: random.chance(1, 3),
         log_write_behind_size: pick(&mut random, &[0, 0, 2 << 10]) as usize,
+        max_size_amplification_percent: pick(&mut random, &[0, 12, 12, 100, 300]),
         tree,
         ..Options::default()
-    }
+    };
+    let merged = [1, 1, 2, options.max_write_buffer_number - 1][random.index(4)];
+    Options { min_write_buffer_number_to_merge: merged.min(options.max_write_buffer_number - 1), ..options }
 }
 
 /// The same, widened by what takes time, holds writers back, or makes work of little data: for short histories.

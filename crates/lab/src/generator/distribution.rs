@@ -1,6 +1,7 @@
 //! Which record the next operation asks for.
 
 use super::elementary::ln;
+use super::zipf::ScatteredZipf;
 use super::zipfian::{ScrambledZipfian, SkewedLatest, ZIPFIAN_CONSTANT};
 use crate::error::LabError;
 use std::fmt;
@@ -15,6 +16,12 @@ pub enum Distribution {
     Uniform,
     /// A few records often, scattered over the key space (scrambled zipfian, constant 0.99).
     Zipfian,
+    /// Record of rank `k` with a probability proportional to `k^-exponent`, over exactly the records there are, scattered over the key
+    /// space; written `zipf:1.2`. Exponents from 0 to 20.
+    Zipf {
+        /// How skewed.
+        exponent: f64,
+    },
     /// The newest records most often.
     Latest,
     /// A hot set of records gets most operations.
@@ -38,6 +45,7 @@ impl Distribution {
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Distribution::Zipf { exponent } => return write!(f, "zipf:{exponent}"),
             Distribution::Uniform => "uniform",
             Distribution::Zipfian => "zipfian",
             Distribution::Latest => "latest",
@@ -52,6 +60,9 @@ impl FromStr for Distribution {
     type Err = LabError;
 
     fn from_str(text: &str) -> Result<Distribution, LabError> {
+        if let Some(exponent) = text.strip_prefix("zipf:").and_then(|exponent| exponent.parse().ok()) {
+            return Ok(Distribution::Zipf { exponent });
+        }
         Ok(match text {
             "uniform" => Distribution::Uniform,
             "zipfian" => Distribution::Zipfian,
@@ -62,7 +73,9 @@ impl FromStr for Distribution {
             _ => {
                 return Err(LabError::invalid(
                     "request distribution",
-                    format!("'{text}' is none of uniform, zipfian, latest, hotspot, exponential, sequential"),
+                    format!(
+                        "'{text}' is none of uniform, zipfian, zipf:EXPONENT, latest, hotspot, exponential, sequential"
+                    ),
                 ));
             }
         })
@@ -79,6 +92,7 @@ pub struct RecordChooser {
 enum Kind {
     Uniform,
     Zipfian(ScrambledZipfian),
+    Zipf(ScatteredZipf),
     Latest(SkewedLatest),
     Hotspot { hot: u64, hot_operations: f64, records: u64 },
     Exponential { mean: f64 },
@@ -107,6 +121,10 @@ impl RecordChooser {
             Distribution::Zipfian => {
                 Kind::Zipfian(ScrambledZipfian::new(records.saturating_add(expected_records), ZIPFIAN_CONSTANT)?)
             }
+            // Every thread has the same popular records.
+            Distribution::Zipf { exponent } => {
+                Kind::Zipf(ScatteredZipf::new(records.saturating_add(expected_records), exponent, 0)?)
+            }
             Distribution::Latest => Kind::Latest(SkewedLatest::new(records, ZIPFIAN_CONSTANT)?),
             Distribution::Hotspot { hot_records, hot_operations } => {
                 if !(0.0..=1.0).contains(&hot_records) || !(0.0..=1.0).contains(&hot_operations) {
@@ -133,6 +151,12 @@ impl RecordChooser {
             // while the set grows.
             Kind::Zipfian(zipfian) => loop {
                 let record = zipfian.next(random);
+                if record < stored {
+                    break record;
+                }
+            },
+            Kind::Zipf(zipf) => loop {
+                let record = zipf.next(random);
                 if record < stored {
                     break record;
                 }
@@ -205,9 +229,11 @@ mod tests {
 
     #[test]
     fn zipfian_stays_among_the_stored() {
-        let mut chooser = RecordChooser::new(Distribution::Zipfian, 100, 900, 0, 1).unwrap();
-        let mut random = Random::seeded(1);
-        assert!((0..10_000).all(|_| chooser.next(100, &mut random) < 100));
+        for distribution in [Distribution::Zipfian, Distribution::Zipf { exponent: 1.2 }] {
+            let mut chooser = RecordChooser::new(distribution, 100, 900, 0, 1).unwrap();
+            let mut random = Random::seeded(1);
+            assert!((0..10_000).all(|_| chooser.next(100, &mut random) < 100));
+        }
     }
 
     #[test]
@@ -219,10 +245,11 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for name in ["uniform", "zipfian", "latest", "hotspot", "exponential", "sequential"] {
+        for name in ["uniform", "zipfian", "zipf:1.2", "zipf:0", "latest", "hotspot", "exponential", "sequential"] {
             assert_eq!(name.parse::<Distribution>().unwrap().to_string(), name);
         }
-        assert!("zipf".parse::<Distribution>().is_err());
+        assert!("zipf".parse::<Distribution>().is_err() && "zipf:much".parse::<Distribution>().is_err());
+        assert!(RecordChooser::new(Distribution::Zipf { exponent: 21.0 }, 5, 0, 0, 1).is_err());
         assert!(RecordChooser::new(Distribution::Uniform, 0, 0, 0, 1).is_err());
     }
 }

@@ -6,6 +6,7 @@ mod elementary;
 mod key;
 mod permutation;
 mod value;
+mod zipf;
 mod zipfian;
 
 pub use counter::AcknowledgedCounter;
@@ -14,4 +15,5 @@ pub(crate) use elementary::decimal_logarithm;
 pub use key::{KeyFormat, fnv_hash_64};
 pub use permutation::Permutation;
 pub use value::ValueGenerator;
+pub use zipf::{ScatteredZipf, Zipf};
 pub use zipfian::{ScrambledZipfian, SkewedLatest, ZIPFIAN_CONSTANT, Zipfian};

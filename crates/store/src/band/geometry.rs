@@ -299,7 +299,7 @@ pub(super) mod tests {
         let drive = ZoneGeometry { zone_capacity_bytes: 1077 << 20, ..ZoneGeometry::fit(41 << 30, 2 << 30).unwrap() };
         // Small ones.
         let small = ZoneGeometry { zone_capacity_bytes: 49_000, ..ZoneGeometry::fit(16 << 20, 64 << 10).unwrap() };
-        for (zones, group_zones) in [(drive, 1), (small, 8)] {
+        for (zones, group_zones) in [(drive, 1), (small, 9)] {
             let planned = plan_on(&zones, 1, None).unwrap();
             assert_eq!((planned.journal.group_zones, planned.first_band), (group_zones, 2 * group_zones));
             assert_eq!(planned.bands().end, zones.zone_count);

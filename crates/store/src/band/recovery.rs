@@ -472,6 +472,11 @@ pub(super) fn open(env: &Env, device: Device) -> Result<OpenStore, StoreError> {
 
     // What was found may be in the device's cache only, when the process ended and not the power.
     journal::sync(&device, &label)?;
+    if metadata_zones > 0 && active_max > 0 {
+        // The band table is going to take a zone.
+        let active = zones.iter().filter(|(_, zone)| zone.condition.is_active());
+        active.for_each(|(band, _)| _ = zone_control.finish(ZoneId(*band), &METADATA));
+    }
     let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.checkpoint());
     journal.begin(checkpoint.as_deref())?;
     if active_max > 0 {

@@ -416,6 +416,10 @@ impl Journal {
             log::encode(&mut bytes, shape, superblock, journal.sequence, payload);
             let offset = superblock.regions.log.offset_bytes + journal.position_units * unit_bytes as u64;
             match style {
+                CommitStyle::Single if superblock.regions.group_zones > 0 => {
+                    place.write(offset, &bytes, false)?;
+                    journal.sync()?;
+                }
                 CommitStyle::Single => place.write(offset, &bytes, true)?,
                 CommitStyle::Ordered { .. } => {
                     let (first, marks) = bytes.split_at(bytes.len() - 2 * unit_bytes);

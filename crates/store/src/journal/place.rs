@@ -158,9 +158,18 @@ impl Place {
 
     /// Makes it empty, from its first zone on: what says that something is there goes first. Of a place in zones.
     pub(super) fn reset(&self) -> Result<(), StoreError> {
+        self.reset_in_order(self.report())
+    }
+
+    /// The same from its last zone on: what says that nothing counts goes last.
+    pub(super) fn reset_from_the_end(&self) -> Result<(), StoreError> {
+        self.reset_in_order(self.report().map(|found| found.into_iter().rev().collect()))
+    }
+
+    fn reset_in_order(&self, zones: Result<Vec<(ZoneId, ZoneDescription)>, MediaError>) -> Result<(), StoreError> {
         let failed = |error| media_error(&self.label, "metadata zones", error);
         let Some(run) = &self.zones else { return Ok(()) };
-        for (zone, found) in self.report().map_err(failed)? {
+        for (zone, found) in zones.map_err(failed)? {
             if found.condition != ZoneCondition::Empty {
                 run.control.reset(zone, &METADATA).map_err(failed)?;
             }

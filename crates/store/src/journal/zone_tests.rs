@@ -4,6 +4,7 @@ use super::*;
 use crate::identity::{DeviceShape, Member};
 use std::ops::Range;
 use varve_env::Env;
+use varve_media::BlockDeviceExt;
 use varve_media::conformance::devices::{NAMESPACE, SMALL_NAMESPACE, TestedDevice};
 use varve_media::{
     Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, Geometry, Operation,
@@ -174,14 +175,18 @@ fn damage_of_the_newest_generation_does_not_bring_the_one_before_it_back() {
 fn a_store_that_is_made_anew_is_the_old_one_or_none_until_it_is_there() {
     let env = Env::sim(1);
     // The store before has groups of another size, and its newest generation is in the first or in the second.
+    let interrupted = |device: &Device, operation, number| {
+        let fault = Fault::new(operation, FaultTrigger::From(number), FaultEffect::FailAfter(FaultError::Io));
+        format(&FaultDevice::device(&FaultInjector::new(&env, FaultPlan::of(fault)), device), 7, b"new").is_ok()
+    };
     for (old_zones, begins) in [(7, 1), (7, 2), (9, 1), (5, 2)] {
-        for number in 0..60 {
+        for (operation, number) in (0..60).flat_map(|number| {
+            [Operation::Zone, Operation::Write, Operation::Sync].map(|operation| (operation, number))
+        }) {
             let device = formatted(&env, NAMESPACE, old_zones);
             let mut old = recover(&device).unwrap().0;
             (0..begins).for_each(|begin| old.begin(Some(format!("old {begin}").as_bytes())).unwrap());
-            let fault = Fault::new(Operation::Zone, FaultTrigger::From(number), FaultEffect::Fail(FaultError::Io));
-            let faulty = FaultDevice::device(&FaultInjector::new(&env, FaultPlan::of(fault)), &device);
-            let is_made = format(&faulty, 7, b"new").is_ok();
+            let is_made = interrupted(&device, operation, number);
             let newest = format!("old {}", begins - 1);
             let opened_as = OpenedAs::new(KIND, &device);
             match contents(&device) {
@@ -192,13 +197,55 @@ fn a_store_that_is_made_anew_is_the_old_one_or_none_until_it_is_there() {
                     assert!(!is_made, "{number}: {error}");
                     let found = presence(&device, "drive", &opened_as).unwrap();
                     assert!(matches!(found, Presence::Unfinished | Presence::Blank), "{number}: {found:?}");
-                    // It can be made again.
+                    // It can be made again, however often that is interrupted.
+                    for again in 0..12 {
+                        let was_marked = presence(&device, "drive", &opened_as).unwrap() == Presence::Unfinished;
+                        let is_made = interrupted(&device, operation, again);
+                        let found = presence(&device, "drive", &opened_as);
+                        assert!(is_made || found.is_ok(), "{operation:?} {number} {again}: {found:?}");
+                        if was_marked && !is_made {
+                            presence_on_device(&device, "drive", &opened_as).unwrap();
+                        }
+                    }
                     format(&device, 7, b"again").unwrap();
                     assert_eq!(contents(&device).unwrap(), of("again", &[]));
                 }
             }
         }
     }
+}
+
+/// Once such a superblock made every format of the device fail.
+#[test]
+fn groups_that_cannot_be_are_damage_and_are_formatted_over() {
+    let env = Env::sim(1);
+    let device = formatted(&env, NAMESPACE, 7);
+    let journal = opened(&device);
+    let mut absurd = journal.superblock.clone();
+    for group_zones in [64, 65, u32::MAX, 3, 8] {
+        absurd.regions.group_zones = group_zones;
+        let place = &journal.place;
+        place.reset().unwrap();
+        place.write(0, &superblock::header(place, superblock::encode(&absurd)), false).unwrap();
+        device.zones.as_ref().unwrap().reset(ZoneId(7), &METADATA).unwrap();
+        contents(&device).unwrap_err();
+        format(&device, 7, b"new").unwrap();
+        assert_eq!(contents(&device).unwrap(), of("new", &[]));
+    }
+}
+
+#[test]
+fn a_device_that_others_left_with_all_its_active_zones_can_be_formatted() {
+    let env = Env::sim(1);
+    let asked = Geometry { capacity_bytes: 8 << 20, sector_bytes: 512, physical_sector_bytes: UNIT_BYTES };
+    let device = (SMALL_NAMESPACE.make)(&env, "drive", &asked);
+    let zones = device.block.capabilities().zones.clone().unwrap();
+    for zone in 100..100 + zones.active_zones_max {
+        device.block.write_at(zones.start_bytes(ZoneId(zone)), &[1; 4096], &METADATA).unwrap();
+    }
+    format(&device, 20, b"state 0").unwrap();
+    opened(&device).commit(b"one", CommitStyle::Single).unwrap();
+    assert_eq!(contents(&device).unwrap(), of("state 0", &["one"]));
 }
 
 #[test]

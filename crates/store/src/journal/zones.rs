@@ -11,6 +11,9 @@
 //!
 //! Offsets in a group count what is used of each zone: its writable bytes, in whole units.
 //!
+//! *Durable* is what was there at a sync of the device: where the pointer of a zone stands is what the device promises then, so
+//! nothing is written durably by itself.
+//!
 //! *A generation has begun* when the first commit of its log, which says nothing, is there: it is written when everything before
 //! it is durable. The zones of the other group are finished before, so that one zone of a journal is active at a time, and
 //! reset only when the next generation takes their place. So a crash finds a generation that has begun, whole; one that
@@ -18,6 +21,9 @@
 //! are an error, whatever the other group has: theirs may be the newer generation.
 //!
 //! While a store is made the first group has marks in place of superblocks, and the store comes to lie in the second.
+//!
+//! *What it does not bear*: a zone of the two groups that wears out. While it can be read the store can be copied from images
+//! of the device; it cannot be opened.
 
 use super::log::{self, LogReader, LogTail};
 use super::place::Place;
@@ -38,9 +44,12 @@ pub(crate) fn lies_in_zones(zones: &ZoneGeometry) -> bool {
     zones.conventional_zones == 0 && zones.sequential_type == ZoneType::SequentialWriteRequired
 }
 
-/// Bytes of a group that a log keeps for itself: a quarter.
+/// Most bytes of a log: all of it is read when a store is opened.
+const LOG_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a group that are kept for the log: a quarter, in multiples of every unit there can be.
 fn log_bytes_min(group_bytes: u64) -> u64 {
-    group_bytes / 4
+    (group_bytes / 4).min(LOG_BYTES_MAX).next_multiple_of(REGION_BYTES_MIN)
 }
 
 /// Bytes of a checkpoint a group has space for, its header included.
@@ -94,13 +103,53 @@ impl<'a> MetadataZones<'a> {
         [0, group_zones].map(|first| self.place(first, group_zones))
     }
 
-    /// Zones in which something of a journal may lie and that are not empty.
-    fn written(&self) -> Result<Vec<ZoneId>, StoreError> {
+    /// Zones in which something of a journal may lie, and what they are in.
+    fn possible(&self) -> Result<Vec<(ZoneId, ZoneCondition)>, StoreError> {
         let count = (2 * GROUP_ZONES_MAX).min(self.geometry.zone_count);
         let described = self.control.report(ZoneId(0), count, &METADATA);
         let described = described.map_err(|error| media_error(self.label, "metadata zones", error))?;
-        let written = |(_, zone): &(u32, varve_media::ZoneDescription)| zone.condition != ZoneCondition::Empty;
-        Ok((0..).zip(described).filter(written).map(|(zone, _)| ZoneId(zone)).collect())
+        Ok((0..).map(ZoneId).zip(described.into_iter().map(|zone| zone.condition)).collect())
+    }
+
+    /// Those in which there may be anything. One that is gone says nothing; but the first says that something is gone.
+    fn written(&self) -> Result<Vec<ZoneId>, StoreError> {
+        let is_written = |(zone, condition): &(ZoneId, ZoneCondition)| match condition {
+            ZoneCondition::Empty => false,
+            ZoneCondition::Offline => zone.0 == 0,
+            _ => true,
+        };
+        Ok(self.possible()?.into_iter().filter(is_written).map(|(zone, _)| zone).collect())
+    }
+
+    /// Empties all of them but those `place` has, as far as they can be written at all.
+    fn reset_all_but(&self, place: &Place) -> Result<(), StoreError> {
+        for (zone, condition) in self.possible()? {
+            let can_be = matches!(condition, ZoneCondition::Full) || condition.is_active();
+            if can_be && !place.holds(zone) {
+                let reset = self.control.reset(zone, &METADATA);
+                reset.map_err(|error| media_error(self.label, "metadata zones", error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// No zone of the device is active afterwards, but for those that refuse.
+    fn finish_all(&self) -> Result<(), StoreError> {
+        let mut next = 0;
+        while next < self.geometry.zone_count {
+            let described = self.control.report(ZoneId(next), self.geometry.zone_count - next, &METADATA);
+            let described = described.map_err(|error| media_error(self.label, "zones", error))?;
+            if described.is_empty() {
+                break;
+            }
+            for zone in described {
+                if zone.condition.is_active() {
+                    let _ = self.control.finish(ZoneId(next), &METADATA);
+                }
+                next += 1;
+            }
+        }
+        Ok(())
     }
 
     /// How many zones a group of the journal that is here has; `None` when there is none.
@@ -108,22 +157,37 @@ impl<'a> MetadataZones<'a> {
     /// # Errors
     /// What is wrong with superblocks, where there are some and none that says it.
     fn find_group_zones(&self) -> Result<Option<u32>, StoreError> {
-        let mut damaged = None;
+        let (mut newest, mut wrong, mut is_marked) = (None, None, false);
         for ZoneId(first) in self.written()?.into_iter().filter(|zone| zone.0 <= GROUP_ZONES_MAX) {
             for slot in superblock::slots_in(&self.header_at(first)) {
                 match slot {
                     Slot::Valid(found) => {
                         let group_zones = found.regions.group_zones;
-                        if [0, group_zones].contains(&first) && (1..=GROUP_ZONES_MAX).contains(&group_zones) {
-                            return Ok(Some(group_zones));
+                        let is_here = (1..=GROUP_ZONES_MAX).contains(&group_zones) && [0, group_zones].contains(&first);
+                        if !is_here || u64::from(group_zones) * 2 > u64::from(self.geometry.zone_count) {
+                            let expected =
+                                format!("groups of zones among the {} of the device", self.geometry.zone_count);
+                            let found = format!("one of {group_zones} at zone {first}");
+                            let offset_bytes = self.geometry.start_bytes(ZoneId(first));
+                            wrong = wrong.or(Some(corruption(self.label, "superblock", offset_bytes, expected, found)));
+                            continue;
                         }
+                        newest = newest.max(Some((found.generation, group_zones)));
                     }
-                    Slot::Damaged(error) => damaged = damaged.or(Some(error)),
-                    _ => {}
+                    Slot::Identity(_) => is_marked |= first == 0,
+                    Slot::Damaged(error) | Slot::OtherVersion(error) => wrong = wrong.or(Some(error)),
+                    Slot::Blank | Slot::Foreign(_) => {}
                 }
             }
+            // Beside a mark there may be what was made before, with other groups; else there is one journal.
+            if newest.is_some() && !is_marked {
+                break;
+            }
         }
-        damaged.map_or(Ok(None), Err)
+        match (newest, wrong) {
+            (Some((_, group_zones)), _) => Ok(Some(group_zones)),
+            (None, wrong) => wrong.map_or(Ok(None), Err),
+        }
     }
 }
 
@@ -197,6 +261,12 @@ fn find_in(zones: &MetadataZones<'_>, opened_as: &OpenedAs) -> Result<Found, Sto
             continue;
         }
         let (superblock, _, findings) = superblock::choose(&groups[0], opened_as, slots)?;
+        let group_bytes = groups[0].capacity_bytes();
+        if superblock.capacity_bytes != group_bytes || superblock.regions.group_zones != group_zones {
+            let found = format!("{} bytes in {} zones", superblock.capacity_bytes, superblock.regions.group_zones);
+            let expected = format!("a group of {group_bytes} bytes in {group_zones} zones");
+            return Err(corruption(zones.label, "superblock", groups[0].device_offset(0), expected, found));
+        }
         candidates.push((superblock, findings, groups));
     }
     candidates.sort_by_key(|(superblock, ..)| std::cmp::Reverse(superblock.generation));
@@ -261,25 +331,36 @@ pub(super) fn mark(device: &Device, label: &str, block: &IdentityBlock) -> Optio
 
 fn mark_in_zones(zones: &MetadataZones<'_>, block: &IdentityBlock) -> Result<(), StoreError> {
     let header = zones.header_at(0);
-    // The older generation goes first, so that it never counts. What is damaged is lost with the rest.
-    if let Ok(Some(group_zones)) = zones.find_group_zones() {
-        let [first, second] = zones.groups(group_zones);
-        if rank(&superblock::slots_in(&first)) > rank(&superblock::slots_in(&second)) {
-            second.reset()?;
-        }
-        first.reset()?;
+    if zones.geometry.active_zones_max > 0 {
+        // Whatever is being written there is given up.
+        zones.finish_all()?;
     }
-    header.reset()?;
+    // What is newest goes last, so that nothing older ever counts. What cannot be read may be it.
+    let may_be_newest = |slots: &[Slot; 2]| {
+        let is_damaged = slots.iter().any(|slot| matches!(slot, Slot::Damaged(_)));
+        let is_known = slots.iter().any(|slot| matches!(slot, Slot::Valid(_) | Slot::Identity(_)));
+        is_damaged && !is_known
+    };
+    let first = superblock::slots_in(&header);
+    let is_marked = mark_in(&first).is_some();
+    let is_first_newest = match zones.find_group_zones() {
+        Ok(Some(group_zones)) => {
+            let second = superblock::slots_in(&zones.groups(group_zones)[1]);
+            is_marked || may_be_newest(&first) || (rank(&first) > rank(&second) && !may_be_newest(&second))
+        }
+        _ => true,
+    };
+    if is_first_newest {
+        zones.reset_all_but(&header)?;
+    }
+    match is_marked {
+        true => header.reset_from_the_end()?,
+        false => header.reset()?,
+    }
     header.write(0, &superblock::header(&header, block.encode()), false)?;
     header.sync()?;
     header.finish()?;
-    for zone in zones.written()? {
-        if !header.holds(zone) {
-            let reset = zones.control.reset(zone, &METADATA);
-            reset.map_err(|error| media_error(zones.label, "metadata zones", error))?;
-        }
-    }
-    Ok(())
+    zones.reset_all_but(&header)
 }
 
 /// Writes the first generation of a store that was marked.
@@ -314,7 +395,8 @@ pub(super) fn write_generation(
     let checkpoint_at = SUPERBLOCK_RESERVED_BYTES;
     // The unit may be larger than what a checkpoint is rounded to.
     let log_at = (checkpoint_at + checkpoint.len() as u64).next_multiple_of(u64::from(unit_bytes));
-    let log_bytes = group_bytes.saturating_sub(log_at) / u64::from(unit_bytes) * u64::from(unit_bytes);
+    let log_bytes =
+        group_bytes.saturating_sub(log_at).min(LOG_BYTES_MAX) / u64::from(unit_bytes) * u64::from(unit_bytes);
     superblock.capacity_bytes = group_bytes;
     superblock.active_checkpoint = 0;
     superblock.checkpoint = reference;
@@ -333,6 +415,7 @@ pub(super) fn write_generation(
     let shape = log::shape(0, unit_bytes, false, 0);
     let mut commit = place.buffer((shape.units * u64::from(unit_bytes)) as usize);
     log::encode(&mut commit, shape, &superblock, 0, &[]);
-    place.write(log_at, &commit, true)?;
+    place.write(log_at, &commit, false)?;
+    sync()?;
     Ok((superblock, shape.units))
 }

@@ -155,9 +155,13 @@ impl<'a> Tree<'a> {
     /// How much gathers above the last level before all is merged: what the options say, or twice the base size if that
     /// is more; never much beside the last level.
     fn gathered_bytes(&self) -> u64 {
+        self.allowed_bytes().max(self.usual_bytes())
+    }
+
+    /// How much gathers if the options say less.
+    fn usual_bytes(&self) -> u64 {
         let bases = self.options.max_bytes_for_level_base.saturating_mul(GATHERED_BASES) as f64 * self.share;
-        let most_bytes = self.last_bytes() / 4 * GATHERED_QUARTERS;
-        self.allowed_bytes().max((bases as u64).min(most_bytes))
+        (bases as u64).min(self.last_bytes() / 4 * GATHERED_QUARTERS)
     }
 
     /// Runs of level 0 are written quickly: without this, what gathered would never be merged while many write.
@@ -224,9 +228,15 @@ impl<'a> Tree<'a> {
         let level0_bytes = self.version.level_bytes(0);
         let with_one_more = level0_bytes.saturating_add(self.level0_table_bytes());
         let waits = tables < self.options.level0_waiting_max
+            && self.level0_may_wait()
             && self.is_whole(self.total_bytes())
             && self.above_weight().saturating_add(with_one_more) <= self.allowed_bytes();
         !waits
+    }
+
+    /// The options say much more than gathers anyway, which are some runs of level 0 and what lies above them by the merge.
+    fn level0_may_wait(&self) -> bool {
+        self.allowed_bytes() / 3 >= self.usual_bytes() / 2
     }
 
     /// The mean.
@@ -247,13 +257,13 @@ impl<'a> Tree<'a> {
     }
 
     /// Whether as much has gathered above the tables of the last level that a column takes as their share of what may; or all
-    /// but a table, where it is the options that say no more may.
+    /// but a table, where level 0 has waited for it.
     fn pays(&self, column: &Column<'_>) -> bool {
         let below = column.tables.last().filter(|(level, _)| *level == self.last());
         let below_bytes: u64 = below.map_or(0, |(_, files)| files.iter().map(|file| file.size_bytes).sum());
         let share = below_bytes as f64 / self.last_bytes().max(1) as f64;
         let gathered_bytes = self.gathered_bytes();
-        let next_bytes = if gathered_bytes == self.allowed_bytes() { self.level0_table_bytes() } else { 0 };
+        let next_bytes = if self.level0_may_wait() { self.level0_table_bytes() } else { 0 };
         let weight = column.weight.saturating_add(next_bytes);
         below_bytes == 0 || (weight as f64 >= gathered_bytes as f64 * share && self.is_whole(column.total_bytes))
     }

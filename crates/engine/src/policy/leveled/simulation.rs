@@ -206,11 +206,20 @@ fn what_is_written_and_kept_stays_within_bounds() {
 /// 4.01 and 5.97 at spaces of 2.16, 1.61, 1.31 and 1.16 (`cargo peers amplification`, without the log).
 #[test]
 fn level_0_waits_where_that_much_space_is_given() {
-    let bounds = [(4, 200, 1.40, 1.95), (8, 125, 1.80, 1.57), (16, 60, 2.85, 1.27), (32, 30, 4.60, 1.15)];
+    let bounds = [(4, 200, 1.40, 1.95), (8, 125, 1.80, 1.57), (16, 80, 2.55, 1.41), (32, 40, 3.95, 1.21)];
     for (memtables, percent, overwrite, space) in bounds {
         let curve = curve(memtables, percent);
         assert!(curve.overwrite <= overwrite && curve.space <= space, "{memtables}, {percent} %: {curve:?}");
         assert!(curve.runs_max <= 13, "{memtables}, {percent} %: {curve:?}");
+    }
+}
+
+/// More space for less writing, also where level 0 begins to wait.
+#[test]
+fn a_tree_that_is_merged_whole_writes_the_less_the_more_it_may_keep() {
+    for (memtables, percents) in [(8, [12, 60, 100, 125]), (16, [12, 30, 60, 80]), (32, [12, 20, 30, 40])] {
+        let of = percents.map(|percent| curve(memtables, percent));
+        assert!(of.is_sorted_by(|a, b| a.overwrite >= b.overwrite - 0.06), "{memtables}: {of:#?}");
     }
 }
 

@@ -170,7 +170,7 @@ fn next_job<'a>(
 fn jobs_state(parts: &TreeParts, jobs: &JobState, role: Role) -> JobsState {
     JobsState {
         role,
-        flush_is_due: !jobs.flush_running && !jobs.flush_held && !jobs.immutables.is_empty(),
+        flush_is_due: jobs.flush_is_due(parts.files.options.min_write_buffer_number_to_merge),
         compactions_are_held: !may_compact(parts, jobs),
         sampling: jobs.sampling,
         has_garbage: parts.files.tables.garbage.any(),
@@ -388,7 +388,7 @@ pub(super) fn is_idle<'a>(
     mut jobs: MutexGuard<'a, JobState>,
 ) -> (MutexGuard<'a, JobState>, bool) {
     loop {
-        let rests = (jobs.immutables.is_empty() || jobs.flush_held)
+        let rests = !jobs.flush_is_due(parts.files.options.min_write_buffer_number_to_merge)
             && !jobs.flush_running
             && jobs.running_compactions == 0
             && jobs.manual == 0;

@@ -21,6 +21,8 @@ pub(super) struct JobState {
     /// Oldest first.
     pub(super) immutables: VecDeque<Immutable>,
     pub(super) flush_running: bool,
+    /// Those who wait until all of them are flushed, however few.
+    pub(super) flush_wanted: usize,
     /// Recovery found no space: its memtables wait for a log to go on with.
     pub(super) flush_held: bool,
     /// What running compactions touch.
@@ -55,10 +57,16 @@ impl JobState {
         self.planning > 0 || self.sampling
     }
 
+    /// Memtables wait for a flush that may begin; of fewer than `memtables_min` only where somebody wants it.
+    pub(super) fn flush_is_due(&self, memtables_min: usize) -> bool {
+        let least = if self.flush_wanted > 0 { 1 } else { memtables_min.max(1) };
+        !self.flush_running && !self.flush_held && self.immutables.len() >= least
+    }
+
     /// What decides about the next job but the version: equal when nothing changed.
     pub(super) fn outlook(&self) -> impl PartialEq + use<> {
         (
-            (self.immutables.len(), self.flush_running, self.flush_held, self.busy.changes()),
+            (self.immutables.len(), self.flush_running, self.flush_wanted > 0, self.flush_held, self.busy.changes()),
             (self.running_compactions, self.sampling, self.manual, self.compacts_alone),
             (self.retries, self.closing, self.poisoned.is_some()),
         )

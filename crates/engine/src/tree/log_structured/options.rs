@@ -7,6 +7,12 @@ use crate::options::{FILE_BYTES_MAX, MEDIUM_BYTES_MAX, MEMORY_BYTES_MAX, Options
 pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
     at_least("max_write_buffer_number", options.max_write_buffer_number as u64, 2)?;
     at_most("max_write_buffer_number", options.max_write_buffer_number as u64, 1 << 16)?;
+    at_least("min_write_buffer_number_to_merge", options.min_write_buffer_number_to_merge as u64, 1)?;
+    at_most(
+        "min_write_buffer_number_to_merge",
+        options.min_write_buffer_number_to_merge as u64,
+        options.max_write_buffer_number as u64 - 1,
+    )?;
     at_most("block_cache_capacity", options.block_cache_capacity as u64, MEMORY_BYTES_MAX)?;
     at_least("level0_file_num_compaction_trigger", options.level0_file_num_compaction_trigger as u64, 1)?;
     at_least("level0_slowdown_writes_trigger", options.level0_slowdown_writes_trigger as u64, 1)?;

@@ -16,6 +16,7 @@ use crate::shape::{CompactionPlan, CompactionPolicy, FileMeta, Reason, Version};
 use crate::test_store::MemoryStore;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use varve_env::{Random, SimOptions};
 use varve_store::{CreateOptions, FileKind};
 
@@ -196,6 +197,52 @@ fn a_memtable_becomes_one_band() {
         assert!(sizes.len() >= 6 && least > BAND_BYTES / 2, "{block_align} {value_bytes} {batch}: {sizes:?}");
         tree.close().expect("close");
     }
+}
+
+#[test]
+fn memtables_are_flushed_together() {
+    let env = Env::sim(1);
+    let options = Options {
+        disable_auto_compactions: true,
+        write_buffer_size: 64 << 10,
+        max_write_buffer_number: 4,
+        min_write_buffer_number_to_merge: 3,
+        ..Options::default()
+    };
+    let policy = TwoLevel::new(&options);
+    let media = FileMedia::of_files(Arc::new(MemoryStore::new()));
+    let tree = LogStructuredTree::open(&env, media, options, Box::new(policy)).expect("open");
+    let waiting = || tree.parts.board.lock().immutables.len();
+    let tables = || tree.parts.catalog.version().levels[0].iter().map(|file| file.entries).collect::<Vec<u64>>();
+    let mut switches = 0;
+    for round in 0u64.. {
+        let before = waiting();
+        let value = [round as u8; 1000];
+        write(&tree, &[(format!("{:04}", round % 80).as_bytes(), Some(&value))]);
+        switches += usize::from(waiting() > before);
+        if switches == 2 {
+            break;
+        }
+    }
+    // Nothing is due, and nobody waits for what is not.
+    env.sleep(Duration::from_secs(1));
+    assert_eq!((waiting(), tables().len()), (2, 0));
+    let (jobs, is_idle) = background::is_idle(&tree.parts, tree.parts.board.lock());
+    drop(jobs);
+    assert!(is_idle);
+    for round in 0u64.. {
+        write(&tree, &[(format!("{:04}", round % 80).as_bytes(), Some(&[1; 1000]))]);
+        if waiting() != 2 {
+            break;
+        }
+    }
+    env.sleep(Duration::from_secs(1));
+    // What was replaced among them is left out.
+    assert_eq!((waiting(), tables()), (0, vec![80]));
+    // Who wants a flush gets it.
+    tree.flush().expect("flush");
+    assert_eq!((waiting(), tables().len()), (0, 2));
+    tree.close().expect("close");
 }
 
 #[test]

@@ -174,6 +174,7 @@ impl WritePath {
             return Ok(());
         }
         let start = parts.files.env.now();
+        jobs.flush_wanted += 1;
         let result = wait_for_progress(
             parts,
             &mut jobs,
@@ -185,6 +186,7 @@ impl WritePath {
             },
             |jobs| (jobs.flush_attempts, jobs.flush_error.clone()),
         );
+        jobs.flush_wanted -= 1;
         note_stall(parts, start);
         result
     }
