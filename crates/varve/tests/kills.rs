@@ -40,6 +40,7 @@ const MEDIA: &[(&str, &str)] = &[
         "smr, variable bands",
         "smr:96MiB?account,band=64KiB,zoned-table-size=256KiB,conventional=16MiB,backing=file:@/smr",
     ),
+    ("zns", "zns:96MiB?account,zone=512KiB,zone-capacity=384KiB,backing=file:@/zns"),
 ];
 
 /// What killed processes owe.

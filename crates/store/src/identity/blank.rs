@@ -118,8 +118,11 @@ fn refuse_written_zones(device: &Device, label: &str, opened_as: &OpenedAs) -> R
             break;
         }
         for zone in described {
-            // What a mark that was torn leaves behind is among the bytes that were looked at.
-            let is_torn = zone.condition.is_active() && zone.write_pointer_bytes <= FIRST_BYTES;
+            // What a mark leaves behind that was torn, or was being reset, is among the bytes that were looked at.
+            let is_torn = match zone.condition {
+                ZoneCondition::Full => zone.end_bytes() <= FIRST_BYTES,
+                condition => condition.is_active() && zone.write_pointer_bytes <= FIRST_BYTES,
+            };
             let is_blank = zone.zone_type == ZoneType::Conventional
                 || matches!(zone.condition, ZoneCondition::Empty | ZoneCondition::Offline)
                 || is_torn;
