@@ -64,27 +64,28 @@ impl Place {
         buffer(&self.device, length_bytes)
     }
 
-    /// Bytes that a request at an offset may have at most, and where they are on the device.
-    fn locate(&self, offset_bytes: u64) -> (u64, u64) {
+    /// Where a byte is on the device, and how many of `wanted_bytes` from there on one request may have.
+    fn locate(&self, offset_bytes: u64, wanted_bytes: usize) -> (u64, usize) {
+        let wanted_bytes = wanted_bytes.min(TRANSFER_BYTES);
         match &self.zones {
-            None => (offset_bytes, u64::MAX),
+            None => (offset_bytes, wanted_bytes),
             Some(run) => {
                 let (zone, within) = (offset_bytes / run.used_bytes, offset_bytes % run.used_bytes);
-                ((u64::from(run.first) + zone) * run.zone_bytes + within, run.used_bytes - within)
+                let at = (u64::from(run.first) + zone) * run.zone_bytes + within;
+                (at, (run.used_bytes - within).min(wanted_bytes as u64) as usize)
             }
         }
     }
 
     /// Where a byte is on the device, for messages.
     pub(super) fn device_offset(&self, offset_bytes: u64) -> u64 {
-        self.locate(offset_bytes).0
+        self.locate(offset_bytes, 0).0
     }
 
     /// Fills `data` in large pieces, whole sectors of it.
     pub(super) fn read(&self, mut offset_bytes: u64, mut data: &mut [u8]) -> Result<(), MediaError> {
         while !data.is_empty() {
-            let (at, space_bytes) = self.locate(offset_bytes);
-            let length = data.len().min(TRANSFER_BYTES).min(usize::try_from(space_bytes).unwrap_or(usize::MAX));
+            let (at, length) = self.locate(offset_bytes, data.len());
             let (piece, rest) = data.split_at_mut(length);
             self.device.block.read_at(at, piece, &METADATA)?;
             (data, offset_bytes) = (rest, offset_bytes + length as u64);
@@ -96,8 +97,7 @@ impl Place {
     pub(super) fn write(&self, mut offset_bytes: u64, mut data: &[u8], durable: bool) -> Result<(), StoreError> {
         let failed = |error| media_error(&self.label, "metadata", error);
         while !data.is_empty() {
-            let (at, space_bytes) = self.locate(offset_bytes);
-            let length = data.len().min(TRANSFER_BYTES).min(usize::try_from(space_bytes).unwrap_or(usize::MAX));
+            let (at, length) = self.locate(offset_bytes, data.len());
             let (piece, rest) = data.split_at(length);
             let slices = [IoSlice::new(piece)];
             let mut request = Request::write(at, &slices);
@@ -142,7 +142,7 @@ impl Place {
     }
 
     /// Its zones as they are.
-    fn report(&self) -> Result<Vec<(ZoneId, ZoneDescription)>, MediaError> {
+    pub(super) fn report(&self) -> Result<Vec<(ZoneId, ZoneDescription)>, MediaError> {
         let Some(run) = &self.zones else { return Ok(Vec::new()) };
         let mut found: Vec<(ZoneId, ZoneDescription)> = Vec::new();
         while (found.len() as u32) < run.count {

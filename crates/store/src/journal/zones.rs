@@ -31,10 +31,10 @@ use super::superblock::{self, Slot, Superblock};
 use super::{JournalRegions, METADATA, REGION_BYTES_MIN, Region, SUPERBLOCK_RESERVED_BYTES, corruption, media_error};
 use crate::error::StoreError;
 use crate::file_store::Finding;
-use crate::identity::OpenedAs;
 use crate::identity::block::{self, IdentityBlock, Presence};
+use crate::identity::{self, OpenedAs};
 use std::sync::Arc;
-use varve_media::{Device, ZoneCondition, ZoneControl, ZoneGeometry, ZoneId, ZoneType};
+use varve_media::{Device, ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};
 
 /// Zones of a group: a device of fewer bytes than these hold nothing worth a journal.
 const GROUP_ZONES_MAX: u32 = 64;
@@ -103,17 +103,20 @@ impl<'a> MetadataZones<'a> {
         [0, group_zones].map(|first| self.place(first, group_zones))
     }
 
+    /// So many zones at the start of the device, and what they are in.
+    fn first_zones(&self, count: u32) -> Result<Vec<(ZoneId, ZoneDescription)>, StoreError> {
+        let described = self.place(0, count.min(self.geometry.zone_count)).report();
+        described.map_err(|error| media_error(self.label, "metadata zones", error))
+    }
+
     /// Zones in which something of a journal may lie, and what they are in.
-    fn possible(&self) -> Result<Vec<(ZoneId, ZoneCondition)>, StoreError> {
-        let count = (2 * GROUP_ZONES_MAX).min(self.geometry.zone_count);
-        let described = self.control.report(ZoneId(0), count, &METADATA);
-        let described = described.map_err(|error| media_error(self.label, "metadata zones", error))?;
-        Ok((0..).map(ZoneId).zip(described.into_iter().map(|zone| zone.condition)).collect())
+    fn possible(&self) -> Result<Vec<(ZoneId, ZoneDescription)>, StoreError> {
+        self.first_zones(2 * GROUP_ZONES_MAX)
     }
 
     /// Those in which there may be anything. One that is gone says nothing; but the first says that something is gone.
     fn written(&self) -> Result<Vec<ZoneId>, StoreError> {
-        let is_written = |(zone, condition): &(ZoneId, ZoneCondition)| match condition {
+        let is_written = |(zone, found): &(ZoneId, ZoneDescription)| match found.condition {
             ZoneCondition::Empty => false,
             ZoneCondition::Offline => zone.0 == 0,
             _ => true,
@@ -123,8 +126,8 @@ impl<'a> MetadataZones<'a> {
 
     /// Empties all of them but those `place` has, as far as they can be written at all.
     fn reset_all_but(&self, place: &Place) -> Result<(), StoreError> {
-        for (zone, condition) in self.possible()? {
-            let can_be = matches!(condition, ZoneCondition::Full) || condition.is_active();
+        for (zone, found) in self.possible()? {
+            let can_be = found.condition == ZoneCondition::Full || found.condition.is_active();
             if can_be && !place.holds(zone) {
                 let reset = self.control.reset(zone, &METADATA);
                 reset.map_err(|error| media_error(self.label, "metadata zones", error))?;
@@ -135,20 +138,8 @@ impl<'a> MetadataZones<'a> {
 
     /// No zone of the device is active afterwards, but for those that refuse.
     fn finish_all(&self) -> Result<(), StoreError> {
-        let mut next = 0;
-        while next < self.geometry.zone_count {
-            let described = self.control.report(ZoneId(next), self.geometry.zone_count - next, &METADATA);
-            let described = described.map_err(|error| media_error(self.label, "zones", error))?;
-            if described.is_empty() {
-                break;
-            }
-            for zone in described {
-                if zone.condition.is_active() {
-                    let _ = self.control.finish(ZoneId(next), &METADATA);
-                }
-                next += 1;
-            }
-        }
+        let active = self.first_zones(u32::MAX)?.into_iter().filter(|(_, found)| found.condition.is_active());
+        active.for_each(|(zone, _)| _ = self.control.finish(zone, &METADATA));
         Ok(())
     }
 
@@ -224,17 +215,24 @@ pub(super) struct Begun {
 }
 
 /// What there is of a journal in zones.
-pub(super) enum Found {
+enum Found {
     Blank,
     /// A store is being made, or its making was interrupted.
     Unfinished(IdentityBlock),
     Begun(Box<Begun>),
 }
 
-/// Looks for the newest generation that has begun; `None` of a device whose journal lies elsewhere. Reads superblocks and logs.
-pub(super) fn find(device: &Device, label: &str, opened_as: &OpenedAs) -> Option<Result<Found, StoreError>> {
+/// Looks for the newest generation that has begun; `None` of a device whose journal lies elsewhere. What is being made is of the kind
+/// it is opened as. Reads superblocks and logs.
+fn find(device: &Device, label: &str, opened_as: &OpenedAs) -> Option<Result<Found, StoreError>> {
     let zones = MetadataZones::of(device, label)?;
-    Some(find_in(&zones, opened_as))
+    let found = find_in(&zones, opened_as).and_then(|found| {
+        if let Found::Unfinished(mark) = &found {
+            identity::refuse_other(label, 0, mark.kind, &mark.identity.shape, opened_as)?;
+        }
+        Ok(found)
+    });
+    Some(found)
 }
 
 fn find_in(zones: &MetadataZones<'_>, opened_as: &OpenedAs) -> Result<Found, StoreError> {
@@ -301,13 +299,10 @@ fn mark_in(slots: &[Slot; 2]) -> Option<IdentityBlock> {
 
 /// [`Presence`] of a journal in zones.
 pub(super) fn presence(device: &Device, label: &str, opened_as: &OpenedAs) -> Option<Result<Presence, StoreError>> {
-    Some(find(device, label, opened_as)?.and_then(|found| match found {
-        Found::Blank => Ok(Presence::Blank),
-        Found::Begun(_) => Ok(Presence::Store),
-        Found::Unfinished(mark) => {
-            crate::identity::refuse_other(label, 0, mark.kind, &mark.identity.shape, opened_as)?;
-            Ok(Presence::Unfinished)
-        }
+    Some(find(device, label, opened_as)?.map(|found| match found {
+        Found::Blank => Presence::Blank,
+        Found::Begun(_) => Presence::Store,
+        Found::Unfinished(_) => Presence::Unfinished,
     }))
 }
 
@@ -316,10 +311,7 @@ pub(super) fn recover(device: &Device, label: &str, opened_as: &OpenedAs) -> Opt
     Some(find(device, label, opened_as)?.and_then(|found| match found {
         Found::Begun(begun) => Ok(*begun),
         Found::Blank => Err(block::missing(label, Presence::Blank, opened_as)),
-        Found::Unfinished(mark) => {
-            crate::identity::refuse_other(label, 0, mark.kind, &mark.identity.shape, opened_as)?;
-            Err(block::missing(label, Presence::Unfinished, opened_as))
-        }
+        Found::Unfinished(_) => Err(block::missing(label, Presence::Unfinished, opened_as)),
     }))
 }
 
