@@ -17,6 +17,7 @@ mod file_store;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hint;
+mod hybrid;
 mod identity;
 mod imr;
 mod journal;
@@ -36,6 +37,10 @@ pub use file_store::{
     StoreLock, StoreProperties, WritableFile,
 };
 pub use hint::{Hint, HintedFile};
+pub use hybrid::{
+    CachingName, HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore, MigrationName,
+    PlacementName,
+};
 pub use identity::{check_blank, check_rules};
 pub use imr::{
     AllocationName, CostTerm, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrPlacement, ImrStatistics,

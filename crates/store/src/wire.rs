@@ -90,6 +90,14 @@ impl<'a> Reader<'a> {
         Some(name.to_owned())
     }
 
+    /// The same, also of a file that is the store's own: its name begins with a NUL, as no name of a user does.
+    pub(crate) fn own_or_user_name(&mut self) -> Option<String> {
+        let length = usize::from(self.u8()?);
+        let name = std::str::from_utf8(self.bytes(length)?).ok()?;
+        crate::name::check(name.strip_prefix('\0').unwrap_or(name)).ok()?;
+        Some(name.to_owned())
+    }
+
     pub(crate) fn u8(&mut self) -> Option<u8> {
         Some(self.array::<1>()?[0])
     }

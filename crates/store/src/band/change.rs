@@ -16,9 +16,11 @@
 //! | 8 | log band released | band (4): it holds nothing any more |
 //! | 9 | band retired | band (4), condition (1): 1 read-only, 2 offline |
 //! | 10 | small file cut | file (8), bytes (8), number of a frame (8): frames before that one do not count behind those bytes |
+//! | 11 | stamp of a file of a store over several devices | file (8), stamp (8), bytes of its parts on other devices before this one (8) |
 //!
 //! Flags: bit 0, the file is small: it lies in frames of log bands; bit 1, it was cut, only in a checkpoint and only of
-//! a small file. Others are zero.
+//! a small file; bit 2, it has a stamp, only in a checkpoint. Others are zero. A name that begins with a NUL is that of a file
+//! of the store's own.
 //!
 //! Numbers of files and frames and orders of log bands are less than 2^63, so that those that follow are numbers too.
 //!
@@ -32,14 +34,16 @@
 //! | 4 | retired bands |
 //! | 5 each | band (4), condition (1) |
 //! | 8 | files |
-//! | ... | per file, by name: number (8), flags (1), level (1), bytes (8), name, count (4), fragments; then, of one that was cut, bytes (8) and number of a frame (8) as in the change; the last cut is all that matters |
+//! | ... | per file, by name: number (8), flags (1), level (1), bytes (8), name, count (4), fragments; then, of one that was cut, bytes (8) and number of a frame (8) as in the change; the last cut is all that matters; then, of one that has a stamp, that (8) and bytes before (8) as in the change |
 
 use crate::wire::{Reader, Writer};
 
 pub(super) const FRAGMENT_BYTES: usize = 20;
 const FLAG_PACKED: u8 = 1;
 const FLAG_CUT: u8 = 2;
+const FLAG_STAMPED: u8 = 4;
 const CUT_BYTES: u64 = 16;
+const STAMP_BYTES: u64 = 16;
 const LEVEL_UNKNOWN: u8 = 255;
 const LOG_BAND_BYTES: u64 = 28;
 const RETIRED_BYTES: u64 = 5;
@@ -83,6 +87,15 @@ pub(super) struct Cut {
     pub(super) sequence: u64,
 }
 
+/// Which record of a name counts where several devices have one, and which part of the file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stamp {
+    /// Grows with every change of a name: the highest of a name counts.
+    pub(crate) number: u64,
+    /// Bytes of the file before this part of it; those are on other devices.
+    pub(crate) start_bytes: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Create { file: u64, is_packed: bool, level: Option<u8>, name: String },
@@ -95,6 +108,7 @@ pub(super) enum Change {
     LogReleased { band: u32 },
     Retired { band: u32, retirement: Retirement },
     Cut { file: u64, cut: Cut },
+    Stamp { file: u64, stamp: Stamp },
 }
 
 /// One file of a checkpoint.
@@ -109,6 +123,8 @@ pub(super) struct FileRecord {
     pub(super) fragments: Vec<Fragment>,
     /// Of a small file only.
     pub(super) cut: Option<Cut>,
+    /// Of a store over several devices only.
+    pub(super) stamp: Option<Stamp>,
 }
 
 /// A log band of a checkpoint.
@@ -136,8 +152,9 @@ pub(super) fn empty_bytes(bands: u32) -> u64 {
 }
 
 /// Bytes of a file's record; of a small file's at most.
-pub(super) fn record_bytes(name_bytes: usize, fragments: usize, is_packed: bool) -> u64 {
-    (8 + 1 + 1 + 8 + 1 + name_bytes + 4 + fragments * FRAGMENT_BYTES) as u64 + u64::from(is_packed) * CUT_BYTES
+pub(super) fn record_bytes(name_bytes: usize, fragments: usize, is_packed: bool, is_stamped: bool) -> u64 {
+    let fixed = (8 + 1 + 1 + 8 + 1 + name_bytes + 4 + fragments * FRAGMENT_BYTES) as u64;
+    fixed + u64::from(is_packed) * CUT_BYTES + u64::from(is_stamped) * STAMP_BYTES
 }
 
 fn write_level(writer: &mut Writer, level: Option<u8>) {
@@ -148,18 +165,38 @@ fn read_level(reader: &mut Reader<'_>) -> Option<Option<u8>> {
     reader.u8().map(|level| Some(level).filter(|&level| level != LEVEL_UNKNOWN))
 }
 
-/// Whether a file is small, and whether it was cut.
-fn read_flags(reader: &mut Reader<'_>) -> Option<(bool, bool)> {
-    match reader.u8()? {
-        0 => Some((false, false)),
-        FLAG_PACKED => Some((true, false)),
-        flags if flags == FLAG_PACKED | FLAG_CUT => Some((true, true)),
-        _ => None,
-    }
+/// What the flags of a file say.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    is_packed: bool,
+    is_cut: bool,
+    is_stamped: bool,
+}
+
+fn write_flags(writer: &mut Writer, flags: Flags) {
+    let Flags { is_packed, is_cut, is_stamped } = flags;
+    writer.u8(u8::from(is_packed) * FLAG_PACKED + u8::from(is_cut) * FLAG_CUT + u8::from(is_stamped) * FLAG_STAMPED);
+}
+
+fn read_flags(reader: &mut Reader<'_>) -> Option<Flags> {
+    let flags = reader.u8()?;
+    let has = |flag: u8| flags & flag != 0;
+    let found = Flags { is_packed: has(FLAG_PACKED), is_cut: has(FLAG_CUT), is_stamped: has(FLAG_STAMPED) };
+    let is_known = flags < FLAG_STAMPED << 1;
+    (is_known && (found.is_packed || !found.is_cut)).then_some(found)
 }
 
 fn read_is_packed(reader: &mut Reader<'_>) -> Option<bool> {
-    read_flags(reader).filter(|(_, is_cut)| !is_cut).map(|(is_packed, _)| is_packed)
+    read_flags(reader).filter(|flags| !flags.is_cut && !flags.is_stamped).map(|flags| flags.is_packed)
+}
+
+fn write_stamp(writer: &mut Writer, stamp: &Stamp) {
+    writer.u64(stamp.number);
+    writer.u64(stamp.start_bytes);
+}
+
+fn read_stamp(reader: &mut Reader<'_>) -> Option<Stamp> {
+    Some(Stamp { number: read_number(reader)?, start_bytes: read_bytes(reader)? })
 }
 
 fn write_fragments(writer: &mut Writer, fragments: &[Fragment]) {
@@ -224,7 +261,7 @@ pub(super) fn encode_change(writer: &mut Writer, change: &Change) {
         Change::Create { file, is_packed, level, name } => {
             writer.u8(1);
             writer.u64(*file);
-            writer.u8(u8::from(*is_packed) * FLAG_PACKED);
+            write_flags(writer, Flags { is_packed: *is_packed, ..Flags::default() });
             write_level(writer, *level);
             writer.name(name);
         }
@@ -274,6 +311,11 @@ pub(super) fn encode_change(writer: &mut Writer, change: &Change) {
             writer.u64(*file);
             write_cut(writer, cut);
         }
+        Change::Stamp { file, stamp } => {
+            writer.u8(11);
+            writer.u64(*file);
+            write_stamp(writer, stamp);
+        }
     }
 }
 
@@ -283,7 +325,7 @@ fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
             file: read_number(reader)?,
             is_packed: read_is_packed(reader)?,
             level: read_level(reader)?,
-            name: reader.name()?,
+            name: reader.own_or_user_name()?,
         },
         2 => Change::Fragments {
             file: reader.u64()?,
@@ -292,8 +334,8 @@ fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
             fragments: read_fragments(reader)?,
         },
         3 => Change::Size { file: reader.u64()?, size_bytes: read_bytes(reader)? },
-        4 => Change::Rename { from: reader.name()?, to: reader.name()? },
-        5 => Change::Remove { name: reader.name()? },
+        4 => Change::Rename { from: reader.own_or_user_name()?, to: reader.own_or_user_name()? },
+        5 => Change::Remove { name: reader.own_or_user_name()? },
         6 => {
             let (band, order) = (reader.u32()?, read_number(reader)?);
             Change::LogBegun { band, order, first_sequence: read_number(reader)? }
@@ -302,6 +344,7 @@ fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
         8 => Change::LogReleased { band: reader.u32()? },
         9 => Change::Retired { band: reader.u32()?, retirement: read_retirement(reader)? },
         10 => Change::Cut { file: reader.u64()?, cut: read_cut(reader)? },
+        11 => Change::Stamp { file: reader.u64()?, stamp: read_stamp(reader)? },
         _ => return None,
     })
 }
@@ -329,12 +372,14 @@ pub(super) fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     writer.u64(checkpoint.files.len() as u64);
     for record in &checkpoint.files {
         writer.u64(record.file);
-        writer.u8(u8::from(record.is_packed) * FLAG_PACKED + u8::from(record.cut.is_some()) * FLAG_CUT);
+        let (is_cut, is_stamped) = (record.cut.is_some(), record.stamp.is_some());
+        write_flags(&mut writer, Flags { is_packed: record.is_packed, is_cut, is_stamped });
         write_level(&mut writer, record.level);
         writer.u64(record.size_bytes);
         writer.name(&record.name);
         write_fragments(&mut writer, &record.fragments);
         record.cut.iter().for_each(|cut| write_cut(&mut writer, cut));
+        record.stamp.iter().for_each(|stamp| write_stamp(&mut writer, stamp));
     }
     writer.into_vec()
 }
@@ -363,15 +408,16 @@ pub(super) fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, usize> {
         for _ in 0..reader.u64()? {
             offset = bytes.len() - reader.remaining();
             let file = read_number(&mut reader)?;
-            let (is_packed, is_cut) = read_flags(&mut reader)?;
+            let Flags { is_packed, is_cut, is_stamped } = read_flags(&mut reader)?;
             found.files.push(FileRecord {
                 file,
                 is_packed,
                 level: read_level(&mut reader)?,
                 size_bytes: read_bytes(&mut reader)?,
-                name: reader.name()?,
+                name: reader.own_or_user_name()?,
                 fragments: read_fragments(&mut reader)?,
                 cut: if is_cut { Some(read_cut(&mut reader)?) } else { None },
+                stamp: if is_stamped { Some(read_stamp(&mut reader)?) } else { None },
             });
         }
         offset = bytes.len() - reader.remaining();
@@ -440,6 +486,7 @@ mod tests {
                     name: "a".to_owned(),
                     fragments: vec![fragment],
                     cut: None,
+                    stamp: None,
                 },
                 FileRecord {
                     file: 2,
@@ -449,6 +496,7 @@ mod tests {
                     name: "log".to_owned(),
                     fragments: vec![],
                     cut: Some(Cut { size_bytes: 5000, sequence: 12 }),
+                    stamp: None,
                 },
             ],
         };
@@ -456,7 +504,9 @@ mod tests {
         let records: u64 = checkpoint
             .files
             .iter()
-            .map(|record| record_bytes(record.name.len(), record.fragments.len(), record.is_packed))
+            .map(|record| {
+                record_bytes(record.name.len(), record.fragments.len(), record.is_packed, record.stamp.is_some())
+            })
             .sum();
         assert_eq!(bytes.len() as u64, empty_bytes(0) + 2 * LOG_BAND_BYTES + RETIRED_BYTES + records);
         assert_eq!(decode_checkpoint(&bytes).as_ref(), Ok(&checkpoint));
@@ -471,10 +521,41 @@ mod tests {
     }
 
     #[test]
+    fn stamps_come_back_and_their_bytes_do_not_change() {
+        let stamp = Stamp { number: 0x1_0000_0007, start_bytes: 1077 << 20 };
+        let change = Change::Stamp { file: 5, stamp };
+        let mut writer = Writer::default();
+        encode_change(&mut writer, &change);
+        assert_eq!(decode_commit(writer.as_slice()), Ok(vec![change]));
+        assert_eq!((writer.len(), crc32c::crc32c(writer.as_slice())), (25, 0x16e9_45cd));
+        // A file of the store's own, and one that was cut.
+        let file = |name: &str, is_packed, cut| FileRecord {
+            file: 5,
+            is_packed,
+            level: None,
+            size_bytes: 0,
+            name: name.to_owned(),
+            fragments: Vec::new(),
+            cut,
+            stamp: Some(stamp),
+        };
+        let files = vec![file("\0copy-1", false, None), file("log", true, Some(Cut { size_bytes: 1, sequence: 2 }))];
+        let records: u64 = files.iter().map(|record| record_bytes(record.name.len(), 0, record.is_packed, true)).sum();
+        let checkpoint = Checkpoint { next_file: 6, files, ..Checkpoint::default() };
+        let bytes = encode_checkpoint(&checkpoint);
+        assert_eq!(bytes.len() as u64, empty_bytes(0) + records);
+        assert_eq!(decode_checkpoint(&bytes).as_ref(), Ok(&checkpoint));
+        assert_eq!(crc32c::crc32c(&bytes), 0);
+        for length in 0..bytes.len() {
+            assert!(decode_checkpoint(&bytes[..length]).is_err());
+        }
+    }
+
+    #[test]
     fn nonsense_is_refused_without_allocating_for_it() {
         // A count of four billion fragments and nothing behind it.
         assert_eq!(decode_commit(b"\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff"), Err(0));
-        assert_eq!(decode_commit(b"\x0b"), Err(0));
+        assert_eq!(decode_commit(b"\x0c"), Err(0));
         assert_eq!(decode_commit(b"\x05\0"), Err(0));
         assert_eq!(decode_commit(b"\x05\x01a\x09"), Err(3));
         assert_eq!(decode_commit(b"\x09\0\0\0\0\x03"), Err(0));

@@ -23,7 +23,8 @@ use super::recovery::{replay, report, written_bytes, zones_of};
 use super::scan::{LogExtent, scan};
 use crate::error::StoreError;
 use crate::file_store::{Finding, Severity};
-use crate::journal::{Journal, corruption};
+use crate::identity::OpenedAs;
+use crate::journal::{Journal, StoreKind, corruption};
 use std::collections::BTreeMap;
 use varve_media::{Device, IoClass, IoContext, ZoneCondition, ZoneDescription};
 
@@ -188,11 +189,11 @@ pub(super) fn check(core: &OpenStore) -> Vec<Finding> {
 }
 
 /// Checks what is on a device without opening the store.
-pub(super) fn inspect(device: &Device) -> Vec<Finding> {
+pub(super) fn inspect(device: &Device, kind: StoreKind) -> Vec<Finding> {
     let label = device.block.name();
     let read = || {
         let control = zones_of(label, device)?;
-        let (journal, recovered) = Journal::recover(device, label, &super::opened_as(device))?;
+        let (journal, recovered) = Journal::recover(device, label, &OpenedAs::new(kind, device))?;
         let found = replay(label, &journal, &recovered)?;
         let zones = report(label, &*control, &found.geometry)?;
         Ok((journal.store_id(), found, zones, recovered.findings))

@@ -4,7 +4,7 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 1 | version: 1 where a table has the size of a band, 2 where it has that of several |
+//! | 0 | 1 | version: 1 where a table has the size of a band, 2 where it has that of several, 3 of one of several devices |
 //! | 1 | 1 | zero |
 //! | 2 | 2 | outputs of compactions for which bands are kept, as many as a table has |
 //! | 4 | 4 | number of the first band: that of its zone |
@@ -12,7 +12,10 @@
 //! | 12 | 4 | bytes of a unit: the device's physical sector |
 //! | 16 | 8 | bytes from the start of a band to that of the next |
 //! | 24 | 8 | writable bytes of a band |
-//! | 32 | 4 | only of version 2: bands of a table of the size that trees are to make, 2 or more |
+//! | 32 | 4 | of versions 2 and 3: bands of a table of the size that trees are to make, in version 2 two or more |
+//! | 36 | 4 | of version 3: bands kept for manifests, pointers and copies; of others as many as a table has |
+//!
+//! A device among several may keep nothing: what has no place on it goes to another.
 //!
 //! The random-access region is the conventional zones at the start of the device: superblocks, log of changes, two
 //! checkpoint areas. On a device without such zones, all of which must be written in order, the band table lies in the [first
@@ -28,12 +31,27 @@ use varve_media::{Geometry, ZoneGeometry, ZoneId};
 const VERSION_ONE_BAND: u8 = 1;
 /// A table has the size of several bands. Those who know version 1 only would make tables of another size.
 const VERSION_SEVERAL_BANDS: u8 = 2;
+/// One of several devices.
+const VERSION_AMONG_SEVERAL: u8 = 3;
 const LOG_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of a checkpoint for each band: a file with a name of usual length, and what is said of the band itself.
 const CHECKPOINT_BYTES_OF_BAND: u64 = 256;
 /// Fewer bands beside the reserve cannot hold logs, what is kept for logs, a table, and what a compaction makes of it.
-fn bands_min(table_bands: u32) -> u64 {
-    1 + 3 * u64::from(table_bands)
+fn bands_min(table_bands: u32, reserve: Reserve) -> u64 {
+    match reserve.log_bands {
+        None => 1 + 3 * u64::from(table_bands),
+        // The others take what does not fit.
+        Some(log_bands) => 2 + u64::from(log_bands),
+    }
+}
+
+/// What is kept of the last bands, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserve {
+    /// Outputs of compactions for which bands are kept.
+    pub(crate) compaction_tables: u16,
+    /// Bands kept for manifests, pointers and copies, on a device among several; else as many as a table has.
+    pub(crate) log_bands: Option<u32>,
 }
 
 /// How one device is divided.
@@ -48,8 +66,7 @@ pub(super) struct StoreGeometry {
     pub(super) band_count: u32,
     /// Bytes that are written whole or not at all.
     pub(super) unit_bytes: u32,
-    /// Outputs of compactions for which bands are kept.
-    pub(super) reserve_tables: u16,
+    pub(super) reserve: Reserve,
     /// Bands of a table of the size that trees are to make.
     pub(super) table_bands: u32,
     pub(super) journal: JournalRegions,
@@ -61,7 +78,7 @@ impl StoreGeometry {
         label: &str,
         device: &Geometry,
         zones: &ZoneGeometry,
-        reserve_tables: u16,
+        reserve: Reserve,
         table_bytes: Option<u64>,
     ) -> Result<StoreGeometry, StoreError> {
         let refuse = |reason: String| StoreError::InvalidRequest { store: label.to_owned(), reason };
@@ -70,7 +87,8 @@ impl StoreGeometry {
             return Err(refuse(format!("physical sectors of {unit_bytes} bytes are not supported")));
         }
         let unit = u64::from(unit_bytes);
-        if reserve_tables == 0 {
+        let reserve_tables = reserve.compaction_tables;
+        if reserve_tables == 0 && reserve.log_bands.is_none() {
             return Err(refuse(
                 "without a band in reserve a full device cannot be compacted, and what is removed gives nothing back; \
                  choose a reserve of 1 or more"
@@ -97,13 +115,13 @@ impl StoreGeometry {
         }
         let table_bands = table_bytes.unwrap_or(0).div_ceil(band_bytes).max(1).min(u64::from(u32::MAX)) as u32;
         let reserve_bands = u64::from(reserve_tables) * u64::from(table_bands);
-        if reserve_bands + bands_min(table_bands) > u64::from(band_count) {
+        if reserve_bands + bands_min(table_bands, reserve) > u64::from(band_count) {
             let of_table = if table_bands > 1 { format!(", and {table_bands} to a table,") } else { String::new() };
             let smaller = if table_bands > 1 { "smaller tables" } else { "smaller bands" };
             return Err(refuse(format!(
                 "{band_count} bands with {reserve_bands} of them reserved{of_table} are too few; choose {smaller}, a larger \
                  device or a smaller reserve: {} bands beside the reserve are the least",
-                bands_min(table_bands)
+                bands_min(table_bands, reserve)
             )));
         }
         let planned = |journal: JournalRegions| StoreGeometry {
@@ -112,7 +130,7 @@ impl StoreGeometry {
             first_band,
             band_count,
             unit_bytes,
-            reserve_tables,
+            reserve,
             table_bands,
             journal,
         };
@@ -154,12 +172,20 @@ impl StoreGeometry {
     /// Bands kept for the outputs of compactions.
     pub(super) fn reserve_bands(&self) -> u32 {
         // No more than there are: see `decode`.
-        u32::from(self.reserve_tables) * self.table_bands
+        u32::from(self.reserve.compaction_tables) * self.table_bands
     }
 
-    /// Bands kept for manifests, pointers and copies: as much as a table has.
+    /// Bands kept for manifests, pointers and copies.
     pub(super) fn log_reserve_bands(&self) -> u32 {
-        self.table_bands
+        self.reserve.log_bands.unwrap_or(self.table_bands)
+    }
+
+    fn version(&self) -> u8 {
+        match self.reserve.log_bands {
+            Some(_) => VERSION_AMONG_SEVERAL,
+            None if self.table_bands == 1 => VERSION_ONE_BAND,
+            None => VERSION_SEVERAL_BANDS,
+        }
     }
 
     /// Bytes of a table of the size that trees are to make.
@@ -180,17 +206,18 @@ impl StoreGeometry {
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::default();
-        writer.u8(if self.table_bands == 1 { VERSION_ONE_BAND } else { VERSION_SEVERAL_BANDS });
+        writer.u8(self.version());
         writer.u8(0);
-        writer.u16(self.reserve_tables);
+        writer.u16(self.reserve.compaction_tables);
         writer.u32(self.first_band);
         writer.u32(self.band_count);
         writer.u32(self.unit_bytes);
         writer.u64(self.zone_bytes);
         writer.u64(self.band_bytes);
-        if self.table_bands > 1 {
+        if self.version() != VERSION_ONE_BAND {
             writer.u32(self.table_bands);
         }
+        self.reserve.log_bands.iter().for_each(|bands| writer.u32(*bands));
         writer.into_vec()
     }
 
@@ -202,9 +229,9 @@ impl StoreGeometry {
     ) -> Result<StoreGeometry, String> {
         let mut reader = Reader::new(parameters);
         let mut fields = || {
-            let (version, reserved, reserve_tables) = (reader.u8()?, reader.u8()?, reader.u16()?);
+            let (version, reserved, compaction_tables) = (reader.u8()?, reader.u8()?, reader.u16()?);
             let mut geometry = StoreGeometry {
-                reserve_tables,
+                reserve: Reserve { compaction_tables, log_bands: None },
                 table_bands: 1,
                 first_band: reader.u32()?,
                 band_count: reader.u32()?,
@@ -213,18 +240,22 @@ impl StoreGeometry {
                 band_bytes: reader.u64()?,
                 journal: *journal,
             };
-            if version == VERSION_SEVERAL_BANDS {
+            if version != VERSION_ONE_BAND {
                 geometry.table_bands = reader.u32()?;
+            }
+            if version == VERSION_AMONG_SEVERAL {
+                geometry.reserve.log_bands = Some(reader.u32()?);
             }
             Some((version, reserved, geometry))
         };
         let (version, reserved, geometry) =
             fields().ok_or_else(|| format!("{} bytes of parameters", parameters.len()))?;
-        if !matches!(version, VERSION_ONE_BAND | VERSION_SEVERAL_BANDS) || reserved != 0 || reader.remaining() != 0 {
+        let is_known = matches!(version, VERSION_ONE_BAND | VERSION_SEVERAL_BANDS | VERSION_AMONG_SEVERAL);
+        if !is_known || reserved != 0 || reader.remaining() != 0 {
             return Err(format!("parameters of version {version}, {} bytes", parameters.len()));
         }
         let StoreGeometry { zone_bytes, band_bytes, first_band, band_count, unit_bytes, table_bands, .. } = geometry;
-        if version == VERSION_SEVERAL_BANDS && table_bands < 2 {
+        if table_bands < if version == VERSION_SEVERAL_BANDS { 2 } else { 1 } {
             return Err(format!("{table_bands} bands to a table in parameters of version {version}"));
         }
         if unit_bytes != journal.unit_bytes || !unit_bytes.is_power_of_two() {
@@ -239,8 +270,8 @@ impl StoreGeometry {
                 "{band_count} bands of {band_bytes} bytes, {zone_bytes} bytes apart, from {first_band}"
             ));
         }
-        let reserve_bands = u64::from(geometry.reserve_tables) * u64::from(table_bands);
-        if reserve_bands + bands_min(table_bands) > u64::from(band_count) {
+        let reserve_bands = u64::from(geometry.reserve.compaction_tables) * u64::from(table_bands);
+        if reserve_bands + bands_min(table_bands, geometry.reserve) > u64::from(band_count) {
             return Err(format!("{reserve_bands} of {band_count} bands reserved, {table_bands} to a table"));
         }
         if journal.group_zones > 0 {
@@ -290,7 +321,8 @@ pub(super) mod tests {
     ) -> Result<StoreGeometry, StoreError> {
         let capacity_bytes = zones.address_bytes();
         let device = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: 4096 };
-        StoreGeometry::plan("test", &device, zones, reserve_tables, table_bytes)
+        let reserve = Reserve { compaction_tables: reserve_tables, log_bands: None };
+        StoreGeometry::plan("test", &device, zones, reserve, table_bytes)
     }
 
     #[test]
@@ -315,6 +347,28 @@ pub(super) mod tests {
         };
         let error = plan_on(&preferred, 2, None).unwrap_err();
         assert!(error.to_string().contains("conventional=SIZE"), "{error}");
+    }
+
+    #[test]
+    fn one_of_several_devices_may_keep_nothing() {
+        for (log_bands, band_count) in [(0, 20), (0, 2), (1, 3), (3, 5)] {
+            let zones = ZoneGeometry::fit((band_count + 8) * (64 << 10), 64 << 10).unwrap();
+            let zones = ZoneGeometry { conventional_zones: 8, ..zones };
+            let device =
+                Geometry { capacity_bytes: zones.address_bytes(), sector_bytes: 512, physical_sector_bytes: 4096 };
+            let reserve = Reserve { compaction_tables: 0, log_bands: Some(log_bands) };
+            let planned = StoreGeometry::plan("test", &device, &zones, reserve, None).unwrap();
+            assert_eq!((planned.reserve_bands(), planned.log_reserve_bands()), (0, log_bands));
+            let bytes = planned.encode();
+            assert_eq!(bytes.len(), 40);
+            assert_eq!(StoreGeometry::decode(&bytes, &planned.journal, device.capacity_bytes), Ok(planned));
+            let fewer = ZoneGeometry { zone_count: zones.zone_count - band_count as u32 + 1, ..zones };
+            let (device, reserve) = (
+                Geometry { capacity_bytes: fewer.address_bytes(), ..device },
+                Reserve { log_bands: Some(3), ..reserve },
+            );
+            StoreGeometry::plan("test", &device, &fewer, reserve, None).expect_err("one band");
+        }
     }
 
     #[test]
@@ -379,7 +433,7 @@ pub(super) mod tests {
             }
         }
         // As many bands to a table as there are, in both versions.
-        for (version, table_bands) in [(1, 2), (2, 0), (2, 1), (2, 60), (2, u32::MAX)] {
+        for (version, table_bands) in [(1, 2), (2, 0), (2, 1), (2, 60), (2, u32::MAX), (3, 1), (4, 4)] {
             let mut bad = [several_bands().encode(), Vec::new()].concat();
             bad[0] = version;
             bad[32..].copy_from_slice(&u32::to_le_bytes(table_bands));

@@ -13,7 +13,7 @@ use varve_media::IoContext;
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The writer of one small file. Every flush is at least one frame.
-pub(super) struct LogWriter {
+pub(crate) struct LogWriter {
     core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
@@ -40,6 +40,11 @@ impl LogWriter {
         self.node.set_written_nanos(self.core.env.now().as_nanos());
         self.node.set_flushed_bytes(self.start_bytes);
         Ok(())
+    }
+
+    /// Takes back what was appended and is not on the device. The file ends before it.
+    pub(super) fn take_unwritten(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
     }
 
     fn write_buffer(&mut self, context: &IoContext) -> Result<(), StoreError> {

@@ -163,6 +163,8 @@ impl OpenStore {
             match self.write_band(current.band, current.written_bytes, &bytes, context) {
                 Ok(()) => {
                     current.written_bytes += bytes.len() as u64;
+                    let left_bytes = self.geometry.band_bytes - current.written_bytes;
+                    self.log_space_bytes.store(left_bytes, Ordering::Relaxed);
                     appender.current = Some(current);
                     appender.sequence += pieces.len() as u64;
                     self.written_sequence.fetch_max(appender.sequence, Ordering::AcqRel);
@@ -178,6 +180,7 @@ impl OpenStore {
                 Err((error, after)) => {
                     if after != AfterFailure::Retry {
                         current.is_broken = true;
+                        self.log_space_bytes.store(0, Ordering::Relaxed);
                         appender.current = Some(current);
                         // Frames of it may be there. Their numbers are not used again.
                         appender.sequence += pieces.len() as u64;
@@ -267,6 +270,7 @@ impl OpenStore {
             state.release_logs();
             state.names.change()
         };
+        self.log_space_bytes.store(self.geometry.band_bytes, Ordering::Relaxed);
         let begun = CurrentBand { band, written_bytes: 0, is_broken: false, is_last_kept };
         appender.current = Some(begun);
         appender.next_order += 1;

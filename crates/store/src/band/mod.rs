@@ -51,6 +51,7 @@ mod change;
 mod check;
 mod cleaning;
 pub(crate) mod conformance;
+mod device_files;
 mod fragments;
 mod frame;
 mod geometry;
@@ -69,6 +70,10 @@ mod writer;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::change::Stamp;
+pub(crate) use self::device_files::{DeviceFile, DeviceFiles, DeviceWriter, MountedFiles};
+pub(crate) use self::geometry::Reserve;
 
 use self::open_store::OpenStore;
 use crate::error::StoreError;
@@ -185,9 +190,10 @@ impl BandStore {
             store: label.to_owned(),
             reason: "the device does not say what its zones are".to_owned(),
         })?;
-        recovery::check_active_zones(label, zones.active_zones_max, u32::from(journal::lies_in_zones(zones)))?;
-        let (reserve_tables, table_bytes) = (options.reserve_tables, options.table_bytes);
-        let geometry = StoreGeometry::plan(label, device.block.geometry(), zones, reserve_tables, table_bytes)?;
+        let of_metadata = u32::from(journal::lies_in_zones(zones));
+        recovery::check_active_zones(label, zones.active_zones_max, of_metadata, recovery::ACTIVE_ALONE)?;
+        let reserve = Reserve { compaction_tables: options.reserve_tables, log_bands: None };
+        let geometry = StoreGeometry::plan(label, device.block.geometry(), zones, reserve, options.table_bytes)?;
         if !options.overwrite && journal::presence_on_device(device, label, &opened_as(device))? == Presence::Store {
             let reason = "the device holds a store; format with overwrite to lose it".to_owned();
             return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
@@ -216,12 +222,12 @@ impl BandStore {
     /// [`StoreError::Corruption`] when the band table is damaged; both name offset, expected, found and what to do. Zones
     /// that went offline and damaged frames are no error: reading the files that were in them is.
     pub fn open(env: &Env, device: Device) -> Result<BandStore, StoreError> {
-        recovery::open(env, device).map(|core| BandStore { core: Arc::new(core) })
+        recovery::open(env, device, KIND).map(|core| BandStore { core: Arc::new(core) })
     }
 
     /// What [`check`](FileStore::check) would say about a device whose store cannot be opened, or is not open.
     pub fn inspect(device: &Device) -> Vec<Finding> {
-        check::inspect(device)
+        check::inspect(device, KIND)
     }
 }
 
@@ -242,7 +248,7 @@ impl FileStore for BandStore {
         let core = &self.core;
         core.begin_change(name)?;
         let is_packed = options.kind != FileKind::Table;
-        let created = core.state.lock().create(name, is_packed, options.level);
+        let created = core.state.lock().create(name, is_packed, options.level, None);
         let node = created.map_err(|_| core.no_metadata_space(name))?;
         Ok(match is_packed {
             true => Box::new(LogWriter::new(core.clone(), node, name, options)),

@@ -1,6 +1,6 @@
 //! What the store holds of one file while it is open.
 
-use super::change::{Change, Cut, FileRecord, encode_change};
+use super::change::{Change, Cut, FileRecord, Stamp, encode_change};
 use super::fragments::FragmentMap;
 use super::pieces::PieceMap;
 use crate::kernel::{FileMark, Named};
@@ -30,6 +30,8 @@ pub(super) struct Node {
     pub(super) tail: RwLock<Tail>,
     /// What the last failed append left of a small file, when some of its frames were written.
     pub(super) cut: ShortMutex<Option<Cut>>,
+    /// Of a store over several devices: which part of which file it is.
+    pub(super) stamp: ShortMutex<Option<Stamp>>,
     /// What cannot be read of a small file.
     pub(super) damage: OnceLock<Damage>,
 }
@@ -79,6 +81,7 @@ impl Node {
             mark: FileMark::default(),
             tail: RwLock::default(),
             cut: ShortMutex::default(),
+            stamp: ShortMutex::default(),
             damage: OnceLock::new(),
         }
     }
@@ -88,16 +91,18 @@ impl Node {
     }
 
     /// A table as it was found when the store was opened.
-    pub(super) fn found_table(file: u64, level: Option<u8>, fragments: FragmentMap) -> Node {
+    pub(super) fn found_table(record: &FileRecord, fragments: FragmentMap) -> Node {
         let bands = fragments.bands().into_iter().collect();
-        let node = Node::found(file, false, level, fragments.size_bytes());
-        Node { fragments: RwLock::new(fragments), bands: ShortMutex::new(bands), ..node }
+        let node = Node::found(record.file, false, record.level, fragments.size_bytes());
+        let stamp = ShortMutex::new(record.stamp);
+        Node { fragments: RwLock::new(fragments), bands: ShortMutex::new(bands), stamp, ..node }
     }
 
     /// A small file as it was found when the store was opened.
     pub(super) fn found_small(record: &FileRecord, pieces: PieceMap, size_bytes: u64) -> Node {
         let node = Node::found(record.file, true, record.level, size_bytes);
-        Node { pieces: RwLock::new(pieces), cut: ShortMutex::new(record.cut), ..node }
+        let (cut, stamp) = (ShortMutex::new(record.cut), ShortMutex::new(record.stamp));
+        Node { pieces: RwLock::new(pieces), cut, stamp, ..node }
     }
 
     pub(super) fn level(&self) -> Option<u8> {
@@ -146,6 +151,7 @@ impl Named for Node {
     }
 
     fn record_bytes(&self, name_bytes: usize) -> u64 {
-        super::change::record_bytes(name_bytes, self.fragments.read().recorded_fragments().len(), self.is_packed)
+        let fragments = self.fragments.read().recorded_fragments().len();
+        super::change::record_bytes(name_bytes, fragments, self.is_packed, self.stamp.lock().is_some())
     }
 }

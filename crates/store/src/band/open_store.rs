@@ -40,6 +40,8 @@ pub(super) struct OpenStore {
     pub(super) written_sequence: AtomicU64,
     /// Frames before this number are durable.
     pub(super) durable_sequence: AtomicU64,
+    /// Bytes that the present log band still takes, for those who only look.
+    pub(super) log_space_bytes: AtomicU64,
     /// What the open found damaged of log bands, also of those that were given up since.
     pub(super) found_damaged: Vec<StoreError>,
     pub(super) counts: Counts,
@@ -86,6 +88,7 @@ impl OpenStore {
             taking: Mutex::new(env, "bands taken", ()),
             written_sequence: AtomicU64::new(sequence),
             durable_sequence: AtomicU64::new(sequence),
+            log_space_bytes: AtomicU64::new(0),
             found_damaged: opened.found_damaged,
             counts: Counts::default(),
         }

@@ -23,7 +23,8 @@ use super::scan::{DamagedPart, LogExtent, add_frame, scan};
 use super::state::{BandState, LogBand};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
-use crate::journal::{self, Journal, METADATA, Recovered, corruption};
+use crate::identity::{Identity, OpenedAs};
+use crate::journal::{self, Journal, METADATA, Recovered, StoreKind, corruption};
 use crate::kernel::{self, FoundNames, Numbered, Replay, StoreState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,8 +33,10 @@ use varve_media::{Device, ZoneCondition, ZoneControl, ZoneDescription, ZoneId, Z
 
 /// Numbers of files and frames begin with the generation in which they were drawn.
 const GENERATION_SHIFT: u32 = 32;
-/// One for logs, one for a flush, one for a compaction.
-const ACTIVE_ZONES_MIN: u32 = 3;
+/// Zones that must be allowed to be active beside that of the band table: one for logs, one for a flush, one for a compaction.
+pub(super) const ACTIVE_ALONE: u32 = 3;
+/// On a device among several: one for logs, one for tables, whose writers wait for each other.
+pub(super) const ACTIVE_AMONG_SEVERAL: u32 = 2;
 /// Zones reported at once.
 const REPORT_ZONES: u32 = 4096;
 
@@ -113,6 +116,7 @@ impl Replay for FoundTable {
                     name: name.clone(),
                     fragments: Vec::new(),
                     cut: None,
+                    stamp: None,
                 };
                 names.create(&name, FoundFile { record })?;
             }
@@ -161,6 +165,7 @@ impl Replay for FoundTable {
                 }
                 record.cut = Some(*cut);
             }
+            Change::Stamp { file, stamp } => names.file_mut(*file)?.record.stamp = Some(*stamp),
         }
         Some(())
     }
@@ -413,15 +418,41 @@ fn small_node(record: &FileRecord, pieces: PieceMap, logs: &FoundLogs) -> Node {
     node
 }
 
-pub(super) fn open(env: &Env, device: Device) -> Result<OpenStore, StoreError> {
+/// A store of which everything was read, and nothing written.
+pub(super) struct Mounted {
+    device: Device,
+    label: String,
+    zone_control: Arc<dyn ZoneControl>,
+    zones: BTreeMap<u32, ZoneDescription>,
+    geometry: StoreGeometry,
+    format: FrameFormat,
+    active_max: u32,
+    metadata_zones: u32,
+    journal: Journal,
+    state: BandState,
+    appender: LogAppender,
+    used: BTreeSet<u32>,
+    found_damaged: Vec<StoreError>,
+    /// The band table is not what is on the medium.
+    is_changed: bool,
+}
+
+pub(super) fn open(env: &Env, device: Device, kind: StoreKind) -> Result<OpenStore, StoreError> {
+    mount(device, kind)?.begin(env)
+}
+
+/// Reads all there is.
+pub(super) fn mount(device: Device, kind: StoreKind) -> Result<Mounted, StoreError> {
     let label = device.block.name().to_owned();
     let zone_control = zones_of(&label, &device)?;
-    let (mut journal, recovered) = Journal::recover(&device, &label, &super::opened_as(&device))?;
+    let (journal, recovered) = Journal::recover(&device, &label, &OpenedAs::new(kind, &device))?;
     let found = replay(&label, &journal, &recovered)?;
     let geometry = found.geometry;
     let active_max = device.block.capabilities().zones.as_ref().map_or(0, |zones| zones.active_zones_max);
     let metadata_zones = u32::from(geometry.journal.group_zones > 0);
-    check_active_zones(&label, active_max, metadata_zones)?;
+    let is_among_several = geometry.reserve.log_bands.is_some();
+    let least = if is_among_several { ACTIVE_AMONG_SEVERAL } else { ACTIVE_ALONE };
+    check_active_zones(&label, active_max, metadata_zones, least)?;
     let active_max = active_max.saturating_sub(metadata_zones);
     let zones = report(&label, &*zone_control, &geometry)?;
     let format = FrameFormat { store_id: journal.store_id(), unit_bytes: geometry.unit_bytes as usize };
@@ -458,7 +489,7 @@ pub(super) fn open(env: &Env, device: Device) -> Result<OpenStore, StoreError> {
             let fragments = FragmentMap::recorded(&record.fragments);
             fragments.bands().into_iter().for_each(|band| bands.claim(band, BandUse::Table));
             used.extend(fragments.bands());
-            Node::found_table(record.file, record.level, fragments)
+            Node::found_table(record, fragments)
         };
         names.insert(name.clone(), Arc::new(node));
     }
@@ -467,48 +498,84 @@ pub(super) fn open(env: &Env, device: Device) -> Result<OpenStore, StoreError> {
     let next_order = found.log_bands.values().map(|record| record.order + 1).max().unwrap_or(1);
     let appender = LogAppender::new(next_order, first_number);
     let next_file = found.next_file.max(first_number);
-    let mut state =
-        BandState::new(names, next_file, bands, logs.bands, geometry.table_bands, journal.state_bytes_max());
-
-    // What was found may be in the device's cache only, when the process ended and not the power.
-    journal::sync(&device, &label)?;
-    if metadata_zones > 0 && active_max > 0 {
-        // The band table is going to take a zone.
-        let active = zones.iter().filter(|(_, zone)| zone.condition.is_active());
-        active.for_each(|(band, _)| _ = zone_control.finish(ZoneId(*band), &METADATA));
-    }
-    let checkpoint = (changed || !recovered.commits.is_empty()).then(|| state.checkpoint());
-    journal.begin(checkpoint.as_deref())?;
-    if active_max > 0 {
-        make_inactive(&*zone_control, &zones, &used, &mut state);
-    }
-
-    let kept = geometry.reserve_bands() + geometry.log_reserve_bands();
-    let table_bytes_max = u64::from(geometry.band_count - kept) * geometry.band_bytes;
-    let capabilities = device.block.capabilities();
-    let properties = StoreProperties {
-        read_alignment_bytes: device.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
-        rotational: capabilities.rotational,
-        preferred_table_bytes: Some(geometry.table_bytes()),
-        table_bytes_max,
-        wants_evictions: false,
-        flush_is_device_request: true,
-        location: Location::Private,
-    };
-    let opened = Opened {
-        zones: zone_control,
-        label,
-        properties,
-        geometry,
-        frame: format,
-        active_max,
-        state,
-        journal,
-        appender,
+    let state = BandState::new(names, next_file, bands, logs.bands, geometry.table_bands, journal.state_bytes_max());
+    Ok(Mounted {
+        is_changed: changed || !recovered.commits.is_empty(),
         found_damaged: logs.damaged,
         device,
-    };
-    Ok(OpenStore::new(env, opened))
+        label,
+        zone_control,
+        zones,
+        geometry,
+        format,
+        active_max,
+        metadata_zones,
+        journal,
+        state,
+        appender,
+        used,
+    })
+}
+
+impl Mounted {
+    /// What the device says of itself.
+    pub(super) fn identity(&self) -> &Identity {
+        self.journal.identity()
+    }
+
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub(super) fn state(&self) -> &BandState {
+        &self.state
+    }
+
+    /// Begins the next generation of the band table: from then on the store may be written.
+    pub(super) fn begin(self, env: &Env) -> Result<OpenStore, StoreError> {
+        let Mounted { device, label, zone_control, zones, geometry, format, active_max, .. } = self;
+        let Mounted { metadata_zones, mut journal, mut state, appender, used, found_damaged, is_changed, .. } = self;
+
+        // What was found may be in the device's cache only, when the process ended and not the power.
+        journal::sync(&device, &label)?;
+        if metadata_zones > 0 && active_max > 0 {
+            // The band table is going to take a zone.
+            let active = zones.iter().filter(|(_, zone)| zone.condition.is_active());
+            active.for_each(|(band, _)| _ = zone_control.finish(ZoneId(*band), &METADATA));
+        }
+        let checkpoint = is_changed.then(|| state.checkpoint());
+        journal.begin(checkpoint.as_deref())?;
+        if active_max > 0 {
+            make_inactive(&*zone_control, &zones, &used, &mut state);
+        }
+
+        let kept = geometry.reserve_bands() + geometry.log_reserve_bands();
+        let table_bytes_max = u64::from(geometry.band_count - kept) * geometry.band_bytes;
+        let capabilities = device.block.capabilities();
+        let properties = StoreProperties {
+            read_alignment_bytes: device.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
+            rotational: capabilities.rotational,
+            preferred_table_bytes: Some(geometry.table_bytes()),
+            table_bytes_max,
+            wants_evictions: false,
+            flush_is_device_request: true,
+            location: Location::Private,
+        };
+        let opened = Opened {
+            zones: zone_control,
+            label,
+            properties,
+            geometry,
+            frame: format,
+            active_max,
+            state,
+            journal,
+            appender,
+            found_damaged,
+            device,
+        };
+        Ok(OpenStore::new(env, opened))
+    }
 }
 
 /// The first number of files and frames of this generation. Numbers on the medium that leave too few behind them are no
@@ -527,8 +594,13 @@ fn first_number(label: &str, generation: u64, found: &Found) -> Result<u64, Stor
 }
 
 /// Refuses devices that cannot have the zones active that this store writes at once; the band table has so many of them.
-pub(super) fn check_active_zones(label: &str, active_zones_max: u32, metadata_zones: u32) -> Result<(), StoreError> {
-    let needed = ACTIVE_ZONES_MIN + metadata_zones;
+pub(super) fn check_active_zones(
+    label: &str,
+    active_zones_max: u32,
+    metadata_zones: u32,
+    least: u32,
+) -> Result<(), StoreError> {
+    let needed = least + metadata_zones;
     if active_zones_max == 0 || active_zones_max >= needed {
         return Ok(());
     }
@@ -536,8 +608,9 @@ pub(super) fn check_active_zones(label: &str, active_zones_max: u32, metadata_zo
     Err(StoreError::InvalidRequest {
         store: label.to_owned(),
         reason: format!(
-            "the device lets {active_zones_max} zones be active, and this store needs {needed}: one for logs, one for a \
-             flush, one for a compaction{of_metadata}; use a device that lets more be"
+            "the device lets {active_zones_max} zones be active, and this store needs {needed}: one for logs, {} for \
+             tables{of_metadata}; use a device that lets more be",
+            least - 1
         ),
     })
 }

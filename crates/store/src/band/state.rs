@@ -2,8 +2,8 @@
 
 use super::bands::Bands;
 use super::change::{
-    Change, Checkpoint, Cut, FRAGMENT_BYTES, FileRecord, LogBandRecord, Retirement, empty_bytes, encode_checkpoint,
-    record_bytes,
+    Change, Checkpoint, Cut, FRAGMENT_BYTES, FileRecord, LogBandRecord, Retirement, Stamp, empty_bytes,
+    encode_checkpoint, record_bytes,
 };
 use super::node::Node;
 use super::pieces::{Dead, Piece};
@@ -57,15 +57,40 @@ impl BandState {
     }
 
     /// Makes a new file, in place of an older one of that name.
-    pub(super) fn create(&mut self, name: &str, is_packed: bool, level: Option<u8>) -> Result<Arc<Node>, MetadataFull> {
+    pub(super) fn create(
+        &mut self,
+        name: &str,
+        is_packed: bool,
+        level: Option<u8>,
+        stamp: Option<Stamp>,
+    ) -> Result<Arc<Node>, MetadataFull> {
         // Space for the fragments of a table, so that an ordinary one can be synced.
-        if !self.names.has_space(record_bytes(name.len(), self.table_fragments, is_packed)) {
+        if !self.names.has_space(record_bytes(name.len(), self.table_fragments, is_packed, stamp.is_some())) {
             return Err(MetadataFull);
         }
         let file = self.names.number();
         let node = Arc::new(Node::new(file, is_packed, level));
+        *node.stamp.lock() = stamp;
         self.name_new(name, &node);
+        self.note_stamp(&node);
         Ok(node)
+    }
+
+    /// Gives a file that has a stamp a new name and stamp. The change to wait for; `None` when there is no such file.
+    pub(super) fn rename_stamped(&mut self, from: &str, to: &str, stamp: Stamp) -> Option<u64> {
+        let node = self.names.get(from)?.clone();
+        self.rename(from, to)?;
+        *node.stamp.lock() = Some(stamp);
+        self.note_stamp(&node);
+        Some(self.names.change())
+    }
+
+    /// Lets the band table know the stamp of a file, together with what was recorded just before.
+    fn note_stamp(&mut self, node: &Node) {
+        if let Some(stamp) = *node.stamp.lock() {
+            let change = self.names.record(Change::Stamp { file: node.file, stamp });
+            node.set_needed_change(change);
+        }
     }
 
     /// Tells the band table the first `size_bytes` of a table, which are durable.
@@ -264,8 +289,8 @@ impl StoreState for BandState {
         let files = self.names.iter().map(|(name, node)| {
             let fragments = node.fragments.read().recorded_fragments().to_vec();
             let size_bytes = if node.is_packed { node.durable_bytes() } else { node.fragments.read().recorded_bytes() };
-            let (name, level, cut) = (name.clone(), node.level(), *node.cut.lock());
-            FileRecord { file: node.file, is_packed: node.is_packed, level, size_bytes, name, fragments, cut }
+            let (name, level, cut, stamp) = (name.clone(), node.level(), *node.cut.lock(), *node.stamp.lock());
+            FileRecord { file: node.file, is_packed: node.is_packed, level, size_bytes, name, fragments, cut, stamp }
         });
         let checkpoint = Checkpoint {
             next_file: self.names.next_file(),

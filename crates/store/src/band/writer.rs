@@ -27,7 +27,7 @@ struct Place {
 ///
 /// Whole units are written when the buffer is full or flushed; what does not fill one stays in memory, where readers
 /// find it once it was flushed. A sync fills up the last unit; what follows begins at the next one, as another fragment.
-pub(super) struct TableWriter {
+pub(crate) struct TableWriter {
     core: Arc<OpenStore>,
     node: Arc<Node>,
     name: String,
@@ -47,8 +47,20 @@ pub(super) struct TableWriter {
 
 impl TableWriter {
     pub(super) fn new(core: Arc<OpenStore>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
+        TableWriter::with_buffer(core, node, name, options, BUFFER_BYTES)
+    }
+
+    /// One that writes so many bytes at once, about.
+    pub(super) fn with_buffer(
+        core: Arc<OpenStore>,
+        node: Arc<Node>,
+        name: &str,
+        options: &CreateOptions,
+        buffer_bytes: usize,
+    ) -> Self {
         let unit_bytes = core.geometry.unit_bytes as usize;
-        let expected = options.expected_size_bytes.unwrap_or(u64::MAX).clamp(4096, BUFFER_BYTES as u64) as usize;
+        let expected =
+            options.expected_size_bytes.unwrap_or(u64::MAX).clamp(4096, buffer_bytes.max(4096) as u64) as usize;
         let capacity = expected.min(core.geometry.band_bytes as usize).next_multiple_of(unit_bytes);
         TableWriter {
             buffer: journal::buffer(&core.device, capacity),
@@ -215,6 +227,26 @@ impl TableWriter {
         Ok(())
     }
 
+    /// Whether it has a zone.
+    pub(super) fn has_zone(&self) -> bool {
+        self.place.is_some() || self.start_bytes > 0
+    }
+
+    /// Takes back what was appended and is not on the device. The file ends before it.
+    pub(super) fn take_unwritten(&mut self) -> Vec<u8> {
+        let unwritten = self.buffer[..self.buffered_bytes].to_vec();
+        self.buffered_bytes = 0;
+        unwritten
+    }
+
+    /// Writes what was appended and gives back what was set aside; what fails can be tried again.
+    pub(super) fn close(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.core.check()?;
+        self.write_all(context)?;
+        self.end();
+        Ok(())
+    }
+
     fn end(&mut self) {
         if let Some(place) = self.place.take() {
             self.core.leave_band(place.band, place.written_bytes);
@@ -260,10 +292,7 @@ impl WritableFile for TableWriter {
     }
 
     fn finish(mut self: Box<Self>, context: &IoContext) -> Result<(), StoreError> {
-        self.core.check()?;
-        self.write_all(context)?;
-        self.end();
-        Ok(())
+        self.close(context)
     }
 }
 

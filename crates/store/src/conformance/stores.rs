@@ -104,4 +104,5 @@ stores! {
     extent,
     imr,
     band,
+    hybrid,
 }

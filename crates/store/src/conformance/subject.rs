@@ -122,12 +122,15 @@ impl DeviceSubject {
 
 const SECTOR_BYTES: usize = 512;
 
-/// A store on a disk and a device of logs beside it. A power cut hits both at one moment.
+/// A store on a disk and another device beside it, of logs or for whatever the store has it. A power cut hits both at one
+/// moment.
 #[derive(Clone, Copy)]
 pub struct PairSubject {
     /// The disk, and what is said of both; its `format` and `open` are not used.
     pub disk: DeviceSubject,
-    /// The device of logs.
+    /// What the other device is, for messages.
+    pub beside: &'static str,
+    /// The other device.
     pub logs: TestedDevice,
     /// Its size.
     pub logs_capacity_bytes: u64,
@@ -139,7 +142,7 @@ pub struct PairSubject {
 
 impl Subject for PairSubject {
     fn name(&self) -> String {
-        format!("{} with logs beside", self.disk.name())
+        format!("{} with {} beside", self.disk.name(), self.beside)
     }
 
     fn device_count(&self) -> usize {

@@ -34,6 +34,7 @@ const ALONE: DeviceSubject = DeviceSubject {
 
 const PAIR: PairSubject = PairSubject {
     disk: DeviceSubject { capacity_bytes: 20 << 20, ..ALONE },
+    beside: "logs",
     logs: DISK,
     logs_capacity_bytes: 8 << 20,
     format: |env, disk, logs| {

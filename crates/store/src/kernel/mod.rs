@@ -25,6 +25,7 @@ mod sync_order;
 
 pub(crate) use file_mark::FileMark;
 pub(crate) use latch::Latch;
+pub(crate) use locks::NameLocks;
 pub(crate) use names::{FoundNames, NameTable, Named, Numbered};
 pub(crate) use replay::{Replay, names_of, replay};
 pub(crate) use store::{CommitCounts, CommitPolicy, Kernel, RawStore, SingleCommits, StoreState};

@@ -2,6 +2,7 @@
 
 mod band;
 mod extent;
+mod hybrid;
 mod imr;
 mod plain;
 
@@ -14,4 +15,5 @@ pub(crate) static FILE_STORES: &[FileStoreKind] = &[
     extent::EXTENT,
     imr::IMR,
     band::BAND,
+    hybrid::HYBRID,
 ];

@@ -1,0 +1,348 @@
+//! The files of one zoned device among several: what a store over several devices builds on.
+//!
+//! Everything is as in a store of bands on this device alone, with its own band table, so that each device by itself can
+//! tell what it holds. Beside that a record of a file has a [`Stamp`], which says which of the records of a name on several
+//! devices counts and which part of the file it is, and files of the store's own have names that begin with a NUL.
+
+use super::allocation::Purpose;
+use super::change::{Checkpoint, Stamp, encode_checkpoint};
+use super::geometry::{Reserve, StoreGeometry};
+use super::log_writer::LogWriter;
+use super::node::Node;
+use super::open_store::OpenStore;
+use super::reader::BandReader;
+use super::recovery::Mounted;
+use super::writer::TableWriter;
+use super::{check, occupancy, recovery, statistics};
+use crate::error::StoreError;
+use crate::file_store::{CreateOptions, FileKind, Finding, ReadableFile, StoreProperties, WritableFile};
+use crate::identity::{Identity, OpenedAs};
+use crate::journal::{self, Formatting, StoreKind};
+use crate::kernel::{RawStore, StoreState};
+use crate::occupancy::{Occupancy, StoreMeasure};
+use std::sync::Arc;
+use varve_env::Env;
+use varve_media::{Device, IoContext, JobId};
+
+/// A file, or a part of one, as a device has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceFile {
+    pub(crate) name: String,
+    pub(crate) stamp: Option<Stamp>,
+    pub(crate) is_table: bool,
+    pub(crate) level: Option<u8>,
+    pub(crate) size_bytes: u64,
+}
+
+/// What the zones of a device are used for, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ZoneUse {
+    /// All that can hold files.
+    pub(crate) total: u32,
+    /// Free, or free once what was removed is durable and nobody reads it.
+    pub(crate) free: u32,
+    /// With frames of small files.
+    pub(crate) logs: u32,
+    /// With tables.
+    pub(crate) tables: u32,
+}
+
+/// The files of a device as they were found. Nothing was written.
+pub(crate) struct MountedFiles {
+    mounted: Mounted,
+}
+
+impl MountedFiles {
+    /// What the device says of itself.
+    pub(crate) fn identity(&self) -> &Identity {
+        self.mounted.identity()
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        self.mounted.label()
+    }
+
+    /// Every file, by name.
+    pub(crate) fn files(&self) -> Vec<DeviceFile> {
+        let file = |(name, node): (&String, &Arc<Node>)| DeviceFile {
+            name: name.clone(),
+            stamp: *node.stamp.lock(),
+            is_table: !node.is_packed,
+            level: node.level(),
+            size_bytes: node.flushed_bytes(),
+        };
+        self.mounted.state().names.iter().map(file).collect()
+    }
+
+    /// From now on it may be written.
+    pub(crate) fn begin(self, env: &Env) -> Result<DeviceFiles, StoreError> {
+        Ok(DeviceFiles { core: Arc::new(self.mounted.begin(env)?) })
+    }
+}
+
+/// Writes a table or a small file.
+pub(crate) enum DeviceWriter {
+    Table(TableWriter),
+    Small(LogWriter),
+}
+
+impl DeviceWriter {
+    /// It, as writers of any store are.
+    pub(crate) fn writable(&mut self) -> &mut dyn WritableFile {
+        match self {
+            DeviceWriter::Table(writer) => writer,
+            DeviceWriter::Small(writer) => writer,
+        }
+    }
+
+    /// Bytes appended to it.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        match self {
+            DeviceWriter::Table(writer) => writer.size_bytes(),
+            DeviceWriter::Small(writer) => writer.size_bytes(),
+        }
+    }
+
+    /// Whether it has taken a zone that it needs for itself, or needs none.
+    pub(crate) fn has_zone(&self) -> bool {
+        match self {
+            DeviceWriter::Table(writer) => writer.has_zone(),
+            DeviceWriter::Small(_) => true,
+        }
+    }
+
+    /// Writes what was appended and closes it; what fails can be tried again.
+    pub(crate) fn close(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        match self {
+            DeviceWriter::Table(writer) => writer.close(context),
+            DeviceWriter::Small(writer) => writer.flush(context),
+        }
+    }
+
+    /// Takes back what was appended and is not on the device. The file ends before it.
+    pub(crate) fn take_unwritten(&mut self) -> Vec<u8> {
+        match self {
+            DeviceWriter::Table(writer) => writer.take_unwritten(),
+            DeviceWriter::Small(writer) => writer.take_unwritten(),
+        }
+    }
+}
+
+/// The files of one device. Thread-safe.
+pub(crate) struct DeviceFiles {
+    core: Arc<OpenStore>,
+}
+
+impl DeviceFiles {
+    /// How a device would be divided.
+    fn plan(
+        label: &str,
+        device: &Device,
+        reserve: Reserve,
+        table_bytes: Option<u64>,
+    ) -> Result<StoreGeometry, StoreError> {
+        recovery::zones_of(label, device)?;
+        let capabilities = device.block.capabilities();
+        let zones = capabilities.zones.as_ref().ok_or_else(|| StoreError::InvalidRequest {
+            store: label.to_owned(),
+            reason: "the device does not say what its zones are".to_owned(),
+        })?;
+        let of_metadata = u32::from(journal::lies_in_zones(zones));
+        recovery::check_active_zones(label, zones.active_zones_max, of_metadata, recovery::ACTIVE_AMONG_SEVERAL)?;
+        StoreGeometry::plan(label, device.block.geometry(), zones, reserve, table_bytes)
+    }
+
+    /// Whether a device can be made one of a set.
+    pub(crate) fn check_plan(device: &Device, reserve: Reserve, table_bytes: Option<u64>) -> Result<(), StoreError> {
+        DeviceFiles::plan(device.block.name(), device, reserve, table_bytes).map(|_| ())
+    }
+
+    /// Says durably that a device of a set is being made. Everything on it is lost.
+    pub(crate) fn begin_format(
+        device: &Device,
+        kind: StoreKind,
+        store_id: u64,
+        identity: Identity,
+    ) -> Result<Formatting, StoreError> {
+        Formatting::begin(device, device.block.name(), kind, store_id, identity)
+    }
+
+    /// Makes it, empty.
+    pub(crate) fn finish_format(
+        device: &Device,
+        formatting: Formatting,
+        reserve: Reserve,
+        table_bytes: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let geometry = DeviceFiles::plan(device.block.name(), device, reserve, table_bytes)?;
+        let empty = encode_checkpoint(&Checkpoint { next_file: 1, ..Checkpoint::default() });
+        formatting.finish(&geometry.journal, &geometry.encode(), &empty)
+    }
+
+    /// Reads all there is on a device, and writes nothing. See [`BandStore::open`](super::BandStore::open).
+    pub(crate) fn mount(device: Device, kind: StoreKind) -> Result<MountedFiles, StoreError> {
+        recovery::mount(device, kind).map(|mounted| MountedFiles { mounted })
+    }
+
+    /// What [`check`](Self::check) would say about a device that is not open.
+    pub(crate) fn inspect(device: &Device, kind: StoreKind) -> Vec<Finding> {
+        check::inspect(device, kind)
+    }
+
+    /// What the device is opened as.
+    pub(crate) fn opened_as(device: &Device, kind: StoreKind) -> OpenedAs {
+        OpenedAs::new(kind, device)
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        &self.core.device
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.core.label
+    }
+
+    pub(crate) fn properties(&self) -> &StoreProperties {
+        &self.core.properties
+    }
+
+    /// Writable bytes of a zone.
+    pub(crate) fn writable_zone_bytes(&self) -> u64 {
+        self.core.geometry.band_bytes
+    }
+
+    /// Zones that may be written at once, one of them that of the logs; 0 is no limit.
+    pub(crate) fn active_zones_max(&self) -> u32 {
+        self.core.active_max
+    }
+
+    pub(crate) fn zone_use(&self) -> ZoneUse {
+        let state = self.core.state.lock();
+        let (logs, retired) = (state.log_bands.len() as u32, state.bands.retired().len() as u32);
+        let total = self.core.geometry.band_count - retired;
+        let free = state.free_soon() as u32;
+        ZoneUse { total, free, logs, tables: total.saturating_sub(free + logs) }
+    }
+
+    /// Bytes that the log zone that is written still takes.
+    pub(crate) fn log_space_bytes(&self) -> u64 {
+        self.core.log_space_bytes.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Bytes that files of users may still take, and what is kept for outputs of compactions beside.
+    pub(crate) fn available_bytes(&self) -> (u64, u64) {
+        let state = self.core.state.lock();
+        let view = state.bands.view();
+        let beside =
+            |purpose| state.free_soon().saturating_sub(view.kept_bands(purpose)) as u64 * self.writable_zone_bytes();
+        let (available, of_compactions) = (beside(Purpose::Table), beside(Purpose::CompactionOutput));
+        (available, of_compactions - available)
+    }
+
+    /// Bytes of all zones, and of a table the largest.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        u64::from(self.core.geometry.band_count) * self.writable_zone_bytes()
+    }
+
+    /// Makes a file, in place of one of this name on this device. A table is written in pieces of `buffer_bytes`.
+    pub(crate) fn create(
+        &self,
+        name: &str,
+        options: &CreateOptions,
+        stamp: Stamp,
+        buffer_bytes: usize,
+    ) -> Result<DeviceWriter, StoreError> {
+        let core = &self.core;
+        core.check()?;
+        let is_packed = options.kind != FileKind::Table;
+        let created = core.state.lock().create(name, is_packed, options.level, Some(stamp));
+        let node = created.map_err(|_| core.no_metadata_space(name))?;
+        Ok(match is_packed {
+            true => DeviceWriter::Small(LogWriter::new(core.clone(), node, name, options)),
+            false => DeviceWriter::Table(TableWriter::with_buffer(core.clone(), node, name, options, buffer_bytes)),
+        })
+    }
+
+    /// A reader of a file; it stays readable when the name is gone.
+    pub(crate) fn open_file(&self, name: &str) -> Result<Arc<dyn ReadableFile>, StoreError> {
+        let node = self.core.state.lock().names.get(name).cloned();
+        let node = node.ok_or_else(|| self.core.not_found(name))?;
+        Ok(Arc::new(BandReader::new(self.core.clone(), node, name)))
+    }
+
+    /// Gives a file another name and stamp, durably, with its contents.
+    pub(crate) fn rename(&self, from: &str, to: &str, stamp: Stamp) -> Result<(), StoreError> {
+        let core = &self.core;
+        self.sync_file(from)?;
+        let change = {
+            let mut state = core.state.lock();
+            if !state.names.has_space_to_rename(from, to) {
+                return Err(core.no_metadata_space(to));
+            }
+            state.rename_stamped(from, to, stamp).ok_or_else(|| core.not_found(from))?
+        };
+        core.commit(change)
+    }
+
+    /// Takes the name of a file; durable with the next commit. False when there is none.
+    pub(crate) fn remove(&self, name: &str) -> Result<bool, StoreError> {
+        self.core.check()?;
+        Ok(self.core.state.lock().remove(name))
+    }
+
+    /// Makes every change of a name on this device durable, and free what that makes free.
+    pub(crate) fn commit_names(&self) -> Result<(), StoreError> {
+        self.core.check()?;
+        self.core.commit_and_reclaim()
+    }
+
+    /// Whether changes of names wait for a commit.
+    pub(crate) fn has_pending_names(&self) -> bool {
+        self.core.state.lock().names.has_pending()
+    }
+
+    /// Makes what is on the device of a file durable.
+    pub(crate) fn sync_file(&self, name: &str) -> Result<(), StoreError> {
+        let node = self.core.state.lock().names.get(name).cloned();
+        let node = node.ok_or_else(|| self.core.not_found(name))?;
+        self.core.sync_file(&node, name, &IoContext::default())?;
+        self.core.commit(node.needed_change())
+    }
+
+    /// Refuses everything that would acknowledge something once that cannot be promised.
+    pub(crate) fn check_open(&self) -> Result<(), StoreError> {
+        self.core.check()
+    }
+
+    pub(crate) fn set_level(&self, name: &str, level: u8) {
+        let node = self.core.state.lock().names.get(name).cloned();
+        node.iter().for_each(|node| node.set_level(level));
+    }
+
+    pub(crate) fn compaction_begins(&self, job: JobId) {
+        self.core.state.lock().bands.compaction_begins(job);
+    }
+
+    pub(crate) fn compaction_ends(&self, job: JobId) {
+        self.core.state.lock().bands.compaction_ends(job);
+    }
+
+    pub(crate) fn measures(&self) -> Vec<StoreMeasure> {
+        statistics::measures(&self.core)
+    }
+
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        occupancy::occupancy(&self.core)
+    }
+
+    pub(crate) fn check(&self) -> Vec<Finding> {
+        check::check(&self.core)
+    }
+}
+
+impl Drop for DeviceFiles {
+    fn drop(&mut self) {
+        // Nobody is left to tell; what was synced is safe without it.
+        let _ = self.core.close();
+    }
+}

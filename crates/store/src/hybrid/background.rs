@@ -1,0 +1,63 @@
+//! What is done while nobody waits for it: moving tables, and writing cached blocks.
+
+use super::core::Core;
+use super::options::HybridDriver;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_env::{Env, JoinHandle};
+
+/// The threads of a store.
+pub(super) struct Background {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Begins what the options ask for.
+    pub(super) fn begin(env: &Env, core: &Arc<Core>) -> Background {
+        let mut threads = Vec::new();
+        if core.options.driver == HybridDriver::Thread && core.has_tiers() {
+            if core.migration.is_some() {
+                let core = core.clone();
+                threads.push(env.spawn("migration", move || {
+                    while core.migrator.wait() {
+                        while !core.migrator.is_stopped() && core.migrate() {}
+                    }
+                }));
+            }
+            if core.cache.is_some() {
+                let core = core.clone();
+                threads.push(env.spawn("cached blocks", move || {
+                    while core.cacher.wait() {
+                        while !core.cacher.is_stopped() && core.fill_cache() {}
+                    }
+                }));
+            }
+        }
+        Background { threads }
+    }
+
+    /// Ends them, and waits until they did.
+    pub(super) fn end(&mut self, core: &Core) {
+        core.migrator.stop();
+        core.cacher.stop();
+        // One that panicked has said so.
+        self.threads.drain(..).for_each(|thread| _ = thread.join());
+    }
+}
+
+impl Core {
+    /// Something changed that policies look at.
+    pub(super) fn changed(&self) {
+        match self.options.driver {
+            HybridDriver::Thread => self.migrator.notify(),
+            HybridDriver::Caller => {
+                // What is done here changes something as well.
+                if !self.is_stepping.swap(true, Ordering::AcqRel) {
+                    self.fill_cache();
+                    self.migrate();
+                    self.is_stepping.store(false, Ordering::Release);
+                }
+            }
+        }
+    }
+}

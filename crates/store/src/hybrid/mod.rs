@@ -1,0 +1,307 @@
+//! Files on zoned devices of different speed (Li and others, "Efficient LSM-Tree Key-Value Data Management on Hybrid SSD/HDD
+//! Zoned Storage"; HHZS).
+//!
+//! Each device has its own files, zones, logs and band table, and is crash-consistent by itself, as one of a [store of
+//! bands](crate::BandStore) is. This store says on which of them a file lies, and moves it. Three policies decide, each a small
+//! type of pure functions, and each can be chosen by itself:
+//!
+//! - [placement]: where a table goes that is written;
+//! - [migration]: which tables move to the other tier, at a limited rate;
+//! - [caching]: which blocks that the tree's cache gave up are kept on the fast tier.
+//!
+//! Logs and other small files go to the fast tier while they find space there. What finds no space on its device goes on on
+//! another one: nothing is refused while a zone is empty, on whatever device.
+//!
+//! *Which device is fast* follows from what devices [promise](tiers), or is said; never from their kind or order.
+//!
+//! *Names over several devices.* A record of a file lies in the band table of the device that its bytes are on, with a *stamp*, a
+//! number that grows with every change of a name: of two records of one name the higher counts. So each device alone can tell
+//! which tables it holds, and no two devices have to do anything at one moment:
+//!
+//! - *replacing* a file of another device: the new record is durable before the old one goes, with the first sync of the new file;
+//! - *moving* a file: its copy has a name of the store's own until it is whole and durable, then its name and the highest stamp
+//!   by one commit, and then the old record goes;
+//! - *a file of several parts*: each part says how many bytes come before it; a part is begun when those are durable. Removing it
+//!   takes the first part first: a part without those before it is nobody's. Before it is renamed it is brought to one device;
+//! - *removing* is durable on a device before anything that was made later is on another.
+//!
+//! An [open](recovery) takes away what does not count. Requests wait for each other by [class](order): reads of users and logs
+//! first.
+
+mod background;
+mod cached;
+mod caching;
+pub(crate) mod conformance;
+mod core;
+mod file;
+mod levels;
+mod migration;
+mod moves;
+mod options;
+mod order;
+mod placement;
+mod reader;
+mod recovery;
+mod statistics;
+mod tiers;
+mod wake;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use caching::CachingName;
+pub use migration::MigrationName;
+pub use options::{HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions};
+pub use placement::PlacementName;
+
+use self::core::Core;
+use crate::band::DeviceFiles;
+use crate::error::StoreError;
+use crate::file_store::{
+    CreateOptions, FileEntry, FileStore, Finding, Location, OpenOptions, ReadableFile, StoreLock, StoreProperties,
+    WritableFile,
+};
+use crate::hint::Hint;
+use crate::identity::block::Presence;
+use crate::journal::StoreKind;
+use crate::kernel::NameLocks;
+use crate::occupancy::{Occupancy, StoreMeasure};
+use background::Background;
+use reader::HybridReader;
+use std::sync::Arc;
+use varve_env::Env;
+use varve_media::{Counters, Space};
+use writer::HybridWriter;
+
+const KIND: StoreKind = StoreKind(*b"hybrid\0\0");
+
+/// A [`FileStore`] on zoned devices of different speed. See the module for what is where and in which order.
+///
+/// One open at a time: nothing stops a second process from opening the same devices, unless those refuse.
+pub struct HybridStore {
+    core: Arc<Core>,
+    background: Background,
+}
+
+impl HybridStore {
+    /// Makes an empty store on devices. Everything on them is lost; their zones are reset when they are used.
+    ///
+    /// Errors: devices that have no zones, too few, or let too few be active; more than four; a reserve of 0; ones that hold
+    /// something, without `overwrite`.
+    pub fn format(env: &Env, devices: &[varve_media::Device], options: &HybridFormatOptions) -> Result<(), StoreError> {
+        recovery::format(env, devices, options)
+    }
+
+    /// Whether a store of this kind is on the devices: `Ok(false)` when they are blank or have what a format left behind that
+    /// was interrupted; an error when something else is there, or on some of them only.
+    pub fn probe(devices: &[varve_media::Device]) -> Result<bool, StoreError> {
+        Ok(recovery::presence(devices)? == Presence::Store)
+    }
+
+    /// Opens the store on its devices, in any order, after a clean end or a crash. Takes time in proportion to what the log
+    /// zones hold, which is read, and to the number of zones.
+    ///
+    /// Errors: those of each device; [`StoreError::Foreign`] when they were not formatted together, or are not all there.
+    pub fn open(env: &Env, devices: HybridDevices, options: &HybridOpenOptions) -> Result<HybridStore, StoreError> {
+        let core = Arc::new(recovery::open(env, devices, options)?);
+        let background = Background::begin(env, &core);
+        Ok(HybridStore { core, background })
+    }
+
+    /// What [`check`](FileStore::check) would say about devices of which the store cannot be opened, or is not open.
+    pub fn inspect(devices: &[varve_media::Device]) -> Vec<Finding> {
+        devices.iter().flat_map(|device| DeviceFiles::inspect(device, KIND)).collect()
+    }
+}
+
+impl FileStore for HybridStore {
+    fn name(&self) -> &str {
+        &self.core.label
+    }
+
+    fn properties(&self) -> &StoreProperties {
+        &self.core.properties
+    }
+
+    fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
+        let made = self.core.create(name, options)?;
+        Ok(Box::new(HybridWriter::new(self.core.clone(), made, options)))
+    }
+
+    fn open(&self, name: &str, _options: &OpenOptions) -> Result<Arc<dyn ReadableFile>, StoreError> {
+        let file = self.core.find(name)?;
+        Ok(Arc::new(HybridReader::new(self.core.clone(), file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        self.core.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        self.core.remove(name)?;
+        self.core.changed();
+        Ok(())
+    }
+
+    fn sync_names(&self) -> Result<(), StoreError> {
+        self.core.sync_names()
+    }
+
+    fn list(&self) -> Result<Vec<FileEntry>, StoreError> {
+        let files = self.core.files.read();
+        let entry = |(name, file): (&String, &Arc<file::HybridFile>)| FileEntry {
+            name: name.clone(),
+            size_bytes: file.size_bytes(),
+        };
+        Ok(files.iter().map(entry).collect())
+    }
+
+    fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
+        self.core.check_name(name)?;
+        match NameLocks::lock(&self.core.locks, name) {
+            Some(lock) => Ok(Box::new(lock)),
+            None => Err(StoreError::Locked { store: self.core.label.clone(), name: name.to_owned() }),
+        }
+    }
+
+    fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {
+        self.core.check_name(target_name)?;
+        self.core.find(name).map(|_| false)
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        let none = Space { total_bytes: 0, available_bytes: 0, reserve_bytes: 0, block_bytes: 1 };
+        Ok(self.core.members.iter().fold(none, |sum, member| {
+            let (available_bytes, reserve_bytes) = member.files.available_bytes();
+            Space {
+                total_bytes: sum.total_bytes + member.files.total_bytes(),
+                available_bytes: sum.available_bytes + available_bytes,
+                reserve_bytes: sum.reserve_bytes + reserve_bytes,
+                block_bytes: sum.block_bytes.max(member.files.writable_zone_bytes()),
+            }
+        }))
+    }
+
+    fn hint(&self, hint: &Hint<'_>) {
+        let core = &self.core;
+        match hint {
+            Hint::FlushBegin { job, .. } => {
+                core.jobs.lock().flushes.insert(*job);
+            }
+            Hint::FlushEnd { job, .. } => {
+                core.jobs.lock().flushes.remove(job);
+                core.changed();
+            }
+            Hint::CompactionBegin { job, inputs, output_level } => {
+                let numbers: Vec<u64> = {
+                    let files = core.files.read();
+                    inputs.iter().filter_map(|input| files.get(&input.name)).map(|file| file.number).collect()
+                };
+                {
+                    let mut jobs = core.jobs.lock();
+                    jobs.demand.compaction_begins(*job, *output_level, inputs.len() as u64);
+                    jobs.inputs.insert(*job, numbers);
+                }
+                core.members.iter().for_each(|member| member.files.compaction_begins(*job));
+                core.changed();
+            }
+            Hint::CompactionOutput { job, .. } => core.jobs.lock().demand.compaction_made(*job),
+            Hint::CompactionEnd { job, .. } => {
+                {
+                    let mut jobs = core.jobs.lock();
+                    jobs.demand.compaction_ends(*job);
+                    jobs.inputs.remove(job);
+                }
+                core.members.iter().for_each(|member| member.files.compaction_ends(*job));
+                core.changed();
+            }
+            Hint::LevelChanged { file } => {
+                if let Some(level) = file.level {
+                    core.set_level(&file.name, level);
+                }
+            }
+            Hint::CacheEvicted { file, offset_bytes, bytes } => {
+                let found = core.files.read().get(*file).cloned();
+                found.iter().for_each(|file| core.admit(file, *offset_bytes, bytes));
+            }
+        }
+    }
+
+    fn counters(&self) -> Vec<(String, Counters)> {
+        let of = |member: &core::Member| {
+            let block = &member.files.device().block;
+            (block.name().to_owned(), block.counters())
+        };
+        self.core.members.iter().map(of).collect()
+    }
+
+    fn statistics(&self) -> Vec<StoreMeasure> {
+        let mut measures = self.core.counts.measures();
+        let mut sums: Vec<StoreMeasure> = Vec::new();
+        for measure in self.core.members.iter().flat_map(|member| member.files.measures()) {
+            match sums.iter_mut().find(|sum| sum.name == measure.name) {
+                Some(sum) => sum.value += measure.value,
+                None => sums.push(measure),
+            }
+        }
+        measures.extend(sums);
+        measures
+    }
+
+    fn layout(&self) -> Vec<(&'static str, String)> {
+        let core = &self.core;
+        let tier = |wanted: usize| {
+            let of_tier = core.members.iter().filter(move |member| member.tier == wanted);
+            let device = |member: &core::Member| {
+                let zones = member.files.zone_use();
+                format!(
+                    "'{}' ({} zones of {} bytes)",
+                    member.files.label(),
+                    zones.total,
+                    member.files.writable_zone_bytes()
+                )
+            };
+            of_tier.map(device).collect::<Vec<_>>().join(", ")
+        };
+        let tiers = core.members.iter().map(|member| member.tier).max().unwrap_or(0) + 1;
+        let options = &core.options;
+        vec![
+            ("tiers", (0..tiers).map(tier).collect::<Vec<_>>().join("; ")),
+            ("placement", options.placement.name()),
+            (
+                "migration",
+                format!("{}, {} bytes a second", options.migration.name(), options.migration_bytes_per_second),
+            ),
+            ("caching", options.caching.name().to_owned()),
+        ]
+    }
+
+    fn occupancy(&self) -> Occupancy {
+        let mut all = Occupancy::default();
+        for member in &self.core.members {
+            let one = member.files.occupancy();
+            let (devices, files) = (all.devices.len() as u16, all.files.len() as u32);
+            all.devices.extend(one.devices);
+            all.files.extend(one.files);
+            all.pieces.extend(one.pieces.into_iter().map(|mut piece| {
+                piece.device += devices;
+                piece.file = piece.file.map(|file| file + files);
+                piece
+            }));
+        }
+        all.sort();
+        all
+    }
+
+    fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        Ok(self.core.members.iter().flat_map(|member| member.files.check()).collect())
+    }
+}
+
+impl Drop for HybridStore {
+    fn drop(&mut self) {
+        // Each device makes what it holds durable when nobody has it open any more.
+        self.background.end(&self.core);
+    }
+}

@@ -1,0 +1,79 @@
+//! How devices become a store, and how it is used.
+
+use super::caching::CachingName;
+use super::migration::MigrationName;
+use super::placement::PlacementName;
+use varve_media::Device;
+
+/// The devices of a store: one to four, each with zones that must be written in order, or with conventional ones before
+/// them. In any order: tiers follow from what devices promise.
+pub type HybridDevices = Vec<Device>;
+
+/// How devices become a [`HybridStore`](super::HybridStore).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HybridFormatOptions {
+    /// Outputs of compactions for which zones of the slowest tier are kept, so that those can always finish; 1 or more.
+    pub reserve_tables: u16,
+    /// As in [`HybridOpenOptions::table_bytes`]: the slower devices have as many zones of a table next to each other.
+    pub table_bytes: Option<u64>,
+    /// As in [`HybridOpenOptions::tiers`]: only the slowest tier keeps a reserve.
+    pub tiers: Option<Vec<u8>>,
+    /// Format although a device holds something.
+    pub overwrite: bool,
+}
+
+impl Default for HybridFormatOptions {
+    fn default() -> Self {
+        HybridFormatOptions { reserve_tables: 2, table_bytes: None, tiers: None, overwrite: false }
+    }
+}
+
+/// Who does what is done in the background.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HybridDriver {
+    /// A thread of the store's own.
+    #[default]
+    Thread,
+    /// Whoever changes something, in place and at once: for tests, which cut power at every step of it.
+    Caller,
+}
+
+/// How a [`HybridStore`](super::HybridStore) is used while it is open. Nothing of it is on the media.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HybridOpenOptions {
+    /// Where files go.
+    pub placement: PlacementName,
+    /// Which tables move.
+    pub migration: MigrationName,
+    /// Which blocks of the slow tier are kept on the fast one.
+    pub caching: CachingName,
+    /// Zones of the fast tier for logs and cached blocks together, where the placement reserves any.
+    pub log_and_cache_zones: u32,
+    /// How fast tables move.
+    pub migration_bytes_per_second: u64,
+    /// How often the automated placement looks at what the fast tier does.
+    pub auto_interval_nanos: u64,
+    /// Tier of each device, in the order in which they are given, 0 the fastest. Unset: from what they promise; those that
+    /// promise nothing are one tier.
+    pub tiers: Option<Vec<u8>>,
+    /// Size of the tables that trees are told to make, no more than a zone of the fastest tier has; unset is all of one.
+    pub table_bytes: Option<u64>,
+    /// Who migrates and caches.
+    pub driver: HybridDriver,
+}
+
+impl Default for HybridOpenOptions {
+    fn default() -> Self {
+        HybridOpenOptions {
+            placement: PlacementName::WriteGuided,
+            migration: MigrationName::WorkloadAware,
+            caching: CachingName::Fifo,
+            log_and_cache_zones: 2,
+            migration_bytes_per_second: 4 << 20,
+            auto_interval_nanos: 1_000_000_000,
+            tiers: None,
+            table_bytes: None,
+            driver: HybridDriver::Thread,
+        }
+    }
+}

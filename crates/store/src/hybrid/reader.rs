@@ -1,0 +1,152 @@
+//! Reading a file: from the device that has the part, or from the cache of blocks.
+
+use super::core::Core;
+use super::file::{HybridFile, Part};
+use super::levels::Tier;
+use super::statistics::add;
+use crate::error::StoreError;
+use crate::file_store::{ReadRange, ReadableFile};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_media::{FileMapping, IoClass, IoContext};
+
+/// Reads of the slow tier after which somebody looks whether a table should move.
+const READS_OF_LOOK: u64 = 32;
+
+/// Reads any file of the store.
+pub(super) struct HybridReader {
+    core: Arc<Core>,
+    file: Arc<HybridFile>,
+}
+
+/// The part that has a byte.
+fn part_of(parts: &[Part], offset_bytes: u64) -> usize {
+    parts.partition_point(|part| part.start_bytes <= offset_bytes).saturating_sub(1)
+}
+
+impl HybridReader {
+    pub(super) fn new(core: Arc<Core>, file: Arc<HybridFile>) -> HybridReader {
+        HybridReader { core, file }
+    }
+
+    fn past_end(&self, offset_bytes: u64, length: usize) -> StoreError {
+        StoreError::PastEnd {
+            store: self.core.label.clone(),
+            name: self.file.name.lock().clone(),
+            offset_bytes,
+            length_bytes: length as u64,
+            size_bytes: self.file.size_bytes(),
+        }
+    }
+
+    /// Counts a read of a user.
+    fn note_read(&self, tier: Tier, context: &IoContext) {
+        if context.class != IoClass::UserRead {
+            return;
+        }
+        self.file.reads.fetch_add(1, Ordering::Relaxed);
+        match tier {
+            Tier::Fast => add(&self.core.counts.reads_fast, 1),
+            Tier::Slow => {
+                let reads = self.core.counts.reads_slow.fetch_add(1, Ordering::Relaxed);
+                if reads % READS_OF_LOOK == READS_OF_LOOK - 1 {
+                    self.core.changed();
+                }
+            }
+        }
+    }
+
+    /// A read of one part, from the cache where it has the block. True when it was done.
+    fn read_cached(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<bool, StoreError> {
+        let Some(cache) = self.core.cache.as_ref().filter(|_| self.file.is_table) else { return Ok(false) };
+        let key = (self.file.number, offset_bytes);
+        {
+            let queue = cache.queue.lock();
+            if let Some(block) = queue.get(key).and_then(|block| block.get(..data.len())) {
+                data.copy_from_slice(block);
+                return Ok(true);
+            }
+        }
+        let found = cache.zones.lock().find(key, data.len());
+        let Some((reader, at)) = found else { return Ok(false) };
+        // What cannot be read of a copy is read where it is a copy of.
+        Ok(reader.read_at(at, data, context).is_ok())
+    }
+
+    fn read_range(&self, parts: &[Part], range: &mut ReadRange<'_>, context: &IoContext) -> Result<(), StoreError> {
+        let (mut offset_bytes, mut rest) = (range.offset_bytes, &mut *range.data);
+        let mut index = part_of(parts, offset_bytes);
+        let Some(tier) = parts.get(index).map(|part| self.core.tier(part.device)) else {
+            return if rest.is_empty() { Ok(()) } else { Err(self.past_end(offset_bytes, rest.len())) };
+        };
+        self.note_read(tier, context);
+        if tier == Tier::Slow && self.read_cached(offset_bytes, rest, context)? {
+            add(&self.core.counts.cache_hits, u64::from(context.class == IoClass::UserRead));
+            return Ok(());
+        }
+        loop {
+            let Some(part) = parts.get(index) else { return Err(self.past_end(offset_bytes, rest.len())) };
+            let next_bytes = parts.get(index + 1).map_or(u64::MAX, |next| next.start_bytes);
+            let length = rest.len().min(next_bytes.saturating_sub(offset_bytes).min(usize::MAX as u64) as usize);
+            let (head, tail) = rest.split_at_mut(length);
+            part.reader.read_at(offset_bytes - part.start_bytes, head, context)?;
+            if tail.is_empty() {
+                return Ok(());
+            }
+            (offset_bytes, rest, index) = (offset_bytes + length as u64, tail, index + 1);
+        }
+    }
+}
+
+impl ReadableFile for HybridReader {
+    fn size_bytes(&self) -> u64 {
+        self.file.size_bytes()
+    }
+
+    fn read_at(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<(), StoreError> {
+        let mut range = ReadRange { offset_bytes, data, outcome: Ok(()) };
+        self.read_range(&self.file.parts(), &mut range, context)
+    }
+
+    fn read_many(&self, ranges: &mut [ReadRange<'_>], context: &IoContext) -> Result<(), StoreError> {
+        let parts = self.file.parts();
+        // Most files are one part, of which all is read at once but what the cache has.
+        let [part] = parts.as_slice() else {
+            for range in ranges.iter_mut() {
+                range.outcome = self.read_range(&parts, range, context);
+            }
+            return ranges.iter().find_map(|range| range.outcome.clone().err()).map_or(Ok(()), Err);
+        };
+        let tier = self.core.tier(part.device);
+        let mut missing: Vec<&mut ReadRange<'_>> = Vec::with_capacity(ranges.len());
+        for range in ranges.iter_mut() {
+            self.note_read(tier, context);
+            if tier == Tier::Slow && self.read_cached(range.offset_bytes, range.data, context)? {
+                add(&self.core.counts.cache_hits, u64::from(context.class == IoClass::UserRead));
+            } else {
+                missing.push(range);
+            }
+        }
+        let asked = missing.iter_mut().map(|range| ReadRange {
+            offset_bytes: range.offset_bytes,
+            data: &mut *range.data,
+            outcome: Ok(()),
+        });
+        let mut asked: Vec<ReadRange<'_>> = asked.collect();
+        let outcome = part.reader.read_many(&mut asked, context);
+        let outcomes: Vec<Result<(), StoreError>> = asked.into_iter().map(|range| range.outcome).collect();
+        missing.into_iter().zip(outcomes).for_each(|(range, outcome)| range.outcome = outcome);
+        outcome
+    }
+
+    fn prefetch(&self, offset_bytes: u64, length_bytes: u64, context: &IoContext) {
+        let parts = self.file.parts();
+        if let Some(part) = parts.get(part_of(&parts, offset_bytes)) {
+            part.reader.prefetch(offset_bytes.saturating_sub(part.start_bytes), length_bytes, context);
+        }
+    }
+
+    fn map(&self) -> Option<FileMapping> {
+        None
+    }
+}

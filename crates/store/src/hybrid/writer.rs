@@ -1,0 +1,217 @@
+//! Writing a file: on one device as long as that has space, then on another.
+
+use super::core::{Core, Made};
+use super::file::HybridFile;
+use super::statistics::add;
+use crate::band::{DeviceWriter, Stamp};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::file_store::{CreateOptions, FileKind, WritableFile};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_media::IoContext;
+
+/// How long a writer waits for another one to leave a zone, before that is an error.
+const PATIENCE_NANOS: u64 = 600_000_000_000;
+
+/// The writer of one file.
+pub(super) struct HybridWriter {
+    core: Arc<Core>,
+    file: Arc<HybridFile>,
+    options: CreateOptions,
+    device: usize,
+    writer: DeviceWriter,
+    /// Bytes of the file before the part that is written.
+    start_bytes: u64,
+    /// What was appended and has no place yet: it goes before everything else.
+    carried: Vec<u8>,
+    /// Devices that had no space since the last one that had.
+    refused: BTreeSet<usize>,
+    /// An empty zone of the device is promised to this file.
+    is_promised: bool,
+}
+
+impl HybridWriter {
+    pub(super) fn new(core: Arc<Core>, made: Made, options: &CreateOptions) -> HybridWriter {
+        let Made { file, device, writer } = made;
+        let mut writer = HybridWriter {
+            core,
+            file,
+            options: *options,
+            device,
+            writer,
+            start_bytes: 0,
+            carried: Vec::new(),
+            refused: BTreeSet::new(),
+            is_promised: false,
+        };
+        writer.promise();
+        writer
+    }
+
+    fn promise(&mut self) {
+        if self.options.kind == FileKind::Table {
+            self.core.members[self.device].promised.fetch_add(1, Ordering::Relaxed);
+            self.is_promised = true;
+        }
+    }
+
+    fn release_promise(&mut self) {
+        if std::mem::take(&mut self.is_promised) {
+            self.core.members[self.device].promised.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Does something with the writer on the device, on another one when that has no space, or later when too many zones are
+    /// written.
+    fn run(
+        &mut self,
+        context: &IoContext,
+        mut step: impl FnMut(&mut DeviceWriter) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let until_nanos = self.core.env.now().as_nanos().saturating_add(PATIENCE_NANOS);
+        loop {
+            let carried = match self.carried.is_empty() {
+                true => Ok(()),
+                false => self.writer.writable().append(&self.carried, context),
+            };
+            let outcome = carried.and_then(|()| {
+                self.carried.clear();
+                step(&mut self.writer)
+            });
+            if self.writer.has_zone() {
+                self.release_promise();
+            }
+            let error = match outcome {
+                Ok(()) => {
+                    self.refused.clear();
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            let is_limited = matches!(error, StoreError::TooManyWriters { .. });
+            if is_limited && self.core.wait_for_zone(until_nanos) {
+                continue;
+            }
+            let is_full = error.kind() == StoreErrorKind::NoSpace;
+            if is_full && !self.core.make_space(self.device, self.options.kind) && !self.go_on(context)? {
+                return Err(error);
+            }
+            if !is_full {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Goes on on another device; false when there is none.
+    fn go_on(&mut self, context: &IoContext) -> Result<bool, StoreError> {
+        self.refused.insert(self.device);
+        let taken: BTreeSet<usize> = self.file.parts().iter().map(|part| part.device).collect();
+        let others = self.core.choose_other(self.options.kind);
+        let others: Vec<usize> =
+            others.into_iter().filter(|device| !self.refused.contains(device) && !taken.contains(device)).collect();
+        if others.is_empty() || self.file.is_removed() {
+            return Ok(false);
+        }
+        self.core.check()?;
+        let unwritten = self.writer.take_unwritten();
+        self.carried.splice(0..0, unwritten);
+        let part_bytes = self.writer.writable().size_bytes();
+        self.writer.close(context)?;
+        let core = self.core.clone();
+        // Nobody renames it meanwhile.
+        let _naming = core.naming.lock();
+        if self.file.is_removed() {
+            return Ok(false);
+        }
+        let name = self.file.name.lock().clone();
+        if part_bytes > 0 {
+            // What comes behind it is found only with it.
+            core.members[self.device].files.sync_file(&name)?;
+        }
+        let start_bytes = self.start_bytes + part_bytes;
+        let stamp = Stamp { number: self.file.stamp.load(Ordering::Acquire), start_bytes };
+        for device in others {
+            let options = CreateOptions { level: self.file.level(), ..self.options };
+            let made = core.create_on(device, &name, &options, stamp);
+            let (writer, part) = match made {
+                Ok(made) => made,
+                Err(error) if error.kind() == StoreErrorKind::NoSpace => {
+                    self.refused.insert(device);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if part_bytes == 0 {
+                // Nothing is in the part that was begun: this one takes its place.
+                let mut parts = self.file.parts().to_vec();
+                parts.pop();
+                self.file.set_parts(parts);
+                self.file.supersedes.lock().push(self.device);
+                self.file.is_durable.store(false, Ordering::Release);
+            } else {
+                add(&core.counts.continued, 1);
+            }
+            self.file.add_part(part);
+            self.file.supersedes.lock().retain(|older| *older != device);
+            self.release_promise();
+            self.writer = writer;
+            self.device = device;
+            self.start_bytes = start_bytes;
+            self.promise();
+            core.zone_was_left();
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn end(&mut self) {
+        self.release_promise();
+        self.file.is_writing.store(false, Ordering::Release);
+        self.core.zone_was_left();
+        self.core.changed();
+    }
+}
+
+impl WritableFile for HybridWriter {
+    fn append(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
+        self.run(context, |writer| writer.writable().append(data, context))
+    }
+
+    fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.core.check()?;
+        self.run(context, |writer| writer.writable().flush(context))
+    }
+
+    fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.run(context, |writer| writer.writable().write_back(context))
+    }
+
+    fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.core.check()?;
+        self.run(context, |writer| writer.writable().sync(context))?;
+        self.core.synced(&self.file)
+    }
+
+    fn set_level(&mut self, level: u8) {
+        if self.file.size_bytes() == 0 {
+            self.file.set_level(level);
+            self.writer.writable().set_level(level);
+        }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.start_bytes + self.writer.size_bytes() + self.carried.len() as u64
+    }
+
+    fn finish(mut self: Box<Self>, context: &IoContext) -> Result<(), StoreError> {
+        self.core.check()?;
+        self.run(context, |writer| writer.close(context))
+    }
+}
+
+impl Drop for HybridWriter {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

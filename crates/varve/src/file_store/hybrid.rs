@@ -1,0 +1,164 @@
+//! `hybrid`: files on zoned devices of different speed.
+
+use crate::error::Error;
+use crate::registry::{FileStoreKind, OptionDescription, ValueForm};
+use crate::spec::Part;
+use crate::stack::{Base, BuiltDevice, Construction, refused};
+use std::sync::Arc;
+use varve_media::{Device, ZoneType};
+use varve_store::{
+    CachingName, FileStore, HybridFormatOptions, HybridOpenOptions, HybridStore, MigrationName, PlacementName,
+};
+
+const RESERVE: &str = "reserve-tables";
+const PLACEMENT: &str = "placement";
+const MIGRATION: &str = "migration";
+const CACHING: &str = "caching";
+const LOG_ZONES: &str = "log-and-cache-zones";
+const MIGRATION_RATE: &str = "migration-rate";
+const AUTO_INTERVAL: &str = "auto-interval-us";
+const TABLE_SIZE: &str = "tiered-table-size";
+const TIERS: &str = "tiers";
+
+pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
+    name: "hybrid",
+    summary: "tables on fast zones or slow ones by their level, moved and cached by how they are read (HHZS)",
+    needs: "one to four devices with zones, each of which must be written in order or has conventional ones before those",
+    options: &[
+        OptionDescription {
+            name: RESERVE,
+            value: ValueForm::Number(1),
+            default: "2",
+            meaning: "outputs of compactions for which zones are kept, so that those can always finish, decided when the \
+                      device is laid out",
+        },
+        OptionDescription {
+            name: PLACEMENT,
+            value: ValueForm::Choice(&["basic-1", "basic-2", "basic-3", "basic-4", "auto", "write-guided"]),
+            default: "write-guided",
+            meaning: "where new tables go: levels below a number to the fast devices, SpanDB's automated placement, or what \
+                      running flushes and compactions are about to need",
+        },
+        OptionDescription {
+            name: MIGRATION,
+            value: ValueForm::Choice(&["none", "workload-aware"]),
+            default: "workload-aware",
+            meaning: "whether tables move between fast and slow devices by level and by how often they are read",
+        },
+        OptionDescription {
+            name: CACHING,
+            value: ValueForm::Choice(&["none", "fifo"]),
+            default: "fifo",
+            meaning: "whether blocks of slow devices that the block cache gives up are kept on the fast ones",
+        },
+        OptionDescription {
+            name: LOG_ZONES,
+            value: ValueForm::Number(0),
+            default: "2",
+            meaning: "zones of the fast devices that are kept for logs and cached blocks together",
+        },
+        OptionDescription {
+            name: MIGRATION_RATE,
+            value: ValueForm::Size,
+            default: "4MiB",
+            meaning: "bytes of tables moved in a second at most",
+        },
+        OptionDescription {
+            name: AUTO_INTERVAL,
+            value: ValueForm::Number(1),
+            default: "1000000",
+            meaning: "how often the automated placement looks at what the fast devices do",
+        },
+        OptionDescription {
+            name: TABLE_SIZE,
+            value: ValueForm::Size,
+            default: "a zone of the fast devices",
+            meaning: "size of a full table, at most a zone of the fast devices",
+        },
+        OptionDescription {
+            name: TIERS,
+            value: ValueForm::Text,
+            default: "by what the devices promise",
+            meaning: "a digit for each device, 0 the fastest, where they do not say how fast they are",
+        },
+    ],
+    accepts: |base| match base {
+        Base::Devices(devices) => {
+            let has_zones = |built: &BuiltDevice| {
+                built.device.block.capabilities().zones.as_ref().is_some_and(|zones| {
+                    zones.conventional_zones > 0 || zones.sequential_type == ZoneType::SequentialWriteRequired
+                })
+            };
+            (1..=4).contains(&devices.len()) && devices.iter().all(has_zones)
+        }
+        Base::Directory(_) => false,
+    },
+    logs: None,
+    open,
+};
+
+/// The choice of this name among those there are.
+fn chosen<T: Copy>(part: &Part, option: &str, all: &[T], name: impl Fn(T) -> String) -> Result<Option<T>, Error> {
+    let Some(text) = part.text(option)? else { return Ok(None) };
+    let found = all.iter().copied().find(|choice| name(*choice) == text);
+    found.map(Some).ok_or_else(|| part.value_error(option, "one of its choices").into())
+}
+
+fn number<N: std::str::FromStr>(part: &Part, option: &str) -> Result<Option<N>, Error> {
+    let Some(text) = part.text(option)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| part.value_error(option, "a whole number that is not so large").into())
+}
+
+fn open_options(part: &Part) -> Result<HybridOpenOptions, Error> {
+    let usual = HybridOpenOptions::default();
+    let tiers = match part.text(TIERS)? {
+        None => None,
+        Some(text) => {
+            let digits: Option<Vec<u8>> =
+                text.chars().map(|digit| digit.to_digit(10).map(|digit| digit as u8)).collect();
+            Some(digits.ok_or_else(|| part.value_error(TIERS, "a digit for each device, as in 01"))?)
+        }
+    };
+    Ok(HybridOpenOptions {
+        placement: chosen(part, PLACEMENT, PlacementName::ALL, PlacementName::name)?.unwrap_or(usual.placement),
+        migration: chosen(part, MIGRATION, MigrationName::ALL, |name| name.name().to_owned())?
+            .unwrap_or(usual.migration),
+        caching: chosen(part, CACHING, CachingName::ALL, |name| name.name().to_owned())?.unwrap_or(usual.caching),
+        log_and_cache_zones: number(part, LOG_ZONES)?.unwrap_or(usual.log_and_cache_zones),
+        migration_bytes_per_second: part.size_bytes(MIGRATION_RATE)?.unwrap_or(usual.migration_bytes_per_second),
+        auto_interval_nanos: match number::<u32>(part, AUTO_INTERVAL)? {
+            Some(micros) => u64::from(micros) * 1000,
+            None => usual.auto_interval_nanos,
+        },
+        tiers,
+        table_bytes: part.size_bytes(TABLE_SIZE)?,
+        ..usual
+    })
+}
+
+fn open(
+    construction: &Construction<'_>,
+    base: &Base,
+    part: &Part,
+    _logs: Option<&BuiltDevice>,
+) -> Result<Arc<dyn FileStore>, Error> {
+    let Base::Devices(built) = base else { return Err(refused(part, &HYBRID, base)) };
+    let devices: Vec<Device> = built.iter().map(|built| built.device.clone()).collect();
+    let options = open_options(part)?;
+    let mut format = HybridFormatOptions {
+        overwrite: construction.format,
+        table_bytes: options.table_bytes,
+        tiers: options.tiers.clone(),
+        ..HybridFormatOptions::default()
+    };
+    if let Some(tables) = number(part, RESERVE)? {
+        format.reserve_tables = tables;
+    }
+    if construction.format || !HybridStore::probe(&devices)? {
+        if !construction.create && !construction.format {
+            return Err(Error::missing(devices.first().map_or("", |device| device.block.name())));
+        }
+        HybridStore::format(construction.env, &devices, &format)?;
+    }
+    Ok(Arc::new(HybridStore::open(construction.env, devices, &options)?))
+}
