@@ -109,7 +109,7 @@ const FIXTURES: &[Fixture] = &[Fixture {
 fn made(name: &str, space_bytes: u64) -> [Device; 2] {
     let slow_zones = (space_bytes / ZONE_BYTES).saturating_sub(FAST_ZONES).max(FAST_ZONES);
     // What the band table of so many zones takes.
-    let conventional_zones = 16.max(slow_zones / 20);
+    let conventional_zones = 16.max(4 + slow_zones / 20);
     let slow = zoned(name, slow_zones + conventional_zones, conventional_zones as u32, 0);
     let fast = zoned(&format!("{name} fast"), FAST_ZONES + 2 * 9, 0, 8);
     format(&Env::real(), &[slow.clone(), fast.clone()]).expect("format");
