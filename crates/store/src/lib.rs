@@ -38,8 +38,8 @@ pub use file_store::{
 };
 pub use hint::{Hint, HintedFile};
 pub use hybrid::{
-    CachingName, HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore, MigrationName,
-    PlacementName,
+    CachingName, DivisionName, HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore,
+    MigrationName, PlacementName,
 };
 pub use identity::{check_blank, check_rules};
 pub use imr::{

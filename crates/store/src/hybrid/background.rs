@@ -42,6 +42,7 @@ impl Background {
         core.cacher.stop();
         // One that panicked has said so.
         self.threads.drain(..).for_each(|thread| _ = thread.join());
+        core.end_cache();
     }
 }
 

@@ -1,5 +1,6 @@
 //! What this store is tested on: a fast device beside a slow one, with every policy, and one device alone.
 
+use super::caching::batch::decode_anything;
 use super::{
     CachingName, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore, MigrationName, PlacementName,
 };
@@ -18,7 +19,7 @@ use varve_media::{
 
 /// For the table of stores.
 pub(crate) const TESTED: TestedStore =
-    TestedStore { name: "hybrid", subjects, fixtures: FIXTURES, decode_anything: |_| {}, open_anything };
+    TestedStore { name: "hybrid", subjects, fixtures: FIXTURES, decode_anything, open_anything };
 
 /// The slow device first, and the fast one.
 const TIERS: [u8; 2] = [1, 0];
@@ -51,7 +52,7 @@ fn open(env: &Env, devices: Vec<Device>, placement: PlacementName) -> Result<Arc
     let options = HybridOpenOptions {
         placement,
         migration: MigrationName::WorkloadAware,
-        caching: CachingName::Fifo,
+        caching: if placement == PlacementName::Basic(3) { CachingName::Fifo } else { CachingName::Frequency },
         tiers,
         driver: HybridDriver::Caller,
         ..HybridOpenOptions::default()
@@ -116,7 +117,7 @@ fn made(name: &str, space_bytes: u64) -> [Device; 2] {
     [slow, fast]
 }
 
-fn zoned(name: &str, zones: u64, conventional_zones: u32, active_zones_max: u32) -> Device {
+pub(super) fn zoned(name: &str, zones: u64, conventional_zones: u32, active_zones_max: u32) -> Device {
     let bytes = zones * ZONE_BYTES;
     let all = ZoneGeometry::fit(bytes, ZONE_BYTES).expect("zones of a device");
     let rules = Zoned::new(&ZoneGeometry { conventional_zones, active_zones_max, ..all });

@@ -1,6 +1,8 @@
 //! What the store, its writers, its readers and its background share.
 
+use super::cached::FoundZone;
 use super::caching::{BlockQueue, CacheZones};
+use super::division::{Division, kept_for_logs};
 use super::file::{HybridFile, Part};
 use super::levels::{Demand, Tier};
 use super::migration::Migration;
@@ -51,10 +53,15 @@ pub(super) struct Cache {
     pub(super) zones: ShortMutex<CacheZones<Arc<dyn ReadableFile>>>,
     pub(super) writer: Mutex<Option<CacheWriter>>,
     pub(super) batch_bytes: usize,
+    /// Zones that an earlier open left, the oldest first.
+    pub(super) found: ShortMutex<Vec<FoundZone>>,
+    /// Numbers of the tables that were there when the store was opened, in order.
+    pub(super) known_files: Vec<u64>,
 }
 
 /// The cache zone that is written.
 pub(super) struct CacheWriter {
+    pub(super) number: u64,
     pub(super) writer: DeviceWriter,
     pub(super) space_bytes: u64,
 }
@@ -87,6 +94,8 @@ pub(super) struct Core {
     pub(super) placement: Box<dyn Placement>,
     pub(super) migration: Option<Box<dyn Migration>>,
     pub(super) cache: Option<Cache>,
+    /// Where zones are divided between tables and cached blocks by what they are worth.
+    pub(super) division: Option<ShortMutex<Division>>,
     pub(super) jobs: ShortMutex<Jobs>,
     pub(super) interval: ShortMutex<Interval>,
     /// Ends of zones that were written, for those who wait for one.
@@ -156,7 +165,11 @@ impl Core {
             view.empty_zones += u64::from(zones.free.saturating_sub(member.promised.load(Ordering::Relaxed)));
             view.log_zones += u64::from(zones.logs);
         }
-        view.reserved_zones = if reserves { u64::from(self.options.log_and_cache_zones) } else { 0 };
+        view.reserved_zones = match &self.division {
+            _ if !reserves => 0,
+            Some(division) => kept_for_logs(&view) + division.lock().cache_zones(),
+            None => u64::from(self.options.log_and_cache_zones),
+        };
         view.cache_zones = self.cache.as_ref().map_or(0, |cache| cache.zones.lock().len() as u64);
         for file in self.files.read().values().filter(|file| file.is_table) {
             if file.is_writing.load(Ordering::Relaxed) && !file.counts_while_written.load(Ordering::Relaxed) {
@@ -171,6 +184,16 @@ impl Core {
         view.levels.iter_mut().zip(demand).for_each(|(level, demand)| level.demand = demand);
         view.levels[0].demand = view.log_zones;
         view
+    }
+
+    /// Divides the zones of the fast tier anew, where enough was asked of the store since that was done.
+    pub(super) fn divide(&self) {
+        let Some((division, cache)) = self.division.as_ref().zip(self.cache.as_ref()) else { return };
+        if !division.lock().is_due() {
+            return;
+        }
+        let (view, hits) = (self.view(), cache.zones.lock().take_hits());
+        division.lock().interval_ends(&view, &hits);
     }
 
     /// Looks at what the fast tier did, where an interval ended.
@@ -277,7 +300,7 @@ impl Core {
         let file = Arc::new(file);
         let replaced = self.files.write().insert(name.to_owned(), file.clone());
         if let Some(replaced) = replaced {
-            self.lost_name(&replaced);
+            replaced.was_removed();
             let mut older: Vec<usize> = replaced.parts().iter().map(|part| part.device).collect();
             older.extend(&*replaced.supersedes.lock());
             older.sort_unstable();
@@ -291,14 +314,6 @@ impl Core {
     pub(super) fn no_space(&self, name: &str) -> StoreError {
         let available_bytes = self.members.iter().map(|member| member.files.available_bytes().0).sum();
         StoreError::NoSpace { store: self.label.clone(), name: name.to_owned(), requested_bytes: 0, available_bytes }
-    }
-
-    /// A file has no name any more.
-    pub(super) fn lost_name(&self, file: &HybridFile) {
-        file.is_removed.store(true, Ordering::Release);
-        if let Some(cache) = &self.cache {
-            cache.zones.lock().forget(file.number);
-        }
     }
 
     /// Removes the record of a name on one device; durable with its next commit.
@@ -377,7 +392,7 @@ impl Core {
             others.iter().try_for_each(|device| self.remove_on(*device, name, number))?;
         }
         self.files.write().remove(name);
-        self.lost_name(&file);
+        file.was_removed();
         Ok(())
     }
 
@@ -439,7 +454,7 @@ impl Core {
         }
         file.is_durable.store(true, Ordering::Release);
         if let Some(target) = target {
-            self.lost_name(&target);
+            target.was_removed();
             let mut older: Vec<usize> = target.parts().iter().map(|part| part.device).collect();
             older.extend(&*target.supersedes.lock());
             older.sort_unstable();

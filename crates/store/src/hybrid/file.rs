@@ -1,5 +1,6 @@
 //! What the store holds of one file while it is open.
 
+use super::caching::BlockKey;
 use super::levels::row;
 use crate::file_store::ReadableFile;
 use parking_lot::{Mutex as ShortMutex, RwLock};
@@ -35,7 +36,7 @@ pub(super) struct HybridFile {
     pub(super) supersedes: ShortMutex<Vec<usize>>,
     /// It is durable under its name, and what was removed before it was made is gone.
     pub(super) is_durable: AtomicBool,
-    pub(super) is_removed: AtomicBool,
+    is_removed: AtomicBool,
     pub(super) is_writing: AtomicBool,
     /// While it is written it is among the tables of its level; else it is known to be coming by a hint.
     pub(super) counts_while_written: AtomicBool,
@@ -63,6 +64,11 @@ impl HybridFile {
             reads: AtomicU64::new(0),
             created_nanos,
         }
+    }
+
+    /// What a block of it is to the cache: found again by the next open, and never another's.
+    pub(super) fn block_key(&self, offset_bytes: u64) -> BlockKey {
+        (self.stamp.load(Ordering::Acquire), offset_bytes)
     }
 
     pub(super) fn parts(&self) -> Arc<Vec<Part>> {
@@ -95,6 +101,11 @@ impl HybridFile {
     /// Bytes that readers see.
     pub(super) fn size_bytes(&self) -> u64 {
         self.parts().last().map_or(0, |part| part.start_bytes + part.reader.size_bytes())
+    }
+
+    /// It has no name any more.
+    pub(super) fn was_removed(&self) {
+        self.is_removed.store(true, Ordering::Release);
     }
 
     pub(super) fn is_removed(&self) -> bool {

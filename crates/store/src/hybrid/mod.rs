@@ -33,6 +33,7 @@ mod cached;
 mod caching;
 pub(crate) mod conformance;
 mod core;
+mod division;
 mod file;
 mod levels;
 mod migration;
@@ -51,6 +52,7 @@ mod writer;
 mod tests;
 
 pub use caching::CachingName;
+pub use division::DivisionName;
 pub use migration::MigrationName;
 pub use options::{HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions};
 pub use placement::PlacementName;
@@ -266,6 +268,11 @@ impl FileStore for HybridStore {
         };
         let tiers = core.members.iter().map(|member| member.tier).max().unwrap_or(0) + 1;
         let options = &core.options;
+        let cached = core.cache.as_ref().map_or_else(String::new, |cache| {
+            let zones = cache.zones.lock();
+            let (blocks, bytes) = (zones.blocks(), zones.memory_bytes());
+            format!(", {blocks} blocks in {} zones, known in {bytes} bytes of memory", zones.len())
+        });
         vec![
             ("tiers", (0..tiers).map(tier).collect::<Vec<_>>().join("; ")),
             ("placement", options.placement.name()),
@@ -273,7 +280,8 @@ impl FileStore for HybridStore {
                 "migration",
                 format!("{}, {} bytes a second", options.migration.name(), options.migration_bytes_per_second),
             ),
-            ("caching", options.caching.name().to_owned()),
+            ("division", options.division.name().to_owned()),
+            ("caching", format!("{}{cached}", options.caching.name())),
         ]
     }
 

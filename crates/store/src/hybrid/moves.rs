@@ -211,6 +211,7 @@ impl Core {
         if self.check().is_err() {
             return false;
         }
+        self.divide();
         let view = self.view();
         let now = self.env.now().as_nanos();
         let tables: Vec<TableView> = {

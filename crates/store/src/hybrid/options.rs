@@ -1,6 +1,7 @@
 //! How devices become a store, and how it is used.
 
 use super::caching::CachingName;
+use super::division::DivisionName;
 use super::migration::MigrationName;
 use super::placement::PlacementName;
 use varve_media::Device;
@@ -47,7 +48,10 @@ pub struct HybridOpenOptions {
     pub migration: MigrationName,
     /// Which blocks of the slow tier are kept on the fast one.
     pub caching: CachingName,
-    /// Zones of the fast tier for logs and cached blocks together, where the placement reserves any.
+    /// How zones of the fast tier are divided between tables and cached blocks.
+    pub division: DivisionName,
+    /// Zones of the fast tier for logs and cached blocks together, where the placement reserves any and they are not divided by
+    /// what they are worth.
     pub log_and_cache_zones: u32,
     /// How fast tables move.
     pub migration_bytes_per_second: u64,
@@ -67,7 +71,8 @@ impl Default for HybridOpenOptions {
         HybridOpenOptions {
             placement: PlacementName::WriteGuided,
             migration: MigrationName::WorkloadAware,
-            caching: CachingName::Fifo,
+            caching: CachingName::Frequency,
+            division: DivisionName::ByWorth,
             log_and_cache_zones: 2,
             migration_bytes_per_second: 4 << 20,
             auto_interval_nanos: 1_000_000_000,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_media::{FileMapping, IoClass, IoContext};
 
-/// Reads of the slow tier after which somebody looks whether a table should move.
+/// Reads of a tier after which somebody looks whether a table should move.
 const READS_OF_LOOK: u64 = 32;
 
 /// Reads any file of the store.
@@ -39,38 +39,26 @@ impl HybridReader {
         }
     }
 
-    /// Counts a read of a user.
-    fn note_read(&self, tier: Tier, context: &IoContext) {
+    /// Counts a read of a user, and does it from the cache where that has the block. True when it was done.
+    fn read_as_user(&self, tier: Tier, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> bool {
         if context.class != IoClass::UserRead {
-            return;
+            return false;
         }
+        let counts = &self.core.counts;
         self.file.reads.fetch_add(1, Ordering::Relaxed);
-        match tier {
-            Tier::Fast => add(&self.core.counts.reads_fast, 1),
-            Tier::Slow => {
-                let reads = self.core.counts.reads_slow.fetch_add(1, Ordering::Relaxed);
-                if reads % READS_OF_LOOK == READS_OF_LOOK - 1 {
-                    self.core.changed();
-                }
-            }
+        let is_cached = tier == Tier::Slow && self.core.read_cached(&self.file, offset_bytes, data, context);
+        if let Some(division) = self.core.division.as_ref().filter(|_| self.file.is_table) {
+            division.lock().read(self.file.row(), tier, is_cached);
         }
-    }
-
-    /// A read of one part, from the cache where it has the block. True when it was done.
-    fn read_cached(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<bool, StoreError> {
-        let Some(cache) = self.core.cache.as_ref().filter(|_| self.file.is_table) else { return Ok(false) };
-        let key = (self.file.number, offset_bytes);
-        {
-            let queue = cache.queue.lock();
-            if let Some(block) = queue.get(key).and_then(|block| block.get(..data.len())) {
-                data.copy_from_slice(block);
-                return Ok(true);
-            }
+        let reads = match tier {
+            Tier::Fast => counts.reads_fast.fetch_add(1, Ordering::Relaxed),
+            Tier::Slow => counts.reads_slow.fetch_add(1, Ordering::Relaxed),
+        };
+        add(&counts.cache_hits, u64::from(is_cached));
+        if reads % READS_OF_LOOK == READS_OF_LOOK - 1 {
+            self.core.changed();
         }
-        let found = cache.zones.lock().find(key, data.len());
-        let Some((reader, at)) = found else { return Ok(false) };
-        // What cannot be read of a copy is read where it is a copy of.
-        Ok(reader.read_at(at, data, context).is_ok())
+        is_cached
     }
 
     fn read_range(&self, parts: &[Part], range: &mut ReadRange<'_>, context: &IoContext) -> Result<(), StoreError> {
@@ -79,9 +67,7 @@ impl HybridReader {
         let Some(tier) = parts.get(index).map(|part| self.core.tier(part.device)) else {
             return if rest.is_empty() { Ok(()) } else { Err(self.past_end(offset_bytes, rest.len())) };
         };
-        self.note_read(tier, context);
-        if tier == Tier::Slow && self.read_cached(offset_bytes, rest, context)? {
-            add(&self.core.counts.cache_hits, u64::from(context.class == IoClass::UserRead));
+        if self.read_as_user(tier, offset_bytes, rest, context) {
             return Ok(());
         }
         loop {
@@ -120,10 +106,7 @@ impl ReadableFile for HybridReader {
         let tier = self.core.tier(part.device);
         let mut missing: Vec<&mut ReadRange<'_>> = Vec::with_capacity(ranges.len());
         for range in ranges.iter_mut() {
-            self.note_read(tier, context);
-            if tier == Tier::Slow && self.read_cached(range.offset_bytes, range.data, context)? {
-                add(&self.core.counts.cache_hits, u64::from(context.class == IoClass::UserRead));
-            } else {
+            if !self.read_as_user(tier, range.offset_bytes, range.data, context) {
                 missing.push(range);
             }
         }

@@ -5,8 +5,10 @@
 //! copies that were not finished. Where a part has no part before it, its file was being removed: the first part goes first.
 
 use super::KIND;
+use super::cached::{FoundZone, known_files, zone_name, zone_number};
 use super::caching::{BlockQueue, CacheZones, CachingName};
 use super::core::{Cache, Core, Member, Naming};
+use super::division::{Division, DivisionName, SlowCosts};
 use super::file::{HybridFile, Part};
 use super::options::{HybridFormatOptions, HybridOpenOptions};
 use super::order::OrderedDevice;
@@ -23,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use varve_env::{Condvar, Env, Mutex};
-use varve_media::Device;
+use varve_media::{Device, NominalPerformance};
 
 /// Devices that a set may have: as many as their descriptions have space for.
 const DEVICES_MAX: usize = 4;
@@ -31,6 +33,12 @@ const DEVICES_MAX: usize = 4;
 const QUEUED_BATCHES: usize = 32;
 /// Evicted blocks are written together, so many bytes.
 const BATCH_BYTES: u64 = 64 << 10;
+
+/// More names than are changed while a store is open.
+const NUMBERS_OF_OPEN: u64 = 1 << 36;
+
+/// Blocks of trees have about so many bytes.
+const USUAL_BLOCK_BYTES: u64 = 4096;
 
 /// Names of the devices, as the name of the store.
 pub(super) fn label_of(devices: &[Device]) -> String {
@@ -210,11 +218,12 @@ struct Found {
     left_over: Vec<(usize, String)>,
     /// Number of the next change of a name.
     next: u64,
+    cache_zones: Vec<FoundZone>,
 }
 
 impl Found {
     fn of(label: &str, mounted: &[MountedFiles]) -> Result<Found, StoreError> {
-        let mut found = Found { files: BTreeMap::new(), left_over: Vec::new(), next: 1 };
+        let mut found = Found { files: BTreeMap::new(), left_over: Vec::new(), next: 1, cache_zones: Vec::new() };
         let mut records: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         for (device, files) in mounted.iter().enumerate() {
             for file in files.files() {
@@ -223,13 +232,22 @@ impl Found {
                     return Err(corruption(label, "band table", 0, "a stamp of every file", without));
                 };
                 found.next = found.next.max(stamp.number + 1);
-                // The store's own are unfinished, or hold nothing that is not elsewhere.
+                if let Some(number) = zone_number(&file.name) {
+                    found.next = found.next.max(number + 1);
+                    found.cache_zones.push(FoundZone { number, device, size_bytes: file.size_bytes });
+                    continue;
+                }
+                // Other files of the store's own are unfinished.
                 if file.name.starts_with('\0') {
                     found.left_over.push((device, file.name));
                     continue;
                 }
                 records.entry(file.name.clone()).or_default().push(Record { device, stamp, file });
             }
+        }
+        if !found.cache_zones.is_empty() {
+            // Files of which cache zones have copies, and no device a record any more: their numbers are not given again.
+            found.next = found.next.saturating_add(NUMBERS_OF_OPEN);
         }
         for (name, records) in records {
             let resolved = resolve(records);
@@ -253,12 +271,21 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
         mounted.push(DeviceFiles::mount(OrderedDevice::device(env, device), KIND)?);
     }
     check_set(&label, &mounted)?;
-    let found = Found::of(&label, &mounted)?;
+    let mut found = Found::of(&label, &mounted)?;
     let mut members = Vec::with_capacity(devices.len());
     for (mounted, tier) in mounted.into_iter().zip(tiers) {
         let files = mounted.begin(env)?;
         members.push(Member { files, tier, promised: AtomicU32::new(0), removal: AtomicU64::new(0) });
     }
+    // Cache zones stay where there is a cache for them.
+    let is_kept = |zone: &FoundZone| {
+        options.caching != CachingName::None
+            && members[zone.device].tier == 0
+            && members.iter().any(|member| member.tier > 0)
+            && zone.size_bytes > 0
+    };
+    let (kept, gone): (Vec<FoundZone>, Vec<FoundZone>) = found.cache_zones.drain(..).partition(is_kept);
+    found.left_over.extend(gone.iter().map(|zone| (zone.device, zone_name(zone.number))));
     for (device, name) in &found.left_over {
         members[*device].files.remove(name)?;
     }
@@ -281,7 +308,14 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     }
     let next = found.next;
     let properties = properties_of(&members, options);
-    Ok(core_of(env, label, members, files, next, properties, options))
+    let core = core_of(env, label, members, files, next, properties, options);
+    if let Some(cache) = &core.cache {
+        let mut kept = kept;
+        kept.sort_by_key(|zone| zone.number);
+        *cache.found.lock() = kept;
+        core.cacher.notify();
+    }
+    Ok(core)
 }
 
 fn properties_of(members: &[Member], options: &HybridOpenOptions) -> StoreProperties {
@@ -318,11 +352,26 @@ fn core_of(
     let zone_bytes =
         members.iter().filter(|member| member.tier == 0).map(|member| member.files.writable_zone_bytes()).min();
     let batch_bytes = (zone_bytes.unwrap_or(0) / 1024).clamp(4096, BATCH_BYTES) as usize;
-    let cache = (options.caching != CachingName::None).then(|| Cache {
+    let fast_zones: u64 =
+        members.iter().filter(|member| member.tier == 0).map(|member| u64::from(member.files.zone_use().total)).sum();
+    let blocks_of_zone = (zone_bytes.unwrap_or(0) / USUAL_BLOCK_BYTES).max(1);
+    let cache = options.caching.policy().map(|policy| Cache {
         queue: ShortMutex::new(BlockQueue::new(batch_bytes * QUEUED_BATCHES)),
-        zones: ShortMutex::new(CacheZones::default()),
+        zones: ShortMutex::new(CacheZones::new(policy, fast_zones, blocks_of_zone)),
         writer: Mutex::new(env, "cache zone", None),
         batch_bytes,
+        found: ShortMutex::default(),
+        known_files: known_files(files.values().cloned()),
+    });
+    let divides = options.division == DivisionName::ByWorth && options.caching == CachingName::Frequency;
+    let division = divides.then(|| {
+        let slowest = |value: fn(&NominalPerformance) -> u64| {
+            nominal(|tier| tier > 0).map(|promised| value(&promised)).sum::<u64>()
+        };
+        ShortMutex::new(Division::new(SlowCosts::of(
+            slowest(|promised| promised.random_reads_per_second),
+            slowest(|promised| promised.sequential_write_bytes_per_second),
+        )))
     });
     Core {
         env: env.clone(),
@@ -336,6 +385,7 @@ fn core_of(
         placement: options.placement.policy(fast_bytes_per_second),
         migration: options.migration.policy(),
         cache,
+        division,
         jobs: ShortMutex::default(),
         interval: ShortMutex::default(),
         zones_left: Mutex::new(env, "zones left", 0),

@@ -23,6 +23,10 @@ pub(super) struct Counts {
     pub(super) cache_hits: AtomicU64,
     pub(super) cached_blocks: AtomicU64,
     pub(super) cached_bytes: AtomicU64,
+    /// Those of a zone that went which were written again.
+    pub(super) rewritten_blocks: AtomicU64,
+    /// Those that an earlier open had left.
+    pub(super) found_blocks: AtomicU64,
     /// Evicted blocks for which there was no space.
     pub(super) dropped_blocks: AtomicU64,
     /// Cache zones that were given up.
@@ -53,6 +57,8 @@ impl Counts {
             count("user reads of cached blocks", &self.cache_hits),
             count("blocks cached", &self.cached_blocks),
             bytes("bytes cached", &self.cached_bytes),
+            count("cached blocks written again", &self.rewritten_blocks),
+            count("cached blocks found at opening", &self.found_blocks),
             count("evicted blocks dropped", &self.dropped_blocks),
             count("cache zones given up", &self.dropped_zones),
             count("waits for a zone", &self.zone_waits),

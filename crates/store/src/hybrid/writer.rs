@@ -167,6 +167,9 @@ impl HybridWriter {
 
     fn end(&mut self) {
         self.release_promise();
+        if let Some(division) = self.core.division.as_ref().filter(|_| self.file.is_table && !self.file.is_removed()) {
+            division.lock().written(self.file.row(), self.file.size_bytes());
+        }
         self.file.is_writing.store(false, Ordering::Release);
         self.core.zone_was_left();
         self.core.changed();

@@ -7,13 +7,15 @@ use crate::stack::{Base, BuiltDevice, Construction, refused};
 use std::sync::Arc;
 use varve_media::{Device, ZoneType};
 use varve_store::{
-    CachingName, FileStore, HybridFormatOptions, HybridOpenOptions, HybridStore, MigrationName, PlacementName,
+    CachingName, DivisionName, FileStore, HybridFormatOptions, HybridOpenOptions, HybridStore, MigrationName,
+    PlacementName,
 };
 
 const RESERVE: &str = "reserve-tables";
 const PLACEMENT: &str = "placement";
 const MIGRATION: &str = "migration";
 const CACHING: &str = "caching";
+const DIVISION: &str = "division";
 const LOG_ZONES: &str = "log-and-cache-zones";
 const MIGRATION_RATE: &str = "migration-rate";
 const AUTO_INTERVAL: &str = "auto-interval-us";
@@ -47,15 +49,24 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
         },
         OptionDescription {
             name: CACHING,
-            value: ValueForm::Choice(&["none", "fifo"]),
-            default: "fifo",
-            meaning: "whether blocks of slow devices that the block cache gives up are kept on the fast ones",
+            value: ValueForm::Choice(&["none", "fifo", "frequency"]),
+            default: "frequency",
+            meaning: "which blocks of slow devices that the block cache gives up are kept on the fast ones: the latest, or those \
+                      that are read most",
+        },
+        OptionDescription {
+            name: DIVISION,
+            value: ValueForm::Choice(&["fixed", "by-worth"]),
+            default: "by-worth",
+            meaning: "how zones of the fast devices are divided between tables and cached blocks: a number for logs and blocks, or \
+                      by what another one is worth to each (with caching=frequency)",
         },
         OptionDescription {
             name: LOG_ZONES,
             value: ValueForm::Number(0),
             default: "2",
-            meaning: "zones of the fast devices that are kept for logs and cached blocks together",
+            meaning: "zones of the fast devices that are kept for logs and cached blocks together, where they are not divided \
+                      by worth",
         },
         OptionDescription {
             name: MIGRATION_RATE,
@@ -124,6 +135,7 @@ fn open_options(part: &Part) -> Result<HybridOpenOptions, Error> {
         migration: chosen(part, MIGRATION, MigrationName::ALL, |name| name.name().to_owned())?
             .unwrap_or(usual.migration),
         caching: chosen(part, CACHING, CachingName::ALL, |name| name.name().to_owned())?.unwrap_or(usual.caching),
+        division: chosen(part, DIVISION, DivisionName::ALL, |name| name.name().to_owned())?.unwrap_or(usual.division),
         log_and_cache_zones: number(part, LOG_ZONES)?.unwrap_or(usual.log_and_cache_zones),
         migration_bytes_per_second: part.size_bytes(MIGRATION_RATE)?.unwrap_or(usual.migration_bytes_per_second),
         auto_interval_nanos: match number::<u32>(part, AUTO_INTERVAL)? {

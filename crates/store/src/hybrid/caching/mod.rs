@@ -3,11 +3,50 @@
 //! Blocks that the tree's cache gave up wait in a bounded [queue](BlockQueue), where readers find them, until there are enough
 //! for one request; then they are in a cache zone, which is written once in order and goes as a whole.
 
+pub(super) mod batch;
 mod fifo;
+mod frequency;
+pub(super) mod index;
+mod sample;
+pub(super) mod sketch;
+mod zones;
 
-pub(super) use fifo::CacheZones;
+pub(super) use zones::CacheZones;
 
+use fifo::Fifo;
+use frequency::Frequency;
+use sketch::COUNT_MAX;
 use std::collections::{BTreeMap, VecDeque};
+
+/// Which copies of a zone that goes are written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// Those of blocks that were read more often,
+    pub(super) above: u8,
+    /// and so many bytes of those that were read just so often.
+    pub(super) bytes_of_equal: u64,
+}
+
+impl Kept {
+    /// None of them.
+    pub(super) const NOTHING: Kept = Kept { above: COUNT_MAX, bytes_of_equal: 0 };
+}
+
+/// Says which blocks are kept.
+pub(super) trait Caching: Send + Sync {
+    /// Whether it has to be known how often blocks are read.
+    fn counts_reads(&self) -> bool;
+
+    /// Whether an evicted block that was read so often lately comes in.
+    fn admits(&self, count: u8) -> bool;
+
+    /// Which copies of a zone that goes stay, of so many bytes by how often their blocks were read, where there is so much space
+    /// for them.
+    fn keep(&mut self, bytes_by_count: &[u64; COUNT_MAX as usize + 1], space_bytes: u64) -> Kept;
+
+    /// There is one zone more than before.
+    fn zone_was_added(&mut self);
+}
 
 /// A caching by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,23 +55,43 @@ pub enum CachingName {
     None,
     /// HHZS' application-hinted caching: every block that was evicted is admitted, the oldest zone goes.
     Fifo,
+    /// Blocks that are read most often stay; zones are divided between tables and blocks by what they are worth.
+    Frequency,
 }
 
 impl CachingName {
     /// Every caching.
-    pub const ALL: &'static [CachingName] = &[CachingName::None, CachingName::Fifo];
+    pub const ALL: &'static [CachingName] = &[CachingName::None, CachingName::Fifo, CachingName::Frequency];
 
     /// Its name in a spec.
     pub fn name(self) -> &'static str {
         match self {
             CachingName::None => "none",
             CachingName::Fifo => "fifo",
+            CachingName::Frequency => "frequency",
+        }
+    }
+
+    /// The policy.
+    pub(super) fn policy(self) -> Option<Box<dyn Caching>> {
+        match self {
+            CachingName::None => None,
+            CachingName::Fifo => Some(Box::new(Fifo)),
+            CachingName::Frequency => Some(Box::<Frequency>::default()),
         }
     }
 }
 
-/// A block: the number of its file, and where it begins in it.
+/// A block: the number of its file, which is that of its stamp, and where it begins in it.
 pub(super) type BlockKey = (u64, u64);
+
+/// Of every bit of a block's key all bits of its hash follow (the finaliser of SplitMix64).
+pub(super) fn hash_of((file, offset_bytes): BlockKey) -> u64 {
+    let mut hash = file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ offset_bytes;
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
 
 /// Blocks on their way to a cache zone.
 #[derive(Debug, Default)]
@@ -71,24 +130,14 @@ impl BlockQueue {
         true
     }
 
-    /// The oldest blocks, of no more than so many bytes together, one after the other. They stay until they are
-    /// [removed](Self::remove).
-    pub(super) fn batch(&self, bytes_max: u64) -> (Vec<u8>, Vec<(BlockKey, u32)>) {
-        let (mut bytes, mut keys) = (Vec::new(), Vec::new());
-        for key in &self.order {
-            let Some(block) = self.blocks.get(key) else { continue };
-            if (bytes.len() + block.len()) as u64 > bytes_max {
-                break;
-            }
-            bytes.extend_from_slice(block);
-            keys.push((*key, block.len() as u32));
-        }
-        (bytes, keys)
+    /// The oldest blocks. They stay until they are [removed](Self::remove).
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (BlockKey, &[u8])> {
+        self.order.iter().filter_map(|key| Some((*key, self.blocks.get(key)?.as_slice())))
     }
 
-    pub(super) fn remove(&mut self, keys: &[(BlockKey, u32)]) {
-        for (key, _) in keys {
-            if let Some(block) = self.blocks.remove(key) {
+    pub(super) fn remove(&mut self, keys: impl Iterator<Item = BlockKey>) {
+        for key in keys {
+            if let Some(block) = self.blocks.remove(&key) {
                 self.bytes -= block.len();
             }
         }
@@ -107,10 +156,9 @@ mod tests {
         assert!(queue.push((1, 0), &[1; 40]) && queue.push((1, 40), &[2; 30]) && queue.push((1, 0), &[9; 90]));
         assert!(!queue.push((2, 0), &[3; 31]) && queue.push((2, 0), &[3; 30]));
         assert_eq!((queue.bytes(), queue.get((1, 40)), queue.get((3, 0))), (100, Some(&[2; 30][..]), None));
-        let (bytes, keys) = queue.batch(75);
-        assert_eq!((bytes, &keys[..]), ([vec![1; 40], vec![2; 30]].concat(), &[((1, 0), 40), ((1, 40), 30)][..]));
-        assert_eq!(queue.batch(10), (Vec::new(), Vec::new()));
-        queue.remove(&keys);
-        assert_eq!((queue.bytes(), queue.batch(1000).1), (30, vec![((2, 0), 30)]));
+        let oldest: Vec<BlockKey> = queue.oldest().map(|(key, _)| key).collect();
+        assert_eq!(oldest, [(1, 0), (1, 40), (2, 0)]);
+        queue.remove([(1, 0), (1, 40), (9, 9)].into_iter());
+        assert_eq!((queue.bytes(), queue.oldest().count()), (30, 1));
     }
 }

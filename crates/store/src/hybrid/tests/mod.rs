@@ -1,1 +1,3 @@
 //! Files of several devices.
+
+mod cached;

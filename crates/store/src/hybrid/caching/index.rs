@@ -1,0 +1,236 @@
+//! Where the copies of blocks are: eight bytes to a block.
+//!
+//! An entry has a part of the block's hash, the zone and where in it the copy begins. It does not have the whole key: the copy
+//! carries a [check](super::batch::check_of) of it, and whoever reads the copy looks at that. So one of some thousand blocks that
+//! have no copy seems to have one, which costs a read of the fast tier; none is taken for another.
+
+/// Where a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::hybrid) struct CopyPlace {
+    /// Number of the zone in this index, 1 or more.
+    pub(in crate::hybrid) slot: u16,
+    /// Where it begins in the zone, in units of [`COPY_UNIT_BYTES`].
+    pub(in crate::hybrid) unit: u32,
+}
+
+/// Copies begin at multiples of so many bytes.
+pub(in crate::hybrid) const COPY_UNIT_BYTES: u64 = 16;
+
+const TAG_BITS: u32 = 24;
+const SLOT_BITS: u32 = 12;
+const UNIT_BITS: u32 = 28;
+
+/// Slots go from 1 to this.
+pub(in crate::hybrid) const SLOTS_MAX: u16 = (1 << SLOT_BITS) - 1;
+
+/// Bytes of a zone that copies may lie in.
+pub(in crate::hybrid) const ZONE_BYTES_MAX: u64 = COPY_UNIT_BYTES << UNIT_BITS;
+
+/// Entries of a bucket: a line of the processor's cache.
+const BUCKET: usize = 8;
+
+/// Blocks for which there is one segment: few, so that growing one costs little.
+const BLOCKS_OF_SEGMENT: u64 = 4096;
+
+/// A table of buckets. Every block may be in two of them.
+#[derive(Clone, Debug, Default)]
+struct Segment {
+    entries: Vec<u64>,
+    used: u32,
+}
+
+fn entry(tag: u32, place: CopyPlace) -> u64 {
+    (u64::from(tag) << (SLOT_BITS + UNIT_BITS)) | (u64::from(place.slot) << UNIT_BITS) | u64::from(place.unit)
+}
+
+fn tag_of(entry: u64) -> u32 {
+    (entry >> (SLOT_BITS + UNIT_BITS)) as u32
+}
+
+fn place_of(entry: u64) -> CopyPlace {
+    let slot = (entry >> UNIT_BITS) as u16 & SLOTS_MAX;
+    CopyPlace { slot, unit: (entry & ((1 << UNIT_BITS) - 1)) as u32 }
+}
+
+impl Segment {
+    /// The two buckets of a tag: its place in the segment follows from nothing else, so that a segment can be laid anew.
+    fn buckets(&self, tag: u32) -> [usize; 2] {
+        let count = (self.entries.len() / BUCKET) as u64;
+        let of = |scattered: u32| ((u64::from(scattered) * count) >> 32) as usize * BUCKET;
+        let scattered = tag.wrapping_mul(0x9e37_79b1);
+        [of(scattered ^ (scattered >> 15)), of((scattered.rotate_left(16) ^ tag).wrapping_mul(0x85eb_ca6b))]
+    }
+
+    fn of_tag(&self, tag: u32) -> impl Iterator<Item = u64> {
+        let [one, other] = if self.entries.is_empty() { [0, 0] } else { self.buckets(tag) };
+        let bucket = |start: usize| self.entries.get(start..start + BUCKET).unwrap_or(&[]);
+        let second = if one == other { &[] } else { bucket(other) };
+        bucket(one).iter().chain(second).copied().filter(move |entry| *entry != 0 && tag_of(*entry) == tag)
+    }
+
+    /// False when both buckets are full.
+    fn put(&mut self, entry: u64) -> bool {
+        if self.entries.is_empty() {
+            return false;
+        }
+        let [one, other] = self.buckets(tag_of(entry));
+        let used = |start: usize| self.entries[start..start + BUCKET].iter().filter(|entry| **entry != 0).count();
+        let emptier = if used(other) < used(one) { other } else { one };
+        let free = self.free_in(emptier).or_else(|| self.make_room(one)).or_else(|| self.make_room(other));
+        let Some(free) = free else { return false };
+        self.entries[free] = entry;
+        self.used += 1;
+        true
+    }
+
+    fn free_in(&self, bucket: usize) -> Option<usize> {
+        self.entries[bucket..bucket + BUCKET].iter().position(|entry| *entry == 0).map(|at| bucket + at)
+    }
+
+    /// Moves one entry of a full bucket to the other one that it may be in.
+    fn make_room(&mut self, bucket: usize) -> Option<usize> {
+        let moves = (bucket..bucket + BUCKET).find_map(|from| {
+            let [one, other] = self.buckets(tag_of(self.entries[from]));
+            self.free_in(if one == bucket { other } else { one }).map(|to| (from, to))
+        });
+        let (from, to) = moves?;
+        self.entries[to] = std::mem::take(&mut self.entries[from]);
+        Some(from)
+    }
+
+    /// Lays it out anew with so many buckets, or a few more.
+    fn resize(&mut self, mut buckets: usize) {
+        loop {
+            let mut laid = Segment { entries: Vec::new(), used: 0 };
+            laid.entries.reserve_exact(buckets * BUCKET);
+            laid.entries.resize(buckets * BUCKET, 0);
+            if self.entries.iter().filter(|entry| **entry != 0).all(|entry| laid.put(*entry)) {
+                *self = laid;
+                return;
+            }
+            buckets += 1 + buckets / 16;
+        }
+    }
+
+    fn insert(&mut self, entry: u64) {
+        while !self.put(entry) {
+            let buckets = self.entries.len() / BUCKET;
+            self.resize(buckets + 1 + buckets / 16);
+        }
+    }
+}
+
+/// Where copies are, by the hashes of their blocks.
+#[derive(Clone, Debug)]
+pub(in crate::hybrid) struct BlockIndex {
+    segments: Vec<Segment>,
+    len: u64,
+}
+
+impl BlockIndex {
+    /// For up to so many blocks: more are slower to add, not refused.
+    pub(in crate::hybrid) fn new(blocks_max: u64) -> BlockIndex {
+        let segments = blocks_max.div_ceil(BLOCKS_OF_SEGMENT).clamp(1, 1 << 20) as usize;
+        BlockIndex { segments: vec![Segment::default(); segments], len: 0 }
+    }
+
+    fn address(&self, hash: u64) -> (usize, u32) {
+        let segment = ((hash >> 32) * self.segments.len() as u64) >> 32;
+        (segment as usize, (hash & ((1 << TAG_BITS) - 1)) as u32)
+    }
+
+    /// Copies.
+    pub(in crate::hybrid) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes of memory.
+    pub(in crate::hybrid) fn memory_bytes(&self) -> u64 {
+        let of_segments = self.segments.len() * size_of::<Segment>();
+        (of_segments + self.segments.iter().map(|segment| segment.entries.capacity() * 8).sum::<usize>()) as u64
+    }
+
+    /// Where the copy of a block may be; more than one place where hashes are alike.
+    pub(in crate::hybrid) fn find(&self, hash: u64) -> impl Iterator<Item = CopyPlace> {
+        let (segment, tag) = self.address(hash);
+        self.segments[segment].of_tag(tag).map(place_of)
+    }
+
+    pub(in crate::hybrid) fn contains(&self, hash: u64) -> bool {
+        self.find(hash).next().is_some()
+    }
+
+    /// There is a copy. Slot and unit are within their limits.
+    pub(in crate::hybrid) fn insert(&mut self, hash: u64, place: CopyPlace) {
+        let (segment, tag) = self.address(hash);
+        self.segments[segment].insert(entry(tag, place));
+        self.len += 1;
+    }
+
+    /// The copy there is none any more; false when it was not.
+    pub(in crate::hybrid) fn remove(&mut self, hash: u64, place: CopyPlace) -> bool {
+        let (segment, tag) = self.address(hash);
+        let (segment, gone) = (&mut self.segments[segment], entry(tag, place));
+        let found = segment.entries.iter_mut().find(|entry| **entry == gone);
+        let Some(found) = found else { return false };
+        *found = 0;
+        segment.used -= 1;
+        self.len -= 1;
+        true
+    }
+
+    /// Forgets every copy of a zone. Takes time in proportion to all copies: some milliseconds to a million.
+    pub(in crate::hybrid) fn remove_zone(&mut self, slot: u16) {
+        for segment in &mut self.segments {
+            for entry in segment.entries.iter_mut().filter(|entry| **entry != 0 && place_of(**entry).slot == slot) {
+                *entry = 0;
+                segment.used -= 1;
+                self.len -= 1;
+            }
+            if segment.used as usize * 4 < segment.entries.len() * 3 {
+                let buckets = (segment.used as usize * 8 / 7).div_ceil(BUCKET);
+                segment.resize(buckets);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hybrid::caching::hash_of;
+
+    #[test]
+    fn copies_are_found_until_their_zone_goes() {
+        let mut index = BlockIndex::new(10_000);
+        let place = |block: u64| CopyPlace { slot: 1 + (block % 3) as u16, unit: block as u32 };
+        (0..20_000).for_each(|block| index.insert(hash_of((7, block * 4096)), place(block)));
+        let is_found =
+            |index: &BlockIndex, block: u64| index.find(hash_of((7, block * 4096))).any(|found| found == place(block));
+        assert!((0..20_000).all(|block| is_found(&index, block)));
+        let alike = (0..20_000).filter(|block| index.contains(hash_of((8, block * 4096)))).count();
+        assert!(alike < 200, "{alike} blocks that have no copy seem to have one");
+        index.remove_zone(2);
+        assert_eq!(index.len(), (0..20_000).filter(|block| place(*block).slot != 2).count() as u64);
+        assert!((0..20_000).all(|block| is_found(&index, block) == (place(block).slot != 2)));
+        assert!(index.remove(hash_of((7, 0)), place(0)) && !index.remove(hash_of((7, 0)), place(0)));
+        assert!(!is_found(&index, 0));
+        [1, 3].into_iter().for_each(|slot| index.remove_zone(slot));
+        assert_eq!(index.len(), 0);
+        assert!(!index.contains(hash_of((7, 4096))));
+    }
+
+    #[test]
+    fn a_copy_takes_little_memory_at_any_number() {
+        let mut index = BlockIndex::new(300_000);
+        for block in 0..300_000u64 {
+            index.insert(hash_of((3, block * 4096)), CopyPlace { slot: SLOTS_MAX, unit: (1 << UNIT_BITS) - 1 });
+            if block > 50_000 && block % 10_000 == 0 {
+                let of_copy = index.memory_bytes() as f64 / index.len() as f64;
+                assert!(of_copy < 11.0, "{of_copy} bytes to a copy at {block}");
+            }
+        }
+        let last = index.find(hash_of((3, 0))).next().expect("a copy");
+        assert_eq!(last, CopyPlace { slot: SLOTS_MAX, unit: (1 << UNIT_BITS) - 1 });
+    }
+}

@@ -1,0 +1,125 @@
+//! What another cache zone would be worth, by a sample of the blocks that are read.
+//!
+//! Of one block in so many it is kept how often it was read. A block with a count lies, among all that were read, behind those with
+//! a higher one: in the zone of that rank it is found when the cache has so many zones and those that are read most are in them.
+//! (Counts of a spatial sample instead of all, as in Waldspurger and others, "Efficient MRC Construction with SHARDS".)
+
+use std::collections::BTreeMap;
+
+/// Blocks of the sample when every zone is full of cached blocks, about.
+const BLOCKS_WANTED: u64 = 2048;
+
+/// Blocks remembered at most. When there are more, all counts are halved, and those of none are forgotten.
+const BLOCKS_MAX: usize = 16 * 1024;
+
+/// Reads of the sample after which that is done as well: what was read long ago counts less.
+const WINDOW: u64 = 32 * BLOCKS_WANTED;
+
+/// The highest count.
+const COUNT_MAX: u8 = u8::MAX;
+
+/// How often sampled blocks are read.
+#[derive(Clone, Debug)]
+pub(in crate::hybrid) struct ReadSample {
+    one_in: u64,
+    blocks_of_zone: u64,
+    counts: BTreeMap<u64, u8>,
+    /// Blocks of each count.
+    by_count: Vec<u64>,
+    /// Reads of blocks of the zone of each rank.
+    hits: Vec<u64>,
+    reads: u64,
+}
+
+impl ReadSample {
+    /// For so many zones of so many blocks.
+    pub(in crate::hybrid) fn new(zones: u64, blocks_of_zone: u64) -> ReadSample {
+        let blocks_of_zone = blocks_of_zone.max(1);
+        ReadSample {
+            one_in: (zones * blocks_of_zone / BLOCKS_WANTED).max(1),
+            blocks_of_zone,
+            counts: BTreeMap::new(),
+            by_count: vec![0; usize::from(COUNT_MAX) + 1],
+            hits: vec![0; zones as usize],
+            reads: 0,
+        }
+    }
+
+    /// A block is read, from wherever.
+    pub(in crate::hybrid) fn read(&mut self, hash: u64) {
+        if !(hash >> 8).is_multiple_of(self.one_in) {
+            return;
+        }
+        let count = self.counts.get(&hash).copied().unwrap_or(0);
+        if count > 0 {
+            let before: u64 = self.by_count[usize::from(count) + 1..].iter().sum();
+            let rank = (before + self.by_count[usize::from(count)] / 2) * self.one_in / self.blocks_of_zone;
+            if let Some(hits) = self.hits.get_mut(rank as usize) {
+                *hits += self.one_in;
+            }
+            self.by_count[usize::from(count)] -= 1;
+        }
+        let count = count.saturating_add(1);
+        self.by_count[usize::from(count)] += 1;
+        self.counts.insert(hash, count);
+        self.reads += 1;
+        if self.counts.len() > BLOCKS_MAX || self.reads >= WINDOW {
+            self.halve();
+            self.reads /= 2;
+        }
+    }
+
+    fn halve(&mut self) {
+        self.counts.values_mut().for_each(|count| *count /= 2);
+        self.counts.retain(|_, count| *count > 0);
+        self.by_count.fill(0);
+        for count in self.counts.values() {
+            self.by_count[usize::from(*count)] += 1;
+        }
+    }
+
+    /// Reads that the zone of each rank would have answered since this was last asked.
+    pub(in crate::hybrid) fn take_hits(&mut self) -> Vec<u64> {
+        let zones = self.hits.len();
+        std::mem::replace(&mut self.hits, vec![0; zones])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hybrid::caching::hash_of;
+    use varve_env::Random;
+
+    /// Blocks of three kinds: each of the first 1,000 is read nine times as often as each of the next 1,000, and those as often
+    /// as all others together.
+    #[test]
+    fn zones_are_worth_what_is_read_of_the_blocks_of_their_rank() {
+        let mut random = Random::seeded(5);
+        let mut sample = ReadSample::new(4, 1000);
+        let mut draw = || match random.below(20) {
+            0..=17 => random.below(1000),
+            18 | 19 => 1000 + random.below(1000),
+            _ => 0,
+        };
+        for step in 0..200_000u64 {
+            if step == 100_000 {
+                sample.take_hits();
+            }
+            sample.read(hash_of((1, draw() * 4096)));
+        }
+        let hits = sample.take_hits();
+        assert!((80_000..=100_000).contains(&hits[0]), "{hits:?}");
+        assert!((7_000..=13_000).contains(&hits[1]), "{hits:?}");
+        assert!(hits[2] + hits[3] < 3_000, "{hits:?}");
+        assert_eq!(sample.take_hits(), [0; 4]);
+    }
+
+    #[test]
+    fn blocks_that_are_read_once_are_worth_nothing_and_cost_no_more() {
+        let mut sample = ReadSample::new(2, 10);
+        (0..100_000u64).for_each(|block| sample.read(hash_of((1, block * 4096))));
+        assert_eq!(sample.take_hits(), [0, 0]);
+        assert!(sample.counts.len() <= BLOCKS_MAX + 1);
+    }
+}

@@ -1,0 +1,246 @@
+//! Cache zones, the oldest first: which blocks have copies where. Pure bookkeeping.
+
+use super::batch::CopyEntry;
+use super::index::{BlockIndex, COPY_UNIT_BYTES, CopyPlace, SLOTS_MAX, ZONE_BYTES_MAX};
+use super::sample::ReadSample;
+use super::sketch::{COUNT_MAX, Sketch};
+use super::{BlockKey, Caching, Kept, hash_of};
+use std::collections::VecDeque;
+
+/// A zone with copies.
+struct CacheZone<R> {
+    number: u64,
+    slot: u16,
+    /// Reads it; whoever reads keeps it.
+    reader: R,
+}
+
+/// The zones of a cache, the oldest first, which blocks are in them, and how often blocks are read.
+pub(in crate::hybrid) struct CacheZones<R> {
+    policy: Box<dyn Caching>,
+    zones: VecDeque<CacheZone<R>>,
+    /// Slots that no zone has.
+    slots: Vec<u16>,
+    slots_given: u16,
+    index: BlockIndex,
+    reads: Option<(Sketch, ReadSample)>,
+}
+
+impl<R: Clone> CacheZones<R> {
+    /// A cache of up to so many zones, of so many blocks each, about.
+    pub(in crate::hybrid) fn new(policy: Box<dyn Caching>, zones_max: u64, blocks_of_zone: u64) -> CacheZones<R> {
+        let blocks = zones_max.saturating_mul(blocks_of_zone);
+        let reads = policy.counts_reads();
+        CacheZones {
+            policy,
+            zones: VecDeque::new(),
+            slots: Vec::new(),
+            slots_given: 0,
+            index: BlockIndex::new(blocks),
+            reads: reads.then(|| (Sketch::new(blocks_of_zone), ReadSample::new(zones_max, blocks_of_zone))),
+        }
+    }
+
+    pub(in crate::hybrid) fn len(&self) -> usize {
+        self.zones.len()
+    }
+
+    /// Copies in all zones.
+    pub(in crate::hybrid) fn blocks(&self) -> u64 {
+        self.index.len()
+    }
+
+    /// Bytes of memory for what is known of copies.
+    pub(in crate::hybrid) fn memory_bytes(&self) -> u64 {
+        self.index.memory_bytes() + self.reads.as_ref().map_or(0, |(sketch, _)| sketch.memory_bytes())
+    }
+
+    /// How often a block was read lately.
+    pub(in crate::hybrid) fn count(&self, key: BlockKey) -> u8 {
+        self.reads.as_ref().map_or(0, |(sketch, _)| sketch.count(hash_of(key)))
+    }
+
+    /// A user reads a block of the slow tier, wherever it is found.
+    pub(in crate::hybrid) fn read(&mut self, key: BlockKey) {
+        let hash = hash_of(key);
+        if let Some((sketch, sample)) = &mut self.reads {
+            sketch.read(hash);
+            sample.read(hash);
+        }
+    }
+
+    /// Whether a block that was evicted is to be kept, and is not.
+    pub(in crate::hybrid) fn wants(&self, key: BlockKey) -> bool {
+        !self.index.contains(hash_of(key)) && self.policy.admits(self.count(key))
+    }
+
+    /// Where copies of a block may be: who reads one finds out whether it is.
+    pub(in crate::hybrid) fn find(&self, key: BlockKey) -> Vec<(R, u64)> {
+        let place = |place: CopyPlace| {
+            let zone = self.zones.iter().find(|zone| zone.slot == place.slot)?;
+            Some((zone.reader.clone(), u64::from(place.unit) * COPY_UNIT_BYTES))
+        };
+        self.index.find(hash_of(key)).filter_map(place).collect()
+    }
+
+    fn slot(&mut self) -> Option<u16> {
+        if self.slots.is_empty() && self.slots_given < SLOTS_MAX {
+            self.slots_given += 1;
+            return Some(self.slots_given);
+        }
+        self.slots.pop()
+    }
+
+    /// A new zone is the youngest. False when there are too many to tell apart.
+    pub(in crate::hybrid) fn begin(&mut self, number: u64, reader: R) -> bool {
+        let Some(slot) = self.slot() else { return false };
+        self.zones.push_back(CacheZone { number, slot, reader });
+        true
+    }
+
+    /// A zone that was there before all others is the oldest. False when there are too many to tell apart.
+    pub(in crate::hybrid) fn begin_oldest(&mut self, number: u64, reader: R) -> bool {
+        let Some(slot) = self.slot() else { return false };
+        self.zones.push_front(CacheZone { number, slot, reader });
+        true
+    }
+
+    /// One more zone is had than before: nothing has to go for what comes.
+    pub(in crate::hybrid) fn grew(&mut self) {
+        self.policy.zone_was_added();
+    }
+
+    /// The oldest zone that is not the youngest: its number, and what reads it.
+    pub(in crate::hybrid) fn oldest(&self) -> Option<(u64, R)> {
+        let oldest = self.zones.front().filter(|_| self.zones.len() > 1)?;
+        Some((oldest.number, oldest.reader.clone()))
+    }
+
+    /// A batch with copies was written to a zone.
+    pub(in crate::hybrid) fn add(&mut self, zone: u64, batch_offset_bytes: u64, entries: &[CopyEntry]) {
+        let Some(slot) = self.zones.iter().find(|known| known.number == zone).map(|zone| zone.slot) else { return };
+        for entry in entries {
+            let at = batch_offset_bytes + entry.offset_bytes;
+            if at >= ZONE_BYTES_MAX {
+                continue;
+            }
+            let hash = hash_of(entry.key);
+            self.index.insert(hash, CopyPlace { slot, unit: (at / COPY_UNIT_BYTES) as u32 });
+            if let Some((sketch, _)) = &mut self.reads {
+                sketch.raise(hash, entry.count);
+            }
+        }
+        if let Some((sketch, _)) = &mut self.reads {
+            sketch.grow(self.index.len());
+        }
+    }
+
+    /// A copy at a place of a zone is none any more. False when it was not: its block has another one, or none.
+    pub(in crate::hybrid) fn remove(&mut self, zone: u64, at_bytes: u64, key: BlockKey) -> bool {
+        let Some(slot) = self.zones.iter().find(|known| known.number == zone).map(|zone| zone.slot) else {
+            return false;
+        };
+        let unit = u32::try_from(at_bytes / COPY_UNIT_BYTES);
+        unit.is_ok_and(|unit| self.index.remove(hash_of(key), CopyPlace { slot, unit }))
+    }
+
+    /// Which copies of a zone that goes are written again, of so many bytes by how often they were read, into so much space.
+    pub(in crate::hybrid) fn keep(&mut self, bytes_by_count: &[u64; COUNT_MAX as usize + 1], space_bytes: u64) -> Kept {
+        self.policy.keep(bytes_by_count, space_bytes)
+    }
+
+    /// Forgets a zone and what is in it.
+    pub(in crate::hybrid) fn drop_zone(&mut self, number: u64) -> bool {
+        let Some(at) = self.zones.iter().position(|zone| zone.number == number) else { return false };
+        if let Some(zone) = self.zones.remove(at) {
+            self.index.remove_zone(zone.slot);
+            self.slots.push(zone.slot);
+        }
+        true
+    }
+
+    /// Forgets the oldest zone and its copies; says its number.
+    pub(in crate::hybrid) fn drop_oldest(&mut self) -> Option<u64> {
+        let number = self.zones.front()?.number;
+        self.drop_zone(number).then_some(number)
+    }
+
+    /// Reads that the zone of each rank would have answered since this was last asked; none where nobody counts.
+    pub(in crate::hybrid) fn take_hits(&mut self) -> Vec<u64> {
+        self.reads.as_mut().map_or_else(Vec::new, |(_, sample)| sample.take_hits())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hybrid::caching::CachingName;
+
+    fn entries(file: u64, blocks: std::ops::Range<u64>) -> Vec<CopyEntry> {
+        let entry =
+            |block| CopyEntry { key: (file, block * 100), length_bytes: 100, count: 0, offset_bytes: block * 112 };
+        blocks.map(entry).collect()
+    }
+
+    #[test]
+    fn the_oldest_zone_goes_with_its_copies() {
+        let mut zones = CacheZones::new(CachingName::Fifo.policy().expect("a policy"), 4, 100);
+        zones.add(7, 0, &entries(1, 0..2));
+        assert_eq!((zones.drop_oldest(), zones.len(), zones.blocks()), (None, 0, 0));
+        assert!(zones.begin(7, "first"));
+        assert_eq!(zones.oldest(), None, "the youngest is written");
+        zones.add(7, 0, &entries(1, 0..2));
+        assert!(zones.begin(8, "second"));
+        zones.add(8, 1600, &entries(2, 0..1));
+        assert_eq!((zones.len(), zones.blocks()), (2, 3));
+        assert_eq!(zones.find((1, 100)), [("first", 112)]);
+        assert_eq!(zones.find((2, 0)), [("second", 1600)]);
+        assert!(!zones.wants((2, 0)) && zones.wants((2, 100)));
+        assert_eq!(zones.oldest(), Some((7, "first")));
+        // A copy that is written again is found there.
+        assert!(zones.remove(7, 112, (1, 100)) && !zones.remove(7, 112, (1, 100)));
+        zones.add(8, 3200, &entries(1, 1..2));
+        assert_eq!(zones.drop_oldest(), Some(7));
+        assert_eq!(zones.find((1, 0)), []);
+        assert_eq!(zones.find((1, 100)), [("second", 3200 + 112)]);
+        assert!(zones.begin(9, "third"));
+        assert_eq!(zones.find((1, 0)), [], "its slot is another zone's now");
+        assert_eq!(
+            (zones.drop_oldest(), zones.drop_oldest(), zones.blocks(), zones.drop_oldest()),
+            (Some(8), Some(9), 0, None)
+        );
+    }
+
+    #[test]
+    fn only_what_is_read_more_than_what_went_comes_in() {
+        let mut zones = CacheZones::new(CachingName::Frequency.policy().expect("a policy"), 4, 1000);
+        assert!(zones.begin(1, ()));
+        assert!(!zones.wants((1, 0)));
+        (0..3).for_each(|_| zones.read((1, 0)));
+        zones.read((1, 100));
+        assert!(zones.wants((1, 0)) && zones.wants((1, 100)));
+        let mut bytes = [0; COUNT_MAX as usize + 1];
+        (bytes[1], bytes[2]) = (700, 800);
+        assert_eq!(zones.keep(&bytes, u64::MAX), Kept { above: 1, bytes_of_equal: 512 });
+        assert!(zones.wants((1, 0)) && !zones.wants((1, 100)));
+        zones.grew();
+        assert!(zones.wants((1, 100)));
+        // What an earlier open knew of a copy counts.
+        zones.add(1, 0, &[CopyEntry { key: (5, 0), length_bytes: 8, count: 9, offset_bytes: 64 }]);
+        assert_eq!(zones.count((5, 0)), 9);
+    }
+
+    /// Issue: no more than 16 bytes of memory to a cached block.
+    #[test]
+    fn a_copy_takes_no_more_than_sixteen_bytes_of_memory() {
+        let mut zones = CacheZones::new(CachingName::Frequency.policy().expect("a policy"), 20, 20_000);
+        for zone in 0..20 {
+            assert!(zones.begin(zone, ()));
+            (0..20).for_each(|batch| {
+                zones.add(zone, batch * 1_200_000, &entries(zone + 1, batch * 1000..(batch + 1) * 1000))
+            });
+            let of_copy = zones.memory_bytes() as f64 / zones.blocks() as f64;
+            assert!(of_copy <= 16.0, "{of_copy} bytes with {} zones", zone + 1);
+        }
+    }
+}
