@@ -109,7 +109,7 @@ impl Division {
 
     /// A table was written.
     pub(super) fn written(&mut self, level: usize, bytes: u64) {
-        self.activity_nanos += (bytes >> 10) * self.costs.mebibyte_nanos >> 10;
+        self.activity_nanos += ((bytes >> 10) * self.costs.mebibyte_nanos) >> 10;
         self.activity.written_bytes[level] += bytes;
     }
 
@@ -123,11 +123,11 @@ impl Division {
         let activity = std::mem::take(&mut self.activity);
         self.activity_nanos = 0;
         let slow = (activity.cached + activity.missed).max(1);
-        let mut worth = Worth::default();
-        worth.cache = hits.iter().map(|hits| hits * self.costs.read_nanos).collect();
+        let cache = hits.iter().map(|hits| hits * self.costs.read_nanos).collect();
+        let mut worth = Worth { cache, ..Worth::default() };
         for (level, zones) in view.levels.iter().enumerate() {
             let read_nanos = activity.reads_fast[level] * self.costs.read_nanos / zones.fast.max(1);
-            let written_nanos = (activity.written_bytes[level] >> 10) * self.costs.mebibyte_nanos >> 10;
+            let written_nanos = ((activity.written_bytes[level] >> 10) * self.costs.mebibyte_nanos) >> 10;
             // Of those reads the cache would answer as many as it does of others.
             worth.tables[level] = read_nanos * activity.missed / slow + written_nanos / zones.wanted().max(1);
         }
