@@ -117,6 +117,10 @@ described_options! {
         min_write_buffer_number_to_merge: usize = 1, "1", Memtables;
         /// Tables in level 0 that start a compaction.
         level0_file_num_compaction_trigger: usize = 4, "4", Tables;
+        /// Leveled trees: bytes in level 0 start a compaction as well, once they are `max_bytes_for_level_base`, and make it as
+        /// urgent as they are more than that, as RocksDB counts. Where `max_size_amplification_percent` lets levels gather,
+        /// tables alone count.
+        level0_score_by_bytes: bool = false, "false", Truth;
         /// Tables in level 0 at which writes are slowed.
         level0_slowdown_writes_trigger: usize = 20, "20", Tables;
         /// Tables in level 0 at which writes stop.

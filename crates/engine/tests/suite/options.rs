@@ -55,8 +55,10 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
         tree,
         ..Options::default()
     };
+    let level0_score_by_bytes = random.chance(1, 3);
     let merged = [1, 1, 2, options.max_write_buffer_number - 1][random.index(4)];
-    Options { min_write_buffer_number_to_merge: merged.min(options.max_write_buffer_number - 1), ..options }
+    let merged = merged.min(options.max_write_buffer_number - 1);
+    Options { min_write_buffer_number_to_merge: merged, level0_score_by_bytes, ..options }
 }
 
 /// The same, widened by what takes time, holds writers back, or makes work of little data: for short histories.

@@ -23,6 +23,7 @@ impl CompactionPolicy for Leveled {
         Leveled {
             options: PolicyOptions {
                 level0_file_num_compaction_trigger: options.level0_file_num_compaction_trigger,
+                level0_score_by_bytes: options.level0_score_by_bytes,
                 level0_waiting_max: options.level0_slowdown_writes_trigger / 5 * 3,
                 max_bytes_for_level_base: options.max_bytes_for_level_base,
                 max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,
@@ -85,6 +86,8 @@ impl CompactionPolicy for Leveled {
 #[derive(Clone, Debug)]
 struct PolicyOptions {
     level0_file_num_compaction_trigger: usize,
+    /// Whether its bytes count beside its tables.
+    level0_score_by_bytes: bool,
     /// So many tables of level 0 wait at most where they may ([`lazy`]).
     level0_waiting_max: usize,
     max_bytes_for_level_base: u64,
@@ -147,26 +150,32 @@ fn level_targets(version: &Version, options: &PolicyOptions) -> LevelTargets {
     LevelTargets { base_level, target_bytes }
 }
 
-/// Scores by level: 1 or more wants compaction. Level 0 counts tables, and bytes against the base.
+/// What level 0 wants: 1 or more is a compaction. `tables` and `bytes` are those that count; bytes are measured against the base
+/// where options say so, else tables alone.
+fn level0_score(tables: usize, bytes: u64, options: &PolicyOptions) -> f64 {
+    let by_tables = tables as f64 / options.level0_file_num_compaction_trigger.max(1) as f64;
+    match options.level0_score_by_bytes {
+        true => by_tables.max(bytes as f64 / options.max_bytes_for_level_base.max(1) as f64),
+        false => by_tables,
+    }
+}
+
+/// Scores by level: 1 or more wants compaction.
 fn scores(version: &Version, targets: &LevelTargets, busy: &Busy, options: &PolicyOptions) -> Vec<f64> {
     let last = version.levels.len() - 1;
+    let idle = |level: usize| version.levels[level].iter().filter(|file| !busy.contains(file.number));
+    let idle_bytes = |level: usize| idle(level).map(|file| file.size_bytes).sum::<u64>();
     (0..=last)
         .map(|level| {
             if level == 0 {
-                let idle = version.levels[0].iter().filter(|file| !busy.contains(file.number)).count();
-                idle as f64 / options.level0_file_num_compaction_trigger.max(1) as f64
+                level0_score(idle(0).count(), idle_bytes(0), options)
             } else if level == last {
                 0.0
             } else if level < targets.base_level {
                 // Above the base nothing should remain.
-                if version.levels[level].iter().any(|file| !busy.contains(file.number)) { 1.5 } else { 0.0 }
+                if idle(level).next().is_some() { 1.5 } else { 0.0 }
             } else {
-                let idle: u64 = version.levels[level]
-                    .iter()
-                    .filter(|file| !busy.contains(file.number))
-                    .map(|file| file.size_bytes)
-                    .sum();
-                idle as f64 / targets.target_bytes[level] as f64
+                idle_bytes(level) as f64 / targets.target_bytes[level] as f64
             }
         })
         .collect()
@@ -178,7 +187,7 @@ fn pending_bytes(version: &Version, targets: &LevelTargets, options: &PolicyOpti
     let last = version.levels.len() - 1;
     let mut pending: u64 = 0;
     let mut carried: u64 = 0;
-    if version.levels[0].len() >= options.level0_file_num_compaction_trigger {
+    if level0_score(version.levels[0].len(), version.level_bytes(0), options) >= 1.0 {
         carried = version.level_bytes(0);
         pending = carried;
     }

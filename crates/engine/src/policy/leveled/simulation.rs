@@ -15,6 +15,7 @@ fn options(max_size_amplification_percent: u64) -> PolicyOptions {
     let memtable = MEMTABLE as u64;
     PolicyOptions {
         level0_file_num_compaction_trigger: 4,
+        level0_score_by_bytes: false,
         level0_waiting_max: 12,
         max_bytes_for_level_base: 4 * memtable,
         max_bytes_for_level_multiplier: 10,

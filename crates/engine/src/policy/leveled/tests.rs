@@ -11,6 +11,7 @@ const MIB: u64 = 1 << 20;
 fn options() -> PolicyOptions {
     PolicyOptions {
         level0_file_num_compaction_trigger: 4,
+        level0_score_by_bytes: false,
         level0_waiting_max: 12,
         max_bytes_for_level_base: 256 * MIB,
         max_bytes_for_level_multiplier: 10,
@@ -81,6 +82,23 @@ fn an_empty_tree_compacts_level_0_straight_into_the_last_level() {
 #[test]
 fn three_tables_in_level_0_are_left_alone() {
     assert_eq!(picked(&shape("3:a-z 2:a-z 1:a-z\n\n\n"), &Busy::default()), None);
+}
+
+#[test]
+fn bytes_of_level_0_count_where_options_say_so() {
+    let by_bytes = PolicyOptions { level0_score_by_bytes: true, ..options() };
+    let (below, enough) = (shape("2:a-z*127 1:a-z*128\n\n\n"), shape("2:a-z*128 1:a-z*128\n\n\n"));
+    let taken = |version: &Version, options: &PolicyOptions| pick(version, &Busy::default(), options).is_some();
+    assert_eq!((taken(&below, &by_bytes), taken(&enough, &by_bytes), taken(&enough, &options())), (false, true, false));
+    let pending = |options: &PolicyOptions| pending_bytes(&enough, &level_targets(&enough, options), options);
+    assert_eq!((pending(&by_bytes), pending(&options())), (256 * MIB, 0));
+    // Tables still count, and the level that is further above its target goes first.
+    assert!(taken(&shape("4:a-z*1 3:a-z*1 2:a-z*1 1:a-z*1\n\n\n"), &by_bytes));
+    let both = shape("2:a-z*512 1:a-z*512\n3:a-b*768\n\n");
+    for (options, expected) in [(by_bytes, 0), (options(), 1)] {
+        let fixed = PolicyOptions { dynamic_level_bytes: false, ..options };
+        assert_eq!(pick(&both, &Busy::default(), &fixed).map(|plan| plan.input_level), Some(expected));
+    }
 }
 
 #[test]
