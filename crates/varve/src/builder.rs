@@ -2,6 +2,7 @@
 
 use crate::database::Varve;
 use crate::error::Result;
+use crate::image::MediaImage;
 use crate::saved_options;
 use crate::spec::Spec;
 use crate::stack::{Stack, StackBuilder};
@@ -31,6 +32,7 @@ pub struct DatabaseBuilder {
     options: Options,
     format: bool,
     read_only: bool,
+    begin_with: Option<MediaImage>,
 }
 
 impl DatabaseBuilder {
@@ -74,6 +76,12 @@ impl DatabaseBuilder {
         DatabaseBuilder { read_only, ..self }
     }
 
+    /// Lets the emulated devices of the spec, which must be of the same sizes, begin with what those of `image` held; what is
+    /// written then is their own. See [`Varve::close_into_image`].
+    pub fn begin_with(self, image: &MediaImage) -> Self {
+        DatabaseBuilder { begin_with: Some(image.clone()), ..self }
+    }
+
     /// Opens the database in the directory at `path`.
     ///
     /// # Errors
@@ -96,6 +104,10 @@ impl DatabaseBuilder {
         self.options.validate()?;
         let env = self.env.unwrap_or_else(Env::real);
         let builder = StackBuilder::new(&env).create(self.options.create_if_missing).format(self.format);
+        let builder = match &self.begin_with {
+            Some(image) => builder.begin_with(image),
+            None => builder,
+        };
         let stack = builder.read_only(self.read_only).build(spec)?;
         if self.read_only {
             let db = Db::open_read_only(&env, stack.media(), self.options)?;

@@ -4,6 +4,7 @@ use crate::batch::WriteBatch;
 use crate::builder::DatabaseBuilder;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
+use crate::image::{ImageSource, MediaImage};
 use crate::iter::Iter;
 use crate::read_options::ReadOptions;
 use crate::snapshot::Snapshot;
@@ -97,6 +98,28 @@ impl Varve {
     pub fn close(self) -> Result<()> {
         self.inner.db.close()?;
         self.inner.stack.flush_traces()
+    }
+}
+
+/// What it leaves behind.
+impl Varve {
+    /// Closes it, and gives what its devices hold then, for others to [begin with](DatabaseBuilder::begin_with). What was to be
+    /// flushed or compacted still is to be.
+    ///
+    /// # Errors
+    /// Those of [`Varve::close`]; [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) where not every device is an
+    /// emulated one with `backing=compressed` and no overlapping tracks, or while there are other handles.
+    pub fn close_into_image(self) -> Result<MediaImage> {
+        let source = ImageSource::of(self.stack())?;
+        self.inner.db.close()?;
+        self.inner.stack.flush_traces()?;
+        let Some(inner) = Arc::into_inner(self.inner) else {
+            let (what, reason) = ("handles".to_owned(), "there are others, which hold its medium".to_owned());
+            return Err(varve_engine::Error::InvalidArgument { what, reason }.into());
+        };
+        // Stores write what they hold when nobody has them open any more.
+        drop(inner);
+        source.image()
     }
 }
 

@@ -56,6 +56,7 @@ mod error;
 mod file_store;
 #[doc(hidden)]
 pub mod fuzzing;
+mod image;
 mod iter;
 mod layer;
 mod medium;
@@ -72,6 +73,7 @@ pub use builder::DatabaseBuilder;
 pub use cursor::Cursor;
 pub use database::Varve;
 pub use error::{Error, ErrorKind, Result};
+pub use image::MediaImage;
 pub use iter::Iter;
 pub use read_options::ReadOptions;
 pub use snapshot::Snapshot;

@@ -4,6 +4,7 @@ pub use crate::description::{DeviceDescription, StackDescription, TracksDescript
 
 use crate::error::Error;
 use crate::file_store::FILE_STORES;
+use crate::image::{DeviceImage, MediaImage};
 use crate::layer::LAYERS;
 use crate::registry::{self, FileStoreKind};
 use crate::spec::{Part, Spec, SpecErrorKind};
@@ -11,6 +12,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use varve_engine::Media;
 use varve_env::Env;
+use varve_media::emulated::CompressedBacking;
 use varve_media::{Device, Directory, FaultInjector, FileTrace, MadePlace, OverlayDevice};
 use varve_store::{FileStore, ReadOnlyStore};
 
@@ -59,6 +61,8 @@ pub(crate) struct Construction<'a> {
     pub(crate) describe: bool,
     /// Nothing may be written to a medium, not even what opening it would write.
     pub(crate) read_only: bool,
+    /// What emulated devices hold at first, unless nothing.
+    pub(crate) begin_with: Option<MediaImage>,
     /// Layers the stack hands out.
     pub(crate) handles: RefCell<Handles>,
 }
@@ -67,6 +71,12 @@ impl Construction<'_> {
     /// Something was made that was not there.
     pub(crate) fn note_made(&self, made: MadePlace) {
         self.handles.borrow_mut().made.0.push(made);
+    }
+
+    /// What the next device in compressed memory is to hold at first.
+    pub(crate) fn next_image(&self) -> Option<&DeviceImage> {
+        let index = self.handles.borrow().held.len();
+        self.begin_with.as_ref().and_then(|image| image.device(index))
     }
 }
 
@@ -93,6 +103,8 @@ pub(crate) struct Handles {
     pub(crate) made: MadePlaces,
     pub(crate) traces: Vec<Arc<FileTrace>>,
     pub(crate) faults: Vec<FaultInjector>,
+    /// Compressed memory of emulated devices, in the order in which they were made.
+    pub(crate) held: Vec<Arc<CompressedBacking>>,
 }
 
 /// How a stack is made from a [`Spec`].
@@ -111,12 +123,13 @@ pub struct StackBuilder {
     create: bool,
     format: bool,
     read_only: bool,
+    begin_with: Option<MediaImage>,
 }
 
 impl StackBuilder {
     /// A builder of stacks in `env` that makes what is not there.
     pub fn new(env: &Env) -> Self {
-        StackBuilder { env: env.clone(), create: true, format: false, read_only: false }
+        StackBuilder { env: env.clone(), create: true, format: false, read_only: false, begin_with: None }
     }
 
     /// Whether to make what is not there: the directory, the image file, the store on a blank
@@ -134,6 +147,11 @@ impl StackBuilder {
     /// [`varve_store::StoreError::ReadOnly`].
     pub fn read_only(self, read_only: bool) -> Self {
         StackBuilder { read_only, ..self }
+    }
+
+    /// Lets the devices of the spec, which must be of the same sizes, begin with what those of `image` held.
+    pub fn begin_with(self, image: &MediaImage) -> Self {
+        StackBuilder { begin_with: Some(image.clone()), ..self }
     }
 
     /// The media `spec` names, ready for [`varve_engine::Db::open`].
@@ -164,8 +182,8 @@ impl StackBuilder {
                 return Err(spec.error(SpecErrorKind::Combination, "the option 'logs' at most once").into());
             }
         };
-        let Handles { traces, faults, made } = construction.handles.take();
-        Ok(Stack { spec: spec.clone(), files, logs, devices, faults, traces, made })
+        let Handles { traces, faults, made, held } = construction.handles.take();
+        Ok(Stack { spec: spec.clone(), files, logs, devices, faults, traces, made, held })
     }
 
     /// The devices `spec` names, without a store on them: for measuring them.
@@ -222,7 +240,8 @@ impl StackBuilder {
     fn construction(&self) -> Construction<'_> {
         let read_only = self.read_only;
         let (create, format) = (self.create && !read_only, self.format && !read_only);
-        Construction { env: &self.env, create, format, describe: false, read_only, handles: RefCell::default() }
+        let (begin_with, handles) = (self.begin_with.clone(), RefCell::default());
+        Construction { env: &self.env, create, format, describe: false, read_only, begin_with, handles }
     }
 }
 
@@ -313,7 +332,8 @@ fn open_store(
     {
         let handles = RefCell::default();
         let env = construction.env;
-        let described = Construction { create: false, format: false, describe: true, read_only: false, env, handles };
+        let (create, format, read_only, begin_with) = (false, false, false, None);
+        let described = Construction { create, format, describe: true, read_only, begin_with, env, handles };
         choose_store(spec, first, &build_base(&described, spec)?)?;
     }
     let base = build_base(construction, spec)?;
@@ -411,9 +431,15 @@ pub struct Stack {
     faults: Vec<FaultInjector>,
     traces: Vec<Arc<FileTrace>>,
     made: MadePlaces,
+    held: Vec<Arc<CompressedBacking>>,
 }
 
 impl Stack {
+    /// Compressed memory of its devices.
+    pub(crate) fn held(&self) -> &[Arc<CompressedBacking>] {
+        &self.held
+    }
+
     /// Places that were made for it.
     pub(crate) fn made(&self) -> MadePlaces {
         self.made.clone()

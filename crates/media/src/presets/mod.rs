@@ -216,6 +216,11 @@ impl Preset {
         Preset { parameters: self.parameters.with_capacity(capacity_bytes), ..self.clone() }
     }
 
+    /// The same device promising so many random reads a second, where one that is done stands for several.
+    pub fn with_random_reads(&self, random_reads_per_second: u64) -> Preset {
+        Preset { nominal: NominalPerformance { random_reads_per_second, ..self.nominal }, ..self.clone() }
+    }
+
     /// The device, conventional, called `name` in messages, with its bytes in `backing`.
     pub fn build(&self, env: &Env, name: &str, backing: Box<dyn Backing>, pacing: Pacing) -> Emulated {
         self.build_ruled(env, name, self.geometry(), Box::new(Conventional), backing, pacing)

@@ -163,7 +163,13 @@ fn logs(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Opt
 /// The medium of logs of a store that is there: as it is, or an error that says that it is lost.
 fn existing(construction: &Construction<'_>, spec: &Spec) -> Result<Base, Error> {
     let handles = RefCell::new(construction.handles.take());
-    let existing = Construction { create: false, env: construction.env, handles, ..*construction };
+    let existing = Construction {
+        create: false,
+        env: construction.env,
+        handles,
+        begin_with: construction.begin_with.clone(),
+        ..*construction
+    };
     let built = build_base(&existing, spec);
     construction.handles.replace(existing.handles.into_inner());
     built.map_err(|error| match error {

@@ -38,6 +38,15 @@ pub(super) const SCALE: OptionDescription = OptionDescription {
     meaning: "divide its sizes (the capacity too) and its times, keep its rates",
 };
 
+/// What is promised of random reads.
+pub(super) const RANDOM_READS: OptionDescription = OptionDescription {
+    name: "random-reads",
+    value: ValueForm::Number(1),
+    default: "the model's, multiplied by the scale",
+    meaning: "random reads a second that it promises, for policies that ask whether reads wait for it; its time stays \
+              the model's",
+};
+
 /// Wall-clock time instead of virtual time.
 pub(super) const PACE: OptionDescription = OptionDescription {
     name: "pace",
@@ -168,7 +177,14 @@ pub(super) fn backing(
         }
         _ if construction.describe => Ok((Box::new(NoBacking), false)),
         Some(Value::Text(text)) if text == b"none" => Ok((Box::new(NoBacking), false)),
-        Some(Value::Text(text)) if text == b"compressed" => Ok((Box::new(CompressedBacking::new()), false)),
+        Some(Value::Text(text)) if text == b"compressed" => {
+            let bytes = match construction.next_image() {
+                Some(image) => Arc::new(image.begin(part, capacity_bytes)?),
+                None => Arc::<CompressedBacking>::default(),
+            };
+            construction.handles.borrow_mut().held.push(Arc::clone(&bytes));
+            Ok((Box::new(bytes), false))
+        }
         Some(Value::Spec(spec)) => {
             let Some(path) = file_path_of(spec) else {
                 return Err(part.value_error("backing", "file:PATH").into());

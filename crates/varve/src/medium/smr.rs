@@ -1,6 +1,6 @@
 //! `smr:` a shingled disk of bands, emulated or on a real one.
 
-use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, SCALE};
+use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, RANDOM_READS, SCALE};
 use super::zones::{self, ACTIVE, BACKING, OPEN, RECORD};
 use crate::error::Error;
 use crate::registry::{
@@ -57,6 +57,7 @@ pub(crate) const SMR: MediumKind = MediumKind {
             BACKING,
             RECORD,
             SCALE,
+            RANDOM_READS,
             PACE,
             ACCOUNT,
         ],
@@ -85,6 +86,10 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
     }
     let (preset, scale_divisor) =
         emulated::scaled_preset(part, "barracuda-3tb", |capabilities| capabilities.rotational)?;
+    let preset = match part.text(RANDOM_READS.name)?.and_then(whole_number) {
+        Some(reads) => preset.with_random_reads(reads),
+        None => preset,
+    };
     let geometry = preset.geometry();
     let bands = bands(part, scale_divisor, geometry.capacity_bytes, geometry.physical_sector_bytes)?;
     let model = Model::of_preset(&preset, scale_divisor);

@@ -1,6 +1,6 @@
 //! What the kinds with zones share.
 
-use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, SCALE};
+use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, RANDOM_READS, SCALE};
 use super::hardware;
 use crate::description::DeviceDescription;
 use crate::error::Error;
@@ -17,7 +17,7 @@ use varve_media::{
 };
 
 /// Options that say what a real disk says by itself.
-const TIMING_OPTIONS: [OptionDescription; 4] = [MODEL, SCALE, PACE, ACCOUNT];
+const TIMING_OPTIONS: [OptionDescription; 5] = [MODEL, SCALE, RANDOM_READS, PACE, ACCOUNT];
 
 /// Limit on open zones.
 pub(super) const OPEN: OptionDescription = OptionDescription {
@@ -201,7 +201,10 @@ pub(super) fn build_on_preset(
             let expected = "no record, or backing=file:PATH: what is in memory needs none";
             return Err(part.value_error(RECORD.name, expected).into());
         }
-        None => Zoned::new(zones),
+        None => {
+            let begun = construction.next_image().and_then(|image| image.zones(zones.zone_count));
+            begun.map_or_else(|| Zoned::new(zones), |begun| Zoned::continued(zones, begun))
+        }
     };
     let (backing, _) = emulated::backing(construction, part, zones.address_bytes())?;
     let device = preset.build_zoned(construction.env, &part.to_string(), rules, backing, pacing);

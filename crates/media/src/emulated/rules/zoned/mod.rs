@@ -19,7 +19,7 @@ use crate::device::{Capabilities, Device, Geometry};
 use crate::emulated::{Emulated, RuledDevice};
 use crate::error::MediaError;
 use crate::request::{Request, Transfer};
-use crate::zones::{ZoneControl, ZoneGeometry};
+use crate::zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId};
 use crate::{BlockDevice, Operation};
 use parking_lot::Mutex;
 use recorded::Recorded;
@@ -60,6 +60,19 @@ impl Zoned {
         let mut table = ZoneTable::new(record.zones());
         record.restore(&mut table);
         Zoned { record: Some(Arc::new(Mutex::new(record))), ..Zoned::of(table) }
+    }
+
+    /// Rules for a device whose bytes begin as those of another one with the same zones, which was at rest when its zones were
+    /// described: in `zones`, in the order of the device. None of them is open; those that were are closed.
+    pub fn continued(geometry: &ZoneGeometry, zones: &[ZoneDescription]) -> Self {
+        let mut table = ZoneTable::new(geometry);
+        for (index, description) in zones.iter().enumerate().take(geometry.zone_count as usize) {
+            let state = ZoneState::of(description);
+            if !matches!(state.condition, ZoneCondition::Empty | ZoneCondition::NotWritePointer) {
+                table.restore(ZoneId(index as u32), state);
+            }
+        }
+        Zoned::of(table)
     }
 
     /// The state these rules share with the commands.
