@@ -72,8 +72,10 @@ impl DeviceCounters {
             "seeks": counters.seeks,
             "cache_hits": counters.cache_hits,
             "errors": counters.errors,
+            "reads_by_class": by_class(&counters.reads_by_class),
             "read_bytes_by_class": by_class(&counters.read_bytes_by_class),
             "written_bytes_by_class": by_class(&counters.written_bytes_by_class),
+            "written_bytes_by_level": counters.written_bytes_by_level,
             "time_nanos": {
                 "seek": counters.time.seek_nanos,
                 "rotation": counters.time.rotation_nanos,

@@ -1,7 +1,7 @@
 //! The block device trait and how a device describes and counts itself.
 
 use crate::bytes::ByteAddressable;
-use crate::context::{IoClass, IoContext};
+use crate::context::{IoCause, IoClass, IoContext};
 use crate::emulated::ZoneCommand;
 use crate::error::MediaError;
 use crate::layer::Layer;
@@ -125,11 +125,19 @@ pub struct Counters {
     pub read_bytes_by_class: [u64; IoClass::ALL.len()],
     /// Bytes written by class, in the order of [`IoClass::ALL`].
     pub written_bytes_by_class: [u64; IoClass::ALL.len()],
+    /// Reads by class, in the order of [`IoClass::ALL`].
+    pub reads_by_class: [u64; IoClass::ALL.len()],
+    /// Bytes written for their caller (no copies that a layer makes) by level of the tree, where that is said; deeper
+    /// levels than there are places count as the last.
+    pub written_bytes_by_level: [u64; Counters::LEVELS],
     /// Where time went.
     pub time: TimeSpent,
 }
 
 impl Counters {
+    /// Levels that are counted apart.
+    pub const LEVELS: usize = 8;
+
     /// Counts a request that ended as its outcome says.
     pub(crate) fn count_request(&mut self, request: &Request<'_>, context: &IoContext) {
         let length_bytes = request.length_bytes();
@@ -138,12 +146,16 @@ impl Counters {
             (Ok(()), Transfer::Read { .. }) => {
                 self.reads += 1;
                 self.read_bytes += length_bytes;
+                self.reads_by_class[context.class.index()] += 1;
                 self.read_bytes_by_class[context.class.index()] += length_bytes;
             }
             (Ok(()), Transfer::Write { .. }) => {
                 self.writes += 1;
                 self.written_bytes += length_bytes;
                 self.written_bytes_by_class[context.class.index()] += length_bytes;
+                if let (Some(level), IoCause::Direct) = (context.level, context.cause) {
+                    self.written_bytes_by_level[usize::from(level).min(Counters::LEVELS - 1)] += length_bytes;
+                }
             }
             (Ok(()), Transfer::Discard { .. }) => self.discards += 1,
         }

@@ -295,7 +295,7 @@ fn counters(subject: &Subject) -> Result<(), Violation> {
     let clause = Clause("counts what it did");
     let before = subject.block().counters();
     let data = subject.buffer(&pattern(1, 3 * subject.sector as usize));
-    let log = IoContext::of(IoClass::Log);
+    let log = IoContext::of(IoClass::Log).at_level(3);
     clause.succeed("a write", subject.block().write_at(0, &data, &log))?;
     subject.done(&[Change { range: 0..data.len() as u64, is_write: true }]);
     subject.write(clause, 0, &data)?;
@@ -314,6 +314,7 @@ fn counters(subject: &Subject) -> Result<(), Violation> {
         ("written bytes", after.written_bytes - before.written_bytes, 2 * length),
         ("bytes of the log", by_class(&after, IoClass::Log) - by_class(&before, IoClass::Log), length),
         ("bytes of the check", by_class(&after, IoClass::Check) - by_class(&before, IoClass::Check), length),
+        ("bytes of level 3", after.written_bytes_by_level[3] - before.written_bytes_by_level[3], length),
         ("discards", after.discards - before.discards, 1),
         ("syncs", after.syncs - before.syncs, 1),
         ("errors", after.errors - before.errors, 1),
@@ -325,6 +326,7 @@ fn counters(subject: &Subject) -> Result<(), Violation> {
     let least = [
         ("reads", after.reads - before.reads, 1),
         ("read bytes", after.read_bytes - before.read_bytes, subject.sector),
+        ("user reads", after.reads_by_class[user] - before.reads_by_class[user], 1),
         ("user read bytes", after.read_bytes_by_class[user] - before.read_bytes_by_class[user], subject.sector),
     ];
     for (what, found, expected) in least {
