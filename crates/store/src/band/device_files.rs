@@ -263,6 +263,12 @@ impl DeviceFiles {
         })
     }
 
+    /// Every name, those of the store's own too.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.core.state.lock().names.keys().cloned().collect()
+    }
+
     /// A reader of a file; it stays readable when the name is gone.
     pub(crate) fn open_file(&self, name: &str) -> Result<Arc<dyn ReadableFile>, StoreError> {
         let node = self.core.state.lock().names.get(name).cloned();

@@ -197,7 +197,7 @@ impl CrashSuite {
 }
 
 /// What is in a store is allowed, its structures are sound, and it can be used.
-pub(super) fn verify_store(store: &dyn FileStore, model: &Model) -> Outcome {
+pub(crate) fn verify_store(store: &dyn FileStore, model: &Model) -> Outcome {
     let listed = store.list().map_err(text)?;
     let mut found = BTreeMap::new();
     for entry in listed {

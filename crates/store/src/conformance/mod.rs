@@ -27,11 +27,15 @@ mod subject;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use crash::verify_store;
 pub use crash::{CrashReport, CrashSuite};
 pub use damage::{DamageReport, damage};
 pub use faults::{FaultReport, faults};
 pub use fixture::{Fixture, FixturePolicies, Ground};
 pub use late_failure::{LateFailureReport, late_failure};
+#[cfg(test)]
+pub(crate) use model::{FileHandle, Model};
 pub use opening::{OpeningReport, OpeningSuite};
 pub use stores::{Effort, STORES, TestedStore, TestedSubject};
 pub use subject::{DeviceSubject, DirectorySubject, Ending, Image, Medium, PairSubject, Subject};

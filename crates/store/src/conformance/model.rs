@@ -56,7 +56,7 @@ struct RenameInFlight {
 
 /// Everything that may be found.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Model {
+pub(crate) struct Model {
     names: BTreeMap<String, NameModel>,
     files: Vec<FileModel>,
     step: u64,
@@ -65,7 +65,7 @@ pub(super) struct Model {
 
 /// A file of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileHandle(usize);
+pub(crate) struct FileHandle(usize);
 
 impl Model {
     fn push(&mut self, name: &str, file: Option<usize>, removal: bool) {
@@ -93,7 +93,7 @@ impl Model {
     }
 
     /// A create begins.
-    pub(super) fn create(&mut self, name: &str, number: u64) -> FileHandle {
+    pub(crate) fn create(&mut self, name: &str, number: u64) -> FileHandle {
         self.step += 1;
         self.files.push(FileModel { number, created: self.step, synced: 0, appended: 0, attempted: 0 });
         let file = self.files.len() - 1;
@@ -102,26 +102,26 @@ impl Model {
     }
 
     /// An append begins.
-    pub(super) fn append(&mut self, FileHandle(file): FileHandle, length: u64) {
+    pub(crate) fn append(&mut self, FileHandle(file): FileHandle, length: u64) {
         self.step += 1;
         let file = &mut self.files[file];
         file.attempted = file.attempted.max(file.appended + length);
     }
 
     /// It has returned.
-    pub(super) fn appended(&mut self, FileHandle(file): FileHandle, length: u64) {
+    pub(crate) fn appended(&mut self, FileHandle(file): FileHandle, length: u64) {
         self.files[file].appended += length;
     }
 
     /// A sync has returned.
-    pub(super) fn synced(&mut self, handle: FileHandle) {
+    pub(crate) fn synced(&mut self, handle: FileHandle) {
         self.synced_in_another_life(handle);
         self.settle_removals_before(self.files[handle.0].created);
     }
 
     /// A sync has returned of a file made after the store was opened again. Of removals before that it says nothing:
     /// they may have been forgotten.
-    pub(super) fn synced_in_another_life(&mut self, FileHandle(file): FileHandle) {
+    pub(crate) fn synced_in_another_life(&mut self, FileHandle(file): FileHandle) {
         self.step += 1;
         self.files[file].synced = self.files[file].appended;
         let mine: Vec<String> = self
@@ -134,13 +134,13 @@ impl Model {
     }
 
     /// A removal begins.
-    pub(super) fn remove(&mut self, name: &str) {
+    pub(crate) fn remove(&mut self, name: &str) {
         self.step += 1;
         self.push(name, None, true);
     }
 
     /// The create, removal or rename that last changed these names has failed.
-    pub(super) fn failed(&mut self, names: &[&str]) {
+    pub(crate) fn failed(&mut self, names: &[&str]) {
         self.rename = None;
         for name in names {
             if let Some(version) = self.names.get_mut(*name).and_then(|entry| entry.versions.last_mut()) {
@@ -150,7 +150,7 @@ impl Model {
     }
 
     /// A rename begins.
-    pub(super) fn rename(&mut self, from: &str, to: &str) {
+    pub(crate) fn rename(&mut self, from: &str, to: &str) {
         self.step += 1;
         let file = self.names.get(from).and_then(|entry| entry.versions.last()).and_then(|version| version.file);
         let Some(file) = file else { return };
@@ -160,7 +160,7 @@ impl Model {
     }
 
     /// It has returned.
-    pub(super) fn renamed(&mut self) {
+    pub(crate) fn renamed(&mut self) {
         if let Some(RenameInFlight { from, to, .. }) = self.rename.take() {
             self.settle(&from);
             self.settle(&to);
@@ -170,7 +170,7 @@ impl Model {
     }
 
     /// `sync_names` has returned.
-    pub(super) fn names_synced(&mut self) {
+    pub(crate) fn names_synced(&mut self) {
         self.step += 1;
         let all: Vec<String> = self.names.keys().cloned().collect();
         all.iter().for_each(|name| self.settle(name));
@@ -206,7 +206,7 @@ impl Model {
     }
 
     /// Whether these files may be found after a power cut.
-    pub(super) fn check(&self, found: &BTreeMap<String, Vec<u8>>) -> Outcome {
+    pub(crate) fn check(&self, found: &BTreeMap<String, Vec<u8>>) -> Outcome {
         for name in found.keys() {
             ensure!(self.names.contains_key(name), "'{name}' was never made");
         }
@@ -219,7 +219,7 @@ impl Model {
     }
 
     /// Whether these may be found while some cannot be read: those are there without content.
-    pub(super) fn check_readable(&self, found: &BTreeMap<String, Option<Vec<u8>>>) -> Outcome {
+    pub(crate) fn check_readable(&self, found: &BTreeMap<String, Option<Vec<u8>>>) -> Outcome {
         for name in found.keys() {
             ensure!(self.names.contains_key(name), "'{name}' was never made");
         }

@@ -4,7 +4,7 @@ use super::cached::FoundZone;
 use super::caching::{BlockQueue, CacheZones};
 use super::division::{Division, kept_for_logs};
 use super::file::{HybridFile, Part};
-use super::levels::{Demand, Tier};
+use super::levels::{Demand, JOBS_MAX, Tier};
 use super::migration::Migration;
 use super::moves::SlowReads;
 use super::options::{HybridDriver, HybridOpenOptions};
@@ -19,7 +19,7 @@ use crate::name;
 use parking_lot::{Mutex as ShortMutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::JobId;
 
@@ -30,8 +30,16 @@ pub(super) struct Member {
     pub(super) tier: usize,
     /// Empty zones that tables which were placed here are about to take.
     pub(super) promised: AtomicU32,
-    /// Number of the first removal that is not durable on this device; 0 is none.
-    pub(super) removal: AtomicU64,
+    pub(super) removals: Mutex<Removals>,
+}
+
+/// Removals of names on one device that may not be durable.
+#[derive(Debug, Default)]
+pub(super) struct Removals {
+    /// Number of the first; 0 where there is none.
+    pub(super) first: u64,
+    /// All that there ever were.
+    count: u64,
 }
 
 /// Held by whoever changes a name, across what it writes.
@@ -73,6 +81,31 @@ pub(super) struct Jobs {
     pub(super) flushes: BTreeSet<JobId>,
     /// Numbers of the files that compactions read.
     pub(super) inputs: BTreeMap<JobId, Vec<u64>>,
+}
+
+impl Jobs {
+    pub(super) fn flush_begins(&mut self, job: JobId) {
+        if self.flushes.len() < JOBS_MAX {
+            self.flushes.insert(job);
+        }
+    }
+
+    pub(super) fn flush_ends(&mut self, job: JobId) {
+        self.flushes.remove(&job);
+    }
+
+    /// `tables` are read, of which the store knows `inputs`.
+    pub(super) fn compaction_begins(&mut self, job: JobId, level: Option<u8>, tables: u64, inputs: Vec<u64>) {
+        self.demand.compaction_begins(job, level, tables);
+        if self.inputs.len() < JOBS_MAX {
+            self.inputs.insert(job, inputs);
+        }
+    }
+
+    pub(super) fn compaction_ends(&mut self, job: JobId) {
+        self.demand.compaction_ends(job);
+        self.inputs.remove(&job);
+    }
 }
 
 /// What the fast tier did when it was last looked at.
@@ -319,8 +352,12 @@ impl Core {
     /// Removes the record of a name on one device; durable with its next commit.
     pub(super) fn remove_on(&self, device: usize, name: &str, number: u64) -> Result<(), StoreError> {
         let member = &self.members[device];
+        let mut removals = member.removals.lock();
         if member.files.remove(name)? {
-            let _ = member.removal.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
+            removals.count += 1;
+            if removals.first == 0 {
+                removals.first = number;
+            }
         }
         Ok(())
     }
@@ -328,11 +365,12 @@ impl Core {
     /// Makes every change of names on one device durable.
     pub(super) fn commit_on(&self, device: usize) -> Result<(), StoreError> {
         let member = &self.members[device];
-        let removal = member.removal.load(Ordering::Acquire);
+        let count = member.removals.lock().count;
         member.files.commit_names()?;
-        // One that came meanwhile is not lost: it is told as older than it is, until the next commit.
-        if !member.files.has_pending_names() {
-            let _ = member.removal.compare_exchange(removal, 0, Ordering::AcqRel, Ordering::Acquire);
+        let mut removals = member.removals.lock();
+        // One that came meanwhile is told as older than it is, until the next commit.
+        if removals.count == count {
+            removals.first = 0;
         }
         Ok(())
     }
@@ -355,8 +393,8 @@ impl Core {
             return Ok(());
         }
         for (device, member) in self.members.iter().enumerate() {
-            let removal = member.removal.load(Ordering::Acquire);
-            if removal != 0 && removal < file.number {
+            let first = member.removals.lock().first;
+            if first != 0 && first < file.number {
                 self.commit_on(device)?;
             }
         }
@@ -379,9 +417,13 @@ impl Core {
         let mut naming = self.naming.lock();
         let number = naming.number();
         let file = self.files.read().get(name).cloned().ok_or_else(|| self.not_found(name))?;
+        let parts = file.parts();
+        if let Some(first) = parts.first().filter(|_| !file.supersedes.lock().is_empty()) {
+            // It may have taken the place of the first part of an older one, of which it must not leave others out.
+            self.commit_on(first.device)?;
+        }
         // Nothing older comes back when the last record is gone.
         self.settle(&file, name, number)?;
-        let parts = file.parts();
         let devices: Vec<usize> = parts.iter().map(|part| part.device).collect();
         if let Some((first, others)) = devices.split_first() {
             self.remove_on(*first, name, number)?;
@@ -425,6 +467,10 @@ impl Core {
         self.check()?;
         let mut naming = self.naming.lock();
         let file = self.files.read().get(from).cloned().ok_or_else(|| self.not_found(from))?;
+        if from != to && file.parts().len() > 1 && file.is_writing.load(Ordering::Acquire) {
+            let reason = format!("'{from}' is written on several devices; finish it before it is renamed");
+            return Err(StoreError::InvalidRequest { store: self.label.clone(), reason });
+        }
         self.sync_parts(&file, from)?;
         let number = naming.number();
         self.settle(&file, from, number)?;
@@ -439,7 +485,7 @@ impl Core {
         let number = naming.number();
         // What was removed before is gone when this returns.
         for (other, member) in self.members.iter().enumerate() {
-            if other != device && member.removal.load(Ordering::Acquire) != 0 {
+            if other != device && member.removals.lock().first != 0 {
                 self.commit_on(other)?;
             }
         }

@@ -52,7 +52,7 @@ pub(super) struct Demand {
 }
 
 /// Jobs remembered at once: a tree that never says that one ended costs no more than this.
-const JOBS_MAX: usize = 1024;
+pub(super) const JOBS_MAX: usize = 1024;
 
 impl Demand {
     /// A compaction begins: it makes as many tables as it reads, at most.

@@ -22,7 +22,8 @@
 //! - *moving* a file: its copy has a name of the store's own until it is whole and durable, then its name and the highest stamp
 //!   by one commit, and then the old record goes;
 //! - *a file of several parts*: each part says how many bytes come before it; a part is begun when those are durable. Removing it
-//!   takes the first part first: a part without those before it is nobody's. Before it is renamed it is brought to one device;
+//!   takes the first part first: a part without those before it is nobody's. Before it is renamed it is brought to one device,
+//!   and not while it is written;
 //! - *removing* is durable on a device before anything that was made later is on another.
 //!
 //! An [open](recovery) takes away what does not count. Requests wait for each other by [class](order): reads of users and logs
@@ -189,10 +190,10 @@ impl FileStore for HybridStore {
         let core = &self.core;
         match hint {
             Hint::FlushBegin { job, .. } => {
-                core.jobs.lock().flushes.insert(*job);
+                core.jobs.lock().flush_begins(*job);
             }
             Hint::FlushEnd { job, .. } => {
-                core.jobs.lock().flushes.remove(job);
+                core.jobs.lock().flush_ends(*job);
                 core.changed();
             }
             Hint::CompactionBegin { job, inputs, output_level } => {
@@ -200,21 +201,13 @@ impl FileStore for HybridStore {
                     let files = core.files.read();
                     inputs.iter().filter_map(|input| files.get(&input.name)).map(|file| file.number).collect()
                 };
-                {
-                    let mut jobs = core.jobs.lock();
-                    jobs.demand.compaction_begins(*job, *output_level, inputs.len() as u64);
-                    jobs.inputs.insert(*job, numbers);
-                }
+                core.jobs.lock().compaction_begins(*job, *output_level, inputs.len() as u64, numbers);
                 core.members.iter().for_each(|member| member.files.compaction_begins(*job));
                 core.changed();
             }
             Hint::CompactionOutput { job, .. } => core.jobs.lock().demand.compaction_made(*job),
             Hint::CompactionEnd { job, .. } => {
-                {
-                    let mut jobs = core.jobs.lock();
-                    jobs.demand.compaction_ends(*job);
-                    jobs.inputs.remove(job);
-                }
+                core.jobs.lock().compaction_ends(*job);
                 core.members.iter().for_each(|member| member.files.compaction_ends(*job));
                 core.changed();
             }

@@ -120,12 +120,16 @@ impl Core {
             outcome = self.copy(file, device, copy, &|_, _| true).map(|_| (device, copy));
             match &outcome {
                 Ok(_) => break,
-                Err(error) if error.kind() == StoreErrorKind::NoSpace => self.drop_copy(device, copy),
-                Err(_) => break,
+                Err(error) => {
+                    self.drop_copy(device, copy);
+                    if error.kind() != StoreErrorKind::NoSpace {
+                        break;
+                    }
+                }
             }
         }
         let (device, copy) = outcome?;
-        self.take_copy(naming, file, name, device, copy)
+        self.take_copy(naming, file, name, device, copy).inspect_err(|_| self.drop_copy(device, copy))
     }
 
     /// Moves a table to a tier, no faster than is allowed. False when it is not done.
@@ -177,7 +181,10 @@ impl Core {
             return Ok(false);
         }
         let name = file.name.lock().clone();
-        self.take_copy(&mut naming, file, &name, device, copy).map(|()| true)
+        let taken = self.take_copy(&mut naming, file, &name, device, copy);
+        drop(naming);
+        // A device without space for the name still has the copy.
+        taken.inspect_err(|_| self.drop_copy(device, copy)).map(|()| true)
     }
 
     fn is_movable(&self, file: &HybridFile) -> bool {

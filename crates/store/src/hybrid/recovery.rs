@@ -7,7 +7,7 @@
 use super::KIND;
 use super::cached::{FoundZone, known_files, zone_name, zone_number};
 use super::caching::{BlockQueue, CacheZones, CachingName};
-use super::core::{Cache, Core, Member, Naming};
+use super::core::{Cache, Core, Member, Naming, Removals};
 use super::division::{Division, DivisionName, SlowCosts};
 use super::file::{HybridFile, Part};
 use super::options::{HybridFormatOptions, HybridOpenOptions};
@@ -23,7 +23,7 @@ use crate::journal::{self, corruption};
 use parking_lot::{Mutex as ShortMutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{Device, NominalPerformance};
 
@@ -275,7 +275,8 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     let mut members = Vec::with_capacity(devices.len());
     for (mounted, tier) in mounted.into_iter().zip(tiers) {
         let files = mounted.begin(env)?;
-        members.push(Member { files, tier, promised: AtomicU32::new(0), removal: AtomicU64::new(0) });
+        let removals = Mutex::new(env, "removals of a device", Removals::default());
+        members.push(Member { files, tier, promised: AtomicU32::new(0), removals });
     }
     // Cache zones stay where there is a cache for them.
     let is_kept = |zone: &FoundZone| {

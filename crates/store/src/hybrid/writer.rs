@@ -25,6 +25,8 @@ pub(super) struct HybridWriter {
     start_bytes: u64,
     /// What was appended and has no place yet: it goes before everything else.
     carried: Vec<u8>,
+    /// Bytes of the file that readers saw before it went on on this device.
+    shown_bytes: u64,
     /// Devices that had no space since the last one that had.
     refused: BTreeSet<usize>,
     /// An empty zone of the device is promised to this file.
@@ -42,6 +44,7 @@ impl HybridWriter {
             writer,
             start_bytes: 0,
             carried: Vec::new(),
+            shown_bytes: 0,
             refused: BTreeSet::new(),
             is_promised: false,
         };
@@ -77,6 +80,9 @@ impl HybridWriter {
             };
             let outcome = carried.and_then(|()| {
                 self.carried.clear();
+                if self.shown_bytes > self.file.size_bytes() {
+                    self.writer.writable().flush(context)?;
+                }
                 step(&mut self.writer)
             });
             if self.writer.has_zone() {
@@ -114,6 +120,7 @@ impl HybridWriter {
             return Ok(false);
         }
         self.core.check()?;
+        self.shown_bytes = self.file.size_bytes();
         let unwritten = self.writer.take_unwritten();
         self.carried.splice(0..0, unwritten);
         let part_bytes = self.writer.writable().size_bytes();
