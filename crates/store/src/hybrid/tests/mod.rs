@@ -1,8 +1,10 @@
 //! Files of several devices: power cuts, space and zones, moves, hints that are missing, sets of devices, and I/O that fails.
 //! The contract is in the suites of [`conformance`](crate::conformance).
 
+mod apart;
 mod cached;
 mod crash;
+mod hints;
 mod load;
 mod regressions;
 
