@@ -371,10 +371,10 @@ impl Core {
         add(&self.counts.found_blocks, batches.iter().map(|batch| batch.entries.len() as u64).sum());
     }
 
-    /// Makes space on a device for a small file by giving up a cache zone. False when there is none to give up. Waits for no
-    /// zone that is rewritten.
-    pub(super) fn make_space(&self, device: usize, kind: FileKind) -> bool {
-        let Some(cache) = self.cache.as_ref().filter(|_| kind != FileKind::Table) else { return false };
+    /// Makes space on a device by giving up a cache zone. False when there is none to give up. Waits for no zone that is
+    /// rewritten.
+    pub(super) fn make_space(&self, device: usize) -> bool {
+        let Some(cache) = &self.cache else { return false };
         if self.tier(device) != Tier::Fast {
             return false;
         }

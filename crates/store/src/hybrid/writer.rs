@@ -99,11 +99,15 @@ impl HybridWriter {
             if is_limited && self.core.wait_for_zone(until_nanos) {
                 continue;
             }
-            let is_full = error.kind() == StoreErrorKind::NoSpace;
-            if is_full && !self.core.make_space(self.device, self.options.kind) && !self.go_on(context)? {
+            if error.kind() != StoreErrorKind::NoSpace {
                 return Err(error);
             }
-            if !is_full {
+            let is_small = self.options.kind != FileKind::Table;
+            if is_small && self.core.make_space(self.device) || self.go_on(context)? {
+                continue;
+            }
+            // Nothing is refused for blocks that are somewhere else too.
+            if is_limited || is_small || !self.core.make_space(self.device) {
                 return Err(error);
             }
         }

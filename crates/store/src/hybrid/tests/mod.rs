@@ -7,6 +7,7 @@ mod crash;
 mod hints;
 mod load;
 mod regressions;
+mod space;
 
 use super::*;
 use crate::conformance::content;
