@@ -2,9 +2,11 @@
 
 use super::Scale;
 use crate::error::LabError;
+use crate::media::BlockDevice;
 use crate::target::{Target, VarveTarget};
 use std::sync::Arc;
 use varve::env::Env;
+use varve::stack::StackBuilder;
 use varve::{Options, Spec};
 
 /// The disk of the experiments: 7200 rpm, 500 GB.
@@ -27,6 +29,18 @@ pub(super) fn open_varve(env: &Env, spec: &str, options: &Options) -> Result<Var
         operation: "open",
         source: source.into(),
     })
+}
+
+/// The first device of a spec, without a store.
+///
+/// # Errors
+/// A spec that names no device.
+pub(super) fn bare(env: &Env, spec: &str) -> Result<Arc<dyn BlockDevice>, LabError> {
+    let invalid = |reason: String| LabError::invalid("medium", reason);
+    let parsed: Spec = spec.parse().map_err(|error: varve::spec::SpecError| invalid(error.to_string()))?;
+    let devices = StackBuilder::new(env).devices(&parsed).map_err(|error| invalid(error.to_string()))?;
+    let first = devices.first().ok_or_else(|| invalid(format!("{spec} has no device")))?;
+    Ok(Arc::clone(&first.device().block))
 }
 
 /// Default options with every size divided, so that a tree over less data has the shape of the full

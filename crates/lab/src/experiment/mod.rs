@@ -4,6 +4,7 @@ mod amplification;
 mod comparison;
 mod db_bench;
 mod emulated;
+mod hhzs;
 pub(crate) mod kvimr;
 mod load_virtual;
 mod media_demerit;
@@ -123,7 +124,7 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
         db_bench::ON_FILES,
         peers::EXPERIMENT,
     ];
-    [FILES, kvimr::EXPERIMENTS, smrdb::EXPERIMENTS].into_iter().flatten()
+    [FILES, kvimr::EXPERIMENTS, smrdb::EXPERIMENTS, hhzs::EXPERIMENTS].into_iter().flatten()
 }
 
 /// The experiments that `patterns` name: an id, a figure with all its parts (`kvimr/fig5` for
@@ -163,6 +164,9 @@ pub(crate) const SMALLEST_OF_TRACKS: Scale = Scale::one_in(512);
 /// The smallest scale of banded disks: their bands of 80 MiB are one sector of 4 KiB then.
 pub(crate) const SMALLEST_OF_BANDS: Scale = Scale::one_in(20_480);
 
+/// The smallest scale of zoned drives and disks together: of a drive's zone of 1,077 MiB there are 33 sectors.
+pub(crate) const SMALLEST_OF_ZONES: Scale = Scale::one_in(8192);
+
 /// The smallest scale at which the experiment called `id` has anything to measure.
 fn smallest_scale(id: &str) -> Scale {
     match id.split_once('/') {
@@ -170,6 +174,7 @@ fn smallest_scale(id: &str) -> Scale {
         Some(("smrdb", "fig8" | "fig12" | "fig14" | "fig15")) => Scale::one_in(100_000),
         Some(("smrdb", _)) => SMALLEST_OF_BANDS,
         Some(("kvimr", _)) => SMALLEST_OF_TRACKS,
+        Some(("hhzs", figure)) if figure != "table1" => SMALLEST_OF_ZONES,
         // A few hundred of the million pairs and more that the others have.
         _ => Scale::one_in(65_536),
     }

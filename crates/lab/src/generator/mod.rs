@@ -11,7 +11,7 @@ mod zipfian;
 
 pub use counter::AcknowledgedCounter;
 pub use distribution::{Distribution, RecordChooser};
-pub(crate) use elementary::decimal_logarithm;
+pub(crate) use elementary::{decimal_logarithm, exp, ln};
 pub use key::{KeyFormat, fnv_hash_64};
 pub use permutation::Permutation;
 pub use value::ValueGenerator;

@@ -1,14 +1,12 @@
 //! What the disk takes for the requests of a synced put alone, without a store.
 
 use crate::error::LabError;
+use crate::experiment::emulated::bare;
 use crate::experiment::simulate;
 use crate::media::probe::{Pattern, Probe};
 use crate::media::{BlockDevice, BlockDeviceExt, IoContext, Request, Transfer};
 use std::io::IoSlice;
-use std::sync::Arc;
-use varve::Spec;
 use varve::env::Env;
-use varve::stack::StackBuilder;
 
 /// The disk of the paper in full size, of which only the time is wanted.
 pub(super) const DISK: &str = "disk:3TB?model=barracuda-3tb,backing=none";
@@ -32,18 +30,6 @@ pub(super) struct Floors {
     pub(super) unflushed_append: f64,
     /// The second one on such a disk.
     pub(super) unflushed_journaled_append: f64,
-}
-
-/// The first device of a spec, without a store.
-///
-/// # Errors
-/// A spec that names no device.
-pub(super) fn bare(env: &Env, spec: &str) -> Result<Arc<dyn BlockDevice>, LabError> {
-    let invalid = |reason: String| LabError::invalid("medium", reason);
-    let parsed: Spec = spec.parse().map_err(|error: varve::spec::SpecError| invalid(error.to_string()))?;
-    let devices = StackBuilder::new(env).devices(&parsed).map_err(|error| invalid(error.to_string()))?;
-    let first = devices.first().ok_or_else(|| invalid(format!("{spec} has no device")))?;
-    Ok(Arc::clone(&first.device().block))
 }
 
 /// Measures them. The same numbers for every seed: nothing is random.

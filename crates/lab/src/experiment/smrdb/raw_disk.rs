@@ -1,9 +1,10 @@
 //! Figure 7: what the disk does without a store.
 
-use super::floor::{self, BLOCK_BYTES, DISK, bare};
+use super::floor::{self, BLOCK_BYTES, DISK};
 use super::settings::SEQUENTIAL_BYTES;
 use crate::error::LabError;
 use crate::experiment::comparison::{drawn, ours};
+use crate::experiment::emulated::bare;
 use crate::experiment::{Experiment, Run, Scale, simulate};
 use crate::media::ZoneId;
 use crate::media::probe::{Pattern, Probe};

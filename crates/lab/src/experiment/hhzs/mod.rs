@@ -1,0 +1,95 @@
+//! `hhzs/*`: the experiments of HHZS (Li and others, "Efficient LSM-Tree Key-Value Data Management on Hybrid SSD/HDD Zoned
+//! Storage").
+//!
+//! Each scheme is loaded once; every workload begins with what the devices held then. What an earlier experiment of the same
+//! run measured is not measured again.
+
+mod breakdown;
+mod drive_size;
+mod fig2;
+mod fig5;
+mod load;
+mod migration_rate;
+mod reading;
+mod runs;
+mod scheme;
+mod sensitivity;
+mod settings;
+mod similarity;
+mod steady;
+mod table1;
+mod together;
+mod workload;
+
+use super::{Experiment, Scale};
+
+/// In the order they are listed.
+pub(super) const EXPERIMENTS: &[Experiment] = &[
+    table1::TABLE_1,
+    fig2::FIG_2A,
+    fig2::FIG_2B,
+    fig2::FIG_2C,
+    fig2::FIG_2D,
+    fig2::FIG_2E,
+    fig2::FIG_2F,
+    fig2::FIG_2G,
+    fig2::FIG_2H,
+    fig2::FIG_2I,
+    fig5::FIG_5A,
+    fig5::FIG_5B,
+    breakdown::FIG_6,
+    sensitivity::FIG_7,
+    sensitivity::FIG_8,
+    drive_size::FIG_9A,
+    drive_size::FIG_9B,
+    migration_rate::FIG_10,
+    steady::STEADY,
+];
+
+/// The scale of all but table 1 unless told otherwise.
+const DEFAULT_SCALE: Scale = Scale::one_in(64);
+
+#[cfg(test)]
+mod tests {
+    use super::load::load;
+    use super::runs::{Begin, Task, run_tasks};
+    use super::scheme::Scheme;
+    use super::settings::Setup;
+    use super::workload::Workload;
+    use crate::experiment::{Run, Scale, Settings, run, select};
+    use std::sync::Arc;
+
+    const SMALL: Scale = Scale::one_in(8192);
+
+    #[test]
+    fn the_devices_do_what_table_1_says() {
+        let experiment = select(&["hhzs/table1".to_owned()]).unwrap()[0];
+        let report = run(experiment, &Settings { scale: Some(Scale::one_in(10)), ..Settings::default() }).unwrap();
+        let beside: Vec<_> = report.rows.iter().filter(|row| row.paper.is_some()).collect();
+        assert_eq!(beside.len(), 6);
+        assert!(beside.iter().all(|row| row.note.as_deref() == Some("within 5 %")), "{}", report.to_text());
+    }
+
+    #[test]
+    fn loads_repeat_to_the_event_and_workloads_begin_where_they_ended() {
+        let setup = Setup::new(Scheme::Hhzs, SMALL, 3);
+        let [first, second] = [0, 1].map(|_| load(&setup, Arc::new(|_| {})).unwrap());
+        assert_eq!((first.event_hash, &first.end.drive), (second.event_hash, &second.end.drive));
+        assert!(!first.samples.is_empty() && first.whereabouts.tables[1].iter().sum::<u64>() > 0);
+        let settings = Settings { seed: 3, ..Settings::default() };
+        let experiment = select(&["hhzs/fig5a".to_owned()]).unwrap()[0];
+        let run = Run { experiment, scale: SMALL, settings: &settings };
+        let task = |workload: &Workload, begin| Task {
+            setup: setup.clone(),
+            begin,
+            workload: workload.at(SMALL),
+            warm_up: None,
+        };
+        // Every value that is read is verified.
+        let tasks = vec![task(&Workload::YCSB[0], Begin::Debt), task(&Workload::YCSB[4], Begin::Rest)];
+        for ran in run_tasks(&run, tasks).unwrap() {
+            assert_eq!(ran.read_nanos.len() as u64, ran.task.workload.reads);
+            assert!(ran.throughput() > 0.0 && ran.disk_reads() > 0.0, "{ran:?}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The paper's set-up at any scale.
+
+use super::scheme::Scheme;
+use crate::experiment::Scale;
+use crate::generator::{KeyFormat, Permutation};
+use crate::report::{Report, format_bytes};
+use varve::options::CompactionPriority;
+use varve::{Compression, Options, TreeKind};
+
+/// "200 GiB of 1-KiB KV objects, each with a 24-byte key and a 1,000-byte value".
+pub(super) const PAIRS: u64 = (200 << 30) / PAIR_BYTES;
+pub(super) const PAIR_BYTES: u64 = 24 + VALUE_BYTES as u64;
+pub(super) const VALUE_BYTES: usize = 1000;
+
+/// "user" and 20 digits: 24 bytes.
+pub(super) const KEYS: KeyFormat = KeyFormat::YcsbOrdered;
+
+/// Size of values where memory holds them compressed, as a share: they are alike.
+pub(super) const COMPRESSION_RATIO: f64 = 0.012;
+
+/// "zone capacities of 1,077 MiB and 256 MiB".
+const SSD_ZONE_BYTES: u64 = 1077 << 20;
+const DISK_ZONE_BYTES: u64 = 256 << 20;
+
+/// Zones of the drive beside those of the paper: what the store knows of itself.
+const MAP_ZONES: u64 = 2;
+
+/// The disk in full, and its zones that can be written anywhere. As many zones as at full size have a band table of this size.
+const DISK_BYTES: &str = "14TB";
+const DISK_CONVENTIONAL_BYTES: u64 = 4 << 30;
+const BAND_TABLE_BYTES: u64 = 32 << 20;
+
+/// Random reads a second of the disk (table 1), whatever the scale: policies ask whether reads wait for it.
+pub(super) const DISK_READS_PER_SECOND: f64 = 115.0;
+
+/// A lone random read of the disk, 8.70 ms.
+pub(super) const DISK_READ_SECONDS: f64 = 1.0 / DISK_READS_PER_SECOND;
+
+/// "The target SST size as 1,011.2 MiB".
+const TABLE_BYTES: u64 = (10_112 << 20) / 10;
+
+/// "20 SSD zones".
+pub(super) const SSD_ZONES: u64 = 20;
+
+/// "The in-memory block cache is 8 MiB".
+pub(super) const CACHE_BYTES: u64 = 8 << 20;
+
+/// "We set the migration rate of HHZS as 4 MiB/s".
+pub(super) const MIGRATION_BYTES_PER_SECOND: u64 = 4 << 20;
+
+/// Tables of level 0 at which writes are slowed and stop: the larger of two pairs of RocksDB's tuning guide, because level 0
+/// reached 40 tables.
+const LEVEL0_TRIGGERS: (usize, usize) = (20, 40);
+
+/// What one load depends on. Two equal ones give equal numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Setup {
+    pub(super) scheme: Scheme,
+    pub(super) scale: Scale,
+    pub(super) seed: u64,
+    /// Zones of the drive for logs, tables and cached blocks.
+    pub(super) ssd_zones: u64,
+    /// Pairs put in a second at most.
+    pub(super) puts_per_second: Option<u64>,
+    /// Bytes a second that migration moves at most.
+    pub(super) migration_bytes_per_second: u64,
+}
+
+impl Setup {
+    /// The paper's load.
+    pub(super) fn new(scheme: Scheme, scale: Scale, seed: u64) -> Setup {
+        Setup {
+            scheme,
+            scale,
+            seed,
+            ssd_zones: SSD_ZONES,
+            puts_per_second: None,
+            migration_bytes_per_second: MIGRATION_BYTES_PER_SECOND,
+        }
+    }
+
+    /// Pairs at this scale.
+    pub(super) fn pairs(&self) -> u64 {
+        self.scale.of(PAIRS)
+    }
+
+    /// Where the records are in the order of the keys: those that follow each other in the load lie far apart, and those that
+    /// are inserted later between them.
+    pub(super) fn places(&self) -> Permutation {
+        Permutation::new(self.pairs() + self.inserts_max(), self.seed)
+    }
+
+    /// Records that a workload inserts at most.
+    pub(super) fn inserts_max(&self) -> u64 {
+        self.pairs() / 8
+    }
+
+    /// The media and the store on them. Sizes of devices are given in full and divided by their own option; those of the
+    /// store are given as they are to be.
+    pub(super) fn spec(&self) -> String {
+        let (placement, migration, caching) = self.scheme.options();
+        let scale = self.scale;
+        let drive_bytes = (self.ssd_zones + MAP_ZONES) * SSD_ZONE_BYTES;
+        // Whole sectors, or a table would not be one of the store's.
+        let table_bytes = scale.of(TABLE_BYTES) / 4096 * 4096;
+        let rate = self.migration_bytes_per_second;
+        let interval_micros = scale.of(1_000_000);
+        let conventional_bytes = DISK_CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * scale.denominator());
+        format!(
+            "zns:{drive_bytes}B?store=hybrid,model=zn540,placement={placement},migration={migration},caching={caching},\
+             migration-rate={rate}B,auto-interval-us={interval_micros},tiered-table-size={table_bytes}B,scale={scale},\
+             backing=compressed+smr:{DISK_BYTES}?model=st14000nm0007,band={DISK_ZONE_BYTES}B,\
+             conventional={conventional_bytes}B,random-reads={DISK_READS_PER_SECOND:.0},scale={scale},backing=compressed"
+        )
+    }
+
+    /// Options of the tree, with a block cache of so many bytes.
+    pub(super) fn options(&self, cache_bytes: u64) -> Options {
+        let size = |bytes: u64| self.scale.of(bytes);
+        let (slowdown, stop) = LEVEL0_TRIGGERS;
+        Options {
+            tree: TreeKind::Leveled,
+            write_buffer_size: size(512 << 20) as usize,
+            max_write_buffer_number: 4,
+            min_write_buffer_number_to_merge: 2,
+            level0_file_num_compaction_trigger: 4,
+            level0_score_by_bytes: true,
+            level0_slowdown_writes_trigger: slowdown,
+            level0_stop_writes_trigger: stop,
+            soft_pending_compaction_bytes_limit: size(64 << 30),
+            hard_pending_compaction_bytes_limit: size(256 << 30),
+            num_levels: 7,
+            max_bytes_for_level_base: size(1 << 30),
+            max_bytes_for_level_multiplier: 10,
+            level_compaction_dynamic_level_bytes: false,
+            max_size_amplification_percent: 0,
+            target_file_size_base: size(TABLE_BYTES),
+            max_compaction_bytes: size(25 * TABLE_BYTES),
+            compaction_pri: CompactionPriority::ByCompensatedSize,
+            max_background_jobs: 12,
+            max_subcompactions: 1,
+            block_size: 4096,
+            block_restart_interval: 16,
+            bloom_bits_per_key: 10,
+            compression: Compression::None,
+            block_cache_capacity: cache_bytes as usize,
+            // A small one in many parts would hold less than it says.
+            block_cache_shard_bits: Some(0),
+            max_open_files: 1 << 20,
+            log_buffer_size: Some(size(1 << 20) as usize),
+            compaction_readahead_size: Some(size(2 << 20).max(4096) as usize),
+            // Blocks are as large as in full, so scans read as far ahead.
+            iterator_readahead_size: Some(256 << 10),
+            use_direct_reads: true,
+            use_direct_io_for_flush_and_compaction: true,
+            delayed_write_rate: 16 << 20,
+            max_manifest_file_size: size(1 << 30),
+            ..Options::default()
+        }
+    }
+
+    /// States everything that has to be the same for the numbers to be.
+    pub(super) fn describe(&self, report: &mut Report) {
+        let options = self.options(self.scale.of(CACHE_BYTES));
+        let n = self.scale.denominator();
+        report.condition("media (of the last scheme; the others differ in placement, migration, caching)", self.spec());
+        report.condition("processor cost constants", format!("version {}", varve::engine::cost::VERSION));
+        report
+            .condition("pairs", format!("{} of 24 + {VALUE_BYTES} B, in random order; in full {PAIRS}", self.pairs()));
+        report.condition(
+            "scaling",
+            format!(
+                "every size and every positioning time divided by {n}, and the interval of AUTO and of samples; rates, \
+                 processor time to a pair, blocks of 4 KiB and pairs as in full"
+            ),
+        );
+        for (name, bytes) in [
+            ("write_buffer_size", options.write_buffer_size as u64),
+            ("target_file_size_base", options.target_file_size_base),
+            ("max_bytes_for_level_base", options.max_bytes_for_level_base),
+            ("max_compaction_bytes", options.max_compaction_bytes),
+            ("soft_pending_compaction_bytes_limit", options.soft_pending_compaction_bytes_limit),
+            ("hard_pending_compaction_bytes_limit", options.hard_pending_compaction_bytes_limit),
+            ("compaction_readahead_size", options.compaction_readahead_size.unwrap_or(0) as u64),
+            ("log_buffer_size", options.log_buffer_size.unwrap_or(0) as u64),
+        ] {
+            report
+                .condition(name, format!("{}; in full {}", format_bytes(bytes), format_bytes(bytes.saturating_mul(n))));
+        }
+        for (name, value) in [
+            ("max_write_buffer_number", options.max_write_buffer_number as u64),
+            ("min_write_buffer_number_to_merge", options.min_write_buffer_number_to_merge as u64),
+            ("level0_file_num_compaction_trigger", options.level0_file_num_compaction_trigger as u64),
+            ("max_bytes_for_level_multiplier", options.max_bytes_for_level_multiplier),
+            ("max_background_jobs", options.max_background_jobs as u64),
+            ("delayed_write_rate", options.delayed_write_rate),
+        ] {
+            report.condition(name, value);
+        }
+        let (slowdown, stop) = LEVEL0_TRIGGERS;
+        report.condition(
+            "not said by the paper",
+            format!(
+                "1 client; filters of {} bits; no compression; level 0 slows writes at {slowdown} tables and stops them at \
+                 {stop}, because it reached 40; its bytes count as its tables do; pending bytes limit writes as RocksDB's \
+                 defaults say; the largest table of a level goes first",
+                options.bloom_bits_per_key
+            ),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scheme_is_a_medium_and_options() {
+        for scheme in Scheme::ALL {
+            for scale in [Scale::FULL, Scale::one_in(64), Scale::one_in(256)] {
+                let setup = Setup::new(scheme, scale, 1);
+                setup.spec().parse::<varve::Spec>().unwrap_or_else(|error| panic!("{}: {error}", scheme.name()));
+                setup.options(CACHE_BYTES).validate().unwrap();
+            }
+        }
+    }
+}

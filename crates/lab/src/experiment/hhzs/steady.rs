@@ -1,0 +1,79 @@
+//! What schemes come to when a workload goes on.
+
+use super::fig2::described;
+use super::fig5::plot;
+use super::load::loads;
+use super::runs::{Begin, Ran, Task, run_tasks};
+use super::scheme::Scheme;
+use super::settings::{DISK_READ_SECONDS, PAIRS, Setup};
+use super::workload::{ScaledWorkload, Workload};
+use crate::experiment::Experiment;
+use crate::experiment::comparison::ours;
+use crate::media::IoClass;
+use std::sync::Arc;
+
+/// Gets to a pair before it is measured, and while it is, in tenths.
+const WARM_UP_TENTHS: u64 = 5;
+const MEASURED_TENTHS: u64 = 1;
+
+/// B1 to B4, AUTO, HHZS.
+const SCHEMES: [Scheme; 6] =
+    [Scheme::Basic(1), Scheme::Basic(2), Scheme::Basic(3), Scheme::Basic(4), Scheme::Auto, Scheme::Hhzs];
+
+/// Of C with 20 zones of the best blocks, known beforehand, and with tables alone, in operations a second.
+const BEST_BLOCKS: f64 = 348.0;
+const BEST_TABLES: f64 = 143.0;
+
+/// A, B, C and F with so many gets.
+fn workloads(tenths: u64) -> [Workload; 4] {
+    [0, 1, 2, 5].map(|place| {
+        let workload = Workload::YCSB[place];
+        Workload { operations: PAIRS / 10 * tenths * 100 / workload.reads_percent, ..workload }
+    })
+}
+
+pub(in crate::experiment) const STEADY: Experiment = Experiment {
+    id: "hhzs/steady",
+    title: "throughput of YCSB A, B, C and F once they went on for long",
+    description: "On what the loads left after rest, half a get to a pair to warm up, and a tenth measured. Gets and puts are those of \
+                  the full size divided by the scale; the cache has the full size's share of hits.",
+    default_scale: super::DEFAULT_SCALE,
+    run: |run| {
+        let mut report = described(run, &loads(run, &SCHEMES)?);
+        let tasks = SCHEMES.iter().flat_map(|&scheme| {
+            let setup = Setup::new(scheme, run.scale, run.settings.seed);
+            let pairs = workloads(WARM_UP_TENTHS).into_iter().zip(workloads(MEASURED_TENTHS));
+            pairs.map(move |(warm_up, measured)| Task {
+                workload: ScaledWorkload::long(&measured, setup.scale),
+                warm_up: Some(ScaledWorkload::long(&warm_up, setup.scale)),
+                begin: Begin::Rest,
+                setup: setup.clone(),
+            })
+        });
+        let all: Vec<Vec<Arc<Ran>>> = run_tasks(run, tasks.collect())?.chunks(4).map(<[_]>::to_vec).collect();
+        for ran in all.iter().flatten() {
+            let (scheme, name) = (ran.task.setup.scheme.name(), ran.task.workload.workload.name);
+            ours(&mut report, &scheme, &format!("{name}: throughput (full size)"), "op/s", ran.throughput());
+            ours(&mut report, &scheme, &format!("{name}: disk reads to a get"), "1", ran.disk_reads());
+            let cached =
+                (ran.to.stored("user reads of cached blocks") - ran.from.stored("user reads of cached blocks")) as f64;
+            ours(
+                &mut report,
+                &scheme,
+                &format!("{name}: reads of cached blocks to a get"),
+                "1",
+                cached / ran.task.workload.reads.max(1) as f64,
+            );
+            let gets = ran.task.workload.workload.reads_percent as f64 / 100.0;
+            let lone = 1.0 / (ran.disk_reads() * gets * DISK_READ_SECONDS).max(1e-9);
+            ours(&mut report, &scheme, &format!("{name}: throughput if disk reads of 8.70 ms were all"), "op/s", lone);
+            let class = IoClass::Maintenance.index();
+            let moved = ran.to.disk.read_bytes_by_class[class] - ran.from.disk.read_bytes_by_class[class];
+            ours(&mut report, &scheme, &format!("{name}: read of the disk for migration"), "B", moved as f64);
+        }
+        ours(&mut report, "bound", "C: 20 zones of the best blocks, known beforehand", "op/s", BEST_BLOCKS);
+        ours(&mut report, "bound", "C: 20 zones of the best tables", "op/s", BEST_TABLES);
+        report.plots.push(plot("throughput", "YCSB once it went on for long", &all));
+        Ok(report)
+    },
+};

@@ -1,0 +1,70 @@
+//! Runs that are worlds of their own, two at a time, each measured once.
+
+use crate::error::LabError;
+use crate::experiment::Run;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use varve::env::Env;
+
+/// Runs at the same time.
+const AT_ONCE: usize = 2;
+
+/// Says that so many operations more were done.
+pub(super) type Advance = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// What is to be run: a name that holds everything the result depends on, and how many operations it has.
+pub(super) struct Wanted<T> {
+    pub(super) key: String,
+    pub(super) operations: u64,
+    pub(super) run: Box<dyn FnOnce(Advance) -> Result<T, LabError> + Send>,
+}
+
+/// The results, in order. What an earlier experiment of the same run measured is not measured again.
+///
+/// # Errors
+/// The first one that failed.
+pub(super) fn measure<T: Send + Sync + 'static>(
+    run: &Run<'_>,
+    what: &str,
+    wanted: Vec<Wanted<T>>,
+) -> Result<Vec<Arc<T>>, LabError> {
+    let shared = &run.settings.shared;
+    let keys: Vec<String> = wanted.iter().map(|one| one.key.clone()).collect();
+    let mut missing: Vec<Wanted<T>> = Vec::new();
+    for one in wanted {
+        if shared.get::<T>(&one.key).is_none() && missing.iter().all(|other| other.key != one.key) {
+            missing.push(one);
+        }
+    }
+    if !missing.is_empty() {
+        let total = missing.iter().map(|one| one.operations).sum();
+        run.settings.progress.begin(what, Some(total));
+        let (done, progress) = (Arc::new(AtomicU64::new(0)), Arc::clone(&run.settings.progress));
+        let advance: Advance = Arc::new(move |step| progress.advance(done.fetch_add(step, Ordering::Relaxed) + step));
+        missing.reverse();
+        let queue = Arc::new(Mutex::new(missing));
+        let results: Arc<Mutex<BTreeMap<String, Result<T, LabError>>>> = Arc::default();
+        let workers: Vec<_> = (0..AT_ONCE)
+            .map(|position| {
+                let (queue, results, advance) = (Arc::clone(&queue), Arc::clone(&results), Arc::clone(&advance));
+                Env::real().spawn(&format!("run {position}"), move || {
+                    loop {
+                        let Some(one) = queue.lock().pop() else { return };
+                        let result = (one.run)(Arc::clone(&advance));
+                        results.lock().insert(one.key, result);
+                    }
+                })
+            })
+            .collect();
+        let ended: Result<(), _> = workers.into_iter().try_for_each(|worker| worker.join());
+        run.settings.progress.end();
+        ended?;
+        for (key, result) in std::mem::take(&mut *results.lock()) {
+            shared.insert(&key, Arc::new(result?));
+        }
+    }
+    let found = |key: &String| shared.get(key).ok_or_else(|| LabError::invalid("run", "it left no result"));
+    keys.iter().map(found).collect()
+}
