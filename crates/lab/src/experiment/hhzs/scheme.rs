@@ -17,12 +17,14 @@ pub(super) enum Scheme {
     WriteGuidedMigrating,
     /// Both and application-hinted caching: HHZS.
     Hhzs,
+    /// Ours: the same with blocks cached by how often they are read, in zones divided by what those are worth.
+    Adaptive,
 }
 
 impl Scheme {
     /// Those of the paper, in its order.
     #[cfg(test)]
-    pub(super) const ALL: [Scheme; 9] = [
+    pub(super) const ALL: [Scheme; 10] = [
         Scheme::Basic(1),
         Scheme::Basic(2),
         Scheme::Basic(3),
@@ -32,6 +34,7 @@ impl Scheme {
         Scheme::WriteGuided,
         Scheme::WriteGuidedMigrating,
         Scheme::Hhzs,
+        Scheme::Adaptive,
     ];
 
     /// The basic schemes.
@@ -39,6 +42,9 @@ impl Scheme {
 
     /// What HHZS is compared with in most figures, and HHZS.
     pub(super) const COMPARED: [Scheme; 3] = [Scheme::Basic(3), Scheme::Auto, Scheme::Hhzs];
+
+    /// The same and ours.
+    pub(super) const COMPARED_WITH_OURS: [Scheme; 4] = [Scheme::Basic(3), Scheme::Auto, Scheme::Hhzs, Scheme::Adaptive];
 
     /// Those of the breakdown.
     pub(super) const BREAKDOWN: [Scheme; 5] =
@@ -64,6 +70,7 @@ impl Scheme {
             Scheme::WriteGuided => "P".to_owned(),
             Scheme::WriteGuidedMigrating => "P+M".to_owned(),
             Scheme::Hhzs => "HHZS".to_owned(),
+            Scheme::Adaptive => "Adaptive".to_owned(),
         }
     }
 
@@ -76,6 +83,7 @@ impl Scheme {
             Scheme::WriteGuided => ("write-guided", "none", "none"),
             Scheme::WriteGuidedMigrating => ("write-guided", "workload-aware", "none"),
             Scheme::Hhzs => ("write-guided", "workload-aware", "fifo"),
+            Scheme::Adaptive => ("write-guided", "workload-aware", "frequency"),
         };
         (placement.to_owned(), migration, caching)
     }

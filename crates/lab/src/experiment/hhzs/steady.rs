@@ -16,9 +16,16 @@ use std::sync::Arc;
 const WARM_UP_TENTHS: u64 = 5;
 const MEASURED_TENTHS: u64 = 1;
 
-/// B1 to B4, AUTO, HHZS.
-const SCHEMES: [Scheme; 6] =
-    [Scheme::Basic(1), Scheme::Basic(2), Scheme::Basic(3), Scheme::Basic(4), Scheme::Auto, Scheme::Hhzs];
+/// B1 to B4, AUTO, HHZS and ours.
+const SCHEMES: [Scheme; 7] = [
+    Scheme::Basic(1),
+    Scheme::Basic(2),
+    Scheme::Basic(3),
+    Scheme::Basic(4),
+    Scheme::Auto,
+    Scheme::Hhzs,
+    Scheme::Adaptive,
+];
 
 /// Of C with 20 zones of the best blocks, known beforehand, and with tables alone, in operations a second.
 const BEST_BLOCKS: f64 = 348.0;
