@@ -17,7 +17,7 @@ use super::wake::Wake;
 use crate::band::{DeviceFile, DeviceFiles, MountedFiles, Reserve, Stamp};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
-use crate::identity::block::Presence;
+use crate::identity::block::{Presence, Said, said};
 use crate::identity::{self, Identity};
 use crate::journal::{self, corruption};
 use parking_lot::{Mutex as ShortMutex, RwLock};
@@ -70,10 +70,17 @@ pub(super) fn presence(devices: &[Device]) -> Result<Presence, StoreError> {
         0 => Ok(Presence::Blank),
         stores if stores == devices.len() => Ok(Presence::Store),
         _ => {
-            // The making of a set ends on one device after the other.
-            let is_interrupted = found.iter().all(|presence| *presence != Presence::Blank);
-            if is_interrupted {
+            // The making of a set ends on one device after the other. One of another set is not for this one to lose.
+            let sets: Vec<_> = devices.iter().map(|device| said(device, device.block.name())).collect();
+            let members = |said: &Option<Said>| said.as_ref().map(|said| said.identity.members.clone());
+            let is_one_set = sets.iter().all(|said| said.is_some() && members(said) == members(&sets[0]));
+            if is_one_set {
                 return Ok(Presence::Unfinished);
+            }
+            if !found.contains(&Presence::Blank) {
+                let reason = "some of the devices hold a store of several devices, and others one of another set that was \
+                              not made to the end; give all devices of one set, or format with overwrite to lose both";
+                return Err(refuse(&label, reason.to_owned()));
             }
             let blank = found.iter().position(|presence| *presence == Presence::Blank);
             let name = blank.map_or("", |device| devices[device].block.name());

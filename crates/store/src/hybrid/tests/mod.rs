@@ -7,6 +7,7 @@ mod crash;
 mod hints;
 mod load;
 mod regressions;
+mod sets;
 mod space;
 
 use super::*;
