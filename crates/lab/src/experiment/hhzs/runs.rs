@@ -43,7 +43,7 @@ pub(super) struct Ran {
     pub(super) to: Reading,
     /// Virtual times of the reads, ascending.
     pub(super) read_nanos: Vec<u64>,
-    /// Reads of the drive and the disk that stood for those of other gets, while jobs ran.
+    /// Reads of the drive and the disk that opened tables, or stood for those of other gets while jobs ran.
     pub(super) stand_ins: [u64; 2],
     pub(super) whereabouts: Whereabouts,
     pub(super) wall_seconds: f64,
@@ -250,7 +250,11 @@ impl<'a> Client<'a> {
     /// way the job is and which are in its way.
     fn read(&mut self, record: u64, scan_pairs_max: u64, others: u64) -> Result<(u64, [u64; 2]), LabError> {
         KEYS.write(self.places.of(record), &mut self.key);
+        let at_first = user_reads(self.target.varve());
+        self.open_tables()?;
         self.env.settle();
+        let opened = user_reads(self.target.varve());
+        let mut more = [opened[0].saturating_sub(at_first[0]), opened[1].saturating_sub(at_first[1])];
         let (begun, reads_before) = (self.env.now(), user_reads(self.target.varve())[1]);
         if scan_pairs_max > 0 {
             let limit = 1 + self.random.below(scan_pairs_max);
@@ -272,10 +276,18 @@ impl<'a> Client<'a> {
         let is_alone = self.target.varve().property("varve.num-running-jobs").is_some_and(|jobs| jobs == "0");
         if reads == 0 || is_alone {
             self.env.sleep(Duration::from_nanos(nanos.saturating_mul(others)));
-            return Ok((nanos, [0; 2]));
+            return Ok((nanos, more));
         }
         let done = self.stand_in(reads.saturating_mul(others))?;
-        Ok((nanos, done))
+        more.iter_mut().zip(done).for_each(|(more, done)| *more += done);
+        Ok((nanos, more))
+    }
+
+    /// Opens the tables that may hold the key. As many are opened as at full size, for which one read stands no more than once.
+    fn open_tables(&self) -> Result<(), LabError> {
+        let mut end = self.key.clone();
+        end.push(b'.');
+        self.target.varve().approximate_bytes(&self.key, &end).map(|_| ()).map_err(failed("approximate_bytes"))
     }
 
     /// Reads blocks of tables anywhere until the disk did so many reads.

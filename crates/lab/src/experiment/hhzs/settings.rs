@@ -136,7 +136,7 @@ impl Setup {
             max_size_amplification_percent: 0,
             target_file_size_base: size(TABLE_BYTES),
             max_compaction_bytes: size(25 * TABLE_BYTES),
-            compaction_pri: CompactionPriority::ByCompensatedSize,
+            compaction_pri: CompactionPriority::MinOverlappingRatio,
             max_background_jobs: 12,
             max_subcompactions: 1,
             block_size: 4096,
@@ -203,7 +203,7 @@ impl Setup {
             format!(
                 "1 client; filters of {} bits; no compression; level 0 slows writes at {slowdown} tables and stops them at \
                  {stop}, because it reached 40; its bytes count as its tables do; pending bytes limit writes as RocksDB's \
-                 defaults say; the largest table of a level goes first",
+                 defaults say; the table that overlaps least goes first, as in RocksDB 6",
                 options.bloom_bits_per_key
             ),
         );
