@@ -170,6 +170,10 @@ impl Core {
             core.migrator.sleep_until(varve_env::Instant::from_nanos(due))
         };
         let copied = self.copy(file, device, copy, &goes_on);
+        if matches!(copied, Ok(true)) {
+            // One piece takes its time as well, or tables of one piece would go at any rate.
+            goes_on(self, file.size_bytes());
+        }
         if !matches!(copied, Ok(true)) {
             self.drop_copy(device, copy);
             return copied;
