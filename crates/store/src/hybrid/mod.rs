@@ -69,7 +69,7 @@ use crate::hint::Hint;
 use crate::identity::block::Presence;
 use crate::journal::StoreKind;
 use crate::kernel::NameLocks;
-use crate::occupancy::{Occupancy, StoreMeasure};
+use crate::occupancy::{Occupancy, OccupancyPiece, PieceUsage, StoreMeasure};
 use background::Background;
 use reader::HybridReader;
 use std::sync::Arc;
@@ -291,6 +291,12 @@ impl FileStore for HybridStore {
                 piece
             }));
         }
+        let is_cache = |file: u32| cached::zone_number(&all.files[file as usize].name).is_some();
+        let of_cache =
+            |piece: &&mut OccupancyPiece| piece.usage == PieceUsage::Table && piece.file.is_some_and(is_cache);
+        all.pieces.iter_mut().filter(of_cache).for_each(|piece| piece.usage = PieceUsage::CachedBlocks);
+        // Names of the store's own, as people can read them.
+        all.files.iter_mut().for_each(|file| file.name = file.name.replace('\0', ""));
         all.sort();
         all
     }

@@ -8,6 +8,7 @@ mod breakdown;
 mod drive_size;
 mod fig2;
 mod fig5;
+mod film;
 mod load;
 mod migration_rate;
 mod reading;
@@ -20,6 +21,8 @@ mod steady;
 mod table1;
 mod together;
 mod workload;
+
+pub(crate) use film::{LoadOnTiers, film_tiers, tier_schemes};
 
 use super::{Experiment, Scale};
 

@@ -23,7 +23,6 @@ pub(super) enum Scheme {
 
 impl Scheme {
     /// Those of the paper, in its order.
-    #[cfg(test)]
     pub(super) const ALL: [Scheme; 10] = [
         Scheme::Basic(1),
         Scheme::Basic(2),

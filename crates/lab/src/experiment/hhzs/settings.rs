@@ -26,7 +26,7 @@ const DISK_ZONE_BYTES: u64 = 256 << 20;
 const MAP_ZONES: u64 = 2;
 
 /// The disk in full, and its zones that can be written anywhere. As many zones as at full size have a band table of this size.
-const DISK_BYTES: &str = "14TB";
+const DISK_BYTES: u64 = 14_000_000_000_000;
 const DISK_CONVENTIONAL_BYTES: u64 = 4 << 30;
 const BAND_TABLE_BYTES: u64 = 32 << 20;
 
@@ -60,6 +60,8 @@ pub(super) struct Setup {
     pub(super) seed: u64,
     /// Zones of the drive for logs, tables and cached blocks.
     pub(super) ssd_zones: u64,
+    /// Bytes of the disk in full.
+    pub(super) disk_bytes: u64,
     /// Pairs put in a second at most.
     pub(super) puts_per_second: Option<u64>,
     /// Bytes a second that migration moves at most.
@@ -74,6 +76,7 @@ impl Setup {
             scale,
             seed,
             ssd_zones: SSD_ZONES,
+            disk_bytes: DISK_BYTES,
             puts_per_second: None,
             migration_bytes_per_second: MIGRATION_BYTES_PER_SECOND,
         }
@@ -90,6 +93,16 @@ impl Setup {
         Permutation::new(self.pairs() + self.inserts_max(), self.seed)
     }
 
+    /// The same with a disk that is cut to so many bytes of files, so that its zones can be seen.
+    pub(super) fn cut_to(self, file_bytes: u64) -> Setup {
+        let zones = file_bytes.div_ceil(DISK_ZONE_BYTES) * DISK_ZONE_BYTES;
+        Setup { disk_bytes: (self.conventional_bytes() + zones).min(DISK_BYTES), ..self }
+    }
+
+    fn conventional_bytes(&self) -> u64 {
+        DISK_CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * self.scale.denominator()).next_multiple_of(DISK_ZONE_BYTES)
+    }
+
     /// Records that a workload inserts at most.
     pub(super) fn inserts_max(&self) -> u64 {
         self.pairs() / 8
@@ -99,17 +112,17 @@ impl Setup {
     /// store are given as they are to be.
     pub(super) fn spec(&self) -> String {
         let (placement, migration, caching) = self.scheme.options();
-        let scale = self.scale;
+        let (scale, disk_bytes) = (self.scale, self.disk_bytes);
         let drive_bytes = (self.ssd_zones + MAP_ZONES) * SSD_ZONE_BYTES;
         // Whole sectors, or a table would not be one of the store's.
         let table_bytes = scale.of(TABLE_BYTES) / 4096 * 4096;
         let rate = self.migration_bytes_per_second;
         let interval_micros = scale.of(1_000_000);
-        let conventional_bytes = DISK_CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * scale.denominator());
+        let conventional_bytes = self.conventional_bytes();
         format!(
             "zns:{drive_bytes}B?store=hybrid,model=zn540,placement={placement},migration={migration},caching={caching},\
              migration-rate={rate}B,auto-interval-us={interval_micros},tiered-table-size={table_bytes}B,scale={scale},\
-             backing=compressed+smr:{DISK_BYTES}?model=st14000nm0007,band={DISK_ZONE_BYTES}B,\
+             backing=compressed+smr:{disk_bytes}B?model=st14000nm0007,band={DISK_ZONE_BYTES}B,\
              conventional={conventional_bytes}B,random-reads={DISK_READS_PER_SECOND:.0},scale={scale},backing=compressed"
         )
     }
