@@ -14,7 +14,6 @@ use crate::band::Stamp;
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, ReadableFile};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use varve_media::{IoCause, IoClass, IoContext};
 
 const FILLING: IoContext =
@@ -238,7 +237,7 @@ impl Core {
     }
 
     fn begin_zone(&self, cache: &Cache) -> Option<CacheWriter> {
-        let device = self.choose_other(FileKind::Table).into_iter().find(|device| self.tier(*device) == Tier::Fast)?;
+        let device = self.ordered(Tier::Fast, true).into_iter().find(|device| self.tier(*device) == Tier::Fast)?;
         if !self.may_hold_zone(device) {
             return None;
         }
@@ -388,19 +387,6 @@ impl Core {
             self.close_zone(&mut current);
         }
         matches!(self.drop_oldest(cache), Ok(true))
-    }
-
-    /// Devices for something beside the files that trees make: those with most space first.
-    pub(super) fn choose_other(&self, kind: FileKind) -> Vec<usize> {
-        let mut devices: Vec<usize> = (0..self.members.len()).collect();
-        devices.sort_by_cached_key(|device| {
-            let member = &self.members[*device];
-            let zones = member.files.zone_use();
-            let free = zones.free.saturating_sub(member.promised.load(Ordering::Relaxed));
-            let has_space = free > 0 || (kind != FileKind::Table && member.files.log_space_bytes() > 0);
-            (!has_space, member.tier, u64::MAX - u64::from(free) * member.files.writable_zone_bytes(), *device)
-        });
-        devices
     }
 }
 

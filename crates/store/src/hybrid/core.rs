@@ -273,7 +273,7 @@ impl Core {
     }
 
     /// Devices of a tier, those with most space first, then the others.
-    fn ordered(&self, tier: Tier, is_table: bool) -> Vec<usize> {
+    pub(super) fn ordered(&self, tier: Tier, is_table: bool) -> Vec<usize> {
         let mut ordered: Vec<usize> = (0..self.members.len()).collect();
         ordered.sort_by_cached_key(|device| {
             let member = &self.members[*device];

@@ -115,7 +115,7 @@ impl Core {
     /// Brings all parts of a file to one device, under the name that it has.
     pub(super) fn gather(&self, naming: &mut Naming, file: &HybridFile, name: &str) -> Result<(), StoreError> {
         let mut outcome = Err(self.no_space(name));
-        for device in self.choose_other(if file.is_table { FileKind::Table } else { FileKind::Other }) {
+        for device in self.ordered(Tier::Fast, file.is_table) {
             let copy = naming.number();
             outcome = self.copy(file, device, copy, &|_, _| true).map(|_| (device, copy));
             match &outcome {
@@ -137,7 +137,7 @@ impl Core {
         let found = self.files.read().values().find(|file| file.number == number).cloned();
         let Some(file) = found.filter(|file| self.is_movable(file)) else { return Ok(false) };
         let on_tier = |device: &usize| self.tier(*device) == tier;
-        let Some(device) = self.choose_other(FileKind::Table).into_iter().find(on_tier) else { return Ok(false) };
+        let Some(device) = self.ordered(tier, true).into_iter().find(on_tier) else { return Ok(false) };
         let member = &self.members[device];
         if member.files.zone_use().free <= member.promised.load(Ordering::Relaxed) || !self.may_hold_zone(device) {
             return Ok(false);

@@ -2,6 +2,7 @@
 
 use super::core::{Core, Made};
 use super::file::HybridFile;
+use super::levels::Tier;
 use super::statistics::add;
 use crate::band::{DeviceWriter, Stamp};
 use crate::error::{StoreError, StoreErrorKind};
@@ -117,7 +118,7 @@ impl HybridWriter {
     fn go_on(&mut self, context: &IoContext) -> Result<bool, StoreError> {
         self.refused.insert(self.device);
         let taken: BTreeSet<usize> = self.file.parts().iter().map(|part| part.device).collect();
-        let others = self.core.choose_other(self.options.kind);
+        let others = self.core.ordered(Tier::Fast, self.options.kind == FileKind::Table);
         let others: Vec<usize> =
             others.into_iter().filter(|device| !self.refused.contains(device) && !taken.contains(device)).collect();
         if others.is_empty() || self.file.is_removed() {
