@@ -433,7 +433,7 @@ pub(super) fn zone_number(name: &str) -> Option<u64> {
 
 /// A cache of blocks as an opening finds it.
 pub(super) fn known_files(files: impl Iterator<Item = Arc<HybridFile>>) -> Vec<u64> {
-    let mut numbers: Vec<u64> = files.filter(|file| file.is_table).map(|file| file.number).collect();
+    let mut numbers: Vec<u64> = files.filter(|file| file.is_table).map(|file| file.number()).collect();
     numbers.sort_unstable();
     numbers
 }

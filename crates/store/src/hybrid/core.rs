@@ -4,6 +4,7 @@ use super::cached::FoundZone;
 use super::caching::{BlockQueue, CacheZones};
 use super::division::{Division, kept_for_logs};
 use super::file::{HybridFile, Part};
+use super::level_counts::LevelCounts;
 use super::levels::{Demand, JOBS_MAX, Tier};
 use super::migration::Migration;
 use super::moves::SlowReads;
@@ -122,6 +123,7 @@ pub(super) struct Core {
     pub(super) options: HybridOpenOptions,
     pub(super) members: Vec<Member>,
     pub(super) files: RwLock<BTreeMap<String, Arc<HybridFile>>>,
+    pub(super) level_counts: ShortMutex<LevelCounts>,
     pub(super) naming: Mutex<Naming>,
     pub(super) locks: Arc<NameLocks>,
     pub(super) placement: Box<dyn Placement>,
@@ -204,15 +206,7 @@ impl Core {
             None => u64::from(self.options.log_and_cache_zones),
         };
         view.cache_zones = self.cache.as_ref().map_or(0, |cache| cache.zones.lock().len() as u64);
-        for file in self.files.read().values().filter(|file| file.is_table) {
-            if file.is_writing.load(Ordering::Relaxed) && !file.counts_while_written.load(Ordering::Relaxed) {
-                continue;
-            }
-            let zones = self.zones_of(file.size_bytes());
-            let is_fast = file.parts().first().is_some_and(|part| self.tier(part.device) == Tier::Fast);
-            let level = &mut view.levels[file.row()];
-            *if is_fast { &mut level.fast } else { &mut level.slow } += zones;
-        }
+        view.levels = self.level_zones();
         let demand = self.jobs.lock().demand.zones();
         view.levels.iter_mut().zip(demand).for_each(|(level, demand)| level.demand = demand);
         view.levels[0].demand = view.log_zones;
@@ -324,16 +318,17 @@ impl Core {
         let device = part.device;
         let file = HybridFile::new(number, name, is_table, options.level, self.env.now().as_nanos());
         file.set_parts(vec![part]);
-        file.is_writing.store(true, Ordering::Relaxed);
         let is_expected = options.job.is_some_and(|job| {
             let jobs = self.jobs.lock();
             jobs.inputs.contains_key(&job) || jobs.flushes.contains(&job)
         });
-        file.counts_while_written.store(!is_expected, Ordering::Relaxed);
+        file.state.counts_while_written.store(!is_expected, Ordering::Relaxed);
         let file = Arc::new(file);
+        self.writing_begins(&file);
         let replaced = self.files.write().insert(name.to_owned(), file.clone());
         if let Some(replaced) = replaced {
             replaced.was_removed();
+            self.recount(&replaced);
             let mut older: Vec<usize> = replaced.parts().iter().map(|part| part.device).collect();
             older.extend(&*replaced.supersedes.lock());
             older.sort_unstable();
@@ -394,7 +389,7 @@ impl Core {
         }
         for (device, member) in self.members.iter().enumerate() {
             let first = member.removals.lock().first;
-            if first != 0 && first < file.number {
+            if first != 0 && first < file.number() {
                 self.commit_on(device)?;
             }
         }
@@ -435,6 +430,7 @@ impl Core {
         }
         self.files.write().remove(name);
         file.was_removed();
+        self.recount(&file);
         Ok(())
     }
 
@@ -467,7 +463,7 @@ impl Core {
         self.check()?;
         let mut naming = self.naming.lock();
         let file = self.files.read().get(from).cloned().ok_or_else(|| self.not_found(from))?;
-        if from != to && file.parts().len() > 1 && file.is_writing.load(Ordering::Acquire) {
+        if from != to && file.parts().len() > 1 && file.state.is_writing.load(Ordering::Acquire) {
             let reason = format!("'{from}' is written on several devices; finish it before it is renamed");
             return Err(StoreError::InvalidRequest { store: self.label.clone(), reason });
         }
@@ -501,6 +497,7 @@ impl Core {
         file.is_durable.store(true, Ordering::Release);
         if let Some(target) = target {
             target.was_removed();
+            self.recount(&target);
             let mut older: Vec<usize> = target.parts().iter().map(|part| part.device).collect();
             older.extend(&*target.supersedes.lock());
             older.sort_unstable();
@@ -517,6 +514,7 @@ impl Core {
     pub(super) fn set_level(&self, name: &str, level: u8) {
         let Some(file) = self.files.read().get(name).cloned() else { return };
         file.set_level(level);
+        self.recount(&file);
         file.parts().iter().for_each(|part| self.members[part.device].files.set_level(name, level));
     }
 

@@ -36,6 +36,7 @@ pub(crate) mod conformance;
 mod core;
 mod division;
 mod file;
+mod level_counts;
 mod levels;
 mod migration;
 mod moves;
@@ -199,7 +200,7 @@ impl FileStore for HybridStore {
             Hint::CompactionBegin { job, inputs, output_level } => {
                 let numbers: Vec<u64> = {
                     let files = core.files.read();
-                    inputs.iter().filter_map(|input| files.get(&input.name)).map(|file| file.number).collect()
+                    inputs.iter().filter_map(|input| files.get(&input.name)).map(|file| file.number()).collect()
                 };
                 core.jobs.lock().compaction_begins(*job, *output_level, inputs.len() as u64, numbers);
                 core.members.iter().for_each(|member| member.files.compaction_begins(*job));

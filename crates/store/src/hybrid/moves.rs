@@ -14,6 +14,7 @@ use crate::band::{DeviceWriter, Stamp};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind};
 use crate::journal::buffer;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_media::{IoCause, IoClass, IoContext};
@@ -94,6 +95,7 @@ impl Core {
         let old = file.parts();
         let reader = self.members[device].files.open_file(name)?;
         file.set_parts(vec![Part { device, start_bytes: 0, reader }]);
+        self.recount(file);
         // Before the file can be removed, nothing is left that would come back.
         let mut others: Vec<usize> = old.iter().map(|part| part.device).filter(|other| *other != device).collect();
         others.dedup();
@@ -134,7 +136,7 @@ impl Core {
 
     /// Moves a table to a tier, no faster than is allowed. False when it is not done.
     fn move_table(&self, number: u64, tier: Tier) -> Result<bool, StoreError> {
-        let found = self.files.read().values().find(|file| file.number == number).cloned();
+        let found = self.files.read().values().find(|file| file.number() == number).cloned();
         let Some(file) = found.filter(|file| self.is_movable(file)) else { return Ok(false) };
         let on_tier = |device: &usize| self.tier(*device) == tier;
         let Some(device) = self.ordered(tier, true).into_iter().find(on_tier) else { return Ok(false) };
@@ -142,11 +144,11 @@ impl Core {
         if member.files.zone_use().free <= member.promised.load(Ordering::Relaxed) || !self.may_hold_zone(device) {
             return Ok(false);
         }
-        file.is_moving.store(true, Ordering::Release);
+        file.state.is_moving.store(true, Ordering::Release);
         member.promised.fetch_add(1, Ordering::Relaxed);
         let moved = self.move_to(&file, device);
         member.promised.fetch_sub(1, Ordering::Relaxed);
-        file.is_moving.store(false, Ordering::Release);
+        file.state.is_moving.store(false, Ordering::Release);
         match &moved {
             Ok(true) if tier == Tier::Fast => add(&self.counts.moved_up, 1),
             Ok(true) => add(&self.counts.moved_down, 1),
@@ -159,7 +161,7 @@ impl Core {
         let copy = self.naming.lock().number();
         let began = self.env.now().as_nanos();
         let goes_on = |core: &Core, done: u64| {
-            if file.is_removed() || core.is_input(file.number) {
+            if file.is_removed() || core.is_input(file.number()) {
                 return false;
             }
             if core.options.driver == HybridDriver::Caller {
@@ -179,7 +181,7 @@ impl Core {
             return copied;
         }
         let mut naming = self.naming.lock();
-        if file.is_removed() || self.is_input(file.number) {
+        if file.is_removed() || self.is_input(file.number()) {
             drop(naming);
             self.drop_copy(device, copy);
             return Ok(false);
@@ -192,7 +194,8 @@ impl Core {
     }
 
     fn is_movable(&self, file: &HybridFile) -> bool {
-        let is_at_rest = !file.is_writing.load(Ordering::Acquire) && !file.is_moving.load(Ordering::Acquire);
+        let is_at_rest =
+            !file.state.is_writing.load(Ordering::Acquire) && !file.state.is_moving.load(Ordering::Acquire);
         let is_settled = file.is_durable.load(Ordering::Acquire) && file.supersedes.lock().is_empty();
         is_at_rest && is_settled && !file.is_removed() && file.parts().len() == 1 && file.size_bytes() > 0
     }
@@ -224,27 +227,33 @@ impl Core {
         }
         self.divide();
         let view = self.view();
+        let (tiering, slow_reads_per_second) = (self.placement.tiering(&view), self.slow_read_rate());
+        // Most of the time the counts tell that nothing is to move; there are many tables.
+        if !policy.may_move(&view, tiering, slow_reads_per_second > self.slow_reads_per_second_max) {
+            return false;
+        }
         let now = self.env.now().as_nanos();
+        let inputs: BTreeSet<u64> = self.jobs.lock().inputs.values().flatten().copied().collect();
         let tables: Vec<TableView> = {
             let files = self.files.read();
             let tables = files.values().filter(|file| file.is_table && file.size_bytes() > 0);
             tables
                 .map(|file| TableView {
-                    file: file.number,
+                    file: file.number(),
                     level: file.row(),
                     tier: file.parts().first().map_or(Tier::Slow, |part| self.tier(part.device)),
                     zones: self.zones_of(file.size_bytes()),
-                    reads: file.reads.load(Ordering::Relaxed),
-                    age_nanos: now.saturating_sub(file.created_nanos),
-                    is_movable: self.is_movable(file) && !self.is_input(file.number),
+                    reads: file.state.reads.load(Ordering::Relaxed),
+                    age_nanos: now.saturating_sub(file.state.created_nanos),
+                    is_movable: self.is_movable(file) && !inputs.contains(&file.number()),
                 })
                 .collect()
         };
         let next = policy.plan(&MigrationView {
             tables: &tables,
-            tiering: self.placement.tiering(&view),
+            tiering,
             empty_table_zones: view.empty_table_zones(),
-            slow_reads_per_second: self.slow_read_rate(),
+            slow_reads_per_second,
             slow_reads_per_second_max: self.slow_reads_per_second_max,
         });
         let moved = match next {

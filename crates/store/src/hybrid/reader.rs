@@ -45,7 +45,7 @@ impl HybridReader {
             return false;
         }
         let counts = &self.core.counts;
-        self.file.reads.fetch_add(1, Ordering::Relaxed);
+        self.file.state.reads.fetch_add(1, Ordering::Relaxed);
         let is_cached = tier == Tier::Slow && self.core.read_cached(&self.file, offset_bytes, data, context);
         if let Some(division) = self.core.division.as_ref().filter(|_| self.file.is_table) {
             division.lock().read(self.file.row(), tier, is_cached);

@@ -317,6 +317,7 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     let next = found.next;
     let properties = properties_of(&members, options);
     let core = core_of(env, label, members, files, next, properties, options);
+    core.files.read().values().for_each(|file| core.recount(file));
     if let Some(cache) = &core.cache {
         let mut kept = kept;
         kept.sort_by_key(|zone| zone.number);
@@ -388,6 +389,7 @@ fn core_of(
         options: options.clone(),
         members,
         files: RwLock::new(files),
+        level_counts: ShortMutex::default(),
         naming: Mutex::new(env, "names of a store", Naming { next }),
         locks: Arc::default(),
         placement: options.placement.policy(fast_bytes_per_second),

@@ -182,7 +182,7 @@ impl HybridWriter {
         if let Some(division) = self.core.division.as_ref().filter(|_| self.file.is_table && !self.file.is_removed()) {
             division.lock().written(self.file.row(), self.file.size_bytes());
         }
-        self.file.is_writing.store(false, Ordering::Release);
+        self.core.writing_ends(&self.file);
         self.core.zone_was_left();
         self.core.changed();
     }

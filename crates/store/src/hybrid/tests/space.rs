@@ -309,7 +309,7 @@ fn a_cache_zone_is_not_taken_from_under_a_reader() {
     assert!(slow.len() >= 4, "{slow:?}");
     slow[..2].iter().for_each(|number| read_and_evict(&store, &format!("t-{number}")));
     let cache = store.core.cache.as_ref().unwrap();
-    let file = store.core.files.read()[&format!("t-{}", slow[0])].number;
+    let file = store.core.files.read()[&format!("t-{}", slow[0])].number();
     let (reader, at) = cache.zones.lock().find((file, 4096)).pop().expect("the block is cached");
     // Logs take every zone there is.
     let mut log = create(&store, "log", FileKind::Log, None);
