@@ -3,7 +3,7 @@
 use super::caching::batch::{self, Batch, CHECK_BYTES, CopyEntry, HEADER_BYTES};
 use super::caching::index::ZONE_BYTES_MAX;
 use super::caching::sketch::COUNT_MAX;
-use super::caching::{BlockKey, Kept};
+use super::caching::{BlockKey, Kept, SWEPT_AT_ONCE};
 use super::core::{Cache, CacheWriter, Core};
 use super::division::kept_for_logs;
 use super::file::HybridFile;
@@ -106,6 +106,7 @@ impl Core {
     pub(super) fn fill_cache(&self) -> bool {
         let Some(cache) = &self.cache else { return false };
         self.divide();
+        let has_more = cache.zones.lock().sweep(SWEPT_AT_ONCE);
         let mut current = cache.writer.lock();
         let found = cache.found.lock().pop();
         if let Some(found) = found {
@@ -116,7 +117,7 @@ impl Core {
             return true;
         }
         if cache.queue.lock().bytes() < cache.batch_bytes {
-            return false;
+            return has_more;
         }
         self.write_waiting(cache, &mut current);
         true
