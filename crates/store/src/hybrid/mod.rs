@@ -12,7 +12,9 @@
 //! Logs and other small files go to the fast tier while they find space there. What finds no space on its device goes on on
 //! another one: nothing is refused while a zone is empty, on whatever device.
 //!
-//! *Which device is fast* follows from what devices [promise](tiers), or is said; never from their kind or order.
+//! *Which device is fast* follows from what devices [promise](tiers), or is said; never from their kind or order. Of a tier's devices a
+//! file goes to the one with most space. Where there are more than two tiers, policies see two, the fastest and all behind it, of
+//! which the faster ones are filled first.
 //!
 //! *Names over several devices.* A record of a file lies in the band table of the device that its bytes are on, with a *stamp*, a
 //! number that grows with every change of a name: of two records of one name the higher counts. So each device alone can tell
@@ -91,7 +93,7 @@ pub struct HybridStore {
 impl HybridStore {
     /// Makes an empty store on devices. Everything on them is lost; their zones are reset when they are used.
     ///
-    /// Errors: devices that have no zones, too few, or let too few be active; more than four; a reserve of 0; ones that hold
+    /// Errors: devices that have no zones, too few, or let too few be active; more than eight; a reserve of 0; ones that hold
     /// something, without `overwrite`.
     pub fn format(env: &Env, devices: &[varve_media::Device], options: &HybridFormatOptions) -> Result<(), StoreError> {
         recovery::format(env, devices, options)

@@ -6,7 +6,7 @@ use super::migration::MigrationName;
 use super::placement::PlacementName;
 use varve_media::Device;
 
-/// The devices of a store: one to four, each with zones that must be written in order, or with conventional ones before
+/// The devices of a store: one to eight, each with zones that must be written in order, or with conventional ones before
 /// them. In any order: tiers follow from what devices promise.
 pub type HybridDevices = Vec<Device>;
 

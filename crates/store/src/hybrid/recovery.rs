@@ -28,7 +28,7 @@ use varve_env::{Condvar, Env, Mutex};
 use varve_media::{Device, NominalPerformance};
 
 /// Devices that a set may have: as many as their descriptions have space for.
-const DEVICES_MAX: usize = 4;
+const DEVICES_MAX: usize = identity::MEMBERS_MAX;
 /// Bytes of evicted blocks that may wait, in batches.
 const QUEUED_BATCHES: usize = 32;
 /// Evicted blocks are written together, so many bytes.
@@ -122,10 +122,8 @@ pub(super) fn format(env: &Env, devices: &[Device], options: &HybridFormatOption
     // Two formats in one simulation draw at different times.
     let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));
     let store_id = random.next_u64();
-    let members: Vec<identity::Member> = devices
-        .iter()
-        .map(|device| identity::Member::draw(&mut random, device.block.geometry().capacity_bytes))
-        .collect();
+    let capacities = devices.iter().map(|device| device.block.geometry().capacity_bytes);
+    let members = identity::Member::draw_set(&mut random, capacities);
     let identity = |index: usize| {
         let shape = DeviceFiles::opened_as(&devices[index], KIND).shape;
         Identity { shape, members: members.clone(), index }

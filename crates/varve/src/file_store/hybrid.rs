@@ -25,7 +25,7 @@ const TIERS: &str = "tiers";
 pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
     name: "hybrid",
     summary: "tables on fast zones or slow ones by their level, moved and cached by how they are read (HHZS)",
-    needs: "one to four devices with zones, each of which must be written in order or has conventional ones before those",
+    needs: "one to eight devices with zones, each of which must be written in order or has conventional ones before those",
     options: &[
         OptionDescription {
             name: RESERVE,
@@ -100,7 +100,7 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
                     zones.conventional_zones > 0 || zones.sequential_type == ZoneType::SequentialWriteRequired
                 })
             };
-            (1..=4).contains(&devices.len()) && devices.iter().all(has_zones)
+            (1..=8).contains(&devices.len()) && devices.iter().all(has_zones)
         }
         Base::Directory(_) => false,
     },

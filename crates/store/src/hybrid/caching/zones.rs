@@ -7,7 +7,7 @@ use super::sketch::{COUNT_MAX, Sketch};
 use super::{BlockKey, Caching, Kept, hash_of};
 use std::collections::VecDeque;
 
-/// Copies that a [sweep](CacheZones::sweep) looks at while others wait: well below a millisecond.
+/// Copies that a [sweep](CacheZones::sweep) looks at while others wait: about a millisecond.
 pub(in crate::hybrid) const SWEPT_AT_ONCE: usize = 1 << 16;
 
 /// A zone with copies.

@@ -8,6 +8,7 @@ mod hints;
 mod load;
 mod regressions;
 mod sets;
+mod several;
 mod space;
 
 use super::*;
