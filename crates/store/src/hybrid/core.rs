@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use varve_env::{Condvar, Env, Mutex};
-use varve_media::JobId;
+use varve_media::{Capabilities, JobId};
 
 /// A device of the set.
 pub(super) struct Member {
@@ -209,7 +209,8 @@ impl Core {
         view.levels = self.level_zones();
         let demand = self.jobs.lock().demand.zones();
         view.levels.iter_mut().zip(demand).for_each(|(level, demand)| level.demand = demand);
-        view.levels[0].demand = view.log_zones;
+        // Where logs have zones of their own they do not count as what level 0 is about to need.
+        view.levels[0].demand = if self.division.is_some() { 0 } else { view.log_zones };
         view
     }
 
@@ -281,9 +282,11 @@ impl Core {
         ordered
     }
 
-    /// Bytes written at once to a table: small beside a zone, so that nobody waits long behind it.
+    /// Bytes written at once to a table.
     pub(super) fn transfer_bytes(&self, device: usize) -> usize {
-        (self.members[device].files.writable_zone_bytes() / 1024).clamp(4096, 1 << 20) as usize
+        let files = &self.members[device].files;
+        let capabilities = files.device().block.capabilities();
+        transfer_bytes(&self.options, capabilities, files.writable_zone_bytes())
     }
 
     /// Makes a record of a file on one device.
@@ -541,6 +544,18 @@ impl Core {
         true
     }
 }
+
+/// Bytes of a table that are written at once to a device with zones of `zone_bytes`.
+pub(super) fn transfer_bytes(options: &HybridOpenOptions, capabilities: &Capabilities, zone_bytes: u64) -> usize {
+    let usual = if capabilities.rotational { ROTATIONAL_TRANSFER_BYTES } else { TRANSFER_BYTES };
+    let wanted = options.transfer_bytes.unwrap_or(usual).min(zone_bytes / 16);
+    wanted.clamp(4096, TRANSFER_BYTES_MAX) as usize
+}
+
+/// What is transferred at once where positioning costs time: some ten times what a disk would have transferred meanwhile.
+const ROTATIONAL_TRANSFER_BYTES: u64 = 16 << 20;
+const TRANSFER_BYTES: u64 = 1 << 20;
+const TRANSFER_BYTES_MAX: u64 = 256 << 20;
 
 /// How long a writer waits before it asks again, though nobody said that a zone was left.
 const ZONE_WAIT_NANOS: u64 = 20_000_000;

@@ -62,6 +62,9 @@ pub struct HybridOpenOptions {
     pub tiers: Option<Vec<u8>>,
     /// Size of the tables that trees are told to make, no more than a zone of the fastest tier has; unset is all of one.
     pub table_bytes: Option<u64>,
+    /// Bytes of a table that are written at once. Unset: 16 MiB where positioning costs time, 1 MiB elsewhere, and no more than
+    /// a 16th of a zone.
+    pub transfer_bytes: Option<u64>,
     /// Who migrates and caches.
     pub driver: HybridDriver,
 }
@@ -78,6 +81,7 @@ impl Default for HybridOpenOptions {
             auto_interval_nanos: 1_000_000_000,
             tiers: None,
             table_bytes: None,
+            transfer_bytes: None,
             driver: HybridDriver::Thread,
         }
     }

@@ -325,6 +325,15 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     Ok(core)
 }
 
+/// That of the devices where most is transferred at once.
+fn preferred_transfer_bytes(members: &[Member], options: &HybridOpenOptions) -> Option<u64> {
+    let of = |member: &Member| {
+        let capabilities = member.files.device().block.capabilities();
+        super::core::transfer_bytes(options, capabilities, member.files.writable_zone_bytes()) as u64
+    };
+    members.iter().filter(|member| member.files.properties().rotational).map(of).max()
+}
+
 fn properties_of(members: &[Member], options: &HybridOpenOptions) -> StoreProperties {
     let each = || members.iter().map(|member| member.files.properties());
     let fast = members.iter().filter(|member| member.tier == 0);
@@ -332,6 +341,7 @@ fn properties_of(members: &[Member], options: &HybridOpenOptions) -> StoreProper
     StoreProperties {
         read_alignment_bytes: each().map(|properties| properties.read_alignment_bytes).max().unwrap_or(1),
         rotational: each().any(|properties| properties.rotational),
+        preferred_transfer_bytes: preferred_transfer_bytes(members, options),
         preferred_table_bytes: Some(options.table_bytes.unwrap_or(zone_bytes).clamp(1, zone_bytes)),
         table_bytes_max: each().fold(0, |sum: u64, properties| sum.saturating_add(properties.table_bytes_max)),
         wants_evictions: options.caching != CachingName::None && members.iter().any(|member| member.tier > 0),

@@ -20,6 +20,7 @@ const LOG_ZONES: &str = "log-and-cache-zones";
 const MIGRATION_RATE: &str = "migration-rate";
 const AUTO_INTERVAL: &str = "auto-interval-us";
 const TABLE_SIZE: &str = "tiered-table-size";
+const TRANSFER_SIZE: &str = "transfer-size";
 const TIERS: &str = "tiers";
 
 pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
@@ -87,6 +88,12 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
             meaning: "size of a full table, at most a zone of the fast devices",
         },
         OptionDescription {
+            name: TRANSFER_SIZE,
+            value: ValueForm::Size,
+            default: "16MiB for disks, 1MiB otherwise",
+            meaning: "bytes of a table that are written at once, at most a 16th of a zone",
+        },
+        OptionDescription {
             name: TIERS,
             value: ValueForm::Text,
             default: "by what the devices promise",
@@ -144,6 +151,7 @@ fn open_options(part: &Part) -> Result<HybridOpenOptions, Error> {
         },
         tiers,
         table_bytes: part.size_bytes(TABLE_SIZE)?,
+        transfer_bytes: part.size_bytes(TRANSFER_SIZE)?,
         ..usual
     })
 }

@@ -4,6 +4,7 @@
 //! Each scheme is loaded once; every workload begins with what the devices held then. What an earlier experiment of the same
 //! run measured is not measured again.
 
+mod ablation;
 mod breakdown;
 mod drive_size;
 mod fig2;
@@ -47,6 +48,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     drive_size::FIG_9B,
     migration_rate::FIG_10,
     steady::STEADY,
+    ablation::ABLATION,
 ];
 
 /// The scale of all but table 1 unless told otherwise.

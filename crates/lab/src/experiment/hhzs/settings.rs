@@ -1,6 +1,6 @@
 //! The paper's set-up at any scale.
 
-use super::scheme::Scheme;
+use super::scheme::{Scheme, SchemeOptions};
 use crate::experiment::Scale;
 use crate::generator::{KeyFormat, Permutation};
 use crate::report::{Report, format_bytes};
@@ -111,17 +111,19 @@ impl Setup {
     /// The media and the store on them. Sizes of devices are given in full and divided by their own option; those of the
     /// store are given as they are to be.
     pub(super) fn spec(&self) -> String {
-        let (placement, migration, caching) = self.scheme.options();
+        let SchemeOptions { placement, migration, caching, division, write_mebibytes, .. } = self.scheme.options();
         let (scale, disk_bytes) = (self.scale, self.disk_bytes);
         let drive_bytes = (self.ssd_zones + MAP_ZONES) * SSD_ZONE_BYTES;
         // Whole sectors, or a table would not be one of the store's.
         let table_bytes = scale.of(TABLE_BYTES) / 4096 * 4096;
         let rate = self.migration_bytes_per_second;
         let interval_micros = scale.of(1_000_000);
+        let transfer_bytes = scale.of(write_mebibytes << 20);
         let conventional_bytes = self.conventional_bytes();
         format!(
             "zns:{drive_bytes}B?store=hybrid,model=zn540,placement={placement},migration={migration},caching={caching},\
-             migration-rate={rate}B,auto-interval-us={interval_micros},tiered-table-size={table_bytes}B,scale={scale},\
+             division={division},transfer-size={transfer_bytes}B,migration-rate={rate}B,\
+             auto-interval-us={interval_micros},tiered-table-size={table_bytes}B,scale={scale},\
              backing=compressed+smr:{disk_bytes}B?model=st14000nm0007,band={DISK_ZONE_BYTES}B,\
              conventional={conventional_bytes}B,random-reads={DISK_READS_PER_SECOND:.0},scale={scale},backing=compressed"
         )
@@ -161,7 +163,7 @@ impl Setup {
             block_cache_shard_bits: Some(0),
             max_open_files: 1 << 20,
             log_buffer_size: Some(size(1 << 20) as usize),
-            compaction_readahead_size: Some(size(2 << 20).max(4096) as usize),
+            compaction_readahead_size: Some(size(self.scheme.options().read_ahead_mebibytes << 20).max(4096) as usize),
             // Blocks are as large as in full, so scans read as far ahead.
             iterator_readahead_size: Some(256 << 10),
             use_direct_reads: true,
