@@ -204,6 +204,54 @@ fn tables_move_down_to_the_next_tier_that_has_space() {
     assert_sound(&store);
 }
 
+/// The tables that are read most come to the fastest tier, those that are read next to the middle one; then nothing moves any more.
+#[test]
+fn each_tier_has_what_is_read_more_than_what_is_behind_it() {
+    let env = Env::sim(1);
+    let devices = three(&env, 60, 5, 10);
+    let store = open_three(&env, &devices, PlacementName::WriteGuided, CachingName::None);
+    let name = |number: u64| format!("t-{number}");
+    for number in 0..30 {
+        write(&store, &name(number), FileKind::Table, Some(3), &content(number, 0, 30_000)).unwrap();
+    }
+    let on =
+        |device: usize| (0..30).filter(|number| devices_of(&store, &name(*number)) == [device]).collect::<Vec<u64>>();
+    let before = [FAST, MIDDLE, SLOW].map(on);
+    assert!(before.iter().all(|tables| tables.len() >= 4), "{before:?}");
+    // Those that came last, and lie on the slowest, are read most.
+    for number in 0..30 {
+        let file = store.open(&name(number), &OpenOptions::default()).unwrap();
+        for _ in 0..=number * 8 {
+            file.read_at(0, &mut [0; 512], &IoContext::of(IoClass::UserRead)).unwrap();
+        }
+    }
+    let mut steps = 0;
+    loop {
+        // Somebody reads the slow tiers meanwhile.
+        let file = store.open(&name(0), &OpenOptions::default()).unwrap();
+        file.read_at(0, &mut [0; 512], &IoContext::of(IoClass::UserRead)).unwrap();
+        let coldest = [MIDDLE, SLOW].map(|device| on(device)[0]);
+        for number in coldest {
+            let file = store.open(&name(number), &OpenOptions::default()).unwrap();
+            file.read_at(0, &mut [0; 512], &IoContext::of(IoClass::UserRead)).unwrap();
+        }
+        if !store.core.migrate() {
+            break;
+        }
+        steps += 1;
+        assert!(steps < 100, "tables go to and fro: {:?}", [FAST, MIDDLE, SLOW].map(on));
+    }
+    let [fast, middle, slow] = [FAST, MIDDLE, SLOW].map(on);
+    assert_eq!([fast.len(), middle.len(), slow.len()], before.map(|tables| tables.len()));
+    assert!(
+        fast.iter().min() > middle.iter().max() && middle.iter().min() > slow.iter().max(),
+        "{fast:?} {middle:?} {slow:?}"
+    );
+    assert!(measure(&store, "tables moved between slower tiers") > 0);
+    (0..30).for_each(|number| assert_content(&read(&store, &name(number)).unwrap(), number, 30_000));
+    assert_sound(&store);
+}
+
 /// Blocks of every tier behind the fastest are cached on that.
 #[test]
 fn blocks_of_every_slower_tier_are_cached() {
