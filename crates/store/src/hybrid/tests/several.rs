@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::hint::HintedFile;
+use crate::hybrid::levels::Tier;
 use varve_media::Pacing;
 use varve_media::presets::Preset;
 
@@ -201,6 +202,30 @@ fn tables_move_down_to_the_next_tier_that_has_space() {
     assert!(measure(&store, "tables moved to the slow tier") > 4, "{:?}", [FAST, MIDDLE, SLOW].map(on));
     assert!(on(MIDDLE) >= 3 && on(SLOW) >= 1, "{:?}", [FAST, MIDDLE, SLOW].map(on));
     (0..18).for_each(|number| assert_content(&read(&store, &name(number)).unwrap(), number, 30_000));
+    assert_sound(&store);
+}
+
+/// A tier that has a zone left but not all that a table takes was tried again and again, and the copy given up each time.
+#[test]
+fn a_table_goes_past_a_tier_that_has_no_space_for_all_of_it() {
+    let env = Env::sim(1);
+    let devices = three(&env, 60, 5, 12);
+    let store = open_three(&env, &devices, PlacementName::WriteGuided, CachingName::None);
+    let name = |number: u64| format!("t-{number}");
+    // Two zones each.
+    for number in 0..5 {
+        write(&store, &name(number), FileKind::Table, Some(0), &content(number, 0, 60_000)).unwrap();
+    }
+    assert!((0..5).all(|number| devices_of(&store, &name(number)) == [FAST]));
+    for number in 0..4 {
+        let table = store.core.files.read()[&name(number)].number();
+        let moved = store.core.move_table(table, 0, Tier::Slow);
+        assert!(moved.unwrap(), "table {number}");
+    }
+    let on: Vec<usize> = (0..5).map(|number| devices_of(&store, &name(number))[0]).collect();
+    assert_eq!(on, [MIDDLE, MIDDLE, SLOW, SLOW, FAST], "of five zones one stays empty");
+    assert_eq!(measure(&store, "migrations given up"), 0);
+    (0..5).for_each(|number| assert_content(&read(&store, &name(number)).unwrap(), number, 60_000));
     assert_sound(&store);
 }
 
