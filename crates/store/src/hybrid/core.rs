@@ -1,13 +1,13 @@
 //! What the store, its writers, its readers and its background share.
 
+use super::boundary::Boundary;
 use super::cached::FoundZone;
 use super::caching::{BlockQueue, CacheZones};
 use super::division::{Division, kept_for_logs};
 use super::file::{HybridFile, Part};
-use super::level_counts::LevelCounts;
-use super::levels::{Demand, JOBS_MAX, Tier};
+use super::level_counts::{LevelCounts, seen_from};
+use super::levels::{Demand, JOBS_MAX, TIERS_MAX, Tier};
 use super::migration::Migration;
-use super::moves::SlowReads;
 use super::options::{HybridDriver, HybridOpenOptions};
 use super::placement::{NewTable, Placement, PlacementView};
 use super::statistics::{Counts, add};
@@ -20,7 +20,7 @@ use crate::name;
 use parking_lot::{Mutex as ShortMutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{Capabilities, JobId};
 
@@ -138,8 +138,10 @@ pub(super) struct Core {
     pub(super) zone_left: Condvar,
     pub(super) migrator: Wake,
     pub(super) cacher: Wake,
-    pub(super) slow_reads_per_second_max: u64,
-    pub(super) slow_reads: ShortMutex<SlowReads>,
+    /// Between each tier and those behind it, the fastest first.
+    pub(super) boundaries: Vec<Boundary>,
+    /// Reads of users by tier.
+    pub(super) reads_of_tier: [AtomicU64; TIERS_MAX],
     /// Somebody does what the background would.
     pub(super) is_stepping: AtomicBool,
     pub(super) counts: Counts,
@@ -184,10 +186,15 @@ impl Core {
         self.of_tier(Tier::Slow).next().is_some()
     }
 
+    /// Bytes of a zone of the fast tier.
+    pub(super) fn fast_zone_bytes(&self) -> u64 {
+        let zone_bytes = self.of_tier(Tier::Fast).map(|(_, member)| member.files.writable_zone_bytes()).max();
+        zone_bytes.unwrap_or(u64::MAX).max(1)
+    }
+
     /// Zones of the fast tier that a table of so many bytes takes, or would take.
     pub(super) fn zones_of(&self, size_bytes: u64) -> u64 {
-        let zone_bytes = self.of_tier(Tier::Fast).map(|(_, member)| member.files.writable_zone_bytes()).max();
-        size_bytes.div_ceil(zone_bytes.unwrap_or(u64::MAX)).max(1)
+        size_bytes.div_ceil(self.fast_zone_bytes()).max(1)
     }
 
     /// What policies are told.
@@ -206,7 +213,7 @@ impl Core {
             None => u64::from(self.options.log_and_cache_zones),
         };
         view.cache_zones = self.cache.as_ref().map_or(0, |cache| cache.zones.lock().len() as u64);
-        view.levels = self.level_zones();
+        view.levels = seen_from(&self.level_zones(), 0);
         let demand = self.jobs.lock().demand.zones();
         view.levels.iter_mut().zip(demand).for_each(|(level, demand)| level.demand = demand);
         // Where logs have zones of their own they do not count as what level 0 is about to need.

@@ -1,7 +1,7 @@
 //! What the store holds of one file while it is open.
 
 use super::caching::BlockKey;
-use super::levels::{LEVELS, Tier, row};
+use super::levels::{LEVELS, TIERS_MAX, row};
 use crate::file_store::ReadableFile;
 use parking_lot::{Mutex as ShortMutex, RwLock};
 use std::sync::Arc;
@@ -24,31 +24,33 @@ pub(super) struct Part {
 pub(super) struct Counted {
     /// Row of its level.
     pub(super) row: usize,
-    pub(super) tier: Tier,
+    /// Of its first part, 0 the fastest.
+    pub(super) tier: usize,
     /// Zones of the fast tier that it has, or would have.
     pub(super) zones: u64,
 }
 
-const COUNTED_ROW_BITS: u32 = 4;
-const _: () = assert!(LEVELS <= 1 << COUNTED_ROW_BITS);
-const COUNTED_ZONES_MAX: u64 = (1 << (32 - COUNTED_ROW_BITS - 1)) - 1;
+const TIER_BITS: u32 = 3;
+const ROW_BITS: u32 = 4;
+const COUNTED_ZONES_MAX: u64 = (1 << (32 - ROW_BITS - TIER_BITS)) - 1;
+const _: () = assert!(LEVELS <= 1 << ROW_BITS && TIERS_MAX <= 1 << TIER_BITS);
 
 impl Counted {
     /// In four bytes; 0 is nothing, as no table has no zone.
     fn pack(counted: Option<Counted>) -> u32 {
         let Some(Counted { row, tier, zones }) = counted else { return 0 };
         let zones = zones.clamp(1, COUNTED_ZONES_MAX) as u32;
-        (zones << (COUNTED_ROW_BITS + 1)) | ((row as u32) << 1) | u32::from(tier == Tier::Fast)
+        (zones << (ROW_BITS + TIER_BITS)) | ((row as u32) << TIER_BITS) | tier as u32
     }
 
     fn unpack(packed: u32) -> Option<Counted> {
-        let tier = if packed & 1 == 1 { Tier::Fast } else { Tier::Slow };
-        let row = (packed >> 1) as usize & ((1 << COUNTED_ROW_BITS) - 1);
-        (packed != 0).then(|| Counted { row, tier, zones: u64::from(packed >> (COUNTED_ROW_BITS + 1)) })
+        let tier = packed as usize & ((1 << TIER_BITS) - 1);
+        let row = (packed >> TIER_BITS) as usize & ((1 << ROW_BITS) - 1);
+        (packed != 0).then(|| Counted { row, tier, zones: u64::from(packed >> (ROW_BITS + TIER_BITS)) })
     }
 }
 
-/// All that placement and migration know of a table: 32 bytes, as in HHZS' section 3.5 ("the SST ID and other fields").
+/// All that placement and migration know of a table: 32 bytes, as in HHZS' section 3.6 ("the SST ID and other fields").
 pub(super) struct TableState {
     /// Number of its creation or, of one that was found, of its last change of a name; never used for another.
     number: u64,
@@ -181,14 +183,14 @@ mod tests {
 
     #[test]
     fn what_a_table_counts_as_comes_back() {
-        for tier in [Tier::Fast, Tier::Slow] {
+        for tier in [0, 1, TIERS_MAX - 1] {
             for (row, zones) in [(0, 1), (15, COUNTED_ZONES_MAX), (7, 3)] {
                 let counted = Some(Counted { row, tier, zones });
                 assert_eq!(Counted::unpack(Counted::pack(counted)), counted);
             }
         }
         assert_eq!(Counted::unpack(Counted::pack(None)), None);
-        let enormous = Counted { row: 1, tier: Tier::Slow, zones: u64::MAX };
+        let enormous = Counted { row: 1, tier: 1, zones: u64::MAX };
         assert_eq!(
             Counted::unpack(Counted::pack(Some(enormous))).map(|counted| counted.zones),
             Some(COUNTED_ZONES_MAX)

@@ -2,15 +2,23 @@
 
 use super::core::Core;
 use super::file::{Counted, HybridFile};
-use super::levels::{LEVELS, LevelZones, Tier};
+use super::levels::{LEVELS, LevelZones, TIERS_MAX};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Zones by row of the level and by tier, all in zones of the fastest.
+pub(super) type ZonesByLevel = [[u64; TIERS_MAX]; LEVELS];
+
+/// Of each level the zones on a tier, and on those behind it.
+pub(super) fn seen_from(zones: &ZonesByLevel, tier: usize) -> [LevelZones; LEVELS] {
+    zones.map(|zones| LevelZones { fast: zones[tier], slow: zones[tier + 1..].iter().sum(), demand: 0 })
+}
+
 /// Those of finished tables in numbers, and the tables that are written, of which it changes what they take.
 #[derive(Default)]
 pub(super) struct LevelCounts {
-    zones: [LevelZones; LEVELS],
+    zones: ZonesByLevel,
     writing: BTreeMap<u64, Arc<HybridFile>>,
 }
 
@@ -18,25 +26,21 @@ impl LevelCounts {
     /// A table counts as something else than before, or as nothing.
     fn recount(&mut self, file: &HybridFile, counted: Option<Counted>) {
         if let Some(before) = file.state.counted() {
-            let zones = self.of(before.row, before.tier);
+            let zones = &mut self.zones[before.row][before.tier];
             *zones = zones.saturating_sub(before.zones);
         }
         file.state.set_counted(counted);
         // As it is noted: what is taken off later is what was added.
         if let Some(now) = file.state.counted() {
-            *self.of(now.row, now.tier) += now.zones;
+            self.zones[now.row][now.tier] += now.zones;
         }
-    }
-
-    fn of(&mut self, row: usize, tier: Tier) -> &mut u64 {
-        let level = &mut self.zones[row];
-        if tier == Tier::Fast { &mut level.fast } else { &mut level.slow }
     }
 }
 
 impl Core {
     fn counted(&self, file: &HybridFile) -> Counted {
-        let tier = file.parts().first().map_or(Tier::Slow, |part| self.tier(part.device));
+        // What has no part yet is on no fast tier.
+        let tier = file.parts().first().map_or(TIERS_MAX - 1, |part| self.members[part.device].tier);
         Counted { row: file.row(), tier, zones: self.zones_of(file.size_bytes()) }
     }
 
@@ -67,32 +71,30 @@ impl Core {
     }
 
     /// Zones of tables by level, but of those that are known to be coming by a hint.
-    pub(super) fn level_zones(&self) -> [LevelZones; LEVELS] {
+    pub(super) fn level_zones(&self) -> ZonesByLevel {
         let counts = self.level_counts.lock();
-        let mut levels = counts.zones;
+        let mut zones_by_level = counts.zones;
         let with_others = counts.writing.values();
         for file in with_others.filter(|file| file.state.counts_while_written.load(Ordering::Relaxed)) {
             if !file.is_removed() {
                 let Counted { row, tier, zones } = self.counted(file);
-                let level = &mut levels[row];
-                *if tier == Tier::Fast { &mut level.fast } else { &mut level.slow } += zones;
+                zones_by_level[row][tier] += zones;
             }
         }
-        levels
+        zones_by_level
     }
 
     /// The same by looking at every file.
     #[cfg(test)]
-    pub(super) fn level_zones_of_all(&self) -> [LevelZones; LEVELS] {
-        let mut levels = [LevelZones::default(); LEVELS];
+    pub(super) fn level_zones_of_all(&self) -> ZonesByLevel {
+        let mut zones_by_level = ZonesByLevel::default();
         for file in self.files.read().values().filter(|file| file.is_table) {
             let state = &file.state;
             if !state.is_writing.load(Ordering::Relaxed) || state.counts_while_written.load(Ordering::Relaxed) {
                 let Counted { row, tier, zones } = self.counted(file);
-                let level = &mut levels[row];
-                *if tier == Tier::Fast { &mut level.fast } else { &mut level.slow } += zones;
+                zones_by_level[row][tier] += zones;
             }
         }
-        levels
+        zones_by_level
     }
 }

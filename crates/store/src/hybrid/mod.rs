@@ -13,8 +13,8 @@
 //! another one: nothing is refused while a zone is empty, on whatever device.
 //!
 //! *Which device is fast* follows from what devices [promise](tiers), or is said; never from their kind or order. Of a tier's devices a
-//! file goes to the one with most space. Where there are more than two tiers, policies see two, the fastest and all behind it, of
-//! which the faster ones are filled first.
+//! file goes to the one with most space. Where there are more than two tiers, policies see two, one and all [behind](boundary) it,
+//! of which the faster ones are filled first.
 //!
 //! *Names over several devices.* A record of a file lies in the band table of the device that its bytes are on, with a *stamp*, a
 //! number that grows with every change of a name: of two records of one name the higher counts. So each device alone can tell
@@ -32,6 +32,7 @@
 //! first.
 
 mod background;
+mod boundary;
 mod cached;
 mod caching;
 pub(crate) mod conformance;

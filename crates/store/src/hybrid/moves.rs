@@ -7,32 +7,18 @@
 use super::core::{Core, Naming};
 use super::file::{HybridFile, Part};
 use super::levels::Tier;
-use super::migration::{MigrationView, Move, TableView};
 use super::options::HybridDriver;
 use super::statistics::add;
 use crate::band::{DeviceWriter, Stamp};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind};
 use crate::journal::buffer;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_media::{IoCause, IoClass, IoContext};
 
 const MOVING: IoContext =
     IoContext { class: IoClass::Maintenance, cause: IoCause::Migration, level: None, job: None, deadline: None };
-
-/// Reads a table of the slow tier must have got at its rate before that is believed: so many reads as the device would do
-/// one after the other.
-const READS_OF_WINDOW: u64 = 16;
-
-/// Reads of the slow tier when they were last looked at.
-#[derive(Debug, Default)]
-pub(super) struct SlowReads {
-    reads: u64,
-    nanos: u64,
-    rate: u64,
-}
 
 /// Says whether to go on with a copy.
 type Going<'a> = &'a dyn Fn(&Core, u64) -> bool;
@@ -134,26 +120,33 @@ impl Core {
         self.take_copy(naming, file, name, device, copy).inspect_err(|_| self.drop_copy(device, copy))
     }
 
-    /// Moves a table to a tier, no faster than is allowed. False when it is not done.
-    fn move_table(&self, number: u64, tier: Tier) -> Result<bool, StoreError> {
+    /// Moves a table to a tier, no faster than is allowed: to the one above a boundary, or to the nearest behind it that has space
+    /// for all of it. False when it is not done.
+    pub(super) fn move_table(&self, number: u64, upper: usize, to: Tier) -> Result<bool, StoreError> {
         let found = self.files.read().values().find(|file| file.number() == number).cloned();
         let Some(file) = found.filter(|file| self.is_movable(file)) else { return Ok(false) };
-        let on_tier = |device: &usize| self.tier(*device) == tier;
-        let Some(device) = self.ordered(tier, true).into_iter().find(on_tier) else { return Ok(false) };
-        let member = &self.members[device];
-        if member.files.zone_use().free <= member.promised.load(Ordering::Relaxed) || !self.may_hold_zone(device) {
-            return Ok(false);
-        }
+        let size_bytes = file.size_bytes();
+        let zones_of = |device: usize| size_bytes.div_ceil(self.members[device].files.writable_zone_bytes().max(1));
+        let may_go = |device: &usize| {
+            let member = &self.members[*device];
+            let is_there = if to == Tier::Fast { member.tier == upper } else { member.tier > upper };
+            let free = member.files.zone_use().free.saturating_sub(member.promised.load(Ordering::Relaxed));
+            is_there && u64::from(free) >= zones_of(*device).max(1) && self.may_hold_zone(*device)
+        };
+        let Some(device) = self.ordered(Tier::Fast, true).into_iter().find(may_go) else { return Ok(false) };
+        let (member, zones) = (&self.members[device], zones_of(device) as u32);
         file.state.is_moving.store(true, Ordering::Release);
-        member.promised.fetch_add(1, Ordering::Relaxed);
+        member.promised.fetch_add(zones, Ordering::Relaxed);
         let moved = self.move_to(&file, device);
-        member.promised.fetch_sub(1, Ordering::Relaxed);
+        member.promised.fetch_sub(zones, Ordering::Relaxed);
         file.state.is_moving.store(false, Ordering::Release);
-        match &moved {
-            Ok(true) if tier == Tier::Fast => add(&self.counts.moved_up, 1),
-            Ok(true) => add(&self.counts.moved_down, 1),
-            _ => add(&self.counts.abandoned, 1),
-        }
+        let counter = match (&moved, to) {
+            (Ok(true), _) if upper > 0 => &self.counts.moved_behind,
+            (Ok(true), Tier::Fast) => &self.counts.moved_up,
+            (Ok(true), Tier::Slow) => &self.counts.moved_down,
+            _ => &self.counts.abandoned,
+        };
+        add(counter, 1);
         moved
     }
 
@@ -193,7 +186,7 @@ impl Core {
         taken.inspect_err(|_| self.drop_copy(device, copy)).map(|()| true)
     }
 
-    fn is_movable(&self, file: &HybridFile) -> bool {
+    pub(super) fn is_movable(&self, file: &HybridFile) -> bool {
         let is_at_rest =
             !file.state.is_writing.load(Ordering::Acquire) && !file.state.is_moving.load(Ordering::Acquire);
         let is_settled = file.is_durable.load(Ordering::Acquire) && file.supersedes.lock().is_empty();
@@ -204,68 +197,6 @@ impl Core {
     pub(super) fn may_hold_zone(&self, device: usize) -> bool {
         let active_max = self.members[device].files.active_zones_max();
         active_max == 0 || active_max >= 4
-    }
-
-    /// Reads a second of tables of the slow tier, lately.
-    fn slow_read_rate(&self) -> u64 {
-        let mut slow = self.slow_reads.lock();
-        let (now, reads) = (self.env.now().as_nanos(), self.counts.reads_slow.load(Ordering::Relaxed));
-        let elapsed = now.saturating_sub(slow.nanos);
-        let window = READS_OF_WINDOW * 1_000_000_000 / (2 * self.slow_reads_per_second_max).max(1);
-        if elapsed >= window || self.options.driver == HybridDriver::Caller {
-            let rate = u128::from(reads - slow.reads) * 1_000_000_000 / u128::from(elapsed.max(1));
-            *slow = SlowReads { reads, nanos: now, rate: rate.min(u128::from(u64::MAX)) as u64 };
-        }
-        slow.rate
-    }
-
-    /// Plans a move and makes it. True when something was done, and there may be more.
-    pub(super) fn migrate(&self) -> bool {
-        let Some(policy) = self.migration.as_ref().filter(|_| self.has_tiers()) else { return false };
-        if self.check().is_err() {
-            return false;
-        }
-        self.divide();
-        let view = self.view();
-        let (tiering, slow_reads_per_second) = (self.placement.tiering(&view), self.slow_read_rate());
-        // Most of the time the counts tell that nothing is to move; there are many tables.
-        if !policy.may_move(&view, tiering, slow_reads_per_second > self.slow_reads_per_second_max) {
-            return false;
-        }
-        let now = self.env.now().as_nanos();
-        let inputs: BTreeSet<u64> = self.jobs.lock().inputs.values().flatten().copied().collect();
-        let tables: Vec<TableView> = {
-            let files = self.files.read();
-            let tables = files.values().filter(|file| file.is_table && file.size_bytes() > 0);
-            tables
-                .map(|file| TableView {
-                    file: file.number(),
-                    level: file.row(),
-                    tier: file.parts().first().map_or(Tier::Slow, |part| self.tier(part.device)),
-                    zones: self.zones_of(file.size_bytes()),
-                    reads: file.state.reads.load(Ordering::Relaxed),
-                    age_nanos: now.saturating_sub(file.state.created_nanos),
-                    is_movable: self.is_movable(file) && !inputs.contains(&file.number()),
-                })
-                .collect()
-        };
-        let next = policy.plan(&MigrationView {
-            tables: &tables,
-            tiering,
-            empty_table_zones: view.empty_table_zones(),
-            slow_reads_per_second,
-            slow_reads_per_second_max: self.slow_reads_per_second_max,
-        });
-        let moved = match next {
-            None => return false,
-            Some(Move::Down { file }) => self.move_table(file, Tier::Slow),
-            Some(Move::Up { file }) => self.move_table(file, Tier::Fast),
-            Some(Move::Swap { up, down }) => self.move_table(down, Tier::Slow).and_then(|is_down| match is_down {
-                true => self.move_table(up, Tier::Fast),
-                false => Ok(false),
-            }),
-        };
-        matches!(moved, Ok(true))
     }
 }
 

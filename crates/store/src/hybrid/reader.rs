@@ -40,11 +40,12 @@ impl HybridReader {
     }
 
     /// Counts a read of a user, and does it from the cache where that has the block. True when it was done.
-    fn read_as_user(&self, tier: Tier, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> bool {
+    fn read_as_user(&self, device: usize, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> bool {
         if context.class != IoClass::UserRead {
             return false;
         }
-        let counts = &self.core.counts;
+        let (counts, tier) = (&self.core.counts, self.core.tier(device));
+        add(&self.core.reads_of_tier[self.core.members[device].tier], 1);
         self.file.state.reads.fetch_add(1, Ordering::Relaxed);
         let is_cached = tier == Tier::Slow && self.core.read_cached(&self.file, offset_bytes, data, context);
         if let Some(division) = self.core.division.as_ref().filter(|_| self.file.is_table) {
@@ -64,10 +65,10 @@ impl HybridReader {
     fn read_range(&self, parts: &[Part], range: &mut ReadRange<'_>, context: &IoContext) -> Result<(), StoreError> {
         let (mut offset_bytes, mut rest) = (range.offset_bytes, &mut *range.data);
         let mut index = part_of(parts, offset_bytes);
-        let Some(tier) = parts.get(index).map(|part| self.core.tier(part.device)) else {
+        let Some(device) = parts.get(index).map(|part| part.device) else {
             return if rest.is_empty() { Ok(()) } else { Err(self.past_end(offset_bytes, rest.len())) };
         };
-        if self.read_as_user(tier, offset_bytes, rest, context) {
+        if self.read_as_user(device, offset_bytes, rest, context) {
             return Ok(());
         }
         loop {
@@ -103,10 +104,9 @@ impl ReadableFile for HybridReader {
             }
             return ranges.iter().find_map(|range| range.outcome.clone().err()).map_or(Ok(()), Err);
         };
-        let tier = self.core.tier(part.device);
         let mut missing: Vec<&mut ReadRange<'_>> = Vec::with_capacity(ranges.len());
         for range in ranges.iter_mut() {
-            if !self.read_as_user(tier, range.offset_bytes, range.data, context) {
+            if !self.read_as_user(part.device, range.offset_bytes, range.data, context) {
                 missing.push(range);
             }
         }

@@ -5,6 +5,7 @@
 //! copies that were not finished. Where a part has no part before it, its file was being removed: the first part goes first.
 
 use super::KIND;
+use super::boundary::Boundary;
 use super::cached::{FoundZone, known_files, zone_name, zone_number};
 use super::caching::{BlockQueue, CacheZones, CachingName};
 use super::core::{Cache, Core, Member, Naming, Removals};
@@ -365,7 +366,13 @@ fn core_of(
     };
     let fast_bytes_per_second =
         nominal(|tier| tier == 0).map(|promised| promised.sequential_write_bytes_per_second).sum();
-    let slow_reads_per_second: u64 = nominal(|tier| tier > 0).map(|promised| promised.random_reads_per_second).sum();
+    let slowest = members.iter().map(|member| member.tier).max().unwrap_or(0);
+    let boundaries = (0..slowest).map(|upper| {
+        let behind = members.iter().filter(|member| member.tier > upper);
+        let promised = behind.filter_map(|member| member.files.device().block.capabilities().nominal);
+        Boundary::new(upper, promised.map(|promised| promised.random_reads_per_second).sum())
+    });
+    let boundaries: Vec<Boundary> = boundaries.collect();
     let zone_bytes =
         members.iter().filter(|member| member.tier == 0).map(|member| member.files.writable_zone_bytes()).min();
     let batch_bytes = (zone_bytes.unwrap_or(0) / 1024).clamp(4096, BATCH_BYTES) as usize;
@@ -410,8 +417,8 @@ fn core_of(
         zone_left: Condvar::new(env, "zones left"),
         migrator: Wake::new(env, "migration"),
         cacher: Wake::new(env, "cached blocks"),
-        slow_reads_per_second_max: slow_reads_per_second / 2,
-        slow_reads: ShortMutex::default(),
+        boundaries,
+        reads_of_tier: Default::default(),
         is_stepping: AtomicBool::new(false),
         counts: super::statistics::Counts::default(),
     }

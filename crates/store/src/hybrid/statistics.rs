@@ -13,6 +13,8 @@ pub(super) struct Counts {
     pub(super) continued: AtomicU64,
     pub(super) moved_down: AtomicU64,
     pub(super) moved_up: AtomicU64,
+    /// Those that moved between tiers behind the first.
+    pub(super) moved_behind: AtomicU64,
     pub(super) moved_bytes: AtomicU64,
     /// Migrations that were given up.
     pub(super) abandoned: AtomicU64,
@@ -50,6 +52,7 @@ impl Counts {
             count("files that went on on another device", &self.continued),
             count("tables moved to the slow tier", &self.moved_down),
             count("tables moved to the fast tier", &self.moved_up),
+            count("tables moved between slower tiers", &self.moved_behind),
             bytes("bytes moved", &self.moved_bytes),
             count("migrations given up", &self.abandoned),
             count("user reads of the fast tier", &self.reads_fast),

@@ -6,6 +6,7 @@
 
 mod ablation;
 mod breakdown;
+mod devices;
 mod drive_size;
 mod fig2;
 mod fig5;
@@ -47,6 +48,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     drive_size::FIG_9A,
     drive_size::FIG_9B,
     migration_rate::FIG_10,
+    devices::DEVICES,
     steady::STEADY,
     ablation::ABLATION,
 ];
@@ -95,6 +97,21 @@ mod tests {
         for ran in run_tasks(&run, tasks).unwrap() {
             assert_eq!(ran.read_nanos.len() as u64, ran.task.workload.reads);
             assert!(ran.throughput() > 0.0 && ran.disk_reads() > 0.0, "{ran:?}");
+        }
+    }
+
+    /// What several devices do together grows with them.
+    #[test]
+    fn several_devices_do_more_than_one() {
+        let experiment = select(&["hhzs/devices".to_owned()]).unwrap()[0];
+        let report = run(experiment, &Settings { scale: Some(SMALL), ..Settings::default() }).unwrap();
+        let of = |set: &str, metric: &str| {
+            let row = report.rows.iter().find(|row| row.scheme == set && row.metric == metric);
+            row.and_then(|row| row.ours).unwrap_or_else(|| panic!("no '{metric}' of {set}"))
+        };
+        for (set, load, reads) in [("1+1", 1.0, 1.0), ("1+2", 1.4, 1.8), ("2+2", 1.8, 1.8), ("2+4", 2.5, 3.2)] {
+            let found = [of(set, "load, times that of 1+1"), of(set, "C, 32 at once, times that of 1+1")];
+            assert!(found[0] >= load && found[1] >= reads, "{set}: {found:?}");
         }
     }
 }

@@ -60,6 +60,9 @@ pub(super) struct Setup {
     pub(super) seed: u64,
     /// Zones of the drive for logs, tables and cached blocks.
     pub(super) ssd_zones: u64,
+    /// Drives of so many zones each, and disks.
+    pub(super) drives: usize,
+    pub(super) disks: usize,
     /// Bytes of the disk in full.
     pub(super) disk_bytes: u64,
     /// Pairs put in a second at most.
@@ -76,6 +79,8 @@ impl Setup {
             scale,
             seed,
             ssd_zones: SSD_ZONES,
+            drives: 1,
+            disks: 1,
             disk_bytes: DISK_BYTES,
             puts_per_second: None,
             migration_bytes_per_second: MIGRATION_BYTES_PER_SECOND,
@@ -120,13 +125,17 @@ impl Setup {
         let interval_micros = scale.of(1_000_000);
         let transfer_bytes = scale.of(write_mebibytes << 20);
         let conventional_bytes = self.conventional_bytes();
-        format!(
-            "zns:{drive_bytes}B?store=hybrid,model=zn540,placement={placement},migration={migration},caching={caching},\
-             division={division},transfer-size={transfer_bytes}B,migration-rate={rate}B,\
-             auto-interval-us={interval_micros},tiered-table-size={table_bytes}B,scale={scale},\
-             backing=compressed+smr:{disk_bytes}B?model=st14000nm0007,band={DISK_ZONE_BYTES}B,\
-             conventional={conventional_bytes}B,random-reads={DISK_READS_PER_SECOND:.0},scale={scale},backing=compressed"
-        )
+        let drive = format!("model=zn540,scale={scale},backing=compressed");
+        let disk = format!(
+            "+smr:{disk_bytes}B?model=st14000nm0007,band={DISK_ZONE_BYTES}B,conventional={conventional_bytes}B,\
+             random-reads={DISK_READS_PER_SECOND:.0},scale={scale},backing=compressed"
+        );
+        let first = format!(
+            "zns:{drive_bytes}B?store=hybrid,placement={placement},migration={migration},caching={caching},\
+             division={division},transfer-size={transfer_bytes}B,migration-rate={rate}B,auto-interval-us={interval_micros},tiered-table-size={table_bytes}B,{drive}"
+        );
+        let others = format!("+zns:{drive_bytes}B?{drive}").repeat(self.drives.saturating_sub(1));
+        format!("{first}{others}{}", disk.repeat(self.disks))
     }
 
     /// Options of the tree, with a block cache of so many bytes.
@@ -236,6 +245,9 @@ mod tests {
                 let setup = Setup::new(scheme, scale, 1);
                 setup.spec().parse::<varve::Spec>().unwrap_or_else(|error| panic!("{}: {error}", scheme.name()));
                 setup.options(CACHE_BYTES).validate().unwrap();
+                let several = Setup { drives: 2, disks: 4, ..setup }.spec();
+                assert_eq!((several.matches("zns:").count(), several.matches("smr:").count()), (2, 4));
+                several.parse::<varve::Spec>().unwrap_or_else(|error| panic!("{several}: {error}"));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::hint::HintedFile;
+use crate::hybrid::levels::Tier;
 use varve_media::Pacing;
 use varve_media::presets::Preset;
 
@@ -203,6 +204,78 @@ fn tables_move_down_to_the_next_tier_that_has_space() {
     assert!(measure(&store, "tables moved to the slow tier") > 4, "{:?}", [FAST, MIDDLE, SLOW].map(on));
     assert!(on(MIDDLE) >= 3 && on(SLOW) >= 1, "{:?}", [FAST, MIDDLE, SLOW].map(on));
     (0..18).for_each(|number| assert_content(&read(&store, &name(number)).unwrap(), number, 30_000));
+    assert_sound(&store);
+}
+
+/// A tier that has a zone left but not all that a table takes was tried again and again, and the copy given up each time.
+#[test]
+fn a_table_goes_past_a_tier_that_has_no_space_for_all_of_it() {
+    let env = Env::sim(1);
+    let devices = three(&env, 60, 5, 12);
+    let store = open_three(&env, &devices, PlacementName::WriteGuided, CachingName::None);
+    let name = |number: u64| format!("t-{number}");
+    // Two zones each.
+    for number in 0..5 {
+        write(&store, &name(number), FileKind::Table, Some(0), &content(number, 0, 60_000)).unwrap();
+    }
+    assert!((0..5).all(|number| devices_of(&store, &name(number)) == [FAST]));
+    for number in 0..4 {
+        let table = store.core.files.read()[&name(number)].number();
+        let moved = store.core.move_table(table, 0, Tier::Slow);
+        assert!(moved.unwrap(), "table {number}");
+    }
+    let on: Vec<usize> = (0..5).map(|number| devices_of(&store, &name(number))[0]).collect();
+    assert_eq!(on, [MIDDLE, MIDDLE, SLOW, SLOW, FAST], "of five zones one stays empty");
+    assert_eq!(measure(&store, "migrations given up"), 0);
+    (0..5).for_each(|number| assert_content(&read(&store, &name(number)).unwrap(), number, 60_000));
+    assert_sound(&store);
+}
+
+/// The tables that are read most come to the fastest tier, those that are read next to the middle one; then nothing moves any more.
+#[test]
+fn each_tier_has_what_is_read_more_than_what_is_behind_it() {
+    let env = Env::sim(1);
+    let devices = three(&env, 60, 5, 10);
+    let store = open_three(&env, &devices, PlacementName::WriteGuided, CachingName::None);
+    let name = |number: u64| format!("t-{number}");
+    for number in 0..30 {
+        write(&store, &name(number), FileKind::Table, Some(3), &content(number, 0, 30_000)).unwrap();
+    }
+    let on =
+        |device: usize| (0..30).filter(|number| devices_of(&store, &name(*number)) == [device]).collect::<Vec<u64>>();
+    let before = [FAST, MIDDLE, SLOW].map(on);
+    assert!(before.iter().all(|tables| tables.len() >= 4), "{before:?}");
+    // Those that came last, and lie on the slowest, are read most.
+    for number in 0..30 {
+        let file = store.open(&name(number), &OpenOptions::default()).unwrap();
+        for _ in 0..=number * 8 {
+            file.read_at(0, &mut [0; 512], &IoContext::of(IoClass::UserRead)).unwrap();
+        }
+    }
+    let mut steps = 0;
+    loop {
+        // Somebody reads the slow tiers meanwhile.
+        let file = store.open(&name(0), &OpenOptions::default()).unwrap();
+        file.read_at(0, &mut [0; 512], &IoContext::of(IoClass::UserRead)).unwrap();
+        let coldest = [MIDDLE, SLOW].map(|device| on(device)[0]);
+        for number in coldest {
+            let file = store.open(&name(number), &OpenOptions::default()).unwrap();
+            file.read_at(0, &mut [0; 512], &IoContext::of(IoClass::UserRead)).unwrap();
+        }
+        if !store.core.migrate() {
+            break;
+        }
+        steps += 1;
+        assert!(steps < 100, "tables go to and fro: {:?}", [FAST, MIDDLE, SLOW].map(on));
+    }
+    let [fast, middle, slow] = [FAST, MIDDLE, SLOW].map(on);
+    assert_eq!([fast.len(), middle.len(), slow.len()], before.map(|tables| tables.len()));
+    assert!(
+        fast.iter().min() > middle.iter().max() && middle.iter().min() > slow.iter().max(),
+        "{fast:?} {middle:?} {slow:?}"
+    );
+    assert!(measure(&store, "tables moved between slower tiers") > 0);
+    (0..30).for_each(|number| assert_content(&read(&store, &name(number)).unwrap(), number, 30_000));
     assert_sound(&store);
 }
 
