@@ -264,9 +264,13 @@ impl DeviceFiles {
     }
 
     /// Every name, those of the store's own too.
-    #[cfg(test)]
     pub(crate) fn names(&self) -> Vec<String> {
         self.core.state.lock().names.keys().cloned().collect()
+    }
+
+    /// Whether it has, or would have with the next commit, a file of this name.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        self.core.state.lock().names.contains_key(name)
     }
 
     /// A reader of a file; it stays readable when the name is gone.
@@ -288,6 +292,16 @@ impl DeviceFiles {
             state.rename_stamped(from, to, stamp).ok_or_else(|| core.not_found(from))?
         };
         core.commit(change)
+    }
+
+    /// Gives a file another stamp, durably with its next sync.
+    pub(crate) fn set_stamp(&self, name: &str, stamp: Stamp) -> Result<(), StoreError> {
+        let core = &self.core;
+        core.check()?;
+        let mut state = core.state.lock();
+        let node = state.names.get(name).cloned().ok_or_else(|| core.not_found(name))?;
+        state.set_stamp(&node, stamp);
+        Ok(())
     }
 
     /// Takes the name of a file; durable with the next commit. False when there is none.

@@ -247,7 +247,7 @@ impl Core {
         let zone_bytes = files.writable_zone_bytes();
         let options =
             CreateOptions { kind: FileKind::Table, expected_size_bytes: Some(zone_bytes), ..CreateOptions::default() };
-        let stamp = Stamp { number: 0, start_bytes: 0 };
+        let stamp = Stamp { number: 0, start_bytes: 0, goes_on: false };
         let writer = files.create(&zone_name(number), &options, stamp, cache.batch_bytes).ok()?;
         let reader = files.open_file(&zone_name(number)).ok()?;
         cache.zones.lock().begin(number, reader).then(|| CacheWriter {
@@ -345,10 +345,11 @@ impl Core {
 
     fn remove_zone(&self, number: u64) -> Result<(), StoreError> {
         add(&self.counts.dropped_zones, 1);
-        for device in 0..self.members.len() {
+        // One that refuses keeps it until the next open.
+        for device in self.writable() {
             let files = &self.members[device].files;
             if files.remove(&zone_name(number))? {
-                self.commit_on(device)?;
+                self.commit_strictly_on(device)?;
             }
         }
         Ok(())
@@ -392,13 +393,20 @@ impl Core {
 
     /// Devices for something beside the files that trees make: those with most space first.
     pub(super) fn choose_other(&self, kind: FileKind) -> Vec<usize> {
-        let mut devices: Vec<usize> = (0..self.members.len()).collect();
+        let mut devices = self.writable();
         devices.sort_by_cached_key(|device| {
             let member = &self.members[*device];
             let zones = member.files.zone_use();
             let free = zones.free.saturating_sub(member.promised.load(Ordering::Relaxed));
             let has_space = free > 0 || (kind != FileKind::Table && member.files.log_space_bytes() > 0);
-            (!has_space, member.tier, u64::MAX - u64::from(free) * member.files.writable_zone_bytes(), *device)
+            let is_suspect = member.is_suspect.load(Ordering::Relaxed);
+            (
+                is_suspect,
+                !has_space,
+                member.tier,
+                u64::MAX - u64::from(free) * member.files.writable_zone_bytes(),
+                *device,
+            )
         });
         devices
     }

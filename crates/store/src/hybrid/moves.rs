@@ -11,7 +11,7 @@ use super::migration::{MigrationView, Move, TableView};
 use super::options::HybridDriver;
 use super::statistics::add;
 use crate::band::{DeviceWriter, Stamp};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind};
 use crate::journal::buffer;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Core {
             ..CreateOptions::default()
         };
         let transfer_bytes = self.transfer_bytes(device);
-        let stamp = Stamp { number: 0, start_bytes: 0 };
+        let stamp = Stamp { number: 0, start_bytes: 0, goes_on: false };
         let mut writer = member.files.create(&name, &options, stamp, transfer_bytes)?;
         let context = IoContext { level: file.level(), ..MOVING };
         let parts = file.parts();
@@ -89,17 +89,22 @@ impl Core {
         copy: u64,
     ) -> Result<(), StoreError> {
         let number = naming.number();
-        self.members[device].files.rename(&copy_name(copy), name, Stamp { number, start_bytes: 0 })?;
+        self.members[device].files.rename(&copy_name(copy), name, Stamp { number, start_bytes: 0, goes_on: false })?;
         file.stamp.store(number, Ordering::Release);
         let old = file.parts();
         let reader = self.members[device].files.open_file(name)?;
         file.set_parts(vec![Part { device, start_bytes: 0, reader }]);
-        // Before the file can be removed, nothing is left that would come back.
+        // Before the file can be removed, nothing is left that would come back; where a device refuses, whoever removes it sees to
+        // that.
         let mut others: Vec<usize> = old.iter().map(|part| part.device).filter(|other| *other != device).collect();
         others.dedup();
         for other in others {
-            self.remove_on(other, name, number)?;
-            self.commit_on(other)?;
+            let removed = self.remove_on(other, name, number, number).and_then(|()| self.commit_strictly_on(other));
+            if removed.is_err() && self.members[other].is_refusing() {
+                file.supersedes.lock().push(other);
+                continue;
+            }
+            removed?;
         }
         file.is_durable.store(true, Ordering::Release);
         Ok(())
@@ -108,21 +113,29 @@ impl Core {
     /// Takes back a copy that did not become the file.
     fn drop_copy(&self, device: usize, copy: u64) {
         // What stays is taken away by the next open.
-        let _ = self.remove_on(device, &copy_name(copy), copy).and_then(|()| self.commit_on(device));
+        let _ = self.remove_on(device, &copy_name(copy), copy, copy).and_then(|()| self.commit_strictly_on(device));
         self.zone_was_left();
     }
 
-    /// Brings all parts of a file to one device, under the name that it has.
-    pub(super) fn gather(&self, naming: &mut Naming, file: &HybridFile, name: &str) -> Result<(), StoreError> {
+    /// Brings all parts of a file to one device, under the name that it has; not to `unwanted`.
+    pub(super) fn gather(
+        &self,
+        naming: &mut Naming,
+        file: &HybridFile,
+        name: &str,
+        unwanted: Option<usize>,
+    ) -> Result<(), StoreError> {
         let mut outcome = Err(self.no_space(name));
-        for device in self.choose_other(if file.is_table { FileKind::Table } else { FileKind::Other }) {
+        let mut devices = self.choose_other(if file.is_table { FileKind::Table } else { FileKind::Other });
+        devices.retain(|device| Some(*device) != unwanted);
+        for device in devices {
             let copy = naming.number();
             outcome = self.copy(file, device, copy, &|_, _| true).map(|_| (device, copy));
             match &outcome {
                 Ok(_) => break,
                 Err(error) => {
                     self.drop_copy(device, copy);
-                    if error.kind() != StoreErrorKind::NoSpace {
+                    if !self.is_for_another(device, error) {
                         break;
                     }
                 }
@@ -194,7 +207,8 @@ impl Core {
     fn is_movable(&self, file: &HybridFile) -> bool {
         let is_at_rest = !file.is_writing.load(Ordering::Acquire) && !file.is_moving.load(Ordering::Acquire);
         let is_settled = file.is_durable.load(Ordering::Acquire) && file.supersedes.lock().is_empty();
-        is_at_rest && is_settled && !file.is_removed() && file.parts().len() == 1 && file.size_bytes() > 0
+        let is_one = file.parts().len() == 1 && file.size_bytes() > 0 && file.is_whole();
+        is_at_rest && is_settled && !file.is_removed() && is_one && self.check_parts(file).is_ok()
     }
 
     /// Whether something that takes long may have a zone: one stays for those who wait.
@@ -219,9 +233,6 @@ impl Core {
     /// Plans a move and makes it. True when something was done, and there may be more.
     pub(super) fn migrate(&self) -> bool {
         let Some(policy) = self.migration.as_ref().filter(|_| self.has_tiers()) else { return false };
-        if self.check().is_err() {
-            return false;
-        }
         self.divide();
         let view = self.view();
         let now = self.env.now().as_nanos();

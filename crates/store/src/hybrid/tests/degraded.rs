@@ -1,0 +1,333 @@
+//! A store of which a device is full, refuses, or is gone: what goes on, what is told, and what is there when it is back, or is
+//! never taken back.
+
+use super::crash::verify_whole;
+use super::faults::gone;
+use super::*;
+use crate::file_store::Finding;
+use varve_media::{Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, Operation};
+
+/// Level 0 goes to the fast device, others to the slow one, and nothing moves.
+fn placed_by_level() -> HybridOpenOptions {
+    HybridOpenOptions {
+        placement: PlacementName::Basic(1),
+        migration: MigrationName::None,
+        caching: CachingName::None,
+        ..open_options()
+    }
+}
+
+fn codes(findings: &[Finding]) -> Vec<&'static str> {
+    findings.iter().map(|finding| finding.code).collect()
+}
+
+/// Devices, and a fault layer on one of them.
+fn with_faults(env: &Env, victim: usize) -> (Vec<Device>, Vec<Device>, FaultInjector) {
+    let devices = formatted(env, 60, 12, 5);
+    let injector = FaultInjector::new(env, FaultPlan::default());
+    let mut above = devices.clone();
+    above[victim] = FaultDevice::device(&injector, &devices[victim]);
+    (devices, above, injector)
+}
+
+fn level_of(device: usize) -> Option<u8> {
+    Some([3, 0][device])
+}
+
+fn table(store: &HybridStore, name: &str, device: usize, number: u64) {
+    write(store, name, FileKind::Table, level_of(device), &content(number, 0, 9000)).unwrap();
+    assert_eq!(devices_of(store, name), [device], "{name}");
+}
+
+/// Everything on the other device is read and written, what should go from the one that is gone has gone when it is back, and
+/// nothing is acknowledged of which it would have to keep something.
+#[test]
+fn a_device_that_is_gone_is_told_and_leaves_the_other_in_use() {
+    for victim in 0..2 {
+        let env = Env::sim(1);
+        let (devices, above, injector) = with_faults(&env, victim);
+        let store = HybridStore::open(&env, above, &placed_by_level()).unwrap();
+        let other = 1 - victim;
+        for (number, name) in ["kept", "removed", "replaced", "removed before"].iter().enumerate() {
+            table(&store, name, victim, number as u64);
+        }
+        table(&store, "safe", other, 10);
+        table(&store, "renamed", other, 11);
+        // Not durable before the device goes.
+        store.remove("removed before").unwrap();
+        let mut lost = create(&store, "lost", FileKind::Table, level_of(victim));
+        lost.append(&content(20, 0, 9000), &CONTEXT).unwrap();
+        injector.set_plan(gone());
+        let error = lost.sync(&CONTEXT).unwrap_err().to_string();
+        let device = ["slow", "fast"][victim];
+        assert!(error.contains(device), "{error}");
+        drop(lost);
+
+        // Nothing that depends on it is acknowledged: of the name of the file that was lost nobody can say what is there.
+        let mut refused = create(&store, "before it is known", FileKind::Table, level_of(victim));
+        refused.append(&content(21, 0, 9000), &CONTEXT).unwrap();
+        let _ = refused.sync(&CONTEXT);
+        drop(refused);
+        let error = store.sync_names().err();
+        if measure(&store, "devices that refuse") == 0 {
+            panic!("'{device}' is not told to refuse");
+        }
+        assert!(error.is_some_and(|error| error.kind() == StoreErrorKind::Poisoned), "names of lost files are durable");
+        let findings = store.check().unwrap();
+        assert!(codes(&findings).contains(&"device-refuses"), "{findings:?}");
+        assert!(store.layout().iter().any(|(_, text)| text.contains("refuses writes")), "{:?}", store.layout());
+        assert!(read(&store, "kept").unwrap_err().to_string().contains(device));
+        assert_content(&read(&store, "safe").unwrap(), 10, 9000);
+        let error = store.rename("kept", "elsewhere").unwrap_err();
+        assert!(error.kind() == StoreErrorKind::Poisoned && error.to_string().contains(device), "{error}");
+
+        // All goes to the other device, whatever its level and kind.
+        for (number, name) in ["new 0", "new 1", "replaced"].iter().enumerate() {
+            let level = level_of(number % 2);
+            write(&store, name, FileKind::Table, level, &content(30 + number as u64, 0, 9000)).unwrap();
+            assert_eq!(devices_of(&store, name), [other]);
+        }
+        write(&store, "log", FileKind::Log, None, &content(40, 0, 9000)).unwrap();
+        store.remove("removed").unwrap();
+        store.remove("lost").unwrap();
+        store.remove("before it is known").unwrap();
+        store.rename("renamed", "replaced").unwrap();
+        store.sync_names().unwrap();
+        // One that replaced another of the device is renamed away: the older one does not come back.
+        write(&store, "kept", FileKind::Table, Some(0), &content(50, 0, 9000)).unwrap();
+        store.rename("kept", "kept elsewhere").unwrap();
+        assert!(measure(&store, "removals kept for devices that refuse") >= 2);
+
+        injector.set_plan(FaultPlan::default());
+        let store = reopen(&env, store, &devices);
+        verify_whole(&store).unwrap();
+        let names: Vec<String> = store.list().unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, ["kept elsewhere", "log", "new 0", "new 1", "replaced", "safe"], "'{device}' went");
+        for (name, number) in
+            [("kept elsewhere", 50), ("log", 40), ("new 0", 30), ("new 1", 31), ("replaced", 11), ("safe", 10)]
+        {
+            assert_content(&read(&store, name).unwrap(), number, 9000);
+        }
+        assert_sound(&store);
+        assert_eq!(measure(&store, "devices that refuse"), 0);
+    }
+}
+
+/// What was not durable on a device when its sync failed takes nothing with it that is older and durable on another.
+#[test]
+fn a_name_that_is_lost_with_its_device_does_not_take_the_older_file_with_it() {
+    for victim in 0..2 {
+        let env = Env::sim(1);
+        let (devices, above, injector) = with_faults(&env, victim);
+        let store = HybridStore::open(&env, above, &placed_by_level()).unwrap();
+        table(&store, "f", 1 - victim, 1);
+        let mut newer = create(&store, "f", FileKind::Table, level_of(victim));
+        assert_eq!(devices_of(&store, "f"), [victim]);
+        newer.append(&content(2, 0, 9000), &CONTEXT).unwrap();
+        injector.set_plan(gone());
+        newer.sync(&CONTEXT).unwrap_err();
+        drop(newer);
+        store.sync_names().unwrap_err();
+        injector.set_plan(FaultPlan::default());
+        let store = reopen(&env, store, &devices);
+        assert_content(&read(&store, "f").unwrap(), 1, 9000);
+        assert_sound(&store);
+    }
+}
+
+/// Writes that fail now and then are not the end of a device: it is chosen last until one succeeds.
+#[test]
+fn a_device_of_which_a_write_failed_is_chosen_last_until_one_succeeds() {
+    let env = Env::sim(1);
+    let (_, above, injector) = with_faults(&env, 0);
+    let store = HybridStore::open(&env, above, &placed_by_level()).unwrap();
+    injector.set_plan(FaultPlan::of(Fault::new(
+        Operation::Write,
+        FaultTrigger::From(0),
+        FaultEffect::Fail(FaultError::Io),
+    )));
+    let mut failed = create(&store, "failed", FileKind::Table, Some(3));
+    assert_eq!(devices_of(&store, "failed"), [0]);
+    let written = failed.append(&content(1, 0, 40_000), &CONTEXT).and_then(|()| failed.sync(&CONTEXT));
+    assert!(written.unwrap_err().to_string().contains("slow"));
+    drop(failed);
+    injector.set_plan(FaultPlan::default());
+    write(&store, "other", FileKind::Table, Some(3), &content(2, 0, 9000)).unwrap();
+    assert_eq!(devices_of(&store, "other"), [1]);
+    if measure(&store, "devices that refuse") == 0 {
+        store.remove("failed").unwrap();
+        store.sync_names().unwrap();
+        table(&store, "again", 0, 3);
+    }
+    assert_content(&read(&store, "other").unwrap(), 2, 9000);
+}
+
+/// Whichever device is full, files of every kind go to the other one.
+#[test]
+fn a_full_device_leaves_the_other_in_use() {
+    for full in 0..2 {
+        let env = Env::sim(1);
+        let devices = formatted(&env, 20, 20, 5);
+        let store = HybridStore::open(&env, devices.clone(), &placed_by_level()).unwrap();
+        let mut number = 0;
+        loop {
+            let name = format!("t-{number}");
+            write(&store, &name, FileKind::Table, level_of(full), &content(number, 0, 30_000)).unwrap();
+            number += 1;
+            if devices_of(&store, &name) != [full] {
+                break;
+            }
+        }
+        assert!(number > 10, "{number}");
+        for (kind, level) in [(FileKind::Table, Some(0)), (FileKind::Table, Some(3)), (FileKind::Log, None)] {
+            let name = format!("t-{number}");
+            write(&store, &name, kind, level, &content(number, 0, 30_000)).unwrap();
+            number += 1;
+        }
+        let store = reopen(&env, store, &devices);
+        for number in 0..number {
+            assert_content(&read(&store, &format!("t-{number}")).unwrap(), number, 30_000);
+        }
+        assert_sound(&store);
+    }
+}
+
+fn missing(missing_devices: MissingDevices) -> HybridOpenOptions {
+    HybridOpenOptions { tiers: None, missing_devices, ..placed_by_level() }
+}
+
+/// A store with files on each device alone, and one on both.
+fn on_both(env: &Env) -> Vec<Device> {
+    let devices = formatted(env, 60, 4, 0);
+    let store = HybridStore::open(env, devices.clone(), &placed_by_level()).unwrap();
+    table(&store, "on slow", 0, 1);
+    table(&store, "on fast", 1, 2);
+    write(&store, "on both", FileKind::Table, Some(0), &content(3, 0, 6 * ZONE_BYTES)).unwrap();
+    assert_eq!(devices_of(&store, "on both"), [1, 0]);
+    devices
+}
+
+/// Of a file that lies on both devices what lies on the one that is left can be read.
+fn assert_part(store: &HybridStore, name: &str, left: usize) {
+    let at = [5 * ZONE_BYTES, 0][left];
+    let mut data = vec![0; 1000];
+    store.open(name, &OpenOptions::default()).unwrap().read_at(at, &mut data, &CONTEXT).unwrap();
+    assert!(data == content(3, at, 1000));
+}
+
+/// Opened without one of its devices, for those who say so, what lies on the others is read; nothing else is said to be absent,
+/// and nothing is written.
+#[test]
+fn what_is_left_of_a_set_is_read_and_not_written() {
+    for left in 0..2 {
+        let env = Env::sim(1);
+        let devices = on_both(&env);
+        let rest = vec![devices[left].clone()];
+        let before = devices[left].block.counters().writes;
+        let refused = HybridStore::open(&env, rest.clone(), &missing(MissingDevices::Refuse)).err().expect("an error");
+        assert!(
+            refused.kind() == StoreErrorKind::Foreign && refused.to_string().contains("missing-devices"),
+            "{refused}"
+        );
+        assert_eq!(codes(&HybridStore::inspect(&rest))[0], "device-missing");
+        let store = HybridStore::open(&env, rest, &missing(MissingDevices::ReadOnly)).unwrap();
+        let (here, there) = [("on slow", "on fast"), ("on fast", "on slow")][left];
+        assert_content(&read(&store, here).unwrap(), 1 + left as u64, 9000);
+        let error = read(&store, there).unwrap_err();
+        assert!(matches!(error, StoreError::MissingDevice { .. }) && error.to_string().contains("of 2"), "{error}");
+        assert_ne!(error.kind(), StoreErrorKind::NotFound);
+        // A part of it is on the other device.
+        let error = read(&store, "on both").unwrap_err();
+        assert!(matches!(error, StoreError::MissingDevice { .. }), "{error}");
+        assert_part(&store, "on both", left);
+        for refused in [
+            store.create("new", &CreateOptions::default()).err(),
+            store.remove(here).err(),
+            store.rename(here, "new").err(),
+            store.sync_names().err(),
+            store.lock("LOCK").err(),
+        ] {
+            assert_eq!(refused.map(|error| error.kind()), Some(StoreErrorKind::ReadOnly));
+        }
+        assert!(codes(&store.check().unwrap()).contains(&"device-missing"));
+        drop(store);
+        assert_eq!(devices[left].block.counters().writes, before, "something was written");
+        let store = open(&env, &devices);
+        for (name, number, length) in [("on slow", 1, 9000), ("on fast", 2, 9000), ("on both", 3, 6 * ZONE_BYTES)] {
+            assert_content(&read(&store, name).unwrap(), number, length);
+        }
+        assert_sound(&store);
+    }
+}
+
+/// A device that was given up is never taken back: what it has is older than what was written without it.
+#[test]
+fn a_device_that_was_given_up_is_never_taken_back() {
+    for left in 0..2 {
+        let env = Env::sim(1);
+        let devices = on_both(&env);
+        let rest = vec![devices[left].clone()];
+        let store = HybridStore::open(&env, rest.clone(), &missing(MissingDevices::GiveUp)).unwrap();
+        let (here, there) = [("on slow", "on fast"), ("on fast", "on slow")][left];
+        assert_eq!(read(&store, there).unwrap_err().kind(), StoreErrorKind::NotFound);
+        assert_content(&read(&store, here).unwrap(), 1 + left as u64, 9000);
+        store.remove(here).unwrap();
+        store.sync_names().unwrap();
+        write(&store, there, FileKind::Table, Some(0), &content(9, 0, 5000)).unwrap();
+        // What is left of a file keeps its bytes under another name.
+        store.rename("on both", "damaged").unwrap();
+        store.sync_names().unwrap();
+        drop(store);
+        for order in [vec![0, 1], vec![1, 0]] {
+            let all: Vec<Device> = order.into_iter().map(|device| devices[device].clone()).collect();
+            let error = HybridStore::open(&env, all.clone(), &missing(MissingDevices::Refuse)).err().expect("an error");
+            assert!(error.kind() == StoreErrorKind::Foreign && error.to_string().contains("given up"), "{error}");
+            assert!(codes(&HybridStore::inspect(&all)).contains(&"device-foreign"));
+        }
+        // From now on without a word.
+        let store = HybridStore::open(&env, rest.clone(), &missing(MissingDevices::Refuse)).unwrap();
+        assert_eq!(read(&store, here).unwrap_err().kind(), StoreErrorKind::NotFound);
+        assert_content(&read(&store, there).unwrap(), 9, 5000);
+        assert!(codes(&store.check().unwrap()).contains(&"device-given-up"));
+        assert!(codes(&HybridStore::inspect(&rest)).contains(&"device-given-up"));
+        let error = read(&store, "damaged").unwrap_err();
+        assert!(error.is_loss(), "{error}");
+        assert_part(&store, "damaged", left);
+        store.remove("damaged").unwrap();
+        // The other one alone is the store without this one, or nothing.
+        let other = vec![devices[1 - left].clone()];
+        let error = HybridStore::open(&env, other, &missing(MissingDevices::Refuse)).err().expect("an error");
+        assert_eq!(error.kind(), StoreErrorKind::Foreign);
+    }
+}
+
+/// Of two files of one name and stamp nobody can say which counts: neither is given out for the other, or taken away.
+#[test]
+fn files_of_one_stamp_with_other_bytes_are_told_and_kept() {
+    let env = Env::sim(1);
+    let devices = formatted(&env, 40, 12, 5);
+    let store = open(&env, &devices);
+    drop(store);
+    // What no store does.
+    for (device, number) in devices.iter().zip([1, 2]) {
+        let files = crate::band::DeviceFiles::mount(device.clone(), KIND).unwrap().begin(&env).unwrap();
+        let options = CreateOptions { kind: FileKind::Other, ..CreateOptions::default() };
+        let stamp = crate::band::Stamp { number: 7, start_bytes: 0, goes_on: false };
+        let mut writer = files.create("f", &options, stamp, 4096).unwrap();
+        writer.writable().append(&content(number, 0, 1000), &CONTEXT).unwrap();
+        writer.writable().sync(&CONTEXT).unwrap();
+        drop(writer);
+    }
+    assert_eq!(codes(&HybridStore::inspect(&devices)), ["stamp-twice"]);
+    for _ in 0..2 {
+        let store = open(&env, &devices);
+        assert_eq!(read(&store, "f").unwrap_err().kind(), StoreErrorKind::Corruption);
+        assert_eq!(codes(&store.check().unwrap()), ["stamp-twice"]);
+    }
+    let store = open(&env, &devices);
+    store.remove("f").unwrap();
+    store.sync_names().unwrap();
+    let store = reopen(&env, store, &devices);
+    assert_eq!(store.list().unwrap(), []);
+    assert_sound(&store);
+}
