@@ -155,11 +155,7 @@ impl Core {
         if member.files.zone_use().free <= member.promised.load(Ordering::Relaxed) || !self.may_hold_zone(device) {
             return Ok(false);
         }
-        file.is_moving.store(true, Ordering::Release);
-        member.promised.fetch_add(1, Ordering::Relaxed);
-        let moved = self.move_to(&file, device);
-        member.promised.fetch_sub(1, Ordering::Relaxed);
-        file.is_moving.store(false, Ordering::Release);
+        let moved = self.move_file(&file, device, false);
         match &moved {
             Ok(true) if tier == Tier::Fast => add(&self.counts.moved_up, 1),
             Ok(true) => add(&self.counts.moved_down, 1),
@@ -168,14 +164,51 @@ impl Core {
         moved
     }
 
-    fn move_to(&self, file: &Arc<HybridFile>, device: usize) -> Result<bool, StoreError> {
+    /// Moves a table that nobody moves; with `is_urgent` as fast as the devices are. False when it is not done.
+    fn move_file(&self, file: &Arc<HybridFile>, device: usize, is_urgent: bool) -> Result<bool, StoreError> {
+        if file.is_moving.swap(true, Ordering::AcqRel) {
+            return Ok(false);
+        }
+        let member = &self.members[device];
+        member.promised.fetch_add(1, Ordering::Relaxed);
+        let moved = self.move_to(file, device, is_urgent);
+        member.promised.fetch_sub(1, Ordering::Relaxed);
+        file.is_moving.store(false, Ordering::Release);
+        moved
+    }
+
+    /// Makes space on a device by moving a table of it to another one, where zones are empty or have cached blocks only. False when
+    /// there is none that can be moved. Waits for the copy.
+    pub(super) fn move_away(&self, device: usize) -> bool {
+        let is_there = |file: &HybridFile| file.parts().first().is_some_and(|part| part.device == device);
+        let smallest = {
+            let files = self.files.read();
+            let movable = files.values().filter(|file| file.is_table && is_there(file) && self.is_movable(file));
+            movable.filter(|file| !self.is_input(file.number)).min_by_key(|file| file.size_bytes()).cloned()
+        };
+        let Some(file) = smallest else { return false };
+        let targets = self.choose_other(FileKind::Table).into_iter().filter(|target| *target != device);
+        for target in targets {
+            let member = &self.members[target];
+            let needed = file.size_bytes().div_ceil(member.files.writable_zone_bytes()) as u32;
+            let free = || member.files.zone_use().free.saturating_sub(member.promised.load(Ordering::Relaxed));
+            while free() < needed && self.make_space(target) {}
+            if free() >= needed && self.may_hold_zone(target) && matches!(self.move_file(&file, target, true), Ok(true))
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn move_to(&self, file: &Arc<HybridFile>, device: usize, is_urgent: bool) -> Result<bool, StoreError> {
         let copy = self.naming.lock().number();
         let began = self.env.now().as_nanos();
         let goes_on = |core: &Core, done: u64| {
             if file.is_removed() || core.is_input(file.number) {
                 return false;
             }
-            if core.options.driver == HybridDriver::Caller {
+            if is_urgent || core.options.driver == HybridDriver::Caller {
                 return true;
             }
             let due = u128::from(done) * 1_000_000_000 / u128::from(core.options.migration_bytes_per_second.max(1));

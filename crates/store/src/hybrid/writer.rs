@@ -108,8 +108,10 @@ impl HybridWriter {
             if is_small && self.core.make_space(self.device) || self.go_on(context)? {
                 continue;
             }
-            // Nothing is refused for blocks that are somewhere else too.
-            if is_limited || is_small || !self.core.make_space(self.device) {
+            // Nothing is refused for blocks that are somewhere else too, nor while a zone of another device is empty.
+            let has_space =
+                !is_limited && (!is_small && self.core.make_space(self.device) || self.core.move_away(self.device));
+            if !has_space {
                 return Err(error);
             }
         }

@@ -5,7 +5,12 @@ use super::crash::verify_whole;
 use super::faults::gone;
 use super::*;
 use crate::file_store::Finding;
-use varve_media::{Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, Operation};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use varve_media::{
+    CrashDevice, CrashVariant, DeviceCrashState, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan,
+    FaultTrigger, Operation,
+};
 
 /// Level 0 goes to the fast device, others to the slow one, and nothing moves.
 fn placed_by_level() -> HybridOpenOptions {
@@ -330,4 +335,74 @@ fn files_of_one_stamp_with_other_bytes_are_told_and_kept() {
     let store = reopen(&env, store, &devices);
     assert_eq!(store.list().unwrap(), []);
     assert_sound(&store);
+}
+
+/// The open that does what a device was to forget is cut at every point: the next one does the same, and nothing comes back.
+#[test]
+fn what_was_removed_from_a_device_that_was_gone_stays_so_wherever_the_open_is_cut() {
+    let env = Env::sim(1);
+    for victim in 0..2 {
+        let (devices, above, injector) = with_faults(&env, victim);
+        let store = HybridStore::open(&env, above, &placed_by_level()).unwrap();
+        let other = 1 - victim;
+        (0..6).for_each(|number| table(&store, &format!("gone {number}"), victim, number));
+        table(&store, "kept", victim, 6);
+        injector.set_plan(gone());
+        let mut lost = create(&store, "lost", FileKind::Table, level_of(victim));
+        // Where no zone can be had the file may go on on the other device; its name is still to be forgotten by this one.
+        let _ = lost.append(&content(20, 0, 9000), &CONTEXT).and_then(|()| lost.sync(&CONTEXT));
+        drop(lost);
+        let _ = store.sync_names();
+        assert_eq!(measure(&store, "devices that refuse"), 1);
+        for number in 0..6 {
+            let name = format!("gone {number}");
+            if number % 2 == 0 {
+                write(&store, &name, FileKind::Table, Some(0), &content(30, 0, 500)).unwrap();
+                assert_eq!(devices_of(&store, &name), [other]);
+            }
+            match number % 3 {
+                0 => store.rename(&name, "renamed").unwrap_or_else(|error| assert_eq!(number, 3, "{error}")),
+                _ => store.remove(&name).unwrap(),
+            }
+        }
+        store.remove("gone 3").unwrap();
+        store.remove("lost").unwrap();
+        store.sync_names().unwrap();
+        injector.set_plan(FaultPlan::default());
+        std::mem::forget(store);
+        let expected = ["kept", "renamed"];
+        let names = |store: &HybridStore| -> Vec<String> {
+            store.list().unwrap().into_iter().map(|entry| entry.name).collect()
+        };
+        let crash: Vec<CrashDevice> = devices.iter().map(|device| CrashDevice::new(&env, device).unwrap()).collect();
+        let cuts: Arc<Mutex<Vec<[DeviceCrashState; 2]>>> = Arc::default();
+        for (number, device) in crash.iter().enumerate() {
+            let (both, cuts) = (crash.clone(), cuts.clone());
+            device.on_persistence_point(move |point| {
+                let mut states = [point.capture(), both[1 - number].capture()];
+                if number == 1 {
+                    states.reverse();
+                }
+                cuts.lock().push(states);
+            });
+        }
+        let store = open(&env, &crash.iter().map(CrashDevice::device).collect::<Vec<_>>());
+        assert_eq!(names(&store), expected);
+        std::mem::forget(store);
+        let cuts = std::mem::take(&mut *cuts.lock());
+        assert!(cuts.len() > 10, "{}", cuts.len());
+        for (number, states) in cuts.iter().enumerate() {
+            for variant in CrashVariant::OF_DEVICES {
+                let images: Vec<Device> = (0..)
+                    .zip(states)
+                    .map(|(device, state)| state.image(variant, number as u64 ^ device << 40))
+                    .collect();
+                let store = open(&env, &images);
+                assert_eq!(names(&store), expected, "'{victim}', cut {number}, {variant:?}");
+                verify_whole(&store).unwrap();
+                assert_content(&read(&store, "kept").unwrap(), 6, 9000);
+                assert_content(&read(&store, "renamed").unwrap(), 30, 500);
+            }
+        }
+    }
 }

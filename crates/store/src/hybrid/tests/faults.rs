@@ -11,9 +11,10 @@ use crate::conformance::{Model, verify_store};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use varve_env::SimOptions;
 use varve_media::{Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, Operation};
 
-const NAMES: [&str; 2] = ["slow", "fast"];
+const NAMES: [&str; 3] = ["slow", "fast", "other"];
 const OPERATIONS: u64 = 90;
 
 /// Devices with a fault layer on one of them; those without, and with it.
@@ -21,14 +22,40 @@ struct Faulty {
     devices: Vec<Device>,
     above: Vec<Device>,
     injector: FaultInjector,
+    options: HybridOpenOptions,
 }
 
-fn faulty(env: &Env, seed: u64, victim: usize) -> Faulty {
-    let devices = formatted(env, 60, 6 + seed % 5, [0, 5][(seed % 2) as usize]);
+/// What is the same in many runs.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    seed: u64,
+    victim: usize,
+    /// Of two devices, or of three.
+    devices: usize,
+    driver: HybridDriver,
+}
+
+impl Setting {
+    /// A slow device and a fast one, on which nothing happens by itself.
+    fn pair(seed: u64, victim: usize) -> Setting {
+        Setting { seed, victim, devices: 2, driver: HybridDriver::Caller }
+    }
+}
+
+fn faulty(env: &Env, setting: Setting) -> Faulty {
+    let Setting { seed, victim, devices: count, driver } = setting;
+    let active_zones_max = [0, 5][(seed % 2) as usize];
+    let mut devices = vec![slow(env, 60), fast(env, 6 + seed % 5, active_zones_max)];
+    if count > 2 {
+        devices.push(zoned(env, "other", 40 + CONVENTIONAL_ZONES, CONVENTIONAL_ZONES, 0));
+    }
+    let tiers = Some([1, 0, 1][..count].to_vec());
+    HybridStore::format(env, &devices, &HybridFormatOptions { tiers: tiers.clone(), ..format_options() }).unwrap();
+    let options = HybridOpenOptions { tiers, driver, ..open_options() };
     let injector = FaultInjector::new(env, FaultPlan::default());
     let mut above = devices.clone();
     above[victim] = FaultDevice::device(&injector, &devices[victim]);
-    Faulty { devices, above, injector }
+    Faulty { devices, above, injector, options }
 }
 
 /// Every call of a device fails.
@@ -79,10 +106,13 @@ struct Reached {
 }
 
 /// A load under a plan, and what is there afterwards.
-fn run(env: &Env, seed: u64, victim: usize, plan: FaultPlan, reached: &mut Reached) -> Result<(), String> {
-    let faulty = faulty(env, seed, victim);
-    let store =
-        Arc::new(HybridStore::open(env, faulty.above.clone(), &open_options()).map_err(|error| error.to_string())?);
+fn run(env: &Env, setting: Setting, plan: FaultPlan, reached: &mut Reached) -> Result<(), String> {
+    let Setting { seed, victim, driver, .. } = setting;
+    let faulty = faulty(env, setting);
+    let open = |devices: &[Device]| {
+        HybridStore::open(env, devices.to_vec(), &faulty.options).map_err(|error| error.to_string())
+    };
+    let store = Arc::new(open(&faulty.above)?);
     // What was dropped the layer itself tries to write again, where zones refuse it.
     let drops = plan.faults.iter().any(|fault| matches!(fault.effect, FaultEffect::FailDroppingUnsynced(_)));
     faulty.injector.set_plan(plan);
@@ -114,14 +144,16 @@ fn run(env: &Env, seed: u64, victim: usize, plan: FaultPlan, reached: &mut Reach
     reached.cached += measure(&store, "blocks cached");
     // Whatever the store says of itself, it says.
     let _ = store.check();
-    if seed.is_multiple_of(2) {
+    if seed.is_multiple_of(2) || driver == HybridDriver::Thread {
         drop(store);
     } else {
         std::mem::forget(store);
     }
     faulty.injector.set_plan(FaultPlan::default());
-    let store = HybridStore::open(env, faulty.above.clone(), &open_options()).map_err(|error| error.to_string())?;
-    verify_whole(&store)?;
+    let store = open(&faulty.above)?;
+    if driver == HybridDriver::Caller {
+        verify_whole(&store)?;
+    }
     verify_store(&store, &model.lock())?;
     write(&store, "afterwards", FileKind::Table, Some(1), &content(777, 0, 20_000))
         .map_err(|error| error.to_string())?;
@@ -135,9 +167,9 @@ fn run(env: &Env, seed: u64, victim: usize, plan: FaultPlan, reached: &mut Reach
         }
     }
     drop(store);
-    let store = HybridStore::open(env, faulty.devices.clone(), &open_options()).map_err(|error| error.to_string())?;
+    let store = open(&faulty.devices)?;
     match read(&store, "afterwards") {
-        Ok(data) if data == content(777, 0, 20_000) => verify_whole(&store),
+        Ok(data) if data == content(777, 0, 20_000) => Ok(()),
         other => Err(format!("what was written afterwards: {:?}", other.map(|data| data.len()))),
     }
 }
@@ -158,9 +190,9 @@ fn effects(operation: Operation) -> Vec<FaultEffect> {
 fn a_call_that_fails_on_one_device_loses_nothing_that_was_acknowledged() {
     let mut reached = Reached::default();
     for seed in 0..4 {
-        for (victim, name) in NAMES.iter().enumerate() {
+        for (victim, name) in NAMES[..2].iter().enumerate() {
             let env = Env::sim(seed);
-            let quiet = faulty(&env, seed, victim);
+            let quiet = faulty(&env, Setting::pair(seed, victim));
             let store = Arc::new(HybridStore::open(&env, quiet.above.clone(), &open_options()).unwrap());
             let opening = quiet.injector.calls();
             Load::new(store.clone(), Arc::default(), seed, Hints::ALL).run(OPERATIONS);
@@ -175,7 +207,7 @@ fn a_call_that_fails_on_one_device_loses_nothing_that_was_acknowledged() {
                         for trigger in [FaultTrigger::Once(at), FaultTrigger::From(at)] {
                             let fault = Fault::new(operation, trigger, effect.clone());
                             let plan = FaultPlan { seed: at, faults: vec![fault.clone()] };
-                            run(&env, seed, victim, plan, &mut reached)
+                            run(&env, Setting::pair(seed, victim), plan, &mut reached)
                                 .unwrap_or_else(|message| panic!("seed {seed}, '{}': {fault:?}: {message}", name));
                         }
                     }
@@ -188,24 +220,29 @@ fn a_call_that_fails_on_one_device_loses_nothing_that_was_acknowledged() {
     assert!(struck * 2 > runs && refused > 0 && elsewhere > 0 && moved > 0 && cached > 0, "{reached:?}");
 }
 
-/// A device does nothing any more from some call on, whatever it is.
+/// A device does nothing any more from some call on, whatever it is: one of two, or of three, and with the background at work.
 #[test]
 fn a_device_that_goes_at_any_moment_takes_only_what_was_on_it() {
-    let mut reached = Reached::default();
-    for seed in 0..6 {
-        for (victim, name) in NAMES.iter().enumerate() {
-            let env = Env::sim(seed);
-            for at in (seed..OPERATIONS * 3).step_by(17) {
-                let from = |fault: Fault| Fault { trigger: FaultTrigger::From(at), ..fault };
-                let plan = gone();
-                let plan = FaultPlan { faults: plan.faults.into_iter().map(from).collect(), ..plan };
-                run(&env, seed, victim, plan, &mut reached)
-                    .unwrap_or_else(|message| panic!("seed {seed}, '{}', from {at}: {message}", name));
+    for (devices, driver) in
+        [(2, HybridDriver::Caller), (3, HybridDriver::Caller), (2, HybridDriver::Thread), (3, HybridDriver::Thread)]
+    {
+        let mut reached = Reached::default();
+        for seed in 0..5 {
+            for victim in 0..devices {
+                for at in (seed..OPERATIONS * 3).step_by(17) {
+                    let env = Env::sim_with(SimOptions { seed: seed + at, perturb: true, ..SimOptions::default() });
+                    let from = |fault: Fault| Fault { trigger: FaultTrigger::From(at), ..fault };
+                    let plan = gone();
+                    let plan = FaultPlan { faults: plan.faults.into_iter().map(from).collect(), ..plan };
+                    let setting = Setting { seed, victim, devices, driver };
+                    run(&env, setting, plan, &mut reached)
+                        .unwrap_or_else(|message| panic!("{setting:?}, from {at}: {message}"));
+                }
             }
         }
+        println!("reached: hybrid devices that go, of {devices}, {driver:?}: {reached:?}");
+        assert!(reached.refused > 0 && reached.elsewhere > 0, "{reached:?}");
     }
-    println!("reached: hybrid devices that go: {reached:?}");
-    assert!(reached.refused > 0 && reached.elsewhere > 0, "{reached:?}");
 }
 
 /// What fails while the store is opened changes nothing of what is there.
@@ -213,9 +250,9 @@ fn a_device_that_goes_at_any_moment_takes_only_what_was_on_it() {
 fn an_open_that_fails_names_the_device_and_loses_nothing() {
     let (mut failed, mut opened) = (0, 0);
     for seed in 0..3 {
-        for (victim, name) in NAMES.iter().enumerate() {
+        for (victim, name) in NAMES[..2].iter().enumerate() {
             let env = Env::sim(seed);
-            let Faulty { above, injector, .. } = faulty(&env, seed, victim);
+            let Faulty { above, injector, .. } = faulty(&env, Setting::pair(seed, victim));
             let store = Arc::new(HybridStore::open(&env, above.clone(), &open_options()).unwrap());
             let model = Arc::new(Mutex::new(Model::default()));
             Load::new(store.clone(), model.clone(), seed, Hints::ALL).run(OPERATIONS);
@@ -262,9 +299,9 @@ fn a_zone_that_dies_takes_only_what_was_in_it() {
     let mut retired = 0;
     for effect in [FaultEffect::ZoneReadOnly, FaultEffect::ZoneOffline] {
         for seed in 0..5 {
-            for (victim, name) in NAMES.iter().enumerate() {
+            for (victim, name) in NAMES[..2].iter().enumerate() {
                 let env = Env::sim(seed);
-                let Faulty { above, injector, .. } = faulty(&env, seed, victim);
+                let Faulty { above, injector, .. } = faulty(&env, Setting::pair(seed, victim));
                 let store = Arc::new(HybridStore::open(&env, above.clone(), &open_options()).unwrap());
                 // Not those with the band table, which are needed.
                 let metadata = [CONVENTIONAL_ZONES, METADATA_ZONES][victim] * ZONE_BYTES;
