@@ -239,6 +239,22 @@ impl DeviceFiles {
         (available, of_compactions - available)
     }
 
+    /// Tables for which the device was made to keep zones.
+    pub(crate) fn reserve_tables(&self) -> u16 {
+        self.core.geometry.reserve.compaction_tables
+    }
+
+    /// Whether zones are kept for outputs of compactions.
+    pub(crate) fn keeps_reserve(&self) -> bool {
+        self.core.state.lock().bands.keeps_reserve()
+    }
+
+    /// Keeps zones for so many outputs of compactions as long as it is open, though it was not made to.
+    pub(crate) fn keep_reserve(&self, tables: u16) {
+        let bands = u32::from(tables).saturating_mul(self.core.geometry.table_bands);
+        self.core.state.lock().bands.keep_reserve(bands);
+    }
+
     /// Bytes of all zones, and of a table the largest.
     pub(crate) fn total_bytes(&self) -> u64 {
         u64::from(self.core.geometry.band_count) * self.writable_zone_bytes()

@@ -343,6 +343,7 @@ impl Core {
         let is_table = options.kind == FileKind::Table;
         let mut naming = self.naming.lock();
         let number = naming.number();
+        self.keep_reserve();
         let devices = self.choose(options);
         let refusal = self.members.iter().find_map(|member| member.files.check_open().err());
         let mut outcome = Err(refusal.filter(|_| devices.is_empty()).unwrap_or_else(|| self.no_space(name)));

@@ -8,11 +8,13 @@
 
 use super::core::{Core, Member};
 use super::file::HybridFile;
+use super::options::HybridFormatOptions;
 use super::records::removed_name;
 use super::statistics::add;
 use crate::band::Stamp;
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
@@ -70,6 +72,20 @@ impl Core {
     pub(super) fn refusal_with(&self, name: &str) -> Option<StoreError> {
         let refusing = self.members.iter().filter_map(|member| Some((member, member.files.check_open().err()?)));
         refusing.filter(|(member, _)| member.may_have(name)).map(|(_, refusal)| refusal).next()
+    }
+
+    /// Has a device of the slowest tier keep zones for outputs of compactions where the one that did refuses, or is not there.
+    pub(super) fn keep_reserve(&self) {
+        let writable = self.writable();
+        if writable.iter().any(|device| self.members[*device].files.keeps_reserve()) {
+            return;
+        }
+        let tables = self.members.iter().map(|member| member.files.reserve_tables()).max().filter(|tables| *tables > 0);
+        let slowest = writable.into_iter().max_by_key(|device| (self.members[*device].tier, Reverse(*device)));
+        if let Some(device) = slowest {
+            let tables = tables.unwrap_or(HybridFormatOptions::default().reserve_tables);
+            self.members[device].files.keep_reserve(tables);
+        }
     }
 
     /// Why a device refuses on which something of a file lies.

@@ -203,10 +203,11 @@ fn missing(missing_devices: MissingDevices) -> HybridOpenOptions {
 
 /// A store with files on each device alone, and one on both.
 fn on_both(env: &Env) -> Vec<Device> {
-    let devices = formatted(env, 60, 4, 0);
+    let devices = formatted(env, 60, 8, 0);
     let store = HybridStore::open(env, devices.clone(), &placed_by_level()).unwrap();
     table(&store, "on slow", 0, 1);
     table(&store, "on fast", 1, 2);
+    (0..4).for_each(|number| table(&store, &format!("more {number}"), 1, 20 + number));
     write(&store, "on both", FileKind::Table, Some(0), &content(3, 0, 6 * ZONE_BYTES)).unwrap();
     assert_eq!(devices_of(&store, "on both"), [1, 0]);
     devices
@@ -277,6 +278,9 @@ fn a_device_that_was_given_up_is_never_taken_back() {
         assert_eq!(read(&store, there).unwrap_err().kind(), StoreErrorKind::NotFound);
         assert_content(&read(&store, here).unwrap(), 1 + left as u64, 9000);
         store.remove(here).unwrap();
+        if left == 1 {
+            (0..4).for_each(|number| store.remove(&format!("more {number}")).unwrap());
+        }
         store.sync_names().unwrap();
         write(&store, there, FileKind::Table, Some(0), &content(9, 0, 5000)).unwrap();
         // What is left of a file keeps its bytes under another name.
@@ -303,6 +307,59 @@ fn a_device_that_was_given_up_is_never_taken_back() {
         let other = vec![devices[1 - left].clone()];
         let error = HybridStore::open(&env, other, &missing(MissingDevices::Refuse)).err().expect("an error");
         assert_eq!(error.kind(), StoreErrorKind::Foreign);
+    }
+}
+
+/// The device that kept zones for outputs of compactions refuses, or was given up: another one keeps them, so that one that is full
+/// can still be compacted.
+#[test]
+fn what_is_kept_for_compactions_is_kept_by_another_device() {
+    for is_given_up in [true, false] {
+        let env = Env::sim(1);
+        let (devices, above, injector) = with_faults(&env, 0);
+        let store = match is_given_up {
+            true => HybridStore::open(&env, vec![devices[1].clone()], &missing(MissingDevices::GiveUp)).unwrap(),
+            false => {
+                let store = HybridStore::open(&env, above, &placed_by_level()).unwrap();
+                table(&store, "on slow", 0, 1);
+                store.remove("on slow").unwrap();
+                injector.set_plan(gone());
+                store.sync_names().unwrap();
+                assert_eq!(measure(&store, "devices that refuse"), 1);
+                store
+            }
+        };
+        let mut tables = 0;
+        let refused = loop {
+            match write(&store, &format!("t-{tables}"), FileKind::Table, Some(0), &content(tables, 0, 30_000)) {
+                Ok(()) => tables += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), StoreErrorKind::NoSpace, "{refused}");
+        assert!(tables > 5, "{tables}");
+        let job = JobId(7);
+        store.hint(&Hint::CompactionBegin {
+            job,
+            inputs: &[hinted("t-0", 0), hinted("t-1", 0)],
+            output_level: Some(1),
+        });
+        for output in 0..2 {
+            let options =
+                CreateOptions { kind: FileKind::Table, level: Some(1), job: Some(job), ..CreateOptions::default() };
+            let mut writer = store.create(&format!("output-{output}"), &options).unwrap();
+            writer.append(&content(100 + output, 0, 30_000), &CONTEXT).unwrap();
+            writer.sync(&CONTEXT).unwrap();
+            writer.finish(&CONTEXT).unwrap();
+        }
+        store.hint(&Hint::CompactionEnd {
+            job,
+            outputs: &[hinted("output-0", 1), hinted("output-1", 1)],
+            succeeded: true,
+        });
+        for output in 0..2 {
+            assert_content(&read(&store, &format!("output-{output}")).unwrap(), 100 + output, 30_000);
+        }
     }
 }
 
