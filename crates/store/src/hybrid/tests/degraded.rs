@@ -197,6 +197,51 @@ fn a_full_device_leaves_the_other_in_use() {
     }
 }
 
+/// Copies of blocks are read where they are copies of, once the zone that has them is dead, or their device is gone.
+#[test]
+fn cached_blocks_that_are_lost_cost_nothing() {
+    for caching in [CachingName::Fifo, CachingName::Frequency] {
+        for is_gone in [false, true] {
+            let env = Env::sim(1);
+            let (_, above, injector) = with_faults(&env, 1);
+            // Places tables of high levels on the slow device, and leaves zones to cached blocks.
+            let options = HybridOpenOptions { caching, placement: PlacementName::Auto, ..placed_by_level() };
+            let store = HybridStore::open(&env, above, &options).unwrap();
+            let table = |name: &str, number: u64| {
+                write(&store, name, FileKind::Table, Some(9), &content(number, 0, 9000)).unwrap();
+                assert_eq!(devices_of(&store, name), [0], "{name}");
+            };
+            (0..4).for_each(|number| table(&format!("t-{number}"), number));
+            let read_as_user = |evicts: bool| {
+                for number in 0..4 {
+                    let name = format!("t-{number}");
+                    let reader = store.open(&name, &OpenOptions::default()).unwrap();
+                    for at in [0, 4096] {
+                        let mut data = vec![0; 4096];
+                        reader.read_at(at, &mut data, &IoContext::of(IoClass::UserRead)).unwrap();
+                        assert!(data == content(number, at, 4096), "{name} at {at}");
+                        if evicts {
+                            store.hint(&Hint::CacheEvicted { file: &name, offset_bytes: at, bytes: &data });
+                            store.core.fill_cache();
+                        }
+                    }
+                }
+            };
+            read_as_user(true);
+            read_as_user(false);
+            let hits = measure(&store, "user reads of cached blocks");
+            assert!(hits > 2, "{caching:?}: {hits} of 8");
+            let files = METADATA_ZONES * ZONE_BYTES..u64::MAX;
+            let dies = Fault::new(Operation::Read, FaultTrigger::From(0), FaultEffect::ZoneOffline).on_range(files);
+            injector.set_plan(if is_gone { gone() } else { FaultPlan::of(dies) });
+            read_as_user(false);
+            assert!(injector.injected() > 0);
+            injector.set_plan(FaultPlan::default());
+            table("behind it", 9);
+        }
+    }
+}
+
 fn missing(missing_devices: MissingDevices) -> HybridOpenOptions {
     HybridOpenOptions { tiers: None, missing_devices, ..placed_by_level() }
 }
