@@ -15,7 +15,7 @@ impl Background {
     /// Begins what the options ask for.
     pub(super) fn begin(env: &Env, core: &Arc<Core>) -> Background {
         let mut threads = Vec::new();
-        if core.options.driver == HybridDriver::Thread && core.has_tiers() {
+        if core.options.driver == HybridDriver::Thread && core.has_tiers() && !core.is_read_only {
             if core.migration.is_some() {
                 let core = core.clone();
                 threads.push(env.spawn("migration", move || {

@@ -48,7 +48,7 @@ impl Core {
     /// Plans a move and makes it. True when something was done, and there may be more.
     pub(super) fn migrate(&self) -> bool {
         let Some(policy) = &self.migration else { return false };
-        if self.boundaries.is_empty() || self.check().is_err() {
+        if self.boundaries.is_empty() || self.is_read_only {
             return false;
         }
         self.divide();

@@ -247,7 +247,7 @@ impl Core {
         let zone_bytes = files.writable_zone_bytes();
         let options =
             CreateOptions { kind: FileKind::Table, expected_size_bytes: Some(zone_bytes), ..CreateOptions::default() };
-        let stamp = Stamp { number: 0, start_bytes: 0 };
+        let stamp = Stamp { number: 0, start_bytes: 0, goes_on: false };
         let writer = files.create(&zone_name(number), &options, stamp, cache.batch_bytes).ok()?;
         let reader = files.open_file(&zone_name(number)).ok()?;
         cache.zones.lock().begin(number, reader).then(|| CacheWriter {
@@ -345,10 +345,11 @@ impl Core {
 
     fn remove_zone(&self, number: u64) -> Result<(), StoreError> {
         add(&self.counts.dropped_zones, 1);
-        for device in 0..self.members.len() {
+        // One that refuses keeps it until the next open.
+        for device in self.writable() {
             let files = &self.members[device].files;
             if files.remove(&zone_name(number))? {
-                self.commit_on(device)?;
+                self.commit_strictly_on(device)?;
             }
         }
         Ok(())

@@ -10,11 +10,14 @@ use super::levels::{Demand, JOBS_MAX, TIERS_MAX, Tier};
 use super::migration::Migration;
 use super::options::{HybridDriver, HybridOpenOptions};
 use super::placement::{NewTable, Placement, PlacementView};
+use super::records::Set;
+use super::removals::Removals;
 use super::statistics::{Counts, add};
 use super::wake::Wake;
 use crate::band::{DeviceFiles, DeviceWriter, Stamp};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, ReadableFile, StoreProperties};
+use crate::journal::corruption;
 use crate::kernel::NameLocks;
 use crate::name;
 use parking_lot::{Mutex as ShortMutex, RwLock};
@@ -32,15 +35,8 @@ pub(super) struct Member {
     /// Empty zones that tables which were placed here are about to take.
     pub(super) promised: AtomicU32,
     pub(super) removals: Mutex<Removals>,
-}
-
-/// Removals of names on one device that may not be durable.
-#[derive(Debug, Default)]
-pub(super) struct Removals {
-    /// Number of the first; 0 where there is none.
-    pub(super) first: u64,
-    /// All that there ever were.
-    count: u64,
+    /// What was last asked of it failed: others are chosen before it.
+    pub(super) is_suspect: AtomicBool,
 }
 
 /// Held by whoever changes a name, across what it writes.
@@ -122,6 +118,12 @@ pub(super) struct Core {
     pub(super) properties: StoreProperties,
     pub(super) options: HybridOpenOptions,
     pub(super) members: Vec<Member>,
+    /// Which devices of its set are not there.
+    pub(super) set: Set,
+    /// Nothing is written: what is, stays in memory.
+    pub(super) is_read_only: bool,
+    /// Names of which a device says that they were removed from others that refuse, and below which stamps.
+    pub(super) buried: Mutex<BTreeMap<String, u64>>,
     pub(super) files: RwLock<BTreeMap<String, Arc<HybridFile>>>,
     pub(super) level_counts: ShortMutex<LevelCounts>,
     pub(super) naming: Mutex<Naming>,
@@ -155,17 +157,38 @@ pub(super) struct Made {
 }
 
 impl Core {
-    /// Refuses everything that would acknowledge something once one device cannot promise it.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.members.iter().try_for_each(|member| member.files.check_open())
+    /// Refuses every change where nothing may be written.
+    pub(super) fn check_writable(&self, name: &str) -> Result<(), StoreError> {
+        match self.is_read_only {
+            true => Err(StoreError::ReadOnly { store: self.label.clone(), name: name.to_owned() }),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn check_name(&self, name: &str) -> Result<(), StoreError> {
         name::check(name).map_err(|reason| name::invalid(&self.label, name, reason))
     }
 
+    /// The error for a name that nothing has. Where a device is missing nobody can say that.
     pub(super) fn not_found(&self, name: &str) -> StoreError {
-        StoreError::NotFound { store: self.label.clone(), name: name.to_owned() }
+        let (store, name) = (self.label.clone(), name.to_owned());
+        match self.set.missing.is_empty() {
+            true => StoreError::NotFound { store, name },
+            false => StoreError::MissingDevice { store, name, device: self.set.missing.join(" or ") },
+        }
+    }
+
+    /// The error for bytes of a file that are on none of the devices.
+    pub(super) fn not_here(&self, file: &HybridFile, offset_bytes: u64) -> StoreError {
+        let name = file.name.lock().clone();
+        let gone: Vec<&str> = self.set.missing.iter().chain(&self.set.given_up).map(String::as_str).collect();
+        match gone.is_empty() {
+            true => {
+                let expected = format!("a part of the file with byte {offset_bytes}");
+                corruption(&self.label, &format!("file '{name}'"), offset_bytes, expected, "none on any device")
+            }
+            false => StoreError::MissingDevice { store: self.label.clone(), name, device: gone.join(" or ") },
+        }
     }
 
     pub(super) fn find(&self, name: &str) -> Result<Arc<HybridFile>, StoreError> {
@@ -201,7 +224,8 @@ impl Core {
     pub(super) fn view(&self) -> PlacementView {
         let mut view = PlacementView::default();
         let reserves = self.placement.reserves();
-        for (_, member) in self.of_tier(Tier::Fast) {
+        // On one that refuses nothing more finds a place.
+        for (_, member) in self.of_tier(Tier::Fast).filter(|(_, member)| !member.is_refusing()) {
             let zones = member.files.zone_use();
             view.fast_zones += u64::from(zones.total);
             view.empty_zones += u64::from(zones.free.saturating_sub(member.promised.load(Ordering::Relaxed)));
@@ -274,17 +298,23 @@ impl Core {
         self.ordered(tier, options.kind == FileKind::Table)
     }
 
+    /// Devices that may be written.
+    pub(super) fn writable(&self) -> Vec<usize> {
+        (0..self.members.len()).filter(|device| !self.members[*device].is_refusing()).collect()
+    }
+
     /// Devices of a tier, those with most space first, then the others.
     pub(super) fn ordered(&self, tier: Tier, is_table: bool) -> Vec<usize> {
-        let mut ordered: Vec<usize> = (0..self.members.len()).collect();
+        let mut ordered = self.writable();
         ordered.sort_by_cached_key(|device| {
             let member = &self.members[*device];
             let zones = member.files.zone_use();
             let free = zones.free.saturating_sub(member.promised.load(Ordering::Relaxed));
             let has_space = free > 0 || (!is_table && member.files.log_space_bytes() > 0);
             let free_bytes = u64::from(free) * member.files.writable_zone_bytes();
+            let is_suspect = member.is_suspect.load(Ordering::Relaxed);
             // Of the other tiers the nearest, but of the slow ones the first.
-            (!has_space, self.tier(*device) != tier, member.tier, u64::MAX - free_bytes, *device)
+            (is_suspect, !has_space, self.tier(*device) != tier, member.tier, u64::MAX - free_bytes, *device)
         });
         ordered
     }
@@ -313,14 +343,17 @@ impl Core {
     /// Makes a new file, in place of one that has the name.
     pub(super) fn create(&self, name: &str, options: &CreateOptions) -> Result<Made, StoreError> {
         self.check_name(name)?;
-        self.check()?;
+        self.check_writable(name)?;
         let is_table = options.kind == FileKind::Table;
         let mut naming = self.naming.lock();
         let number = naming.number();
-        let mut outcome = Err(self.no_space(name));
-        for device in self.choose(options) {
-            outcome = self.create_on(device, name, options, Stamp { number, start_bytes: 0 });
-            if !outcome.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::NoSpace) {
+        self.keep_reserve();
+        let devices = self.choose(options);
+        let refusal = self.members.iter().find_map(|member| member.files.check_open().err());
+        let mut outcome = Err(refusal.filter(|_| devices.is_empty()).unwrap_or_else(|| self.no_space(name)));
+        for device in devices {
+            outcome = self.create_on(device, name, options, Stamp { number, start_bytes: 0, goes_on: false });
+            if !outcome.as_ref().is_err_and(|error| self.is_for_another(device, error)) {
                 break;
             }
         }
@@ -341,6 +374,7 @@ impl Core {
             self.recount(&replaced);
             let mut older: Vec<usize> = replaced.parts().iter().map(|part| part.device).collect();
             older.extend(&*replaced.supersedes.lock());
+            older.extend(replaced.rivals.iter().map(|(device, _)| *device));
             older.sort_unstable();
             older.dedup();
             older.retain(|other| *other != device);
@@ -349,175 +383,15 @@ impl Core {
         Ok(Made { file, device, writer })
     }
 
+    /// What a device cannot do another one may.
+    pub(super) fn is_for_another(&self, device: usize, error: &StoreError) -> bool {
+        error.kind() == StoreErrorKind::NoSpace || self.members[device].is_refusing()
+    }
+
     pub(super) fn no_space(&self, name: &str) -> StoreError {
-        let available_bytes = self.members.iter().map(|member| member.files.available_bytes().0).sum();
+        let writable = self.members.iter().filter(|member| !member.is_refusing());
+        let available_bytes = writable.map(|member| member.files.available_bytes().0).sum();
         StoreError::NoSpace { store: self.label.clone(), name: name.to_owned(), requested_bytes: 0, available_bytes }
-    }
-
-    /// Removes the record of a name on one device; durable with its next commit.
-    pub(super) fn remove_on(&self, device: usize, name: &str, number: u64) -> Result<(), StoreError> {
-        let member = &self.members[device];
-        let mut removals = member.removals.lock();
-        if member.files.remove(name)? {
-            removals.count += 1;
-            if removals.first == 0 {
-                removals.first = number;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes every change of names on one device durable.
-    pub(super) fn commit_on(&self, device: usize) -> Result<(), StoreError> {
-        let member = &self.members[device];
-        let count = member.removals.lock().count;
-        member.files.commit_names()?;
-        let mut removals = member.removals.lock();
-        // One that came meanwhile is told as older than it is, until the next commit.
-        if removals.count == count {
-            removals.first = 0;
-        }
-        Ok(())
-    }
-
-    /// Removes older records of a name from the devices that have them, durably. The file that has the name now is durable,
-    /// or about to be removed. Whoever calls it changes a name.
-    pub(super) fn settle(&self, file: &HybridFile, name: &str, number: u64) -> Result<(), StoreError> {
-        let older = file.supersedes.lock().clone();
-        for device in older {
-            self.remove_on(device, name, number)?;
-            self.commit_on(device)?;
-            file.supersedes.lock().retain(|other| *other != device);
-        }
-        Ok(())
-    }
-
-    /// Everything of a file is durable on its device: makes durable what must not come back beside it.
-    pub(super) fn synced(&self, file: &HybridFile) -> Result<(), StoreError> {
-        if file.is_durable.load(Ordering::Acquire) || file.is_removed() {
-            return Ok(());
-        }
-        for (device, member) in self.members.iter().enumerate() {
-            let first = member.removals.lock().first;
-            if first != 0 && first < file.number() {
-                self.commit_on(device)?;
-            }
-        }
-        if !file.supersedes.lock().is_empty() {
-            let mut naming = self.naming.lock();
-            let name = file.name.lock().clone();
-            if !file.is_removed() {
-                let number = naming.number();
-                self.settle(file, &name, number)?;
-            }
-        }
-        file.is_durable.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    /// Takes the name of a file; durable later, and atomic.
-    pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
-        self.check_name(name)?;
-        self.check()?;
-        let mut naming = self.naming.lock();
-        let number = naming.number();
-        let file = self.files.read().get(name).cloned().ok_or_else(|| self.not_found(name))?;
-        let parts = file.parts();
-        if let Some(first) = parts.first().filter(|_| !file.supersedes.lock().is_empty()) {
-            // It may have taken the place of the first part of an older one, of which it must not leave others out.
-            self.commit_on(first.device)?;
-        }
-        // Nothing older comes back when the last record is gone.
-        self.settle(&file, name, number)?;
-        let devices: Vec<usize> = parts.iter().map(|part| part.device).collect();
-        if let Some((first, others)) = devices.split_first() {
-            self.remove_on(*first, name, number)?;
-            // Parts without the one before them are nobody's.
-            if !others.is_empty() {
-                self.commit_on(*first)?;
-            }
-            others.iter().try_for_each(|device| self.remove_on(*device, name, number))?;
-        }
-        self.files.write().remove(name);
-        file.was_removed();
-        self.recount(&file);
-        Ok(())
-    }
-
-    /// Makes every change of a name so far durable.
-    pub(super) fn sync_names(&self) -> Result<(), StoreError> {
-        self.check()?;
-        let mut naming = self.naming.lock();
-        (0..self.members.len()).try_for_each(|device| self.commit_on(device))?;
-        let superseding: Vec<(String, Arc<HybridFile>)> = {
-            let files = self.files.read();
-            let has_older = |file: &HybridFile| !file.supersedes.lock().is_empty();
-            files.iter().filter(|(_, file)| has_older(file)).map(|(name, file)| (name.clone(), file.clone())).collect()
-        };
-        for (name, file) in superseding {
-            let number = naming.number();
-            self.settle(&file, &name, number)?;
-        }
-        Ok(())
-    }
-
-    /// Makes what was written of a file durable, all its parts.
-    fn sync_parts(&self, file: &HybridFile, name: &str) -> Result<(), StoreError> {
-        file.parts().iter().try_for_each(|part| self.members[part.device].files.sync_file(name))
-    }
-
-    /// Changes the name of a file, durably.
-    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        self.check_name(from)?;
-        self.check_name(to)?;
-        self.check()?;
-        let mut naming = self.naming.lock();
-        let file = self.files.read().get(from).cloned().ok_or_else(|| self.not_found(from))?;
-        if from != to && file.parts().len() > 1 && file.state.is_writing.load(Ordering::Acquire) {
-            let reason = format!("'{from}' is written on several devices; finish it before it is renamed");
-            return Err(StoreError::InvalidRequest { store: self.label.clone(), reason });
-        }
-        self.sync_parts(&file, from)?;
-        let number = naming.number();
-        self.settle(&file, from, number)?;
-        if from == to {
-            return (0..self.members.len()).try_for_each(|device| self.commit_on(device));
-        }
-        if file.parts().len() > 1 {
-            // Two devices do nothing at one moment: the file goes to one first, under the name that it has.
-            self.gather(&mut naming, &file, from)?;
-        }
-        let Some(device) = file.parts().first().map(|part| part.device) else { return Err(self.not_found(from)) };
-        let number = naming.number();
-        // What was removed before is gone when this returns.
-        for (other, member) in self.members.iter().enumerate() {
-            if other != device && member.removals.lock().first != 0 {
-                self.commit_on(other)?;
-            }
-        }
-        let target = self.files.read().get(to).cloned();
-        self.members[device].files.rename(from, to, Stamp { number, start_bytes: 0 })?;
-        file.stamp.store(number, Ordering::Release);
-        *file.name.lock() = to.to_owned();
-        {
-            let mut files = self.files.write();
-            files.remove(from);
-            files.insert(to.to_owned(), file.clone());
-        }
-        file.is_durable.store(true, Ordering::Release);
-        if let Some(target) = target {
-            target.was_removed();
-            self.recount(&target);
-            let mut older: Vec<usize> = target.parts().iter().map(|part| part.device).collect();
-            older.extend(&*target.supersedes.lock());
-            older.sort_unstable();
-            older.dedup();
-            older.retain(|other| *other != device);
-            *file.supersedes.lock() = older;
-            let number = naming.number();
-            self.settle(&file, to, number)?;
-        }
-        Ok(())
     }
 
     /// A file has another level now.

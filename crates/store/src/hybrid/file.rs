@@ -91,6 +91,10 @@ pub(super) struct HybridFile {
     parts: RwLock<Arc<Vec<Part>>>,
     /// Devices that have an older record of the name, which counts until this file is durable.
     pub(super) supersedes: ShortMutex<Vec<usize>>,
+    /// Devices that have other bytes under its stamp, and from where on: which of them count nobody can say.
+    pub(super) rivals: Vec<(usize, u64)>,
+    /// More of it may be behind its last part, on a device that is not there.
+    pub(super) is_cut: bool,
     /// It is durable under its name, and what was removed before it was made is gone.
     pub(super) is_durable: AtomicBool,
     is_removed: AtomicBool,
@@ -115,6 +119,8 @@ impl HybridFile {
             name: ShortMutex::new(name.to_owned()),
             parts: RwLock::default(),
             supersedes: ShortMutex::default(),
+            rivals: Vec::new(),
+            is_cut: false,
             is_durable: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
         }
@@ -156,9 +162,25 @@ impl HybridFile {
         self.state.level.store(level, Ordering::Relaxed);
     }
 
-    /// Bytes that readers see.
+    /// Bytes that readers see. Of one that is cut one byte more than are there: whoever reads to the end must not take it for that.
     pub(super) fn size_bytes(&self) -> u64 {
-        self.parts().last().map_or(0, |part| part.start_bytes + part.reader.size_bytes())
+        self.parts().last().map_or(0, |part| part.start_bytes + part.reader.size_bytes()) + u64::from(self.is_cut)
+    }
+
+    /// No bytes are missing before or between its parts, and nothing else claims to be it.
+    pub(super) fn is_whole(&self) -> bool {
+        let mut end_bytes = 0;
+        let is_next = |part: &Part| {
+            let is_next = part.start_bytes <= end_bytes;
+            end_bytes = part.start_bytes + part.reader.size_bytes();
+            is_next
+        };
+        !self.is_cut && self.parts().iter().all(is_next) && self.rivals.is_empty()
+    }
+
+    /// Whether the part on a device is the last of one that is cut, and says so.
+    pub(super) fn goes_on(&self, device: usize) -> bool {
+        self.is_cut && self.parts().last().is_some_and(|last| last.device == device)
     }
 
     /// It has no name any more.

@@ -28,6 +28,10 @@
 //!   and not while it is written;
 //! - *removing* is durable on a device before anything that was made later is on another.
 //!
+//! *A device that fails.* After a sync or a commit of it failed a device [refuses](removals): it is written no more, and what others
+//! can do goes on there. Nothing that lay on it and was not durable is acknowledged. What it should forget another one keeps.
+//! A store [opens](MissingDevices) without one of its devices only for those who say so.
+//!
 //! An [open](recovery) takes away what does not count. Requests wait for each other by [class](order): reads of users and logs
 //! first.
 
@@ -35,6 +39,7 @@ mod background;
 mod boundary;
 mod cached;
 mod caching;
+mod check;
 pub(crate) mod conformance;
 mod core;
 mod division;
@@ -47,7 +52,10 @@ mod options;
 mod order;
 mod placement;
 mod reader;
+mod records;
 mod recovery;
+mod removals;
+mod renames;
 mod statistics;
 mod tiers;
 mod wake;
@@ -59,7 +67,7 @@ mod tests;
 pub use caching::CachingName;
 pub use division::DivisionName;
 pub use migration::MigrationName;
-pub use options::{HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions};
+pub use options::{HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, MissingDevices};
 pub use placement::PlacementName;
 
 use self::core::Core;
@@ -109,7 +117,8 @@ impl HybridStore {
     /// Opens the store on its devices, in any order, after a clean end or a crash. Takes time in proportion to what the log
     /// zones hold, which is read, and to the number of zones.
     ///
-    /// Errors: those of each device; [`StoreError::Foreign`] when they were not formatted together, or are not all there.
+    /// Errors: those of each device; [`StoreError::Foreign`] when they were not formatted together, or are not all there and the
+    /// [options](HybridOpenOptions::missing_devices) do not say what then.
     pub fn open(env: &Env, devices: HybridDevices, options: &HybridOpenOptions) -> Result<HybridStore, StoreError> {
         let core = Arc::new(recovery::open(env, devices, options)?);
         let background = Background::begin(env, &core);
@@ -118,7 +127,9 @@ impl HybridStore {
 
     /// What [`check`](FileStore::check) would say about devices of which the store cannot be opened, or is not open.
     pub fn inspect(devices: &[varve_media::Device]) -> Vec<Finding> {
-        devices.iter().flat_map(|device| DeviceFiles::inspect(device, KIND)).collect()
+        let mut findings: Vec<Finding> = devices.iter().flat_map(|device| DeviceFiles::inspect(device, KIND)).collect();
+        findings.extend(records::inspect(&recovery::label_of(devices), devices));
+        findings
     }
 }
 
@@ -166,6 +177,7 @@ impl FileStore for HybridStore {
 
     fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
         self.core.check_name(name)?;
+        self.core.check_writable(name)?;
         match NameLocks::lock(&self.core.locks, name) {
             Some(lock) => Ok(Box::new(lock)),
             None => Err(StoreError::Locked { store: self.core.label.clone(), name: name.to_owned() }),
@@ -174,13 +186,16 @@ impl FileStore for HybridStore {
 
     fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {
         self.core.check_name(target_name)?;
+        self.core.check_writable(name)?;
         self.core.find(name).map(|_| false)
     }
 
     fn space(&self) -> Result<Space, StoreError> {
         let none = Space { total_bytes: 0, available_bytes: 0, reserve_bytes: 0, block_bytes: 1 };
         Ok(self.core.members.iter().fold(none, |sum, member| {
-            let (available_bytes, reserve_bytes) = member.files.available_bytes();
+            // What cannot be written is no space.
+            let (available_bytes, reserve_bytes) =
+                if member.is_refusing() { (0, 0) } else { member.files.available_bytes() };
             Space {
                 total_bytes: sum.total_bytes + member.files.total_bytes(),
                 available_bytes: sum.available_bytes + available_bytes,
@@ -192,6 +207,9 @@ impl FileStore for HybridStore {
 
     fn hint(&self, hint: &Hint<'_>) {
         let core = &self.core;
+        if core.is_read_only {
+            return;
+        }
         match hint {
             Hint::FlushBegin { job, .. } => {
                 core.jobs.lock().flush_begins(*job);
@@ -245,6 +263,10 @@ impl FileStore for HybridStore {
             }
         }
         measures.extend(sums);
+        let refusing = self.core.members.iter().filter(|member| member.is_refusing()).count();
+        measures.push(StoreMeasure::count("devices that refuse", refusing as u64));
+        let set = &self.core.set;
+        measures.push(StoreMeasure::count("devices missing", (set.missing.len() + set.given_up.len()) as u64));
         measures
     }
 
@@ -255,10 +277,11 @@ impl FileStore for HybridStore {
             let device = |member: &core::Member| {
                 let zones = member.files.zone_use();
                 format!(
-                    "'{}' ({} zones of {} bytes)",
+                    "'{}' ({} zones of {} bytes{})",
                     member.files.label(),
                     zones.total,
-                    member.files.writable_zone_bytes()
+                    member.files.writable_zone_bytes(),
+                    if member.is_refusing() { ", refuses writes" } else { "" }
                 )
             };
             of_tier.map(device).collect::<Vec<_>>().join(", ")
@@ -306,7 +329,7 @@ impl FileStore for HybridStore {
     }
 
     fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        Ok(self.core.members.iter().flat_map(|member| member.files.check()).collect())
+        Ok(check::check(&self.core))
     }
 }
 

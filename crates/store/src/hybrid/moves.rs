@@ -10,7 +10,7 @@ use super::levels::Tier;
 use super::options::HybridDriver;
 use super::statistics::add;
 use crate::band::{DeviceWriter, Stamp};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind};
 use crate::journal::buffer;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Core {
             ..CreateOptions::default()
         };
         let transfer_bytes = self.transfer_bytes(device);
-        let stamp = Stamp { number: 0, start_bytes: 0 };
+        let stamp = Stamp { number: 0, start_bytes: 0, goes_on: false };
         let mut writer = member.files.create(&name, &options, stamp, transfer_bytes)?;
         let context = IoContext { level: file.level(), ..MOVING };
         let parts = file.parts();
@@ -76,18 +76,23 @@ impl Core {
         copy: u64,
     ) -> Result<(), StoreError> {
         let number = naming.number();
-        self.members[device].files.rename(&copy_name(copy), name, Stamp { number, start_bytes: 0 })?;
+        self.members[device].files.rename(&copy_name(copy), name, Stamp { number, start_bytes: 0, goes_on: false })?;
         file.stamp.store(number, Ordering::Release);
         let old = file.parts();
         let reader = self.members[device].files.open_file(name)?;
         file.set_parts(vec![Part { device, start_bytes: 0, reader }]);
         self.recount(file);
-        // Before the file can be removed, nothing is left that would come back.
+        // Before the file can be removed, nothing is left that would come back; where a device refuses, whoever removes it sees to
+        // that.
         let mut others: Vec<usize> = old.iter().map(|part| part.device).filter(|other| *other != device).collect();
         others.dedup();
         for other in others {
-            self.remove_on(other, name, number)?;
-            self.commit_on(other)?;
+            let removed = self.remove_on(other, name, number, number).and_then(|()| self.commit_strictly_on(other));
+            if removed.is_err() && self.members[other].is_refusing() {
+                file.supersedes.lock().push(other);
+                continue;
+            }
+            removed?;
         }
         file.is_durable.store(true, Ordering::Release);
         Ok(())
@@ -96,21 +101,29 @@ impl Core {
     /// Takes back a copy that did not become the file.
     fn drop_copy(&self, device: usize, copy: u64) {
         // What stays is taken away by the next open.
-        let _ = self.remove_on(device, &copy_name(copy), copy).and_then(|()| self.commit_on(device));
+        let _ = self.remove_on(device, &copy_name(copy), copy, copy).and_then(|()| self.commit_strictly_on(device));
         self.zone_was_left();
     }
 
-    /// Brings all parts of a file to one device, under the name that it has.
-    pub(super) fn gather(&self, naming: &mut Naming, file: &HybridFile, name: &str) -> Result<(), StoreError> {
+    /// Brings all parts of a file to one device, under the name that it has; not to `unwanted`.
+    pub(super) fn gather(
+        &self,
+        naming: &mut Naming,
+        file: &HybridFile,
+        name: &str,
+        unwanted: Option<usize>,
+    ) -> Result<(), StoreError> {
         let mut outcome = Err(self.no_space(name));
-        for device in self.ordered(Tier::Fast, file.is_table) {
+        let mut devices = self.ordered(Tier::Fast, file.is_table);
+        devices.retain(|device| Some(*device) != unwanted);
+        for device in devices {
             let copy = naming.number();
             outcome = self.copy(file, device, copy, &|_, _| true).map(|_| (device, copy));
             match &outcome {
                 Ok(_) => break,
                 Err(error) => {
                     self.drop_copy(device, copy);
-                    if error.kind() != StoreErrorKind::NoSpace {
+                    if !self.is_for_another(device, error) {
                         break;
                     }
                 }
@@ -134,12 +147,7 @@ impl Core {
             is_there && u64::from(free) >= zones_of(*device).max(1) && self.may_hold_zone(*device)
         };
         let Some(device) = self.ordered(Tier::Fast, true).into_iter().find(may_go) else { return Ok(false) };
-        let (member, zones) = (&self.members[device], zones_of(device) as u32);
-        file.state.is_moving.store(true, Ordering::Release);
-        member.promised.fetch_add(zones, Ordering::Relaxed);
-        let moved = self.move_to(&file, device);
-        member.promised.fetch_sub(zones, Ordering::Relaxed);
-        file.state.is_moving.store(false, Ordering::Release);
+        let moved = self.move_file(&file, device, false);
         let counter = match (&moved, to) {
             (Ok(true), _) if upper > 0 => &self.counts.moved_behind,
             (Ok(true), Tier::Fast) => &self.counts.moved_up,
@@ -150,14 +158,52 @@ impl Core {
         moved
     }
 
-    fn move_to(&self, file: &Arc<HybridFile>, device: usize) -> Result<bool, StoreError> {
+    /// Moves a table that nobody moves; with `is_urgent` as fast as the devices are. False when it is not done.
+    fn move_file(&self, file: &Arc<HybridFile>, device: usize, is_urgent: bool) -> Result<bool, StoreError> {
+        if file.state.is_moving.swap(true, Ordering::AcqRel) {
+            return Ok(false);
+        }
+        let member = &self.members[device];
+        let zones = file.size_bytes().div_ceil(member.files.writable_zone_bytes().max(1)).max(1) as u32;
+        member.promised.fetch_add(zones, Ordering::Relaxed);
+        let moved = self.move_to(file, device, is_urgent);
+        member.promised.fetch_sub(zones, Ordering::Relaxed);
+        file.state.is_moving.store(false, Ordering::Release);
+        moved
+    }
+
+    /// Makes space on a device by moving a table of it to another one, where zones are empty or have cached blocks only. False when
+    /// there is none that can be moved. Waits for the copy.
+    pub(super) fn move_away(&self, device: usize) -> bool {
+        let is_there = |file: &HybridFile| file.parts().first().is_some_and(|part| part.device == device);
+        let smallest = {
+            let files = self.files.read();
+            let movable = files.values().filter(|file| file.is_table && is_there(file) && self.is_movable(file));
+            movable.filter(|file| !self.is_input(file.number())).min_by_key(|file| file.size_bytes()).cloned()
+        };
+        let Some(file) = smallest else { return false };
+        let targets = self.ordered(Tier::Fast, true).into_iter().filter(|target| *target != device);
+        for target in targets {
+            let member = &self.members[target];
+            let needed = file.size_bytes().div_ceil(member.files.writable_zone_bytes()) as u32;
+            let free = || member.files.zone_use().free.saturating_sub(member.promised.load(Ordering::Relaxed));
+            while free() < needed && self.make_space(target) {}
+            if free() >= needed && self.may_hold_zone(target) && matches!(self.move_file(&file, target, true), Ok(true))
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn move_to(&self, file: &Arc<HybridFile>, device: usize, is_urgent: bool) -> Result<bool, StoreError> {
         let copy = self.naming.lock().number();
         let began = self.env.now().as_nanos();
         let goes_on = |core: &Core, done: u64| {
             if file.is_removed() || core.is_input(file.number()) {
                 return false;
             }
-            if core.options.driver == HybridDriver::Caller {
+            if is_urgent || core.options.driver == HybridDriver::Caller {
                 return true;
             }
             let due = u128::from(done) * 1_000_000_000 / u128::from(core.options.migration_bytes_per_second.max(1));
@@ -190,7 +236,8 @@ impl Core {
         let is_at_rest =
             !file.state.is_writing.load(Ordering::Acquire) && !file.state.is_moving.load(Ordering::Acquire);
         let is_settled = file.is_durable.load(Ordering::Acquire) && file.supersedes.lock().is_empty();
-        is_at_rest && is_settled && !file.is_removed() && file.parts().len() == 1 && file.size_bytes() > 0
+        let is_one = file.parts().len() == 1 && file.size_bytes() > 0 && file.is_whole();
+        is_at_rest && is_settled && !file.is_removed() && is_one && self.check_parts(file).is_ok()
     }
 
     /// Whether something that takes long may have a zone: one stays for those who wait.

@@ -35,6 +35,8 @@ pub(super) struct Counts {
     pub(super) dropped_zones: AtomicU64,
     /// Writers that waited until another zone was finished.
     pub(super) zone_waits: AtomicU64,
+    /// Removals that are kept on another device than that of the file, which refuses.
+    pub(super) removals_elsewhere: AtomicU64,
 }
 
 pub(super) fn add(counter: &AtomicU64, amount: u64) {
@@ -65,6 +67,7 @@ impl Counts {
             count("evicted blocks dropped", &self.dropped_blocks),
             count("cache zones given up", &self.dropped_zones),
             count("waits for a zone", &self.zone_waits),
+            count("removals kept for devices that refuse", &self.removals_elsewhere),
         ]
     }
 }

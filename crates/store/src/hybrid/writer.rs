@@ -101,14 +101,18 @@ impl HybridWriter {
                 continue;
             }
             if error.kind() != StoreErrorKind::NoSpace {
+                let is_of_device = matches!(error.kind(), StoreErrorKind::Io | StoreErrorKind::Poisoned);
+                self.core.members[self.device].is_suspect.fetch_or(is_of_device, Ordering::Relaxed);
                 return Err(error);
             }
             let is_small = self.options.kind != FileKind::Table;
             if is_small && self.core.make_space(self.device) || self.go_on(context)? {
                 continue;
             }
-            // Nothing is refused for blocks that are somewhere else too.
-            if is_limited || is_small || !self.core.make_space(self.device) {
+            // Nothing is refused for blocks that are somewhere else too, nor while a zone of another device is empty.
+            let has_space =
+                !is_limited && (!is_small && self.core.make_space(self.device) || self.core.move_away(self.device));
+            if !has_space {
                 return Err(error);
             }
         }
@@ -124,7 +128,6 @@ impl HybridWriter {
         if others.is_empty() || self.file.is_removed() {
             return Ok(false);
         }
-        self.core.check()?;
         self.shown_bytes = self.file.size_bytes();
         let unwritten = self.writer.take_unwritten();
         self.carried.splice(0..0, unwritten);
@@ -138,21 +141,25 @@ impl HybridWriter {
         }
         let name = self.file.name.lock().clone();
         if part_bytes > 0 {
-            // What comes behind it is found only with it.
+            // What comes behind it is found only with it; and it tells that something does.
+            self.set_goes_on(&name, true)?;
             core.members[self.device].files.sync_file(&name)?;
         }
         let start_bytes = self.start_bytes + part_bytes;
-        let stamp = Stamp { number: self.file.stamp.load(Ordering::Acquire), start_bytes };
+        let stamp = Stamp { number: self.file.stamp.load(Ordering::Acquire), start_bytes, goes_on: false };
         for device in others {
             let options = CreateOptions { level: self.file.level(), ..self.options };
             let made = core.create_on(device, &name, &options, stamp);
             let (writer, part) = match made {
                 Ok(made) => made,
-                Err(error) if error.kind() == StoreErrorKind::NoSpace => {
+                Err(error) if core.is_for_another(device, &error) => {
                     self.refused.insert(device);
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.set_goes_on(&name, false)?;
+                    return Err(error);
+                }
             };
             if part_bytes == 0 {
                 // Nothing is in the part that was begun: this one takes its place.
@@ -174,7 +181,17 @@ impl HybridWriter {
             core.zone_was_left();
             return Ok(true);
         }
+        self.set_goes_on(&name, false)?;
         Ok(false)
+    }
+
+    /// Says whether more of the file may be on another device, behind the part that is written.
+    fn set_goes_on(&self, name: &str, goes_on: bool) -> Result<(), StoreError> {
+        if self.writer.size_bytes() == 0 {
+            return Ok(());
+        }
+        let stamp = Stamp { number: self.file.stamp.load(Ordering::Acquire), start_bytes: self.start_bytes, goes_on };
+        self.core.members[self.device].files.set_stamp(name, stamp)
     }
 
     fn end(&mut self) {
@@ -194,7 +211,6 @@ impl WritableFile for HybridWriter {
     }
 
     fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
-        self.core.check()?;
         self.run(context, |writer| writer.writable().flush(context))
     }
 
@@ -203,8 +219,10 @@ impl WritableFile for HybridWriter {
     }
 
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
-        self.core.check()?;
+        // Of no part of it may be unknown what became of it.
+        self.core.check_parts(&self.file)?;
         self.run(context, |writer| writer.writable().sync(context))?;
+        self.core.members[self.device].did_well();
         self.core.synced(&self.file)
     }
 
@@ -220,7 +238,6 @@ impl WritableFile for HybridWriter {
     }
 
     fn finish(mut self: Box<Self>, context: &IoContext) -> Result<(), StoreError> {
-        self.core.check()?;
         self.run(context, |writer| writer.close(context))
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use varve_media::{Device, ZoneType};
 use varve_store::{
     CachingName, DivisionName, FileStore, HybridFormatOptions, HybridOpenOptions, HybridStore, MigrationName,
-    PlacementName,
+    MissingDevices, PlacementName,
 };
 
 const RESERVE: &str = "reserve-tables";
@@ -22,6 +22,7 @@ const AUTO_INTERVAL: &str = "auto-interval-us";
 const TABLE_SIZE: &str = "tiered-table-size";
 const TRANSFER_SIZE: &str = "transfer-size";
 const TIERS: &str = "tiers";
+const MISSING: &str = "missing-devices";
 
 pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
     name: "hybrid",
@@ -99,6 +100,13 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
             default: "by what the devices promise",
             meaning: "a digit for each device, 0 the fastest, where they do not say how fast they are",
         },
+        OptionDescription {
+            name: MISSING,
+            value: ValueForm::Choice(&["refuse", "read-only", "give-up"]),
+            default: "refuse",
+            meaning: "what becomes of a set of which a device is not in the spec: it is not opened; what is on the others is read, and \
+                      nothing written; or the others are the store from now on, for good, and 'repair' makes a database of them",
+        },
     ],
     accepts: |base| match base {
         Base::Devices(devices) => {
@@ -152,6 +160,8 @@ fn open_options(part: &Part) -> Result<HybridOpenOptions, Error> {
         tiers,
         table_bytes: part.size_bytes(TABLE_SIZE)?,
         transfer_bytes: part.size_bytes(TRANSFER_SIZE)?,
+        missing_devices: chosen(part, MISSING, MissingDevices::ALL, |name| name.name().to_owned())?
+            .unwrap_or(usual.missing_devices),
         ..usual
     })
 }

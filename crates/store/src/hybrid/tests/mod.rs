@@ -4,6 +4,8 @@
 mod apart;
 mod cached;
 mod crash;
+mod degraded;
+mod faults;
 mod hints;
 mod load;
 mod regressions;
