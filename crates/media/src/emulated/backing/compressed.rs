@@ -413,14 +413,16 @@ mod tests {
     fn small_pieces_in_sequence_are_compressed_once_a_chunk() {
         let backing = CompressedBacking::new();
         let piece = vec![7; 4096];
-        for offset in (0..64 * CHUNK).step_by(piece.len()) {
+        let open = SHARDS * OPEN_CHUNKS as u64 * CHUNK;
+        let written = 2 * open;
+        for offset in (0..written).step_by(piece.len()) {
             backing.write_at(offset, &piece).unwrap();
         }
         // All but what is open is compressed.
-        let open = SHARDS * OPEN_CHUNKS as u64 * CHUNK;
-        assert_eq!(backing.stored_bytes(), open);
+        let stored = backing.stored_bytes();
+        assert!((open + 1..open + (written - open) / 100).contains(&stored), "{stored}");
         let mut data = vec![0; 4096];
-        for offset in (0..64 * CHUNK).step_by(piece.len()) {
+        for offset in (0..written).step_by(piece.len()) {
             backing.read_at(offset, &mut data).unwrap();
             assert_eq!(data, piece);
         }
