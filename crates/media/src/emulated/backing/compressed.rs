@@ -7,22 +7,22 @@ use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// Bytes compressed together. LZ4 looks back 64 KiB, so that larger chunks save little more; a small
-/// read of a chunk that is not at hand decompresses all of it.
-const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes compressed together: a small read of a chunk that is not at hand decompresses all of it, and larger chunks save little
+/// of data that repeats within a few KiB.
+const CHUNK_BYTES: usize = 32 << 10;
 
 /// Parts with a lock each, so that threads compress side by side. Neighbouring chunks are in different
 /// ones.
-const SHARDS: u64 = 16;
+const SHARDS: u64 = 64;
 
-/// Chunks a shard holds uncompressed: enough for a few streams, each shard seeing every sixteenth of
+/// Chunks a shard holds uncompressed: enough for many streams, each shard seeing every sixty-fourth of
 /// a stream's chunks.
-const OPEN_CHUNKS: usize = 16;
+const OPEN_CHUNKS: usize = 32;
 
 /// Compressed lengths are rounded up to this, so that the memory of a chunk that goes fits one that comes.
 const GRAIN_BYTES: usize = 256;
 
-/// Memory that holds chunks of 256 KiB compressed by LZ4.
+/// Memory that holds chunks of 32 KiB compressed by LZ4.
 ///
 /// Any bytes come back as they were; what does not compress is held as it is, and zeros cost nothing.
 /// A whole chunk is compressed and decompressed directly; parts of chunks go through a small
