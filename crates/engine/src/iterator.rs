@@ -1,11 +1,20 @@
 //! The iterator every part that holds entries offers to the parts above it.
 
 use crate::error::Error;
+use std::sync::Arc;
+
+/// Where a block of a table is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockPlace<'a> {
+    /// Name of the table in the store.
+    pub(crate) table: &'a Arc<str>,
+    pub(crate) offset_bytes: u64,
+}
 
 /// Walks internal keys in order, both ways. Starts invalid; `seek*` positions it.
 ///
 /// After an error the iterator is invalid and `status` returns the error until the next seek.
-/// `key` and `value` may be called only while valid, and hold until the next move.
+/// `key`, `value` and `block` may be called only while valid, and hold until the next move.
 pub(crate) trait InternalIterator: Send {
     /// Stands on an entry.
     fn valid(&self) -> bool;
@@ -25,6 +34,8 @@ pub(crate) trait InternalIterator: Send {
     fn key(&self) -> &[u8];
     /// Value of the entry.
     fn value(&self) -> &[u8];
+    /// The block the entry is in; none where entries are in no blocks, as in memory.
+    fn block(&self) -> Option<BlockPlace<'_>>;
     /// The error that made it invalid, if any.
     fn status(&self) -> Result<(), Error>;
 }

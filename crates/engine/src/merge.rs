@@ -1,7 +1,7 @@
 //! Merges sorted sources into one sorted walk.
 
 use crate::error::Error;
-use crate::iterator::InternalIterator;
+use crate::iterator::{BlockPlace, InternalIterator};
 use crate::key;
 use std::cmp::Ordering;
 
@@ -205,6 +205,10 @@ impl InternalIterator for MergingIterator {
         self.sources[self.heap[0] as usize].value()
     }
 
+    fn block(&self) -> Option<BlockPlace<'_>> {
+        self.sources[self.heap[0] as usize].block()
+    }
+
     fn status(&self) -> Result<(), Error> {
         match &self.error {
             Some(error) => Err(error.clone()),
@@ -264,6 +268,9 @@ pub(crate) mod testing {
         }
         fn value(&self) -> &[u8] {
             &self.entries[self.position.expect("valid")].1
+        }
+        fn block(&self) -> Option<BlockPlace<'_>> {
+            None
         }
         fn status(&self) -> Result<(), Error> {
             match self.fails_after {

@@ -391,6 +391,7 @@ mod tests {
             preferred_table_bytes: None,
             table_bytes_max: u64::MAX,
             wants_evictions: false,
+            wants_rewrites: false,
             flush_is_device_request: false,
             location: varve_store::Location::Private,
         };

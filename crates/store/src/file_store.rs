@@ -87,6 +87,8 @@ pub struct StoreProperties {
     pub table_bytes_max: u64,
     /// Wants [`Hint::CacheEvicted`]; trees skip the work when false.
     pub wants_evictions: bool,
+    /// Wants [`Hint::BlockRewritten`]; trees skip the work when false.
+    pub wants_rewrites: bool,
     /// A flush of a file is a request to the device. False when it is a copy into a cache that
     /// outlives the process, as an operating system's.
     pub flush_is_device_request: bool,

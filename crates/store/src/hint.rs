@@ -1,5 +1,6 @@
 //! What a tree tells the store below it.
 
+use std::sync::Arc;
 use varve_media::JobId;
 
 /// A file named in a hint.
@@ -11,6 +12,17 @@ pub struct HintedFile {
     pub level: Option<u8>,
     /// Its size, or the expected size when it is not written yet.
     pub size_bytes: u64,
+}
+
+/// A block whose entries went into a new one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockOrigin {
+    /// Name of its table.
+    pub file: Arc<str>,
+    /// Where it begins in the file.
+    pub offset_bytes: u64,
+    /// Entries of the new block that came from it.
+    pub entries: u32,
 }
 
 /// Advice that flows from a tree to its store. Every tree sends all of them; a store uses what it
@@ -65,6 +77,18 @@ pub enum Hint<'a> {
     LevelChanged {
         /// The file and its level now.
         file: &'a HintedFile,
+    },
+    /// A compaction wrote a block of a table that is not finished. Sent where the store
+    /// [wants it](crate::StoreProperties::wants_rewrites), but for the last block of a table.
+    BlockRewritten {
+        /// Name of the new table.
+        file: &'a str,
+        /// Where the block begins in it.
+        offset_bytes: u64,
+        /// The block as it will be on the medium, trailer included.
+        bytes: &'a [u8],
+        /// The blocks its entries were in, each once.
+        origins: &'a [BlockOrigin],
     },
     /// The block cache dropped a block to make place (never when a file was closed or removed).
     CacheEvicted {

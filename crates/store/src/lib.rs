@@ -36,7 +36,7 @@ pub use file_store::{
     CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadRange, ReadableFile, Severity,
     StoreLock, StoreProperties, WritableFile,
 };
-pub use hint::{Hint, HintedFile};
+pub use hint::{BlockOrigin, Hint, HintedFile};
 pub use hybrid::{
     CachingName, DivisionName, HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore,
     MigrationName, MissingDevices, PlacementName,

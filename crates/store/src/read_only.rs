@@ -28,7 +28,8 @@ pub struct ReadOnlyStore {
 impl ReadOnlyStore {
     /// Reads of `inner`.
     pub fn new(inner: Arc<dyn FileStore>) -> Self {
-        let properties = StoreProperties { wants_evictions: false, ..inner.properties().clone() };
+        let properties =
+            StoreProperties { wants_evictions: false, wants_rewrites: false, ..inner.properties().clone() };
         ReadOnlyStore { inner, properties, held: RwLock::default(), settled: AtomicBool::new(false) }
     }
 

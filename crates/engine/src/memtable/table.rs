@@ -5,7 +5,7 @@ use super::key_filter::KeyFilter;
 use super::skip_list::{Node, SkipList};
 use crate::batch::BatchEntry;
 use crate::error::Error;
-use crate::iterator::InternalIterator;
+use crate::iterator::{BlockPlace, InternalIterator};
 use crate::key::{self, EntryKind, Sequence};
 use crate::snapshot::VersionFilter;
 use std::ptr::NonNull;
@@ -287,6 +287,10 @@ impl InternalIterator for MemTableIterator {
     #[inline]
     fn value(&self) -> &[u8] {
         self.current().map_or(&[], |node| node.value())
+    }
+
+    fn block(&self) -> Option<BlockPlace<'_>> {
+        None
     }
 
     fn status(&self) -> Result<(), Error> {

@@ -92,6 +92,9 @@ pub(crate) struct TableBuilder {
     properties: TableProperties,
     last_key: Vec<u8>,
     failed: bool,
+    /// Where the last block begins and what it is, where somebody [follows](Self::follow).
+    followed: Option<(u64, Vec<u8>)>,
+    has_followed: bool,
 }
 
 impl TableBuilder {
@@ -130,8 +133,21 @@ impl TableBuilder {
             },
             last_key: Vec::new(),
             failed: false,
+            followed: None,
+            has_followed: false,
             options,
         }
+    }
+
+    /// Keeps each block for whoever [asks](Self::take_block) for it before the next one is written.
+    pub(crate) fn follow(&mut self) {
+        self.followed = Some((0, Vec::new()));
+    }
+
+    /// The block that the last entry added made full: where it begins, and what it is on the medium.
+    pub(crate) fn take_block(&mut self) -> Option<(u64, &[u8])> {
+        let (offset_bytes, bytes) = self.followed.as_ref()?;
+        std::mem::take(&mut self.has_followed).then_some((*offset_bytes, bytes.as_slice()))
     }
 
     /// Entries added.
@@ -207,7 +223,8 @@ impl TableBuilder {
             self.index.begin_block(&self.last_key, internal_key);
         }
         self.block.add(user_key, trailer, value.len());
-        let gathered = self.options.compression != Compression::None && value.len() <= COMPRESSED_BYTES_MAX;
+        let is_whole = self.options.compression != Compression::None || self.followed.is_some();
+        let gathered = is_whole && value.len() <= COMPRESSED_BYTES_MAX;
         if value.len() < DIRECT_VALUE_BYTES || gathered {
             self.pending.extend_from_slice(value);
         } else {
@@ -307,9 +324,16 @@ impl TableBuilder {
         let trailer = block_trailer(compression, contents_checksum, self.options.table_id, self.offset);
         self.pending.extend_from_slice(&trailer);
         self.file.append(&self.pending, &self.context)?;
+        let handle = BlockHandle { offset_bytes: self.offset, length_bytes: length + BLOCK_TRAILER_BYTES as u64 };
+        if let Some((offset_bytes, block)) = &mut self.followed
+            && written == 0
+        {
+            *offset_bytes = self.offset;
+            std::mem::swap(block, &mut self.pending);
+            self.has_followed = true;
+        }
         self.pending.clear();
         self.checksum = 0;
-        let handle = BlockHandle { offset_bytes: self.offset, length_bytes: length + BLOCK_TRAILER_BYTES as u64 };
         if let Some(histogram) = &mut self.histogram {
             histogram.add_block(key::user_key(&self.last_key), handle.length_bytes);
         }

@@ -9,7 +9,7 @@ use crate::block::{
 use crate::cost;
 use crate::encoding::Decoder;
 use crate::error::Error;
-use crate::iterator::InternalIterator;
+use crate::iterator::{BlockPlace, InternalIterator};
 use crate::key;
 use crate::options::Compression;
 use std::ops::Range;
@@ -555,6 +555,11 @@ impl InternalIterator for TableIterator {
     #[inline]
     fn value(&self) -> &[u8] {
         &Self::bytes(&self.source, &self.window)[self.value.clone()]
+    }
+
+    fn block(&self) -> Option<BlockPlace<'_>> {
+        let handle = self.table.index.handle(self.block);
+        Some(BlockPlace { table: &self.table.name, offset_bytes: handle.offset_bytes })
     }
 
     fn status(&self) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! A store that has every append to its files looked at.
+//! A store that has every append to its files looked at, and every hint.
 
 use std::sync::Arc;
 use varve_media::{Counters, Space};
@@ -19,18 +19,34 @@ pub(crate) struct Append<'a> {
 
 type Watch = dyn Fn(&Append<'_>) -> Result<(), StoreError> + Send + Sync;
 
+type WatchHint = dyn Fn(&Hint<'_>) + Send + Sync;
+
 /// A store where `watch` may refuse an append, or panic.
 pub(crate) struct WatchedStore {
     inner: Arc<dyn FileStore>,
+    properties: StoreProperties,
     watch: Arc<Watch>,
+    watch_hint: Option<Arc<WatchHint>>,
 }
 
 impl WatchedStore {
+    #[allow(dead_code)]
     pub(crate) fn new(
         inner: Arc<dyn FileStore>,
         watch: impl Fn(&Append<'_>) -> Result<(), StoreError> + Send + Sync + 'static,
     ) -> WatchedStore {
-        WatchedStore { inner, watch: Arc::new(watch) }
+        let properties = inner.properties().clone();
+        WatchedStore { inner, properties, watch: Arc::new(watch), watch_hint: None }
+    }
+
+    /// One that wants every hint there is.
+    #[allow(dead_code)]
+    pub(crate) fn of_hints(
+        inner: Arc<dyn FileStore>,
+        watch: impl Fn(&Hint<'_>) + Send + Sync + 'static,
+    ) -> WatchedStore {
+        let properties = StoreProperties { wants_evictions: true, wants_rewrites: true, ..inner.properties().clone() };
+        WatchedStore { inner, properties, watch: Arc::new(|_| Ok(())), watch_hint: Some(Arc::new(watch)) }
     }
 }
 
@@ -79,7 +95,7 @@ impl FileStore for WatchedStore {
     }
 
     fn properties(&self) -> &StoreProperties {
-        self.inner.properties()
+        &self.properties
     }
 
     fn create(&self, name: &str, options: &CreateOptions) -> Result<Box<dyn WritableFile>, StoreError> {
@@ -120,6 +136,9 @@ impl FileStore for WatchedStore {
     }
 
     fn hint(&self, hint: &Hint<'_>) {
+        if let Some(watch) = &self.watch_hint {
+            watch(hint);
+        }
         self.inner.hint(hint);
     }
 

@@ -559,6 +559,7 @@ impl Mounted {
             preferred_table_bytes: Some(geometry.table_bytes()),
             table_bytes_max,
             wants_evictions: false,
+            wants_rewrites: false,
             flush_is_device_request: true,
             location: Location::Private,
         };

@@ -3,7 +3,7 @@
 use super::{Outcome, Setting, content, ensure, text};
 use crate::error::StoreErrorKind;
 use crate::file_store::{CreateOptions, FileKind, Location, OpenOptions, ReadRange};
-use crate::hint::{Hint, HintedFile};
+use crate::hint::{BlockOrigin, Hint, HintedFile};
 use varve_media::{AlignedBuffer, IoClass, IoContext, JobId};
 
 const KINDS: [FileKind; 6] =
@@ -263,6 +263,8 @@ pub(super) fn hints(setting: &Setting<'_>) -> Outcome {
         let gone = HintedFile { name: "no such file".to_owned(), level, size_bytes: u64::MAX };
         let files = [file.clone(), gone.clone()];
         let bytes = content(1, 100, 50);
+        let origin = |file: &str, entries| BlockOrigin { file: file.into(), offset_bytes: 100, entries };
+        let origins = [origin("table", 0), origin("no such file", u32::MAX)];
         for job in [JobId(1), JobId(u64::MAX)] {
             for succeeded in [true, false] {
                 let all = [
@@ -273,6 +275,9 @@ pub(super) fn hints(setting: &Setting<'_>) -> Outcome {
                     Hint::CompactionEnd { job, outputs: &[], succeeded },
                     Hint::LevelChanged { file: &file },
                     Hint::LevelChanged { file: &gone },
+                    Hint::BlockRewritten { file: "table", offset_bytes: 100, bytes: &bytes, origins: &origins },
+                    Hint::BlockRewritten { file: "no such file", offset_bytes: 0, bytes: &[], origins: &[] },
+                    Hint::BlockRewritten { file: "table", offset_bytes: u64::MAX, bytes: &bytes, origins: &[] },
                     Hint::CacheEvicted { file: "table", offset_bytes: 100, bytes: &bytes },
                     Hint::CacheEvicted { file: "no such file", offset_bytes: u64::MAX, bytes: &[] },
                 ];

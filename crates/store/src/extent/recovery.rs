@@ -181,6 +181,7 @@ pub(super) fn read(env: &Env, device: Device, beneath: Vec<Arc<SyncOrder>>) -> R
         preferred_table_bytes: None,
         table_bytes_max: free_blocks * block_bytes,
         wants_evictions: false,
+        wants_rewrites: false,
         flush_is_device_request: true,
         location: Location::Private,
     };

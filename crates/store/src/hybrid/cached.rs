@@ -13,6 +13,7 @@ use super::statistics::add;
 use crate::band::Stamp;
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, ReadableFile};
+use crate::hint::BlockOrigin;
 use std::sync::Arc;
 use varve_media::{IoCause, IoClass, IoContext};
 
@@ -44,9 +45,32 @@ impl Core {
     pub(super) fn admit(&self, file: &HybridFile, offset_bytes: u64, bytes: &[u8]) {
         let Some(cache) = self.cache.as_ref().filter(|_| self.has_tiers()) else { return };
         let Some(key) = self.slow_block(file, offset_bytes) else { return };
-        if !cache.zones.lock().wants(key) {
-            return;
+        if cache.zones.lock().wants(key) {
+            self.keep(cache, key, bytes);
         }
+    }
+
+    /// A compaction wrote a block of the slow tier: what was known of the reads of those it was made of is known of it, and what was
+    /// cached of them is cached of it. Never waits for I/O.
+    pub(super) fn inherit(&self, file: &str, offset_bytes: u64, bytes: &[u8], origins: &[BlockOrigin]) {
+        let Some(cache) = self.cache.as_ref().filter(|_| self.has_tiers()) else { return };
+        let (key, origins, entries) = {
+            let files = self.files.read();
+            let Some(key) = files.get(file).and_then(|file| self.slow_block(file, offset_bytes)) else { return };
+            let slow = |origin: &BlockOrigin| {
+                let file = files.get(&*origin.file)?;
+                Some((self.slow_block(file, origin.offset_bytes)?, origin.entries))
+            };
+            let entries: u64 = origins.iter().map(|origin| u64::from(origin.entries)).sum();
+            (key, origins.iter().filter_map(slow).collect::<Vec<_>>(), entries)
+        };
+        if cache.zones.lock().inherit(key, &origins, entries) {
+            self.keep(cache, key, bytes);
+        }
+    }
+
+    /// Takes a block for the next cache zone that is written.
+    fn keep(&self, cache: &Cache, key: BlockKey, bytes: &[u8]) {
         let (is_taken, is_due) = {
             let mut queue = cache.queue.lock();
             (queue.push(key, bytes), queue.bytes() >= cache.batch_bytes)
@@ -261,7 +285,12 @@ impl Core {
     /// one that is written.
     fn rewrite_oldest(&self, cache: &Cache, current: &mut Option<CacheWriter>) -> bool {
         let Some((number, reader)) = cache.zones.lock().oldest() else { return false };
-        let batches = read_batches(&*reader);
+        let mut batches = read_batches(&*reader);
+        // Nobody asks for copies of what is not there any more, however often that was done.
+        let there = known_files(self.files.read().values().cloned());
+        for found in &mut batches {
+            found.entries.retain(|entry| there.binary_search(&entry.key.0).is_ok());
+        }
         let mut bytes_by_count = [0; COUNT_MAX as usize + 1];
         let kept = {
             let mut zones = cache.zones.lock();
@@ -433,9 +462,9 @@ pub(super) fn zone_number(name: &str) -> Option<u64> {
     name.strip_prefix(ZONE_NAME)?.parse().ok()
 }
 
-/// A cache of blocks as an opening finds it.
+/// The numbers that blocks of these files are known by, ascending.
 pub(super) fn known_files(files: impl Iterator<Item = Arc<HybridFile>>) -> Vec<u64> {
-    let mut numbers: Vec<u64> = files.filter(|file| file.is_table).map(|file| file.number()).collect();
+    let mut numbers: Vec<u64> = files.filter(|file| file.is_table).map(|file| file.block_key(0).0).collect();
     numbers.sort_unstable();
     numbers
 }

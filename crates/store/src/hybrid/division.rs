@@ -8,8 +8,9 @@
 use super::levels::{LEVELS, Tier};
 use super::placement::PlacementView;
 
-/// Positionings of the slow tier to an interval.
-const INTERVAL_POSITIONINGS: u64 = 1024;
+/// Reads of the sample of blocks in the time of an interval, were everything a read: the zone of a rank that answers one read in a
+/// hundred is seen five times.
+const INTERVAL_SAMPLES: u64 = 512;
 
 /// One part in so many of what is known follows from the last interval.
 const SMOOTHING: u64 = 8;
@@ -81,6 +82,8 @@ struct Worth {
 #[derive(Debug)]
 pub(super) struct Division {
     costs: SlowCosts,
+    /// Positionings of the slow tier to an interval.
+    interval_positionings: u64,
     activity: Activity,
     activity_nanos: u64,
     worth: Option<Worth>,
@@ -88,8 +91,16 @@ pub(super) struct Division {
 }
 
 impl Division {
-    pub(super) fn new(costs: SlowCosts) -> Division {
-        Division { costs, activity: Activity::default(), activity_nanos: 0, worth: None, cache_zones: CACHE_ZONES_MIN }
+    /// Where the hits of cache zones are known by one block in so many.
+    pub(super) fn new(costs: SlowCosts, sampled_one_in: u64) -> Division {
+        Division {
+            costs,
+            interval_positionings: sampled_one_in.saturating_mul(INTERVAL_SAMPLES),
+            activity: Activity::default(),
+            activity_nanos: 0,
+            worth: None,
+            cache_zones: CACHE_ZONES_MIN,
+        }
     }
 
     /// Zones that blocks may have.
@@ -115,7 +126,7 @@ impl Division {
 
     /// Whether enough happened to look again.
     pub(super) fn is_due(&self) -> bool {
-        self.activity_nanos >= self.costs.read_nanos.max(1) * INTERVAL_POSITIONINGS
+        self.activity_nanos >= self.costs.read_nanos.max(1).saturating_mul(self.interval_positionings)
     }
 
     /// An interval ends: `hits` is how many reads the cache's zone of each rank would have answered.
@@ -155,22 +166,24 @@ impl Worth {
     }
 
     /// Tables have zones from the lowest level on, as write-guided placement gives them: the last of them is what another zone
-    /// of blocks takes. Who has a zone keeps it until the other is worth clearly more.
+    /// of blocks takes. The number that is worth most to both together; who has a zone keeps it until the other is worth clearly
+    /// more. One rank alone decides nothing: what a sample says of it is mostly chance.
     fn cache_zones(&self, view: &PlacementView, now: u64) -> u64 {
         let shared = view.fast_zones.saturating_sub(kept_for_logs(view));
-        let mut zones = CACHE_ZONES_MIN.min(shared);
-        while zones < shared {
+        let least = CACHE_ZONES_MIN.min(shared);
+        let (mut best, mut most, mut sum) = (least, 0, 0);
+        for zones in least..shared {
             let of_blocks = self.cache.get(zones as usize).copied().unwrap_or(0);
             let of_tables = self.of_table_zone(view, shared - zones);
             let (mine, theirs) = if zones < now { (5, 4) } else { (4, 5) };
+            sum += i128::from(of_blocks) * mine - i128::from(of_tables) * theirs;
             // What is worth nothing to anybody stays as it is.
-            let is_equal = zones < now && of_blocks == of_tables;
-            if !is_equal && u128::from(of_blocks) * mine <= u128::from(of_tables) * theirs {
-                break;
+            let is_kept = zones < now && of_blocks == of_tables && sum >= most;
+            if sum > most || is_kept {
+                (best, most) = (zones + 1, sum);
             }
-            zones += 1;
         }
-        zones
+        best
     }
 
     /// What the zone of this rank, counted from 1, is worth to the tables that have it.
@@ -222,7 +235,7 @@ mod tests {
     #[test]
     fn blocks_have_the_zones_that_are_worth_more_to_them() {
         let seen = view(&[(1, 0), (2, 0), (14, 180)]);
-        let mut division = Division::new(COSTS);
+        let mut division = Division::new(COSTS, 2);
         assert_eq!((division.cache_zones(), division.is_due()), (1, false));
         let hits: Vec<u64> = (0..20).map(|rank| 400 / (rank + 1)).collect();
         // A zone of level 2 has 5 reads, of which half would not be cached: less than any zone of blocks.
@@ -243,7 +256,7 @@ mod tests {
     #[test]
     fn who_has_a_zone_keeps_it_while_it_is_worth_about_as_much() {
         let seen = view(&[(0, 0), (0, 0), (14, 180)]);
-        let mut division = Division::new(COSTS);
+        let mut division = Division::new(COSTS, 2);
         let flat = |worth| vec![worth; 20];
         run(&mut division, &seen, &[0, 0, 14 * 100], 500, 500, &flat(55));
         assert_eq!(division.cache_zones(), 1);
@@ -259,7 +272,7 @@ mod tests {
     fn a_tier_of_few_zones_is_divided_as_well() {
         for fast_zones in 0..5 {
             let seen = PlacementView { fast_zones, ..view(&[(1, 1), (1, 1)]) };
-            let mut division = Division::new(COSTS);
+            let mut division = Division::new(COSTS, 2);
             run(&mut division, &seen, &[1, 1], 600, 600, &[1000, 900, 800]);
             assert!(division.cache_zones() <= fast_zones.saturating_sub(2), "{fast_zones}");
         }

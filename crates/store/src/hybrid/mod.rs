@@ -238,6 +238,9 @@ impl FileStore for HybridStore {
                     core.set_level(&file.name, level);
                 }
             }
+            Hint::BlockRewritten { file, offset_bytes, bytes, origins } => {
+                core.inherit(file, *offset_bytes, bytes, origins);
+            }
             Hint::CacheEvicted { file, offset_bytes, bytes } => {
                 let found = core.files.read().get(*file).cloned();
                 found.iter().for_each(|file| core.admit(file, *offset_bytes, bytes));

@@ -6,7 +6,7 @@
 use super::KIND;
 use super::boundary::Boundary;
 use super::cached::{FoundZone, known_files, zone_name};
-use super::caching::{BlockQueue, CacheZones, CachingName};
+use super::caching::{BlockQueue, CacheZones, CachingName, sampled_one_in};
 use super::core::{Cache, Core, Member, Naming};
 use super::division::{Division, DivisionName, SlowCosts};
 use super::file::{HybridFile, Part};
@@ -289,6 +289,7 @@ fn properties_of(members: &[Member], options: &HybridOpenOptions) -> StoreProper
         preferred_table_bytes: Some(options.table_bytes.unwrap_or(zone_bytes).clamp(1, zone_bytes)),
         table_bytes_max: each().fold(0, |sum: u64, properties| sum.saturating_add(properties.table_bytes_max)),
         wants_evictions: options.caching != CachingName::None && members.iter().any(|member| member.tier > 0),
+        wants_rewrites: options.caching == CachingName::Frequency && members.iter().any(|member| member.tier > 0),
         flush_is_device_request: true,
         location: Location::Private,
     }
@@ -335,10 +336,11 @@ fn core_of(
         let slowest = |value: fn(&NominalPerformance) -> u64| {
             nominal(|tier| tier > 0).map(|promised| value(&promised)).sum::<u64>()
         };
-        ShortMutex::new(Division::new(SlowCosts::of(
+        let costs = SlowCosts::of(
             slowest(|promised| promised.random_reads_per_second),
             slowest(|promised| promised.sequential_write_bytes_per_second),
-        )))
+        );
+        ShortMutex::new(Division::new(costs, sampled_one_in(fast_zones, blocks_of_zone)))
     });
     Core {
         env: env.clone(),

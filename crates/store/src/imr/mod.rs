@@ -352,7 +352,10 @@ impl FileStore for ImrStore {
                 outputs.iter().for_each(|file| self.note_level(file));
             }
             Hint::CompactionOutput { output: file, .. } | Hint::LevelChanged { file } => self.note_level(file),
-            Hint::FlushBegin { .. } | Hint::CompactionBegin { .. } | Hint::CacheEvicted { .. } => {}
+            Hint::FlushBegin { .. }
+            | Hint::CompactionBegin { .. }
+            | Hint::BlockRewritten { .. }
+            | Hint::CacheEvicted { .. } => {}
         }
     }
 

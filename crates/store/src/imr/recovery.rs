@@ -357,6 +357,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         preferred_table_bytes: None,
         table_bytes_max: geometry.usable_bytes(),
         wants_evictions: false,
+        wants_rewrites: false,
         flush_is_device_request: true,
         location: Location::Private,
     };

@@ -134,6 +134,7 @@ impl PlainStore {
             preferred_table_bytes: None,
             table_bytes_max: i64::MAX as u64,
             wants_evictions: false,
+            wants_rewrites: false,
             flush_is_device_request: false,
             location,
         };

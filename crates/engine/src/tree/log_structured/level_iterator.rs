@@ -3,7 +3,7 @@
 use super::catalog::ReadState;
 use super::tables::Tables;
 use crate::error::Error;
-use crate::iterator::InternalIterator;
+use crate::iterator::{BlockPlace, InternalIterator};
 use crate::key;
 use crate::shape::{FileMeta, Run, Version, runs};
 use crate::table::{TableIterator, TableIteratorOptions};
@@ -238,6 +238,10 @@ impl InternalIterator for LevelIterator {
     #[inline]
     fn value(&self) -> &[u8] {
         self.current.as_ref().map_or(&[], |current| current.value())
+    }
+
+    fn block(&self) -> Option<BlockPlace<'_>> {
+        self.current.as_ref().and_then(|current| current.block())
     }
 
     fn status(&self) -> Result<(), Error> {

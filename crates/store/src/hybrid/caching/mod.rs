@@ -11,6 +11,7 @@ mod sample;
 pub(super) mod sketch;
 mod zones;
 
+pub(super) use sample::sampled_one_in;
 pub(super) use zones::{CacheZones, SWEPT_AT_ONCE};
 
 use fifo::Fifo;

@@ -7,16 +7,21 @@
 use std::collections::BTreeMap;
 
 /// Blocks of the sample when every zone is full of cached blocks, about.
-const BLOCKS_WANTED: u64 = 2048;
+const BLOCKS_WANTED: u64 = 16 * 1024;
 
 /// Blocks remembered at most. When there are more, all counts are halved, and those of none are forgotten.
-const BLOCKS_MAX: usize = 16 * 1024;
+const BLOCKS_MAX: usize = 8 * BLOCKS_WANTED as usize;
 
 /// Reads of the sample after which that is done as well: what was read long ago counts less.
 const WINDOW: u64 = 32 * BLOCKS_WANTED;
 
 /// The highest count.
 const COUNT_MAX: u8 = u8::MAX;
+
+/// Of how many blocks one is sampled, in a tier of so many zones of so many blocks.
+pub(in crate::hybrid) fn sampled_one_in(zones: u64, blocks_of_zone: u64) -> u64 {
+    (zones * blocks_of_zone / BLOCKS_WANTED).max(1)
+}
 
 /// How often sampled blocks are read.
 #[derive(Clone, Debug)]
@@ -36,7 +41,7 @@ impl ReadSample {
     pub(in crate::hybrid) fn new(zones: u64, blocks_of_zone: u64) -> ReadSample {
         let blocks_of_zone = blocks_of_zone.max(1);
         ReadSample {
-            one_in: (zones * blocks_of_zone / BLOCKS_WANTED).max(1),
+            one_in: sampled_one_in(zones, blocks_of_zone),
             blocks_of_zone,
             counts: BTreeMap::new(),
             by_count: vec![0; usize::from(COUNT_MAX) + 1],
@@ -45,9 +50,27 @@ impl ReadSample {
         }
     }
 
+    fn has(&self, hash: u64) -> bool {
+        (hash >> 8).is_multiple_of(self.one_in)
+    }
+
+    /// A block takes the place of others that are not read any more, as one that was read so often.
+    pub(in crate::hybrid) fn replace(&mut self, hash: u64, count: u8, origins: impl Iterator<Item = u64>) {
+        for origin in origins {
+            if let Some(gone) = self.has(origin).then(|| self.counts.remove(&origin)).flatten() {
+                self.by_count[usize::from(gone)] -= 1;
+            }
+        }
+        if count > 0 && self.has(hash) {
+            let before = self.counts.insert(hash, count);
+            before.into_iter().for_each(|before| self.by_count[usize::from(before)] -= 1);
+            self.by_count[usize::from(count)] += 1;
+        }
+    }
+
     /// A block is read, from wherever.
     pub(in crate::hybrid) fn read(&mut self, hash: u64) {
-        if !(hash >> 8).is_multiple_of(self.one_in) {
+        if !self.has(hash) {
             return;
         }
         let count = self.counts.get(&hash).copied().unwrap_or(0);

@@ -72,6 +72,20 @@ impl<R: Clone> CacheZones<R> {
         }
     }
 
+    /// A block was written with entries of others, each with how many of it came from there: it will be read as they were. Whether
+    /// it is to be kept.
+    pub(in crate::hybrid) fn inherit(&mut self, key: BlockKey, origins: &[(BlockKey, u32)], entries: u64) -> bool {
+        let Some((sketch, sample)) = &mut self.reads else { return false };
+        let read =
+            |(origin, entries): &(BlockKey, u32)| u64::from(sketch.count(hash_of(*origin))) * u64::from(*entries);
+        let reads: u64 = origins.iter().map(read).sum();
+        let count = (reads + entries / 2) / entries.max(1);
+        let (hash, count) = (hash_of(key), count.min(u64::from(COUNT_MAX)) as u8);
+        sketch.raise(hash, count);
+        sample.replace(hash, count, origins.iter().map(|(origin, _)| hash_of(*origin)));
+        self.wants(key)
+    }
+
     /// Whether a block that was evicted is to be kept, and is not.
     pub(in crate::hybrid) fn wants(&self, key: BlockKey) -> bool {
         !self.index.contains(hash_of(key)) && self.policy.admits(self.count(key))

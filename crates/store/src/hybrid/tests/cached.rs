@@ -1,7 +1,7 @@
 //! Cached blocks: what of them outlives the store that cached them.
 
 use crate::file_store::{CreateOptions, FileKind, FileStore, OpenOptions};
-use crate::hint::Hint;
+use crate::hint::{BlockOrigin, Hint};
 use crate::hybrid::conformance::zoned;
 use crate::{
     CachingName, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore, PieceUsage, PlacementName,
@@ -90,6 +90,65 @@ fn cached_blocks_are_found_by_the_next_open() {
         let free = |store: &HybridStore| store.space().expect("space").available_bytes;
         let (with, without) = (free(&open(&devices, caching)), free(&open(&devices, CachingName::None)));
         assert!(without > with, "{without} bytes are free, {with} with cached blocks");
+    }
+}
+
+/// What a compaction would: a table of blocks of another one, each as the tree tells it. It is finished or not.
+fn rewrite(store: &HybridStore, from: &str, name: &str, table: u8, blocks: usize, is_finished: bool) {
+    let options = CreateOptions { kind: FileKind::Table, level: Some(9), ..CreateOptions::default() };
+    let mut writer = store.create(name, &options).expect("create");
+    for number in 0..blocks {
+        let (offset_bytes, bytes) = ((number * BLOCK_BYTES) as u64, block(table, number));
+        writer.append(&bytes, &IoContext::default()).expect("append");
+        let origins = [BlockOrigin { file: from.into(), offset_bytes, entries: 4 }];
+        store.hint(&Hint::BlockRewritten { file: name, offset_bytes, bytes: &bytes, origins: &origins });
+    }
+    if is_finished {
+        writer.sync(&IoContext::default()).expect("sync");
+        writer.finish(&IoContext::default()).expect("finish");
+    }
+}
+
+/// Blocks that were read stay cached when a compaction writes them to another table, and those that were not do not come in.
+#[test]
+fn what_was_cached_of_a_table_is_cached_of_the_one_that_takes_its_place() {
+    let devices = devices();
+    let store = open(&devices, CachingName::Frequency);
+    write(&store, "old", 7, 40);
+    read(&store, "old", 7, 20);
+    evict(&store, "old", 7, 20);
+    read(&store, "old", 7, 20);
+    assert_eq!(measure_of(&store, "user reads of cached blocks"), 20);
+    rewrite(&store, "old", "new", 7, 40, true);
+    store.remove("old").expect("remove");
+    let slow_reads = devices[0].block.counters().reads;
+    read(&store, "new", 7, 20);
+    assert_eq!(
+        (measure_of(&store, "user reads of cached blocks"), devices[0].block.counters().reads),
+        (40, slow_reads)
+    );
+    read(&store, "new", 7, 40);
+    assert_eq!(measure_of(&store, "user reads of cached blocks"), 60);
+    assert!(devices[0].block.counters().reads >= slow_reads + 20, "what was never read was not cached");
+}
+
+/// Blocks of a table that was never finished are cached, and their number is not given to another one.
+#[test]
+fn copies_of_a_table_that_was_not_finished_are_never_taken_for_another() {
+    let devices = devices();
+    let store = open(&devices, CachingName::Frequency);
+    write(&store, "old", 7, 20);
+    read(&store, "old", 7, 20);
+    rewrite(&store, "old", "new", 7, 20, false);
+    // What waits is written when something changes.
+    write(&store, "other", 9, 1);
+    assert!(measure_of(&store, "blocks cached") > 0);
+    drop(store);
+    for table in 0..4u8 {
+        let store = open(&devices, CachingName::Frequency);
+        write(&store, &format!("new {table}"), 10 + table, 20);
+        (0..=table).for_each(|table| read(&store, &format!("new {table}"), 10 + table, 20));
+        read(&store, "old", 7, 20);
     }
 }
 

@@ -4,7 +4,7 @@ use super::JobContext;
 use crate::cost;
 use crate::error::Error;
 use crate::file_name;
-use crate::iterator::InternalIterator;
+use crate::iterator::{BlockPlace, InternalIterator};
 use crate::key::{self, EntryKind, Sequence};
 use crate::manifest::AddedFile;
 use crate::shape::{FileMeta, Garbage, Run};
@@ -14,7 +14,7 @@ use crate::statistics::Totals;
 use crate::table::{TableBuilder, TableSummary};
 use crate::throttle::{JobPace, STEP_BYTES};
 use std::sync::Arc;
-use varve_store::{CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId};
+use varve_store::{BlockOrigin, CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId};
 
 /// Bytes written between two looks at the rate limit.
 const PACE_BYTES: u64 = 1 << 20;
@@ -39,7 +39,7 @@ pub(super) struct OutputPlan<'a> {
     pub(super) cuts: &'a [Vec<u8>],
     /// Tables that may hold older versions and are not read; `None` keeps every deletion.
     pub(super) older: Option<&'a [Run]>,
-    /// Sends `CompactionOutput` hints.
+    /// Sends `CompactionOutput` hints, and `BlockRewritten` where the store wants them.
     pub(super) hints_outputs: bool,
     pub(super) pace: &'a JobPace,
     /// Space that nobody else counts on; a flush has none.
@@ -224,6 +224,25 @@ impl Cuts<'_> {
     }
 }
 
+/// The blocks that entries of the block which is written came from.
+#[derive(Default)]
+struct Origins(Vec<BlockOrigin>);
+
+impl Origins {
+    /// One more entry came from a block.
+    fn add(&mut self, place: BlockPlace<'_>) {
+        let is_it = |origin: &&mut BlockOrigin| {
+            origin.offset_bytes == place.offset_bytes && Arc::ptr_eq(&origin.file, place.table)
+        };
+        match self.0.iter_mut().rev().find(is_it) {
+            Some(origin) => origin.entries += 1,
+            None => {
+                self.0.push(BlockOrigin { file: place.table.clone(), offset_bytes: place.offset_bytes, entries: 1 })
+            }
+        }
+    }
+}
+
 struct Open {
     builder: TableBuilder,
     number: u64,
@@ -272,6 +291,8 @@ fn write_all(
     let mut current_key: Vec<u8> = Vec::new();
     let mut has_key = false;
     let mut open: Option<Open> = None;
+    let follows = plan.hints_outputs && context.files.media.files.properties().wants_rewrites;
+    let mut origins = Origins::default();
     let (mut passed_bytes, mut admitted_bytes) = (0, 0);
     let result = (|| {
         while source.valid() {
@@ -306,10 +327,23 @@ fn write_all(
             } else {
                 let current = match &mut open {
                     Some(current) => current,
-                    None => open.insert(begin(context, plan)?),
+                    None => {
+                        origins.0.clear();
+                        open.insert(begin(context, plan, follows)?)
+                    }
                 };
                 let value = source.value();
                 current.builder.add(internal, value)?;
+                if follows {
+                    // A block that is full has none of this entry.
+                    if let Some((offset_bytes, bytes)) = current.builder.take_block() {
+                        let file = file_name::table(current.number);
+                        let hint = Hint::BlockRewritten { file: &file, offset_bytes, bytes, origins: &origins.0 };
+                        context.files.media.files.hint(&hint);
+                        origins.0.clear();
+                    }
+                    source.block().into_iter().for_each(|place| origins.add(place));
+                }
                 context.files.env.charge(cost::MERGE_ENTRY);
                 // Of what is in blocks that were written, which only grows: what a table will be is an estimate, and
                 // shrinks when a block is compressed.
@@ -345,7 +379,7 @@ fn write_all(
     result
 }
 
-fn begin(context: &JobContext, plan: &OutputPlan<'_>) -> Result<Open, Error> {
+fn begin(context: &JobContext, plan: &OutputPlan<'_>, follows: bool) -> Result<Open, Error> {
     let number = context.files.numbers.file();
     let name = file_name::table(number);
     let options = CreateOptions {
@@ -369,12 +403,11 @@ fn begin(context: &JobContext, plan: &OutputPlan<'_>) -> Result<Open, Error> {
     if let Some(reservation) = plan.reservation {
         reservation.spend(spent_bytes);
     }
-    Ok(Open {
-        builder: TableBuilder::new(file, &name, &build, plan.context, context.files.env.clone()),
-        number,
-        written_back_bytes: 0,
-        spent_bytes,
-    })
+    let mut builder = TableBuilder::new(file, &name, &build, plan.context, context.files.env.clone());
+    if follows {
+        builder.follow();
+    }
+    Ok(Open { builder, number, written_back_bytes: 0, spent_bytes })
 }
 
 fn finish(context: &JobContext, open: Option<Open>, plan: &OutputPlan<'_>, outputs: &mut Outputs) -> Result<(), Error> {
