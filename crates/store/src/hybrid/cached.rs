@@ -10,7 +10,7 @@ use super::file::HybridFile;
 use super::levels::Tier;
 use super::placement::PlacementView;
 use super::statistics::add;
-use crate::band::Stamp;
+use crate::band::{Stamp, TableOrigin};
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, ReadableFile};
 use std::sync::Arc;
@@ -248,7 +248,8 @@ impl Core {
         let options =
             CreateOptions { kind: FileKind::Table, expected_size_bytes: Some(zone_bytes), ..CreateOptions::default() };
         let stamp = Stamp { number: 0, start_bytes: 0 };
-        let writer = files.create(&zone_name(number), &options, stamp, cache.batch_bytes).ok()?;
+        let writer =
+            files.create(&zone_name(number), &options, stamp, TableOrigin::default(), cache.batch_bytes).ok()?;
         let reader = files.open_file(&zone_name(number)).ok()?;
         cache.zones.lock().begin(number, reader).then(|| CacheWriter {
             number,

@@ -11,7 +11,7 @@ use super::options::{HybridDriver, HybridOpenOptions};
 use super::placement::{NewTable, Placement, PlacementView};
 use super::statistics::{Counts, add};
 use super::wake::Wake;
-use crate::band::{DeviceFiles, DeviceWriter, Stamp};
+use crate::band::{DeviceFiles, DeviceWriter, Lifetimes, Stamp, TableOrigin};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, ReadableFile, StoreProperties};
 use crate::kernel::NameLocks;
@@ -31,6 +31,10 @@ pub(super) struct Member {
     /// Empty zones that tables which were placed here are about to take.
     pub(super) promised: AtomicU32,
     pub(super) removals: Mutex<Removals>,
+    /// Held while a zone is emptied.
+    pub(super) cleaning: Mutex<()>,
+    /// Writers that found no space, for which a zone is emptied.
+    pub(super) waiting: AtomicU32,
 }
 
 /// Removals of names on one device that may not be durable.
@@ -136,6 +140,9 @@ pub(super) struct Core {
     pub(super) zone_left: Condvar,
     pub(super) migrator: Wake,
     pub(super) cacher: Wake,
+    pub(super) cleaner: Wake,
+    /// How long tables live.
+    pub(super) lifetimes: Arc<ShortMutex<Lifetimes>>,
     pub(super) slow_reads_per_second_max: u64,
     pub(super) slow_reads: ShortMutex<SlowReads>,
     /// Somebody does what the background would.
@@ -254,6 +261,8 @@ impl Core {
     /// Devices for a new file, the first choice first; all others follow, so that nothing is refused while a zone is empty.
     pub(super) fn choose(&self, options: &CreateOptions) -> Vec<usize> {
         let tier = match options.kind {
+            // With one tier there is nothing to choose.
+            FileKind::Table if !self.has_tiers() => Tier::Fast,
             FileKind::Table => {
                 self.note_interval();
                 let is_flush = {
@@ -299,9 +308,10 @@ impl Core {
         name: &str,
         options: &CreateOptions,
         stamp: Stamp,
+        origin: TableOrigin,
     ) -> Result<(DeviceWriter, Part), StoreError> {
         let member = &self.members[device];
-        let writer = member.files.create(name, options, stamp, self.transfer_bytes(device))?;
+        let writer = member.files.create(name, options, stamp, origin, self.transfer_bytes(device))?;
         let reader = member.files.open_file(name)?;
         Ok((writer, Part { device, start_bytes: stamp.start_bytes, reader }))
     }
@@ -313,9 +323,11 @@ impl Core {
         let is_table = options.kind == FileKind::Table;
         let mut naming = self.naming.lock();
         let number = naming.number();
+        let born_bytes = self.lifetimes.lock().now();
+        let origin = TableOrigin { born_bytes, is_cleaning: false };
         let mut outcome = Err(self.no_space(name));
         for device in self.choose(options) {
-            outcome = self.create_on(device, name, options, Stamp { number, start_bytes: 0 });
+            outcome = self.create_on(device, name, options, Stamp { number, start_bytes: 0 }, origin);
             if !outcome.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::NoSpace) {
                 break;
             }
@@ -324,6 +336,7 @@ impl Core {
         let device = part.device;
         let file = HybridFile::new(number, name, is_table, options.level, self.env.now().as_nanos());
         file.set_parts(vec![part]);
+        file.born_bytes.store(born_bytes, Ordering::Relaxed);
         file.is_writing.store(true, Ordering::Relaxed);
         let is_expected = options.job.is_some_and(|job| {
             let jobs = self.jobs.lock();
@@ -333,7 +346,7 @@ impl Core {
         let file = Arc::new(file);
         let replaced = self.files.write().insert(name.to_owned(), file.clone());
         if let Some(replaced) = replaced {
-            replaced.was_removed();
+            self.was_removed(&replaced);
             let mut older: Vec<usize> = replaced.parts().iter().map(|part| part.device).collect();
             older.extend(&*replaced.supersedes.lock());
             older.sort_unstable();
@@ -342,6 +355,14 @@ impl Core {
             *file.supersedes.lock() = older;
         }
         Ok(Made { file, device, writer })
+    }
+
+    /// A file has no name any more.
+    fn was_removed(&self, file: &HybridFile) {
+        file.was_removed();
+        if file.is_table && file.size_bytes() > 0 {
+            self.lifetimes.lock().died(file.level(), file.born_bytes.load(Ordering::Relaxed));
+        }
     }
 
     pub(super) fn no_space(&self, name: &str) -> StoreError {
@@ -434,7 +455,7 @@ impl Core {
             others.iter().try_for_each(|device| self.remove_on(*device, name, number))?;
         }
         self.files.write().remove(name);
-        file.was_removed();
+        self.was_removed(&file);
         Ok(())
     }
 
@@ -500,7 +521,7 @@ impl Core {
         }
         file.is_durable.store(true, Ordering::Release);
         if let Some(target) = target {
-            target.was_removed();
+            self.was_removed(&target);
             let mut older: Vec<usize> = target.parts().iter().map(|part| part.device).collect();
             older.extend(&*target.supersedes.lock());
             older.sort_unstable();

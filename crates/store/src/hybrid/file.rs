@@ -44,6 +44,8 @@ pub(super) struct HybridFile {
     /// Reads of users that reached the store.
     pub(super) reads: AtomicU64,
     pub(super) created_nanos: u64,
+    /// When it was made, in bytes written to the store.
+    pub(super) born_bytes: AtomicU64,
 }
 
 impl HybridFile {
@@ -63,6 +65,7 @@ impl HybridFile {
             is_moving: AtomicBool::new(false),
             reads: AtomicU64::new(0),
             created_nanos,
+            born_bytes: AtomicU64::new(0),
         }
     }
 

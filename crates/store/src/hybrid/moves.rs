@@ -10,7 +10,7 @@ use super::levels::Tier;
 use super::migration::{MigrationView, Move, TableView};
 use super::options::HybridDriver;
 use super::statistics::add;
-use crate::band::{DeviceWriter, Stamp};
+use crate::band::{DeviceWriter, Stamp, TableOrigin};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind};
 use crate::journal::buffer;
@@ -18,8 +18,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_media::{IoCause, IoClass, IoContext};
 
-const MOVING: IoContext =
-    IoContext { class: IoClass::Maintenance, cause: IoCause::Migration, level: None, job: None, deadline: None };
+/// Why a file is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copying {
+    /// It goes to another device.
+    Moving,
+    /// Its zone is emptied.
+    Cleaning(TableOrigin),
+}
 
 /// Reads a table of the slow tier must have got at its rate before that is believed: so many reads as the device would do
 /// one after the other.
@@ -34,11 +40,25 @@ pub(super) struct SlowReads {
 }
 
 /// Says whether to go on with a copy.
-type Going<'a> = &'a dyn Fn(&Core, u64) -> bool;
+pub(super) type Going<'a> = &'a dyn Fn(&Core, u64) -> bool;
 
 impl Core {
     /// Copies a file to another device under a name of the store's own, durably. The name stays when it fails.
-    fn copy(&self, file: &HybridFile, device: usize, number: u64, goes_on: Going<'_>) -> Result<bool, StoreError> {
+    pub(super) fn copy(
+        &self,
+        file: &HybridFile,
+        device: usize,
+        number: u64,
+        why: Copying,
+        goes_on: Going<'_>,
+    ) -> Result<bool, StoreError> {
+        let (cause, origin) = match why {
+            Copying::Moving => {
+                let born_bytes = file.born_bytes.load(Ordering::Relaxed);
+                (IoCause::Migration, TableOrigin { born_bytes, is_cleaning: false })
+            }
+            Copying::Cleaning(origin) => (IoCause::Cleaning, origin),
+        };
         let member = &self.members[device];
         let name = copy_name(number);
         let size_bytes = file.size_bytes();
@@ -51,8 +71,8 @@ impl Core {
         };
         let transfer_bytes = self.transfer_bytes(device);
         let stamp = Stamp { number: 0, start_bytes: 0 };
-        let mut writer = member.files.create(&name, &options, stamp, transfer_bytes)?;
-        let context = IoContext { level: file.level(), ..MOVING };
+        let mut writer = member.files.create(&name, &options, stamp, origin, transfer_bytes)?;
+        let context = IoContext { class: IoClass::Maintenance, cause, level: file.level(), job: None, deadline: None };
         let parts = file.parts();
         let mut bytes = buffer(member.files.device(), transfer_bytes.next_multiple_of(4096));
         let mut done = 0;
@@ -68,7 +88,9 @@ impl Core {
             done += length as u64;
         }
         self.end_copy(&mut writer, &context)?;
-        add(&self.counts.moved_bytes, size_bytes);
+        if why == Copying::Moving {
+            add(&self.counts.moved_bytes, size_bytes);
+        }
         Ok(true)
     }
 
@@ -106,7 +128,7 @@ impl Core {
     }
 
     /// Takes back a copy that did not become the file.
-    fn drop_copy(&self, device: usize, copy: u64) {
+    pub(super) fn drop_copy(&self, device: usize, copy: u64) {
         // What stays is taken away by the next open.
         let _ = self.remove_on(device, &copy_name(copy), copy).and_then(|()| self.commit_on(device));
         self.zone_was_left();
@@ -117,7 +139,7 @@ impl Core {
         let mut outcome = Err(self.no_space(name));
         for device in self.choose_other(if file.is_table { FileKind::Table } else { FileKind::Other }) {
             let copy = naming.number();
-            outcome = self.copy(file, device, copy, &|_, _| true).map(|_| (device, copy));
+            outcome = self.copy(file, device, copy, Copying::Moving, &|_, _| true).map(|_| (device, copy));
             match &outcome {
                 Ok(_) => break,
                 Err(error) => {
@@ -169,7 +191,7 @@ impl Core {
             let due = began.saturating_add(due.min(u128::from(u64::MAX / 4)) as u64);
             core.migrator.sleep_until(varve_env::Instant::from_nanos(due))
         };
-        let copied = self.copy(file, device, copy, &goes_on);
+        let copied = self.copy(file, device, copy, Copying::Moving, &goes_on);
         if matches!(copied, Ok(true)) {
             // One piece takes its time as well, or tables of one piece would go at any rate.
             goes_on(self, file.size_bytes());
@@ -191,7 +213,7 @@ impl Core {
         taken.inspect_err(|_| self.drop_copy(device, copy)).map(|()| true)
     }
 
-    fn is_movable(&self, file: &HybridFile) -> bool {
+    pub(super) fn is_movable(&self, file: &HybridFile) -> bool {
         let is_at_rest = !file.is_writing.load(Ordering::Acquire) && !file.is_moving.load(Ordering::Acquire);
         let is_settled = file.is_durable.load(Ordering::Acquire) && file.supersedes.lock().is_empty();
         is_at_rest && is_settled && !file.is_removed() && file.parts().len() == 1 && file.size_bytes() > 0

@@ -14,7 +14,7 @@ use super::options::{HybridFormatOptions, HybridOpenOptions};
 use super::order::OrderedDevice;
 use super::tiers::tiers_of;
 use super::wake::Wake;
-use crate::band::{DeviceFile, DeviceFiles, MountedFiles, Reserve, Stamp};
+use crate::band::{DeviceFile, DeviceFiles, Lifetimes, MountedFiles, Reserve, Sharing, Stamp};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::identity::block::{Presence, Said, said};
@@ -229,6 +229,13 @@ struct Found {
 }
 
 impl Found {
+    /// Nothing is known of lifetimes but how large zones are; what is there was written before.
+    fn lifetimes(&self, mounted: &[MountedFiles]) -> Lifetimes {
+        let zone_bytes = mounted.iter().map(MountedFiles::writable_zone_bytes).max().unwrap_or(1);
+        let records = self.files.values().flatten().filter(|record| record.file.is_table);
+        Lifetimes::new(zone_bytes, records.map(|record| record.file.size_bytes).sum())
+    }
+
     fn of(label: &str, mounted: &[MountedFiles]) -> Result<Found, StoreError> {
         let mut found = Found { files: BTreeMap::new(), left_over: Vec::new(), next: 1, cache_zones: Vec::new() };
         let mut records: BTreeMap<String, Vec<Record>> = BTreeMap::new();
@@ -267,6 +274,37 @@ impl Found {
     }
 }
 
+/// When each table was made, as far as that is known: before it at least as much was written as older ones have.
+fn births(files: &BTreeMap<String, Vec<Record>>) -> BTreeMap<String, u64> {
+    let bytes = |parts: &[Record]| parts.iter().map(|part| part.file.size_bytes).sum::<u64>();
+    let mut tables: Vec<(u64, &String, u64)> = files
+        .iter()
+        .filter_map(|(name, parts)| parts.first().map(|first| (first, name, bytes(parts))))
+        .filter(|(first, ..)| first.file.is_table)
+        .map(|(first, name, bytes)| (first.stamp.number, name, bytes))
+        .collect();
+    tables.sort_unstable();
+    let mut written_bytes = 0;
+    let born = |(_, name, bytes): (u64, &String, u64)| {
+        let born_bytes = written_bytes;
+        written_bytes += bytes;
+        (name.clone(), born_bytes)
+    };
+    tables.into_iter().map(born).collect()
+}
+
+/// How tables share zones of a device; `None` where each has zones of its own.
+fn sharing_of(
+    mounted: &MountedFiles,
+    options: &HybridOpenOptions,
+    lifetimes: &Arc<ShortMutex<Lifetimes>>,
+) -> Option<Sharing> {
+    let zone_bytes = mounted.writable_zone_bytes();
+    let is_small = options.table_bytes.is_some_and(|bytes| bytes <= zone_bytes / 2);
+    let table_bytes = options.table_bytes.unwrap_or(zone_bytes);
+    options.shared_zones.unwrap_or(is_small).then(|| Sharing { lifetimes: lifetimes.clone(), table_bytes })
+}
+
 /// Opens the store on devices.
 pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions) -> Result<Core, StoreError> {
     let label = label_of(&devices);
@@ -279,11 +317,20 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     }
     check_set(&label, &mounted)?;
     let mut found = Found::of(&label, &mounted)?;
+    let lifetimes = Arc::new(ShortMutex::new(found.lifetimes(&mounted)));
     let mut members = Vec::with_capacity(devices.len());
     for (mounted, tier) in mounted.into_iter().zip(tiers) {
-        let files = mounted.begin(env)?;
+        let sharing = sharing_of(&mounted, options, &lifetimes);
+        let files = mounted.begin(env, sharing.as_ref())?;
         let removals = Mutex::new(env, "removals of a device", Removals::default());
-        members.push(Member { files, tier, promised: AtomicU32::new(0), removals });
+        members.push(Member {
+            files,
+            tier,
+            promised: AtomicU32::new(0),
+            removals,
+            cleaning: Mutex::new(env, "cleaning of a device", ()),
+            waiting: AtomicU32::new(0),
+        });
     }
     // Cache zones stay where there is a cache for them.
     let is_kept = |zone: &FoundZone| {
@@ -297,14 +344,18 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     for (device, name) in &found.left_over {
         members[*device].files.remove(name)?;
     }
+    let births = births(&found.files);
     let mut files = BTreeMap::new();
     for (name, parts) in found.files {
         let Some(first) = parts.first() else { continue };
         let level = first.file.level;
         let file = HybridFile::new(first.stamp.number, &name, first.file.is_table, level, env.now().as_nanos());
         file.is_durable.store(true, Ordering::Relaxed);
+        let born_bytes = births.get(&name).copied().unwrap_or(0);
+        file.born_bytes.store(born_bytes, Ordering::Relaxed);
         let mut readers = Vec::with_capacity(parts.len());
         for Record { device, stamp, .. } in parts {
+            members[device].files.set_born(&name, born_bytes);
             let reader = members[device].files.open_file(&name)?;
             readers.push(Part { device, start_bytes: stamp.start_bytes, reader });
         }
@@ -315,8 +366,7 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
         member.files.commit_names()?;
     }
     let next = found.next;
-    let properties = properties_of(&members, options);
-    let core = core_of(env, label, members, files, next, properties, options);
+    let core = core_of(env, label, members, files, next, lifetimes, options);
     if let Some(cache) = &core.cache {
         let mut kept = kept;
         kept.sort_by_key(|zone| zone.number);
@@ -347,7 +397,7 @@ fn core_of(
     members: Vec<Member>,
     files: BTreeMap<String, Arc<HybridFile>>,
     next: u64,
-    properties: StoreProperties,
+    lifetimes: Arc<ShortMutex<Lifetimes>>,
     options: &HybridOpenOptions,
 ) -> Core {
     let nominal = |tier: fn(usize) -> bool| {
@@ -384,7 +434,7 @@ fn core_of(
     Core {
         env: env.clone(),
         label,
-        properties,
+        properties: properties_of(&members, options),
         options: options.clone(),
         members,
         files: RwLock::new(files),
@@ -400,6 +450,8 @@ fn core_of(
         zone_left: Condvar::new(env, "zones left"),
         migrator: Wake::new(env, "migration"),
         cacher: Wake::new(env, "cached blocks"),
+        cleaner: Wake::new(env, "zone cleaning"),
+        lifetimes,
         slow_reads_per_second_max: slow_reads_per_second / 2,
         slow_reads: ShortMutex::default(),
         is_stepping: AtomicBool::new(false),

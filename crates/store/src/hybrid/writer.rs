@@ -3,7 +3,7 @@
 use super::core::{Core, Made};
 use super::file::HybridFile;
 use super::statistics::add;
-use crate::band::{DeviceWriter, Stamp};
+use crate::band::{DeviceWriter, Stamp, TableOrigin};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use std::collections::BTreeSet;
@@ -13,6 +13,8 @@ use varve_media::IoContext;
 
 /// How long a writer waits for another one to leave a zone, before that is an error.
 const PATIENCE_NANOS: u64 = 600_000_000_000;
+/// Zones that are emptied for one request, at most: each gives back some space.
+const CLEANINGS_MAX: u32 = 1024;
 
 /// The writer of one file.
 pub(super) struct HybridWriter {
@@ -73,6 +75,7 @@ impl HybridWriter {
         mut step: impl FnMut(&mut DeviceWriter) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let until_nanos = self.core.env.now().as_nanos().saturating_add(PATIENCE_NANOS);
+        let mut cleanings = CLEANINGS_MAX;
         loop {
             let carried = match self.carried.is_empty() {
                 true => Ok(()),
@@ -106,11 +109,29 @@ impl HybridWriter {
             if is_small && self.core.make_space(self.device) || self.go_on(context)? {
                 continue;
             }
-            // Nothing is refused for blocks that are somewhere else too.
-            if is_limited || is_small || !self.core.make_space(self.device) {
+            if is_limited {
+                return Err(error);
+            }
+            // Nothing is refused for blocks that are somewhere else too, nor for what can be copied elsewhere.
+            let has_space = !is_small && self.core.make_space(self.device);
+            if !has_space && !self.clean(&mut cleanings) {
                 return Err(error);
             }
         }
+    }
+
+    /// Empties a zone that tables share, on this device or on one that had no space before. False when none is to be gained.
+    fn clean(&mut self, cleanings: &mut u32) -> bool {
+        if *cleanings == 0 {
+            return false;
+        }
+        *cleanings -= 1;
+        if self.core.clean_in_need(self.device) {
+            return true;
+        }
+        let others: Vec<usize> = self.refused.iter().copied().filter(|device| *device != self.device).collect();
+        let gained = others.into_iter().find(|device| self.core.clean_in_need(*device));
+        gained.is_some_and(|device| self.refused.remove(&device))
     }
 
     /// Goes on on another device; false when there is none.
@@ -144,7 +165,8 @@ impl HybridWriter {
         let stamp = Stamp { number: self.file.stamp.load(Ordering::Acquire), start_bytes };
         for device in others {
             let options = CreateOptions { level: self.file.level(), ..self.options };
-            let made = core.create_on(device, &name, &options, stamp);
+            let born_bytes = self.file.born_bytes.load(Ordering::Relaxed);
+            let made = core.create_on(device, &name, &options, stamp, TableOrigin { born_bytes, is_cleaning: false });
             let (writer, part) = match made {
                 Ok(made) => made,
                 Err(error) if error.kind() == StoreErrorKind::NoSpace => {
@@ -180,6 +202,9 @@ impl HybridWriter {
         self.release_promise();
         if let Some(division) = self.core.division.as_ref().filter(|_| self.file.is_table && !self.file.is_removed()) {
             division.lock().written(self.file.row(), self.file.size_bytes());
+        }
+        if self.file.is_table {
+            self.core.lifetimes.lock().written(self.file.size_bytes());
         }
         self.file.is_writing.store(false, Ordering::Release);
         self.core.zone_was_left();

@@ -1,0 +1,133 @@
+//! Emptying zones that tables share: what lives in one is copied behind others on the same device, under the names that it has.
+//!
+//! A copy is made as one of a [move](super::moves) is, and one commit of the device gives it the name: the record that had it goes
+//! with that commit. It is the same file as before, with the same stamp, so that copies of its blocks in the cache stay good. The
+//! zone is free when all of its tables were copied and nobody reads the old ones any more.
+
+use super::core::Core;
+use super::file::HybridFile;
+use super::moves::{Copying, copy_name};
+use super::options::HybridDriver;
+use super::statistics::add;
+use crate::band::{Need, Stamp, TableOrigin};
+use crate::error::StoreError;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_env::Instant;
+
+/// How long a copy sleeps before it looks whether somebody waits for it.
+const LOOK_NANOS: u64 = 20_000_000;
+
+impl Core {
+    /// Whether tables share zones on any device.
+    pub(super) fn shares_zones(&self) -> bool {
+        self.members.iter().any(|member| member.files.shares_zones())
+    }
+
+    /// Empties a zone where one should be. True when something was done, and there may be more.
+    pub(super) fn clean(&self) -> bool {
+        if self.options.cleaning_bytes_per_second == 0 {
+            return false;
+        }
+        let devices = 0..self.members.len();
+        devices.filter(|device| matches!(self.clean_device(*device, Need::None), Ok(true))).count() > 0
+    }
+
+    /// Empties a zone for somebody who found no space on a device. False when none is to be gained.
+    pub(super) fn clean_in_need(&self, device: usize) -> bool {
+        let member = &self.members[device];
+        if !member.files.shares_zones() {
+            return false;
+        }
+        member.waiting.fetch_add(1, Ordering::AcqRel);
+        let cleaned = self.clean_device(device, Need::Space);
+        member.waiting.fetch_sub(1, Ordering::AcqRel);
+        matches!(cleaned, Ok(true))
+    }
+
+    /// Empties one zone of a device. False when none should be, or nothing could be copied.
+    fn clean_device(&self, device: usize, need: Need) -> Result<bool, StoreError> {
+        let member = &self.members[device];
+        if !member.files.shares_zones() {
+            return Ok(false);
+        }
+        self.check()?;
+        // One after the other: two would take the space that one needs.
+        let _cleaning = member.cleaning.lock();
+        let may_be_copied = |name: &str| {
+            let file = self.files.read().get(name).cloned();
+            file.is_some_and(|file| self.is_movable(&file) && (need == Need::Space || !self.is_input(file.number)))
+        };
+        let Some(names) = member.files.tables_to_copy(need, &may_be_copied) else { return Ok(false) };
+        let mut is_emptied = true;
+        for name in names {
+            let file = self.files.read().get(&name).cloned();
+            let Some(file) = file.filter(|file| self.is_movable(file)) else { continue };
+            file.is_moving.store(true, Ordering::Release);
+            let copied = self.copy_within(&file, device, need);
+            file.is_moving.store(false, Ordering::Release);
+            is_emptied &= copied?;
+        }
+        // What was copied is free with the commit after those who read it.
+        self.commit_on(device)?;
+        add(&self.counts.cleaned_zones, u64::from(is_emptied));
+        Ok(is_emptied)
+    }
+
+    /// Copies a table to another zone of its device. False when it was removed meanwhile, or the store is closed.
+    fn copy_within(&self, file: &Arc<HybridFile>, device: usize, need: Need) -> Result<bool, StoreError> {
+        let member = &self.members[device];
+        let copy = self.naming.lock().number();
+        let began = self.env.now().as_nanos();
+        let goes_on = |core: &Core, done: u64| {
+            if file.is_removed() {
+                return false;
+            }
+            let is_waited_for = || need == Need::Space || core.members[device].waiting.load(Ordering::Acquire) > 0;
+            let due = u128::from(done) * 1_000_000_000 / u128::from(core.options.cleaning_bytes_per_second.max(1));
+            let due = began.saturating_add(due.min(u128::from(u64::MAX / 4)) as u64);
+            while core.options.driver == HybridDriver::Thread && !is_waited_for() {
+                let now = core.env.now().as_nanos();
+                if now >= due {
+                    break;
+                }
+                if !core.cleaner.sleep_until(Instant::from_nanos(due.min(now + LOOK_NANOS))) {
+                    return false;
+                }
+            }
+            true
+        };
+        let origin = TableOrigin { born_bytes: file.born_bytes.load(Ordering::Relaxed), is_cleaning: true };
+        let copied = self.copy(file, device, copy, Copying::Cleaning(origin), &goes_on);
+        if matches!(copied, Ok(true)) {
+            // One piece takes its time as well.
+            goes_on(self, file.size_bytes());
+        } else {
+            self.drop_copy(device, copy);
+            return copied;
+        }
+        let size_bytes = file.size_bytes();
+        member.files.copied(size_bytes);
+        add(&self.counts.cleaned_bytes, size_bytes);
+        let naming = self.naming.lock();
+        if file.is_removed() {
+            drop(naming);
+            self.drop_copy(device, copy);
+            return Ok(true);
+        }
+        let name = file.name.lock().clone();
+        let stamp = Stamp { number: file.stamp.load(Ordering::Acquire), start_bytes: 0 };
+        let taken = member.files.rename(&copy_name(copy), &name, stamp).and_then(|()| member.files.open_file(&name));
+        match taken {
+            Ok(reader) => {
+                file.set_parts(vec![super::file::Part { device, start_bytes: 0, reader }]);
+                Ok(true)
+            }
+            Err(error) => {
+                drop(naming);
+                self.drop_copy(device, copy);
+                Err(error)
+            }
+        }
+    }
+}
