@@ -8,6 +8,7 @@ mod hints;
 mod load;
 mod regressions;
 mod sets;
+mod shared;
 mod space;
 
 use super::*;
