@@ -105,7 +105,7 @@ impl Core {
 
     /// Does one thing of what waits, if it is enough. True when something was done, and there may be more.
     pub(super) fn fill_cache(&self) -> bool {
-        let Some(cache) = &self.cache else { return false };
+        let Some(cache) = self.cache.as_ref().filter(|_| self.has_tiers()) else { return false };
         self.divide();
         let mut current = cache.writer.lock();
         let found = cache.found.lock().pop();

@@ -4,7 +4,7 @@ use super::cached::FoundZone;
 use super::caching::{BlockQueue, CacheZones};
 use super::division::{Division, kept_for_logs};
 use super::file::{HybridFile, Part};
-use super::levels::{Demand, JOBS_MAX, Tier};
+use super::levels::{Demand, JOBS_MAX, LevelZones, Tier};
 use super::migration::Migration;
 use super::moves::SlowReads;
 use super::options::{HybridDriver, HybridOpenOptions};
@@ -189,10 +189,22 @@ impl Core {
         self.of_tier(Tier::Slow).next().is_some()
     }
 
-    /// Zones of the fast tier that a table of so many bytes takes, or would take.
-    pub(super) fn zones_of(&self, size_bytes: u64) -> u64 {
+    /// Writable bytes of a zone of the fast tier.
+    fn fast_zone_bytes(&self) -> u64 {
         let zone_bytes = self.of_tier(Tier::Fast).map(|(_, member)| member.files.writable_zone_bytes()).max();
-        size_bytes.div_ceil(zone_bytes.unwrap_or(u64::MAX)).max(1)
+        zone_bytes.unwrap_or(u64::MAX)
+    }
+
+    /// Tables that a zone of the fast tier has space for, where they share it; else one.
+    pub(super) fn places_of_zone(&self) -> u64 {
+        let shares = self.of_tier(Tier::Fast).any(|(_, member)| member.files.shares_zones());
+        let table_bytes = self.options.table_bytes.filter(|_| shares);
+        table_bytes.map_or(1, |bytes| self.fast_zone_bytes() / bytes.max(1)).max(1)
+    }
+
+    /// Places of the fast tier that a table of so many bytes takes, or would take.
+    pub(super) fn places_of(&self, size_bytes: u64, places_of_zone: u64) -> u64 {
+        size_bytes.div_ceil((self.fast_zone_bytes() / places_of_zone).max(1)).max(1)
     }
 
     /// What policies are told.
@@ -211,17 +223,25 @@ impl Core {
             None => u64::from(self.options.log_and_cache_zones),
         };
         view.cache_zones = self.cache.as_ref().map_or(0, |cache| cache.zones.lock().len() as u64);
+        // Tables are counted in places, and told in zones.
+        let places_of_zone = self.places_of_zone();
         for file in self.files.read().values().filter(|file| file.is_table) {
             if file.is_writing.load(Ordering::Relaxed) && !file.counts_while_written.load(Ordering::Relaxed) {
                 continue;
             }
-            let zones = self.zones_of(file.size_bytes());
+            let places = self.places_of(file.size_bytes(), places_of_zone);
             let is_fast = file.parts().first().is_some_and(|part| self.tier(part.device) == Tier::Fast);
             let level = &mut view.levels[file.row()];
-            *if is_fast { &mut level.fast } else { &mut level.slow } += zones;
+            *if is_fast { &mut level.fast } else { &mut level.slow } += places;
         }
         let demand = self.jobs.lock().demand.zones();
-        view.levels.iter_mut().zip(demand).for_each(|(level, demand)| level.demand = demand);
+        for (level, demand) in view.levels.iter_mut().zip(demand) {
+            *level = LevelZones {
+                fast: level.fast.div_ceil(places_of_zone),
+                slow: level.slow.div_ceil(places_of_zone),
+                demand: demand.div_ceil(places_of_zone),
+            };
+        }
         view.levels[0].demand = view.log_zones;
         view
     }

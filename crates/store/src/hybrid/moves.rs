@@ -9,6 +9,7 @@ use super::file::{HybridFile, Part};
 use super::levels::Tier;
 use super::migration::{MigrationView, Move, TableView};
 use super::options::HybridDriver;
+use super::placement::Tiering;
 use super::statistics::add;
 use crate::band::{DeviceWriter, Stamp, TableOrigin};
 use crate::error::{StoreError, StoreErrorKind};
@@ -246,6 +247,9 @@ impl Core {
         }
         self.divide();
         let view = self.view();
+        // Of zones that tables share each is told as many.
+        let places = self.places_of_zone();
+        let tiering = self.placement.tiering(&view);
         let now = self.env.now().as_nanos();
         let tables: Vec<TableView> = {
             let files = self.files.read();
@@ -255,7 +259,7 @@ impl Core {
                     file: file.number,
                     level: file.row(),
                     tier: file.parts().first().map_or(Tier::Slow, |part| self.tier(part.device)),
-                    zones: self.zones_of(file.size_bytes()),
+                    zones: self.places_of(file.size_bytes(), places),
                     reads: file.reads.load(Ordering::Relaxed),
                     age_nanos: now.saturating_sub(file.created_nanos),
                     is_movable: self.is_movable(file) && !self.is_input(file.number),
@@ -264,8 +268,12 @@ impl Core {
         };
         let next = policy.plan(&MigrationView {
             tables: &tables,
-            tiering: self.placement.tiering(&view),
-            empty_table_zones: view.empty_table_zones(),
+            tiering: Tiering {
+                zones: tiering.zones.saturating_mul(places),
+                lower_demand: tiering.lower_demand.saturating_mul(places),
+                ..tiering
+            },
+            empty_table_zones: view.empty_table_zones().saturating_mul(places),
             slow_reads_per_second: self.slow_read_rate(),
             slow_reads_per_second_max: self.slow_reads_per_second_max,
         });

@@ -4,6 +4,7 @@
 mod apart;
 mod cached;
 mod crash;
+mod figures;
 mod hints;
 mod load;
 mod regressions;

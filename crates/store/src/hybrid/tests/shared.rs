@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A sixteenth of a zone.
-const TABLE_BYTES: u64 = ZONE_BYTES / 16;
+pub(super) const TABLE_BYTES: u64 = ZONE_BYTES / 16;
 
 /// On one device, whose zones tables share.
 pub(super) fn sharing() -> HybridOpenOptions {
@@ -16,7 +16,7 @@ pub(super) fn sharing() -> HybridOpenOptions {
 }
 
 /// An empty store on one device with so many zones, and the device.
-fn alone(env: &Env, zones: u64) -> Device {
+pub(super) fn alone(env: &Env, zones: u64) -> Device {
     // What a table of so many small files takes.
     let conventional_zones = 16 + zones;
     let device = zoned(env, "alone", zones + conventional_zones, conventional_zones, 0);
@@ -25,7 +25,7 @@ fn alone(env: &Env, zones: u64) -> Device {
     device
 }
 
-fn open_with(env: &Env, device: &Device, options: &HybridOpenOptions) -> HybridStore {
+pub(super) fn open_with(env: &Env, device: &Device, options: &HybridOpenOptions) -> HybridStore {
     HybridStore::open(env, vec![device.clone()], options).unwrap()
 }
 
@@ -94,11 +94,8 @@ fn a_table_goes_on_in_the_next_zone() {
     (0..32).for_each(|number| write_table(&store, number, Some(1), bytes).unwrap());
     assert_eq!(shared_zones(&store), (5, 32 * bytes));
     assert!(zones_of_tables(&store).values().any(|zones| zones.len() == 2));
-    let store = HybridStore::open(&env, vec![device.clone()], &sharing()).map(|again| {
-        std::mem::forget(store);
-        again
-    });
-    let store = store.unwrap();
+    std::mem::forget(store);
+    let store = open_with(&env, &device, &sharing());
     (0..32).for_each(|number| assert_content(&read(&store, &name(number)).unwrap(), number, bytes));
     assert_sound(&store);
 }
