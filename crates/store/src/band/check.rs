@@ -249,3 +249,28 @@ pub(super) fn inspect(device: &Device, kind: StoreKind) -> Vec<Finding> {
     findings.extend(log_findings(device, label, &frame, geometry, &extents, &zones));
     findings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::geometry::tests::small;
+    use super::*;
+
+    fn table(name: &str, band: u32, offset_bytes: u64, length_bytes: u64) -> CheckedTable {
+        let fragment = Fragment { band, offset_bytes, length_bytes };
+        CheckedTable { name: name.to_owned(), fragments: vec![fragment], bands: vec![band] }
+    }
+
+    fn codes(tables: &[CheckedTable], logs: &[u32]) -> Vec<&'static str> {
+        let findings = band_findings("test", &small(), tables, logs, &BTreeMap::new());
+        findings.iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn tables_share_bands_and_no_byte() {
+        let tables = [table("a", 9, 0, 4096), table("b", 9, 4096, 8192), table("c", 10, 0, 4096)];
+        assert_eq!(codes(&tables, &[11]), [""; 0]);
+        assert_eq!(codes(&tables, &[10]), ["band-overlap"]);
+        let overlapping = [table("a", 9, 0, 4097), table("b", 9, 4096, 8192)];
+        assert_eq!(codes(&overlapping, &[]), ["band-overlap"]);
+    }
+}

@@ -26,6 +26,9 @@ use std::sync::Arc;
 use varve_env::Env;
 use varve_media::{Device, IoContext, JobId};
 
+/// Waste of so many zones is not counted as available: a part of a zone is not gained by emptying others.
+const KEPT_WASTE_ZONES: u64 = 2;
+
 /// A file, or a part of one, as a device has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceFile {
@@ -243,7 +246,10 @@ impl DeviceFiles {
         let beside =
             |purpose| state.free_soon().saturating_sub(view.kept_bands(purpose)) as u64 * self.writable_zone_bytes();
         let (available, of_compactions) = (beside(Purpose::Table), beside(Purpose::CompactionOutput));
-        (available, of_compactions - available)
+        // Whoever finds no space empties zones that tables share, as far as that gains one.
+        let waste_bytes = self.core.shared.as_ref().map_or(0, |_| state.pool.waste_bytes());
+        let gained_bytes = waste_bytes.saturating_sub(KEPT_WASTE_ZONES * self.writable_zone_bytes());
+        (available + gained_bytes, of_compactions - available)
     }
 
     /// Bytes of all zones, and of a table the largest.

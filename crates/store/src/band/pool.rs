@@ -70,6 +70,12 @@ impl Pool {
         self.live_bytes
     }
 
+    /// Bytes in which nothing lives, of zones in which something does: others are free soon.
+    pub(super) fn waste_bytes(&self) -> u64 {
+        let zones = self.zones.values().filter(|zone| zone.live_bytes > 0).count() as u64;
+        zones.saturating_mul(self.zone_bytes).saturating_sub(self.live_bytes)
+    }
+
     /// All of its zones.
     pub(super) fn bands(&self) -> impl Iterator<Item = u32> {
         self.zones.keys().copied()
@@ -226,5 +232,77 @@ impl Pool {
     /// Numbers of the tables of a zone that have names.
     pub(super) fn tables_of(&self, band: u32) -> Vec<u64> {
         self.zones.get(&band).map_or_else(Vec::new, |zone| self.live_tables(zone).map(|(file, _)| file).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lifetimes() -> Lifetimes {
+        Lifetimes::new(1000, 0)
+    }
+
+    #[test]
+    fn a_zone_is_free_when_nobody_writes_it_and_nobody_has_it() {
+        let mut pool = Pool::new(1000);
+        pool.begin(3, 1, false);
+        pool.note_table(1, Some(0), 0);
+        pool.wrote(3, 1, 290, 300);
+        assert_eq!(pool.join(3, 2), None, "one at a time");
+        assert_eq!(pool.stop(3, 300), Left::Kept);
+        assert_eq!(pool.join(3, 2), Some(300));
+        pool.note_table(2, Some(0), 0);
+        pool.wrote(3, 2, 100, 400);
+        assert_eq!((pool.live_bytes(), pool.owners(3)), (390, 2));
+        // It lost its name, and somebody still reads it.
+        pool.lost(1, [3].into_iter());
+        assert_eq!((pool.live_bytes(), pool.owners(3), pool.tables_of(3)), (100, 2, vec![2]));
+        assert_eq!(pool.disown(3, 1), Left::Kept);
+        pool.lost(2, [3].into_iter());
+        // It is still written, by one that has no name.
+        pool.wrote(3, 2, 50, 500);
+        assert_eq!((pool.disown(3, 2), pool.live_bytes()), (Left::Kept, 0));
+        assert_eq!(pool.stop(3, 500), Left::Free);
+        assert!(!pool.has(3));
+    }
+
+    #[test]
+    fn a_zone_that_somebody_closes_is_nobodys_meanwhile() {
+        let mut pool = Pool::new(1000);
+        pool.begin(3, 1, false);
+        pool.wrote(3, 1, 290, 300);
+        assert_eq!(pool.hold(3), None);
+        pool.stop(3, 300);
+        assert_eq!(pool.hold(3), Some(300));
+        assert_eq!((pool.join(3, 2), pool.open_zones(&lifetimes()).len()), (None, 0));
+        // All that it had goes meanwhile: who closes it finds out.
+        assert_eq!(pool.disown(3, 1), Left::Kept);
+        assert_eq!(pool.close(3), Left::Free);
+    }
+
+    #[test]
+    fn zones_live_as_long_as_their_tables() {
+        let mut pool = Pool::new(1000);
+        for (file, level) in [(1, 0), (2, 1)] {
+            pool.note_table(file, Some(level), 0);
+        }
+        pool.begin(3, 1, false);
+        pool.wrote(3, 1, 300, 300);
+        pool.stop(3, 300);
+        assert_eq!(pool.join(3, 2), Some(300));
+        pool.wrote(3, 2, 200, 500);
+        pool.stop(3, 500);
+        let open = OpenZone { band: 3, free_bytes: 500, remaining_bytes: (1000 + 10_000) / 2, has_copies: false };
+        assert_eq!(pool.open_zones(&lifetimes()), [open]);
+        assert_eq!(pool.closed_zones(&lifetimes(), Need::Space), []);
+        // The second goes on in another zone: to empty the first all of it is copied.
+        pool.begin(4, 2, true);
+        pool.wrote(4, 2, 100, 100);
+        pool.close(3);
+        let closed = ClosedZone { band: 3, live_bytes: 500, copy_bytes: 600, remaining_bytes: 10_000 };
+        assert_eq!(pool.closed_zones(&lifetimes(), Need::None), [closed]);
+        pool.stop(4, 100);
+        assert!(pool.open_zones(&lifetimes())[0].has_copies);
     }
 }

@@ -731,3 +731,39 @@ fn find_shared(
     }
     candidates.into_iter().map(|(_, band)| band).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::change::Fragment;
+    use super::super::geometry::tests::small;
+    use super::*;
+
+    fn found(places: &[(u32, u64, u64)]) -> Found {
+        let file = |(number, (band, offset_bytes, length_bytes)): (u64, &(u32, u64, u64))| {
+            let fragments = vec![Fragment { band: *band, offset_bytes: *offset_bytes, length_bytes: *length_bytes }];
+            let (name, level, cut, stamp) = (format!("t-{number}"), None, None, None);
+            let record =
+                FileRecord { file: number, is_packed: false, level, size_bytes: 0, name, fragments, cut, stamp };
+            (record.name.clone(), FoundFile { record })
+        };
+        Found {
+            geometry: small(),
+            files: (1..).zip(places).map(file).collect(),
+            next_file: 100,
+            log_bands: BTreeMap::new(),
+            retired: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn tables_may_share_a_band_and_no_byte_of_it() {
+        assert_eq!(found(&[(9, 0, 4096), (9, 4096, 100), (10, 0, 4096)]).inconsistency(), None);
+        for places in [[(9, 0, 4097), (9, 4096, 100)], [(9, 4096, 100), (9, 0, 8192)], [(9, 0, 10), (9, 0, 10)]] {
+            let what = found(&places).inconsistency().expect("two tables at one place");
+            assert!(what.contains("band 9") && what.contains("'t-1'") && what.contains("'t-2'"), "{what}");
+        }
+        let log = LogBandRecord { band: 9, order: 1, first_sequence: 1, sealed_bytes: None };
+        let with_logs = Found { log_bands: BTreeMap::from([(9, log)]), ..found(&[(9, 0, 4096)]) };
+        assert!(with_logs.inconsistency().is_some_and(|what| what.contains("which has logs")));
+    }
+}

@@ -46,8 +46,7 @@ pub(super) struct SharedZones {
 
 impl SharedZones {
     pub(super) fn new(sharing: &Sharing, zone_bytes: u64) -> SharedZones {
-        let budget = Budget::new(zone_bytes, sharing.lifetimes.lock().now());
-        SharedZones { sharing: sharing.clone(), budget: ShortMutex::new(budget) }
+        SharedZones { sharing: sharing.clone(), budget: ShortMutex::new(Budget::new(zone_bytes)) }
     }
 
     /// Whether a table shares zones: where two of its size have space in one.
@@ -89,6 +88,14 @@ impl OpenStore {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// A table has so many bytes more in a zone, which ends behind `written_bytes`.
+    pub(super) fn wrote_shared(&self, node: &Node, band: u32, bytes: u64, written_bytes: u64, origin: TableOrigin) {
+        if let Some(shared) = self.shared.as_ref().filter(|_| !origin.is_cleaning) {
+            shared.budget.lock().wrote(bytes);
+        }
+        self.state.lock().pool.wrote(band, node.file, bytes, written_bytes);
     }
 
     fn note_owner(&self, pool: &mut super::pool::Pool, node: &Node, band: u32, origin: TableOrigin) {
@@ -199,8 +206,7 @@ impl OpenStore {
     /// Names of the tables of the zone that is emptied next, if one should be. Only those count of which each may be copied.
     pub(super) fn tables_to_copy(&self, need: Need, may_be_copied: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         let shared = self.shared.as_ref()?;
-        let now = shared.sharing.lifetimes.lock().now();
-        if need == Need::None && !shared.budget.lock().allows(now) {
+        if need == Need::None && !shared.budget.lock().allows() {
             return None;
         }
         let state = self.state.lock();

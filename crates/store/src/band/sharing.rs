@@ -173,21 +173,27 @@ pub(super) struct Budget {
     zone_bytes: u64,
     /// Bytes that may be copied; below zero when the last copy was larger than what was left.
     left_bytes: i64,
-    written_bytes: u64,
+    /// What was written and does not make a byte to be copied yet.
+    rest_bytes: u64,
 }
 
 impl Budget {
-    pub(super) fn new(zone_bytes: u64, written_bytes: u64) -> Budget {
-        Budget { zone_bytes, left_bytes: 0, written_bytes }
+    pub(super) fn new(zone_bytes: u64) -> Budget {
+        Budget { zone_bytes, left_bytes: 0, rest_bytes: 0 }
     }
 
-    /// Whether something may be copied, when so many bytes were written to the store.
-    pub(super) fn allows(&mut self, written_bytes: u64) -> bool {
-        let earned = written_bytes.saturating_sub(self.written_bytes) / COPIED_PART;
-        self.written_bytes += earned * COPIED_PART;
+    /// Whether something may be copied.
+    pub(super) fn allows(&self) -> bool {
+        self.left_bytes > 0
+    }
+
+    /// Tables were written, and no copies.
+    pub(super) fn wrote(&mut self, bytes: u64) {
+        let written_bytes = self.rest_bytes.saturating_add(bytes);
+        let earned = written_bytes / COPIED_PART;
+        self.rest_bytes = written_bytes % COPIED_PART;
         let most = self.zone_bytes.saturating_mul(SAVED_ZONES).min(1 << 60) as i64;
         self.left_bytes = self.left_bytes.saturating_add(earned.min(1 << 60) as i64).min(most);
-        self.left_bytes > 0
     }
 
     pub(super) fn copied(&mut self, bytes: u64) {
@@ -278,16 +284,15 @@ mod tests {
 
     #[test]
     fn one_byte_is_copied_for_twenty_that_are_written() {
-        let mut budget = Budget::new(1000, 500);
-        assert!(!budget.allows(500) && !budget.allows(519));
-        assert!(budget.allows(520 + 980));
-        budget.copied(50);
-        assert!(!budget.allows(1500));
-        budget.copied(100);
-        assert!(!budget.allows(1500 + 2000) && budget.allows(1500 + 2020));
+        let mut budget = Budget::new(1000);
+        let mut allows = |written: u64, copied: u64| {
+            budget.wrote(written);
+            budget.copied(copied);
+            budget.allows()
+        };
+        assert!(!allows(19, 0) && allows(1, 0) && !allows(0, 1));
+        assert!(!allows(1000, 50) && !allows(2000, 200) && allows(2020, 0));
         // What is saved up has an end.
-        assert!(budget.allows(10_000_000));
-        budget.copied(8000);
-        assert!(!budget.allows(10_000_000));
+        assert!(allows(10_000_000, 0) && allows(0, 7999) && !allows(0, 1));
     }
 }

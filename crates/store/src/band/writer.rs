@@ -145,8 +145,8 @@ impl TableWriter {
                     let fragment = Fragment { band: place.band, offset_bytes: place.written_bytes, length_bytes };
                     self.node.fragments.write().push(fragment);
                     let written_bytes = place.written_bytes + count as u64;
-                    if self.shared.is_some() {
-                        self.core.state.lock().pool.wrote(place.band, self.node.file, length_bytes, written_bytes);
+                    if let Some(origin) = self.shared {
+                        self.core.wrote_shared(&self.node, place.band, length_bytes, written_bytes, origin);
                     }
                     self.place = Some(Place { written_bytes, ..place });
                     done += count;

@@ -63,7 +63,9 @@ impl Core {
         for name in names {
             let file = self.files.read().get(&name).cloned();
             let Some(file) = file.filter(|file| self.is_movable(file)) else { continue };
-            file.is_moving.store(true, Ordering::Release);
+            if file.is_moving.swap(true, Ordering::AcqRel) {
+                continue;
+            }
             let copied = self.copy_within(&file, device, need);
             file.is_moving.store(false, Ordering::Release);
             is_emptied &= copied?;

@@ -165,7 +165,9 @@ impl Core {
         if member.files.zone_use().free <= member.promised.load(Ordering::Relaxed) || !self.may_hold_zone(device) {
             return Ok(false);
         }
-        file.is_moving.store(true, Ordering::Release);
+        if file.is_moving.swap(true, Ordering::AcqRel) {
+            return Ok(false);
+        }
         member.promised.fetch_add(1, Ordering::Relaxed);
         let moved = self.move_to(&file, device);
         member.promised.fetch_sub(1, Ordering::Relaxed);

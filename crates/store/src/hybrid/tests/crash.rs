@@ -215,3 +215,55 @@ fn nothing_is_lost_of_tables_that_share_zones() {
         assert!(count > 0, "the loads had no {what}");
     }
 }
+
+/// Zones are emptied, with nothing beside, and both devices lose their power at each of the points of that.
+#[test]
+fn nothing_is_lost_at_any_point_of_emptying_a_zone() {
+    let (mut points, mut images, mut emptied) = (0, 0, 0);
+    for seed in 200..212 {
+        let env = Env::sim(seed);
+        let devices = formatted(&env, 14, 7, [0, 5][(seed % 2) as usize]);
+        let crash: Vec<CrashDevice> = devices.iter().map(|device| CrashDevice::new(&env, device).unwrap()).collect();
+        let below: Vec<Device> = crash.iter().map(CrashDevice::device).collect();
+        let options = HybridOpenOptions {
+            tiers: Some(TIERS.to_vec()),
+            migration: MigrationName::None,
+            cleaning_bytes_per_second: 0,
+            ..sharing()
+        };
+        let store = Arc::new(HybridStore::open(&env, below, &options).unwrap());
+        let model = Arc::new(Mutex::new(Model::default()));
+        let mut load = Load::new(store.clone(), model.clone(), seed, Hints::ALL).with_tables_of(4000);
+        load.run(300);
+        drop(load);
+        let cuts: Arc<Mutex<Vec<Cut>>> = Arc::default();
+        for (number, device) in crash.iter().enumerate() {
+            let (other, cuts, model) = (crash[1 - number].clone(), cuts.clone(), model.clone());
+            device.on_persistence_point(move |point| {
+                let mut states = [point.capture(), other.capture()];
+                if number == 1 {
+                    states.reverse();
+                }
+                cuts.lock().push(Cut { states, model: model.lock().clone(), shares: true });
+            });
+        }
+        let before = measure(&store, "zones of tables emptied");
+        for device in 0..2 {
+            (0..4).take_while(|_| store.core.clean_in_need(device)).count();
+        }
+        emptied += measure(&store, "zones of tables emptied") - before;
+        let cuts = std::mem::take(&mut *cuts.lock());
+        points += cuts.len();
+        for (number, cut) in cuts.iter().enumerate() {
+            for variant in CrashVariant::OF_DEVICES {
+                images += 1;
+                let outcome = cut.verify(&env, variant, seed ^ number as u64);
+                outcome.unwrap_or_else(|message| panic!("seed {seed}, point {number}, {variant:?}: {message}"));
+            }
+        }
+        verify_whole(&store).unwrap();
+        assert_sound(&store);
+    }
+    println!("reached: hybrid power cuts of emptying: {emptied} zones, {points} points, {images} images");
+    assert!(emptied > 6 && points > 100, "{emptied} zones, {points} points");
+}

@@ -180,12 +180,15 @@ fn nothing_is_refused_while_a_zone_could_be_emptied() {
     let removed: Vec<u64> = (0..first).step_by(2).collect();
     removed.iter().for_each(|number| store.remove(&name(*number)).unwrap());
     store.sync_names().unwrap();
+    let available_bytes = store.space().unwrap().available_bytes;
     let last = fill(first);
     let (written, gone) = (last - first, removed.len() as u64);
     let (emptied, copied) =
         (measure(&store, "zones of tables emptied"), measure(&store, "bytes copied to empty zones"));
     println!("reached: {written} of {gone} tables found space again, {emptied} zones emptied, {copied} bytes copied");
     assert!(written + 16 >= gone, "{written} of {gone}");
+    assert!(written * TABLE_BYTES >= available_bytes, "{written} tables, {available_bytes} bytes");
+    assert!(available_bytes >= (gone - 48) * TABLE_BYTES, "{available_bytes} bytes of {gone} tables");
     for number in (0..last).filter(|number| !(*number < first && number % 2 == 0)) {
         assert_content(&read(&store, &name(number)).unwrap(), number, TABLE_BYTES);
     }
