@@ -6,7 +6,9 @@ use super::lifetimes::Lifetimes;
 use super::node::Node;
 use super::open_store::OpenStore;
 use super::pool::Left;
-use super::sharing::{Budget, Fill, Need, NewTable, OpenZone, closed_first, closed_for, emptied_first, share};
+use super::sharing::{
+    Budget, Fill, Need, NewTable, OpenZone, beside_copies, closed_first, closed_for, emptied_first, share,
+};
 use crate::error::StoreError;
 use parking_lot::Mutex as ShortMutex;
 use std::collections::BTreeMap;
@@ -115,11 +117,14 @@ impl OpenStore {
         is_any: bool,
     ) -> Option<(u32, u64)> {
         let mut state = self.state.lock();
-        let (open, remaining_bytes) = {
+        let (mut open, remaining_bytes) = {
             let lifetimes = shared.sharing.lifetimes.lock();
             (state.pool.open_zones(&lifetimes), lifetimes.remaining_bytes(node.level(), origin.born_bytes))
         };
         let empty_zones = if is_any { 0 } else { state.bands.view().available_bands(purpose) };
+        if !origin.is_cleaning && state.bands.view().available_bands(Purpose::Cleaning) == 0 {
+            open = beside_copies(&open);
+        }
         let table = NewTable { remaining_bytes, is_copy: origin.is_cleaning };
         let band = share(table, &open, empty_zones, self.geometry.band_count as usize)?;
         let written_bytes = state.pool.join(band, node.file)?;

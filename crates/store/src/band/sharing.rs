@@ -69,6 +69,15 @@ pub(super) fn share(table: NewTable, open: &[OpenZone], empty_zones: usize, zone
     (!is_unlike || must_share).then_some(nearest.band)
 }
 
+/// The zones that are open to tables that are no copies while no empty zone is left for copies: what copies have begun, or else the
+/// zone with most space, is kept, or nothing could ever be emptied again.
+pub(super) fn beside_copies(open: &[OpenZone]) -> Vec<OpenZone> {
+    let has_copies = open.iter().any(|zone| zone.has_copies);
+    let emptiest = open.iter().max_by_key(|zone| (zone.free_bytes, zone.band)).map(|zone| zone.band);
+    let is_kept = |zone: &OpenZone| if has_copies { zone.has_copies } else { Some(zone.band) == emptiest };
+    open.iter().filter(|zone| !is_kept(zone)).copied().collect()
+}
+
 /// Whether, where the device lets no more zones be written, one that is open is closed for a table of so many bytes to begin another:
 /// where it wastes less than the table would among others.
 pub(super) fn closed_for(table_bytes: u64, open: &[OpenZone]) -> Option<u32> {
@@ -238,6 +247,15 @@ mod tests {
         assert_eq!(share(table(900), &zones, 60, 640), Some(3));
         assert_eq!(share(table(900), &zones[1..], 60, 640), None);
         assert_eq!(share(table(900), &zones[1..], 2, 640), Some(4), "the last space there is");
+    }
+
+    #[test]
+    fn what_copies_need_is_left_to_them() {
+        let (one, other) = (open(3, 50, 1000), open(4, 90, 1000));
+        let of_copies = OpenZone { has_copies: true, ..open(5, 10, 1000) };
+        assert_eq!(beside_copies(&[one, of_copies, other]), [one, other]);
+        assert_eq!(beside_copies(&[one, other]), [one]);
+        assert_eq!(beside_copies(&[]), []);
     }
 
     #[test]

@@ -39,10 +39,12 @@ impl Core {
         if !member.files.shares_zones() {
             return false;
         }
+        let before = member.emptied.load(Ordering::Acquire);
         member.waiting.fetch_add(1, Ordering::AcqRel);
         let cleaned = self.clean_device(device, Need::Space);
         member.waiting.fetch_sub(1, Ordering::AcqRel);
-        matches!(cleaned, Ok(true))
+        // Or somebody else has done it meanwhile.
+        matches!(cleaned, Ok(true)) || member.emptied.load(Ordering::Acquire) != before
     }
 
     /// Empties one zone of a device. False when none should be, or nothing could be copied.
@@ -72,11 +74,12 @@ impl Core {
         }
         // What was copied is free with the commit after those who read it.
         self.commit_on(device)?;
+        member.emptied.fetch_add(u32::from(is_emptied), Ordering::AcqRel);
         add(&self.counts.cleaned_zones, u64::from(is_emptied));
         Ok(is_emptied)
     }
 
-    /// Copies a table to another zone of its device. False when it was removed meanwhile, or the store is closed.
+    /// Copies a table to another zone of its device. False when the store is closed meanwhile.
     fn copy_within(&self, file: &Arc<HybridFile>, device: usize, need: Need) -> Result<bool, StoreError> {
         let member = &self.members[device];
         let copy = self.naming.lock().number();
@@ -106,7 +109,8 @@ impl Core {
             goes_on(self, file.size_bytes());
         } else {
             self.drop_copy(device, copy);
-            return copied;
+            // What is gone needs no copy.
+            return copied.map(|_| file.is_removed());
         }
         let size_bytes = file.size_bytes();
         member.files.copied(size_bytes);

@@ -35,6 +35,8 @@ pub(super) struct Member {
     pub(super) cleaning: Mutex<()>,
     /// Writers that found no space, for which a zone is emptied.
     pub(super) waiting: AtomicU32,
+    /// Zones that were emptied.
+    pub(super) emptied: AtomicU32,
 }
 
 /// Removals of names on one device that may not be durable.

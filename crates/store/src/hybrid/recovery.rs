@@ -330,6 +330,7 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
             removals,
             cleaning: Mutex::new(env, "cleaning of a device", ()),
             waiting: AtomicU32::new(0),
+            emptied: AtomicU32::new(0),
         });
     }
     // Cache zones stay where there is a cache for them.

@@ -297,3 +297,26 @@ fn no_limit_of_active_zones_is_broken_by_zones_that_stay_open() {
         }
     }
 }
+
+/// Where hardly a zone may be active, zones are emptied all the same for who finds no space.
+#[test]
+fn zones_are_emptied_with_few_active_zones() {
+    for active_zones_max in 3..=6 {
+        let env = Env::sim(1);
+        let device = fast(&env, 20, active_zones_max);
+        let devices = std::slice::from_ref(&device);
+        HybridStore::format(&env, devices, &HybridFormatOptions::default()).unwrap();
+        let store = open_with(&env, &device, &HybridOpenOptions { cleaning_bytes_per_second: 0, ..sharing() });
+        let first = (0..).find(|number| write_table(&store, *number, Some(1), TABLE_BYTES).is_err()).unwrap();
+        let _ = store.remove(&name(first));
+        (0..first).step_by(2).for_each(|number| store.remove(&name(number)).unwrap());
+        store.sync_names().unwrap();
+        let refused = (first + 1..).find(|number| write_table(&store, *number, Some(1), TABLE_BYTES).is_err()).unwrap();
+        let _ = store.remove(&name(refused));
+        let again = refused - first - 1;
+        assert!(again + 24 >= first / 2, "{active_zones_max} active: {again} of {} tables found space", first / 2);
+        let kept = (0..first).filter(|number| number % 2 == 1).chain(first + 1..refused);
+        kept.for_each(|number| assert_content(&read(&store, &name(number)).unwrap(), number, TABLE_BYTES));
+        assert_sound(&store);
+    }
+}
