@@ -196,8 +196,9 @@ described_options! {
         /// fills the log buffer write it, and wait. Worth
         /// a few log buffers where writing is a request to a device and its latency matters.
         log_write_behind_size: usize = 0, "0", Bytes;
-        /// Bytes compactions read ahead; unset picks 2 MiB on rotational media, 256 KiB elsewhere.
-        compaction_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 2MiB on rotational media, 256KiB elsewhere";
+        /// Bytes compactions read ahead; unset picks what the store likes to transfer at once, else 2 MiB on rotational media,
+        /// 256 KiB elsewhere.
+        compaction_readahead_size: Option<usize> = None, "unset", Bytes, "unset is what the store likes to transfer at once, else 2MiB on rotational media, 256KiB elsewhere";
         /// Bytes iterators come to read ahead of each table they walk over at most, when their own options do not say;
         /// unset picks 256 KiB, or what compactions read ahead if that is less.
         iterator_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 256KiB, or what compactions read ahead if that is less";
@@ -278,7 +279,9 @@ impl Options {
 
     /// Bytes compactions read ahead.
     pub(crate) fn compaction_readahead_bytes(&self, files: &StoreProperties) -> usize {
-        self.compaction_readahead_size.unwrap_or(if files.rotational { 2 << 20 } else { 256 << 10 })
+        let usual = if files.rotational { 2 << 20 } else { 256 << 10 };
+        let preferred = files.preferred_transfer_bytes.map(|bytes| bytes.min(1 << 30) as usize);
+        self.compaction_readahead_size.or(preferred).unwrap_or(usual)
     }
 
     /// Compression of a level.
@@ -384,6 +387,7 @@ mod tests {
         let directory = StoreProperties {
             read_alignment_bytes: 1,
             rotational: false,
+            preferred_transfer_bytes: None,
             preferred_table_bytes: None,
             table_bytes_max: u64::MAX,
             wants_evictions: false,

@@ -103,8 +103,7 @@ fn crash_during_checkpoint(kind: Kind, tree: TreeKind, seed: u64) -> [usize; 2] 
     // So that the source has something of its own to lose.
     db.flush().expect("flush");
     recorder.synced.store(BATCHES_BEFORE, Ordering::SeqCst);
-    let passed_before = observation.points();
-    recorder.points.lock().clear();
+    let recorded_before = std::mem::take(&mut *recorder.points.lock()).len() as u64;
     let writer = {
         let (db, history, recorder, env) = (db.clone(), history.clone(), recorder.clone(), env.clone());
         env.clone().spawn("writer", move || {
@@ -128,7 +127,8 @@ fn crash_during_checkpoint(kind: Kind, tree: TreeKind, seed: u64) -> [usize; 2] 
     db.close().expect("close");
     drop(db);
     let points = std::mem::take(&mut *recorder.points.lock());
-    assert_eq!(points.len() as u64, observation.points() - passed_before, "points that nobody recorded");
+    let recorded = recorded_before + points.len() as u64;
+    assert_eq!(recorded, observation.points(), "points that nobody recorded");
     let of_target = points.iter().filter(|point| point.note.starts_with("medium 1")).count();
     assert!(of_target >= 20 && finished_at < points.len(), "{of_target} points of the checkpoint");
     // What the checkpoint holds, in every image in which it opens.

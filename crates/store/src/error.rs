@@ -71,6 +71,9 @@ pub enum StoreError {
         "{store}: '{name}' was removed by the process that writes this store since it was opened for reading; open it again"
     )]
     Superseded { store: String, name: String },
+    /// What is on a device that is not there is neither damaged nor absent.
+    #[error("{store}: '{name}': what of it may be on {device} is not here; open the store with that device too")]
+    MissingDevice { store: String, name: String, device: String },
     #[error("{store}: '{name}': {source}")]
     Media { store: String, name: String, source: MediaError },
 }
@@ -82,6 +85,8 @@ impl StoreError {
         let source = match self {
             StoreError::Media { source, .. } => source,
             StoreError::Unreadable { source, .. } => &**source,
+            // Whoever opens a store without one of its devices has said so.
+            StoreError::MissingDevice { .. } => return true,
             _ => return false,
         };
         matches!(
@@ -103,6 +108,7 @@ impl StoreError {
             StoreError::Foreign { .. } => StoreErrorKind::Foreign,
             StoreError::Poisoned { .. } => StoreErrorKind::Poisoned,
             StoreError::ReadOnly { .. } => StoreErrorKind::ReadOnly,
+            StoreError::MissingDevice { .. } => StoreErrorKind::Io,
             StoreError::Media { source, .. } => of_media(source),
             StoreError::Unreadable { source, .. } => of_media(source),
         }

@@ -80,6 +80,9 @@ pub struct StoreProperties {
     pub rotational: bool,
     /// Table size the medium likes (a band, a zone, some tracks), if it has one.
     pub preferred_table_bytes: Option<u64>,
+    /// Bytes of a table that should be read or written at once by those nobody waits for, if the store knows: no less costs much
+    /// positioning, no more makes others wait long.
+    pub preferred_transfer_bytes: Option<u64>,
     /// Largest table it can hold, filter and index included.
     pub table_bytes_max: u64,
     /// Wants [`Hint::CacheEvicted`]; trees skip the work when false.

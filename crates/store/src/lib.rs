@@ -39,7 +39,7 @@ pub use file_store::{
 pub use hint::{Hint, HintedFile};
 pub use hybrid::{
     CachingName, DivisionName, HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore,
-    MigrationName, PlacementName,
+    MigrationName, MissingDevices, PlacementName,
 };
 pub use identity::{check_blank, check_rules};
 pub use imr::{

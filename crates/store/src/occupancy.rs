@@ -100,6 +100,10 @@ pub enum PieceUsage {
     Backup,
     /// Kept unused.
     Reserved,
+    /// Copies of blocks that lie on a slower device.
+    CachedBlocks,
+    /// Given up: the device does not write it any more. What it holds may still be read.
+    Retired,
 }
 
 impl PieceUsage {
@@ -114,6 +118,8 @@ impl PieceUsage {
             PieceUsage::SmallFiles => "small files",
             PieceUsage::Backup => "backup",
             PieceUsage::Reserved => "reserved",
+            PieceUsage::CachedBlocks => "cached blocks",
+            PieceUsage::Retired => "retired",
         }
     }
 }

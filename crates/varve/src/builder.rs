@@ -129,7 +129,8 @@ impl DatabaseBuilder {
     /// # Errors
     /// As those of [`DatabaseBuilder::repair`].
     pub fn plan_repair(self, spec: &Spec) -> Result<RepairPlan> {
-        let (env, stack) = self.to_repair(spec)?;
+        // Not even what an open of its stores would write.
+        let (env, stack) = self.to_repair(spec, true)?;
         let plan = varve_engine::plan_repair(&env, &stack.media(), &self.options)?;
         stack.flush_traces()?;
         Ok(plan)
@@ -141,7 +142,7 @@ impl DatabaseBuilder {
     /// # Errors
     /// `NotFound` when there is nothing; what the media say; see [`varve_engine::repair`].
     pub fn repair(self, spec: &Spec) -> Result<RepairReport> {
-        let (env, stack) = self.to_repair(spec)?;
+        let (env, stack) = self.to_repair(spec, false)?;
         let report = varve_engine::repair(&env, stack.media(), self.options)?;
         stack.flush_traces()?;
         Ok(report)
@@ -152,15 +153,15 @@ impl DatabaseBuilder {
     /// # Errors
     /// As those of [`DatabaseBuilder::repair`].
     pub fn repair_and_discard(self, spec: &Spec) -> Result<RepairReport> {
-        let (env, stack) = self.to_repair(spec)?;
+        let (env, stack) = self.to_repair(spec, false)?;
         let report = varve_engine::repair_and_discard(&env, stack.media(), self.options)?;
         stack.flush_traces()?;
         Ok(report)
     }
 
-    fn to_repair(&self, spec: &Spec) -> Result<(Env, Stack)> {
+    fn to_repair(&self, spec: &Spec, read_only: bool) -> Result<(Env, Stack)> {
         let env = self.env.clone().unwrap_or_else(Env::real);
-        let stack = StackBuilder::new(&env).create(false).build(spec)?;
+        let stack = StackBuilder::new(&env).create(false).read_only(read_only).build(spec)?;
         Ok((env, stack))
     }
 }

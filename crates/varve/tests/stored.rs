@@ -19,13 +19,16 @@ mod media;
 mod newer;
 
 use history::Model;
-use media::{MANIFEST, MEDIA, Manifest, Stored, WITHOUT};
+use media::{MANIFEST, MEDIA, Manifest, OnTiers, Stored, WITHOUT};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use varve::env::Env;
 use varve::repair::Severity;
-use varve::{ErrorKind, Varve};
+use varve::store::{FileStore, OccupancyPiece};
+use varve::{ErrorKind, TreeKind, Varve};
+use varve_store::{CreateOptions, FileKind, IoContext, OpenOptions};
 
 /// Says that a new time is to be added to what is stored.
 const STORE: &str = "VARVE_STORE_TESTDATA";
@@ -78,6 +81,13 @@ fn go_on(name: &str, stored: &Stored, bytes: &[u8]) {
     let before = archive::files(folder.path());
     let db = builder().read_only(true).open_spec(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(shape(&db), (stored.last_sequence, stored.tables.clone()), "{name}");
+    if stored.tiers.is_some() {
+        assert_eq!(Some(OnTiers::of(&db.stack().files().occupancy())), stored.tiers, "{name}");
+        let file = db.stack().files().open(IN_PARTS, &OpenOptions::default()).unwrap();
+        let mut found = vec![0; file.size_bytes() as usize];
+        file.read_at(0, &mut found, &IoContext::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(!found.is_empty() && found == in_parts(file.size_bytes()), "{name}: another '{IN_PARTS}'");
+    }
     compare(&db, &model, name);
     check(&db, name);
     db.close().unwrap();
@@ -219,6 +229,56 @@ fn another_byte_is_noticed() {
     archive::unpack(&bytes[..bytes.len() - 1], tempfile::tempdir().unwrap().path()).unwrap_err();
 }
 
+/// Times that what is to be stored is read until blocks of it are cached.
+const READS_MAX: usize = 100;
+
+/// A file of which a part lies on another device, in a store of several: none of the database's.
+const IN_PARTS: &str = "in-parts";
+
+/// Its bytes.
+fn in_parts(size_bytes: u64) -> Vec<u8> {
+    (0..size_bytes).map(|at| (at % 251) as u8).collect()
+}
+
+/// Fills the fast device but for a zone, and writes the file until it goes on on the other one.
+fn store_in_parts(files: &dyn FileStore) {
+    let options = CreateOptions { kind: FileKind::Table, level: Some(0), ..CreateOptions::default() };
+    let context = IoContext::default();
+    let devices_of = |name: &str| {
+        let occupancy = files.occupancy();
+        let is_it =
+            |piece: &&OccupancyPiece| piece.file.is_some_and(|file| occupancy.files[file as usize].name == name);
+        occupancy.pieces.iter().filter(is_it).map(|piece| piece.device).collect::<BTreeSet<u16>>()
+    };
+    let write_until = |name: &str, is_enough: &dyn Fn() -> bool| {
+        let mut writer = files.create(name, &options).unwrap();
+        for piece in in_parts(100 * PIECE_BYTES).chunks(PIECE_BYTES as usize) {
+            writer.append(piece, &context).unwrap();
+            writer.flush(&context).unwrap();
+            if is_enough() {
+                break;
+            }
+        }
+        writer.sync(&context).unwrap();
+        writer.finish(&context).unwrap();
+    };
+    let filling = |number: usize| format!("filling-{number}");
+    let is_full = |number: &usize| {
+        write_until(&filling(*number), &|| true);
+        devices_of(&filling(*number)) == BTreeSet::from([1])
+    };
+    let last = (0..100).find(is_full).unwrap();
+    files.remove(&filling(last - 1)).unwrap();
+    files.sync_names().unwrap();
+    write_until(IN_PARTS, &|| devices_of(IN_PARTS).len() > 1);
+    assert_eq!(devices_of(IN_PARTS).len(), 2, "all of it lies on one device");
+    (0..=last).filter(|number| number + 1 != last).for_each(|number| files.remove(&filling(number)).unwrap());
+    files.sync_names().unwrap();
+}
+
+/// Bytes written at once.
+const PIECE_BYTES: u64 = 4000;
+
 /// Makes one of `wanted` and says what it holds.
 fn store(wanted: Stored) -> (Stored, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
@@ -227,10 +287,39 @@ fn store(wanted: Stored) -> (Stored, Vec<u8>) {
     let name = wanted.name.clone();
     let db =
         Varve::builder().env(&env).options(wanted.options()).open_spec(&spec).unwrap_or_else(|e| panic!("{name}: {e}"));
-    history::run(&db, &history::steps(wanted.seed)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let steps = history::steps(wanted.seed);
+    let (before, after) = steps.split_at(steps.len() / 2);
+    let run = |steps: &[history::Step]| {
+        history::run(&db, steps).unwrap_or_else(|error| panic!("{name}: {error}"));
+    };
+    run(before);
+    let tiers = || wanted.is_tiered().then(|| OnTiers::of(&db.stack().files().occupancy()));
+    // Reading caches, which somebody beside does.
+    let read = |steps: &[history::Step]| {
+        let mut model = history::Model::new();
+        history::apply(steps, &mut model);
+        for _ in 0..READS_MAX {
+            compare(&db, &model, &name);
+            if tiers().is_none_or(|tiers| tiers.cached_zones > 0) {
+                break;
+            }
+        }
+    };
+    read(before);
+    run(after);
+    read(&steps);
+    if wanted.is_tiered() {
+        store_in_parts(&**db.stack().files());
+    }
     let model = wanted.model();
-    compare(&db, &model, &name);
     let statistics = db.statistics();
+    let tiers = tiers();
+    if let Some(OnTiers { files, files_of_parts, cached_zones }) = &tiers {
+        println!("{name}: {tiers:?}");
+        assert!(files.iter().all(|count| *count > 0) && *files_of_parts == 1, "{name}: {tiers:?}");
+        // Others have few blocks to read.
+        assert!(*cached_zones > 0 || wanted.tree != TreeKind::Leveled, "{name}: {tiers:?}");
+    }
     let deletions: u64 = statistics.levels().iter().map(|level| level.deletions).sum();
     let (last_sequence, tables) = shape(&db);
     if statistics.tables.is_some() {
@@ -245,7 +334,7 @@ fn store(wanted: Stored) -> (Stored, Vec<u8>) {
         false => archive::pack(folder.path()),
     };
     let checksum = history::checksum(&model);
-    (Stored { pairs: model.len(), checksum, last_sequence, tables, ..wanted }, archive)
+    (Stored { pairs: model.len(), checksum, last_sequence, tables, tiers, ..wanted }, archive)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use std::path::{Path, PathBuf};
 use varve_lab::experiment::{self, Experiment, Scale, Settings};
-use varve_lab::map::{DrawnMap, ImrMap, SmrMap};
+use varve_lab::map::{DrawnMap, HybridMap, ImrMap, SmrMap};
 use varve_lab::report::{Align, Report, Table, format_number};
 
 /// Run the experiments that show what this store does, beside what the papers say
@@ -19,7 +19,8 @@ Examples:
   varve lab run 'media/*' --json --out results     a group; JSON, tables and plots into a directory
   varve lab run all --scale 1/64
   varve lab map imr --policy three-phase,compaction-aware    a film of what every track holds
-  varve lab map smr                                          a film of what every band holds")]
+  varve lab map smr                                          a film of what every band holds
+  varve lab map hybrid                                       a film of what every zone of a drive and a disk holds")]
 pub(crate) struct Lab {
     #[command(subcommand)]
     command: LabCommand,
@@ -95,6 +96,7 @@ struct Map {
 enum MapCommand {
     Imr(MapImr),
     Smr(MapSmr),
+    Hybrid(MapHybrid),
 }
 
 /// Tracks of an interlaced disk by tier, level and age, and where rewrites happen, during the load of KVIMR
@@ -161,6 +163,41 @@ struct MapSmr {
     #[arg(long, value_name = "1/N", default_value = "1/64")]
     scale: Scale,
     /// Pairs at full scale [default: as many as are 11 GB]
+    #[arg(long, value_name = "N")]
+    pairs: Option<u64>,
+    /// Everything random follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Zones of a zoned drive and a shingled disk by level and age, logs, cached blocks, during the load of HHZS and reads
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  varve lab map hybrid                             HHZS and ours side by side, at 1/1024
+  varve lab map hybrid --scheme B3,AUTO,HHZS --out paper.html
+  varve lab map hybrid --frames 200 --scale 1/256 --out large.html
+
+The page needs no network and nothing installed: open it in a browser. It plays the films of all schemes
+in step, by operations: first the load, then gets, a quarter as many; its last paragraph names the keys.
+Every cell is a zone; those of the drive are above, those of the disk below. Colour is the level of a table,
+faintness its age; logs, cached blocks, zones that are given up and empty ones are in the legend. The
+picture beside it, of the same name with .svg, shows the last frame. The same arguments give the same
+bytes.")]
+struct MapHybrid {
+    /// Schemes, each a picture of its own: B1, B2, B3, B4, B3+M, AUTO, P, P+M, HHZS, Adaptive
+    #[arg(long, value_name = "SCHEME", value_delimiter = ',', default_value = "HHZS,Adaptive")]
+    scheme: Vec<String>,
+    /// The page; the picture has the same name with .svg
+    #[arg(long, value_name = "FILE.html", default_value = "map-hybrid.html")]
+    out: PathBuf,
+    /// Moments the load and the gets are seen at, after the first
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    frames: u32,
+    /// How much smaller than full size
+    #[arg(long, value_name = "1/N", default_value = "1/1024")]
+    scale: Scale,
+    /// Pairs at full scale [default: as many as are 200 GiB]
     #[arg(long, value_name = "N")]
     pairs: Option<u64>,
     /// Everything random follows from it
@@ -282,6 +319,7 @@ impl Map {
         match &self.command {
             MapCommand::Imr(imr) => imr.run(console),
             MapCommand::Smr(smr) => smr.run(console),
+            MapCommand::Hybrid(hybrid) => hybrid.run(console),
         }
     }
 }
@@ -297,7 +335,7 @@ impl MapImr {
             frames: self.frames,
             progress: console.lab_progress(),
         };
-        write_map(console, &self.out, "policy", || Ok(map.draw()?))
+        write_map(console, &self.out, ["policy", "pairs"], || Ok(map.draw()?))
     }
 }
 
@@ -311,16 +349,30 @@ impl MapSmr {
             frames: self.frames,
             progress: console.lab_progress(),
         };
-        write_map(console, &self.out, "scheme", || Ok(map.draw()?))
+        write_map(console, &self.out, ["scheme", "pairs"], || Ok(map.draw()?))
     }
 }
 
-/// Draws a map into the file `page` and one of the same name with .svg, and says what was filmed. `what` is what the films
-/// differ in.
+impl MapHybrid {
+    fn run(&self, console: &mut Console) -> Result<Status, Failure> {
+        let map = HybridMap {
+            schemes: self.scheme.clone(),
+            scale: self.scale,
+            seed: self.seed,
+            pairs: self.pairs,
+            frames: self.frames,
+            progress: console.lab_progress(),
+        };
+        write_map(console, &self.out, ["scheme", "operations"], || Ok(map.draw()?))
+    }
+}
+
+/// Draws a map into the file `page` and one of the same name with .svg, and says what was filmed: what the films differ in, and
+/// what was done in them.
 fn write_map(
     console: &mut Console,
     page: &Path,
-    what: &str,
+    [what, operations]: [&str; 2],
     draw: impl FnOnce() -> Result<DrawnMap, Failure>,
 ) -> Result<Status, Failure> {
     let picture = page.with_extension("svg");
@@ -336,7 +388,7 @@ fn write_map(
             let counters: serde_json::Value =
                 film.counters.iter().map(|(name, value)| (name.clone(), serde_json::Value::from(*value))).collect();
             serde_json::json!({
-                "name": film.name, "pairs": film.operations, "nanos": film.nanos, "counters": counters,
+                "name": film.name, operations: film.operations, "nanos": film.nanos, "counters": counters,
             })
         };
         console.json(&serde_json::json!({
@@ -345,7 +397,7 @@ fn write_map(
         return Ok(Status::Done);
     }
     let counted = drawn.summaries.first().map(|film| film.counters.as_slice()).unwrap_or_default();
-    let mut columns = vec![(what.to_owned(), Align::Left), ("pairs/s".to_owned(), Align::Right)];
+    let mut columns = vec![(what.to_owned(), Align::Left), (format!("{operations}/s"), Align::Right)];
     columns.extend(counted.iter().map(|(name, _)| (name.clone(), Align::Right)));
     let mut table = Table::new(columns);
     for film in &drawn.summaries {

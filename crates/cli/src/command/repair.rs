@@ -17,6 +17,7 @@ Examples:
   varve repair /tmp/db --dry-run
   varve repair /tmp/db --json
   varve repair /tmp/db --discard-originals
+  varve repair 'smr:14TB?backing=dev:/dev/sdb,store=hybrid,missing-devices=give-up'
 
 Everything readable goes into a fresh database in the same place. Every file of the old one is kept
 beside it: as damaged-... what was damaged or not used, as replaced-... what was sound. They take as
@@ -24,6 +25,9 @@ much space as before and can be deleted when the database holds what it should; 
 --discard-originals does that for the sound ones. What is not known to be a Varve database, or is of
 another version, is refused and left as it is. Keys whose newest value was lost may show an older
 one, and deleted keys whose deletion was lost may come back.
+
+Of several devices of which one is lost, the spec names the others and says missing-devices=give-up:
+they are the database from then on, and the lost one is never taken back.
 
 Exit code 0: nothing was damaged. 1: something was damaged, and what could be read of it is there. 3:
 the medium failed; every file stays, run it again when the medium works. 5: another process has the

@@ -246,6 +246,7 @@ fn scales_that_are_too_small_say_what_the_smallest_is() {
         (&["lab", "run", "ycsb/disk", "--scale", "1/1000000"], "1/65536"),
         (&["lab", "map", "imr", "--scale", "1/1024", "--out", "/nowhere/x.html"], "1/512"),
         (&["lab", "map", "smr", "--scale", "1/1000000", "--out", "/nowhere/x.html"], "1/20480"),
+        (&["lab", "map", "hybrid", "--scale", "1/16384", "--out", "/nowhere/x.html"], "1/8192"),
     ] {
         let message = failure(2, arguments);
         assert!(message.contains(&format!("{smallest} is the smallest")), "{arguments:?}: {message}");

@@ -17,7 +17,7 @@ use crate::file_name::{self, FileName};
 use crate::log_chain::open_log;
 use crate::media::FileMedia;
 use varve_env::Env;
-use varve_store::{FileEntry, FileStore, StoreLock};
+use varve_store::{FileEntry, FileStore, OpenOptions, StoreErrorKind, StoreLock};
 
 /// Instead of the number of the oldest log needed: the tables hold everything.
 pub(crate) const NO_LOG: u64 = 0;
@@ -28,8 +28,17 @@ pub(crate) fn new_database_id(env: &Env, files: &dyn FileStore) -> u64 {
     env.random(&format!("database of {} at {}", files.name(), env.now().as_nanos())).next_u64()
 }
 
+/// A name that is in no listing is that of no file, unless its store says otherwise: one of which a device is missing cannot know.
+pub(crate) fn check_absent(store: &dyn FileStore, name: &str) -> Result<(), Error> {
+    match store.open(name, &OpenOptions::default()) {
+        Err(error) if error.kind() != StoreErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Files of a database without the one that names its manifest are a database that lost it, not a place for a new one.
 pub(crate) fn refuse_orphans(media: &FileMedia, file_names: &[FileName], logs: &[u64]) -> Result<(), Error> {
+    check_absent(&*media.files, file_name::CURRENT)?;
     if let Some(orphan) = file_names.iter().find(|name| matches!(name, FileName::Table(_) | FileName::Manifest(_)))
         && file_names.iter().any(|name| matches!(name, FileName::Table(_)))
     {
@@ -63,10 +72,16 @@ pub(crate) fn refuse_orphans(media: &FileMedia, file_names: &[FileName], logs: &
     Ok(())
 }
 
-/// Leaves of `logs`, ascending, those that are needed from `log_number` on, the first of which must be there.
-pub(crate) fn retain_needed(logs: &mut Vec<u64>, log_number: u64, manifest_number: u64) -> Result<(), Error> {
+/// Leaves of `logs`, those of `store`, ascending, those that are needed from `log_number` on, the first of which must be there.
+pub(crate) fn retain_needed(
+    store: &dyn FileStore,
+    logs: &mut Vec<u64>,
+    log_number: u64,
+    manifest_number: u64,
+) -> Result<(), Error> {
     logs.retain(|&number| number >= log_number);
     if log_number != NO_LOG && logs.first() != Some(&log_number) {
+        check_absent(store, &file_name::log(log_number))?;
         return Err(Error::Corruption {
             file: file_name::log(log_number),
             offset_bytes: 0,

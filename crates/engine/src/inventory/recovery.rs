@@ -32,7 +32,7 @@ pub(crate) fn recover_manifest(media: &FileMedia, tree: &str) -> Result<Recovere
 /// The logs that manifest `manifest_number` needs, which are those from `oldest` on, ascending. The first must be there.
 pub(crate) fn needed_logs(media: &FileMedia, oldest: u64, manifest_number: u64) -> Result<Vec<u64>, Error> {
     let mut logs = log_numbers(&names(&media.log_store().list()?));
-    retain_needed(&mut logs, oldest, manifest_number)?;
+    retain_needed(&**media.log_store(), &mut logs, oldest, manifest_number)?;
     Ok(logs)
 }
 

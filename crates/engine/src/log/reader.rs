@@ -4,7 +4,7 @@ use super::frame::{self, Candidate, FIXED_BYTES, FRAME_BYTES_MAX, FrameKind, See
 use super::{HEADER_BYTES, HeaderFault, LogHeader, Purpose};
 use crate::error::Error;
 use std::sync::Arc;
-use varve_store::{IoContext, ReadableFile};
+use varve_store::{IoContext, ReadableFile, StoreError};
 
 /// Bytes read at once; at least two of the longest frames.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -66,15 +66,24 @@ impl Window {
     fn bytes(&mut self, offset: u64, length: usize) -> Result<&[u8], Error> {
         let inside = offset >= self.start && offset + length as u64 <= self.start + self.buffer.len() as u64;
         if !inside {
-            self.load(offset)?;
+            self.load(offset, length)?;
         }
         let start = (offset - self.start) as usize;
         Ok(&self.buffer[start..start + length])
     }
 
     #[cold]
-    fn load(&mut self, offset: u64) -> Result<(), Error> {
+    fn load(&mut self, offset: u64, needed: usize) -> Result<(), Error> {
         let length = (self.size - offset).min(WINDOW_BYTES as u64) as usize;
+        match self.read(offset, length) {
+            // What is before the bytes that are lost can be read by itself.
+            Err(error) if needed < length && error.is_loss() => self.read(offset, needed)?,
+            outcome => outcome?,
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, offset: u64, length: usize) -> Result<(), StoreError> {
         // Nothing of it counts as read until all of it is.
         self.buffer.clear();
         let mut buffer = std::mem::take(&mut self.buffer);

@@ -188,6 +188,7 @@ impl SlowStore {
             properties: StoreProperties {
                 read_alignment_bytes: 1,
                 rotational: false,
+                preferred_transfer_bytes: None,
                 preferred_table_bytes: None,
                 table_bytes_max: u64::MAX,
                 wants_evictions: false,

@@ -4,7 +4,7 @@ mod amplification;
 mod comparison;
 mod db_bench;
 mod emulated;
-mod hhzs;
+pub(crate) mod hhzs;
 pub(crate) mod kvimr;
 mod load_virtual;
 mod media_demerit;

@@ -61,6 +61,8 @@ pub struct Moment<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) name: String,
+    /// The device it is of: rows of one device share strips, and the next device is drawn below.
+    pub(super) device: u16,
     pub(super) shift_half_cells: u8,
     /// Number of the piece that each cell is, among all pieces of its device.
     pub(super) pieces: Vec<u32>,
@@ -166,8 +168,11 @@ impl Recorder {
                 }
                 if !of_row.is_empty() {
                     let pieces = of_row.iter().map(|(number, _)| *number).collect();
-                    let (name, shift_half_cells) = (row.part.to_owned(), row.shift_half_cells);
-                    drawn.push(Row { name, shift_half_cells, pieces });
+                    let name = match first.devices.as_slice() {
+                        [_] => row.part.to_owned(),
+                        devices => format!("{} of {}", row.part, devices[usize::from(device)].name),
+                    };
+                    drawn.push(Row { name, device, shift_half_cells: row.shift_half_cells, pieces });
                 }
             }
         }
@@ -275,6 +280,17 @@ fn live_eighths(piece: &OccupancyPiece) -> u8 {
 }
 
 impl Film {
+    /// The rows of each device, which are drawn below each other, with the index of the first cell of the first.
+    pub(super) fn devices(&self) -> Vec<(usize, &[Row])> {
+        let of_device = self.rows.chunk_by(|one, other| one.device == other.device);
+        let with_first = |first: &mut usize, rows| {
+            let cells: usize = <[Row]>::iter(rows).map(|row| row.pieces.len()).sum();
+            *first += cells;
+            Some((*first - cells, rows))
+        };
+        of_device.scan(0, with_first).collect()
+    }
+
     /// The last frame in numbers.
     pub(super) fn summary(&self) -> Option<FilmSummary> {
         let last = self.frames.last()?;
@@ -297,7 +313,9 @@ impl Film {
             let mut pieces = String::new();
             let steps = row.pieces.iter().scan(0, |before, &piece| Some(piece - std::mem::replace(before, piece)));
             append_runs(steps.map(Some), &mut pieces, |step, text| numbers::append(u64::from(step), text));
-            serde_json::json!({ "name": row.name, "shift": row.shift_half_cells, "pieces": pieces })
+            serde_json::json!({
+                "name": row.name, "device": row.device, "shift": row.shift_half_cells, "pieces": pieces,
+            })
         };
         let listed = |of: fn(&CellState) -> u64| {
             let mut text = String::new();
@@ -334,7 +352,7 @@ impl Film {
 }
 
 /// Every use of a piece, in the order of the page's numbers for them: one digit each.
-const USAGES: [PieceUsage; 8] = [
+const USAGES: [PieceUsage; 10] = [
     PieceUsage::Free,
     PieceUsage::Table,
     PieceUsage::File,
@@ -343,6 +361,8 @@ const USAGES: [PieceUsage; 8] = [
     PieceUsage::SmallFiles,
     PieceUsage::Backup,
     PieceUsage::Reserved,
+    PieceUsage::CachedBlocks,
+    PieceUsage::Retired,
 ];
 
 #[cfg(test)]
@@ -488,6 +508,40 @@ pub(super) mod tests {
         let json = film.to_json().to_string();
         assert!(json.len() < 2_500_000, "{} bytes", json.len());
         assert!(film.states.len() > 30_000);
+    }
+
+    /// A drive of `few` zones and a disk of `many`, both with a table in the last.
+    pub(crate) fn film_of_two_devices(few: u32, many: u32) -> Film {
+        let (mut both, disk) = (empty_disk(few), empty_disk(many));
+        both.devices[0].name = "drive".into();
+        both.devices.extend(disk.devices);
+        both.pieces.extend(disk.pieces.into_iter().map(|piece| OccupancyPiece { device: 1, ..piece }));
+        both.files.push(OccupancyFile { name: "000007.sst".into(), level: Some(2), written_nanos: Some(1) });
+        both.pieces.iter_mut().for_each(|piece| piece.part = "zone");
+        for (last, usage) in [(few - 1, PieceUsage::CachedBlocks), (few + many - 1, PieceUsage::Table)] {
+            let piece = &mut both.pieces[last as usize];
+            *piece = OccupancyPiece { usage, file: Some(0), ..*piece };
+        }
+        both.pieces[0].usage = PieceUsage::Retired;
+        let rows = [PartRow { part: "zone", shift_half_cells: 0 }];
+        let mut recorder = Recorder::new("tiers", "", &rows, Vec::new(), &both).unwrap();
+        for operations in 0..2 {
+            let moment = Moment { occupancy: &both, operations, nanos: 5, counters: &[], overlaps: None };
+            recorder.record(&moment);
+        }
+        recorder.finish()
+    }
+
+    #[test]
+    fn rows_of_several_devices_are_apart() {
+        let film = film_of_two_devices(20, 300);
+        let names: Vec<&str> = film.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["zone of drive", "zone of disk"]);
+        let devices: Vec<(usize, usize)> =
+            film.devices().iter().map(|(first, rows)| (*first, rows[0].pieces.len())).collect();
+        assert_eq!(devices, [(0, 20), (20, 300)]);
+        let usage = |cell: usize| film.states[film.last[cell] as usize].usage;
+        assert_eq!((usage(19), usage(20), usage(319)), (PieceUsage::CachedBlocks, PieceUsage::Free, PieceUsage::Table));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct DrawnMap {
 pub struct FilmSummary {
     /// Of the film.
     pub name: String,
-    /// Pairs loaded.
+    /// Operations done: pairs put, and what the load does beside that.
     pub operations: u64,
     /// Virtual time it took.
     pub nanos: u64,

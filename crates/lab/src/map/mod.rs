@@ -2,9 +2,11 @@
 //!
 //! A [`Recorder`] takes what a store tells of itself ([`varve::store::FileStore::occupancy`]) at a number of moments and makes a
 //! [`Film`]; [`page`] puts films side by side into one file of HTML that needs nothing else, and [`still`] draws their last
-//! frames. A new kind of medium is a new list of [`PartRow`]s. The same films give the same bytes.
+//! frames. A new kind of medium is a new list of [`PartRow`]s; several devices are drawn below each other. The same films give
+//! the same bytes.
 
 mod film;
+mod hybrid;
 mod imr;
 mod loads;
 mod numbers;
@@ -16,6 +18,7 @@ mod still;
 mod well_formed;
 
 pub use film::{Film, FilmCounter, Moment, PartRow, Recorder};
+pub use hybrid::HybridMap;
 pub use imr::{ImrMap, policies, rewrites};
 pub use loads::{DrawnMap, FilmSummary};
 pub use page::{Caption, page};

@@ -114,7 +114,7 @@ pub fn page(caption: &Caption, films: &[Film]) -> Result<String, LabError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::film::tests::film_of;
+    use super::super::film::tests::{film_of, film_of_two_devices};
     use super::super::well_formed;
     use super::*;
     use crate::host;
@@ -158,25 +158,13 @@ mod tests {
         assert!(body.contains("a map &amp; &lt;more&gt;"));
     }
 
-    /// Runs the page's script on the part of a browser it needs, where Node is installed (there is no engine of JavaScript
-    /// among the dependencies, which would be larger than the rest of them).
+    /// Runs the page's script on the part of a browser it needs, where Node is installed.
     #[test]
     fn the_script_shows_what_every_frame_holds() {
-        let node = Path::new("node");
-        if let Err(error) = host::run_program(node, &["--version".to_owned()]) {
-            eprintln!("skipped: the page's script is only run where node is installed ({error})");
-            return;
-        }
         let taken =
             [(1, "one </script>", 200), (2, "two", 301)].map(|(seed, name, size)| film_of(seed, name, size, 19));
         let films: Vec<Film> = taken.iter().map(|(film, _)| film.clone()).collect();
-        let directory = tempfile::tempdir().unwrap();
-        let [page_path, harness_path] = ["page.html", "harness.js"].map(|name| directory.path().join(name));
-        host::write_file(&page_path, page(&caption(), &films).unwrap().as_bytes()).unwrap();
-        host::write_file(&harness_path, include_bytes!("page/harness.js")).unwrap();
-        let arguments = [harness_path, page_path].map(|path| path.display().to_string());
-        let printed = String::from_utf8(host::run_program(node, &arguments).unwrap()).unwrap();
-        let lines: Vec<serde_json::Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let Some(lines) = shown(&films) else { return };
         let (summary, shown) = lines.split_last().unwrap();
         // Each is reached from both sides.
         assert_eq!(shown.len(), 2 * films[0].frames.len());
@@ -210,6 +198,46 @@ mod tests {
             }
         }
         assert!(pictures.len() > films[0].frames.len(), "{} pictures", pictures.len());
+    }
+
+    /// Runs the page's script; the lines it prints, or none where Node is not installed (there is no engine of JavaScript among
+    /// the dependencies, which would be larger than the rest of them).
+    fn shown(films: &[Film]) -> Option<Vec<serde_json::Value>> {
+        let node = Path::new("node");
+        if let Err(error) = host::run_program(node, &["--version".to_owned()]) {
+            eprintln!("skipped: the page's script is only run where node is installed ({error})");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let [page_path, harness_path] = ["page.html", "harness.js"].map(|name| directory.path().join(name));
+        host::write_file(&page_path, page(&caption(), films).unwrap().as_bytes()).unwrap();
+        host::write_file(&harness_path, include_bytes!("page/harness.js")).unwrap();
+        let arguments = [harness_path, page_path].map(|path| path.display().to_string());
+        let printed = String::from_utf8(host::run_program(node, &arguments).unwrap()).unwrap();
+        Some(printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+
+    #[test]
+    fn the_script_shows_devices_below_each_other() {
+        let films = [film_of_two_devices(20, 300)];
+        let Some(lines) = shown(&films) else { return };
+        let (summary, frames) = lines.split_last().unwrap();
+        let axes = summary["axes"][0].as_str().unwrap();
+        assert!(axes.contains("; devices, from above: zone of drive, then zone of disk."), "{axes}");
+        assert!(summary["legend"].as_str().unwrap().contains("cached blocks: copies of blocks of a slower device"));
+        for frame in frames {
+            let film = &frame["films"][0];
+            let columns: Vec<&str> =
+                film["columns"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+            assert_eq!(columns, ["", "level 2", "cached blocks", "free", "retired"]);
+            assert_eq!(film["tally"][0], serde_json::json!(["zone of drive", "0", "1", "18", "1"]));
+            assert_eq!(film["tally"][1], serde_json::json!(["zone of disk", "1", "0", "299", "0"]));
+        }
+        // The pointer finds the last cell of the disk, and the keys get from one device to the other and back.
+        assert!(summary["last"][0].as_str().unwrap().starts_with("track 299, zone of disk; 000007.sst"), "{summary}");
+        let walked: Vec<&str> =
+            summary["walked"][0].as_array().unwrap().iter().map(|said| said.as_str().unwrap()).collect();
+        assert!(walked[0].contains("zone of disk") && walked[1].contains("zone of drive"), "{walked:?}");
     }
 
     /// Pieces of a part by what is said of them.

@@ -18,7 +18,7 @@ pub(super) fn strength(age: u32, oldest: u32) -> f64 {
 }
 
 /// What a use is called in the legend and what is said of it.
-pub(super) const USES: [(PieceUsage, &str, &str); 8] = [
+pub(super) const USES: [(PieceUsage, &str, &str); 10] = [
     (PieceUsage::Free, "free", "nothing that counts"),
     (PieceUsage::Table, "table", "colour is its level; the older, the fainter"),
     (PieceUsage::File, "file", "of a store that does not tell kinds of files apart"),
@@ -27,6 +27,8 @@ pub(super) const USES: [(PieceUsage, &str, &str); 8] = [
     (PieceUsage::SmallFiles, "small files", "logs, manifest"),
     (PieceUsage::Backup, "backup region", "copies of what an unfinished rewrite endangers"),
     (PieceUsage::Reserved, "reserved", "kept unused"),
+    (PieceUsage::CachedBlocks, "cached blocks", "copies of blocks of a slower device"),
+    (PieceUsage::Retired, "retired", "the device does not write it any more"),
 ];
 
 #[cfg(test)]

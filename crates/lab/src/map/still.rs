@@ -1,6 +1,6 @@
 //! The last frame of films as a picture that stands still.
 
-use super::film::{CellState, Film, WHOLE};
+use super::film::{CellState, Film, Row, WHOLE};
 use super::page::{Caption, verdict};
 use super::palette::{self, LEVELS};
 use crate::report::{escape, format_number};
@@ -49,18 +49,39 @@ fn side(film: &Film) -> u32 {
     if film.last.len() < FEW { LARGE_CELL } else { CELL }
 }
 
+/// Height of one strip of a device.
+fn strip(film: &Film, rows: &[Row]) -> u32 {
+    rows.len() as u32 * side(film) + GAP
+}
+
+/// Cells of the longest row of a device.
+fn longest(rows: &[Row]) -> u32 {
+    rows.iter().map(|row| row.pieces.len() as u32).max().unwrap_or(0)
+}
+
 /// Cells in a row of a strip, so that the picture is a little wider than high.
 fn columns(film: &Film) -> u32 {
-    let longest = film.rows.iter().map(|row| row.pieces.len() as u32).max().unwrap_or(0);
-    let (side, strip) = (side(film), film.rows.len() as u32 * side(film) + GAP);
     // columns * side = 1.2 * (longest / columns) * strip
-    let columns = (f64::from(longest) * 1.2 * f64::from(strip) / f64::from(side)).sqrt().ceil() as u32;
-    columns.clamp(1, 1_600 / side)
+    let area: f64 =
+        film.devices().iter().map(|(_, rows)| f64::from(longest(rows)) * 1.2 * f64::from(strip(film, rows))).sum();
+    let columns = (area / f64::from(side(film))).sqrt().ceil() as u32;
+    columns.clamp(1, 1_600 / side(film))
+}
+
+/// Where the strips of each device begin below the head of a film, and where the last end.
+fn tops(film: &Film) -> (Vec<u32>, u32) {
+    let (columns, mut end) = (columns(film), 0);
+    let of_device = |(_, rows): (usize, &[Row])| {
+        let top = if end == 0 { 0 } else { end + MARGIN / 2 };
+        end = top + longest(rows).div_ceil(columns) * strip(film, rows);
+        top
+    };
+    let tops = film.devices().into_iter().map(of_device).collect();
+    (tops, end)
 }
 
 fn height(film: &Film) -> u32 {
-    let longest = film.rows.iter().map(|row| row.pieces.len() as u32).max().unwrap_or(0);
-    HEAD + longest.div_ceil(columns(film)) * (film.rows.len() as u32 * side(film) + GAP)
+    HEAD + tops(film).1
 }
 
 fn level_index(level: Option<u8>) -> usize {
@@ -81,6 +102,8 @@ fn fill(state: &CellState, frame: u32, shade: Shade) -> Option<Fill> {
         PieceUsage::Metadata => Some(Fill::Use("metadata")),
         PieceUsage::SmallFiles => Some(Fill::Use("small-files")),
         PieceUsage::Backup => Some(Fill::Use("backup")),
+        PieceUsage::CachedBlocks => Some(Fill::Use("cached-blocks")),
+        PieceUsage::Retired => Some(Fill::Use("retired")),
         _ => Some(Fill::Use("reserved")),
     }
 }
@@ -106,8 +129,13 @@ pub fn still(caption: &Caption, films: &[Film]) -> String {
          <pattern id=\"small-files\" width=\"2\" height=\"2\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 0h2v1h-2z\" \
          fill=\"#333\"/></pattern>\
          <pattern id=\"backup\" width=\"2\" height=\"2\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 0h1v2h-1z\" \
-         fill=\"#333\"/></pattern></defs>\n<style>.removed{{fill:url(#removed)}}.small-files{{fill:url(#small-files)}}\
-         .backup{{fill:url(#backup)}}.metadata{{fill:#333}}.reserved{{fill:#bbb}}.free{{fill:#ececec}}\
+         fill=\"#333\"/></pattern>\
+         <pattern id=\"cached-blocks\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 0h4v4h-4z\" \
+         fill=\"#fff\"/><path d=\"M0 4l4 -4\" stroke=\"#333\"/></pattern>\
+         <pattern id=\"retired\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 0h4v4h-4z\" \
+         fill=\"#bbb\"/><path d=\"M0 0l4 4M0 4l4 -4\" stroke=\"#000\"/></pattern></defs>\n\
+         <style>.removed{{fill:url(#removed)}}.small-files{{fill:url(#small-files)}}.backup{{fill:url(#backup)}}\
+         .cached-blocks{{fill:url(#cached-blocks)}}.retired{{fill:url(#retired)}}.metadata{{fill:#333}}.reserved{{fill:#bbb}}.free{{fill:#ececec}}\
          .mark{{fill:#000}}</style>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
         escape(&caption.title)
     );
@@ -142,9 +170,13 @@ fn text(svg: &mut String, x: u32, y: u32, attributes: &str, text: &str) {
 /// What runs along the axes of a film's picture.
 fn axes(caption: &Caption, film: &Film) -> String {
     let mut told = format!("Across, then down: {}s in the order they lie", caption.cell);
-    if film.rows.len() > 1 {
-        let names: Vec<&str> = film.rows.iter().map(|row| row.name.as_str()).collect();
-        let _ = write!(told, "; in a strip, from above: {}", names.join(", then "));
+    let named = |rows: &[Row]| rows.iter().map(|row| row.name.as_str()).collect::<Vec<&str>>().join(", then ");
+    let devices = film.devices();
+    if let Some((_, rows)) = devices.iter().find(|(_, rows)| rows.len() > 1) {
+        let _ = write!(told, "; in a strip, from above: {}", named(rows));
+    }
+    if devices.len() > 1 {
+        let _ = write!(told, "; devices, from above: {}", named(&film.rows));
     }
     told
 }
@@ -165,18 +197,23 @@ fn summary(caption: &Caption, film: &Film) -> String {
 /// A film's cells, their left upper corner at `x` and `y`.
 fn draw(svg: &mut String, film: &Film, shade: Shade, x: u32, y: u32) {
     let (columns, side, frame) = (columns(film), side(film), film.frames.len().saturating_sub(1) as u32);
-    let strip = film.rows.len() as u32 * side + GAP;
     let mut paths: BTreeMap<Fill, String> = BTreeMap::new();
     let (mut marks, mut ground) = (String::new(), String::new());
     let (mark, inset) = (side / 2, side / 4);
-    let mut cell = 0;
-    for (number, row) in film.rows.iter().enumerate() {
+    let placed = film.devices().into_iter().zip(tops(film).0).flat_map(|((first, rows), top)| {
+        let strip = strip(film, rows);
+        let numbered = rows.iter().zip(0u32..);
+        numbered.scan(first, move |cell, (row, number)| {
+            *cell += row.pieces.len();
+            Some((row, *cell - row.pieces.len(), y + top + number * side, strip))
+        })
+    });
+    for (row, first_cell, row_top, strip) in placed {
         let shift = u32::from(row.shift_half_cells) * side / 2;
-        let cells = &film.last[cell..cell + row.pieces.len()];
-        let marked = &film.last_rewritten[cell..cell + row.pieces.len()];
-        cell += row.pieces.len();
+        let cells = &film.last[first_cell..first_cell + row.pieces.len()];
+        let marked = &film.last_rewritten[first_cell..first_cell + row.pieces.len()];
         for (line, part) in cells.chunks(columns as usize).enumerate() {
-            let top = y + line as u32 * strip + number as u32 * side;
+            let top = row_top + line as u32 * strip;
             let first = line * columns as usize;
             let _ = write!(ground, "M{} {top}h{}v{side}h-{0}z", x + shift, part.len() as u32 * side);
             let fills: Vec<Option<(Fill, u32)>> = part
@@ -260,7 +297,7 @@ fn legend(svg: &mut String, caption: &Caption, films: &[Film], y: u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::film::tests::film_of;
+    use super::super::film::tests::{film_of, film_of_two_devices};
     use super::super::well_formed;
     use super::*;
 
@@ -283,5 +320,27 @@ mod tests {
         assert!(svg.len() < 500_000, "{}", svg.len());
         assert!(svg.contains("Fewer marks.") && svg.contains("Across, then down: tracks in the order they lie"));
         assert!(svg.contains("level 3, the older the fainter") && svg.contains("2,000 pairs"));
+    }
+
+    /// The strips of the second device begin below the last of the first, and no two share a place.
+    #[test]
+    fn devices_are_drawn_below_each_other() {
+        let film = film_of_two_devices(30, 300);
+        let (tops, end) = tops(&film);
+        let strip = side(&film) + GAP;
+        let lines = |cells: u32| cells.div_ceil(columns(&film));
+        assert_eq!(tops, [0, lines(30) * strip + MARGIN / 2]);
+        assert_eq!(end, tops[1] + lines(300) * strip);
+        let mut svg = String::new();
+        draw(&mut svg, &film, Shade::Age, 0, 0);
+        let ground = svg.split_once("class=\"free\" d=\"").unwrap().1.split_once('"').unwrap().0;
+        let begun: Vec<&str> = ground.split('z').filter_map(|part| part.split_once('h')).map(|part| part.0).collect();
+        let expected = [(0, lines(30)), (tops[1], lines(300))];
+        let expected: Vec<String> = expected
+            .iter()
+            .flat_map(|(top, lines)| (0..*lines).map(move |line| format!("M0 {}", top + line * strip)))
+            .collect();
+        assert_eq!(begun, expected);
+        assert!(svg.contains("class=\"cached-blocks\"") && svg.contains("class=\"retired\""));
     }
 }

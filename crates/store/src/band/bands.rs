@@ -69,6 +69,17 @@ impl Bands {
         }
     }
 
+    /// Whether any are kept for the outputs of compactions.
+    pub(super) fn keeps_reserve(&self) -> bool {
+        self.reserve_bands > 0
+    }
+
+    /// Keeps so many for the outputs of compactions from now on, and one for logs.
+    pub(super) fn keep_reserve(&mut self, reserve_bands: u32) {
+        self.reserve_bands = reserve_bands;
+        self.log_reserve_bands = self.log_reserve_bands.max(1);
+    }
+
     fn use_of(&self, band: u32) -> BandUse {
         self.uses[(band - self.first) as usize]
     }

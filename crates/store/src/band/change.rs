@@ -17,9 +17,10 @@
 //! | 9 | band retired | band (4), condition (1): 1 read-only, 2 offline |
 //! | 10 | small file cut | file (8), bytes (8), number of a frame (8): frames before that one do not count behind those bytes |
 //! | 11 | stamp of a file of a store over several devices | file (8), stamp (8), bytes of its parts on other devices before this one (8) |
+//! | 12 | the same, and the file may go on on another device behind this part | as 11 |
 //!
 //! Flags: bit 0, the file is small: it lies in frames of log bands; bit 1, it was cut, only in a checkpoint and only of
-//! a small file; bit 2, it has a stamp, only in a checkpoint. Others are zero. A name that begins with a NUL is that of a file
+//! a small file; bit 2, it has a stamp, only in a checkpoint; bit 3, it may go on, only beside a stamp. Others are zero. A name that begins with a NUL is that of a file
 //! of the store's own.
 //!
 //! Numbers of files and frames and orders of log bands are less than 2^63, so that those that follow are numbers too.
@@ -42,6 +43,7 @@ pub(super) const FRAGMENT_BYTES: usize = 20;
 const FLAG_PACKED: u8 = 1;
 const FLAG_CUT: u8 = 2;
 const FLAG_STAMPED: u8 = 4;
+const FLAG_GOES_ON: u8 = 8;
 const CUT_BYTES: u64 = 16;
 const STAMP_BYTES: u64 = 16;
 const LEVEL_UNKNOWN: u8 = 255;
@@ -94,6 +96,8 @@ pub(crate) struct Stamp {
     pub(crate) number: u64,
     /// Bytes of the file before this part of it; those are on other devices.
     pub(crate) start_bytes: u64,
+    /// More of the file may be on another device, behind this part.
+    pub(crate) goes_on: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,19 +175,26 @@ struct Flags {
     is_packed: bool,
     is_cut: bool,
     is_stamped: bool,
+    goes_on: bool,
 }
 
 fn write_flags(writer: &mut Writer, flags: Flags) {
-    let Flags { is_packed, is_cut, is_stamped } = flags;
-    writer.u8(u8::from(is_packed) * FLAG_PACKED + u8::from(is_cut) * FLAG_CUT + u8::from(is_stamped) * FLAG_STAMPED);
+    let Flags { is_packed, is_cut, is_stamped, goes_on } = flags;
+    let set = [(is_packed, FLAG_PACKED), (is_cut, FLAG_CUT), (is_stamped, FLAG_STAMPED), (goes_on, FLAG_GOES_ON)];
+    writer.u8(set.into_iter().map(|(is_set, flag)| u8::from(is_set) * flag).sum());
 }
 
 fn read_flags(reader: &mut Reader<'_>) -> Option<Flags> {
     let flags = reader.u8()?;
     let has = |flag: u8| flags & flag != 0;
-    let found = Flags { is_packed: has(FLAG_PACKED), is_cut: has(FLAG_CUT), is_stamped: has(FLAG_STAMPED) };
-    let is_known = flags < FLAG_STAMPED << 1;
-    (is_known && (found.is_packed || !found.is_cut)).then_some(found)
+    let found = Flags {
+        is_packed: has(FLAG_PACKED),
+        is_cut: has(FLAG_CUT),
+        is_stamped: has(FLAG_STAMPED),
+        goes_on: has(FLAG_GOES_ON),
+    };
+    let is_known = flags < FLAG_GOES_ON << 1;
+    (is_known && (found.is_packed || !found.is_cut) && (found.is_stamped || !found.goes_on)).then_some(found)
 }
 
 fn read_is_packed(reader: &mut Reader<'_>) -> Option<bool> {
@@ -195,8 +206,8 @@ fn write_stamp(writer: &mut Writer, stamp: &Stamp) {
     writer.u64(stamp.start_bytes);
 }
 
-fn read_stamp(reader: &mut Reader<'_>) -> Option<Stamp> {
-    Some(Stamp { number: read_number(reader)?, start_bytes: read_bytes(reader)? })
+fn read_stamp(reader: &mut Reader<'_>, goes_on: bool) -> Option<Stamp> {
+    Some(Stamp { number: read_number(reader)?, start_bytes: read_bytes(reader)?, goes_on })
 }
 
 fn write_fragments(writer: &mut Writer, fragments: &[Fragment]) {
@@ -312,7 +323,7 @@ pub(super) fn encode_change(writer: &mut Writer, change: &Change) {
             write_cut(writer, cut);
         }
         Change::Stamp { file, stamp } => {
-            writer.u8(11);
+            writer.u8(11 + u8::from(stamp.goes_on));
             writer.u64(*file);
             write_stamp(writer, stamp);
         }
@@ -344,7 +355,7 @@ fn decode_change(reader: &mut Reader<'_>) -> Option<Change> {
         8 => Change::LogReleased { band: reader.u32()? },
         9 => Change::Retired { band: reader.u32()?, retirement: read_retirement(reader)? },
         10 => Change::Cut { file: reader.u64()?, cut: read_cut(reader)? },
-        11 => Change::Stamp { file: reader.u64()?, stamp: read_stamp(reader)? },
+        tag @ (11 | 12) => Change::Stamp { file: reader.u64()?, stamp: read_stamp(reader, tag == 12)? },
         _ => return None,
     })
 }
@@ -373,7 +384,8 @@ pub(super) fn encode_checkpoint(checkpoint: &Checkpoint) -> Vec<u8> {
     for record in &checkpoint.files {
         writer.u64(record.file);
         let (is_cut, is_stamped) = (record.cut.is_some(), record.stamp.is_some());
-        write_flags(&mut writer, Flags { is_packed: record.is_packed, is_cut, is_stamped });
+        let goes_on = record.stamp.is_some_and(|stamp| stamp.goes_on);
+        write_flags(&mut writer, Flags { is_packed: record.is_packed, is_cut, is_stamped, goes_on });
         write_level(&mut writer, record.level);
         writer.u64(record.size_bytes);
         writer.name(&record.name);
@@ -408,7 +420,7 @@ pub(super) fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, usize> {
         for _ in 0..reader.u64()? {
             offset = bytes.len() - reader.remaining();
             let file = read_number(&mut reader)?;
-            let Flags { is_packed, is_cut, is_stamped } = read_flags(&mut reader)?;
+            let Flags { is_packed, is_cut, is_stamped, goes_on } = read_flags(&mut reader)?;
             found.files.push(FileRecord {
                 file,
                 is_packed,
@@ -417,7 +429,7 @@ pub(super) fn decode_checkpoint(bytes: &[u8]) -> Result<Checkpoint, usize> {
                 name: reader.own_or_user_name()?,
                 fragments: read_fragments(&mut reader)?,
                 cut: if is_cut { Some(read_cut(&mut reader)?) } else { None },
-                stamp: if is_stamped { Some(read_stamp(&mut reader)?) } else { None },
+                stamp: if is_stamped { Some(read_stamp(&mut reader, goes_on)?) } else { None },
             });
         }
         offset = bytes.len() - reader.remaining();
@@ -522,7 +534,7 @@ mod tests {
 
     #[test]
     fn stamps_come_back_and_their_bytes_do_not_change() {
-        let stamp = Stamp { number: 0x1_0000_0007, start_bytes: 1077 << 20 };
+        let stamp = Stamp { number: 0x1_0000_0007, start_bytes: 1077 << 20, goes_on: false };
         let change = Change::Stamp { file: 5, stamp };
         let mut writer = Writer::default();
         encode_change(&mut writer, &change);
@@ -549,6 +561,19 @@ mod tests {
         for length in 0..bytes.len() {
             assert!(decode_checkpoint(&bytes[..length]).is_err());
         }
+        // One that goes on differs by its tag, and by its flag.
+        let change = Change::Stamp { file: 5, stamp: Stamp { goes_on: true, ..stamp } };
+        let mut other = Writer::default();
+        encode_change(&mut other, &change);
+        assert_eq!(decode_commit(other.as_slice()), Ok(vec![change]));
+        assert_eq!((other.as_slice()[0], &other.as_slice()[1..]), (12, &writer.as_slice()[1..]));
+        let mut goes_on = checkpoint;
+        goes_on.files[1].stamp = Some(Stamp { goes_on: true, ..stamp });
+        let other = encode_checkpoint(&goes_on);
+        assert_eq!(decode_checkpoint(&other), Ok(goes_on));
+        let different: Vec<u8> =
+            bytes.iter().zip(&other).map(|(one, other)| one ^ other).filter(|bits| *bits != 0).collect();
+        assert_eq!((bytes.len(), different), (other.len(), vec![FLAG_GOES_ON]));
     }
 
     #[test]

@@ -252,6 +252,22 @@ impl DeviceFiles {
         (available + gained_bytes, of_compactions - available)
     }
 
+    /// Tables for which the device was made to keep zones.
+    pub(crate) fn reserve_tables(&self) -> u16 {
+        self.core.geometry.reserve.compaction_tables
+    }
+
+    /// Whether zones are kept for outputs of compactions.
+    pub(crate) fn keeps_reserve(&self) -> bool {
+        self.core.state.lock().bands.keeps_reserve()
+    }
+
+    /// Keeps zones for so many outputs of compactions as long as it is open, though it was not made to.
+    pub(crate) fn keep_reserve(&self, tables: u16) {
+        let bands = u32::from(tables).saturating_mul(self.core.geometry.table_bands);
+        self.core.state.lock().bands.keep_reserve(bands);
+    }
+
     /// Bytes of all zones, and of a table the largest.
     pub(crate) fn total_bytes(&self) -> u64 {
         u64::from(self.core.geometry.band_count) * self.writable_zone_bytes()
@@ -284,9 +300,13 @@ impl DeviceFiles {
     }
 
     /// Every name, those of the store's own too.
-    #[cfg(test)]
     pub(crate) fn names(&self) -> Vec<String> {
         self.core.state.lock().names.keys().cloned().collect()
+    }
+
+    /// Whether it has, or would have with the next commit, a file of this name.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        self.core.state.lock().names.contains_key(name)
     }
 
     /// A reader of a file; it stays readable when the name is gone.
@@ -308,6 +328,16 @@ impl DeviceFiles {
             state.rename_stamped(from, to, stamp).ok_or_else(|| core.not_found(from))?
         };
         core.commit(change)
+    }
+
+    /// Gives a file another stamp, durably with its next sync.
+    pub(crate) fn set_stamp(&self, name: &str, stamp: Stamp) -> Result<(), StoreError> {
+        let core = &self.core;
+        core.check()?;
+        let mut state = core.state.lock();
+        let node = state.names.get(name).cloned().ok_or_else(|| core.not_found(name))?;
+        state.set_stamp(&node, stamp);
+        Ok(())
     }
 
     /// Takes the name of a file; durable with the next commit. False when there is none.

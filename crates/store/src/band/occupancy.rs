@@ -65,7 +65,7 @@ pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
                 BandUse::Free => PieceUsage::Free,
                 BandUse::Table => PieceUsage::Table,
                 BandUse::Log => PieceUsage::SmallFiles,
-                BandUse::Retired => PieceUsage::Reserved,
+                BandUse::Retired => PieceUsage::Retired,
             },
             file: None,
             used_bytes: 0,

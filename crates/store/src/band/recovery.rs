@@ -580,6 +580,7 @@ impl Mounted {
         let properties = StoreProperties {
             read_alignment_bytes: device.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
             rotational: capabilities.rotational,
+            preferred_transfer_bytes: None,
             preferred_table_bytes: Some(geometry.table_bytes()),
             table_bytes_max,
             wants_evictions: false,

@@ -90,6 +90,12 @@ impl BandState {
         Some(self.names.change())
     }
 
+    /// A file has another stamp now. The change to wait for is the file's.
+    pub(super) fn set_stamp(&mut self, node: &Node, stamp: Stamp) {
+        *node.stamp.lock() = Some(stamp);
+        self.note_stamp(node);
+    }
+
     /// Lets the band table know the stamp of a file, together with what was recorded just before.
     fn note_stamp(&mut self, node: &Node) {
         if let Some(stamp) = *node.stamp.lock() {

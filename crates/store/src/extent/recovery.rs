@@ -177,6 +177,7 @@ pub(super) fn read(env: &Env, device: Device, beneath: Vec<Arc<SyncOrder>>) -> R
     let properties = StoreProperties {
         read_alignment_bytes: device.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
         rotational: capabilities.rotational,
+        preferred_transfer_bytes: None,
         preferred_table_bytes: None,
         table_bytes_max: free_blocks * block_bytes,
         wants_evictions: false,

@@ -15,7 +15,8 @@ impl Background {
     /// Begins what the options ask for.
     pub(super) fn begin(env: &Env, core: &Arc<Core>) -> Background {
         let mut threads = Vec::new();
-        if core.options.driver == HybridDriver::Thread && core.shares_zones() {
+        let is_driven = core.options.driver == HybridDriver::Thread && !core.is_read_only;
+        if is_driven && core.shares_zones() {
             let core = core.clone();
             threads.push(env.spawn("zone cleaning", move || {
                 while core.cleaner.wait() {
@@ -23,7 +24,7 @@ impl Background {
                 }
             }));
         }
-        if core.options.driver == HybridDriver::Thread && core.has_tiers() {
+        if is_driven && core.has_tiers() {
             if core.migration.is_some() {
                 let core = core.clone();
                 threads.push(env.spawn("migration", move || {

@@ -3,7 +3,7 @@
 use super::caching::batch::{self, Batch, CHECK_BYTES, CopyEntry, HEADER_BYTES};
 use super::caching::index::ZONE_BYTES_MAX;
 use super::caching::sketch::COUNT_MAX;
-use super::caching::{BlockKey, Kept};
+use super::caching::{BlockKey, Kept, SWEPT_AT_ONCE};
 use super::core::{Cache, CacheWriter, Core};
 use super::division::kept_for_logs;
 use super::file::HybridFile;
@@ -14,7 +14,6 @@ use crate::band::{Stamp, TableOrigin};
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, ReadableFile};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use varve_media::{IoCause, IoClass, IoContext};
 
 const FILLING: IoContext =
@@ -107,6 +106,7 @@ impl Core {
     pub(super) fn fill_cache(&self) -> bool {
         let Some(cache) = self.cache.as_ref().filter(|_| self.has_tiers()) else { return false };
         self.divide();
+        let has_more = cache.zones.lock().sweep(SWEPT_AT_ONCE);
         let mut current = cache.writer.lock();
         let found = cache.found.lock().pop();
         if let Some(found) = found {
@@ -117,7 +117,7 @@ impl Core {
             return true;
         }
         if cache.queue.lock().bytes() < cache.batch_bytes {
-            return false;
+            return has_more;
         }
         self.write_waiting(cache, &mut current);
         true
@@ -238,7 +238,7 @@ impl Core {
     }
 
     fn begin_zone(&self, cache: &Cache) -> Option<CacheWriter> {
-        let device = self.choose_other(FileKind::Table).into_iter().find(|device| self.tier(*device) == Tier::Fast)?;
+        let device = self.ordered(Tier::Fast, true).into_iter().find(|device| self.tier(*device) == Tier::Fast)?;
         if !self.may_hold_zone(device) {
             return None;
         }
@@ -247,7 +247,7 @@ impl Core {
         let zone_bytes = files.writable_zone_bytes();
         let options =
             CreateOptions { kind: FileKind::Table, expected_size_bytes: Some(zone_bytes), ..CreateOptions::default() };
-        let stamp = Stamp { number: 0, start_bytes: 0 };
+        let stamp = Stamp { number: 0, start_bytes: 0, goes_on: false };
         let writer =
             files.create(&zone_name(number), &options, stamp, TableOrigin::default(), cache.batch_bytes).ok()?;
         let reader = files.open_file(&zone_name(number)).ok()?;
@@ -346,10 +346,11 @@ impl Core {
 
     fn remove_zone(&self, number: u64) -> Result<(), StoreError> {
         add(&self.counts.dropped_zones, 1);
-        for device in 0..self.members.len() {
+        // One that refuses keeps it until the next open.
+        for device in self.writable() {
             let files = &self.members[device].files;
             if files.remove(&zone_name(number))? {
-                self.commit_on(device)?;
+                self.commit_strictly_on(device)?;
             }
         }
         Ok(())
@@ -389,19 +390,6 @@ impl Core {
             self.close_zone(&mut current);
         }
         matches!(self.drop_oldest(cache), Ok(true))
-    }
-
-    /// Devices for something beside the files that trees make: those with most space first.
-    pub(super) fn choose_other(&self, kind: FileKind) -> Vec<usize> {
-        let mut devices: Vec<usize> = (0..self.members.len()).collect();
-        devices.sort_by_cached_key(|device| {
-            let member = &self.members[*device];
-            let zones = member.files.zone_use();
-            let free = zones.free.saturating_sub(member.promised.load(Ordering::Relaxed));
-            let has_space = free > 0 || (kind != FileKind::Table && member.files.log_space_bytes() > 0);
-            (!has_space, member.tier, u64::MAX - u64::from(free) * member.files.writable_zone_bytes(), *device)
-        });
-        devices
     }
 }
 
@@ -448,7 +436,7 @@ pub(super) fn zone_number(name: &str) -> Option<u64> {
 
 /// A cache of blocks as an opening finds it.
 pub(super) fn known_files(files: impl Iterator<Item = Arc<HybridFile>>) -> Vec<u64> {
-    let mut numbers: Vec<u64> = files.filter(|file| file.is_table).map(|file| file.number).collect();
+    let mut numbers: Vec<u64> = files.filter(|file| file.is_table).map(|file| file.number()).collect();
     numbers.sort_unstable();
     numbers
 }

@@ -26,7 +26,7 @@ impl Core {
 
     /// Empties a zone where one should be. True when something was done, and there may be more.
     pub(super) fn clean(&self) -> bool {
-        if self.options.cleaning_bytes_per_second == 0 {
+        if self.options.cleaning_bytes_per_second == 0 || self.is_read_only {
             return false;
         }
         let devices = 0..self.members.len();
@@ -50,30 +50,30 @@ impl Core {
     /// Empties one zone of a device. False when none should be, or nothing could be copied.
     fn clean_device(&self, device: usize, need: Need) -> Result<bool, StoreError> {
         let member = &self.members[device];
-        if !member.files.shares_zones() {
+        let is_asked = need == Need::Space || !member.is_suspect.load(Ordering::Relaxed);
+        if !member.files.shares_zones() || self.is_read_only || !is_asked || member.is_refusing() {
             return Ok(false);
         }
-        self.check()?;
         // One after the other: two would take the space that one needs.
         let _cleaning = member.cleaning.lock();
         let may_be_copied = |name: &str| {
             let file = self.files.read().get(name).cloned();
-            file.is_some_and(|file| self.is_movable(&file) && (need == Need::Space || !self.is_input(file.number)))
+            file.is_some_and(|file| self.is_movable(&file) && (need == Need::Space || !self.is_input(file.number())))
         };
         let Some(names) = member.files.tables_to_copy(need, &may_be_copied) else { return Ok(false) };
         let mut is_emptied = true;
         for name in names {
             let file = self.files.read().get(&name).cloned();
             let Some(file) = file.filter(|file| self.is_movable(file)) else { continue };
-            if file.is_moving.swap(true, Ordering::AcqRel) {
+            if file.state.is_moving.swap(true, Ordering::AcqRel) {
                 continue;
             }
             let copied = self.copy_within(&file, device, need);
-            file.is_moving.store(false, Ordering::Release);
+            file.state.is_moving.store(false, Ordering::Release);
             is_emptied &= copied?;
         }
         // What was copied is free with the commit after those who read it.
-        self.commit_on(device)?;
+        self.commit_strictly_on(device)?;
         member.emptied.fetch_add(u32::from(is_emptied), Ordering::AcqRel);
         add(&self.counts.cleaned_zones, u64::from(is_emptied));
         Ok(is_emptied)
@@ -122,7 +122,7 @@ impl Core {
             return Ok(true);
         }
         let name = file.name.lock().clone();
-        let stamp = Stamp { number: file.stamp.load(Ordering::Acquire), start_bytes: 0 };
+        let stamp = Stamp { number: file.stamp.load(Ordering::Acquire), start_bytes: 0, goes_on: false };
         let taken = member.files.rename(&copy_name(copy), &name, stamp).and_then(|()| member.files.open_file(&name));
         match taken {
             Ok(reader) => {

@@ -1,27 +1,31 @@
 //! What the store, its writers, its readers and its background share.
 
+use super::boundary::Boundary;
 use super::cached::FoundZone;
 use super::caching::{BlockQueue, CacheZones};
 use super::division::{Division, kept_for_logs};
 use super::file::{HybridFile, Part};
-use super::levels::{Demand, JOBS_MAX, LevelZones, Tier};
+use super::level_counts::{LevelCounts, seen_from};
+use super::levels::{Demand, JOBS_MAX, TIERS_MAX, Tier};
 use super::migration::Migration;
-use super::moves::SlowReads;
 use super::options::{HybridDriver, HybridOpenOptions};
 use super::placement::{NewTable, Placement, PlacementView};
+use super::records::Set;
+use super::removals::Removals;
 use super::statistics::{Counts, add};
 use super::wake::Wake;
 use crate::band::{DeviceFiles, DeviceWriter, Lifetimes, Stamp, TableOrigin};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, ReadableFile, StoreProperties};
+use crate::journal::corruption;
 use crate::kernel::NameLocks;
 use crate::name;
 use parking_lot::{Mutex as ShortMutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use varve_env::{Condvar, Env, Mutex};
-use varve_media::JobId;
+use varve_media::{Capabilities, JobId};
 
 /// A device of the set.
 pub(super) struct Member {
@@ -31,21 +35,14 @@ pub(super) struct Member {
     /// Empty zones that tables which were placed here are about to take.
     pub(super) promised: AtomicU32,
     pub(super) removals: Mutex<Removals>,
+    /// What was last asked of it failed: others are chosen before it.
+    pub(super) is_suspect: AtomicBool,
     /// Held while a zone is emptied.
     pub(super) cleaning: Mutex<()>,
     /// Writers that found no space, for which a zone is emptied.
     pub(super) waiting: AtomicU32,
     /// Zones that were emptied.
     pub(super) emptied: AtomicU32,
-}
-
-/// Removals of names on one device that may not be durable.
-#[derive(Debug, Default)]
-pub(super) struct Removals {
-    /// Number of the first; 0 where there is none.
-    pub(super) first: u64,
-    /// All that there ever were.
-    count: u64,
 }
 
 /// Held by whoever changes a name, across what it writes.
@@ -127,7 +124,14 @@ pub(super) struct Core {
     pub(super) properties: StoreProperties,
     pub(super) options: HybridOpenOptions,
     pub(super) members: Vec<Member>,
+    /// Which devices of its set are not there.
+    pub(super) set: Set,
+    /// Nothing is written: what is, stays in memory.
+    pub(super) is_read_only: bool,
+    /// Names of which a device says that they were removed from others that refuse, and below which stamps.
+    pub(super) buried: Mutex<BTreeMap<String, u64>>,
     pub(super) files: RwLock<BTreeMap<String, Arc<HybridFile>>>,
+    pub(super) level_counts: ShortMutex<LevelCounts>,
     pub(super) naming: Mutex<Naming>,
     pub(super) locks: Arc<NameLocks>,
     pub(super) placement: Box<dyn Placement>,
@@ -145,8 +149,10 @@ pub(super) struct Core {
     pub(super) cleaner: Wake,
     /// How long tables live.
     pub(super) lifetimes: Arc<ShortMutex<Lifetimes>>,
-    pub(super) slow_reads_per_second_max: u64,
-    pub(super) slow_reads: ShortMutex<SlowReads>,
+    /// Between each tier and those behind it, the fastest first.
+    pub(super) boundaries: Vec<Boundary>,
+    /// Reads of users by tier.
+    pub(super) reads_of_tier: [AtomicU64; TIERS_MAX],
     /// Somebody does what the background would.
     pub(super) is_stepping: AtomicBool,
     pub(super) counts: Counts,
@@ -160,17 +166,38 @@ pub(super) struct Made {
 }
 
 impl Core {
-    /// Refuses everything that would acknowledge something once one device cannot promise it.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.members.iter().try_for_each(|member| member.files.check_open())
+    /// Refuses every change where nothing may be written.
+    pub(super) fn check_writable(&self, name: &str) -> Result<(), StoreError> {
+        match self.is_read_only {
+            true => Err(StoreError::ReadOnly { store: self.label.clone(), name: name.to_owned() }),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn check_name(&self, name: &str) -> Result<(), StoreError> {
         name::check(name).map_err(|reason| name::invalid(&self.label, name, reason))
     }
 
+    /// The error for a name that nothing has. Where a device is missing nobody can say that.
     pub(super) fn not_found(&self, name: &str) -> StoreError {
-        StoreError::NotFound { store: self.label.clone(), name: name.to_owned() }
+        let (store, name) = (self.label.clone(), name.to_owned());
+        match self.set.missing.is_empty() {
+            true => StoreError::NotFound { store, name },
+            false => StoreError::MissingDevice { store, name, device: self.set.missing.join(" or ") },
+        }
+    }
+
+    /// The error for bytes of a file that are on none of the devices.
+    pub(super) fn not_here(&self, file: &HybridFile, offset_bytes: u64) -> StoreError {
+        let name = file.name.lock().clone();
+        let gone: Vec<&str> = self.set.missing.iter().chain(&self.set.given_up).map(String::as_str).collect();
+        match gone.is_empty() {
+            true => {
+                let expected = format!("a part of the file with byte {offset_bytes}");
+                corruption(&self.label, &format!("file '{name}'"), offset_bytes, expected, "none on any device")
+            }
+            false => StoreError::MissingDevice { store: self.label.clone(), name, device: gone.join(" or ") },
+        }
     }
 
     pub(super) fn find(&self, name: &str) -> Result<Arc<HybridFile>, StoreError> {
@@ -191,29 +218,31 @@ impl Core {
         self.of_tier(Tier::Slow).next().is_some()
     }
 
-    /// Writable bytes of a zone of the fast tier.
-    fn fast_zone_bytes(&self) -> u64 {
+    /// Bytes of a zone of the fast tier.
+    pub(super) fn fast_zone_bytes(&self) -> u64 {
         let zone_bytes = self.of_tier(Tier::Fast).map(|(_, member)| member.files.writable_zone_bytes()).max();
-        zone_bytes.unwrap_or(u64::MAX)
+        zone_bytes.unwrap_or(u64::MAX).max(1)
     }
 
-    /// Tables that a zone of the fast tier has space for, where they share it; else one.
+    /// Tables that a zone of the fast tier has space for, where they share it; else one. Never changes while the store is open.
     pub(super) fn places_of_zone(&self) -> u64 {
         let shares = self.of_tier(Tier::Fast).any(|(_, member)| member.files.shares_zones());
         let table_bytes = self.options.table_bytes.filter(|_| shares);
         table_bytes.map_or(1, |bytes| self.fast_zone_bytes() / bytes.max(1)).max(1)
     }
 
-    /// Places of the fast tier that a table of so many bytes takes, or would take.
-    pub(super) fn places_of(&self, size_bytes: u64, places_of_zone: u64) -> u64 {
-        size_bytes.div_ceil((self.fast_zone_bytes() / places_of_zone).max(1)).max(1)
+    /// Places of the fast tier that a table of so many bytes takes, or would take; of those a zone has
+    /// [so many](Self::places_of_zone).
+    pub(super) fn places_of(&self, size_bytes: u64) -> u64 {
+        size_bytes.div_ceil((self.fast_zone_bytes() / self.places_of_zone()).max(1)).max(1)
     }
 
     /// What policies are told.
     pub(super) fn view(&self) -> PlacementView {
         let mut view = PlacementView::default();
         let reserves = self.placement.reserves();
-        for (_, member) in self.of_tier(Tier::Fast) {
+        // On one that refuses nothing more finds a place.
+        for (_, member) in self.of_tier(Tier::Fast).filter(|(_, member)| !member.is_refusing()) {
             let zones = member.files.zone_use();
             view.fast_zones += u64::from(zones.total);
             view.empty_zones += u64::from(zones.free.saturating_sub(member.promised.load(Ordering::Relaxed)));
@@ -227,24 +256,13 @@ impl Core {
         view.cache_zones = self.cache.as_ref().map_or(0, |cache| cache.zones.lock().len() as u64);
         // Tables are counted in places, and told in zones.
         let places_of_zone = self.places_of_zone();
-        for file in self.files.read().values().filter(|file| file.is_table) {
-            if file.is_writing.load(Ordering::Relaxed) && !file.counts_while_written.load(Ordering::Relaxed) {
-                continue;
-            }
-            let places = self.places_of(file.size_bytes(), places_of_zone);
-            let is_fast = file.parts().first().is_some_and(|part| self.tier(part.device) == Tier::Fast);
-            let level = &mut view.levels[file.row()];
-            *if is_fast { &mut level.fast } else { &mut level.slow } += places;
-        }
+        view.levels = seen_from(&self.level_places(), 0, places_of_zone);
         let demand = self.jobs.lock().demand.zones();
-        for (level, demand) in view.levels.iter_mut().zip(demand) {
-            *level = LevelZones {
-                fast: level.fast.div_ceil(places_of_zone),
-                slow: level.slow.div_ceil(places_of_zone),
-                demand: demand.div_ceil(places_of_zone),
-            };
+        for (level, tables) in view.levels.iter_mut().zip(demand) {
+            level.demand = tables.div_ceil(places_of_zone);
         }
-        view.levels[0].demand = view.log_zones;
+        // Where logs have zones of their own they do not count as what level 0 is about to need.
+        view.levels[0].demand = if self.division.is_some() { 0 } else { view.log_zones };
         view
     }
 
@@ -303,24 +321,32 @@ impl Core {
         self.ordered(tier, options.kind == FileKind::Table)
     }
 
+    /// Devices that may be written.
+    pub(super) fn writable(&self) -> Vec<usize> {
+        (0..self.members.len()).filter(|device| !self.members[*device].is_refusing()).collect()
+    }
+
     /// Devices of a tier, those with most space first, then the others.
-    fn ordered(&self, tier: Tier, is_table: bool) -> Vec<usize> {
-        let mut ordered: Vec<usize> = (0..self.members.len()).collect();
+    pub(super) fn ordered(&self, tier: Tier, is_table: bool) -> Vec<usize> {
+        let mut ordered = self.writable();
         ordered.sort_by_cached_key(|device| {
             let member = &self.members[*device];
             let zones = member.files.zone_use();
             let free = zones.free.saturating_sub(member.promised.load(Ordering::Relaxed));
             let has_space = free > 0 || (!is_table && member.files.log_space_bytes() > 0);
             let free_bytes = u64::from(free) * member.files.writable_zone_bytes();
+            let is_suspect = member.is_suspect.load(Ordering::Relaxed);
             // Of the other tiers the nearest, but of the slow ones the first.
-            (!has_space, self.tier(*device) != tier, member.tier, u64::MAX - free_bytes, *device)
+            (is_suspect, !has_space, self.tier(*device) != tier, member.tier, u64::MAX - free_bytes, *device)
         });
         ordered
     }
 
-    /// Bytes written at once to a table: small beside a zone, so that nobody waits long behind it.
+    /// Bytes written at once to a table.
     pub(super) fn transfer_bytes(&self, device: usize) -> usize {
-        (self.members[device].files.writable_zone_bytes() / 1024).clamp(4096, 1 << 20) as usize
+        let files = &self.members[device].files;
+        let capabilities = files.device().block.capabilities();
+        transfer_bytes(&self.options, capabilities, files.writable_zone_bytes())
     }
 
     /// Makes a record of a file on one device.
@@ -341,16 +367,20 @@ impl Core {
     /// Makes a new file, in place of one that has the name.
     pub(super) fn create(&self, name: &str, options: &CreateOptions) -> Result<Made, StoreError> {
         self.check_name(name)?;
-        self.check()?;
+        self.check_writable(name)?;
         let is_table = options.kind == FileKind::Table;
         let mut naming = self.naming.lock();
         let number = naming.number();
         let born_bytes = self.lifetimes.lock().now();
         let origin = TableOrigin { born_bytes, is_cleaning: false };
-        let mut outcome = Err(self.no_space(name));
-        for device in self.choose(options) {
-            outcome = self.create_on(device, name, options, Stamp { number, start_bytes: 0 }, origin);
-            if !outcome.as_ref().is_err_and(|error| error.kind() == StoreErrorKind::NoSpace) {
+        self.keep_reserve();
+        let devices = self.choose(options);
+        let refusal = self.members.iter().find_map(|member| member.files.check_open().err());
+        let mut outcome = Err(refusal.filter(|_| devices.is_empty()).unwrap_or_else(|| self.no_space(name)));
+        let stamp = Stamp { number, start_bytes: 0, goes_on: false };
+        for device in devices {
+            outcome = self.create_on(device, name, options, stamp, origin);
+            if !outcome.as_ref().is_err_and(|error| self.is_for_another(device, error)) {
                 break;
             }
         }
@@ -359,18 +389,19 @@ impl Core {
         let file = HybridFile::new(number, name, is_table, options.level, self.env.now().as_nanos());
         file.set_parts(vec![part]);
         file.born_bytes.store(born_bytes, Ordering::Relaxed);
-        file.is_writing.store(true, Ordering::Relaxed);
         let is_expected = options.job.is_some_and(|job| {
             let jobs = self.jobs.lock();
             jobs.inputs.contains_key(&job) || jobs.flushes.contains(&job)
         });
-        file.counts_while_written.store(!is_expected, Ordering::Relaxed);
+        file.state.counts_while_written.store(!is_expected, Ordering::Relaxed);
         let file = Arc::new(file);
+        self.writing_begins(&file);
         let replaced = self.files.write().insert(name.to_owned(), file.clone());
         if let Some(replaced) = replaced {
             self.was_removed(&replaced);
             let mut older: Vec<usize> = replaced.parts().iter().map(|part| part.device).collect();
             older.extend(&*replaced.supersedes.lock());
+            older.extend(replaced.rivals.iter().map(|(device, _)| *device));
             older.sort_unstable();
             older.dedup();
             older.retain(|other| *other != device);
@@ -379,187 +410,22 @@ impl Core {
         Ok(Made { file, device, writer })
     }
 
-    /// A file has no name any more.
-    fn was_removed(&self, file: &HybridFile) {
-        file.was_removed();
-        if file.is_table && file.size_bytes() > 0 {
-            self.lifetimes.lock().died(file.level(), file.born_bytes.load(Ordering::Relaxed));
-        }
+    /// What a device cannot do another one may.
+    pub(super) fn is_for_another(&self, device: usize, error: &StoreError) -> bool {
+        error.kind() == StoreErrorKind::NoSpace || self.members[device].is_refusing()
     }
 
     pub(super) fn no_space(&self, name: &str) -> StoreError {
-        let available_bytes = self.members.iter().map(|member| member.files.available_bytes().0).sum();
+        let writable = self.members.iter().filter(|member| !member.is_refusing());
+        let available_bytes = writable.map(|member| member.files.available_bytes().0).sum();
         StoreError::NoSpace { store: self.label.clone(), name: name.to_owned(), requested_bytes: 0, available_bytes }
-    }
-
-    /// Removes the record of a name on one device; durable with its next commit.
-    pub(super) fn remove_on(&self, device: usize, name: &str, number: u64) -> Result<(), StoreError> {
-        let member = &self.members[device];
-        let mut removals = member.removals.lock();
-        if member.files.remove(name)? {
-            removals.count += 1;
-            if removals.first == 0 {
-                removals.first = number;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes every change of names on one device durable.
-    pub(super) fn commit_on(&self, device: usize) -> Result<(), StoreError> {
-        let member = &self.members[device];
-        let count = member.removals.lock().count;
-        member.files.commit_names()?;
-        let mut removals = member.removals.lock();
-        // One that came meanwhile is told as older than it is, until the next commit.
-        if removals.count == count {
-            removals.first = 0;
-        }
-        Ok(())
-    }
-
-    /// Removes older records of a name from the devices that have them, durably. The file that has the name now is durable,
-    /// or about to be removed. Whoever calls it changes a name.
-    pub(super) fn settle(&self, file: &HybridFile, name: &str, number: u64) -> Result<(), StoreError> {
-        let older = file.supersedes.lock().clone();
-        for device in older {
-            self.remove_on(device, name, number)?;
-            self.commit_on(device)?;
-            file.supersedes.lock().retain(|other| *other != device);
-        }
-        Ok(())
-    }
-
-    /// Everything of a file is durable on its device: makes durable what must not come back beside it.
-    pub(super) fn synced(&self, file: &HybridFile) -> Result<(), StoreError> {
-        if file.is_durable.load(Ordering::Acquire) || file.is_removed() {
-            return Ok(());
-        }
-        for (device, member) in self.members.iter().enumerate() {
-            let first = member.removals.lock().first;
-            if first != 0 && first < file.number {
-                self.commit_on(device)?;
-            }
-        }
-        if !file.supersedes.lock().is_empty() {
-            let mut naming = self.naming.lock();
-            let name = file.name.lock().clone();
-            if !file.is_removed() {
-                let number = naming.number();
-                self.settle(file, &name, number)?;
-            }
-        }
-        file.is_durable.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    /// Takes the name of a file; durable later, and atomic.
-    pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
-        self.check_name(name)?;
-        self.check()?;
-        let mut naming = self.naming.lock();
-        let number = naming.number();
-        let file = self.files.read().get(name).cloned().ok_or_else(|| self.not_found(name))?;
-        let parts = file.parts();
-        if let Some(first) = parts.first().filter(|_| !file.supersedes.lock().is_empty()) {
-            // It may have taken the place of the first part of an older one, of which it must not leave others out.
-            self.commit_on(first.device)?;
-        }
-        // Nothing older comes back when the last record is gone.
-        self.settle(&file, name, number)?;
-        let devices: Vec<usize> = parts.iter().map(|part| part.device).collect();
-        if let Some((first, others)) = devices.split_first() {
-            self.remove_on(*first, name, number)?;
-            // Parts without the one before them are nobody's.
-            if !others.is_empty() {
-                self.commit_on(*first)?;
-            }
-            others.iter().try_for_each(|device| self.remove_on(*device, name, number))?;
-        }
-        self.files.write().remove(name);
-        self.was_removed(&file);
-        Ok(())
-    }
-
-    /// Makes every change of a name so far durable.
-    pub(super) fn sync_names(&self) -> Result<(), StoreError> {
-        self.check()?;
-        let mut naming = self.naming.lock();
-        (0..self.members.len()).try_for_each(|device| self.commit_on(device))?;
-        let superseding: Vec<(String, Arc<HybridFile>)> = {
-            let files = self.files.read();
-            let has_older = |file: &HybridFile| !file.supersedes.lock().is_empty();
-            files.iter().filter(|(_, file)| has_older(file)).map(|(name, file)| (name.clone(), file.clone())).collect()
-        };
-        for (name, file) in superseding {
-            let number = naming.number();
-            self.settle(&file, &name, number)?;
-        }
-        Ok(())
-    }
-
-    /// Makes what was written of a file durable, all its parts.
-    fn sync_parts(&self, file: &HybridFile, name: &str) -> Result<(), StoreError> {
-        file.parts().iter().try_for_each(|part| self.members[part.device].files.sync_file(name))
-    }
-
-    /// Changes the name of a file, durably.
-    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        self.check_name(from)?;
-        self.check_name(to)?;
-        self.check()?;
-        let mut naming = self.naming.lock();
-        let file = self.files.read().get(from).cloned().ok_or_else(|| self.not_found(from))?;
-        if from != to && file.parts().len() > 1 && file.is_writing.load(Ordering::Acquire) {
-            let reason = format!("'{from}' is written on several devices; finish it before it is renamed");
-            return Err(StoreError::InvalidRequest { store: self.label.clone(), reason });
-        }
-        self.sync_parts(&file, from)?;
-        let number = naming.number();
-        self.settle(&file, from, number)?;
-        if from == to {
-            return (0..self.members.len()).try_for_each(|device| self.commit_on(device));
-        }
-        if file.parts().len() > 1 {
-            // Two devices do nothing at one moment: the file goes to one first, under the name that it has.
-            self.gather(&mut naming, &file, from)?;
-        }
-        let Some(device) = file.parts().first().map(|part| part.device) else { return Err(self.not_found(from)) };
-        let number = naming.number();
-        // What was removed before is gone when this returns.
-        for (other, member) in self.members.iter().enumerate() {
-            if other != device && member.removals.lock().first != 0 {
-                self.commit_on(other)?;
-            }
-        }
-        let target = self.files.read().get(to).cloned();
-        self.members[device].files.rename(from, to, Stamp { number, start_bytes: 0 })?;
-        file.stamp.store(number, Ordering::Release);
-        *file.name.lock() = to.to_owned();
-        {
-            let mut files = self.files.write();
-            files.remove(from);
-            files.insert(to.to_owned(), file.clone());
-        }
-        file.is_durable.store(true, Ordering::Release);
-        if let Some(target) = target {
-            self.was_removed(&target);
-            let mut older: Vec<usize> = target.parts().iter().map(|part| part.device).collect();
-            older.extend(&*target.supersedes.lock());
-            older.sort_unstable();
-            older.dedup();
-            older.retain(|other| *other != device);
-            *file.supersedes.lock() = older;
-            let number = naming.number();
-            self.settle(&file, to, number)?;
-        }
-        Ok(())
     }
 
     /// A file has another level now.
     pub(super) fn set_level(&self, name: &str, level: u8) {
         let Some(file) = self.files.read().get(name).cloned() else { return };
         file.set_level(level);
+        self.recount(&file);
         file.parts().iter().for_each(|part| self.members[part.device].files.set_level(name, level));
     }
 
@@ -586,6 +452,18 @@ impl Core {
         true
     }
 }
+
+/// Bytes of a table that are written at once to a device with zones of `zone_bytes`.
+pub(super) fn transfer_bytes(options: &HybridOpenOptions, capabilities: &Capabilities, zone_bytes: u64) -> usize {
+    let usual = if capabilities.rotational { ROTATIONAL_TRANSFER_BYTES } else { TRANSFER_BYTES };
+    let wanted = options.transfer_bytes.unwrap_or(usual).min(zone_bytes / 16);
+    wanted.clamp(4096, TRANSFER_BYTES_MAX) as usize
+}
+
+/// What is transferred at once where positioning costs time: some ten times what a disk would have transferred meanwhile.
+const ROTATIONAL_TRANSFER_BYTES: u64 = 16 << 20;
+const TRANSFER_BYTES: u64 = 1 << 20;
+const TRANSFER_BYTES_MAX: u64 = 256 << 20;
 
 /// How long a writer waits before it asks again, though nobody said that a zone was left.
 const ZONE_WAIT_NANOS: u64 = 20_000_000;

@@ -6,6 +6,9 @@ use varve_media::JobId;
 /// Levels that are told apart. Tables of a higher or an unknown level are of the last one: nothing below is known of them.
 pub(super) const LEVELS: usize = 16;
 
+/// Tiers there may be: each has a device.
+pub(super) const TIERS_MAX: usize = crate::identity::MEMBERS_MAX;
+
 /// The row of a level in tables of [`LEVELS`] rows.
 pub(super) fn row(level: Option<u8>) -> usize {
     level.map_or(LEVELS - 1, |level| usize::from(level).min(LEVELS - 1))

@@ -14,7 +14,9 @@
 //! Logs and other small files go to the fast tier while they find space there. What finds no space on its device goes on on
 //! another one: nothing is refused while a zone is empty, on whatever device.
 //!
-//! *Which device is fast* follows from what devices [promise](tiers), or is said; never from their kind or order.
+//! *Which device is fast* follows from what devices [promise](tiers), or is said; never from their kind or order. Of a tier's devices a
+//! file goes to the one with most space. Where there are more than two tiers, policies see two, one and all [behind](boundary) it,
+//! of which the faster ones are filled first.
 //!
 //! *Names over several devices.* A record of a file lies in the band table of the device that its bytes are on, with a *stamp*, a
 //! number that grows with every change of a name: of two records of one name the higher counts. So each device alone can tell
@@ -28,17 +30,25 @@
 //!   and not while it is written;
 //! - *removing* is durable on a device before anything that was made later is on another.
 //!
+//! *A device that fails.* After a sync or a commit of it failed a device [refuses](removals): it is written no more, and what others
+//! can do goes on there. Nothing that lay on it and was not durable is acknowledged. What it should forget another one keeps.
+//! A store [opens](MissingDevices) without one of its devices only for those who say so.
+//!
 //! An [open](recovery) takes away what does not count. Requests wait for each other by [class](order): reads of users and logs
 //! first.
 
 mod background;
+mod births;
+mod boundary;
 mod cached;
 mod caching;
+mod check;
 mod cleaning;
 pub(crate) mod conformance;
 mod core;
 mod division;
 mod file;
+mod level_counts;
 mod levels;
 mod migration;
 mod moves;
@@ -46,7 +56,10 @@ mod options;
 mod order;
 mod placement;
 mod reader;
+mod records;
 mod recovery;
+mod removals;
+mod renames;
 mod statistics;
 mod tiers;
 mod wake;
@@ -58,7 +71,7 @@ mod tests;
 pub use caching::CachingName;
 pub use division::DivisionName;
 pub use migration::MigrationName;
-pub use options::{HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions};
+pub use options::{HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, MissingDevices};
 pub use placement::PlacementName;
 
 use self::core::Core;
@@ -72,7 +85,7 @@ use crate::hint::Hint;
 use crate::identity::block::Presence;
 use crate::journal::StoreKind;
 use crate::kernel::NameLocks;
-use crate::occupancy::{Occupancy, StoreMeasure};
+use crate::occupancy::{Occupancy, OccupancyPiece, PieceUsage, StoreMeasure};
 use background::Background;
 use reader::HybridReader;
 use std::sync::Arc;
@@ -93,7 +106,7 @@ pub struct HybridStore {
 impl HybridStore {
     /// Makes an empty store on devices. Everything on them is lost; their zones are reset when they are used.
     ///
-    /// Errors: devices that have no zones, too few, or let too few be active; more than four; a reserve of 0; ones that hold
+    /// Errors: devices that have no zones, too few, or let too few be active; more than eight; a reserve of 0; ones that hold
     /// something, without `overwrite`.
     pub fn format(env: &Env, devices: &[varve_media::Device], options: &HybridFormatOptions) -> Result<(), StoreError> {
         recovery::format(env, devices, options)
@@ -108,7 +121,8 @@ impl HybridStore {
     /// Opens the store on its devices, in any order, after a clean end or a crash. Takes time in proportion to what the log
     /// zones hold, which is read, and to the number of zones.
     ///
-    /// Errors: those of each device; [`StoreError::Foreign`] when they were not formatted together, or are not all there.
+    /// Errors: those of each device; [`StoreError::Foreign`] when they were not formatted together, or are not all there and the
+    /// [options](HybridOpenOptions::missing_devices) do not say what then.
     pub fn open(env: &Env, devices: HybridDevices, options: &HybridOpenOptions) -> Result<HybridStore, StoreError> {
         let core = Arc::new(recovery::open(env, devices, options)?);
         let background = Background::begin(env, &core);
@@ -117,7 +131,9 @@ impl HybridStore {
 
     /// What [`check`](FileStore::check) would say about devices of which the store cannot be opened, or is not open.
     pub fn inspect(devices: &[varve_media::Device]) -> Vec<Finding> {
-        devices.iter().flat_map(|device| DeviceFiles::inspect(device, KIND)).collect()
+        let mut findings: Vec<Finding> = devices.iter().flat_map(|device| DeviceFiles::inspect(device, KIND)).collect();
+        findings.extend(records::inspect(&recovery::label_of(devices), devices));
+        findings
     }
 }
 
@@ -165,6 +181,7 @@ impl FileStore for HybridStore {
 
     fn lock(&self, name: &str) -> Result<Box<dyn StoreLock>, StoreError> {
         self.core.check_name(name)?;
+        self.core.check_writable(name)?;
         match NameLocks::lock(&self.core.locks, name) {
             Some(lock) => Ok(Box::new(lock)),
             None => Err(StoreError::Locked { store: self.core.label.clone(), name: name.to_owned() }),
@@ -173,13 +190,16 @@ impl FileStore for HybridStore {
 
     fn share(&self, name: &str, _target: &Location, target_name: &str) -> Result<bool, StoreError> {
         self.core.check_name(target_name)?;
+        self.core.check_writable(name)?;
         self.core.find(name).map(|_| false)
     }
 
     fn space(&self) -> Result<Space, StoreError> {
         let none = Space { total_bytes: 0, available_bytes: 0, reserve_bytes: 0, block_bytes: 1 };
         Ok(self.core.members.iter().fold(none, |sum, member| {
-            let (available_bytes, reserve_bytes) = member.files.available_bytes();
+            // What cannot be written is no space.
+            let (available_bytes, reserve_bytes) =
+                if member.is_refusing() { (0, 0) } else { member.files.available_bytes() };
             Space {
                 total_bytes: sum.total_bytes + member.files.total_bytes(),
                 available_bytes: sum.available_bytes + available_bytes,
@@ -191,6 +211,9 @@ impl FileStore for HybridStore {
 
     fn hint(&self, hint: &Hint<'_>) {
         let core = &self.core;
+        if core.is_read_only {
+            return;
+        }
         match hint {
             Hint::FlushBegin { job, .. } => {
                 core.jobs.lock().flush_begins(*job);
@@ -202,7 +225,7 @@ impl FileStore for HybridStore {
             Hint::CompactionBegin { job, inputs, output_level } => {
                 let numbers: Vec<u64> = {
                     let files = core.files.read();
-                    inputs.iter().filter_map(|input| files.get(&input.name)).map(|file| file.number).collect()
+                    inputs.iter().filter_map(|input| files.get(&input.name)).map(|file| file.number()).collect()
                 };
                 core.jobs.lock().compaction_begins(*job, *output_level, inputs.len() as u64, numbers);
                 core.members.iter().for_each(|member| member.files.compaction_begins(*job));
@@ -244,6 +267,10 @@ impl FileStore for HybridStore {
             }
         }
         measures.extend(sums);
+        let refusing = self.core.members.iter().filter(|member| member.is_refusing()).count();
+        measures.push(StoreMeasure::count("devices that refuse", refusing as u64));
+        let set = &self.core.set;
+        measures.push(StoreMeasure::count("devices missing", (set.missing.len() + set.given_up.len()) as u64));
         measures
     }
 
@@ -254,10 +281,11 @@ impl FileStore for HybridStore {
             let device = |member: &core::Member| {
                 let zones = member.files.zone_use();
                 format!(
-                    "'{}' ({} zones of {} bytes)",
+                    "'{}' ({} zones of {} bytes{})",
                     member.files.label(),
                     zones.total,
-                    member.files.writable_zone_bytes()
+                    member.files.writable_zone_bytes(),
+                    if member.is_refusing() { ", refuses writes" } else { "" }
                 )
             };
             of_tier.map(device).collect::<Vec<_>>().join(", ")
@@ -304,12 +332,18 @@ impl FileStore for HybridStore {
                 piece
             }));
         }
+        let is_cache = |file: u32| cached::zone_number(&all.files[file as usize].name).is_some();
+        let of_cache =
+            |piece: &&mut OccupancyPiece| piece.usage == PieceUsage::Table && piece.file.is_some_and(is_cache);
+        all.pieces.iter_mut().filter(of_cache).for_each(|piece| piece.usage = PieceUsage::CachedBlocks);
+        // Names of the store's own, as people can read them.
+        all.files.iter_mut().for_each(|file| file.name = file.name.replace('\0', ""));
         all.sort();
         all
     }
 
     fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        Ok(self.core.members.iter().flat_map(|member| member.files.check()).collect())
+        Ok(check::check(&self.core))
     }
 }
 

@@ -7,17 +7,18 @@
 use super::core::{Core, Naming};
 use super::file::{HybridFile, Part};
 use super::levels::Tier;
-use super::migration::{MigrationView, Move, TableView};
 use super::options::HybridDriver;
-use super::placement::Tiering;
 use super::statistics::add;
 use crate::band::{DeviceWriter, Stamp, TableOrigin};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind};
 use crate::journal::buffer;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_media::{IoCause, IoClass, IoContext};
+
+const COPYING: IoContext =
+    IoContext { class: IoClass::Maintenance, cause: IoCause::Migration, level: None, job: None, deadline: None };
 
 /// Why a file is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +27,6 @@ pub(super) enum Copying {
     Moving,
     /// Its zone is emptied.
     Cleaning(TableOrigin),
-}
-
-/// Reads a table of the slow tier must have got at its rate before that is believed: so many reads as the device would do
-/// one after the other.
-const READS_OF_WINDOW: u64 = 16;
-
-/// Reads of the slow tier when they were last looked at.
-#[derive(Debug, Default)]
-pub(super) struct SlowReads {
-    reads: u64,
-    nanos: u64,
-    rate: u64,
 }
 
 /// Says whether to go on with a copy.
@@ -71,9 +60,9 @@ impl Core {
             ..CreateOptions::default()
         };
         let transfer_bytes = self.transfer_bytes(device);
-        let stamp = Stamp { number: 0, start_bytes: 0 };
+        let stamp = Stamp { number: 0, start_bytes: 0, goes_on: false };
         let mut writer = member.files.create(&name, &options, stamp, origin, transfer_bytes)?;
-        let context = IoContext { class: IoClass::Maintenance, cause, level: file.level(), job: None, deadline: None };
+        let context = IoContext { level: file.level(), cause, ..COPYING };
         let parts = file.parts();
         let mut bytes = buffer(member.files.device(), transfer_bytes.next_multiple_of(4096));
         let mut done = 0;
@@ -112,17 +101,23 @@ impl Core {
         copy: u64,
     ) -> Result<(), StoreError> {
         let number = naming.number();
-        self.members[device].files.rename(&copy_name(copy), name, Stamp { number, start_bytes: 0 })?;
+        self.members[device].files.rename(&copy_name(copy), name, Stamp { number, start_bytes: 0, goes_on: false })?;
         file.stamp.store(number, Ordering::Release);
         let old = file.parts();
         let reader = self.members[device].files.open_file(name)?;
         file.set_parts(vec![Part { device, start_bytes: 0, reader }]);
-        // Before the file can be removed, nothing is left that would come back.
+        self.recount(file);
+        // Before the file can be removed, nothing is left that would come back; where a device refuses, whoever removes it sees to
+        // that.
         let mut others: Vec<usize> = old.iter().map(|part| part.device).filter(|other| *other != device).collect();
         others.dedup();
         for other in others {
-            self.remove_on(other, name, number)?;
-            self.commit_on(other)?;
+            let removed = self.remove_on(other, name, number, number).and_then(|()| self.commit_strictly_on(other));
+            if removed.is_err() && self.members[other].is_refusing() {
+                file.supersedes.lock().push(other);
+                continue;
+            }
+            removed?;
         }
         file.is_durable.store(true, Ordering::Release);
         Ok(())
@@ -131,21 +126,29 @@ impl Core {
     /// Takes back a copy that did not become the file.
     pub(super) fn drop_copy(&self, device: usize, copy: u64) {
         // What stays is taken away by the next open.
-        let _ = self.remove_on(device, &copy_name(copy), copy).and_then(|()| self.commit_on(device));
+        let _ = self.remove_on(device, &copy_name(copy), copy, copy).and_then(|()| self.commit_strictly_on(device));
         self.zone_was_left();
     }
 
-    /// Brings all parts of a file to one device, under the name that it has.
-    pub(super) fn gather(&self, naming: &mut Naming, file: &HybridFile, name: &str) -> Result<(), StoreError> {
+    /// Brings all parts of a file to one device, under the name that it has; not to `unwanted`.
+    pub(super) fn gather(
+        &self,
+        naming: &mut Naming,
+        file: &HybridFile,
+        name: &str,
+        unwanted: Option<usize>,
+    ) -> Result<(), StoreError> {
         let mut outcome = Err(self.no_space(name));
-        for device in self.choose_other(if file.is_table { FileKind::Table } else { FileKind::Other }) {
+        let mut devices = self.ordered(Tier::Fast, file.is_table);
+        devices.retain(|device| Some(*device) != unwanted);
+        for device in devices {
             let copy = naming.number();
             outcome = self.copy(file, device, copy, Copying::Moving, &|_, _| true).map(|_| (device, copy));
             match &outcome {
                 Ok(_) => break,
                 Err(error) => {
                     self.drop_copy(device, copy);
-                    if error.kind() != StoreErrorKind::NoSpace {
+                    if !self.is_for_another(device, error) {
                         break;
                     }
                 }
@@ -155,39 +158,77 @@ impl Core {
         self.take_copy(naming, file, name, device, copy).inspect_err(|_| self.drop_copy(device, copy))
     }
 
-    /// Moves a table to a tier, no faster than is allowed. False when it is not done.
-    fn move_table(&self, number: u64, tier: Tier) -> Result<bool, StoreError> {
-        let found = self.files.read().values().find(|file| file.number == number).cloned();
+    /// Moves a table to a tier, no faster than is allowed: to the one above a boundary, or to the nearest behind it that has space
+    /// for all of it. False when it is not done.
+    pub(super) fn move_table(&self, number: u64, upper: usize, to: Tier) -> Result<bool, StoreError> {
+        let found = self.files.read().values().find(|file| file.number() == number).cloned();
         let Some(file) = found.filter(|file| self.is_movable(file)) else { return Ok(false) };
-        let on_tier = |device: &usize| self.tier(*device) == tier;
-        let Some(device) = self.choose_other(FileKind::Table).into_iter().find(on_tier) else { return Ok(false) };
-        let member = &self.members[device];
-        if member.files.zone_use().free <= member.promised.load(Ordering::Relaxed) || !self.may_hold_zone(device) {
-            return Ok(false);
-        }
-        if file.is_moving.swap(true, Ordering::AcqRel) {
-            return Ok(false);
-        }
-        member.promised.fetch_add(1, Ordering::Relaxed);
-        let moved = self.move_to(&file, device);
-        member.promised.fetch_sub(1, Ordering::Relaxed);
-        file.is_moving.store(false, Ordering::Release);
-        match &moved {
-            Ok(true) if tier == Tier::Fast => add(&self.counts.moved_up, 1),
-            Ok(true) => add(&self.counts.moved_down, 1),
-            _ => add(&self.counts.abandoned, 1),
-        }
+        let size_bytes = file.size_bytes();
+        let zones_of = |device: usize| size_bytes.div_ceil(self.members[device].files.writable_zone_bytes().max(1));
+        let may_go = |device: &usize| {
+            let member = &self.members[*device];
+            let is_there = if to == Tier::Fast { member.tier == upper } else { member.tier > upper };
+            let free = member.files.zone_use().free.saturating_sub(member.promised.load(Ordering::Relaxed));
+            is_there && u64::from(free) >= zones_of(*device).max(1) && self.may_hold_zone(*device)
+        };
+        let Some(device) = self.ordered(Tier::Fast, true).into_iter().find(may_go) else { return Ok(false) };
+        let moved = self.move_file(&file, device, false);
+        let counter = match (&moved, to) {
+            (Ok(true), _) if upper > 0 => &self.counts.moved_behind,
+            (Ok(true), Tier::Fast) => &self.counts.moved_up,
+            (Ok(true), Tier::Slow) => &self.counts.moved_down,
+            _ => &self.counts.abandoned,
+        };
+        add(counter, 1);
         moved
     }
 
-    fn move_to(&self, file: &Arc<HybridFile>, device: usize) -> Result<bool, StoreError> {
+    /// Moves a table that nobody moves; with `is_urgent` as fast as the devices are. False when it is not done.
+    fn move_file(&self, file: &Arc<HybridFile>, device: usize, is_urgent: bool) -> Result<bool, StoreError> {
+        if file.state.is_moving.swap(true, Ordering::AcqRel) {
+            return Ok(false);
+        }
+        let member = &self.members[device];
+        let zones = file.size_bytes().div_ceil(member.files.writable_zone_bytes().max(1)).max(1) as u32;
+        member.promised.fetch_add(zones, Ordering::Relaxed);
+        let moved = self.move_to(file, device, is_urgent);
+        member.promised.fetch_sub(zones, Ordering::Relaxed);
+        file.state.is_moving.store(false, Ordering::Release);
+        moved
+    }
+
+    /// Makes space on a device by moving a table of it to another one, where zones are empty or have cached blocks only. False when
+    /// there is none that can be moved. Waits for the copy.
+    pub(super) fn move_away(&self, device: usize) -> bool {
+        let is_there = |file: &HybridFile| file.parts().first().is_some_and(|part| part.device == device);
+        let smallest = {
+            let files = self.files.read();
+            let movable = files.values().filter(|file| file.is_table && is_there(file) && self.is_movable(file));
+            movable.filter(|file| !self.is_input(file.number())).min_by_key(|file| file.size_bytes()).cloned()
+        };
+        let Some(file) = smallest else { return false };
+        let targets = self.ordered(Tier::Fast, true).into_iter().filter(|target| *target != device);
+        for target in targets {
+            let member = &self.members[target];
+            let needed = file.size_bytes().div_ceil(member.files.writable_zone_bytes()) as u32;
+            let free = || member.files.zone_use().free.saturating_sub(member.promised.load(Ordering::Relaxed));
+            while free() < needed && self.make_space(target) {}
+            if free() >= needed && self.may_hold_zone(target) && matches!(self.move_file(&file, target, true), Ok(true))
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn move_to(&self, file: &Arc<HybridFile>, device: usize, is_urgent: bool) -> Result<bool, StoreError> {
         let copy = self.naming.lock().number();
         let began = self.env.now().as_nanos();
         let goes_on = |core: &Core, done: u64| {
-            if file.is_removed() || core.is_input(file.number) {
+            if file.is_removed() || core.is_input(file.number()) {
                 return false;
             }
-            if core.options.driver == HybridDriver::Caller {
+            if is_urgent || core.options.driver == HybridDriver::Caller {
                 return true;
             }
             let due = u128::from(done) * 1_000_000_000 / u128::from(core.options.migration_bytes_per_second.max(1));
@@ -204,7 +245,7 @@ impl Core {
             return copied;
         }
         let mut naming = self.naming.lock();
-        if file.is_removed() || self.is_input(file.number) {
+        if file.is_removed() || self.is_input(file.number()) {
             drop(naming);
             self.drop_copy(device, copy);
             return Ok(false);
@@ -217,78 +258,17 @@ impl Core {
     }
 
     pub(super) fn is_movable(&self, file: &HybridFile) -> bool {
-        let is_at_rest = !file.is_writing.load(Ordering::Acquire) && !file.is_moving.load(Ordering::Acquire);
+        let is_at_rest =
+            !file.state.is_writing.load(Ordering::Acquire) && !file.state.is_moving.load(Ordering::Acquire);
         let is_settled = file.is_durable.load(Ordering::Acquire) && file.supersedes.lock().is_empty();
-        is_at_rest && is_settled && !file.is_removed() && file.parts().len() == 1 && file.size_bytes() > 0
+        let is_one = file.parts().len() == 1 && file.size_bytes() > 0 && file.is_whole();
+        is_at_rest && is_settled && !file.is_removed() && is_one && self.check_parts(file).is_ok()
     }
 
     /// Whether something that takes long may have a zone: one stays for those who wait.
     pub(super) fn may_hold_zone(&self, device: usize) -> bool {
         let active_max = self.members[device].files.active_zones_max();
         active_max == 0 || active_max >= 4
-    }
-
-    /// Reads a second of tables of the slow tier, lately.
-    fn slow_read_rate(&self) -> u64 {
-        let mut slow = self.slow_reads.lock();
-        let (now, reads) = (self.env.now().as_nanos(), self.counts.reads_slow.load(Ordering::Relaxed));
-        let elapsed = now.saturating_sub(slow.nanos);
-        let window = READS_OF_WINDOW * 1_000_000_000 / (2 * self.slow_reads_per_second_max).max(1);
-        if elapsed >= window || self.options.driver == HybridDriver::Caller {
-            let rate = u128::from(reads - slow.reads) * 1_000_000_000 / u128::from(elapsed.max(1));
-            *slow = SlowReads { reads, nanos: now, rate: rate.min(u128::from(u64::MAX)) as u64 };
-        }
-        slow.rate
-    }
-
-    /// Plans a move and makes it. True when something was done, and there may be more.
-    pub(super) fn migrate(&self) -> bool {
-        let Some(policy) = self.migration.as_ref().filter(|_| self.has_tiers()) else { return false };
-        if self.check().is_err() {
-            return false;
-        }
-        self.divide();
-        let view = self.view();
-        // Of zones that tables share each is told as many.
-        let places = self.places_of_zone();
-        let tiering = self.placement.tiering(&view);
-        let now = self.env.now().as_nanos();
-        let tables: Vec<TableView> = {
-            let files = self.files.read();
-            let tables = files.values().filter(|file| file.is_table && file.size_bytes() > 0);
-            tables
-                .map(|file| TableView {
-                    file: file.number,
-                    level: file.row(),
-                    tier: file.parts().first().map_or(Tier::Slow, |part| self.tier(part.device)),
-                    zones: self.places_of(file.size_bytes(), places),
-                    reads: file.reads.load(Ordering::Relaxed),
-                    age_nanos: now.saturating_sub(file.created_nanos),
-                    is_movable: self.is_movable(file) && !self.is_input(file.number),
-                })
-                .collect()
-        };
-        let next = policy.plan(&MigrationView {
-            tables: &tables,
-            tiering: Tiering {
-                zones: tiering.zones.saturating_mul(places),
-                lower_demand: tiering.lower_demand.saturating_mul(places),
-                ..tiering
-            },
-            empty_table_zones: view.empty_table_zones().saturating_mul(places),
-            slow_reads_per_second: self.slow_read_rate(),
-            slow_reads_per_second_max: self.slow_reads_per_second_max,
-        });
-        let moved = match next {
-            None => return false,
-            Some(Move::Down { file }) => self.move_table(file, Tier::Slow),
-            Some(Move::Up { file }) => self.move_table(file, Tier::Fast),
-            Some(Move::Swap { up, down }) => self.move_table(down, Tier::Slow).and_then(|is_down| match is_down {
-                true => self.move_table(up, Tier::Fast),
-                false => Ok(false),
-            }),
-        };
-        matches!(moved, Ok(true))
     }
 }
 

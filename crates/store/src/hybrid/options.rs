@@ -6,7 +6,7 @@ use super::migration::MigrationName;
 use super::placement::PlacementName;
 use varve_media::Device;
 
-/// The devices of a store: one to four, each with zones that must be written in order, or with conventional ones before
+/// The devices of a store: one to eight, each with zones that must be written in order, or with conventional ones before
 /// them. In any order: tiers follow from what devices promise.
 pub type HybridDevices = Vec<Device>;
 
@@ -39,6 +39,35 @@ pub enum HybridDriver {
     Caller,
 }
 
+/// What becomes of a set of which a device is not given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingDevices {
+    /// It is not opened.
+    #[default]
+    Refuse,
+    /// What is on the others can be read, and nothing is written. Of a name that none of them has nobody can say that there is no
+    /// such file.
+    ReadOnly,
+    /// The others are the store from now on, for good: what was on the missing one is lost, and it is never taken back, for what
+    /// it has would be older. Files of which parts are missing stay; to read those is an error.
+    GiveUp,
+}
+
+impl MissingDevices {
+    /// All of them.
+    pub const ALL: &'static [MissingDevices] =
+        &[MissingDevices::Refuse, MissingDevices::ReadOnly, MissingDevices::GiveUp];
+
+    /// Its name in specs.
+    pub fn name(self) -> &'static str {
+        match self {
+            MissingDevices::Refuse => "refuse",
+            MissingDevices::ReadOnly => "read-only",
+            MissingDevices::GiveUp => "give-up",
+        }
+    }
+}
+
 /// How a [`HybridStore`](super::HybridStore) is used while it is open. Nothing of it is on the media.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HybridOpenOptions {
@@ -67,6 +96,11 @@ pub struct HybridOpenOptions {
     pub tiers: Option<Vec<u8>>,
     /// Size of the tables that trees are told to make, no more than a zone of the fastest tier has; unset is all of one.
     pub table_bytes: Option<u64>,
+    /// Bytes of a table that are written at once. Unset: 16 MiB where positioning costs time, 1 MiB elsewhere, and no more than
+    /// a 16th of a zone.
+    pub transfer_bytes: Option<u64>,
+    /// What becomes of a set of which a device is not given.
+    pub missing_devices: MissingDevices,
     /// Who migrates and caches.
     pub driver: HybridDriver,
 }
@@ -85,6 +119,8 @@ impl Default for HybridOpenOptions {
             auto_interval_nanos: 1_000_000_000,
             tiers: None,
             table_bytes: None,
+            transfer_bytes: None,
+            missing_devices: MissingDevices::Refuse,
             driver: HybridDriver::Thread,
         }
     }

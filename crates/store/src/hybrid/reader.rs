@@ -6,6 +6,7 @@ use super::levels::Tier;
 use super::statistics::add;
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
+use crate::journal::corruption;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_media::{FileMapping, IoClass, IoContext};
@@ -40,12 +41,13 @@ impl HybridReader {
     }
 
     /// Counts a read of a user, and does it from the cache where that has the block. True when it was done.
-    fn read_as_user(&self, tier: Tier, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> bool {
+    fn read_as_user(&self, device: usize, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> bool {
         if context.class != IoClass::UserRead {
             return false;
         }
-        let counts = &self.core.counts;
-        self.file.reads.fetch_add(1, Ordering::Relaxed);
+        let (counts, tier) = (&self.core.counts, self.core.tier(device));
+        add(&self.core.reads_of_tier[self.core.members[device].tier], 1);
+        self.file.state.reads.fetch_add(1, Ordering::Relaxed);
         let is_cached = tier == Tier::Slow && self.core.read_cached(&self.file, offset_bytes, data, context);
         if let Some(division) = self.core.division.as_ref().filter(|_| self.file.is_table) {
             division.lock().read(self.file.row(), tier, is_cached);
@@ -64,23 +66,52 @@ impl HybridReader {
     fn read_range(&self, parts: &[Part], range: &mut ReadRange<'_>, context: &IoContext) -> Result<(), StoreError> {
         let (mut offset_bytes, mut rest) = (range.offset_bytes, &mut *range.data);
         let mut index = part_of(parts, offset_bytes);
-        let Some(tier) = parts.get(index).map(|part| self.core.tier(part.device)) else {
+        let Some(device) = parts.get(index).map(|part| part.device) else {
             return if rest.is_empty() { Ok(()) } else { Err(self.past_end(offset_bytes, rest.len())) };
         };
-        if self.read_as_user(tier, offset_bytes, rest, context) {
+        if !self.file.rivals.is_empty() {
+            let (name, stamp) = (self.file.name.lock().clone(), self.file.stamp.load(Ordering::Acquire));
+            let expected = format!("one file of stamp {stamp}");
+            return Err(corruption(
+                &self.core.label,
+                &format!("file '{name}'"),
+                0,
+                expected,
+                "two, on different devices",
+            ));
+        }
+        if self.read_as_user(device, offset_bytes, rest, context) {
             return Ok(());
         }
         loop {
             let Some(part) = parts.get(index) else { return Err(self.past_end(offset_bytes, rest.len())) };
+            let is_end_elsewhere = index + 1 < parts.len() || self.file.is_cut;
             let next_bytes = parts.get(index + 1).map_or(u64::MAX, |next| next.start_bytes);
             let length = rest.len().min(next_bytes.saturating_sub(offset_bytes).min(usize::MAX as u64) as usize);
             let (head, tail) = rest.split_at_mut(length);
+            let end_bytes = part.start_bytes + part.reader.size_bytes();
+            if offset_bytes < part.start_bytes {
+                return Err(self.core.not_here(&self.file, offset_bytes));
+            }
+            if is_end_elsewhere && offset_bytes + length as u64 > end_bytes {
+                return Err(self.core.not_here(&self.file, end_bytes));
+            }
             part.reader.read_at(offset_bytes - part.start_bytes, head, context)?;
             if tail.is_empty() {
                 return Ok(());
             }
             (offset_bytes, rest, index) = (offset_bytes + length as u64, tail, index + 1);
         }
+    }
+}
+
+impl HybridReader {
+    fn read_one_by_one(&self, ranges: &mut [ReadRange<'_>], context: &IoContext) -> Result<(), StoreError> {
+        let parts = self.file.parts();
+        for range in ranges.iter_mut() {
+            range.outcome = self.read_range(&parts, range, context);
+        }
+        ranges.iter().find_map(|range| range.outcome.clone().err()).map_or(Ok(()), Err)
     }
 }
 
@@ -98,15 +129,14 @@ impl ReadableFile for HybridReader {
         let parts = self.file.parts();
         // Most files are one part, of which all is read at once but what the cache has.
         let [part] = parts.as_slice() else {
-            for range in ranges.iter_mut() {
-                range.outcome = self.read_range(&parts, range, context);
-            }
-            return ranges.iter().find_map(|range| range.outcome.clone().err()).map_or(Ok(()), Err);
+            return self.read_one_by_one(ranges, context);
         };
-        let tier = self.core.tier(part.device);
+        if part.start_bytes > 0 || self.file.is_cut || !self.file.rivals.is_empty() {
+            return self.read_one_by_one(ranges, context);
+        }
         let mut missing: Vec<&mut ReadRange<'_>> = Vec::with_capacity(ranges.len());
         for range in ranges.iter_mut() {
-            if !self.read_as_user(tier, range.offset_bytes, range.data, context) {
+            if !self.read_as_user(part.device, range.offset_bytes, range.data, context) {
                 missing.push(range);
             }
         }

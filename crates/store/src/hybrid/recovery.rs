@@ -1,41 +1,44 @@
 //! Making a store on several devices, and opening it: from what each device has to what there is.
 //!
-//! Each device is opened by itself, and tells its records. Of those of one name the ones with the highest stamp are the file:
-//! its parts, one behind the other from its first byte on. Older ones were replaced, moved or removed and are taken away, as are
-//! copies that were not finished. Where a part has no part before it, its file was being removed: the first part goes first.
+//! Each device is opened by itself, and tells its [records], which are put together. What does not count is taken away, and copies
+//! that were not finished; then, once that is durable everywhere, the records of removals.
 
 use super::KIND;
-use super::cached::{FoundZone, known_files, zone_name, zone_number};
+use super::births::{births, lifetimes_of, sharing_of};
+use super::boundary::Boundary;
+use super::cached::{FoundZone, known_files, zone_name};
 use super::caching::{BlockQueue, CacheZones, CachingName};
-use super::core::{Cache, Core, Member, Naming, Removals};
+use super::core::{Cache, Core, Member, Naming};
 use super::division::{Division, DivisionName, SlowCosts};
 use super::file::{HybridFile, Part};
-use super::options::{HybridFormatOptions, HybridOpenOptions};
+use super::options::{HybridFormatOptions, HybridOpenOptions, MissingDevices};
 use super::order::OrderedDevice;
+use super::records::{Found, Record, Resolved, Set, incomplete, without_name};
+use super::removals::Removals;
 use super::tiers::tiers_of;
 use super::wake::Wake;
-use crate::band::{DeviceFile, DeviceFiles, Lifetimes, MountedFiles, Reserve, Sharing, Stamp};
+use crate::band::{DeviceFiles, Lifetimes, MountedFiles, Reserve, Stamp, TableOrigin};
 use crate::error::StoreError;
-use crate::file_store::{Location, StoreProperties};
+use crate::file_store::{CreateOptions, FileKind, Location, StoreProperties};
 use crate::identity::block::{Presence, Said, said};
 use crate::identity::{self, Identity};
-use crate::journal::{self, corruption};
+use crate::journal::{self, METADATA};
 use parking_lot::{Mutex as ShortMutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use varve_env::{Condvar, Env, Mutex};
-use varve_media::{Device, NominalPerformance};
+use varve_media::{Device, NominalPerformance, OverlayDevice};
 
 /// Devices that a set may have: as many as their descriptions have space for.
-const DEVICES_MAX: usize = 4;
+const DEVICES_MAX: usize = identity::MEMBERS_MAX;
 /// Bytes of evicted blocks that may wait, in batches.
 const QUEUED_BATCHES: usize = 32;
 /// Evicted blocks are written together, so many bytes.
 const BATCH_BYTES: u64 = 64 << 10;
 
-/// More names than are changed while a store is open.
-const NUMBERS_OF_OPEN: u64 = 1 << 36;
+/// Bytes of two records of a file that are compared at once.
+const COMPARED_BYTES: usize = 64 << 10;
 
 /// Blocks of trees have about so many bytes.
 const USUAL_BLOCK_BYTES: u64 = 4096;
@@ -122,10 +125,8 @@ pub(super) fn format(env: &Env, devices: &[Device], options: &HybridFormatOption
     // Two formats in one simulation draw at different times.
     let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));
     let store_id = random.next_u64();
-    let members: Vec<identity::Member> = devices
-        .iter()
-        .map(|device| identity::Member::draw(&mut random, device.block.geometry().capacity_bytes))
-        .collect();
+    let capacities = devices.iter().map(|device| device.block.geometry().capacity_bytes);
+    let members = identity::Member::draw_set(&mut random, capacities);
     let identity = |index: usize| {
         let shape = DeviceFiles::opened_as(&devices[index], KIND).shape;
         Identity { shape, members: members.clone(), index }
@@ -141,168 +142,50 @@ pub(super) fn format(env: &Env, devices: &[Device], options: &HybridFormatOption
     Ok(())
 }
 
-/// Refuses devices that are not the members of one set.
-fn check_set(label: &str, mounted: &[MountedFiles]) -> Result<(), StoreError> {
-    let Some(first) = mounted.first() else { return Ok(()) };
-    let set = &first.identity().members;
-    let mut indices: Vec<usize> = Vec::new();
-    for device in mounted {
-        let identity = device.identity();
-        if identity.members != *set || indices.contains(&identity.index) {
-            return Err(StoreError::Foreign {
-                store: label.to_owned(),
-                structure: format!("the set of '{}'", device.label()),
-                offset_bytes: 0,
-                expected: format!("a device of the set of '{}', once", first.label()),
-                found: "one of another set, or the same twice".to_owned(),
-                advice: "give the devices that were formatted together".to_owned(),
-            });
-        }
-        indices.push(identity.index);
-    }
-    match set.len() == mounted.len() {
-        true => Ok(()),
-        false => Err(StoreError::Foreign {
-            store: label.to_owned(),
-            structure: "the set of devices".to_owned(),
-            offset_bytes: 0,
-            expected: format!("{} devices", set.len()),
-            found: format!("{}", mounted.len()),
-            advice: "give all devices that were formatted together".to_owned(),
-        }),
-    }
+fn mount(env: &Env, devices: &[Device]) -> Result<Vec<MountedFiles>, StoreError> {
+    devices.iter().map(|device| DeviceFiles::mount(OrderedDevice::device(env, device), KIND)).collect()
 }
 
-/// A record of a name on one device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Record {
-    device: usize,
-    stamp: Stamp,
-    file: DeviceFile,
+fn commit_all(members: &[Member]) -> Result<(), StoreError> {
+    let mut pending = members.iter().filter(|member| member.files.has_pending_names());
+    pending.try_for_each(|member| member.files.commit_names())
 }
 
-/// What becomes of the records of one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Resolved {
-    /// The parts of the file, in order; none where there is no such file.
-    parts: Vec<Record>,
-    /// Devices whose record goes.
-    left_over: Vec<usize>,
-    /// The file misses bytes before a part that is there: it is kept, and reading those is an error.
-    has_gap: bool,
-}
-
-/// Decides which records of one name are its file. Pure.
-fn resolve(mut records: Vec<Record>) -> Resolved {
-    let newest = records.iter().map(|record| record.stamp.number).max().unwrap_or(0);
-    // Of two that begin at one place one is empty: nothing was written before its device had no space.
-    records.sort_by_key(|record| {
-        (std::cmp::Reverse(record.stamp.number), record.stamp.start_bytes, u64::MAX - record.file.size_bytes)
-    });
-    let mut resolved = Resolved::default();
-    let mut end_bytes = 0;
-    for record in records {
-        let is_first = resolved.parts.is_empty();
-        let begins = record.stamp.start_bytes;
-        let is_part = record.stamp.number == newest
-            && if is_first { begins == 0 } else { begins > resolved.parts[resolved.parts.len() - 1].stamp.start_bytes };
-        if !is_part {
-            resolved.left_over.push(record.device);
-            continue;
-        }
-        resolved.has_gap |= begins > end_bytes;
-        end_bytes = begins + record.file.size_bytes;
-        resolved.parts.push(record);
-    }
-    resolved
-}
-
-/// What the devices have together.
-struct Found {
-    /// The parts of every file.
-    files: BTreeMap<String, Vec<Record>>,
-    /// Records that go, with their devices.
-    left_over: Vec<(usize, String)>,
-    /// Number of the next change of a name.
-    next: u64,
-    cache_zones: Vec<FoundZone>,
-}
-
-impl Found {
-    /// Nothing is known of lifetimes but how large zones are; what is there was written before.
-    fn lifetimes(&self, mounted: &[MountedFiles]) -> Lifetimes {
-        let zone_bytes = mounted.iter().map(MountedFiles::writable_zone_bytes).max().unwrap_or(1);
-        let records = self.files.values().flatten().filter(|record| record.file.is_table);
-        Lifetimes::new(zone_bytes, records.map(|record| record.file.size_bytes).sum())
-    }
-
-    fn of(label: &str, mounted: &[MountedFiles]) -> Result<Found, StoreError> {
-        let mut found = Found { files: BTreeMap::new(), left_over: Vec::new(), next: 1, cache_zones: Vec::new() };
-        let mut records: BTreeMap<String, Vec<Record>> = BTreeMap::new();
-        for (device, files) in mounted.iter().enumerate() {
-            for file in files.files() {
-                let Some(stamp) = file.stamp else {
-                    let without = format!("none of '{}'", file.name);
-                    return Err(corruption(label, "band table", 0, "a stamp of every file", without));
-                };
-                found.next = found.next.max(stamp.number + 1);
-                if let Some(number) = zone_number(&file.name) {
-                    found.next = found.next.max(number + 1);
-                    found.cache_zones.push(FoundZone { number, device, size_bytes: file.size_bytes });
-                    continue;
-                }
-                // Other files of the store's own are unfinished.
-                if file.name.starts_with('\0') {
-                    found.left_over.push((device, file.name));
-                    continue;
-                }
-                records.entry(file.name.clone()).or_default().push(Record { device, stamp, file });
+/// Whether a device has nothing of a file but what the part at the same place begins with: it was to go there, and had no space.
+fn is_beginning(members: &[Member], name: &str, rival: &Record, parts: &[Record]) -> bool {
+    let reader = |record: &Record| members[record.device].files.open_file(name).ok();
+    let compared = || {
+        let part = parts.iter().find(|part| part.stamp.start_bytes == rival.stamp.start_bytes)?;
+        let (one, other) = (reader(rival)?, reader(part)?);
+        let (mut found, mut expected) = (vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]);
+        let mut at = 0;
+        while at < one.size_bytes() {
+            let length = (one.size_bytes() - at).min(COMPARED_BYTES as u64) as usize;
+            one.read_at(at, &mut found[..length], &METADATA).ok()?;
+            other.read_at(at, &mut expected[..length], &METADATA).ok()?;
+            if found[..length] != expected[..length] {
+                return None;
             }
+            at += length as u64;
         }
-        if !found.cache_zones.is_empty() {
-            // Files of which cache zones have copies, and no device a record any more: their numbers are not given again.
-            found.next = found.next.saturating_add(NUMBERS_OF_OPEN);
-        }
-        for (name, records) in records {
-            let resolved = resolve(records);
-            found.left_over.extend(resolved.left_over.into_iter().map(|device| (device, name.clone())));
-            if !resolved.parts.is_empty() {
-                found.files.insert(name, resolved.parts);
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// When each table was made, as far as that is known: before it at least as much was written as older ones have.
-fn births(files: &BTreeMap<String, Vec<Record>>) -> BTreeMap<String, u64> {
-    let bytes = |parts: &[Record]| parts.iter().map(|part| part.file.size_bytes).sum::<u64>();
-    let mut tables: Vec<(u64, &String, u64)> = files
-        .iter()
-        .filter_map(|(name, parts)| parts.first().map(|first| (first, name, bytes(parts))))
-        .filter(|(first, ..)| first.file.is_table)
-        .map(|(first, name, bytes)| (first.stamp.number, name, bytes))
-        .collect();
-    tables.sort_unstable();
-    let mut written_bytes = 0;
-    let born = |(_, name, bytes): (u64, &String, u64)| {
-        let born_bytes = written_bytes;
-        written_bytes += bytes;
-        (name.clone(), born_bytes)
+        Some(())
     };
-    tables.into_iter().map(born).collect()
+    compared().is_some()
 }
 
-/// How tables share zones of a device; `None` where each has zones of its own.
-fn sharing_of(
-    mounted: &MountedFiles,
-    options: &HybridOpenOptions,
-    lifetimes: &Arc<ShortMutex<Lifetimes>>,
-) -> Option<Sharing> {
-    let zone_bytes = mounted.writable_zone_bytes();
-    let is_small = options.table_bytes.is_some_and(|bytes| bytes <= zone_bytes / 2);
-    let table_bytes = options.table_bytes.unwrap_or(zone_bytes);
-    options.shared_zones.unwrap_or(is_small).then(|| Sharing { lifetimes: lifetimes.clone(), table_bytes })
+/// Has every device say durably which members were given up, before anything else is changed: none of them is ever taken back.
+fn give_up(set: Set, members: &[Member], number: u64) -> Result<Set, StoreError> {
+    let options = CreateOptions { kind: FileKind::Other, ..CreateOptions::default() };
+    for name in set.missing_ids.iter().chain(&set.given_up_ids).map(|member| without_name(*member)) {
+        for member in members.iter().filter(|member| !member.files.has_name(&name)) {
+            let stamp = Stamp { number, start_bytes: 0, goes_on: false };
+            member.files.create(&name, &options, stamp, TableOrigin::default(), 0)?;
+            member.files.commit_names()?;
+        }
+    }
+    let given_up = set.missing.into_iter().chain(set.given_up).collect();
+    let given_up_ids = set.missing_ids.into_iter().chain(set.given_up_ids).collect();
+    Ok(Set { given_up, given_up_ids, ..Set::default() })
 }
 
 /// Opens the store on devices.
@@ -311,13 +194,23 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     check_count(&label, &devices)?;
     let tiers = tiers_of(&label, &devices, options.tiers.as_deref())?;
     // Everything is read of every device before anything is written to one.
-    let mut mounted = Vec::with_capacity(devices.len());
-    for device in &devices {
-        mounted.push(DeviceFiles::mount(OrderedDevice::device(env, device), KIND)?);
+    let mut mounted = mount(env, &devices)?;
+    let set = Set::of(&label, &mounted)?;
+    let is_read_only = !set.missing.is_empty() && options.missing_devices == MissingDevices::ReadOnly;
+    if !set.missing.is_empty() && options.missing_devices == MissingDevices::Refuse {
+        let members = mounted.first().map_or(0, |device| device.identity().members.len());
+        return Err(incomplete(&label, &set, members));
     }
-    check_set(&label, &mounted)?;
-    let mut found = Found::of(&label, &mounted)?;
-    let lifetimes = Arc::new(ShortMutex::new(found.lifetimes(&mounted)));
+    if is_read_only {
+        // What an open writes stays in memory.
+        let over = |device: &Device| {
+            let named = |error| journal::media_error(device.block.name(), "zones", error);
+            OverlayDevice::device(device).map_err(named)
+        };
+        mounted = mount(env, &devices.iter().map(over).collect::<Result<Vec<Device>, StoreError>>()?)?;
+    }
+    let mut found = Found::of(&label, &mounted, &set)?;
+    let lifetimes = Arc::new(ShortMutex::new(lifetimes_of(&found.files, &mounted)));
     let mut members = Vec::with_capacity(devices.len());
     for (mounted, tier) in mounted.into_iter().zip(tiers) {
         let sharing = sharing_of(&mounted, options, &lifetimes);
@@ -328,12 +221,21 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
             tier,
             promised: AtomicU32::new(0),
             removals,
+            is_suspect: AtomicBool::new(false),
             cleaning: Mutex::new(env, "cleaning of a device", ()),
             waiting: AtomicU32::new(0),
             emptied: AtomicU32::new(0),
         });
     }
+    let set = if is_read_only { set } else { give_up(set, &members, found.next)? };
     // Cache zones stay where there is a cache for them.
+    for (name, resolved) in &mut found.files {
+        let Resolved { parts, rivals, .. } = resolved;
+        let (same, others): (Vec<Record>, Vec<Record>) =
+            std::mem::take(rivals).into_iter().partition(|rival| is_beginning(&members, name, rival, parts));
+        *rivals = others;
+        found.left_over.extend(same.into_iter().map(|rival| (rival.device, name.clone())));
+    }
     let is_kept = |zone: &FoundZone| {
         options.caching != CachingName::None
             && members[zone.device].tier == 0
@@ -347,10 +249,10 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     }
     let births = births(&found.files);
     let mut files = BTreeMap::new();
-    for (name, parts) in found.files {
+    for (name, Resolved { parts, rivals, is_cut, .. }) in found.files {
         let Some(first) = parts.first() else { continue };
         let level = first.file.level;
-        let file = HybridFile::new(first.stamp.number, &name, first.file.is_table, level, env.now().as_nanos());
+        let mut file = HybridFile::new(first.stamp.number, &name, first.file.is_table, level, env.now().as_nanos());
         file.is_durable.store(true, Ordering::Relaxed);
         let born_bytes = births.get(&name).copied().unwrap_or(0);
         file.born_bytes.store(born_bytes, Ordering::Relaxed);
@@ -361,13 +263,19 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
             readers.push(Part { device, start_bytes: stamp.start_bytes, reader });
         }
         file.set_parts(readers);
+        file.is_cut = is_cut;
+        file.rivals = rivals.iter().map(|record| (record.device, record.stamp.start_bytes)).collect();
         files.insert(name, Arc::new(file));
     }
-    for member in members.iter().filter(|member| member.files.has_pending_names()) {
-        member.files.commit_names()?;
+    commit_all(&members)?;
+    // Nobody needs to be told any more what was removed.
+    for (device, name) in &found.removals {
+        members[*device].files.remove(name)?;
     }
+    commit_all(&members)?;
     let next = found.next;
-    let core = core_of(env, label, members, files, next, lifetimes, options);
+    let core = Core { set, is_read_only, ..core_of(env, label, members, files, next, lifetimes, options) };
+    core.files.read().values().for_each(|file| core.recount(file));
     if let Some(cache) = &core.cache {
         let mut kept = kept;
         kept.sort_by_key(|zone| zone.number);
@@ -377,6 +285,15 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     Ok(core)
 }
 
+/// That of the devices where most is transferred at once.
+fn preferred_transfer_bytes(members: &[Member], options: &HybridOpenOptions) -> Option<u64> {
+    let of = |member: &Member| {
+        let capabilities = member.files.device().block.capabilities();
+        super::core::transfer_bytes(options, capabilities, member.files.writable_zone_bytes()) as u64
+    };
+    members.iter().filter(|member| member.files.properties().rotational).map(of).max()
+}
+
 fn properties_of(members: &[Member], options: &HybridOpenOptions) -> StoreProperties {
     let each = || members.iter().map(|member| member.files.properties());
     let fast = members.iter().filter(|member| member.tier == 0);
@@ -384,6 +301,7 @@ fn properties_of(members: &[Member], options: &HybridOpenOptions) -> StoreProper
     StoreProperties {
         read_alignment_bytes: each().map(|properties| properties.read_alignment_bytes).max().unwrap_or(1),
         rotational: each().any(|properties| properties.rotational),
+        preferred_transfer_bytes: preferred_transfer_bytes(members, options),
         preferred_table_bytes: Some(options.table_bytes.unwrap_or(zone_bytes).clamp(1, zone_bytes)),
         table_bytes_max: each().fold(0, |sum: u64, properties| sum.saturating_add(properties.table_bytes_max)),
         wants_evictions: options.caching != CachingName::None && members.iter().any(|member| member.tier > 0),
@@ -407,7 +325,13 @@ fn core_of(
     };
     let fast_bytes_per_second =
         nominal(|tier| tier == 0).map(|promised| promised.sequential_write_bytes_per_second).sum();
-    let slow_reads_per_second: u64 = nominal(|tier| tier > 0).map(|promised| promised.random_reads_per_second).sum();
+    let slowest = members.iter().map(|member| member.tier).max().unwrap_or(0);
+    let boundaries = (0..slowest).map(|upper| {
+        let behind = members.iter().filter(|member| member.tier > upper);
+        let promised = behind.filter_map(|member| member.files.device().block.capabilities().nominal);
+        Boundary::new(upper, promised.map(|promised| promised.random_reads_per_second).sum())
+    });
+    let boundaries: Vec<Boundary> = boundaries.collect();
     let zone_bytes =
         members.iter().filter(|member| member.tier == 0).map(|member| member.files.writable_zone_bytes()).min();
     let batch_bytes = (zone_bytes.unwrap_or(0) / 1024).clamp(4096, BATCH_BYTES) as usize;
@@ -438,7 +362,11 @@ fn core_of(
         properties: properties_of(&members, options),
         options: options.clone(),
         members,
+        set: Set::default(),
+        is_read_only: false,
+        buried: Mutex::new(env, "names that were removed", BTreeMap::new()),
         files: RwLock::new(files),
+        level_counts: ShortMutex::default(),
         naming: Mutex::new(env, "names of a store", Naming { next }),
         locks: Arc::default(),
         placement: options.placement.policy(fast_bytes_per_second),
@@ -453,44 +381,9 @@ fn core_of(
         cacher: Wake::new(env, "cached blocks"),
         cleaner: Wake::new(env, "zone cleaning"),
         lifetimes,
-        slow_reads_per_second_max: slow_reads_per_second / 2,
-        slow_reads: ShortMutex::default(),
+        boundaries,
+        reads_of_tier: Default::default(),
         is_stepping: AtomicBool::new(false),
         counts: super::statistics::Counts::default(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(device: usize, number: u64, start_bytes: u64, size_bytes: u64) -> Record {
-        let stamp = Stamp { number, start_bytes };
-        let file = DeviceFile { name: "f".to_owned(), stamp: Some(stamp), is_table: true, level: None, size_bytes };
-        Record { device, stamp, file }
-    }
-
-    #[test]
-    fn the_highest_stamp_is_the_file_and_its_parts_follow_each_other() {
-        for (records, parts, left_over, has_gap) in [
-            (vec![record(0, 5, 0, 10)], vec![0], vec![], false),
-            // Replaced, moved or being removed.
-            (vec![record(0, 5, 0, 10), record(1, 7, 0, 3)], vec![1], vec![0], false),
-            (vec![record(0, 5, 0, 10), record(1, 5, 10, 3), record(2, 7, 0, 1)], vec![2], vec![0, 1], false),
-            // Two parts, in any order.
-            (vec![record(1, 5, 10, 3), record(0, 5, 0, 10)], vec![0, 1], vec![], false),
-            // The first part was removed.
-            (vec![record(1, 5, 10, 3)], vec![], vec![1], false),
-            // Nothing was in a part before it had to go elsewhere.
-            (vec![record(0, 5, 0, 0), record(1, 5, 0, 9)], vec![1], vec![0], false),
-            (vec![record(0, 5, 0, 4), record(1, 5, 4, 0), record(2, 5, 4, 9)], vec![0, 2], vec![1], false),
-            // Bytes of the first part are lost.
-            (vec![record(0, 5, 0, 6), record(1, 5, 10, 3)], vec![0, 1], vec![], true),
-            (vec![], vec![], vec![], false),
-        ] {
-            let resolved = resolve(records.clone());
-            let devices: Vec<usize> = resolved.parts.iter().map(|record| record.device).collect();
-            assert_eq!((devices, resolved.left_over, resolved.has_gap), (parts, left_over, has_gap), "{records:?}");
-        }
     }
 }

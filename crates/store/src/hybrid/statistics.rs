@@ -13,6 +13,8 @@ pub(super) struct Counts {
     pub(super) continued: AtomicU64,
     pub(super) moved_down: AtomicU64,
     pub(super) moved_up: AtomicU64,
+    /// Those that moved between tiers behind the first.
+    pub(super) moved_behind: AtomicU64,
     pub(super) moved_bytes: AtomicU64,
     /// Migrations that were given up.
     pub(super) abandoned: AtomicU64,
@@ -37,6 +39,8 @@ pub(super) struct Counts {
     pub(super) cleaned_bytes: AtomicU64,
     /// Writers that waited until another zone was finished.
     pub(super) zone_waits: AtomicU64,
+    /// Removals that are kept on another device than that of the file, which refuses.
+    pub(super) removals_elsewhere: AtomicU64,
 }
 
 pub(super) fn add(counter: &AtomicU64, amount: u64) {
@@ -54,6 +58,7 @@ impl Counts {
             count("files that went on on another device", &self.continued),
             count("tables moved to the slow tier", &self.moved_down),
             count("tables moved to the fast tier", &self.moved_up),
+            count("tables moved between slower tiers", &self.moved_behind),
             bytes("bytes moved", &self.moved_bytes),
             count("migrations given up", &self.abandoned),
             count("user reads of the fast tier", &self.reads_fast),
@@ -68,6 +73,7 @@ impl Counts {
             count("zones of tables emptied", &self.cleaned_zones),
             bytes("bytes copied to empty zones", &self.cleaned_bytes),
             count("waits for a zone", &self.zone_waits),
+            count("removals kept for devices that refuse", &self.removals_elsewhere),
         ]
     }
 }

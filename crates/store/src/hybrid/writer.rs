@@ -2,6 +2,7 @@
 
 use super::core::{Core, Made};
 use super::file::HybridFile;
+use super::levels::Tier;
 use super::statistics::add;
 use crate::band::{DeviceWriter, Stamp, TableOrigin};
 use crate::error::{StoreError, StoreErrorKind};
@@ -103,18 +104,21 @@ impl HybridWriter {
                 continue;
             }
             if error.kind() != StoreErrorKind::NoSpace {
+                let is_of_device = matches!(error.kind(), StoreErrorKind::Io | StoreErrorKind::Poisoned);
+                self.core.members[self.device].is_suspect.fetch_or(is_of_device, Ordering::Relaxed);
                 return Err(error);
             }
             let is_small = self.options.kind != FileKind::Table;
             if is_small && self.core.make_space(self.device) || self.go_on(context)? {
                 continue;
             }
-            if is_limited {
-                return Err(error);
-            }
-            // Nothing is refused for blocks that are somewhere else too, nor for what can be copied elsewhere.
-            let has_space = !is_small && self.core.make_space(self.device);
-            if !has_space && !self.clean(&mut cleanings) {
+            // Nothing is refused for blocks that are somewhere else too, nor for what can be copied elsewhere, nor while a zone of
+            // another device is empty.
+            let has_space = !is_limited
+                && (!is_small && self.core.make_space(self.device)
+                    || self.clean(&mut cleanings)
+                    || self.core.move_away(self.device));
+            if !has_space {
                 return Err(error);
             }
         }
@@ -138,13 +142,12 @@ impl HybridWriter {
     fn go_on(&mut self, context: &IoContext) -> Result<bool, StoreError> {
         self.refused.insert(self.device);
         let taken: BTreeSet<usize> = self.file.parts().iter().map(|part| part.device).collect();
-        let others = self.core.choose_other(self.options.kind);
+        let others = self.core.ordered(Tier::Fast, self.options.kind == FileKind::Table);
         let others: Vec<usize> =
             others.into_iter().filter(|device| !self.refused.contains(device) && !taken.contains(device)).collect();
         if others.is_empty() || self.file.is_removed() {
             return Ok(false);
         }
-        self.core.check()?;
         self.shown_bytes = self.file.size_bytes();
         let unwritten = self.writer.take_unwritten();
         self.carried.splice(0..0, unwritten);
@@ -158,22 +161,26 @@ impl HybridWriter {
         }
         let name = self.file.name.lock().clone();
         if part_bytes > 0 {
-            // What comes behind it is found only with it.
+            // What comes behind it is found only with it; and it tells that something does.
+            self.set_goes_on(&name, true)?;
             core.members[self.device].files.sync_file(&name)?;
         }
         let start_bytes = self.start_bytes + part_bytes;
-        let stamp = Stamp { number: self.file.stamp.load(Ordering::Acquire), start_bytes };
+        let stamp = Stamp { number: self.file.stamp.load(Ordering::Acquire), start_bytes, goes_on: false };
         for device in others {
             let options = CreateOptions { level: self.file.level(), ..self.options };
             let born_bytes = self.file.born_bytes.load(Ordering::Relaxed);
             let made = core.create_on(device, &name, &options, stamp, TableOrigin { born_bytes, is_cleaning: false });
             let (writer, part) = match made {
                 Ok(made) => made,
-                Err(error) if error.kind() == StoreErrorKind::NoSpace => {
+                Err(error) if core.is_for_another(device, &error) => {
                     self.refused.insert(device);
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.set_goes_on(&name, false)?;
+                    return Err(error);
+                }
             };
             if part_bytes == 0 {
                 // Nothing is in the part that was begun: this one takes its place.
@@ -195,7 +202,17 @@ impl HybridWriter {
             core.zone_was_left();
             return Ok(true);
         }
+        self.set_goes_on(&name, false)?;
         Ok(false)
+    }
+
+    /// Says whether more of the file may be on another device, behind the part that is written.
+    fn set_goes_on(&self, name: &str, goes_on: bool) -> Result<(), StoreError> {
+        if self.writer.size_bytes() == 0 {
+            return Ok(());
+        }
+        let stamp = Stamp { number: self.file.stamp.load(Ordering::Acquire), start_bytes: self.start_bytes, goes_on };
+        self.core.members[self.device].files.set_stamp(name, stamp)
     }
 
     fn end(&mut self) {
@@ -206,7 +223,7 @@ impl HybridWriter {
         if self.file.is_table {
             self.core.lifetimes.lock().written(self.file.size_bytes());
         }
-        self.file.is_writing.store(false, Ordering::Release);
+        self.core.writing_ends(&self.file);
         self.core.zone_was_left();
         self.core.changed();
     }
@@ -218,7 +235,6 @@ impl WritableFile for HybridWriter {
     }
 
     fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
-        self.core.check()?;
         self.run(context, |writer| writer.writable().flush(context))
     }
 
@@ -227,8 +243,10 @@ impl WritableFile for HybridWriter {
     }
 
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
-        self.core.check()?;
+        // Of no part of it may be unknown what became of it.
+        self.core.check_parts(&self.file)?;
         self.run(context, |writer| writer.writable().sync(context))?;
+        self.core.members[self.device].did_well();
         self.core.synced(&self.file)
     }
 
@@ -244,7 +262,6 @@ impl WritableFile for HybridWriter {
     }
 
     fn finish(mut self: Box<Self>, context: &IoContext) -> Result<(), StoreError> {
-        self.core.check()?;
         self.run(context, |writer| writer.close(context))
     }
 }

@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | 0 | 1 | rules: 0 conventional, 1 interlaced tracks, 2 zones |
 //! | 1 | 1 | zones: 1 must be written in order, 2 better are; else 0 |
-//! | 2 | 1 | devices of the set, 1 to 4 |
+//! | 2 | 1 | devices of the set, 1 to 8 |
 //! | 3 | 1 | which of them this is |
 //! | 4 | 4 | bytes of a sector when formatted |
 //! | 8 | 4 | bytes of a physical sector when formatted |
@@ -23,8 +23,9 @@
 //! | 24 | 8 | bytes of a bottom track, or of a zone; else 0 |
 //! | 32 | 8 | bytes of a top track, or writable bytes of a zone; else 0 |
 //! | 40 | 8 | zones: bytes of such a track; else 0 |
-//! | 48 | 16 | zero |
-//! | 64 | 64 | for each device of the set: its id (8), its capacity in bytes (8); then zeros |
+//! | 48 | 8 | of a set of more than 4: capacity in bytes of this device; else 0 |
+//! | 56 | 8 | zero |
+//! | 64 | 64 | for each device of the set: its id (8), its capacity in bytes (8); of a set of more than 4 the ids alone; then zeros |
 //!
 //! Of a set of two the first is the disk, the second the device of its logs. Ids are random and not 0.
 
@@ -47,7 +48,10 @@ pub(crate) use blank::{refuse_bytes, refuse_used, refuse_used_by_others};
 /// Bytes of the description.
 pub(crate) const DESCRIPTION_BYTES: usize = 128;
 const MEMBERS_OFFSET: usize = 64;
-const MEMBERS_MAX: usize = 4;
+/// Devices of a set, at most.
+pub(crate) const MEMBERS_MAX: usize = 8;
+/// Those of a set whose members all say how large they are.
+const MEMBERS_WITH_CAPACITY_MAX: usize = 4;
 
 /// What writes to a device do beside what they write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,10 +186,18 @@ impl fmt::Display for OpenedAs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) id: u64,
+    /// 0 in a set of more than four, of which a device only knows its own.
     pub(crate) capacity_bytes: u64,
 }
 
 impl Member {
+    /// New ids for the devices of a set, by their capacities.
+    pub(crate) fn draw_set(random: &mut Random, capacities_bytes: impl ExactSizeIterator<Item = u64>) -> Vec<Member> {
+        let says_capacity = capacities_bytes.len() <= MEMBERS_WITH_CAPACITY_MAX;
+        let said = |capacity_bytes| if says_capacity { capacity_bytes } else { 0 };
+        capacities_bytes.map(|capacity_bytes| Member::draw(random, said(capacity_bytes))).collect()
+    }
+
     /// A new id for a device.
     pub(crate) fn draw(random: &mut Random, capacity_bytes: u64) -> Self {
         Member { id: random.next_u64().max(1), capacity_bytes }
@@ -208,7 +220,7 @@ impl Identity {
         Identity { shape, members, index: 0 }
     }
 
-    /// The 128 bytes of a description. At most four members.
+    /// The 128 bytes of a description. At most [`MEMBERS_MAX`] members.
     pub(crate) fn encode(&self) -> [u8; DESCRIPTION_BYTES] {
         let mut writer = Writer::default();
         let (rules, zone_type) = match &self.shape.rules {
@@ -230,10 +242,14 @@ impl Identity {
         };
         [count, conventional, overlap].into_iter().for_each(|field| writer.u32(field));
         [first, second, track_bytes].into_iter().for_each(|field| writer.u64(field));
-        writer.bytes(&[0; 16]);
+        let says_capacity = self.members.len() <= MEMBERS_WITH_CAPACITY_MAX;
+        writer.u64(if says_capacity { 0 } else { self.shape.capacity_bytes });
+        writer.u64(0);
         for member in self.members.iter().take(MEMBERS_MAX) {
             writer.u64(member.id);
-            writer.u64(member.capacity_bytes);
+            if says_capacity {
+                writer.u64(member.capacity_bytes);
+            }
         }
         let mut bytes = [0; DESCRIPTION_BYTES];
         bytes[..writer.as_slice().len()].copy_from_slice(writer.as_slice());
@@ -263,16 +279,19 @@ impl Identity {
             _ => return None,
         };
         let (member_count, index) = (usize::from(member_count), usize::from(index));
-        let mut reader = Reader::new(bytes.get(MEMBERS_OFFSET..DESCRIPTION_BYTES)?);
-        let mut members = Vec::with_capacity(MEMBERS_MAX);
-        for _ in 0..MEMBERS_MAX {
-            members.push(Member { id: reader.u64()?, capacity_bytes: reader.u64()? });
-        }
+        let own_bytes = reader.u64()?;
         if !(1..=MEMBERS_MAX).contains(&member_count) || index >= member_count {
             return None;
         }
-        members.truncate(member_count);
-        let capacity_bytes = members.get(index)?.capacity_bytes;
+        let says_capacity = member_count <= MEMBERS_WITH_CAPACITY_MAX;
+        let mut reader = Reader::new(bytes.get(MEMBERS_OFFSET..DESCRIPTION_BYTES)?);
+        let mut members = Vec::with_capacity(member_count);
+        for _ in 0..member_count {
+            let id = reader.u64()?;
+            let capacity_bytes = if says_capacity { reader.u64()? } else { 0 };
+            members.push(Member { id, capacity_bytes });
+        }
+        let capacity_bytes = if says_capacity { members.get(index)?.capacity_bytes } else { own_bytes };
         let shape = DeviceShape { rules, capacity_bytes, sector_bytes, physical_sector_bytes };
         let identity = Identity { shape, members, index };
         // What is zero must be.

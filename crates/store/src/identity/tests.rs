@@ -425,6 +425,26 @@ fn blocks_come_back_and_nothing_else_is_taken() {
     }
 }
 
+/// Devices of a set of more than four know their own capacity and the ids of all.
+#[test]
+fn descriptions_of_large_sets_come_back() {
+    let env = Env::sim(1);
+    let shape = DeviceShape::of(&Made::Band.devices(&env)[0]);
+    for count in 1..=MEMBERS_MAX {
+        let members = Member::draw_set(&mut env.random("a set"), (0..count).map(|_| shape.capacity_bytes));
+        for index in 0..count {
+            let identity = Identity { shape: shape.clone(), members: members.clone(), index };
+            let bytes = identity.encode();
+            assert_eq!(Identity::decode(&bytes), Some(identity), "{index} of {count}");
+            for at in [2, 56] {
+                let mut wrong = bytes;
+                wrong[at] ^= 0x50;
+                assert_eq!(Identity::decode(&wrong), None, "{index} of {count}, byte {at}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_bytes_of_version_1_do_not_change() {
     let checksums: Vec<String> =

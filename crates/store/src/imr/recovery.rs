@@ -353,6 +353,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
     let properties = StoreProperties {
         read_alignment_bytes: disk.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
         rotational: capabilities.rotational,
+        preferred_transfer_bytes: None,
         preferred_table_bytes: None,
         table_bytes_max: geometry.usable_bytes(),
         wants_evictions: false,

@@ -260,3 +260,25 @@ fn the_bytes_of_version_3_do_not_change() {
     let zones = device.zones.as_ref().unwrap().report(ZoneId(0), 14, &METADATA).unwrap();
     assert!(zones.iter().all(|zone| zone.condition != ZoneCondition::Offline));
 }
+
+/// Zones with bytes up to the end of the device, on which nothing can be read: the places of superblocks that would lie behind it
+/// are not asked for.
+#[test]
+fn nothing_is_read_behind_the_end_of_a_device_that_cannot_be_read() {
+    let env = Env::sim(1);
+    let asked = Geometry { capacity_bytes: 3 << 19, sector_bytes: 512, physical_sector_bytes: UNIT_BYTES };
+    let device = (SMALL_NAMESPACE.make)(&env, "drive", &asked);
+    format(&device, 20, b"state 0").unwrap();
+    let zones = device.block.capabilities().zones.clone().unwrap();
+    assert!(zones.zone_bytes <= SUPERBLOCK_OFFSETS[1] && (41..64).contains(&zones.zone_count));
+    for zone in 40..zones.zone_count {
+        let start = zones.start_bytes(ZoneId(zone));
+        device.block.write_at(start, &[7; UNIT_BYTES as usize], &METADATA).unwrap();
+        device.zones.as_ref().unwrap().finish(ZoneId(zone), &METADATA).unwrap();
+    }
+    let fails = Fault::new(Operation::Read, FaultTrigger::From(0), FaultEffect::FailAfter(FaultError::Io));
+    let injector = FaultInjector::new(&env, FaultPlan::of(fails));
+    assert!(recover(&FaultDevice::device(&injector, &device)).is_err());
+    assert!(injector.injected() > 0);
+    assert_eq!(device.block.counters().errors, 0);
+}

@@ -149,7 +149,9 @@ impl<'a> MetadataZones<'a> {
     /// What is wrong with superblocks, where there are some and none that says it.
     fn find_group_zones(&self) -> Result<Option<u32>, StoreError> {
         let (mut newest, mut wrong, mut is_marked) = (None, None, false);
-        for ZoneId(first) in self.written()?.into_iter().filter(|zone| zone.0 <= GROUP_ZONES_MAX) {
+        // Two groups begin at the first zone and behind as many as one of them has.
+        let may_begin = |zone: &ZoneId| zone.0 <= GROUP_ZONES_MAX && zone.0 <= self.geometry.zone_count / 2;
+        for ZoneId(first) in self.written()?.into_iter().filter(may_begin) {
             for slot in superblock::slots_in(&self.header_at(first)) {
                 match slot {
                     Slot::Valid(found) => {

@@ -130,6 +130,7 @@ impl PlainStore {
         let properties = StoreProperties {
             read_alignment_bytes: options.read_alignment_bytes.max(1),
             rotational: options.rotational,
+            preferred_transfer_bytes: None,
             preferred_table_bytes: None,
             table_bytes_max: i64::MAX as u64,
             wants_evictions: false,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use varve_media::{Device, ZoneType};
 use varve_store::{
     CachingName, DivisionName, FileStore, HybridFormatOptions, HybridOpenOptions, HybridStore, MigrationName,
-    PlacementName,
+    MissingDevices, PlacementName,
 };
 
 const RESERVE: &str = "reserve-tables";
@@ -22,12 +22,14 @@ const AUTO_INTERVAL: &str = "auto-interval-us";
 const SHARED_ZONES: &str = "shared-zones";
 const CLEANING_RATE: &str = "cleaning-rate";
 const TABLE_SIZE: &str = "tiered-table-size";
+const TRANSFER_SIZE: &str = "transfer-size";
 const TIERS: &str = "tiers";
+const MISSING: &str = "missing-devices";
 
 pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
     name: "hybrid",
     summary: "tables on fast zones or slow ones by their level, moved and cached by how they are read (HHZS)",
-    needs: "one to four devices with zones, each of which must be written in order or has conventional ones before those",
+    needs: "one to eight devices with zones, each of which must be written in order or has conventional ones before those",
     options: &[
         OptionDescription {
             name: RESERVE,
@@ -102,10 +104,23 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
             meaning: "size of a full table, at most a zone of the fast devices",
         },
         OptionDescription {
+            name: TRANSFER_SIZE,
+            value: ValueForm::Size,
+            default: "16MiB for disks, 1MiB otherwise",
+            meaning: "bytes of a table that are written at once, at most a 16th of a zone",
+        },
+        OptionDescription {
             name: TIERS,
             value: ValueForm::Text,
             default: "by what the devices promise",
             meaning: "a digit for each device, 0 the fastest, where they do not say how fast they are",
+        },
+        OptionDescription {
+            name: MISSING,
+            value: ValueForm::Choice(&["refuse", "read-only", "give-up"]),
+            default: "refuse",
+            meaning: "what becomes of a set of which a device is not in the spec: it is not opened; what is on the others is read, and \
+                      nothing written; or the others are the store from now on, for good, and 'repair' makes a database of them",
         },
     ],
     accepts: |base| match base {
@@ -115,7 +130,7 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
                     zones.conventional_zones > 0 || zones.sequential_type == ZoneType::SequentialWriteRequired
                 })
             };
-            (1..=4).contains(&devices.len()) && devices.iter().all(has_zones)
+            (1..=8).contains(&devices.len()) && devices.iter().all(has_zones)
         }
         Base::Directory(_) => false,
     },
@@ -163,6 +178,9 @@ fn open_options(part: &Part) -> Result<HybridOpenOptions, Error> {
         },
         tiers,
         table_bytes: part.size_bytes(TABLE_SIZE)?,
+        transfer_bytes: part.size_bytes(TRANSFER_SIZE)?,
+        missing_devices: chosen(part, MISSING, MissingDevices::ALL, |name| name.name().to_owned())?
+            .unwrap_or(usual.missing_devices),
         ..usual
     })
 }

@@ -2,7 +2,9 @@
 
 use crate::history;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use varve::store::{Occupancy, OccupancyPiece, PieceUsage};
 use varve::{Compression, Options, Spec, TreeKind};
 
 /// Media, with `@` where the folder goes. Every kind that lasts, with every store that can lie on it.
@@ -33,6 +35,12 @@ pub(crate) const MEDIA: &[(&str, &str)] = &[
     ("smr-variable", "smr:32MiB?band=16KiB,zoned-table-size=128KiB,conventional=4MiB,backing=file:@/image"),
     ("zns", "zns:32MiB?zone=256KiB,zone-capacity=192KiB,backing=file:@/image"),
     ("smr-device", "smr:32MiB?band=256KiB,conventional=4MiB,backing=(dev:@/image?size=32MiB)"),
+    // Level 0 on the drive, which has zones for blocks of the disk as well.
+    (
+        "hybrid",
+        "zns:1152KiB?zone=16KiB,store=hybrid,placement=basic-1,backing=file:@/drive\
+         +smr:16MiB?band=32KiB,conventional=1MiB,backing=file:@/disk",
+    ),
 ];
 
 /// Kinds of media that carry no database by themselves yet. One that comes to do so needs a line above.
@@ -76,6 +84,40 @@ pub(crate) struct Stored {
     pub(crate) last_sequence: u64,
     /// Tables of each level, from level 0.
     pub(crate) tables: Vec<usize>,
+    /// Where it is on several devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tiers: Option<OnTiers>,
+}
+
+/// What a store of several devices holds, in each of the ways that have a format of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OnTiers {
+    /// Files on each device that have zones of their own.
+    pub(crate) files: Vec<usize>,
+    /// Files of which parts lie on several devices.
+    pub(crate) files_of_parts: usize,
+    /// Zones of cached blocks.
+    pub(crate) cached_zones: usize,
+}
+
+impl OnTiers {
+    /// What this one holds.
+    pub(crate) fn of(occupancy: &Occupancy) -> OnTiers {
+        let devices = occupancy.devices.len();
+        let is_cache = |piece: &&OccupancyPiece| piece.usage == PieceUsage::CachedBlocks;
+        let mut devices_of: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for piece in occupancy.pieces.iter().filter(|piece| piece.usage == PieceUsage::Table) {
+            let Some(file) = piece.file.and_then(|file| occupancy.files.get(file as usize)) else { continue };
+            devices_of.entry(&file.name).or_default().insert(usize::from(piece.device));
+        }
+        let on = |device: usize| devices_of.values().filter(|devices| devices.contains(&device)).count();
+        OnTiers {
+            files: (0..devices).map(on).collect(),
+            files_of_parts: devices_of.values().filter(|devices| devices.len() > 1).count(),
+            cached_zones: occupancy.pieces.iter().filter(is_cache).count(),
+        }
+    }
 }
 
 impl Stored {
@@ -106,10 +148,16 @@ impl Stored {
                     checksum: 0,
                     last_sequence: 0,
                     tables: Vec::new(),
+                    tiers: None,
                 });
             }
         }
         all
+    }
+
+    /// Whether files lie on devices of different speed.
+    pub(crate) fn is_tiered(&self) -> bool {
+        self.spec.contains("store=hybrid")
     }
 
     /// The same of what nobody has stored yet.
@@ -126,6 +174,7 @@ impl Stored {
 
     /// Options it is opened with. Sizes are small, so that there are tables in several levels.
     pub(crate) fn options(&self) -> Options {
+        let usual = Options::default();
         Options {
             tree: self.tree,
             compression: self.compression,
@@ -133,7 +182,9 @@ impl Stored {
             target_file_size_base: 8 << 10,
             max_bytes_for_level_base: 8 << 10,
             level_compaction_dynamic_level_bytes: false,
-            ..Options::default()
+            // What a small one gives up is what a store of several devices caches.
+            block_cache_capacity: if self.is_tiered() { 4 << 10 } else { usual.block_cache_capacity },
+            ..usual
         }
     }
 

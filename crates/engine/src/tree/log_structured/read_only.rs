@@ -75,7 +75,7 @@ fn read_all(
 
     let manifest = recover_manifest(&media, policy.name())?;
     let listing = files.list()?;
-    let recovered = recovery::compare_with_files(&manifest, &*policy, &listing, &garbage)?;
+    let recovered = recovery::compare_with_files(&manifest, &*policy, &*media.files, &listing, &garbage)?;
     let opening = OpenOptions { direct: options.use_direct_reads };
     for (_, file) in recovered.version.files().take(options.max_open_files) {
         files.hold(&file_name::table(file.number), &opening)?;

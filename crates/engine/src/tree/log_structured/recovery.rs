@@ -10,7 +10,9 @@ use crate::cache::BlockCache;
 use crate::commit::CommitHead;
 use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
-use crate::inventory::{NO_LOG, log_numbers, names, new_database_id, refuse_orphans, remove_strays, retain_needed};
+use crate::inventory::{
+    NO_LOG, check_absent, log_numbers, names, new_database_id, refuse_orphans, remove_strays, retain_needed,
+};
 use crate::key::Sequence;
 use crate::log::LogWriter;
 use crate::log_chain::{LogHead, Replay, replay};
@@ -25,7 +27,7 @@ use crate::throttle::JobPace;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::Env;
-use varve_store::FileEntry;
+use varve_store::{FileEntry, FileStore};
 
 /// What the manifest said.
 pub(super) struct Recovered {
@@ -64,7 +66,7 @@ pub(super) fn open(
             return Err(Error::Exists { store: media.files.name().to_owned() });
         }
         let manifest = Manifest::recover(&*media.files, policy.name())?;
-        compare_with_files(&manifest, &*policy, &listing, &garbage)?
+        compare_with_files(&manifest, &*policy, &*media.files, &listing, &garbage)?
     } else {
         refuse_orphans(&media, &file_names, &logs)?;
         if !options.create_if_missing {
@@ -82,7 +84,7 @@ pub(super) fn open(
             totals: Some(Totals::default()),
         }
     };
-    retain_needed(&mut logs, recovered.log_number, recovered.manifest_number)?;
+    retain_needed(&**media.log_store(), &mut logs, recovered.log_number, recovered.manifest_number)?;
     let highest_log = logs.last().copied().unwrap_or(0);
     let mut next_file_number = recovered.next_file_number.max(highest_log + 1);
     // Files of a crashed run may carry numbers the manifest never learned of.
@@ -213,6 +215,7 @@ pub(super) fn replay_into_memory(parts: &Arc<TreeParts>, replayed: &Replay<'_>) 
 pub(super) fn compare_with_files(
     manifest: &manifest::Recovered,
     policy: &dyn CompactionPolicy,
+    files: &dyn FileStore,
     listing: &[FileEntry],
     garbage: &Arc<Garbage>,
 ) -> Result<Recovered, Error> {
@@ -239,6 +242,9 @@ pub(super) fn compare_with_files(
             .ok()
             .map(|position| listing[position].size_bytes);
         if size != Some(added.size_bytes) {
+            if size.is_none() {
+                check_absent(files, &table)?;
+            }
             return Err(Error::Corruption {
                 file: table,
                 offset_bytes: size.unwrap_or(0),

@@ -4,10 +4,13 @@
 //! Each scheme is loaded once; every workload begins with what the devices held then. What an earlier experiment of the same
 //! run measured is not measured again.
 
+mod ablation;
 mod breakdown;
+mod devices;
 mod drive_size;
 mod fig2;
 mod fig5;
+mod film;
 mod load;
 mod migration_rate;
 mod reading;
@@ -20,6 +23,8 @@ mod steady;
 mod table1;
 mod together;
 mod workload;
+
+pub(crate) use film::{LoadOnTiers, film_tiers, tier_schemes};
 
 use super::{Experiment, Scale};
 
@@ -43,7 +48,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     drive_size::FIG_9A,
     drive_size::FIG_9B,
     migration_rate::FIG_10,
+    devices::DEVICES,
     steady::STEADY,
+    ablation::ABLATION,
 ];
 
 /// The scale of all but table 1 unless told otherwise.
@@ -90,6 +97,21 @@ mod tests {
         for ran in run_tasks(&run, tasks).unwrap() {
             assert_eq!(ran.read_nanos.len() as u64, ran.task.workload.reads);
             assert!(ran.throughput() > 0.0 && ran.disk_reads() > 0.0, "{ran:?}");
+        }
+    }
+
+    /// What several devices do together grows with them.
+    #[test]
+    fn several_devices_do_more_than_one() {
+        let experiment = select(&["hhzs/devices".to_owned()]).unwrap()[0];
+        let report = run(experiment, &Settings { scale: Some(SMALL), ..Settings::default() }).unwrap();
+        let of = |set: &str, metric: &str| {
+            let row = report.rows.iter().find(|row| row.scheme == set && row.metric == metric);
+            row.and_then(|row| row.ours).unwrap_or_else(|| panic!("no '{metric}' of {set}"))
+        };
+        for (set, load, reads) in [("1+1", 1.0, 1.0), ("1+2", 1.4, 1.8), ("2+2", 1.8, 1.8), ("2+4", 2.5, 3.2)] {
+            let found = [of(set, "load, times that of 1+1"), of(set, "C, 32 at once, times that of 1+1")];
+            assert!(found[0] >= load && found[1] >= reads, "{set}: {found:?}");
         }
     }
 }

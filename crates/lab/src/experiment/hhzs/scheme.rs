@@ -17,14 +17,66 @@ pub(super) enum Scheme {
     WriteGuidedMigrating,
     /// Both and application-hinted caching: HHZS.
     Hhzs,
-    /// Ours: the same with blocks cached by how often they are read, in zones divided by what those are worth.
+    /// Another one whose background has transfers as large as ours.
+    Transferring(&'static Scheme),
+    /// Ours: HHZS with blocks cached by how often they are read, in zones divided by what those are worth, and with large
+    /// transfers of what is done in the background.
     Adaptive,
+    /// Ours without one of its terms.
+    Without(Term),
+}
+
+/// What ours has and HHZS has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Term {
+    /// Blocks are admitted and kept by frequency; without it first in, first out.
+    Frequency,
+    /// Zones are divided by worth; without it two are kept for logs and blocks.
+    Division,
+    /// Tables move by how they are read.
+    Migration,
+    /// Flushes and compactions read and write the disk in large requests; without it in RocksDB's.
+    LargeTransfers,
+}
+
+/// A scheme as options of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SchemeOptions {
+    pub(super) placement: String,
+    pub(super) migration: &'static str,
+    pub(super) caching: &'static str,
+    pub(super) division: &'static str,
+    /// How much of a table is written, and read by a compaction, at once.
+    pub(super) write_mebibytes: u64,
+    pub(super) read_ahead_mebibytes: u64,
+}
+
+impl SchemeOptions {
+    /// The paper's: RocksDB's buffers.
+    fn new(placement: &str, migration: &'static str, caching: &'static str) -> SchemeOptions {
+        SchemeOptions {
+            placement: placement.to_owned(),
+            migration,
+            caching,
+            division: "fixed",
+            write_mebibytes: 1,
+            read_ahead_mebibytes: 2,
+        }
+    }
+
+    fn with_large_transfers(self) -> SchemeOptions {
+        SchemeOptions { write_mebibytes: 16, read_ahead_mebibytes: 16, ..self }
+    }
+
+    fn ours() -> SchemeOptions {
+        let base = SchemeOptions::new("write-guided", "workload-aware", "frequency");
+        SchemeOptions { division: "by-worth", ..base }.with_large_transfers()
+    }
 }
 
 impl Scheme {
     /// Those of the paper, in its order.
-    #[cfg(test)]
-    pub(super) const ALL: [Scheme; 10] = [
+    pub(super) const ALL: [Scheme; 15] = [
         Scheme::Basic(1),
         Scheme::Basic(2),
         Scheme::Basic(3),
@@ -35,6 +87,11 @@ impl Scheme {
         Scheme::WriteGuidedMigrating,
         Scheme::Hhzs,
         Scheme::Adaptive,
+        Scheme::Transferring(&Scheme::Hhzs),
+        Scheme::Without(Term::Frequency),
+        Scheme::Without(Term::Division),
+        Scheme::Without(Term::Migration),
+        Scheme::Without(Term::LargeTransfers),
     ];
 
     /// The basic schemes.
@@ -70,21 +127,34 @@ impl Scheme {
             Scheme::WriteGuided => "P".to_owned(),
             Scheme::WriteGuidedMigrating => "P+M".to_owned(),
             Scheme::Hhzs => "HHZS".to_owned(),
+            Scheme::Transferring(scheme) => format!("{}, large transfers", scheme.name()),
             Scheme::Adaptive => "Adaptive".to_owned(),
+            Scheme::Without(Term::Frequency) => "Adaptive, blocks first in first out".to_owned(),
+            Scheme::Without(Term::Division) => "Adaptive, two zones for logs and blocks".to_owned(),
+            Scheme::Without(Term::Migration) => "Adaptive, no migration".to_owned(),
+            Scheme::Without(Term::LargeTransfers) => "Adaptive, small transfers".to_owned(),
         }
     }
 
-    /// The same as the store's options say it: placement, migration, caching.
-    pub(super) fn options(self) -> (String, &'static str, &'static str) {
-        let (placement, migration, caching) = match self {
-            Scheme::Basic(levels) => return (format!("basic-{levels}"), "none", "none"),
-            Scheme::Basic3Migrating => ("basic-3", "workload-aware", "none"),
-            Scheme::Auto => ("auto", "none", "none"),
-            Scheme::WriteGuided => ("write-guided", "none", "none"),
-            Scheme::WriteGuidedMigrating => ("write-guided", "workload-aware", "none"),
-            Scheme::Hhzs => ("write-guided", "workload-aware", "fifo"),
-            Scheme::Adaptive => ("write-guided", "workload-aware", "frequency"),
-        };
-        (placement.to_owned(), migration, caching)
+    /// The same as options say it.
+    pub(super) fn options(self) -> SchemeOptions {
+        let ours = SchemeOptions::ours();
+        match self {
+            Scheme::Basic(levels) => SchemeOptions::new(&format!("basic-{levels}"), "none", "none"),
+            Scheme::Basic3Migrating => SchemeOptions::new("basic-3", "workload-aware", "none"),
+            Scheme::Auto => SchemeOptions::new("auto", "none", "none"),
+            Scheme::WriteGuided => SchemeOptions::new("write-guided", "none", "none"),
+            Scheme::WriteGuidedMigrating => SchemeOptions::new("write-guided", "workload-aware", "none"),
+            Scheme::Hhzs => SchemeOptions::new("write-guided", "workload-aware", "fifo"),
+            Scheme::Transferring(scheme) => scheme.options().with_large_transfers(),
+            Scheme::Adaptive => ours,
+            Scheme::Without(Term::Frequency) => SchemeOptions { caching: "fifo", division: "fixed", ..ours },
+            Scheme::Without(Term::Division) => SchemeOptions { division: "fixed", ..ours },
+            Scheme::Without(Term::Migration) => SchemeOptions { migration: "none", ..ours },
+            Scheme::Without(Term::LargeTransfers) => {
+                let base = SchemeOptions::new("write-guided", "workload-aware", "frequency");
+                SchemeOptions { division: "by-worth", ..base }
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The paper's set-up at any scale.
 
-use super::scheme::Scheme;
+use super::scheme::{Scheme, SchemeOptions};
 use crate::experiment::Scale;
 use crate::generator::{KeyFormat, Permutation};
 use crate::report::{Report, format_bytes};
@@ -26,7 +26,7 @@ const DISK_ZONE_BYTES: u64 = 256 << 20;
 const MAP_ZONES: u64 = 2;
 
 /// The disk in full, and its zones that can be written anywhere. As many zones as at full size have a band table of this size.
-const DISK_BYTES: &str = "14TB";
+const DISK_BYTES: u64 = 14_000_000_000_000;
 const DISK_CONVENTIONAL_BYTES: u64 = 4 << 30;
 const BAND_TABLE_BYTES: u64 = 32 << 20;
 
@@ -60,6 +60,11 @@ pub(super) struct Setup {
     pub(super) seed: u64,
     /// Zones of the drive for logs, tables and cached blocks.
     pub(super) ssd_zones: u64,
+    /// Drives of so many zones each, and disks.
+    pub(super) drives: usize,
+    pub(super) disks: usize,
+    /// Bytes of the disk in full.
+    pub(super) disk_bytes: u64,
     /// Pairs put in a second at most.
     pub(super) puts_per_second: Option<u64>,
     /// Bytes a second that migration moves at most.
@@ -74,6 +79,9 @@ impl Setup {
             scale,
             seed,
             ssd_zones: SSD_ZONES,
+            drives: 1,
+            disks: 1,
+            disk_bytes: DISK_BYTES,
             puts_per_second: None,
             migration_bytes_per_second: MIGRATION_BYTES_PER_SECOND,
         }
@@ -90,6 +98,16 @@ impl Setup {
         Permutation::new(self.pairs() + self.inserts_max(), self.seed)
     }
 
+    /// The same with a disk that is cut to so many bytes of files, so that its zones can be seen.
+    pub(super) fn cut_to(self, file_bytes: u64) -> Setup {
+        let zones = file_bytes.div_ceil(DISK_ZONE_BYTES) * DISK_ZONE_BYTES;
+        Setup { disk_bytes: (self.conventional_bytes() + zones).min(DISK_BYTES), ..self }
+    }
+
+    fn conventional_bytes(&self) -> u64 {
+        DISK_CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * self.scale.denominator()).next_multiple_of(DISK_ZONE_BYTES)
+    }
+
     /// Records that a workload inserts at most.
     pub(super) fn inserts_max(&self) -> u64 {
         self.pairs() / 8
@@ -98,20 +116,26 @@ impl Setup {
     /// The media and the store on them. Sizes of devices are given in full and divided by their own option; those of the
     /// store are given as they are to be.
     pub(super) fn spec(&self) -> String {
-        let (placement, migration, caching) = self.scheme.options();
-        let scale = self.scale;
+        let SchemeOptions { placement, migration, caching, division, write_mebibytes, .. } = self.scheme.options();
+        let (scale, disk_bytes) = (self.scale, self.disk_bytes);
         let drive_bytes = (self.ssd_zones + MAP_ZONES) * SSD_ZONE_BYTES;
         // Whole sectors, or a table would not be one of the store's.
         let table_bytes = scale.of(TABLE_BYTES) / 4096 * 4096;
         let rate = self.migration_bytes_per_second;
         let interval_micros = scale.of(1_000_000);
-        let conventional_bytes = DISK_CONVENTIONAL_BYTES.max(BAND_TABLE_BYTES * scale.denominator());
-        format!(
-            "zns:{drive_bytes}B?store=hybrid,model=zn540,placement={placement},migration={migration},caching={caching},\
-             migration-rate={rate}B,auto-interval-us={interval_micros},tiered-table-size={table_bytes}B,scale={scale},\
-             backing=compressed+smr:{DISK_BYTES}?model=st14000nm0007,band={DISK_ZONE_BYTES}B,\
-             conventional={conventional_bytes}B,random-reads={DISK_READS_PER_SECOND:.0},scale={scale},backing=compressed"
-        )
+        let transfer_bytes = scale.of(write_mebibytes << 20);
+        let conventional_bytes = self.conventional_bytes();
+        let drive = format!("model=zn540,scale={scale},backing=compressed");
+        let disk = format!(
+            "+smr:{disk_bytes}B?model=st14000nm0007,band={DISK_ZONE_BYTES}B,conventional={conventional_bytes}B,\
+             random-reads={DISK_READS_PER_SECOND:.0},scale={scale},backing=compressed"
+        );
+        let first = format!(
+            "zns:{drive_bytes}B?store=hybrid,placement={placement},migration={migration},caching={caching},\
+             division={division},transfer-size={transfer_bytes}B,migration-rate={rate}B,auto-interval-us={interval_micros},tiered-table-size={table_bytes}B,{drive}"
+        );
+        let others = format!("+zns:{drive_bytes}B?{drive}").repeat(self.drives.saturating_sub(1));
+        format!("{first}{others}{}", disk.repeat(self.disks))
     }
 
     /// Options of the tree, with a block cache of so many bytes.
@@ -148,7 +172,7 @@ impl Setup {
             block_cache_shard_bits: Some(0),
             max_open_files: 1 << 20,
             log_buffer_size: Some(size(1 << 20) as usize),
-            compaction_readahead_size: Some(size(2 << 20).max(4096) as usize),
+            compaction_readahead_size: Some(size(self.scheme.options().read_ahead_mebibytes << 20).max(4096) as usize),
             // Blocks are as large as in full, so scans read as far ahead.
             iterator_readahead_size: Some(256 << 10),
             use_direct_reads: true,
@@ -221,6 +245,9 @@ mod tests {
                 let setup = Setup::new(scheme, scale, 1);
                 setup.spec().parse::<varve::Spec>().unwrap_or_else(|error| panic!("{}: {error}", scheme.name()));
                 setup.options(CACHE_BYTES).validate().unwrap();
+                let several = Setup { drives: 2, disks: 4, ..setup }.spec();
+                assert_eq!((several.matches("zns:").count(), several.matches("smr:").count()), (2, 4));
+                several.parse::<varve::Spec>().unwrap_or_else(|error| panic!("{several}: {error}"));
             }
         }
     }

@@ -71,6 +71,13 @@ pub(in crate::experiment) const STEADY: Experiment = Experiment {
                 "1",
                 cached / ran.task.workload.reads.max(1) as f64,
             );
+            // Since the warm-up began: what was admitted, and what became of it.
+            for count in
+                ["blocks cached", "cached blocks written again", "evicted blocks dropped", "cache zones given up"]
+            {
+                let metric = format!("{name}: {count} with the warm-up");
+                ours(&mut report, &scheme, &metric, "1", ran.to.stored(count) as f64);
+            }
             let gets = ran.task.workload.workload.reads_percent as f64 / 100.0;
             let lone = 1.0 / (ran.disk_reads() * gets * DISK_READ_SECONDS).max(1e-9);
             ours(&mut report, &scheme, &format!("{name}: throughput if disk reads of 8.70 ms were all"), "op/s", lone);

@@ -83,4 +83,19 @@ for (const frame of Array.from({ length: last + 1 }, (_, at) => [at, last - at])
   });
   console.log(JSON.stringify({ frame, moment: byId.get("moment").text, films: seen }));
 }
-console.log(JSON.stringify({ legend: byId.get("legend").text, charts: byId.get("charts").children.length, shading: !byId.get("shading").hidden, opened, axes, axis }));
+// What is said of the last cell under the pointer, and of the cells that the keys reach down and up again.
+const tip = (canvas, x, y) => {
+  canvas.dispatch("mousemove", { clientX: x, clientY: y });
+  return byId.get("tip").hidden ? null : byId.get("tip").text;
+};
+const lastSaid = canvases.map((canvas) => {
+  let said = null;
+  for (let x = 1; canvas.width > x; x += 2) said = tip(canvas, x, canvas.height - 4) || said;
+  return said;
+});
+const walked = films.map((film, index) => {
+  const said = () => film.children.find((child) => child.attributes.class === "said").text;
+  const press = (key) => Array.from({ length: 200 }).forEach(() => canvases[index].dispatch("keydown", { key }));
+  return ["s", "w"].map((key) => (press(key), said()));
+});
+console.log(JSON.stringify({ last: lastSaid, walked, legend: byId.get("legend").text, charts: byId.get("charts").children.length, shading: !byId.get("shading").hidden, opened, axes, axis }));

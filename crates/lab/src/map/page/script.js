@@ -55,9 +55,11 @@
       for (let at = 0, piece = 0; at !== runs.length; at += 3) {
         for (let step = 0; step !== runs[at + 1]; step += 1) pieces.push(piece += runs[at + 2]);
       }
-      rows.push({ name: row.name, shift: row.shift, pieces, first });
+      rows.push({ name: row.name, device: row.device, shift: row.shift, pieces, first });
       first += pieces.length;
     }
+    // Rows of one device share strips; the next device is drawn below.
+    const devices = [...new Set(rows.map((row) => row.device))].map((device) => rows.filter((row) => row.device === device));
     const born = numbers(packed.states.born);
     const overlap = numbers(packed.states.overlap);
     const states = packed.states.file.map((file, index) => {
@@ -70,7 +72,7 @@
       };
     });
     const runs = packed.frames.map((frame) => numbers(frame.changes));
-    const film = { ...packed, rows, states, cells: first, runs, kept: [], at: -1, now: new Uint32Array(first) };
+    const film = { ...packed, rows, devices, states, cells: first, runs, kept: [], at: -1, now: new Uint32Array(first) };
     const cells = new Uint32Array(first);
     runs.forEach((changes, frame) => {
       apply(changes, cells);
@@ -131,6 +133,8 @@
     }
     if (state.usage === "metadata") return [theme.store, theme.store];
     if (state.usage === "small files" || state.usage === "backup") return [theme.store, theme.paper];
+    if (state.usage === "cached blocks") return [theme.paper, theme.store];
+    if (state.usage === "retired") return [theme.reserved, theme.mark];
     if (state.usage === "reserved") return [theme.reserved, theme.reserved];
     return [theme.free, theme.free];
   }
@@ -139,6 +143,8 @@
     "removed": (x, y, unit) => Math.floor(x / unit) % 2 === Math.floor(y / unit) % 2,
     "small files": (x, y, unit) => Math.floor(y / unit) % 2 === 1,
     "backup": (x, y, unit) => Math.floor(x / unit) % 2 === 1,
+    "cached blocks": (x, y, unit) => Math.floor((x + y) / unit) % 3 === 0,
+    "retired": (x, y, unit) => unit > Math.abs(x - y),
   };
 
   // A picture: rows of all parts under each other, in strips.
@@ -151,9 +157,13 @@
     const place = (cell) => {
       const gap = Math.max(1, Math.round(cell / 3));
       const columns = Math.max(1, Math.min(longest, Math.floor((width - cell) / cell)));
-      const strip = film.rows.length * cell + gap;
-      const strips = Math.ceil(longest / columns);
-      return { cell, columns, strip, width: columns * cell + Math.ceil(cell / 2), height: strips * strip, ratio };
+      let height = 0;
+      const devices = film.devices.map((rows) => {
+        const [top, strip] = [height === 0 ? 0 : height + 12 * ratio, rows.length * cell + gap];
+        height = top + Math.ceil(Math.max(...rows.map((row) => row.pieces.length)) / columns) * strip;
+        return { top, strip };
+      });
+      return { cell, columns, devices, width: columns * cell + Math.ceil(cell / 2), height, ratio };
     };
     let chosen = place(wanted || 2 * ratio);
     for (let cell = 2 * ratio + 1; !wanted && cell !== 16 * ratio; cell += 1) {
@@ -171,9 +181,11 @@
   }
   // Left and top of a cell.
   function corner(film, row, index) {
-    const { cell, columns, strip } = film.layout;
-    const number = film.rows.indexOf(row);
-    return [index % columns * cell + Math.floor(row.shift * cell / 2), Math.floor(index / columns) * strip + number * cell];
+    const { cell, columns, devices } = film.layout;
+    const device = film.devices.findIndex((rows) => rows.includes(row));
+    const { top, strip } = devices[device];
+    const line = Math.floor(index / columns) * strip + film.devices[device].indexOf(row) * cell;
+    return [index % columns * cell + Math.floor(row.shift * cell / 2), top + line];
   }
   function draw(film, frame) {
     const { cell, width } = film.layout;
@@ -221,10 +233,13 @@
   }
   // What is at a place of the picture.
   function under(film, x, y) {
-    const { cell, columns, strip, ratio } = film.layout;
-    const line = Math.floor(y * ratio / strip), number = Math.min(film.rows.length - 1, Math.floor(y * ratio % strip / cell));
-    const row = film.rows[number];
-    if (row === undefined) return null;
+    const { cell, columns, devices, ratio } = film.layout;
+    const device = devices.findLastIndex(({ top }) => y * ratio >= top);
+    if (device === -1) return null;
+    const { top, strip } = devices[device];
+    const rows = film.devices[device], down = y * ratio - top;
+    const line = Math.floor(down / strip), number = Math.min(rows.length - 1, Math.floor(down % strip / cell));
+    const row = rows[number];
     const column = Math.floor((x * ratio - Math.floor(row.shift * cell / 2)) / cell);
     const index = line * columns + column;
     return column >= 0 && columns > column && row.pieces.length > index ? { row, index } : null;
@@ -348,7 +363,8 @@
     const names = film.rows.map((row) => row.name).join(", then ");
     const [from, to] = [Math.min(...film.rows.map((row) => row.pieces[0])), Math.max(...film.rows.map((row) => row.pieces[row.pieces.length - 1]))];
     const axes = `Across and then down: ${DATA.cell}s ${plain(from)} to ${plain(to)} in the order they lie on the medium, one strip below the other` +
-      (film.rows.length > 1 ? `; within a strip, from above: ${names}` : "") + ".";
+      (film.devices.some((rows) => rows.length > 1) ? `; within a strip, from above: ${names}` : "") +
+      (film.devices.length > 1 ? `; devices, from above: ${names}` : "") + ".";
     box.append(element("p", { class: "axes" }, axes), film.scroll, film.said, tables, element("p", { class: "detail" }, film.detail));
     byId("films").append(box);
     film.canvas.addEventListener("mousemove", (event) => {
@@ -368,12 +384,20 @@
       if (step === undefined) return;
       event.preventDefault();
       const at = film.cursor || { row: film.rows[0], index: 0 };
-      let [number, index] = [film.rows.indexOf(at.row), at.index];
-      // Up and down go through the rows of a strip before they leave it.
-      if (event.key === "s") [number, index] = film.rows.length - 1 > number ? [number + 1, index] : [0, index + step];
-      else if (event.key === "w") [number, index] = number > 0 ? [number - 1, index] : [film.rows.length - 1, index + step];
+      const device = film.devices.findIndex((rows) => rows.includes(at.row)), rows = film.devices[device];
+      let [number, index] = [rows.indexOf(at.row), at.index];
+      // Up and down go through the rows of a strip before they leave it, and through the strips of a device.
+      if (event.key === "s") [number, index] = rows.length - 1 > number ? [number + 1, index] : [0, index + step];
+      else if (event.key === "w") [number, index] = number > 0 ? [number - 1, index] : [rows.length - 1, index + step];
       else index += step;
-      const row = film.rows[number];
+      let row = rows[number];
+      const other = film.devices[device + (event.key === "s" ? 1 : event.key === "w" ? -1 : 0)];
+      if (other !== undefined && other !== rows && (0 > index || index >= row.pieces.length)) {
+        row = event.key === "s" ? other[0] : other[other.length - 1];
+        const column = at.index % film.layout.columns;
+        index = event.key === "s" ? column : row.pieces.length - 1 - (row.pieces.length - 1 - column) % film.layout.columns;
+        index = Math.min(index, row.pieces.length - 1);
+      }
       if (index >= 0 && row.pieces.length > index) film.cursor = { row, index };
       film.said.textContent = say(film, film.cursor || at);
       draw(film, frame);

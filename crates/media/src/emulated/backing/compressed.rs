@@ -17,7 +17,7 @@ const SHARDS: u64 = 16;
 
 /// Chunks a shard holds uncompressed: enough for a few streams, each shard seeing every sixteenth of
 /// a stream's chunks.
-const OPEN_CHUNKS: usize = 4;
+const OPEN_CHUNKS: usize = 16;
 
 /// Compressed lengths are rounded up to this, so that the memory of a chunk that goes fits one that comes.
 const GRAIN_BYTES: usize = 256;
@@ -26,7 +26,7 @@ const GRAIN_BYTES: usize = 256;
 ///
 /// Any bytes come back as they were; what does not compress is held as it is, and zeros cost nothing.
 /// A whole chunk is compressed and decompressed directly; parts of chunks go through a small
-/// write-back cache of open chunks (16 MiB in all), so that what is written or read in sequence in
+/// write-back cache of open chunks (64 MiB in all), so that what is written or read in sequence in
 /// small pieces is compressed and decompressed once. Costs about 0.3 ns a byte written and 0.1 ns a
 /// byte read for data that compresses to a twentieth, more for data that compresses less.
 ///
@@ -413,14 +413,16 @@ mod tests {
     fn small_pieces_in_sequence_are_compressed_once_a_chunk() {
         let backing = CompressedBacking::new();
         let piece = vec![7; 4096];
-        for offset in (0..64 * CHUNK).step_by(piece.len()) {
+        let open = SHARDS * OPEN_CHUNKS as u64 * CHUNK;
+        let written = 2 * open;
+        for offset in (0..written).step_by(piece.len()) {
             backing.write_at(offset, &piece).unwrap();
         }
         // All but what is open is compressed.
-        let open = SHARDS * OPEN_CHUNKS as u64 * CHUNK;
-        assert_eq!(backing.stored_bytes(), open);
+        let stored = backing.stored_bytes();
+        assert!((open + 1..open + (written - open) / 100).contains(&stored), "{stored}");
         let mut data = vec![0; 4096];
-        for offset in (0..64 * CHUNK).step_by(piece.len()) {
+        for offset in (0..written).step_by(piece.len()) {
             backing.read_at(offset, &mut data).unwrap();
             assert_eq!(data, piece);
         }

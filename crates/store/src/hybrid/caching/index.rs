@@ -3,6 +3,11 @@
 //! An entry has a part of the block's hash, the zone and where in it the copy begins. It does not have the whole key: the copy
 //! carries a [check](super::batch::check_of) of it, and whoever reads the copy looks at that. So one of some thousand blocks that
 //! have no copy seems to have one, which costs a read of the fast tier; none is taken for another.
+//!
+//! A zone goes at once and its entries bit by bit: none of them answers any more, and its number in the index is another zone's
+//! only when the last is [swept](BlockIndex::sweep).
+
+use std::collections::VecDeque;
 
 /// Where a copy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,14 +129,26 @@ impl Segment {
 #[derive(Clone, Debug)]
 pub(in crate::hybrid) struct BlockIndex {
     segments: Vec<Segment>,
+    /// Copies in each zone, by its slot less 1.
+    copies: Vec<u64>,
     len: u64,
+    /// Zones that are gone of which there may be entries: with the number of segments that were swept before.
+    gone: VecDeque<(u16, u64)>,
+    /// Segments that were swept, all in turn.
+    swept: u64,
 }
 
 impl BlockIndex {
     /// For up to so many blocks: more are slower to add, not refused.
     pub(in crate::hybrid) fn new(blocks_max: u64) -> BlockIndex {
         let segments = blocks_max.div_ceil(BLOCKS_OF_SEGMENT).clamp(1, 1 << 20) as usize;
-        BlockIndex { segments: vec![Segment::default(); segments], len: 0 }
+        BlockIndex {
+            segments: vec![Segment::default(); segments],
+            copies: Vec::new(),
+            len: 0,
+            gone: VecDeque::new(),
+            swept: 0,
+        }
     }
 
     fn address(&self, hash: u64) -> (usize, u32) {
@@ -147,17 +164,22 @@ impl BlockIndex {
     /// Bytes of memory.
     pub(in crate::hybrid) fn memory_bytes(&self) -> u64 {
         let of_segments = self.segments.len() * size_of::<Segment>();
-        (of_segments + self.segments.iter().map(|segment| segment.entries.capacity() * 8).sum::<usize>()) as u64
+        let of_entries: usize = self.segments.iter().map(|segment| segment.entries.capacity() * 8).sum();
+        (of_segments + of_entries + self.copies.capacity() * 8) as u64
     }
 
     /// Where the copy of a block may be; more than one place where hashes are alike.
     pub(in crate::hybrid) fn find(&self, hash: u64) -> impl Iterator<Item = CopyPlace> {
         let (segment, tag) = self.address(hash);
-        self.segments[segment].of_tag(tag).map(place_of)
+        self.segments[segment].of_tag(tag).map(place_of).filter(|place| !self.is_gone(place.slot))
     }
 
     pub(in crate::hybrid) fn contains(&self, hash: u64) -> bool {
         self.find(hash).next().is_some()
+    }
+
+    fn is_gone(&self, slot: u16) -> bool {
+        self.gone.iter().any(|(gone, _)| *gone == slot)
     }
 
     /// There is a copy. Slot and unit are within their limits.
@@ -165,10 +187,18 @@ impl BlockIndex {
         let (segment, tag) = self.address(hash);
         self.segments[segment].insert(entry(tag, place));
         self.len += 1;
+        let at = usize::from(place.slot) - 1;
+        if self.copies.len() <= at {
+            self.copies.resize(at + 1, 0);
+        }
+        self.copies[at] += 1;
     }
 
     /// The copy there is none any more; false when it was not.
     pub(in crate::hybrid) fn remove(&mut self, hash: u64, place: CopyPlace) -> bool {
+        if self.is_gone(place.slot) {
+            return false;
+        }
         let (segment, tag) = self.address(hash);
         let (segment, gone) = (&mut self.segments[segment], entry(tag, place));
         let found = segment.entries.iter_mut().find(|entry| **entry == gone);
@@ -176,20 +206,49 @@ impl BlockIndex {
         *found = 0;
         segment.used -= 1;
         self.len -= 1;
+        self.copies[usize::from(place.slot) - 1] -= 1;
         true
     }
 
-    /// Forgets every copy of a zone. Takes time in proportion to all copies: some milliseconds to a million.
+    /// Forgets every copy of a zone. Its entries stay until they are [swept](Self::sweep), and answer nothing; till then the slot
+    /// is no other zone's.
     pub(in crate::hybrid) fn remove_zone(&mut self, slot: u16) {
-        for segment in &mut self.segments {
-            for entry in segment.entries.iter_mut().filter(|entry| **entry != 0 && place_of(**entry).slot == slot) {
+        if let Some(copies) = self.copies.get_mut(usize::from(slot) - 1) {
+            self.len -= std::mem::take(copies);
+        }
+        self.gone.push_back((slot, self.swept));
+    }
+
+    /// Whether there may be entries of zones that are gone.
+    pub(in crate::hybrid) fn has_gone(&self) -> bool {
+        !self.gone.is_empty()
+    }
+
+    /// Goes on taking away entries of zones that are gone, and looks at about so many. Slots that are free now are added to
+    /// `free`.
+    pub(in crate::hybrid) fn sweep(&mut self, entries_max: usize, free: &mut Vec<u16>) {
+        let mut seen = 0;
+        while self.has_gone() && seen < entries_max {
+            let at = (self.swept % self.segments.len() as u64) as usize;
+            let (segment, gone) = (&mut self.segments[at], &self.gone);
+            seen += segment.entries.len() + 1;
+            let is_gone = |entry: u64| gone.iter().any(|(slot, _)| *slot == place_of(entry).slot);
+            for entry in segment.entries.iter_mut().filter(|entry| **entry != 0 && is_gone(**entry)) {
                 *entry = 0;
                 segment.used -= 1;
-                self.len -= 1;
             }
             if segment.used as usize * 4 < segment.entries.len() * 3 {
                 let buckets = (segment.used as usize * 8 / 7).div_ceil(BUCKET);
                 segment.resize(buckets);
+            }
+            self.swept += 1;
+            // The first that went is the first of which every segment was looked at.
+            while let Some((slot, since)) = self.gone.front().copied() {
+                if self.swept - since < self.segments.len() as u64 {
+                    break;
+                }
+                self.gone.pop_front();
+                free.push(slot);
             }
         }
     }
@@ -211,6 +270,10 @@ mod tests {
         let alike = (0..20_000).filter(|block| index.contains(hash_of((8, block * 4096)))).count();
         assert!(alike < 200, "{alike} blocks that have no copy seem to have one");
         index.remove_zone(2);
+        // Entries that are still there do not answer.
+        assert!((0..20_000).all(|block| is_found(&index, block) == (place(block).slot != 2)));
+        assert!(!index.remove(hash_of((7, 4096)), place(1)));
+        assert_eq!(sweep_all(&mut index), [2]);
         assert_eq!(index.len(), (0..20_000).filter(|block| place(*block).slot != 2).count() as u64);
         assert!((0..20_000).all(|block| is_found(&index, block) == (place(block).slot != 2)));
         assert!(index.remove(hash_of((7, 0)), place(0)) && !index.remove(hash_of((7, 0)), place(0)));
@@ -218,6 +281,48 @@ mod tests {
         [1, 3].into_iter().for_each(|slot| index.remove_zone(slot));
         assert_eq!(index.len(), 0);
         assert!(!index.contains(hash_of((7, 4096))));
+        assert_eq!(sweep_all(&mut index), [1, 3]);
+        assert!(index.segments.iter().all(|segment| segment.used == 0));
+        assert!(!index.contains(hash_of((7, 4096))));
+    }
+
+    /// Sweeps step by step to the end; the slots that are free then.
+    fn sweep_all(index: &mut BlockIndex) -> Vec<u16> {
+        let mut free = Vec::new();
+        while index.has_gone() {
+            index.sweep(1000, &mut free);
+        }
+        free
+    }
+
+    /// Who drops a zone waits for no more than a step, however many copies there are, and a zone that goes meanwhile is swept to
+    /// its end too.
+    #[test]
+    fn zones_are_swept_in_steps() {
+        let blocks = 40 * BLOCKS_OF_SEGMENT;
+        let mut index = BlockIndex::new(blocks);
+        let place = |block: u64| CopyPlace { slot: 1 + (block % 4) as u16, unit: block as u32 };
+        (0..blocks).for_each(|block| index.insert(hash_of((1, block)), place(block)));
+        let used = |index: &BlockIndex| index.segments.iter().map(|segment| u64::from(segment.used)).sum::<u64>();
+        index.remove_zone(1);
+        assert_eq!((index.len(), used(&index)), (blocks * 3 / 4, blocks));
+        let (mut free, mut steps) = (Vec::new(), 0);
+        while index.has_gone() {
+            let (before, segments) = (used(&index), index.swept);
+            index.sweep(10_000, &mut free);
+            assert!(index.swept - segments <= 4 && before - used(&index) <= 10_000, "too much at once");
+            steps += 1;
+            // Half way on another goes.
+            if steps == 8 {
+                index.remove_zone(3);
+            }
+            let answers =
+                (0..blocks).step_by(997).filter(|block| index.find(hash_of((1, *block))).any(|at| at == place(*block)));
+            let gone: &[u16] = if steps < 8 { &[1] } else { &[1, 3] };
+            assert!(answers.map(|block| place(block).slot).all(|slot| !gone.contains(&slot)), "step {steps}");
+        }
+        assert_eq!((free, index.len(), used(&index)), (vec![1, 3], blocks / 2, blocks / 2));
+        assert!(steps > 10, "{steps} steps");
     }
 
     #[test]

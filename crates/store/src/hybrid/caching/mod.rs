@@ -11,7 +11,7 @@ mod sample;
 pub(super) mod sketch;
 mod zones;
 
-pub(super) use zones::CacheZones;
+pub(super) use zones::{CacheZones, SWEPT_AT_ONCE};
 
 use fifo::Fifo;
 use frequency::Frequency;

@@ -7,6 +7,9 @@ use super::sketch::{COUNT_MAX, Sketch};
 use super::{BlockKey, Caching, Kept, hash_of};
 use std::collections::VecDeque;
 
+/// Copies that a [sweep](CacheZones::sweep) looks at while others wait: about a millisecond.
+pub(in crate::hybrid) const SWEPT_AT_ONCE: usize = 1 << 16;
+
 /// A zone with copies.
 struct CacheZone<R> {
     number: u64,
@@ -84,6 +87,10 @@ impl<R: Clone> CacheZones<R> {
     }
 
     fn slot(&mut self) -> Option<u16> {
+        if self.slots.is_empty() && self.slots_given == SLOTS_MAX {
+            // There are thousands: what is gone is swept long before they are needed.
+            self.sweep(usize::MAX);
+        }
         if self.slots.is_empty() && self.slots_given < SLOTS_MAX {
             self.slots_given += 1;
             return Some(self.slots_given);
@@ -154,9 +161,15 @@ impl<R: Clone> CacheZones<R> {
         let Some(at) = self.zones.iter().position(|zone| zone.number == number) else { return false };
         if let Some(zone) = self.zones.remove(at) {
             self.index.remove_zone(zone.slot);
-            self.slots.push(zone.slot);
         }
         true
+    }
+
+    /// Goes on taking away what is known of copies in zones that are gone: of so many of all copies, about. True when there is
+    /// more.
+    pub(in crate::hybrid) fn sweep(&mut self, entries_max: usize) -> bool {
+        self.index.sweep(entries_max, &mut self.slots);
+        self.index.has_gone()
     }
 
     /// Forgets the oldest zone and its copies; says its number.
@@ -204,11 +217,10 @@ mod tests {
         assert_eq!(zones.find((1, 0)), []);
         assert_eq!(zones.find((1, 100)), [("second", 3200 + 112)]);
         assert!(zones.begin(9, "third"));
+        assert!(!zones.sweep(usize::MAX) && zones.begin(10, "fourth"));
         assert_eq!(zones.find((1, 0)), [], "its slot is another zone's now");
-        assert_eq!(
-            (zones.drop_oldest(), zones.drop_oldest(), zones.blocks(), zones.drop_oldest()),
-            (Some(8), Some(9), 0, None)
-        );
+        assert_eq!(zones.slots_given, 3);
+        assert_eq!([(); 4].map(|()| zones.drop_oldest()), [Some(8), Some(9), Some(10), None]);
     }
 
     #[test]
@@ -241,6 +253,16 @@ mod tests {
             });
             let of_copy = zones.memory_bytes() as f64 / zones.blocks() as f64;
             assert!(of_copy <= 16.0, "{of_copy} bytes with {} zones", zone + 1);
+        }
+        // One zone takes the place of another, while what is known of that is swept as batches are written.
+        for zone in 20..60 {
+            assert!(zones.drop_zone(zone - 20) && zones.begin(zone, ()));
+            for batch in 0..20 {
+                zones.add(zone, batch * 1_200_000, &entries(zone + 1, batch * 1000..(batch + 1) * 1000));
+                zones.sweep(SWEPT_AT_ONCE);
+            }
+            let of_copy = zones.memory_bytes() as f64 / zones.blocks() as f64;
+            assert!(of_copy <= 16.0, "{of_copy} bytes with zone {zone}");
         }
     }
 }

@@ -7,7 +7,7 @@ mod workload_aware;
 pub(super) use workload_aware::WorkloadAware;
 
 use super::levels::Tier;
-use super::placement::Tiering;
+use super::placement::{PlacementView, Tiering};
 
 /// A table as a migration sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,10 @@ pub(super) enum Move {
 
 /// Says what moves next; none is a good answer.
 pub(super) trait Migration: Send + Sync {
+    /// Whether a table might move, told from counts alone: false only where [`plan`](Self::plan) would say none. Where reads do
+    /// not wait for the slow tier, `is_slow_busy` is false.
+    fn may_move(&self, view: &PlacementView, tiering: Tiering, is_slow_busy: bool) -> bool;
+
     fn plan(&self, view: &MigrationView<'_>) -> Option<Move>;
 }
 

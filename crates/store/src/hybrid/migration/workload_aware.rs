@@ -1,13 +1,24 @@
 //! HHZS' workload-aware migration (section 3.4): what a low level needs is freed, and what is read is brought near.
 
 use super::{Migration, MigrationView, Move, TableView};
-use crate::hybrid::levels::Tier;
+use crate::hybrid::levels::{LevelZones, Tier};
+use crate::hybrid::placement::{PlacementView, Tiering};
 
 /// Capacity migration, then popularity migration.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::hybrid) struct WorkloadAware;
 
 impl Migration for WorkloadAware {
+    fn may_move(&self, view: &PlacementView, tiering: Tiering, is_slow_busy: bool) -> bool {
+        let has_surplus = |(level, zones): (usize, &LevelZones)| match level.cmp(&tiering.level) {
+            std::cmp::Ordering::Less => false,
+            // What is coming may be there already.
+            std::cmp::Ordering::Equal => zones.fast + zones.demand > tiering.zones,
+            std::cmp::Ordering::Greater => zones.fast > 0,
+        };
+        is_slow_busy || view.levels.iter().enumerate().any(has_surplus)
+    }
+
     fn plan(&self, view: &MigrationView<'_>) -> Option<Move> {
         capacity(view).or_else(|| popularity(view))
     }
@@ -58,8 +69,7 @@ fn popularity(view: &MigrationView<'_>) -> Option<Move> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hybrid::levels::{LEVELS, LevelZones};
-    use crate::hybrid::placement::{PlacementView, Tiering};
+    use crate::hybrid::levels::LEVELS;
     use varve_env::Random;
 
     fn table(file: u64, level: usize, tier: Tier, reads: u64) -> TableView {
@@ -155,7 +165,13 @@ mod tests {
                     slow_reads_per_second: 100,
                     slow_reads_per_second_max: 57,
                 };
+                // What needs no reads can be told from counts.
+                let at_rest = MigrationView { slow_reads_per_second: 0, ..view.clone() };
+                if WorkloadAware.plan(&at_rest).is_some() {
+                    assert!(WorkloadAware.may_move(&seen, view.tiering, false), "seed {seed}: {seen:?}");
+                }
                 let Some(next) = WorkloadAware.plan(&view) else { break };
+                assert!(WorkloadAware.may_move(&seen, view.tiering, true), "seed {seed}: {seen:?}");
                 let mut send = |file: u64, tier| {
                     let table = tables.iter_mut().find(|table| table.file == file).expect("a table that is there");
                     assert!(table.is_movable && table.tier != tier, "seed {seed}");

@@ -3,7 +3,9 @@
 use crate::file_store::{CreateOptions, FileKind, FileStore, OpenOptions};
 use crate::hint::Hint;
 use crate::hybrid::conformance::zoned;
-use crate::{CachingName, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore, PlacementName};
+use crate::{
+    CachingName, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore, PieceUsage, PlacementName,
+};
 use varve_env::Env;
 use varve_media::{Device, IoClass, IoContext};
 
@@ -89,6 +91,25 @@ fn cached_blocks_are_found_by_the_next_open() {
         let (with, without) = (free(&open(&devices, caching)), free(&open(&devices, CachingName::None)));
         assert!(without > with, "{without} bytes are free, {with} with cached blocks");
     }
+}
+
+/// Whoever draws the store tells zones of the cache from those of tables.
+#[test]
+fn zones_of_cached_blocks_are_told_as_such() {
+    let devices = devices();
+    let store = open(&devices, CachingName::Fifo);
+    let of_use = |store: &HybridStore, usage: PieceUsage| {
+        let pieces = store.occupancy().pieces;
+        pieces.iter().filter(|piece| piece.usage == usage).map(|piece| piece.device).collect::<Vec<u16>>()
+    };
+    write(&store, "table", 7, 20);
+    assert_eq!((of_use(&store, PieceUsage::CachedBlocks), of_use(&store, PieceUsage::Table)), (vec![], vec![0]));
+    evict(&store, "table", 7, 20);
+    // Blocks that wait are written when something changes.
+    write(&store, "other", 9, 1);
+    assert_eq!((of_use(&store, PieceUsage::CachedBlocks), of_use(&store, PieceUsage::Table)), (vec![1], vec![0, 0]));
+    let files = store.occupancy().files;
+    assert!(files.iter().any(|file| file.name.starts_with("cache-")), "{files:?}");
 }
 
 /// A number that only a cache zone still has is not given to another table, whose blocks the copies would be taken for.

@@ -80,7 +80,7 @@ pub(super) fn verify_whole(store: &HybridStore) -> Result<(), String> {
             return Err(format!("{promised} zones of device {device} are promised to nobody"));
         }
     }
-    let known = core.cache.as_ref().map_or(0, |cache| cache.zones.lock().len());
+    let known = core.cache.as_ref().map_or(0, |cache| cache.zones.lock().len() + cache.found.lock().len());
     match zones == known {
         true => Ok(()),
         false => Err(format!("{zones} cache zones on the devices, {known} known")),

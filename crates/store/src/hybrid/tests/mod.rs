@@ -4,11 +4,14 @@
 mod apart;
 mod cached;
 mod crash;
+mod degraded;
+mod faults;
 mod figures;
 mod hints;
 mod load;
 mod regressions;
 mod sets;
+mod several;
 mod shared;
 mod space;
 
@@ -120,6 +123,7 @@ fn assert_sound(store: &HybridStore) {
     let findings = store.check().unwrap();
     let bad: Vec<_> = findings.iter().filter(|finding| finding.severity >= Severity::Warning).collect();
     assert!(bad.is_empty(), "{bad:?}");
+    assert_eq!(store.core.level_places(), store.core.level_places_of_all(), "what was counted is not what is there");
     for member in &store.core.members {
         let block = &member.files.device().block;
         assert_eq!(block.counters().errors, 0, "a rule of the zones of '{}' was broken", block.name());

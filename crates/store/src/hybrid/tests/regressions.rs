@@ -134,3 +134,34 @@ fn jobs_that_never_end_take_bounded_memory() {
     let jobs = store.core.jobs.lock();
     assert!(jobs.flushes.len() <= 1024 && jobs.inputs.len() <= 1024, "{}, {}", jobs.flushes.len(), jobs.inputs.len());
 }
+
+/// The band table of one device has no space for a longer name, and that of the other one has.
+#[test]
+fn a_rename_goes_to_another_device_where_the_band_table_is_full() {
+    let env = Env::sim(1);
+    let devices = formatted(&env, 60, 12, 5);
+    let store = HybridStore::open(&env, devices.clone(), &placed_by_level()).unwrap();
+    let short = |number: u64| format!("s{number}");
+    let long = |number: u64| format!("{number:0>250}");
+    for number in 0..20 {
+        write(&store, &short(number), FileKind::Other, None, &content(number, 0, 500)).unwrap();
+        assert_eq!(devices_of(&store, &short(number)), [1]);
+    }
+    for number in 1000.. {
+        write(&store, &long(number), FileKind::Other, None, b"").unwrap();
+        if devices_of(&store, &long(number)) != [1] {
+            break;
+        }
+    }
+    for number in 0..20 {
+        store.rename(&short(number), &long(number)).unwrap();
+    }
+    let elsewhere = (0..20).filter(|number| devices_of(&store, &long(*number)) == [0]).count();
+    assert!(elsewhere > 10, "{elsewhere}");
+    let store = reopen(&env, store, &devices);
+    for number in 0..20 {
+        assert_content(&read(&store, &long(number)).unwrap(), number, 500);
+        assert_eq!(read(&store, &short(number)).unwrap_err().kind(), StoreErrorKind::NotFound);
+    }
+    assert_sound(&store);
+}
