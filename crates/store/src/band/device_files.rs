@@ -330,6 +330,13 @@ impl DeviceFiles {
         core.commit(change)
     }
 
+    /// Gives a file the name and the stamp of another one, which it takes the place of, durably.
+    pub(crate) fn replace(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let replaced = self.core.state.lock().names.get(to).and_then(|node| *node.stamp.lock());
+        let stamp = replaced.ok_or_else(|| self.core.not_found(to))?;
+        self.rename(from, to, stamp)
+    }
+
     /// Gives a file another stamp, durably with its next sync.
     pub(crate) fn set_stamp(&self, name: &str, stamp: Stamp) -> Result<(), StoreError> {
         let core = &self.core;
@@ -393,7 +400,7 @@ impl DeviceFiles {
         self.core.shared.is_some()
     }
 
-    /// Zones that tables share, and bytes in them of tables that are not gone.
+    /// Zones that tables share, and bytes in them of tables that are not gone, with those that fill their last units.
     pub(crate) fn shared_zones(&self) -> (u64, u64) {
         let state = self.core.state.lock();
         (state.pool.zones(), state.pool.live_bytes())

@@ -2,7 +2,7 @@
 //!
 //! Pure bookkeeping. A zone is *written* by one table at a time, and *open* when nobody writes it and another may go on in it; it
 //! is *closed* when it is full, was finished, or is not to be written any more. It is free when it is not written and no table has
-//! it. A table *has* a zone from when it takes it until it is gone and nobody reads it; what it has *lives* as long as it has a name.
+//! it. Bytes are those of whole units: what a table does not fill of its last one nobody gains by copying it. A table *has* a zone from when it takes it until it is gone and nobody reads it; what it has *lives* as long as it has a name.
 
 use super::lifetimes::Lifetimes;
 use super::sharing::{ClosedZone, Need, OpenZone, is_worth};

@@ -700,7 +700,8 @@ fn find_shared(
             state.pool.note_table(node.file, node.level(), 0);
         }
         for part in fragments {
-            state.pool.wrote(part.band, node.file, part.length_bytes, part.offset_bytes + part.length_bytes);
+            let bytes = part.length_bytes.next_multiple_of(u64::from(geometry.unit_bytes));
+            state.pool.wrote(part.band, node.file, bytes, part.offset_bytes + bytes);
         }
     }
     if shared.is_none() {

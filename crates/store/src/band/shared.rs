@@ -7,7 +7,8 @@ use super::node::Node;
 use super::open_store::OpenStore;
 use super::pool::Left;
 use super::sharing::{
-    Budget, Fill, Need, NewTable, OpenZone, beside_copies, closed_first, closed_for, emptied_first, share,
+    Budget, Fill, Need, NewTable, OpenZone, beside_copies, closed_first, closed_for, emptied_first, room_for_copies,
+    share,
 };
 use crate::error::StoreError;
 use parking_lot::Mutex as ShortMutex;
@@ -92,7 +93,7 @@ impl OpenStore {
         }
     }
 
-    /// A table has so many bytes more in a zone, which ends behind `written_bytes`.
+    /// A table has so many bytes more in a zone, in whole units, which ends behind `written_bytes`.
     pub(super) fn wrote_shared(&self, node: &Node, band: u32, bytes: u64, written_bytes: u64, origin: TableOrigin) {
         if let Some(shared) = self.shared.as_ref().filter(|_| !origin.is_cleaning) {
             shared.budget.lock().wrote(bytes);
@@ -218,7 +219,13 @@ impl OpenStore {
         if !self.fill(&state).is_due(need) {
             return None;
         }
-        let mut zones = state.pool.closed_zones(&shared.sharing.lifetimes.lock(), need);
+        let (mut zones, open) = {
+            let lifetimes = shared.sharing.lifetimes.lock();
+            (state.pool.closed_zones(&lifetimes, need), state.pool.open_zones(&lifetimes))
+        };
+        let empty_zones = state.bands.view().available_bands(Purpose::Cleaning);
+        let room_bytes = room_for_copies(&open, empty_zones, self.geometry.band_bytes);
+        zones.retain(|zone| zone.copy_bytes <= room_bytes);
         let names: BTreeMap<u64, &String> =
             state.names.iter().filter(|(_, node)| !node.is_packed).map(|(name, node)| (node.file, name)).collect();
         while let Some(band) = emptied_first(&zones, self.geometry.band_bytes) {

@@ -78,6 +78,18 @@ pub(super) fn beside_copies(open: &[OpenZone]) -> Vec<OpenZone> {
     open.iter().filter(|zone| !is_kept(zone)).copied().collect()
 }
 
+/// Bytes that copies find whatever tables take meanwhile, with so many empty zones that copies may have. A zone is begun to be
+/// emptied only when all of its tables have space: one that is half empty gives nothing back, and what was copied is space that the
+/// rest needs.
+pub(super) fn room_for_copies(open: &[OpenZone], empty_zones: usize, zone_bytes: u64) -> u64 {
+    if empty_zones > 0 {
+        // Of those tables leave one, and take what is open.
+        return zone_bytes;
+    }
+    let left = beside_copies(open);
+    open.iter().filter(|zone| !left.contains(zone)).map(|zone| zone.free_bytes).sum()
+}
+
 /// Whether, where the device lets no more zones be written, one that is open is closed for a table of so many bytes to begin another:
 /// where it wastes less than the table would among others.
 pub(super) fn closed_for(table_bytes: u64, open: &[OpenZone]) -> Option<u32> {
@@ -107,7 +119,9 @@ pub(super) struct ClosedZone {
 pub(crate) enum Need {
     /// Nobody waits: only what is worth it.
     None,
-    /// Somebody has no space.
+    /// Somebody has no space there, and may have some on another device: only what is worth it.
+    Worthwhile,
+    /// Somebody has no space anywhere.
     Space,
 }
 
@@ -145,7 +159,7 @@ impl Fill {
             Need::None => {
                 self.empty_zones <= self.zones / EMPTY_PART && self.waste_bytes() > self.live_bytes / WASTE_PART
             }
-            Need::Space => self.waste_bytes() >= self.zone_bytes,
+            Need::Worthwhile | Need::Space => self.waste_bytes() >= self.zone_bytes,
         }
     }
 }
@@ -154,7 +168,7 @@ impl Fill {
 pub(super) fn is_worth(live_bytes: u64, zone_bytes: u64, need: Need) -> bool {
     let waste_bytes = zone_bytes.saturating_sub(live_bytes);
     match need {
-        Need::None => waste_bytes >= zone_bytes / LEAST_WASTE_PART,
+        Need::None | Need::Worthwhile => waste_bytes >= zone_bytes / LEAST_WASTE_PART,
         Need::Space => waste_bytes > 0,
     }
 }
@@ -256,6 +270,9 @@ mod tests {
         assert_eq!(beside_copies(&[one, of_copies, other]), [one, other]);
         assert_eq!(beside_copies(&[one, other]), [one]);
         assert_eq!(beside_copies(&[]), []);
+        let room = |open: &[OpenZone], empty_zones| room_for_copies(open, empty_zones, 1000);
+        assert_eq!([room(&[one, of_copies, other], 0), room(&[one, other], 0), room(&[], 0)], [10, 90, 0]);
+        assert_eq!([room(&[one, of_copies, other], 1), room(&[], 7)], [1000, 1000]);
     }
 
     #[test]
@@ -287,6 +304,7 @@ mod tests {
         assert_eq!(emptied_first(&[], 1024), None);
         assert!(is_worth(0, 1024, Need::None) && is_worth(896, 1024, Need::None) && !is_worth(897, 1024, Need::None));
         assert!(is_worth(1023, 1024, Need::Space) && !is_worth(1024, 1024, Need::Space));
+        assert!(is_worth(896, 1024, Need::Worthwhile) && !is_worth(897, 1024, Need::Worthwhile));
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl TableWriter {
                     self.node.fragments.write().push(fragment);
                     let written_bytes = place.written_bytes + count as u64;
                     if let Some(origin) = self.shared {
-                        self.core.wrote_shared(&self.node, place.band, length_bytes, written_bytes, origin);
+                        self.core.wrote_shared(&self.node, place.band, count as u64, written_bytes, origin);
                     }
                     self.place = Some(Place { written_bytes, ..place });
                     done += count;

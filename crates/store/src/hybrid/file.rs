@@ -19,6 +19,13 @@ pub(super) struct Part {
     pub(super) reader: Arc<dyn ReadableFile>,
 }
 
+impl Part {
+    /// Bytes of the file up to the end of this part.
+    pub(super) fn end_bytes(&self) -> u64 {
+        self.start_bytes + self.reader.size_bytes()
+    }
+}
+
 /// What a table counts as among those of its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
@@ -167,7 +174,7 @@ impl HybridFile {
 
     /// Bytes that readers see. Of one that is cut one byte more than are there: whoever reads to the end must not take it for that.
     pub(super) fn size_bytes(&self) -> u64 {
-        self.parts().last().map_or(0, |part| part.start_bytes + part.reader.size_bytes()) + u64::from(self.is_cut)
+        self.parts().last().map_or(0, Part::end_bytes) + u64::from(self.is_cut)
     }
 
     /// No bytes are missing before or between its parts, and nothing else claims to be it.
@@ -175,7 +182,7 @@ impl HybridFile {
         let mut end_bytes = 0;
         let is_next = |part: &Part| {
             let is_next = part.start_bytes <= end_bytes;
-            end_bytes = part.start_bytes + part.reader.size_bytes();
+            end_bytes = part.end_bytes();
             is_next
         };
         !self.is_cut && self.parts().iter().all(is_next) && self.rivals.is_empty()

@@ -4,7 +4,7 @@ use super::core::{Core, Made};
 use super::file::HybridFile;
 use super::levels::Tier;
 use super::statistics::add;
-use crate::band::{DeviceWriter, Stamp, TableOrigin};
+use crate::band::{DeviceWriter, Need, Stamp, TableOrigin};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use std::collections::BTreeSet;
@@ -109,7 +109,10 @@ impl HybridWriter {
                 return Err(error);
             }
             let is_small = self.options.kind != FileKind::Table;
-            if is_small && self.core.make_space(self.device) || self.go_on(context)? {
+            if is_small && self.core.make_space(self.device)
+                || !is_limited && self.stays_whole(&mut cleanings)
+                || self.go_on(context)?
+            {
                 continue;
             }
             // Nothing is refused for blocks that are somewhere else too, nor for what can be copied elsewhere, nor while a zone of
@@ -124,18 +127,34 @@ impl HybridWriter {
         }
     }
 
-    /// Empties a zone that tables share, on this device or on one that had no space before. False when none is to be gained.
+    /// Empties a zone of its device for a table that would lie on two: it could not come back to this one.
+    fn stays_whole(&self, cleanings: &mut u32) -> bool {
+        let is_begun = self.file.parts().last().is_some_and(|part| part.reader.size_bytes() > 0);
+        if *cleanings == 0 || !is_begun || self.options.kind != FileKind::Table {
+            return false;
+        }
+        *cleanings -= 1;
+        self.core.clean_in_need(self.device, Need::Worthwhile)
+    }
+
+    /// Empties a zone that tables share, on this device or on one that had no space before and on which the file may go on: first
+    /// where that is worth it. False when none is to be gained.
     fn clean(&mut self, cleanings: &mut u32) -> bool {
         if *cleanings == 0 {
             return false;
         }
         *cleanings -= 1;
-        if self.core.clean_in_need(self.device) {
-            return true;
+        let parts = self.file.parts();
+        let is_open = |device: &usize| *device != self.device && parts.iter().all(|part| part.device != *device);
+        let devices: Vec<usize> =
+            [self.device].into_iter().chain(self.refused.iter().copied().filter(is_open)).collect();
+        for need in [Need::Worthwhile, Need::Space] {
+            if let Some(device) = devices.iter().find(|device| self.core.clean_in_need(**device, need)) {
+                self.refused.remove(device);
+                return true;
+            }
         }
-        let others: Vec<usize> = self.refused.iter().copied().filter(|device| *device != self.device).collect();
-        let gained = others.into_iter().find(|device| self.core.clean_in_need(*device));
-        gained.is_some_and(|device| self.refused.remove(&device))
+        false
     }
 
     /// Goes on on another device; false when there is none.

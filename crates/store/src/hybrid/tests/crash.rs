@@ -4,6 +4,7 @@
 use super::load::{Hints, Load};
 use super::shared::sharing;
 use super::*;
+use crate::band::Need;
 use crate::conformance::{Model, verify_store};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -249,7 +250,7 @@ fn nothing_is_lost_at_any_point_of_emptying_a_zone() {
         }
         let before = measure(&store, "zones of tables emptied");
         for device in 0..2 {
-            (0..4).take_while(|_| store.core.clean_in_need(device)).count();
+            (0..4).take_while(|_| store.core.clean_in_need(device, Need::Space)).count();
         }
         emptied += measure(&store, "zones of tables emptied") - before;
         let cuts = std::mem::take(&mut *cuts.lock());

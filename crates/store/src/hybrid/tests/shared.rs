@@ -2,6 +2,7 @@
 
 use super::load::{Hints, Load};
 use super::*;
+use crate::band::Need;
 use crate::conformance::Model;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,7 +215,7 @@ fn who_reads_a_table_that_is_copied_reads_it_to_the_end() {
     let before = zones_of_tables(&store);
     let old = files.open_file(&name(0)).unwrap();
     let reader = store.open(&name(0), &OpenOptions::default()).unwrap();
-    while store.core.clean_in_need(0) {}
+    while store.core.clean_in_need(0, Need::Space) {}
     let after = zones_of_tables(&store);
     assert_ne!(before[&name(0)], after[&name(0)], "the zone was not emptied");
     // Its zone stays, as long as the old place is read, whatever is written meanwhile.
@@ -296,6 +297,101 @@ fn no_limit_of_active_zones_is_broken_by_zones_that_stay_open() {
             }
         }
     }
+}
+
+/// Writers of several levels at once, on devices of which zones have to be emptied and tables moved meanwhile: nothing is refused
+/// that has space, nobody waits for ever, and every table has what was written to it.
+#[test]
+fn writers_emptying_and_moving_at_once_leave_every_table_whole() {
+    let (mut emptied, mut moved) = (0, 0);
+    for seed in 0..24 {
+        let env = Env::sim(seed);
+        let devices = formatted(&env, 16, 9, [0, 4, 6, 14][(seed % 4) as usize]);
+        let options = HybridOpenOptions {
+            tiers: Some(TIERS.to_vec()),
+            driver: HybridDriver::Thread,
+            cleaning_bytes_per_second: 1 << 20,
+            migration_bytes_per_second: 1 << 20,
+            ..sharing()
+        };
+        let store = Arc::new(HybridStore::open(&env, devices.clone(), &options).unwrap());
+        let writers: Vec<_> = (0..3u64)
+            .map(|writer| {
+                let (store, pause) = (store.clone(), env.clone());
+                env.spawn("writer", move || {
+                    let mut random = varve_env::Random::named(seed, &format!("writer {writer}"));
+                    let mut tables: BTreeMap<u64, u64> = BTreeMap::new();
+                    for step in 0..250 {
+                        let number = writer * 1000 + step;
+                        let bytes = 1 + random.below(3 * TABLE_BYTES);
+                        let level = Some(random.below(4) as u8);
+                        let written = write_table(&store, number, level, bytes);
+                        written
+                            .unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}, {:?}", store.layout()));
+                        tables.insert(number, bytes);
+                        // About 60 % of the devices.
+                        while tables.len() > 45 {
+                            let gone = *tables.keys().nth(random.index(tables.len())).unwrap();
+                            tables.remove(&gone);
+                            store.remove(&name(gone)).unwrap();
+                        }
+                        let (at, bytes) = tables.iter().nth(random.index(tables.len())).unwrap();
+                        assert_content(&read(&*store, &name(*at)).unwrap(), *at, *bytes);
+                        pause.sleep(std::time::Duration::from_millis(random.below(20)));
+                    }
+                    tables
+                })
+            })
+            .collect();
+        let written: Vec<BTreeMap<u64, u64>> =
+            writers.into_iter().map(|writer| writer.join().unwrap_or_else(|panicked| panicked.resume())).collect();
+        emptied += measure(&store, "zones of tables emptied");
+        moved += measure(&store, "tables moved to the slow tier") + measure(&store, "tables moved to the fast tier");
+        assert_sound(&store);
+        drop(store);
+        let store =
+            HybridStore::open(&env, devices, &HybridOpenOptions { driver: HybridDriver::Caller, ..options }).unwrap();
+        for (number, bytes) in written.iter().flatten() {
+            assert_content(&read(&store, &name(*number)).unwrap(), *number, *bytes);
+        }
+        assert_sound(&store);
+    }
+    println!("reached: writers at once: {emptied} zones emptied, {moved} tables moved");
+    assert!(emptied > 10 && moved > 10, "{emptied} zones emptied, {moved} tables moved");
+}
+
+/// What a device has of a table that goes on on another one is copied like any other, and is found again behind what is before it.
+#[test]
+fn a_table_of_two_devices_does_not_keep_the_zones_it_is_in() {
+    let env = Env::sim(1);
+    let devices = formatted(&env, 12, 7, 0);
+    let options = HybridOpenOptions {
+        tiers: Some(TIERS.to_vec()),
+        migration: MigrationName::None,
+        cleaning_bytes_per_second: 0,
+        ..sharing()
+    };
+    let store = HybridStore::open(&env, devices.clone(), &options).unwrap();
+    let bytes = 5 * 1024;
+    let refused = (0..).find(|number| write_table(&store, *number, Some(1), bytes).is_err()).unwrap();
+    store.remove(&name(refused)).unwrap();
+    let parts = |number: u64| store.core.find(&name(number)).unwrap().parts();
+    let of_two: Vec<u64> = (0..refused).filter(|number| parts(*number).len() > 1).collect();
+    assert!(!of_two.is_empty());
+    let kept: Vec<u64> = (0..refused).filter(|number| number % 4 == 0 || of_two.contains(number)).collect();
+    (0..refused).filter(|number| !kept.contains(number)).for_each(|number| store.remove(&name(number)).unwrap());
+    store.sync_names().unwrap();
+    for (device, member) in store.core.members.iter().enumerate() {
+        while store.core.clean_in_need(device, Need::Space) {}
+        let (zones, live_bytes) = member.files.shared_zones();
+        assert!(zones * ZONE_BYTES < live_bytes + 2 * ZONE_BYTES, "{zones} zones, {live_bytes} bytes in them");
+    }
+    assert!(of_two.iter().all(|number| parts(*number).len() == 2));
+    assert_sound(&store);
+    std::mem::forget(store);
+    let store = HybridStore::open(&env, devices, &options).unwrap();
+    kept.iter().for_each(|number| assert_content(&read(&store, &name(*number)).unwrap(), *number, bytes));
+    assert_sound(&store);
 }
 
 /// Where hardly a zone may be active, zones are emptied all the same for who finds no space.
