@@ -14,8 +14,9 @@
 //! and tables are parted no more often to speak of (docs/design/0003-variable-bands.md has figures).
 //!
 //! When bands get scarce the last ones are kept in this order: as many as a table has for log bands of manifests, pointers
-//! and copies, without which nothing could be told any more; before them the reserve, for the outputs of compactions, which
-//! give back more than they take; everything else is refused first. Those of the ones kept for logs that are being written
+//! and copies, without which nothing could be told any more; before them, where tables share zones, one for what is copied out of
+//! those, without which none could be emptied; before that the reserve, for the outputs of compactions, which give back more than
+//! they take; everything else is refused first. Those of the ones kept for logs that are being written
 //! are not kept again, so that as many outputs find their bands as were promised; the next log band comes from what the
 //! compaction gives back, or from its outputs when it fails. Nor is what outputs of running compactions took of the reserve:
 //! writers would else have to wait for each compaction to end.
@@ -33,6 +34,8 @@ pub(super) enum Purpose {
     CompactionOutput,
     /// Write-ahead logs and files of unknown use.
     Log,
+    /// Tables copied out of zones that are emptied: for what comes after them.
+    Cleaning,
     /// Manifests, pointers, and what is copied out of log bands.
     Metadata,
 }
@@ -44,6 +47,8 @@ pub(super) struct TableGrowth {
     pub(super) file: u64,
     /// Bands that it is expected to take still, one at least.
     pub(super) bands: u32,
+    /// It shares bands with others: it decides itself which of those that are open make place for it.
+    pub(super) shares: bool,
     /// Its present band when that is full: the table leaves it as soon as it has another.
     pub(super) full_band: Option<u32>,
     /// Who writes it.
@@ -61,6 +66,8 @@ pub(super) struct BandView<'a> {
     pub(super) cursor: u32,
     /// Bands kept for the outputs of compactions, but for those that running ones took.
     pub(super) reserve_bands: u32,
+    /// Bands kept for what is copied out of zones that are emptied.
+    pub(super) cleaning_bands: u32,
     /// Bands kept for manifests, pointers and copies.
     pub(super) log_reserve_bands: u32,
     /// As many of those were taken: that much less is kept.
@@ -71,8 +78,11 @@ impl BandView<'_> {
     /// Bands that are kept from someone who wants one for this.
     pub(super) fn kept_bands(&self, purpose: Purpose) -> usize {
         let kept = match purpose {
-            Purpose::Table | Purpose::Log => self.reserve_bands + self.log_reserve_bands,
-            Purpose::CompactionOutput => self.log_reserve_bands.saturating_sub(self.log_reserve_taken),
+            Purpose::Table | Purpose::Log => self.reserve_bands + self.cleaning_bands + self.log_reserve_bands,
+            Purpose::CompactionOutput => {
+                self.cleaning_bands + self.log_reserve_bands.saturating_sub(self.log_reserve_taken)
+            }
+            Purpose::Cleaning => self.log_reserve_bands.saturating_sub(self.log_reserve_taken),
             Purpose::Metadata => 0,
         };
         kept as usize
@@ -144,10 +154,18 @@ fn longest_extent(bands: impl Iterator<Item = u32>, wanted: u32) -> Range<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Purpose::{CompactionOutput, Log, Metadata, Table};
+    use Purpose::{Cleaning, CompactionOutput, Log, Metadata, Table};
 
     fn view<'a>(free: &'a BTreeSet<u32>, aside: &'a BTreeMap<u64, Range<u32>>, cursor: u32) -> BandView<'a> {
-        BandView { free, aside, cursor, reserve_bands: 2, log_reserve_bands: 1, log_reserve_taken: 0 }
+        BandView {
+            free,
+            aside,
+            cursor,
+            reserve_bands: 2,
+            cleaning_bands: 0,
+            log_reserve_bands: 1,
+            log_reserve_taken: 0,
+        }
     }
 
     fn places(free: &[u32], cursor: u32) -> [Option<u32>; 4] {
@@ -157,7 +175,7 @@ mod tests {
     fn places_with(free: &[u32], cursor: u32, log_reserve_taken: u32) -> [Option<u32>; 4] {
         let (free, aside) = (free.iter().copied().collect(), BTreeMap::new());
         let view = BandView { log_reserve_taken, ..view(&free, &aside, cursor) };
-        let one = TableGrowth { file: 1, bands: 1, full_band: None, job: None };
+        let one = TableGrowth { file: 1, bands: 1, shares: false, full_band: None, job: None };
         let of_table = |purpose| view.extent(purpose, one).map(|extent| extent.start);
         [of_table(Table), of_table(CompactionOutput), view.log_band(Log), view.log_band(Metadata)]
     }
@@ -166,7 +184,7 @@ mod tests {
     fn extent(free: &[u32], cursor: u32, aside: &[(u64, Range<u32>)], bands: u32) -> (Option<Range<u32>>, Option<u32>) {
         let (free, aside) = (free.iter().copied().collect(), aside.iter().cloned().collect());
         let view = BandView { reserve_bands: 0, log_reserve_bands: 0, ..view(&free, &aside, cursor) };
-        let table = TableGrowth { file: 1, bands, full_band: None, job: None };
+        let table = TableGrowth { file: 1, bands, shares: false, full_band: None, job: None };
         (view.extent(CompactionOutput, table), view.log_band(Metadata))
     }
 
@@ -206,6 +224,16 @@ mod tests {
         assert_eq!(places(&[3, 5], 0), [None, Some(3), None, Some(3)]);
         assert_eq!(places(&[3], 0), [None, None, None, Some(3)]);
         assert_eq!(places(&[], 0), [None; 4]);
+    }
+
+    #[test]
+    fn a_zone_is_kept_for_what_makes_others_free() {
+        let (free, aside) = ((3..11).collect(), BTreeMap::new());
+        let kept = |log_reserve_taken| {
+            let view = BandView { cleaning_bands: 1, log_reserve_taken, ..view(&free, &aside, 0) };
+            [Table, Log, CompactionOutput, Cleaning, Metadata].map(|purpose| view.kept_bands(purpose))
+        };
+        assert_eq!([0, 1].map(kept), [[4, 4, 2, 1, 0], [4, 4, 1, 0, 0]]);
     }
 
     #[test]

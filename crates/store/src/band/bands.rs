@@ -39,6 +39,7 @@ pub(super) struct Bands {
     aside: BTreeMap<u64, Range<u32>>,
     cursor: u32,
     reserve_bands: u32,
+    cleaning_bands: u32,
     /// Bands that outputs of running compactions took, of each: as many of the reserve are not kept again.
     compactions: BTreeMap<JobId, u32>,
     log_reserve_bands: u32,
@@ -61,6 +62,7 @@ impl Bands {
             aside: BTreeMap::new(),
             cursor: bands.start,
             reserve_bands,
+            cleaning_bands: 0,
             compactions: BTreeMap::new(),
             log_reserve_bands,
             log_reserve_taken: 0,
@@ -116,6 +118,7 @@ impl Bands {
             aside: &self.aside,
             cursor: self.cursor,
             reserve_bands: self.reserve_left(),
+            cleaning_bands: self.cleaning_bands,
             log_reserve_bands: self.log_reserve_bands,
             log_reserve_taken: self.log_reserve_taken,
         }
@@ -126,13 +129,18 @@ impl Bands {
         self.log_reserve_taken = if is_taken { (self.log_reserve_taken + 1).min(self.log_reserve_bands) } else { 0 };
     }
 
+    /// Keeps so many bands for what is copied out of zones that are emptied.
+    pub(super) fn keep_for_cleaning(&mut self, bands: u32) {
+        self.cleaning_bands = bands;
+    }
+
     pub(super) fn free_count(&self) -> usize {
         self.free.len()
     }
 
     /// Free bands that are kept for somebody when no log is written in one of them.
     pub(super) fn kept_in_all(&self) -> usize {
-        (self.reserve_left() + self.log_reserve_bands) as usize
+        (self.reserve_left() + self.cleaning_bands + self.log_reserve_bands) as usize
     }
 
     /// What is left of the reserve: what compactions took of it comes back when they end.
@@ -204,6 +212,11 @@ impl Bands {
         self.free.remove(&band);
         self.dirty.remove(&band);
         self.set_use(band, band_use);
+    }
+
+    /// A band that was found in use is written on.
+    pub(super) fn set_active(&mut self, band: u32) {
+        self.active.insert(band);
     }
 
     /// Nothing more is written to a band, and the device does not count it any more.
@@ -300,7 +313,7 @@ pub(super) fn after_failure(zone: &ZoneDescription, written_bytes: u64) -> After
 mod tests {
     use super::*;
 
-    const ONE: TableGrowth = TableGrowth { file: 1, bands: 1, full_band: None, job: None };
+    const ONE: TableGrowth = TableGrowth { file: 1, bands: 1, shares: false, full_band: None, job: None };
 
     #[test]
     fn tables_of_several_bands_follow_each_other() {

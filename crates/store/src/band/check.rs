@@ -7,7 +7,8 @@
 //! | `metadata-lost` | fatal | the medium lacks commits that were acknowledged |
 //! | `band-read-only` | warning | a band that cannot be written any more; what is in it can be read |
 //! | `band-offline` | error, or warning when nothing was in it | a band that is lost, with the files that were in it |
-//! | `band-overlap` | error | two files, or a file and the logs, have the same band |
+//! | `band-overlap` | error | two files have the same bytes of a band, or a file and the logs the same band |
+//! | `band-owners` | error | the tables that share a band are not those that say so |
 //! | `band-leak` | error | a band belongs to nothing, and is not free |
 //! | `pointer-behind` | error | the device says that less of a band was written than a file has in it |
 //! | `log-damaged` | error | a part of a log band in which frames are missing that were durable, or may have been |
@@ -50,13 +51,15 @@ fn band_findings(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut owners: BTreeMap<u32, &str> = logs.iter().map(|band| (*band, "logs")).collect();
+    let mut places: Vec<(Fragment, &str)> = Vec::new();
     for table in tables {
         for band in &table.bands {
-            if let Some(other) = owners.insert(*band, &table.name) {
-                let message = format!("{label}: '{}' and '{other}' have band {band}", table.name);
+            if let Some("logs") = owners.insert(*band, &table.name) {
+                let message = format!("{label}: '{}' and the logs have band {band}", table.name);
                 findings.push(finding(Severity::Error, "band-overlap", message));
             }
         }
+        places.extend(table.fragments.iter().map(|fragment| (*fragment, table.name.as_str())));
         for fragment in &table.fragments {
             let Some(zone) = zones.get(&fragment.band) else { continue };
             let end = fragment.offset_bytes + fragment.length_bytes;
@@ -68,6 +71,15 @@ fn band_findings(
                 );
                 findings.push(finding(Severity::Error, "pointer-behind", message));
             }
+        }
+    }
+    places.sort_unstable_by_key(|(fragment, _)| (fragment.band, fragment.offset_bytes));
+    for pair in places.windows(2) {
+        let [(one, name), (other, other_name)] = pair else { continue };
+        if one.band == other.band && other.offset_bytes < one.offset_bytes + one.length_bytes {
+            let message =
+                format!("{label}: '{name}' and '{other_name}' have byte {} of band {}", other.offset_bytes, other.band);
+            findings.push(finding(Severity::Error, "band-overlap", message));
         }
     }
     for (band, zone) in zones {
@@ -168,10 +180,17 @@ pub(super) fn check(core: &OpenStore) -> Vec<Finding> {
     }
     let logs: Vec<u32> = state.log_bands.keys().copied().collect();
     let releasing: Vec<u32> = state.releasing.iter().map(|(_, band)| *band).collect();
+    let mut of_tables: BTreeMap<u32, usize> = BTreeMap::new();
+    tables.iter().flat_map(|table| &table.bands).for_each(|band| *of_tables.entry(*band).or_default() += 1);
+    for band in state.pool.bands() {
+        let (known, owners) = (state.pool.owners(band), of_tables.get(&band).copied().unwrap_or(0));
+        if known != owners {
+            let message = format!("{label}: {owners} tables have band {band}, and {known} are known to share it");
+            findings.push(finding(Severity::Error, "band-owners", message));
+        }
+    }
     for (band, band_use) in state.bands.iter() {
-        let is_owned = logs.contains(&band)
-            || releasing.contains(&band)
-            || tables.iter().any(|table| table.bands.binary_search(&band).is_ok());
+        let is_owned = logs.contains(&band) || releasing.contains(&band) || of_tables.contains_key(&band);
         let is_used = matches!(band_use, BandUse::Table | BandUse::Log);
         // One that was just taken is being reset for its owner.
         let is_known = band_use == BandUse::Retired || (is_used && state.bands.is_active(band));
@@ -229,4 +248,29 @@ pub(super) fn inspect(device: &Device, kind: StoreKind) -> Vec<Finding> {
     findings.extend(band_findings(label, geometry, &tables, &logs, &zones));
     findings.extend(log_findings(device, label, &frame, geometry, &extents, &zones));
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::geometry::tests::small;
+    use super::*;
+
+    fn table(name: &str, band: u32, offset_bytes: u64, length_bytes: u64) -> CheckedTable {
+        let fragment = Fragment { band, offset_bytes, length_bytes };
+        CheckedTable { name: name.to_owned(), fragments: vec![fragment], bands: vec![band] }
+    }
+
+    fn codes(tables: &[CheckedTable], logs: &[u32]) -> Vec<&'static str> {
+        let findings = band_findings("test", &small(), tables, logs, &BTreeMap::new());
+        findings.iter().map(|finding| finding.code).collect()
+    }
+
+    #[test]
+    fn tables_share_bands_and_no_byte() {
+        let tables = [table("a", 9, 0, 4096), table("b", 9, 4096, 8192), table("c", 10, 0, 4096)];
+        assert_eq!(codes(&tables, &[11]), [""; 0]);
+        assert_eq!(codes(&tables, &[10]), ["band-overlap"]);
+        let overlapping = [table("a", 9, 0, 4097), table("b", 9, 4096, 8192)];
+        assert_eq!(codes(&overlapping, &[]), ["band-overlap"]);
+    }
 }

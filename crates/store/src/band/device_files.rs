@@ -12,6 +12,8 @@ use super::node::Node;
 use super::open_store::OpenStore;
 use super::reader::BandReader;
 use super::recovery::Mounted;
+use super::shared::{Sharing, TableOrigin};
+use super::sharing::Need;
 use super::writer::TableWriter;
 use super::{check, occupancy, recovery, statistics};
 use crate::error::StoreError;
@@ -23,6 +25,9 @@ use crate::occupancy::{Occupancy, StoreMeasure};
 use std::sync::Arc;
 use varve_env::Env;
 use varve_media::{Device, IoContext, JobId};
+
+/// Waste of so many zones is not counted as available: a part of a zone is not gained by emptying others.
+const KEPT_WASTE_ZONES: u64 = 2;
 
 /// A file, or a part of one, as a device has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,9 +79,14 @@ impl MountedFiles {
         self.mounted.state().names.iter().map(file).collect()
     }
 
-    /// From now on it may be written.
-    pub(crate) fn begin(self, env: &Env) -> Result<DeviceFiles, StoreError> {
-        Ok(DeviceFiles { core: Arc::new(self.mounted.begin(env)?) })
+    /// Writable bytes of a zone.
+    pub(crate) fn writable_zone_bytes(&self) -> u64 {
+        self.mounted.geometry().band_bytes
+    }
+
+    /// From now on it may be written. Tables share zones where it is said how.
+    pub(crate) fn begin(self, env: &Env, sharing: Option<&Sharing>) -> Result<DeviceFiles, StoreError> {
+        Ok(DeviceFiles { core: Arc::new(self.mounted.begin(env, sharing)?) })
     }
 }
 
@@ -236,7 +246,10 @@ impl DeviceFiles {
         let beside =
             |purpose| state.free_soon().saturating_sub(view.kept_bands(purpose)) as u64 * self.writable_zone_bytes();
         let (available, of_compactions) = (beside(Purpose::Table), beside(Purpose::CompactionOutput));
-        (available, of_compactions - available)
+        // Whoever finds no space empties zones that tables share, as far as that gains one.
+        let waste_bytes = self.core.shared.as_ref().map_or(0, |_| state.pool.waste_bytes());
+        let gained_bytes = waste_bytes.saturating_sub(KEPT_WASTE_ZONES * self.writable_zone_bytes());
+        (available + gained_bytes, of_compactions - available)
     }
 
     /// Tables for which the device was made to keep zones.
@@ -266,6 +279,7 @@ impl DeviceFiles {
         name: &str,
         options: &CreateOptions,
         stamp: Stamp,
+        origin: TableOrigin,
         buffer_bytes: usize,
     ) -> Result<DeviceWriter, StoreError> {
         let core = &self.core;
@@ -275,7 +289,13 @@ impl DeviceFiles {
         let node = created.map_err(|_| core.no_metadata_space(name))?;
         Ok(match is_packed {
             true => DeviceWriter::Small(LogWriter::new(core.clone(), node, name, options)),
-            false => DeviceWriter::Table(TableWriter::with_buffer(core.clone(), node, name, options, buffer_bytes)),
+            false => {
+                let zone_bytes = core.geometry.band_bytes;
+                let shared =
+                    core.shared.as_ref().filter(|shared| shared.is_for(options.expected_size_bytes, zone_bytes));
+                let origin = shared.map(|_| origin);
+                DeviceWriter::Table(TableWriter::with_buffer(core.clone(), node, name, options, origin, buffer_bytes))
+            }
         })
     }
 
@@ -308,6 +328,13 @@ impl DeviceFiles {
             state.rename_stamped(from, to, stamp).ok_or_else(|| core.not_found(from))?
         };
         core.commit(change)
+    }
+
+    /// Gives a file the name and the stamp of another one, which it takes the place of, durably.
+    pub(crate) fn replace(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let replaced = self.core.state.lock().names.get(to).and_then(|node| *node.stamp.lock());
+        let stamp = replaced.ok_or_else(|| self.core.not_found(to))?;
+        self.rename(from, to, stamp)
     }
 
     /// Gives a file another stamp, durably with its next sync.
@@ -352,7 +379,43 @@ impl DeviceFiles {
 
     pub(crate) fn set_level(&self, name: &str, level: u8) {
         let node = self.core.state.lock().names.get(name).cloned();
-        node.iter().for_each(|node| node.set_level(level));
+        let Some(node) = node else { return };
+        node.set_level(level);
+        if let Some(table) = self.core.state.lock().pool.table_mut(node.file) {
+            table.level = Some(level);
+        }
+    }
+
+    /// Says when a table was made that was there when the device was opened, by the clock of lifetimes.
+    pub(crate) fn set_born(&self, name: &str, born_bytes: u64) {
+        let mut state = self.core.state.lock();
+        let Some(file) = state.names.get(name).map(|node| node.file) else { return };
+        if let Some(table) = state.pool.table_mut(file) {
+            table.born_bytes = born_bytes;
+        }
+    }
+
+    /// Whether tables share zones.
+    pub(crate) fn shares_zones(&self) -> bool {
+        self.core.shared.is_some()
+    }
+
+    /// Zones that tables share, and bytes in them of tables that are not gone, with those that fill their last units.
+    pub(crate) fn shared_zones(&self) -> (u64, u64) {
+        let state = self.core.state.lock();
+        (state.pool.zones(), state.pool.live_bytes())
+    }
+
+    /// Tables to be copied so that a zone is free, where one should be emptied. Only those count of which each may be copied.
+    pub(crate) fn tables_to_copy(&self, need: Need, may_be_copied: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        self.core.tables_to_copy(need, may_be_copied)
+    }
+
+    /// Bytes were copied to empty zones.
+    pub(crate) fn copied(&self, bytes: u64) {
+        if let Some(shared) = &self.core.shared {
+            shared.budget.lock().copied(bytes);
+        }
     }
 
     pub(crate) fn compaction_begins(&self, job: JobId) {

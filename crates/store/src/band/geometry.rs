@@ -36,6 +36,8 @@ const VERSION_AMONG_SEVERAL: u8 = 3;
 const LOG_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of a checkpoint for each band: a file with a name of usual length, and what is said of the band itself.
 const CHECKPOINT_BYTES_OF_BAND: u64 = 256;
+/// Tables of a band for which there is space in a checkpoint, at most.
+const TABLES_OF_BAND_MAX: u64 = 64;
 /// Fewer bands beside the reserve cannot hold logs, what is kept for logs, a table, and what a compaction makes of it.
 fn bands_min(table_bands: u32, reserve: Reserve) -> u64 {
     match reserve.log_bands {
@@ -97,7 +99,11 @@ impl StoreGeometry {
         }
         let band_bytes = zones.zone_capacity_bytes.min(zones.zone_bytes) / unit * unit;
         let in_zones = journal::lies_in_zones(zones);
-        let wanted = REGION_BYTES_MIN + u64::from(zones.sequential_zones()) * CHECKPOINT_BYTES_OF_BAND;
+        // Where a band has space for several tables, on a device on which they may share it, each has a record.
+        let shares = reserve.log_bands.is_some();
+        let tables_of_band = table_bytes.filter(|_| shares).map_or(1, |bytes| band_bytes.div_ceil(bytes.max(1)));
+        let tables_of_band = tables_of_band.clamp(1, TABLES_OF_BAND_MAX);
+        let wanted = REGION_BYTES_MIN + u64::from(zones.sequential_zones()) * CHECKPOINT_BYTES_OF_BAND * tables_of_band;
         let checkpoint = wanted.next_multiple_of(REGION_BYTES_MIN);
         let group_zones = match in_zones {
             true => journal::group_zones(zones, unit_bytes, checkpoint).ok_or_else(|| {

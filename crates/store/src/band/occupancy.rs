@@ -14,7 +14,8 @@ struct Told {
     used_bytes: u64,
 }
 
-/// One piece for each band, and one for the random-access region.
+/// One piece for each band, and one for the random-access region. A band that tables share has one for what each has in it, and
+/// others for what nobody has: those are of tables, and have none.
 pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
     let geometry = &core.geometry;
     let mut occupancy = Occupancy::default();
@@ -39,7 +40,26 @@ pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
     let metadata = Told { usage: PieceUsage::Metadata, file: None, used_bytes: own_bytes };
     let part = if geometry.journal.group_zones > 0 { "metadata" } else { "random-access" };
     occupancy.pieces.push(piece(0, own_bytes, part, metadata));
+    let mut shared = tell_shared(&state, &occupancy);
     for (band, band_use) in state.bands.iter() {
+        let part = if retired.binary_search(&band).is_ok() { "retired" } else { "band" };
+        if let Some(places) = shared.remove(&band) {
+            let mut at = 0;
+            let nobody = || Told { usage: PieceUsage::Table, file: None, used_bytes: 0 };
+            for (offset_bytes, length_bytes, told) in places {
+                let start = geometry.start_bytes(band);
+                if offset_bytes > at {
+                    occupancy.pieces.push(piece(start + at, offset_bytes - at, part, nobody()));
+                }
+                occupancy.pieces.push(piece(start + offset_bytes, length_bytes, part, told));
+                at = offset_bytes + length_bytes;
+            }
+            if at < geometry.zone_bytes {
+                let rest = geometry.zone_bytes - at;
+                occupancy.pieces.push(piece(geometry.start_bytes(band) + at, rest, part, nobody()));
+            }
+            continue;
+        }
         let told = told.remove(&band).unwrap_or(Told {
             usage: match band_use {
                 BandUse::Free => PieceUsage::Free,
@@ -50,7 +70,6 @@ pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
             file: None,
             used_bytes: 0,
         });
-        let part = if retired.binary_search(&band).is_ok() { "retired" } else { "band" };
         occupancy.pieces.push(piece(geometry.start_bytes(band), geometry.zone_bytes, part, told));
     }
     drop(state);
@@ -79,5 +98,24 @@ fn tell_tables(state: &BandState, occupancy: &mut Occupancy) -> BTreeMap<u32, To
         let file = occupancy.add_file("", node.level(), node.written_nanos());
         tell(node, file, PieceUsage::Removed);
     }
+    told
+}
+
+/// What tables have of the bands that they share, in order: where, how much, and whose it is.
+fn tell_shared(state: &BandState, occupancy: &Occupancy) -> BTreeMap<u32, Vec<(u64, u64, Told)>> {
+    let mut told: BTreeMap<u32, Vec<(u64, u64, Told)>> = BTreeMap::new();
+    if state.pool.zones() == 0 {
+        return told;
+    }
+    // In the order in which `tell_tables` added the files.
+    let named = state.names.values().map(|node| (node, PieceUsage::Table));
+    let nodes = named.chain(state.names.unnamed().map(|node| (node, PieceUsage::Removed)));
+    for (file, (node, usage)) in (0..occupancy.files.len() as u32).zip(nodes) {
+        for fragment in node.fragments.read().iter().filter(|fragment| state.pool.has(fragment.band)) {
+            let of_file = Told { usage, file: Some(file), used_bytes: fragment.length_bytes };
+            told.entry(fragment.band).or_default().push((fragment.offset_bytes, fragment.length_bytes, of_file));
+        }
+    }
+    told.values_mut().for_each(|places| places.sort_unstable_by_key(|(offset_bytes, ..)| *offset_bytes));
     told
 }

@@ -7,6 +7,7 @@ use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::logs::LogAppender;
 use super::node::Node;
+use super::shared::SharedZones;
 use super::state::BandState;
 use super::statistics::{Counts, add};
 use crate::error::StoreError;
@@ -31,6 +32,8 @@ pub(super) struct OpenStore {
     pub(super) frame: FrameFormat,
     /// Zones that may be active at once, one of them the log band's; 0 is no limit.
     pub(super) active_max: u32,
+    /// Where tables share zones.
+    pub(super) shared: Option<SharedZones>,
     /// Held across the writing of frames. Taken before the committer.
     pub(super) appender: Mutex<LogAppender>,
     /// Held while bands are taken and while zones that were left are finished, where the device limits how many are
@@ -64,6 +67,7 @@ pub(super) struct Opened {
     pub(super) geometry: StoreGeometry,
     pub(super) frame: FrameFormat,
     pub(super) active_max: u32,
+    pub(super) shared: Option<SharedZones>,
     pub(super) state: BandState,
     pub(super) journal: Journal,
     pub(super) appender: LogAppender,
@@ -84,6 +88,7 @@ impl OpenStore {
             geometry: opened.geometry,
             frame: opened.frame,
             active_max: opened.active_max,
+            shared: opened.shared,
             appender: Mutex::new(env, "log bands", opened.appender),
             taking: Mutex::new(env, "bands taken", ()),
             written_sequence: AtomicU64::new(sequence),
@@ -175,6 +180,10 @@ impl OpenStore {
                 drop(taking);
                 if !tried_to_finish && self.finish_left() {
                     tried_to_finish = true;
+                    continue;
+                }
+                // A zone that tables share and that nobody writes makes place for one that somebody does.
+                if table.is_some_and(|table| !table.shares) && self.close_open_zone() {
                     continue;
                 }
                 let (store, name) = (self.label.clone(), name.to_owned());

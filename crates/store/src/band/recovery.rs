@@ -20,6 +20,8 @@ use super::node::{Damage, Node};
 use super::open_store::{OpenStore, Opened};
 use super::pieces::PieceMap;
 use super::scan::{DamagedPart, LogExtent, add_frame, scan};
+use super::shared::{SharedZones, Sharing};
+use super::sharing::open_zones_max;
 use super::state::{BandState, LogBand};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
@@ -83,7 +85,7 @@ pub(super) fn replay(label: &str, journal: &Journal, recovered: &Recovered) -> R
     let found = Found { geometry, files, next_file, log_bands: logs, retired };
     match found.inconsistency() {
         None => Ok(found),
-        Some(what) => Err(damaged("band table", 0, "bands of the device, each with one owner", what)),
+        Some(what) => Err(damaged("band table", 0, "bands of the device, each byte with one owner", what)),
     }
 }
 
@@ -172,10 +174,10 @@ impl Replay for FoundTable {
 }
 
 impl Found {
-    /// What cannot be: bytes outside the bands, or two owners of one band.
+    /// What cannot be: bytes outside the bands, two tables at one place, or a table among logs.
     fn inconsistency(&self) -> Option<String> {
         let geometry = &self.geometry;
-        let mut owners: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut places: Vec<(u32, u64, u64, u64, &str)> = Vec::new();
         for log in self.log_bands.values() {
             if !geometry.holds(log.band, 0, log.sealed_bytes.unwrap_or(0)) {
                 return Some(format!("log band {}, sealed at {:?}", log.band, log.sealed_bytes));
@@ -190,13 +192,21 @@ impl Found {
                 if !geometry.holds(fragment.band, fragment.offset_bytes, fragment.length_bytes) {
                     return Some(format!("{fragment:?} of file {file} '{name}'"));
                 }
-                let owner = *owners.entry(fragment.band).or_insert(*file);
-                if owner != *file || self.log_bands.contains_key(&fragment.band) {
-                    return Some(format!("band {} of file {file} '{name}', which has another owner", fragment.band));
+                if self.log_bands.contains_key(&fragment.band) {
+                    return Some(format!("band {} of file {file} '{name}', which has logs", fragment.band));
                 }
+                let end_bytes = fragment.offset_bytes + fragment.length_bytes;
+                places.push((fragment.band, fragment.offset_bytes, end_bytes, *file, name));
             }
         }
-        None
+        places.sort_unstable();
+        let overlap = places.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[1].1 < pair[0].2);
+        overlap.map(|pair| {
+            let ((band, _, end_bytes, file, name), (_, at_bytes, _, other, other_name)) = (pair[0], pair[1]);
+            format!(
+                "band {band}: file {file} '{name}' up to byte {end_bytes}, and file {other} '{other_name}' from byte {at_bytes}"
+            )
+        })
     }
 }
 
@@ -438,7 +448,7 @@ pub(super) struct Mounted {
 }
 
 pub(super) fn open(env: &Env, device: Device, kind: StoreKind) -> Result<OpenStore, StoreError> {
-    mount(device, kind)?.begin(env)
+    mount(device, kind)?.begin(env, None)
 }
 
 /// Reads all there is.
@@ -498,7 +508,15 @@ pub(super) fn mount(device: Device, kind: StoreKind) -> Result<Mounted, StoreErr
     let next_order = found.log_bands.values().map(|record| record.order + 1).max().unwrap_or(1);
     let appender = LogAppender::new(next_order, first_number);
     let next_file = found.next_file.max(first_number);
-    let state = BandState::new(names, next_file, bands, logs.bands, geometry.table_bands, journal.state_bytes_max());
+    let state = BandState::new(
+        names,
+        next_file,
+        bands,
+        logs.bands,
+        geometry.table_bands,
+        geometry.band_bytes,
+        journal.state_bytes_max(),
+    );
     Ok(Mounted {
         is_changed: changed || !recovered.commits.is_empty(),
         found_damaged: logs.damaged,
@@ -531,22 +549,29 @@ impl Mounted {
         &self.state
     }
 
-    /// Begins the next generation of the band table: from then on the store may be written.
-    pub(super) fn begin(self, env: &Env) -> Result<OpenStore, StoreError> {
+    pub(super) fn geometry(&self) -> &StoreGeometry {
+        &self.geometry
+    }
+
+    /// Begins the next generation of the band table: from then on the store may be written. Tables share zones where it is said
+    /// how.
+    pub(super) fn begin(self, env: &Env, sharing: Option<&Sharing>) -> Result<OpenStore, StoreError> {
         let Mounted { device, label, zone_control, zones, geometry, format, active_max, .. } = self;
         let Mounted { metadata_zones, mut journal, mut state, appender, used, found_damaged, is_changed, .. } = self;
 
         // What was found may be in the device's cache only, when the process ended and not the power.
         journal::sync(&device, &label)?;
+        let shared = sharing.map(|sharing| SharedZones::new(sharing, geometry.band_bytes));
+        let open = find_shared(&mut state, shared.as_ref(), &geometry, &zones, active_max);
         if metadata_zones > 0 && active_max > 0 {
             // The band table is going to take a zone.
-            let active = zones.iter().filter(|(_, zone)| zone.condition.is_active());
+            let active = zones.iter().filter(|(band, zone)| zone.condition.is_active() && !open.contains(band));
             active.for_each(|(band, _)| _ = zone_control.finish(ZoneId(*band), &METADATA));
         }
         let checkpoint = is_changed.then(|| state.checkpoint());
         journal.begin(checkpoint.as_deref())?;
         if active_max > 0 {
-            make_inactive(&*zone_control, &zones, &used, &mut state);
+            make_inactive(&*zone_control, &zones, &used, &open, &mut state);
         }
 
         let kept = geometry.reserve_bands() + geometry.log_reserve_bands();
@@ -570,6 +595,7 @@ impl Mounted {
             geometry,
             frame: format,
             active_max,
+            shared,
             state,
             journal,
             appender,
@@ -623,9 +649,11 @@ fn make_inactive(
     control: &dyn ZoneControl,
     zones: &BTreeMap<u32, ZoneDescription>,
     used: &BTreeSet<u32>,
+    open: &BTreeSet<u32>,
     state: &mut BandState,
 ) {
-    for band in zones.iter().filter(|(_, zone)| zone.condition.is_active()).map(|(band, _)| *band) {
+    let active = zones.iter().filter(|(band, zone)| zone.condition.is_active() && !open.contains(band));
+    for band in active.map(|(band, _)| *band) {
         let is_done = if used.contains(&band) {
             control.finish(ZoneId(band), &METADATA).is_ok()
         } else {
@@ -638,5 +666,107 @@ fn make_inactive(
         if !is_done {
             state.bands.set_unfinished(band);
         }
+    }
+}
+
+/// Puts together which tables share zones, and where others may go on: in zones of which it is known how far they are written.
+/// Where the device limits how many zones are active, as many are left to others as any open may need.
+fn find_shared(
+    state: &mut BandState,
+    shared: Option<&SharedZones>,
+    geometry: &StoreGeometry,
+    zones: &BTreeMap<u32, ZoneDescription>,
+    active_max: u32,
+) -> BTreeSet<u32> {
+    let tables: Vec<Arc<Node>> = state.names.values().filter(|node| !node.is_packed).cloned().collect();
+    let mut owners: BTreeMap<u32, u32> = BTreeMap::new();
+    for node in &tables {
+        node.bands.lock().iter().for_each(|band| *owners.entry(*band).or_default() += 1);
+    }
+    for node in &tables {
+        let is_small = shared.is_some_and(|shared| shared.is_for(Some(node.flushed_bytes()), geometry.band_bytes));
+        let bands: Vec<u32> = node.bands.lock().iter().copied().collect();
+        for band in bands.into_iter().filter(|band| is_small || owners[band] > 1) {
+            if !state.pool.has(band) {
+                state
+                    .pool
+                    .found(band, zones.get(&band).map_or(geometry.band_bytes, |zone| written_bytes(zone, geometry)));
+            }
+        }
+    }
+    // Also what a large table has in a zone that it shares.
+    for node in &tables {
+        let fragments: Vec<_> = node.fragments.read().iter().filter(|part| state.pool.has(part.band)).collect();
+        if !fragments.is_empty() {
+            state.pool.note_table(node.file, node.level(), 0);
+        }
+        for part in fragments {
+            let bytes = part.length_bytes.next_multiple_of(u64::from(geometry.unit_bytes));
+            state.pool.wrote(part.band, node.file, bytes, part.offset_bytes + bytes);
+        }
+    }
+    if shared.is_none() {
+        return BTreeSet::new();
+    }
+    state.bands.keep_for_cleaning(1);
+    let open_max = match active_max {
+        0 => open_zones_max(geometry.band_count as usize),
+        active_max => {
+            open_zones_max(geometry.band_count as usize).min(active_max.saturating_sub(ACTIVE_ALONE) as usize)
+        }
+    };
+    let goes_on = |band: u32| {
+        let zone = zones.get(&band).filter(|zone| is_band(zone, geometry) && retirement_of(zone).is_none())?;
+        let is_ordered = zone.zone_type == ZoneType::SequentialWriteRequired && zone.condition.is_active();
+        let pointer_bytes = zone.write_pointer_bytes.checked_sub(zone.start_bytes)?;
+        let is_whole = pointer_bytes == written_bytes(zone, geometry) && pointer_bytes < geometry.band_bytes;
+        (is_ordered && is_whole && pointer_bytes > 0).then_some((pointer_bytes, band))
+    };
+    let retired = state.bands.retired();
+    let pooled = state.pool.bands().filter(|band| !retired.contains_key(band));
+    let mut candidates: Vec<(u64, u32)> = pooled.filter_map(goes_on).collect();
+    // Those with most space.
+    candidates.sort_unstable();
+    candidates.truncate(open_max);
+    for (pointer_bytes, band) in &candidates {
+        state.pool.stop(*band, *pointer_bytes);
+        state.bands.set_active(*band);
+    }
+    candidates.into_iter().map(|(_, band)| band).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::change::Fragment;
+    use super::super::geometry::tests::small;
+    use super::*;
+
+    fn found(places: &[(u32, u64, u64)]) -> Found {
+        let file = |(number, (band, offset_bytes, length_bytes)): (u64, &(u32, u64, u64))| {
+            let fragments = vec![Fragment { band: *band, offset_bytes: *offset_bytes, length_bytes: *length_bytes }];
+            let (name, level, cut, stamp) = (format!("t-{number}"), None, None, None);
+            let record =
+                FileRecord { file: number, is_packed: false, level, size_bytes: 0, name, fragments, cut, stamp };
+            (record.name.clone(), FoundFile { record })
+        };
+        Found {
+            geometry: small(),
+            files: (1..).zip(places).map(file).collect(),
+            next_file: 100,
+            log_bands: BTreeMap::new(),
+            retired: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn tables_may_share_a_band_and_no_byte_of_it() {
+        assert_eq!(found(&[(9, 0, 4096), (9, 4096, 100), (10, 0, 4096)]).inconsistency(), None);
+        for places in [[(9, 0, 4097), (9, 4096, 100)], [(9, 4096, 100), (9, 0, 8192)], [(9, 0, 10), (9, 0, 10)]] {
+            let what = found(&places).inconsistency().expect("two tables at one place");
+            assert!(what.contains("band 9") && what.contains("'t-1'") && what.contains("'t-2'"), "{what}");
+        }
+        let log = LogBandRecord { band: 9, order: 1, first_sequence: 1, sealed_bytes: None };
+        let with_logs = Found { log_bands: BTreeMap::from([(9, log)]), ..found(&[(9, 0, 4096)]) };
+        assert!(with_logs.inconsistency().is_some_and(|what| what.contains("which has logs")));
     }
 }

@@ -7,6 +7,7 @@ use super::change::{
 };
 use super::node::Node;
 use super::pieces::{Dead, Piece};
+use super::pool::{Left, Pool};
 use crate::kernel::{NameTable, StoreState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub(super) struct BandState {
     pub(super) names: NameTable<Node>,
     pub(super) bands: Bands,
     pub(super) log_bands: BTreeMap<u32, LogBand>,
+    /// Bands that tables share.
+    pub(super) pool: Pool,
     /// Log bands that are free once the change with this number is durable.
     pub(super) releasing: Vec<(u64, u32)>,
     /// Fragments of an ordinary table.
@@ -44,6 +47,7 @@ impl BandState {
         bands: Bands,
         log_bands: BTreeMap<u32, LogBand>,
         table_bands: u32,
+        band_bytes: u64,
         checkpoint_bytes_max: u64,
     ) -> BandState {
         let empty = empty_bytes(bands.iter().count() as u32);
@@ -51,6 +55,7 @@ impl BandState {
             names: NameTable::new(names, next_file, empty, checkpoint_bytes_max),
             bands,
             log_bands,
+            pool: Pool::new(band_bytes),
             releasing: Vec::new(),
             table_fragments: table_bands as usize,
         }
@@ -255,7 +260,7 @@ impl BandState {
     pub(super) fn reclaim(&mut self, removed: &[Arc<Node>], durable_change: u64) {
         for node in removed {
             for band in std::mem::take(&mut *node.bands.lock()) {
-                self.bands.give_back(band);
+                self.give_up(node.file, band);
             }
             self.truncate_pieces(node, 0);
         }
@@ -267,10 +272,38 @@ impl BandState {
         self.release_logs();
     }
 
+    /// A table has a band no more: it is free when nobody else has it.
+    pub(super) fn give_up(&mut self, file: u64, band: u32) {
+        let is_shared = self.pool.has(band);
+        if !is_shared || self.pool.disown(band, file) == Left::Free {
+            self.free_shared(band, is_shared);
+        }
+    }
+
+    /// Nobody has a band any more. The zone of a shared one may be partly written, and the device counts it until it is reset.
+    pub(super) fn free_shared(&mut self, band: u32, is_shared: bool) {
+        if is_shared && self.bands.is_active(band) {
+            self.bands.set_unfinished(band);
+        }
+        self.bands.give_back(band);
+    }
+
     /// Bands that are free, or will be once what was removed and released is durable.
     pub(super) fn free_soon(&self) -> usize {
-        let removed: usize = self.names.unheld().map(|node| node.bands.lock().len()).sum();
-        self.bands.free_count() + self.releasing.len() + removed
+        let mut removed = 0;
+        // Those that share a band give it back together.
+        let mut shared: BTreeMap<u32, usize> = BTreeMap::new();
+        for node in self.names.unheld() {
+            for band in &*node.bands.lock() {
+                match self.pool.has(*band) {
+                    true => *shared.entry(*band).or_default() += 1,
+                    false => removed += 1,
+                }
+            }
+        }
+        let is_free =
+            |(band, owners): &(&u32, &usize)| **owners == self.pool.owners(**band) && !self.pool.is_written(**band);
+        self.bands.free_count() + self.releasing.len() + removed + shared.iter().filter(is_free).count()
     }
 }
 
@@ -307,5 +340,7 @@ impl StoreState for BandState {
         encode_checkpoint(&checkpoint)
     }
 
-    fn lost_name(&mut self, _node: &Node) {}
+    fn lost_name(&mut self, node: &Node) {
+        self.pool.lost(node.file, node.bands.lock().iter().copied());
+    }
 }

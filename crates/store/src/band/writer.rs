@@ -1,10 +1,11 @@
-//! Writing a table: whole units, in order, to a band of its own.
+//! Writing a table: whole units, in order, to a band of its own, or to one that it shares with others, behind what those wrote.
 
 use super::allocation::{Purpose, TableGrowth};
 use super::bands::AfterFailure;
 use super::change::Fragment;
 use super::node::{Node, Tail};
 use super::open_store::OpenStore;
+use super::shared::{SharedPlace, TableOrigin};
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use crate::journal;
@@ -35,6 +36,8 @@ pub(crate) struct TableWriter {
     job: Option<JobId>,
     /// Bytes that the table is expected to have.
     expected_bytes: u64,
+    /// Of a table that shares zones with others.
+    shared: Option<TableOrigin>,
     buffer: AlignedBuffer,
     /// Offset in the file of the first byte of the buffer.
     start_bytes: u64,
@@ -47,7 +50,7 @@ pub(crate) struct TableWriter {
 
 impl TableWriter {
     pub(super) fn new(core: Arc<OpenStore>, node: Arc<Node>, name: &str, options: &CreateOptions) -> Self {
-        TableWriter::with_buffer(core, node, name, options, BUFFER_BYTES)
+        TableWriter::with_buffer(core, node, name, options, None, BUFFER_BYTES)
     }
 
     /// One that writes so many bytes at once, about.
@@ -56,6 +59,7 @@ impl TableWriter {
         node: Arc<Node>,
         name: &str,
         options: &CreateOptions,
+        shared: Option<TableOrigin>,
         buffer_bytes: usize,
     ) -> Self {
         let unit_bytes = core.geometry.unit_bytes as usize;
@@ -64,7 +68,11 @@ impl TableWriter {
         let capacity = expected.min(core.geometry.band_bytes as usize).next_multiple_of(unit_bytes);
         TableWriter {
             buffer: journal::buffer(&core.device, capacity),
-            purpose: core.purpose(FileKind::Table, options.job),
+            purpose: match shared {
+                Some(TableOrigin { is_cleaning: true, .. }) => Purpose::Cleaning,
+                _ => core.purpose(FileKind::Table, options.job),
+            },
+            shared,
             job: options.job,
             expected_bytes: options.expected_size_bytes.unwrap_or(core.geometry.table_bytes()),
             name: name.to_owned(),
@@ -136,7 +144,11 @@ impl TableWriter {
                     let length_bytes = (payload_bytes - done).min(count) as u64;
                     let fragment = Fragment { band: place.band, offset_bytes: place.written_bytes, length_bytes };
                     self.node.fragments.write().push(fragment);
-                    self.place = Some(Place { written_bytes: place.written_bytes + count as u64, ..place });
+                    let written_bytes = place.written_bytes + count as u64;
+                    if let Some(origin) = self.shared {
+                        self.core.wrote_shared(&self.node, place.band, count as u64, written_bytes, origin);
+                    }
+                    self.place = Some(Place { written_bytes, ..place });
                     done += count;
                 }
                 Err((error, after)) => {
@@ -174,9 +186,18 @@ impl TableWriter {
         let table = Some(TableGrowth {
             file: self.node.file,
             bands,
+            shares: self.shared.is_some(),
             full_band: self.place.map(|place| place.band),
             job: self.job,
         });
+        if let Some((table, origin)) = table.zip(self.shared) {
+            return self.shared_place(
+                TableGrowth { bands: 1, full_band: None, ..table },
+                origin,
+                left_bytes,
+                requested_bytes,
+            );
+        }
         let mut taken = self.core.take_band(&self.name, self.purpose, table)?;
         if taken.is_none() {
             self.core.free_space(self.purpose)?;
@@ -194,10 +215,38 @@ impl TableWriter {
         Ok(place)
     }
 
+    /// The same where tables share zones.
+    fn shared_place(
+        &mut self,
+        table: TableGrowth,
+        origin: TableOrigin,
+        left_bytes: u64,
+        requested_bytes: usize,
+    ) -> Result<Place, StoreError> {
+        // Others may need its place while this one waits for the next.
+        if let Some(full) = self.place.take() {
+            self.core.stop_shared(full.band, full.written_bytes);
+        }
+        let wanted = SharedPlace { origin, left_bytes };
+        let mut taken = self.core.take_shared(&self.node, &self.name, self.purpose, table, wanted)?;
+        if taken.is_none() {
+            self.core.free_space(self.purpose)?;
+            taken = self.core.take_shared(&self.node, &self.name, self.purpose, table, wanted)?;
+        }
+        let Some((band, written_bytes)) = taken else {
+            return Err(self.core.no_space(&self.name, requested_bytes as u64, self.purpose));
+        };
+        let place = Place { band, written_bytes };
+        self.place = Some(place);
+        Ok(place)
+    }
+
     /// Gives up a band that cannot be written any more, and forgets it when nothing of the file is in it.
     fn leave(&mut self, place: Place) {
         self.place = None;
-        if place.written_bytes > 0 {
+        if self.shared.is_some() {
+            self.core.leave_failed(&self.node, place.band, place.written_bytes);
+        } else if place.written_bytes > 0 {
             // Its pointer is not where it should be: what a device limits is given back by a finish.
             self.core.leave_band(place.band, place.written_bytes);
         } else if self.node.bands.lock().remove(&place.band) {
@@ -248,8 +297,10 @@ impl TableWriter {
     }
 
     fn end(&mut self) {
-        if let Some(place) = self.place.take() {
-            self.core.leave_band(place.band, place.written_bytes);
+        match self.place.take() {
+            Some(place) if self.shared.is_some() => self.core.stop_shared(place.band, place.written_bytes),
+            Some(place) => self.core.leave_band(place.band, place.written_bytes),
+            None => {}
         }
         self.core.state.lock().bands.release_aside(self.node.file);
         self.finished = true;

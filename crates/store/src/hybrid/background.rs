@@ -1,4 +1,4 @@
-//! What is done while nobody waits for it: moving tables, and writing cached blocks.
+//! What is done while nobody waits for it: moving tables, writing cached blocks, and emptying zones.
 
 use super::core::Core;
 use super::options::HybridDriver;
@@ -15,7 +15,16 @@ impl Background {
     /// Begins what the options ask for.
     pub(super) fn begin(env: &Env, core: &Arc<Core>) -> Background {
         let mut threads = Vec::new();
-        if core.options.driver == HybridDriver::Thread && core.has_tiers() && !core.is_read_only {
+        let is_driven = core.options.driver == HybridDriver::Thread && !core.is_read_only;
+        if is_driven && core.shares_zones() {
+            let core = core.clone();
+            threads.push(env.spawn("zone cleaning", move || {
+                while core.cleaner.wait() {
+                    while !core.cleaner.is_stopped() && core.clean() {}
+                }
+            }));
+        }
+        if is_driven && core.has_tiers() {
             if core.migration.is_some() {
                 let core = core.clone();
                 threads.push(env.spawn("migration", move || {
@@ -40,6 +49,7 @@ impl Background {
     pub(super) fn end(&mut self, core: &Core) {
         core.migrator.stop();
         core.cacher.stop();
+        core.cleaner.stop();
         // One that panicked has said so.
         self.threads.drain(..).for_each(|thread| _ = thread.join());
         core.end_cache();
@@ -50,12 +60,16 @@ impl Core {
     /// Something changed that policies look at.
     pub(super) fn changed(&self) {
         match self.options.driver {
-            HybridDriver::Thread => self.migrator.notify(),
+            HybridDriver::Thread => {
+                self.migrator.notify();
+                self.cleaner.notify();
+            }
             HybridDriver::Caller => {
                 // What is done here changes something as well.
                 if !self.is_stepping.swap(true, Ordering::AcqRel) {
                     self.fill_cache();
                     self.migrate();
+                    self.clean();
                     self.is_stepping.store(false, Ordering::Release);
                 }
             }

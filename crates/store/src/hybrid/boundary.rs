@@ -74,10 +74,16 @@ impl Core {
         if !policy.may_move(&view, tiering, slow_reads_per_second > slow_reads_per_second_max) {
             return false;
         }
+        // Of zones that tables share each is told as many.
+        let places = self.places_of_zone();
         let next = policy.plan(&MigrationView {
             tables: &self.tables_from(upper),
-            tiering,
-            empty_table_zones: view.empty_table_zones(),
+            tiering: Tiering {
+                zones: tiering.zones.saturating_mul(places),
+                lower_demand: tiering.lower_demand.saturating_mul(places),
+                ..tiering
+            },
+            empty_table_zones: view.empty_table_zones().saturating_mul(places),
             slow_reads_per_second,
             slow_reads_per_second_max,
         });
@@ -97,7 +103,8 @@ impl Core {
 
     /// What policies are told of a tier behind the first, in zones of the first.
     fn view_from(&self, upper: usize) -> PlacementView {
-        let mut view = PlacementView { levels: seen_from(&self.level_zones(), upper), ..PlacementView::default() };
+        let levels = seen_from(&self.level_places(), upper, self.places_of_zone());
+        let mut view = PlacementView { levels, ..PlacementView::default() };
         for member in self.members.iter().filter(|member| member.tier == upper) {
             let zones = member.files.zone_use();
             let as_fast = |zones: u32| u64::from(zones) * member.files.writable_zone_bytes() / self.fast_zone_bytes();
@@ -107,7 +114,7 @@ impl Core {
         view
     }
 
-    /// The tables of a tier and of those behind it.
+    /// The tables of a tier and of those behind it, with the places that each takes.
     fn tables_from(&self, upper: usize) -> Vec<TableView> {
         let now = self.env.now().as_nanos();
         let inputs: BTreeSet<u64> = self.jobs.lock().inputs.values().flatten().copied().collect();
@@ -119,7 +126,7 @@ impl Core {
             file: file.number(),
             level: file.row(),
             tier: if tier == upper { Tier::Fast } else { Tier::Slow },
-            zones: self.zones_of(file.size_bytes()),
+            zones: self.places_of(file.size_bytes()),
             reads: file.state.reads.load(Ordering::Relaxed),
             age_nanos: now.saturating_sub(file.state.created_nanos),
             is_movable: self.is_movable(file) && !inputs.contains(&file.number()),

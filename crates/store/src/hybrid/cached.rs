@@ -10,7 +10,7 @@ use super::file::HybridFile;
 use super::levels::Tier;
 use super::placement::PlacementView;
 use super::statistics::add;
-use crate::band::Stamp;
+use crate::band::{Stamp, TableOrigin};
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, ReadableFile};
 use crate::hint::BlockOrigin;
@@ -128,7 +128,7 @@ impl Core {
 
     /// Does one thing of what waits, if it is enough. True when something was done, and there may be more.
     pub(super) fn fill_cache(&self) -> bool {
-        let Some(cache) = &self.cache else { return false };
+        let Some(cache) = self.cache.as_ref().filter(|_| self.has_tiers()) else { return false };
         self.divide();
         let has_more = cache.zones.lock().sweep(SWEPT_AT_ONCE);
         let mut current = cache.writer.lock();
@@ -272,7 +272,8 @@ impl Core {
         let options =
             CreateOptions { kind: FileKind::Table, expected_size_bytes: Some(zone_bytes), ..CreateOptions::default() };
         let stamp = Stamp { number: 0, start_bytes: 0, goes_on: false };
-        let writer = files.create(&zone_name(number), &options, stamp, cache.batch_bytes).ok()?;
+        let writer =
+            files.create(&zone_name(number), &options, stamp, TableOrigin::default(), cache.batch_bytes).ok()?;
         let reader = files.open_file(&zone_name(number)).ok()?;
         cache.zones.lock().begin(number, reader).then(|| CacheWriter {
             number,

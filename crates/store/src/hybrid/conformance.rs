@@ -60,6 +60,18 @@ fn open(env: &Env, devices: Vec<Device>, placement: PlacementName) -> Result<Arc
     Ok(Arc::new(HybridStore::open(env, devices, &options)?))
 }
 
+/// The same where tables share zones.
+fn open_shared(env: &Env, devices: Vec<Device>) -> Result<Arc<dyn FileStore>, StoreError> {
+    let options = HybridOpenOptions {
+        shared_zones: Some(true),
+        table_bytes: Some(8 << 10),
+        tiers: (devices.len() == 2).then(|| TIERS.to_vec()),
+        driver: HybridDriver::Caller,
+        ..HybridOpenOptions::default()
+    };
+    Ok(Arc::new(HybridStore::open(env, devices, &options)?))
+}
+
 fn subjects() -> Vec<TestedSubject> {
     let pair = |name, slow: TestedDevice, fast: TestedDevice| PairSubject {
         disk: DeviceSubject { name, device: slow, ..PAIR.disk },
@@ -75,11 +87,17 @@ fn subjects() -> Vec<TestedSubject> {
         open: |env, slow, fast| open(env, vec![slow, fast], PlacementName::Auto),
         ..pair("hybrid, auto,", SMALL_ZONES, NAMESPACE)
     };
+    // Tables of a quarter of a zone share zones.
+    let shared = PairSubject {
+        open: |env, slow, fast| open_shared(env, vec![slow, fast]),
+        ..pair("hybrid, shared zones,", SMALL_ZONES, SMALL_NAMESPACE)
+    };
     let much = |subject: PairSubject| TestedSubject::new(subject, Effort { fault_stride: 7, ..Effort::MUCH });
     vec![
         TestedSubject::new(PAIR, Effort { fault_stride: 5, damage_stride: 3, ..Effort::FULL }),
         much(pair("hybrid", SMALL_ZONES, SMALL_NAMESPACE)),
         much(basic),
+        much(shared),
         TestedSubject::new(auto, Effort::SOME),
         TestedSubject::new(
             DeviceSubject { name: "hybrid alone", device: NAMESPACE, capacity_bytes: 24 << 20, ..PAIR.disk },

@@ -14,7 +14,7 @@ use super::records::Set;
 use super::removals::Removals;
 use super::statistics::{Counts, add};
 use super::wake::Wake;
-use crate::band::{DeviceFiles, DeviceWriter, Stamp};
+use crate::band::{DeviceFiles, DeviceWriter, Lifetimes, Stamp, TableOrigin};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, ReadableFile, StoreProperties};
 use crate::journal::corruption;
@@ -37,6 +37,12 @@ pub(super) struct Member {
     pub(super) removals: Mutex<Removals>,
     /// What was last asked of it failed: others are chosen before it.
     pub(super) is_suspect: AtomicBool,
+    /// Held while a zone is emptied.
+    pub(super) cleaning: Mutex<()>,
+    /// Writers that found no space, for which a zone is emptied.
+    pub(super) waiting: AtomicU32,
+    /// Zones that were emptied.
+    pub(super) emptied: AtomicU32,
 }
 
 /// Held by whoever changes a name, across what it writes.
@@ -140,6 +146,9 @@ pub(super) struct Core {
     pub(super) zone_left: Condvar,
     pub(super) migrator: Wake,
     pub(super) cacher: Wake,
+    pub(super) cleaner: Wake,
+    /// How long tables live.
+    pub(super) lifetimes: Arc<ShortMutex<Lifetimes>>,
     /// Between each tier and those behind it, the fastest first.
     pub(super) boundaries: Vec<Boundary>,
     /// Reads of users by tier.
@@ -215,9 +224,17 @@ impl Core {
         zone_bytes.unwrap_or(u64::MAX).max(1)
     }
 
-    /// Zones of the fast tier that a table of so many bytes takes, or would take.
-    pub(super) fn zones_of(&self, size_bytes: u64) -> u64 {
-        size_bytes.div_ceil(self.fast_zone_bytes()).max(1)
+    /// Tables that a zone of the fast tier has space for, where they share it; else one. Never changes while the store is open.
+    pub(super) fn places_of_zone(&self) -> u64 {
+        let shares = self.of_tier(Tier::Fast).any(|(_, member)| member.files.shares_zones());
+        let table_bytes = self.options.table_bytes.filter(|_| shares);
+        table_bytes.map_or(1, |bytes| self.fast_zone_bytes() / bytes.max(1)).max(1)
+    }
+
+    /// Places of the fast tier that a table of so many bytes takes, or would take; of those a zone has
+    /// [so many](Self::places_of_zone).
+    pub(super) fn places_of(&self, size_bytes: u64) -> u64 {
+        size_bytes.div_ceil((self.fast_zone_bytes() / self.places_of_zone()).max(1)).max(1)
     }
 
     /// What policies are told.
@@ -237,9 +254,13 @@ impl Core {
             None => u64::from(self.options.log_and_cache_zones),
         };
         view.cache_zones = self.cache.as_ref().map_or(0, |cache| cache.zones.lock().len() as u64);
-        view.levels = seen_from(&self.level_zones(), 0);
+        // Tables are counted in places, and told in zones.
+        let places_of_zone = self.places_of_zone();
+        view.levels = seen_from(&self.level_places(), 0, places_of_zone);
         let demand = self.jobs.lock().demand.zones();
-        view.levels.iter_mut().zip(demand).for_each(|(level, demand)| level.demand = demand);
+        for (level, tables) in view.levels.iter_mut().zip(demand) {
+            level.demand = tables.div_ceil(places_of_zone);
+        }
         // Where logs have zones of their own they do not count as what level 0 is about to need.
         view.levels[0].demand = if self.division.is_some() { 0 } else { view.log_zones };
         view
@@ -280,6 +301,8 @@ impl Core {
     /// Devices for a new file, the first choice first; all others follow, so that nothing is refused while a zone is empty.
     pub(super) fn choose(&self, options: &CreateOptions) -> Vec<usize> {
         let tier = match options.kind {
+            // With one tier there is nothing to choose.
+            FileKind::Table if !self.has_tiers() => Tier::Fast,
             FileKind::Table => {
                 self.note_interval();
                 let is_flush = {
@@ -333,9 +356,10 @@ impl Core {
         name: &str,
         options: &CreateOptions,
         stamp: Stamp,
+        origin: TableOrigin,
     ) -> Result<(DeviceWriter, Part), StoreError> {
         let member = &self.members[device];
-        let writer = member.files.create(name, options, stamp, self.transfer_bytes(device))?;
+        let writer = member.files.create(name, options, stamp, origin, self.transfer_bytes(device))?;
         let reader = member.files.open_file(name)?;
         Ok((writer, Part { device, start_bytes: stamp.start_bytes, reader }))
     }
@@ -347,12 +371,15 @@ impl Core {
         let is_table = options.kind == FileKind::Table;
         let mut naming = self.naming.lock();
         let number = naming.number();
+        let born_bytes = self.lifetimes.lock().now();
+        let origin = TableOrigin { born_bytes, is_cleaning: false };
         self.keep_reserve();
         let devices = self.choose(options);
         let refusal = self.members.iter().find_map(|member| member.files.check_open().err());
         let mut outcome = Err(refusal.filter(|_| devices.is_empty()).unwrap_or_else(|| self.no_space(name)));
+        let stamp = Stamp { number, start_bytes: 0, goes_on: false };
         for device in devices {
-            outcome = self.create_on(device, name, options, Stamp { number, start_bytes: 0, goes_on: false });
+            outcome = self.create_on(device, name, options, stamp, origin);
             if !outcome.as_ref().is_err_and(|error| self.is_for_another(device, error)) {
                 break;
             }
@@ -361,6 +388,7 @@ impl Core {
         let device = part.device;
         let file = HybridFile::new(number, name, is_table, options.level, self.env.now().as_nanos());
         file.set_parts(vec![part]);
+        file.born_bytes.store(born_bytes, Ordering::Relaxed);
         let is_expected = options.job.is_some_and(|job| {
             let jobs = self.jobs.lock();
             jobs.inputs.contains_key(&job) || jobs.flushes.contains(&job)
@@ -370,8 +398,7 @@ impl Core {
         self.writing_begins(&file);
         let replaced = self.files.write().insert(name.to_owned(), file.clone());
         if let Some(replaced) = replaced {
-            replaced.was_removed();
-            self.recount(&replaced);
+            self.was_removed(&replaced);
             let mut older: Vec<usize> = replaced.parts().iter().map(|part| part.device).collect();
             older.extend(&*replaced.supersedes.lock());
             older.extend(replaced.rivals.iter().map(|(device, _)| *device));

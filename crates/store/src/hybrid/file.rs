@@ -19,6 +19,13 @@ pub(super) struct Part {
     pub(super) reader: Arc<dyn ReadableFile>,
 }
 
+impl Part {
+    /// Bytes of the file up to the end of this part.
+    pub(super) fn end_bytes(&self) -> u64 {
+        self.start_bytes + self.reader.size_bytes()
+    }
+}
+
 /// What a table counts as among those of its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counted {
@@ -26,27 +33,27 @@ pub(super) struct Counted {
     pub(super) row: usize,
     /// Of its first part, 0 the fastest.
     pub(super) tier: usize,
-    /// Zones of the fast tier that it has, or would have.
-    pub(super) zones: u64,
+    /// Places in zones of the fast tier that it has, or would have.
+    pub(super) places: u64,
 }
 
 const TIER_BITS: u32 = 3;
 const ROW_BITS: u32 = 4;
-const COUNTED_ZONES_MAX: u64 = (1 << (32 - ROW_BITS - TIER_BITS)) - 1;
+const COUNTED_PLACES_MAX: u64 = (1 << (32 - ROW_BITS - TIER_BITS)) - 1;
 const _: () = assert!(LEVELS <= 1 << ROW_BITS && TIERS_MAX <= 1 << TIER_BITS);
 
 impl Counted {
-    /// In four bytes; 0 is nothing, as no table has no zone.
+    /// In four bytes; 0 is nothing, as no table has no place.
     fn pack(counted: Option<Counted>) -> u32 {
-        let Some(Counted { row, tier, zones }) = counted else { return 0 };
-        let zones = zones.clamp(1, COUNTED_ZONES_MAX) as u32;
-        (zones << (ROW_BITS + TIER_BITS)) | ((row as u32) << TIER_BITS) | tier as u32
+        let Some(Counted { row, tier, places }) = counted else { return 0 };
+        let places = places.clamp(1, COUNTED_PLACES_MAX) as u32;
+        (places << (ROW_BITS + TIER_BITS)) | ((row as u32) << TIER_BITS) | tier as u32
     }
 
     fn unpack(packed: u32) -> Option<Counted> {
         let tier = packed as usize & ((1 << TIER_BITS) - 1);
         let row = (packed >> TIER_BITS) as usize & ((1 << ROW_BITS) - 1);
-        (packed != 0).then(|| Counted { row, tier, zones: u64::from(packed >> (ROW_BITS + TIER_BITS)) })
+        (packed != 0).then(|| Counted { row, tier, places: u64::from(packed >> (ROW_BITS + TIER_BITS)) })
     }
 }
 
@@ -98,6 +105,8 @@ pub(super) struct HybridFile {
     /// It is durable under its name, and what was removed before it was made is gone.
     pub(super) is_durable: AtomicBool,
     is_removed: AtomicBool,
+    /// When it was made, in bytes written to the store.
+    pub(super) born_bytes: AtomicU64,
 }
 
 impl HybridFile {
@@ -123,6 +132,7 @@ impl HybridFile {
             is_cut: false,
             is_durable: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
+            born_bytes: AtomicU64::new(0),
         }
     }
 
@@ -164,7 +174,7 @@ impl HybridFile {
 
     /// Bytes that readers see. Of one that is cut one byte more than are there: whoever reads to the end must not take it for that.
     pub(super) fn size_bytes(&self) -> u64 {
-        self.parts().last().map_or(0, |part| part.start_bytes + part.reader.size_bytes()) + u64::from(self.is_cut)
+        self.parts().last().map_or(0, Part::end_bytes) + u64::from(self.is_cut)
     }
 
     /// No bytes are missing before or between its parts, and nothing else claims to be it.
@@ -172,7 +182,7 @@ impl HybridFile {
         let mut end_bytes = 0;
         let is_next = |part: &Part| {
             let is_next = part.start_bytes <= end_bytes;
-            end_bytes = part.start_bytes + part.reader.size_bytes();
+            end_bytes = part.end_bytes();
             is_next
         };
         !self.is_cut && self.parts().iter().all(is_next) && self.rivals.is_empty()
@@ -206,16 +216,16 @@ mod tests {
     #[test]
     fn what_a_table_counts_as_comes_back() {
         for tier in [0, 1, TIERS_MAX - 1] {
-            for (row, zones) in [(0, 1), (15, COUNTED_ZONES_MAX), (7, 3)] {
-                let counted = Some(Counted { row, tier, zones });
+            for (row, places) in [(0, 1), (15, COUNTED_PLACES_MAX), (7, 3)] {
+                let counted = Some(Counted { row, tier, places });
                 assert_eq!(Counted::unpack(Counted::pack(counted)), counted);
             }
         }
         assert_eq!(Counted::unpack(Counted::pack(None)), None);
-        let enormous = Counted { row: 1, tier: 1, zones: u64::MAX };
+        let enormous = Counted { row: 1, tier: 1, places: u64::MAX };
         assert_eq!(
-            Counted::unpack(Counted::pack(Some(enormous))).map(|counted| counted.zones),
-            Some(COUNTED_ZONES_MAX)
+            Counted::unpack(Counted::pack(Some(enormous))).map(|counted| counted.places),
+            Some(COUNTED_PLACES_MAX)
         );
     }
 }

@@ -9,6 +9,8 @@
 //! - [migration]: which tables move to the other tier, at a limited rate;
 //! - [caching]: which blocks that the tree's cache gave up are kept on the fast tier.
 //!
+//! Where tables are much smaller than zones they share them, and zones are [emptied](cleaning) of what lives longer than the rest.
+//!
 //! Logs and other small files go to the fast tier while they find space there. What finds no space on its device goes on on
 //! another one: nothing is refused while a zone is empty, on whatever device.
 //!
@@ -36,10 +38,12 @@
 //! first.
 
 mod background;
+mod births;
 mod boundary;
 mod cached;
 mod caching;
 mod check;
+mod cleaning;
 pub(crate) mod conformance;
 mod core;
 mod division;
@@ -296,6 +300,15 @@ impl FileStore for HybridStore {
             let (blocks, bytes) = (zones.blocks(), zones.memory_bytes());
             format!(", {blocks} blocks in {} zones, known in {bytes} bytes of memory", zones.len())
         });
+        let of_sharing = |member: &core::Member| {
+            let (zones, live_bytes) = member.files.shared_zones();
+            format!("'{}' {zones} with {live_bytes} bytes of tables", member.files.label())
+        };
+        let sharing = core.members.iter().filter(|member| member.files.shares_zones());
+        let shared = match core.shares_zones() {
+            true => sharing.map(of_sharing).collect::<Vec<_>>().join(", "),
+            false => "none".to_owned(),
+        };
         vec![
             ("tiers", (0..tiers).map(tier).collect::<Vec<_>>().join("; ")),
             ("placement", options.placement.name()),
@@ -304,6 +317,7 @@ impl FileStore for HybridStore {
                 format!("{}, {} bytes a second", options.migration.name(), options.migration_bytes_per_second),
             ),
             ("division", options.division.name().to_owned()),
+            ("shared zones", shared),
             ("caching", format!("{}{cached}", options.caching.name())),
         ]
     }

@@ -9,7 +9,7 @@ use super::file::{HybridFile, Part};
 use super::levels::Tier;
 use super::options::HybridDriver;
 use super::statistics::add;
-use crate::band::{DeviceWriter, Stamp};
+use crate::band::{DeviceWriter, Need, Stamp, TableOrigin};
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind};
 use crate::journal::buffer;
@@ -17,18 +17,42 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_media::{IoCause, IoClass, IoContext};
 
-const MOVING: IoContext =
+const COPYING: IoContext =
     IoContext { class: IoClass::Maintenance, cause: IoCause::Migration, level: None, job: None, deadline: None };
 
+/// Why a file is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copying {
+    /// It goes to another device.
+    Moving,
+    /// Its zone is emptied.
+    Cleaning,
+}
+
 /// Says whether to go on with a copy.
-type Going<'a> = &'a dyn Fn(&Core, u64) -> bool;
+pub(super) type Going<'a> = &'a dyn Fn(&Core, u64) -> bool;
 
 impl Core {
-    /// Copies a file to another device under a name of the store's own, durably. The name stays when it fails.
-    fn copy(&self, file: &HybridFile, device: usize, number: u64, goes_on: Going<'_>) -> Result<bool, StoreError> {
+    /// Copies parts of a file, one behind the other, to a device under a name of the store's own, durably. The name stays when it
+    /// fails.
+    pub(super) fn copy(
+        &self,
+        file: &HybridFile,
+        parts: &[Part],
+        device: usize,
+        number: u64,
+        why: Copying,
+        goes_on: Going<'_>,
+    ) -> Result<bool, StoreError> {
+        let (cause, is_cleaning) = match why {
+            Copying::Moving => (IoCause::Migration, false),
+            Copying::Cleaning => (IoCause::Cleaning, true),
+        };
+        let origin = TableOrigin { born_bytes: file.born_bytes.load(Ordering::Relaxed), is_cleaning };
         let member = &self.members[device];
         let name = copy_name(number);
-        let size_bytes = file.size_bytes();
+        let start_bytes = parts.first().map_or(0, |part| part.start_bytes);
+        let size_bytes = parts.last().map_or(0, Part::end_bytes).saturating_sub(start_bytes);
         let kind = if file.is_table { FileKind::Table } else { FileKind::Other };
         let options = CreateOptions {
             kind,
@@ -38,24 +62,26 @@ impl Core {
         };
         let transfer_bytes = self.transfer_bytes(device);
         let stamp = Stamp { number: 0, start_bytes: 0, goes_on: false };
-        let mut writer = member.files.create(&name, &options, stamp, transfer_bytes)?;
-        let context = IoContext { level: file.level(), ..MOVING };
-        let parts = file.parts();
+        let mut writer = member.files.create(&name, &options, stamp, origin, transfer_bytes)?;
+        let context = IoContext { level: file.level(), cause, ..COPYING };
         let mut bytes = buffer(member.files.device(), transfer_bytes.next_multiple_of(4096));
         let mut done = 0;
         while done < size_bytes {
             if !goes_on(self, done) {
                 return Ok(false);
             }
-            let index = parts.partition_point(|part| part.start_bytes <= done).saturating_sub(1);
-            let end = parts.get(index + 1).map_or(size_bytes, |next| next.start_bytes).min(size_bytes);
-            let length = (end - done).min(transfer_bytes as u64) as usize;
-            parts[index].reader.read_at(done - parts[index].start_bytes, &mut bytes[..length], &context)?;
+            let at = start_bytes + done;
+            let index = parts.partition_point(|part| part.start_bytes <= at).saturating_sub(1);
+            let next = parts.get(index + 1).map_or(u64::MAX, |next| next.start_bytes);
+            let length = (next - at).min(size_bytes - done).min(transfer_bytes as u64) as usize;
+            parts[index].reader.read_at(at - parts[index].start_bytes, &mut bytes[..length], &context)?;
             writer.writable().append(&bytes[..length], &context)?;
             done += length as u64;
         }
         self.end_copy(&mut writer, &context)?;
-        add(&self.counts.moved_bytes, size_bytes);
+        if why == Copying::Moving {
+            add(&self.counts.moved_bytes, size_bytes);
+        }
         Ok(true)
     }
 
@@ -99,7 +125,7 @@ impl Core {
     }
 
     /// Takes back a copy that did not become the file.
-    fn drop_copy(&self, device: usize, copy: u64) {
+    pub(super) fn drop_copy(&self, device: usize, copy: u64) {
         // What stays is taken away by the next open.
         let _ = self.remove_on(device, &copy_name(copy), copy, copy).and_then(|()| self.commit_strictly_on(device));
         self.zone_was_left();
@@ -118,7 +144,8 @@ impl Core {
         devices.retain(|device| Some(*device) != unwanted);
         for device in devices {
             let copy = naming.number();
-            outcome = self.copy(file, device, copy, &|_, _| true).map(|_| (device, copy));
+            outcome =
+                self.copy(file, &file.parts(), device, copy, Copying::Moving, &|_, _| true).map(|_| (device, copy));
             match &outcome {
                 Ok(_) => break,
                 Err(error) => {
@@ -188,8 +215,12 @@ impl Core {
             let needed = file.size_bytes().div_ceil(member.files.writable_zone_bytes()) as u32;
             let free = || member.files.zone_use().free.saturating_sub(member.promised.load(Ordering::Relaxed));
             while free() < needed && self.make_space(target) {}
-            if free() >= needed && self.may_hold_zone(target) && matches!(self.move_file(&file, target, true), Ok(true))
-            {
+            let move_there = || {
+                let may_go = free() >= needed && self.may_hold_zone(target);
+                may_go && matches!(self.move_file(&file, target, true), Ok(true))
+            };
+            // Zones that are empty may be kept for others.
+            if move_there() || self.clean_in_need(target, Need::Worthwhile) && move_there() {
                 return true;
             }
         }
@@ -210,7 +241,7 @@ impl Core {
             let due = began.saturating_add(due.min(u128::from(u64::MAX / 4)) as u64);
             core.migrator.sleep_until(varve_env::Instant::from_nanos(due))
         };
-        let copied = self.copy(file, device, copy, &goes_on);
+        let copied = self.copy(file, &file.parts(), device, copy, Copying::Moving, &goes_on);
         if matches!(copied, Ok(true)) {
             // One piece takes its time as well, or tables of one piece would go at any rate.
             goes_on(self, file.size_bytes());
@@ -232,12 +263,13 @@ impl Core {
         taken.inspect_err(|_| self.drop_copy(device, copy)).map(|()| true)
     }
 
+    /// Whether a file can be copied and the copy take its place. What lies on several devices is on one when it was moved.
     pub(super) fn is_movable(&self, file: &HybridFile) -> bool {
         let is_at_rest =
             !file.state.is_writing.load(Ordering::Acquire) && !file.state.is_moving.load(Ordering::Acquire);
         let is_settled = file.is_durable.load(Ordering::Acquire) && file.supersedes.lock().is_empty();
-        let is_one = file.parts().len() == 1 && file.size_bytes() > 0 && file.is_whole();
-        is_at_rest && is_settled && !file.is_removed() && is_one && self.check_parts(file).is_ok()
+        let is_there = file.size_bytes() > 0 && file.is_whole();
+        is_at_rest && is_settled && !file.is_removed() && is_there && self.check_parts(file).is_ok()
     }
 
     /// Whether something that takes long may have a zone: one stays for those who wait.

@@ -84,6 +84,11 @@ pub struct HybridOpenOptions {
     pub log_and_cache_zones: u32,
     /// How fast tables move.
     pub migration_bytes_per_second: u64,
+    /// Whether tables that are at most half as large as a zone share zones with others. Unset: on devices of which two tables of
+    /// [`table_bytes`](Self::table_bytes) have space in a zone.
+    pub shared_zones: Option<bool>,
+    /// How fast tables are copied out of zones that are emptied while nobody waits for one; 0 empties none then.
+    pub cleaning_bytes_per_second: u64,
     /// How often the automated placement looks at what the fast tier does.
     pub auto_interval_nanos: u64,
     /// Tier of each device, in the order in which they are given, 0 the fastest. Unset: from what they promise; those that
@@ -109,6 +114,8 @@ impl Default for HybridOpenOptions {
             division: DivisionName::ByWorth,
             log_and_cache_zones: 2,
             migration_bytes_per_second: 4 << 20,
+            shared_zones: None,
+            cleaning_bytes_per_second: 16 << 20,
             auto_interval_nanos: 1_000_000_000,
             tiers: None,
             table_bytes: None,

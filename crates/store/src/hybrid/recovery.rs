@@ -4,6 +4,7 @@
 //! that were not finished; then, once that is durable everywhere, the records of removals.
 
 use super::KIND;
+use super::births::{births, lifetimes_of, sharing_of};
 use super::boundary::Boundary;
 use super::cached::{FoundZone, known_files, zone_name};
 use super::caching::{BlockQueue, CacheZones, CachingName, sampled_one_in};
@@ -16,7 +17,7 @@ use super::records::{Found, Record, Resolved, Set, incomplete, without_name};
 use super::removals::Removals;
 use super::tiers::tiers_of;
 use super::wake::Wake;
-use crate::band::{DeviceFiles, MountedFiles, Reserve, Stamp};
+use crate::band::{DeviceFiles, Lifetimes, MountedFiles, Reserve, Stamp, TableOrigin};
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, Location, StoreProperties};
 use crate::identity::block::{Presence, Said, said};
@@ -177,7 +178,8 @@ fn give_up(set: Set, members: &[Member], number: u64) -> Result<Set, StoreError>
     let options = CreateOptions { kind: FileKind::Other, ..CreateOptions::default() };
     for name in set.missing_ids.iter().chain(&set.given_up_ids).map(|member| without_name(*member)) {
         for member in members.iter().filter(|member| !member.files.has_name(&name)) {
-            member.files.create(&name, &options, Stamp { number, start_bytes: 0, goes_on: false }, 0)?;
+            let stamp = Stamp { number, start_bytes: 0, goes_on: false };
+            member.files.create(&name, &options, stamp, TableOrigin::default(), 0)?;
             member.files.commit_names()?;
         }
     }
@@ -208,11 +210,22 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
         mounted = mount(env, &devices.iter().map(over).collect::<Result<Vec<Device>, StoreError>>()?)?;
     }
     let mut found = Found::of(&label, &mounted, &set)?;
+    let lifetimes = Arc::new(ShortMutex::new(lifetimes_of(&found.files, &mounted)));
     let mut members = Vec::with_capacity(devices.len());
     for (mounted, tier) in mounted.into_iter().zip(tiers) {
-        let files = mounted.begin(env)?;
+        let sharing = sharing_of(&mounted, options, &lifetimes);
+        let files = mounted.begin(env, sharing.as_ref())?;
         let removals = Mutex::new(env, "removals of a device", Removals::default());
-        members.push(Member { files, tier, promised: AtomicU32::new(0), removals, is_suspect: AtomicBool::new(false) });
+        members.push(Member {
+            files,
+            tier,
+            promised: AtomicU32::new(0),
+            removals,
+            is_suspect: AtomicBool::new(false),
+            cleaning: Mutex::new(env, "cleaning of a device", ()),
+            waiting: AtomicU32::new(0),
+            emptied: AtomicU32::new(0),
+        });
     }
     let set = if is_read_only { set } else { give_up(set, &members, found.next)? };
     // Cache zones stay where there is a cache for them.
@@ -234,14 +247,18 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     for (device, name) in &found.left_over {
         members[*device].files.remove(name)?;
     }
+    let births = births(&found.files);
     let mut files = BTreeMap::new();
     for (name, Resolved { parts, rivals, is_cut, .. }) in found.files {
         let Some(first) = parts.first() else { continue };
         let level = first.file.level;
         let mut file = HybridFile::new(first.stamp.number, &name, first.file.is_table, level, env.now().as_nanos());
         file.is_durable.store(true, Ordering::Relaxed);
+        let born_bytes = births.get(&name).copied().unwrap_or(0);
+        file.born_bytes.store(born_bytes, Ordering::Relaxed);
         let mut readers = Vec::with_capacity(parts.len());
         for Record { device, stamp, .. } in parts {
+            members[device].files.set_born(&name, born_bytes);
             let reader = members[device].files.open_file(&name)?;
             readers.push(Part { device, start_bytes: stamp.start_bytes, reader });
         }
@@ -257,8 +274,7 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     }
     commit_all(&members)?;
     let next = found.next;
-    let properties = properties_of(&members, options);
-    let core = Core { set, is_read_only, ..core_of(env, label, members, files, next, properties, options) };
+    let core = Core { set, is_read_only, ..core_of(env, label, members, files, next, lifetimes, options) };
     core.files.read().values().for_each(|file| core.recount(file));
     if let Some(cache) = &core.cache {
         let mut kept = kept;
@@ -301,7 +317,7 @@ fn core_of(
     members: Vec<Member>,
     files: BTreeMap<String, Arc<HybridFile>>,
     next: u64,
-    properties: StoreProperties,
+    lifetimes: Arc<ShortMutex<Lifetimes>>,
     options: &HybridOpenOptions,
 ) -> Core {
     let nominal = |tier: fn(usize) -> bool| {
@@ -345,7 +361,7 @@ fn core_of(
     Core {
         env: env.clone(),
         label,
-        properties,
+        properties: properties_of(&members, options),
         options: options.clone(),
         members,
         set: Set::default(),
@@ -365,6 +381,8 @@ fn core_of(
         zone_left: Condvar::new(env, "zones left"),
         migrator: Wake::new(env, "migration"),
         cacher: Wake::new(env, "cached blocks"),
+        cleaner: Wake::new(env, "zone cleaning"),
+        lifetimes,
         boundaries,
         reads_of_tier: Default::default(),
         is_stepping: AtomicBool::new(false),

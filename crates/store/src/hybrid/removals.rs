@@ -12,7 +12,7 @@ use super::levels::Tier;
 use super::options::HybridFormatOptions;
 use super::records::removed_name;
 use super::statistics::add;
-use crate::band::Stamp;
+use crate::band::{Stamp, TableOrigin};
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind};
 use std::cmp::Reverse;
@@ -167,7 +167,8 @@ impl Core {
         let stamp = Stamp { number: below, start_bytes: 0, goes_on: false };
         for device in self.ordered(Tier::Fast, false) {
             let files = &self.members[device].files;
-            outcome = files.create(&own_name, &options, stamp, 0).and_then(|_| files.commit_names());
+            outcome =
+                files.create(&own_name, &options, stamp, TableOrigin::default(), 0).and_then(|_| files.commit_names());
             if outcome.is_ok() {
                 add(&self.counts.removals_elsewhere, 1);
                 buried.insert(name.to_owned(), below);
@@ -239,9 +240,17 @@ impl Core {
             }
         }
         self.files.write().remove(name);
-        file.was_removed();
-        self.recount(&file);
+        self.was_removed(&file);
         Ok(())
+    }
+
+    /// A file has no name any more: it counts among none, and says how long tables of its level live.
+    pub(super) fn was_removed(&self, file: &HybridFile) {
+        file.was_removed();
+        self.recount(file);
+        if file.is_table && file.size_bytes() > 0 {
+            self.lifetimes.lock().died(file.level(), file.born_bytes.load(Ordering::Relaxed));
+        }
     }
 
     /// Removes the records of a file, of which no device refuses.

@@ -88,8 +88,7 @@ impl Core {
         }
         file.is_durable.store(true, Ordering::Release);
         if let Some(target) = target {
-            target.was_removed();
-            self.recount(&target);
+            self.was_removed(&target);
             let mut older: Vec<usize> = target.parts().iter().map(|part| part.device).collect();
             older.extend(&*target.supersedes.lock());
             older.extend(target.rivals.iter().map(|(device, _)| *device));

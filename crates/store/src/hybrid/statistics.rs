@@ -33,6 +33,10 @@ pub(super) struct Counts {
     pub(super) dropped_blocks: AtomicU64,
     /// Cache zones that were given up.
     pub(super) dropped_zones: AtomicU64,
+    /// Zones that tables shared and that were emptied.
+    pub(super) cleaned_zones: AtomicU64,
+    /// Bytes of tables copied for that.
+    pub(super) cleaned_bytes: AtomicU64,
     /// Writers that waited until another zone was finished.
     pub(super) zone_waits: AtomicU64,
     /// Removals that are kept on another device than that of the file, which refuses.
@@ -66,6 +70,8 @@ impl Counts {
             count("cached blocks found at opening", &self.found_blocks),
             count("evicted blocks dropped", &self.dropped_blocks),
             count("cache zones given up", &self.dropped_zones),
+            count("zones of tables emptied", &self.cleaned_zones),
+            bytes("bytes copied to empty zones", &self.cleaned_bytes),
             count("waits for a zone", &self.zone_waits),
             count("removals kept for devices that refuse", &self.removals_elsewhere),
         ]

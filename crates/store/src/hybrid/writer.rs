@@ -4,7 +4,7 @@ use super::core::{Core, Made};
 use super::file::HybridFile;
 use super::levels::Tier;
 use super::statistics::add;
-use crate::band::{DeviceWriter, Stamp};
+use crate::band::{DeviceWriter, Need, Stamp, TableOrigin};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::file_store::{CreateOptions, FileKind, WritableFile};
 use std::collections::BTreeSet;
@@ -14,6 +14,8 @@ use varve_media::IoContext;
 
 /// How long a writer waits for another one to leave a zone, before that is an error.
 const PATIENCE_NANOS: u64 = 600_000_000_000;
+/// Zones that are emptied for one request, at most: each gives back some space.
+const CLEANINGS_MAX: u32 = 1024;
 
 /// The writer of one file.
 pub(super) struct HybridWriter {
@@ -74,6 +76,7 @@ impl HybridWriter {
         mut step: impl FnMut(&mut DeviceWriter) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let until_nanos = self.core.env.now().as_nanos().saturating_add(PATIENCE_NANOS);
+        let mut cleanings = CLEANINGS_MAX;
         loop {
             let carried = match self.carried.is_empty() {
                 true => Ok(()),
@@ -106,16 +109,52 @@ impl HybridWriter {
                 return Err(error);
             }
             let is_small = self.options.kind != FileKind::Table;
-            if is_small && self.core.make_space(self.device) || self.go_on(context)? {
+            if is_small && self.core.make_space(self.device)
+                || !is_limited && self.stays_whole(&mut cleanings)
+                || self.go_on(context)?
+            {
                 continue;
             }
-            // Nothing is refused for blocks that are somewhere else too, nor while a zone of another device is empty.
-            let has_space =
-                !is_limited && (!is_small && self.core.make_space(self.device) || self.core.move_away(self.device));
+            // Nothing is refused for blocks that are somewhere else too, nor for what can be copied elsewhere, nor while a zone of
+            // another device is empty.
+            let has_space = !is_limited
+                && (!is_small && self.core.make_space(self.device)
+                    || self.clean(&mut cleanings)
+                    || self.core.move_away(self.device));
             if !has_space {
                 return Err(error);
             }
         }
+    }
+
+    /// Empties a zone of its device for a table that would lie on two: it could not come back to this one.
+    fn stays_whole(&self, cleanings: &mut u32) -> bool {
+        let is_begun = self.file.parts().last().is_some_and(|part| part.reader.size_bytes() > 0);
+        if *cleanings == 0 || !is_begun || self.options.kind != FileKind::Table {
+            return false;
+        }
+        *cleanings -= 1;
+        self.core.clean_in_need(self.device, Need::Worthwhile)
+    }
+
+    /// Empties a zone that tables share, on this device or on one that had no space before and on which the file may go on: first
+    /// where that is worth it. False when none is to be gained.
+    fn clean(&mut self, cleanings: &mut u32) -> bool {
+        if *cleanings == 0 {
+            return false;
+        }
+        *cleanings -= 1;
+        let parts = self.file.parts();
+        let is_open = |device: &usize| *device != self.device && parts.iter().all(|part| part.device != *device);
+        let devices: Vec<usize> =
+            [self.device].into_iter().chain(self.refused.iter().copied().filter(is_open)).collect();
+        for need in [Need::Worthwhile, Need::Space] {
+            if let Some(device) = devices.iter().find(|device| self.core.clean_in_need(**device, need)) {
+                self.refused.remove(device);
+                return true;
+            }
+        }
+        false
     }
 
     /// Goes on on another device; false when there is none.
@@ -149,7 +188,8 @@ impl HybridWriter {
         let stamp = Stamp { number: self.file.stamp.load(Ordering::Acquire), start_bytes, goes_on: false };
         for device in others {
             let options = CreateOptions { level: self.file.level(), ..self.options };
-            let made = core.create_on(device, &name, &options, stamp);
+            let born_bytes = self.file.born_bytes.load(Ordering::Relaxed);
+            let made = core.create_on(device, &name, &options, stamp, TableOrigin { born_bytes, is_cleaning: false });
             let (writer, part) = match made {
                 Ok(made) => made,
                 Err(error) if core.is_for_another(device, &error) => {
@@ -198,6 +238,9 @@ impl HybridWriter {
         self.release_promise();
         if let Some(division) = self.core.division.as_ref().filter(|_| self.file.is_table && !self.file.is_removed()) {
             division.lock().written(self.file.row(), self.file.size_bytes());
+        }
+        if self.file.is_table {
+            self.core.lifetimes.lock().written(self.file.size_bytes());
         }
         self.core.writing_ends(&self.file);
         self.core.zone_was_left();

@@ -19,6 +19,8 @@ const DIVISION: &str = "division";
 const LOG_ZONES: &str = "log-and-cache-zones";
 const MIGRATION_RATE: &str = "migration-rate";
 const AUTO_INTERVAL: &str = "auto-interval-us";
+const SHARED_ZONES: &str = "shared-zones";
+const CLEANING_RATE: &str = "cleaning-rate";
 const TABLE_SIZE: &str = "tiered-table-size";
 const TRANSFER_SIZE: &str = "transfer-size";
 const TIERS: &str = "tiers";
@@ -75,6 +77,19 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
             value: ValueForm::Size,
             default: "4MiB",
             meaning: "bytes of tables moved in a second at most",
+        },
+        OptionDescription {
+            name: SHARED_ZONES,
+            value: ValueForm::Choice(&["yes", "no"]),
+            default: "yes where two tables have space in a zone",
+            meaning: "whether tables that are at most half as large as a zone share zones with others that are expected to live as \
+                      long",
+        },
+        OptionDescription {
+            name: CLEANING_RATE,
+            value: ValueForm::Size,
+            default: "16MiB",
+            meaning: "bytes copied in a second at most to empty zones that tables share, while nobody waits for one",
         },
         OptionDescription {
             name: AUTO_INTERVAL,
@@ -153,6 +168,10 @@ fn open_options(part: &Part) -> Result<HybridOpenOptions, Error> {
         division: chosen(part, DIVISION, DivisionName::ALL, |name| name.name().to_owned())?.unwrap_or(usual.division),
         log_and_cache_zones: number(part, LOG_ZONES)?.unwrap_or(usual.log_and_cache_zones),
         migration_bytes_per_second: part.size_bytes(MIGRATION_RATE)?.unwrap_or(usual.migration_bytes_per_second),
+        shared_zones: chosen(part, SHARED_ZONES, &[true, false], |shares| {
+            if shares { "yes" } else { "no" }.to_owned()
+        })?,
+        cleaning_bytes_per_second: part.size_bytes(CLEANING_RATE)?.unwrap_or(usual.cleaning_bytes_per_second),
         auto_interval_nanos: match number::<u32>(part, AUTO_INTERVAL)? {
             Some(micros) => u64::from(micros) * 1000,
             None => usual.auto_interval_nanos,

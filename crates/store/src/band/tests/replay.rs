@@ -110,7 +110,7 @@ impl Replay {
                 let have = table.bands.len() as u32;
                 if have < *size {
                     let bands = expected.saturating_sub(have).clamp(1, TABLE_BANDS);
-                    let growth = TableGrowth { file: table.file, bands, full_band: None, job: None };
+                    let growth = TableGrowth { file: table.file, bands, shares: false, full_band: None, job: None };
                     table.bands.push(self.take(growth));
                 }
             }
@@ -132,7 +132,15 @@ impl Replay {
         }
         let table = if self.fit == Fit::NextBand { TableGrowth { bands: 1, ..table } } else { table };
         let (free, aside, cursor) = (&self.free, &self.aside, self.cursor);
-        let view = BandView { free, aside, cursor, reserve_bands: 0, log_reserve_bands: 0, log_reserve_taken: 0 };
+        let view = BandView {
+            free,
+            aside,
+            cursor,
+            reserve_bands: 0,
+            cleaning_bands: 0,
+            log_reserve_bands: 0,
+            log_reserve_taken: 0,
+        };
         let extent = view.extent(Purpose::CompactionOutput, table).expect("a free band");
         if self.aside.get(&table.file).is_none_or(|own| *own != extent) {
             self.cursor = extent.end;

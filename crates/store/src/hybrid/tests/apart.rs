@@ -3,6 +3,7 @@
 
 use super::crash::Cut;
 use super::load::{Hints, Load};
+use super::shared::sharing;
 use super::*;
 use crate::conformance::Model;
 use parking_lot::Mutex;
@@ -26,12 +27,16 @@ fn without_power() -> FaultPlan {
 /// Persistence points of the device `victim` in a load, which loses its power right behind number `at`; what both may have
 /// some time later.
 fn cut_apart(env: &Env, seed: u64, victim: usize, at: u64, cuts: &mut Vec<Cut>) -> u64 {
-    let devices = formatted(env, 50, 6 + seed % 5, [0, 5][(seed % 2) as usize]);
+    // Of some seeds tables share zones.
+    let shares = seed % 3 == 2;
+    let devices = formatted(env, if shares { 11 } else { 50 }, 6 + seed % 5, [0, 5][(seed % 2) as usize]);
     let crash: Vec<CrashDevice> = devices.iter().map(|device| CrashDevice::new(env, device).unwrap()).collect();
     let injector = FaultInjector::new(env, FaultPlan::default());
     let mut above: Vec<Device> = crash.iter().map(CrashDevice::device).collect();
     above[victim] = FaultDevice::device(&injector, &above[victim]);
-    let store = Arc::new(HybridStore::open(env, above, &open_options()).unwrap());
+    let usual = if shares { sharing() } else { open_options() };
+    let options = HybridOpenOptions { tiers: Some(TIERS.to_vec()), ..usual };
+    let store = Arc::new(HybridStore::open(env, above, &options).unwrap());
     let model = Arc::new(Mutex::new(Model::default()));
     let points = Arc::new(Mutex::new(0));
     let (counted, power) = (points.clone(), injector.clone());
@@ -51,15 +56,16 @@ fn cut_apart(env: &Env, seed: u64, victim: usize, at: u64, cuts: &mut Vec<Cut>) 
             if survivor == 1 {
                 states.reverse();
             }
-            kept.lock().push(Cut { states, model: seen.lock().clone() });
+            kept.lock().push(Cut { states, model: seen.lock().clone(), shares });
         }
     });
-    let mut load = Load::new(store.clone(), model.clone(), seed, Hints::ALL);
+    let load = Load::new(store.clone(), model.clone(), seed, Hints::ALL);
+    let mut load = if shares { load.with_tables_of(9000) } else { load };
     load.run(OPERATIONS);
     drop(load);
     let states = [crash[0].capture(), crash[1].capture()];
     let mut later = std::mem::take(&mut *later.lock());
-    later.push(Cut { states, model: model.lock().clone() });
+    later.push(Cut { states, model: model.lock().clone(), shares });
     // The end, and some of what was before.
     let mut random = Random::named(seed, &format!("later {victim} {at}"));
     for _ in 0..3 {

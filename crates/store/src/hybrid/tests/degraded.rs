@@ -417,10 +417,10 @@ fn files_of_one_stamp_with_other_bytes_are_told_and_kept() {
     drop(store);
     // What no store does.
     for (device, number) in devices.iter().zip([1, 2]) {
-        let files = crate::band::DeviceFiles::mount(device.clone(), KIND).unwrap().begin(&env).unwrap();
+        let files = crate::band::DeviceFiles::mount(device.clone(), KIND).unwrap().begin(&env, None).unwrap();
         let options = CreateOptions { kind: FileKind::Other, ..CreateOptions::default() };
         let stamp = crate::band::Stamp { number: 7, start_bytes: 0, goes_on: false };
-        let mut writer = files.create("f", &options, stamp, 4096).unwrap();
+        let mut writer = files.create("f", &options, stamp, crate::band::TableOrigin::default(), 4096).unwrap();
         writer.writable().append(&content(number, 0, 1000), &CONTEXT).unwrap();
         writer.writable().sync(&CONTEXT).unwrap();
         drop(writer);

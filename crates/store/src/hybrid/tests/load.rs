@@ -50,6 +50,8 @@ pub(super) struct Load {
     old_logs: Vec<String>,
     manifest: Option<Open>,
     tables: Vec<Table>,
+    /// Bytes of a table, about.
+    table_bytes: u64,
     /// Errors that operations ended with.
     pub(super) errors: Vec<StoreError>,
 }
@@ -68,8 +70,14 @@ impl Load {
             old_logs: Vec::new(),
             manifest: None,
             tables: Vec::new(),
+            table_bytes: 30_000,
             errors: Vec::new(),
         }
+    }
+
+    /// With tables of another size.
+    pub(super) fn with_tables_of(self, table_bytes: u64) -> Load {
+        Load { table_bytes, ..self }
     }
 
     /// Goes on after every error, as far as it can.
@@ -222,7 +230,10 @@ impl Load {
             self.store.hint(&Hint::FlushBegin { job, expected_bytes: 30_000 });
         }
         let name = format!("t-{}", job.0);
-        let bytes = if self.random.chance(1, 6) { 40_000 } else { 1 + self.random.below(30_000) };
+        let bytes = match self.random.chance(1, 6) {
+            true => self.table_bytes * 4 / 3,
+            false => 1 + self.random.below(self.table_bytes),
+        };
         let outcome = self.write_table(&name, 0, job, bytes);
         if self.hints.jobs && self.hints.ends {
             let outputs: Vec<HintedFile> = outcome.is_ok().then(|| hinted(&name, 0)).into_iter().collect();
@@ -258,9 +269,9 @@ impl Load {
         let bytes = inputs.iter().map(|input| input.bytes).sum::<u64>() / 2 + 1;
         let mut outputs = Vec::new();
         let mut outcome = Ok(());
-        for _ in 0..bytes.div_ceil(30_000) {
+        for _ in 0..bytes.div_ceil(self.table_bytes) {
             let name = format!("t-{}", self.next + 1);
-            outcome = self.write_table(&name, level, job, bytes.min(30_000));
+            outcome = self.write_table(&name, level, job, bytes.min(self.table_bytes));
             if outcome.is_err() {
                 break;
             }
@@ -268,7 +279,7 @@ impl Load {
             if self.hints.jobs {
                 self.store.hint(&Hint::CompactionOutput { job, output: &output });
             }
-            outputs.push(Table { name, level, bytes: bytes.min(30_000) });
+            outputs.push(Table { name, level, bytes: bytes.min(self.table_bytes) });
         }
         let succeeded = outcome.is_ok() && self.random.chance(7, 8);
         if self.hints.jobs && self.hints.ends {

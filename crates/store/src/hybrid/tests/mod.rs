@@ -6,11 +6,13 @@ mod cached;
 mod crash;
 mod degraded;
 mod faults;
+mod figures;
 mod hints;
 mod load;
 mod regressions;
 mod sets;
 mod several;
+mod shared;
 mod space;
 
 use super::*;
@@ -121,7 +123,7 @@ fn assert_sound(store: &HybridStore) {
     let findings = store.check().unwrap();
     let bad: Vec<_> = findings.iter().filter(|finding| finding.severity >= Severity::Warning).collect();
     assert!(bad.is_empty(), "{bad:?}");
-    assert_eq!(store.core.level_zones(), store.core.level_zones_of_all(), "what was counted is not what is there");
+    assert_eq!(store.core.level_places(), store.core.level_places_of_all(), "what was counted is not what is there");
     for member in &store.core.members {
         let block = &member.files.device().block;
         assert_eq!(block.counters().errors, 0, "a rule of the zones of '{}' was broken", block.name());
