@@ -15,6 +15,7 @@ use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, ReadableFile};
 use crate::hint::BlockOrigin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use varve_media::{IoCause, IoClass, IoContext};
 
 const FILLING: IoContext =
@@ -56,7 +57,9 @@ impl Core {
         let Some(cache) = self.cache.as_ref().filter(|_| self.has_tiers()) else { return };
         let (key, origins, entries) = {
             let files = self.files.read();
-            let Some(key) = files.get(file).and_then(|file| self.slow_block(file, offset_bytes)) else { return };
+            let Some(file) = files.get(file) else { return };
+            let Some(key) = self.slow_block(file, offset_bytes) else { return };
+            file.is_rewritten.store(true, Ordering::Relaxed);
             let slow = |origin: &BlockOrigin| {
                 let file = files.get(&*origin.file)?;
                 Some((self.slow_block(file, origin.offset_bytes)?, origin.entries))
@@ -90,15 +93,16 @@ impl Core {
         context: &IoContext,
     ) -> bool {
         let Some(cache) = self.cache.as_ref().filter(|_| file.is_table) else { return false };
+        let is_known = file.is_rewritten.load(Ordering::Relaxed);
         let key = file.block_key(offset_bytes);
         if let Some(block) = cache.queue.lock().get(key).filter(|block| block.len() == data.len()) {
             data.copy_from_slice(block);
-            cache.zones.lock().read(key);
+            cache.zones.lock().read(key, is_known);
             return true;
         }
         let found = {
             let mut zones = cache.zones.lock();
-            zones.read(key);
+            zones.read(key, is_known);
             zones.find(key)
         };
         let mut copy = Vec::new();

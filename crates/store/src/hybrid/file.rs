@@ -105,6 +105,8 @@ pub(super) struct HybridFile {
     /// It is durable under its name, and what was removed before it was made is gone.
     pub(super) is_durable: AtomicBool,
     is_removed: AtomicBool,
+    /// The tree said of its blocks, while it was written, which others they were made of.
+    pub(super) is_rewritten: AtomicBool,
     /// When it was made, in bytes written to the store.
     pub(super) born_bytes: AtomicU64,
 }
@@ -132,6 +134,7 @@ impl HybridFile {
             is_cut: false,
             is_durable: AtomicBool::new(false),
             is_removed: AtomicBool::new(false),
+            is_rewritten: AtomicBool::new(false),
             born_bytes: AtomicU64::new(0),
         }
     }

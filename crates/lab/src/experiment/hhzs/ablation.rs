@@ -25,7 +25,7 @@ pub(in crate::experiment) const ABLATION: Experiment = Experiment {
     id: "hhzs/ablation",
     title: "ours without each of its terms, and the others with the one they can have",
     description: "Loads 200 GiB under each scheme.",
-    default_scale: super::DEFAULT_SCALE,
+    default_scale: super::MANY_RUNS_SCALE,
     run: |run| {
         let loaded = loads(run, &SCHEMES)?;
         let mut report = described(run, &loaded);

@@ -18,7 +18,7 @@ pub(in crate::experiment) const FIG_6: Experiment = Experiment {
     title: "HHZS, figure 6 (exp 2): what placement, migration and caching contribute",
     description: "Loads 200 GiB under B3, B3+M, P, P+M and P+M+C (HHZS), and runs 5 million operations of W1 (10 % reads, 0.9), W2 \
                   (50 %, 0.9), W3 (50 %, 1.2) and W4 (100 %, 1.2) on what each load left behind, with its debt.",
-    default_scale: super::DEFAULT_SCALE,
+    default_scale: super::MANY_RUNS_SCALE,
     run: |run| {
         let loaded = loads(run, &Scheme::BREAKDOWN)?;
         let mut report = described(run, &loaded);

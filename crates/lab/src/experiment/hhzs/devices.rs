@@ -38,7 +38,7 @@ pub(in crate::experiment) const DEVICES: Experiment = Experiment {
     title: "several drives and disks to a tier: throughput of the load and of YCSB C",
     description: "Loads 200 GiB under HHZS onto one drive and one disk, one and two, two and two, and two and four, and reads it as YCSB C \
                   does, with one client and with 32 at once, when nothing is left to compact. Every drive has 20 zones. Not in the paper.",
-    default_scale: super::DEFAULT_SCALE,
+    default_scale: super::MANY_LOADS_SCALE,
     run: |run| {
         let setup = |(drives, disks)| Setup { drives, disks, ..Setup::new(Scheme::Hhzs, run.scale, run.settings.seed) };
         let all: Vec<Arc<Loaded>> = loads_of(run, &SETS.map(setup))?;

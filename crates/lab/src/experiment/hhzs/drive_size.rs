@@ -31,7 +31,7 @@ const fn experiment(
     let description = "Loads 200 GiB onto 20, 40, 60 and 80 zones of the drive under B1 to B4, AUTO, P and HHZS, and runs 1 million \
                        operations, half of them reads of Zipf 0.9, on it. Other sizes than 20 zones are measured at a quarter of the \
                        scale.";
-    Experiment { id, title, description, default_scale: super::DEFAULT_SCALE, run }
+    Experiment { id, title, description, default_scale: super::MANY_LOADS_SCALE, run }
 }
 
 fn scale_of(run: &Run<'_>, zones: u64) -> Scale {

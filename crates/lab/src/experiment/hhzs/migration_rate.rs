@@ -20,7 +20,7 @@ pub(in crate::experiment) const FIG_10: Experiment = Experiment {
     title: "HHZS, figure 10 (exp 6): tail latencies of reads by rate of migration",
     description: "Loads 200 GiB under P+M and runs 5 million operations, half of them reads of Zipf 0.9, on it, with tables moving at 1 \
                   to 64 MiB/s.",
-    default_scale: super::DEFAULT_SCALE,
+    default_scale: super::MANY_RUNS_SCALE,
     run: |run| {
         let mut report = described(run, &loads(run, &[Scheme::WriteGuidedMigrating])?);
         let task = |rate: u64| {

@@ -53,8 +53,14 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     ablation::ABLATION,
 ];
 
-/// The scale of all but table 1 unless told otherwise.
+/// The scale of loads and YCSB unless told otherwise. Table 1 runs in full.
 const DEFAULT_SCALE: Scale = Scale::one_in(64);
+
+/// That of experiments with many runs, ...
+const MANY_RUNS_SCALE: Scale = Scale::one_in(128);
+
+/// and with many loads, or with runs that go on for long: so all of them take about as long as those of YCSB.
+const MANY_LOADS_SCALE: Scale = Scale::one_in(256);
 
 #[cfg(test)]
 mod tests {

@@ -36,7 +36,7 @@ pub(in crate::experiment) const FIG_7: Experiment = Experiment {
     id: "hhzs/fig7",
     title: "HHZS, figure 7 (exp 3): skewness of the workload",
     description: "5 million operations, half of them reads, of Zipf 0.8 to 1.2 on what the loads of B3, AUTO and HHZS left behind.",
-    default_scale: super::DEFAULT_SCALE,
+    default_scale: super::MANY_RUNS_SCALE,
     run: |run| measured(run, &SKEWS, (27.3, 43.3), (51.6, 77.1)),
 };
 
@@ -44,7 +44,7 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
     id: "hhzs/fig8",
     title: "HHZS, figure 8 (exp 4): share of reads in the workload",
     description: "5 million operations, 10 to 90 % of them reads, of Zipf 0.9 on what the loads of B3, AUTO and HHZS left behind.",
-    default_scale: super::DEFAULT_SCALE,
+    default_scale: super::MANY_RUNS_SCALE,
     run: |run| {
         let mut report = measured(run, &SHARES[2..], (42.5, 60.0), (54.1, 65.3))?;
         let few = run_all(run, &Scheme::COMPARED, &SHARES[..2], Begin::Debt)?;

@@ -50,30 +50,38 @@ impl ReadSample {
         }
     }
 
-    fn has(&self, hash: u64) -> bool {
+    fn chooses(&self, hash: u64) -> bool {
         (hash >> 8).is_multiple_of(self.one_in)
     }
 
-    /// A block takes the place of others that are not read any more, as one that was read so often.
-    pub(in crate::hybrid) fn replace(&mut self, hash: u64, count: u8, origins: impl Iterator<Item = u64>) {
-        for origin in origins {
-            if let Some(gone) = self.has(origin).then(|| self.counts.remove(&origin)).flatten() {
-                self.by_count[usize::from(gone)] -= 1;
+    /// A block was written with entries of others, each with how many. One of the sample that most of it comes from is of no
+    /// more use there, and goes on in it: so as many are in the sample as before, however they are written again.
+    pub(in crate::hybrid) fn replace(&mut self, hash: u64, entries: u64, origins: impl Iterator<Item = (u64, u32)>) {
+        let (mut is_new, mut count) = (true, None);
+        for (origin, of_it) in origins {
+            is_new = false;
+            if u64::from(of_it) * 2 >= entries
+                && let Some(reads) = self.counts.remove(&origin)
+            {
+                self.by_count[usize::from(reads)] -= u64::from(reads > 0);
+                count = count.max(Some(reads));
             }
         }
-        if count > 0 && self.has(hash) {
-            let before = self.counts.insert(hash, count);
-            before.into_iter().for_each(|before| self.by_count[usize::from(before)] -= 1);
-            self.by_count[usize::from(count)] += 1;
+        let is_chosen = is_new && self.chooses(hash);
+        if let Some(count) = count.or(is_chosen.then_some(0))
+            && self.counts.insert(hash, count).is_none()
+        {
+            self.by_count[usize::from(count)] += u64::from(count > 0);
         }
     }
 
-    /// A block is read, from wherever.
-    pub(in crate::hybrid) fn read(&mut self, hash: u64) {
-        if !self.has(hash) {
+    /// A block is read, from wherever. Those of tables that compactions wrote are in the sample if [that](Self::replace) says so.
+    pub(in crate::hybrid) fn read(&mut self, hash: u64, is_known: bool) {
+        let known = self.counts.get(&hash).copied();
+        if known.is_none() && (is_known || !self.chooses(hash)) {
             return;
         }
-        let count = self.counts.get(&hash).copied().unwrap_or(0);
+        let count = known.unwrap_or(0);
         if count > 0 {
             let before: u64 = self.by_count[usize::from(count) + 1..].iter().sum();
             let rank = (before + self.by_count[usize::from(count)] / 2) * self.one_in / self.blocks_of_zone;
@@ -129,7 +137,7 @@ mod tests {
             if step == 100_000 {
                 sample.take_hits();
             }
-            sample.read(hash_of((1, draw() * 4096)));
+            sample.read(hash_of((1, draw() * 4096)), false);
         }
         let hits = sample.take_hits();
         assert!((80_000..=100_000).contains(&hits[0]), "{hits:?}");
@@ -138,10 +146,44 @@ mod tests {
         assert_eq!(sample.take_hits(), [0; 4]);
     }
 
+    /// Every table is written again and again, and the zones are worth the same.
+    #[test]
+    fn what_is_written_again_is_worth_what_it_was() {
+        let mut random = Random::seeded(6);
+        let mut sample = ReadSample::new(20, 4000);
+        let (mut generation, mut hits) = (0, vec![0; 20]);
+        for step in 0..400_000u64 {
+            if step % 10_000 == 9_999 {
+                for block in 0..20_000 {
+                    // A quarter of each comes from the one before.
+                    let shift = generation % 4;
+                    let own = if shift == 0 { 4 } else { 3 };
+                    let origins =
+                        [(block, own), ((block + 1) % 20_000, 4 - own)].into_iter().filter(|(_, entries)| *entries > 0);
+                    sample.replace(
+                        hash_of((generation + 2, block)),
+                        4,
+                        origins.map(|(block, entries)| (hash_of((generation + 1, block)), entries)),
+                    );
+                }
+                generation += 1;
+            }
+            let block = if random.below(4) > 0 { random.below(4_000) } else { random.below(20_000) };
+            sample.read(hash_of((generation + 1, block)), generation > 0);
+            if step == 200_000 {
+                sample.take_hits();
+            }
+        }
+        hits.iter_mut().zip(sample.take_hits()).for_each(|(sum, now)| *sum += now);
+        // Four fifths of 200,000 reads are of the first 4,000 blocks.
+        assert!((120_000..=180_000).contains(&hits[0]), "{hits:?}");
+        assert!(sample.counts.len() <= 25_000 / sample.one_in as usize, "{} of the sample", sample.counts.len());
+    }
+
     #[test]
     fn blocks_that_are_read_once_are_worth_nothing_and_cost_no_more() {
         let mut sample = ReadSample::new(2, 10);
-        (0..100_000u64).for_each(|block| sample.read(hash_of((1, block * 4096))));
+        (0..100_000u64).for_each(|block| sample.read(hash_of((1, block * 4096)), false));
         assert_eq!(sample.take_hits(), [0, 0]);
         assert!(sample.counts.len() <= BLOCKS_MAX + 1);
     }

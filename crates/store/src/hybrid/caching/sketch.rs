@@ -33,11 +33,15 @@ impl Sketch {
         sketch
     }
 
-    /// For more blocks than it was for. Counts stay.
+    /// For more blocks than it was for. Counts stay, but where more was read than there are counters: then most of each is that of
+    /// other blocks, and they are halved.
     pub(in crate::hybrid) fn grow(&mut self, blocks: u64) {
         self.blocks = self.blocks.max(blocks).max(1);
         // Between two thirds of the counters wanted and four thirds.
         while self.counters() * 3 < self.blocks.saturating_mul(COUNTERS_OF_BLOCK) * 2 {
+            if self.reads > self.counters() {
+                self.halve();
+            }
             self.bytes.extend_from_within(..);
         }
     }
@@ -84,9 +88,13 @@ impl Sketch {
         self.raise(hash, self.count(hash).saturating_add(1));
         self.reads += 1;
         if self.reads >= self.blocks.saturating_mul(WINDOW_OF_BLOCK) {
-            self.reads /= 2;
-            self.bytes.iter_mut().for_each(|byte| *byte = (*byte >> 1) & 0x77);
+            self.halve();
         }
+    }
+
+    fn halve(&mut self) {
+        self.reads /= 2;
+        self.bytes.iter_mut().for_each(|byte| *byte = (*byte >> 1) & 0x77);
     }
 }
 

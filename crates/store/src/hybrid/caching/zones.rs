@@ -63,12 +63,12 @@ impl<R: Clone> CacheZones<R> {
         self.reads.as_ref().map_or(0, |(sketch, _)| sketch.count(hash_of(key)))
     }
 
-    /// A user reads a block of the slow tier, wherever it is found.
-    pub(in crate::hybrid) fn read(&mut self, key: BlockKey) {
+    /// A user reads a block of the slow tier, wherever it is found. It [was told](Self::inherit) how that was written, or not.
+    pub(in crate::hybrid) fn read(&mut self, key: BlockKey, is_known: bool) {
         let hash = hash_of(key);
         if let Some((sketch, sample)) = &mut self.reads {
             sketch.read(hash);
-            sample.read(hash);
+            sample.read(hash, is_known);
         }
     }
 
@@ -82,7 +82,7 @@ impl<R: Clone> CacheZones<R> {
         let count = (reads + entries / 2) / entries.max(1);
         let (hash, count) = (hash_of(key), count.min(u64::from(COUNT_MAX)) as u8);
         sketch.raise(hash, count);
-        sample.replace(hash, count, origins.iter().map(|(origin, _)| hash_of(*origin)));
+        sample.replace(hash, entries, origins.iter().map(|(origin, entries)| (hash_of(*origin), *entries)));
         self.wants(key)
     }
 
@@ -242,8 +242,8 @@ mod tests {
         let mut zones = CacheZones::new(CachingName::Frequency.policy().expect("a policy"), 4, 1000);
         assert!(zones.begin(1, ()));
         assert!(!zones.wants((1, 0)));
-        (0..3).for_each(|_| zones.read((1, 0)));
-        zones.read((1, 100));
+        (0..3).for_each(|_| zones.read((1, 0), false));
+        zones.read((1, 100), false);
         assert!(zones.wants((1, 0)) && zones.wants((1, 100)));
         let mut bytes = [0; COUNT_MAX as usize + 1];
         (bytes[1], bytes[2]) = (700, 800);
