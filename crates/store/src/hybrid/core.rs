@@ -342,6 +342,12 @@ impl Core {
         ordered
     }
 
+    /// Bytes of a table that moves from one tier to another which are read and written at once: of HHZS' zones 1 MiB, as the paper's
+    /// moves have.
+    pub(super) fn moved_at_once_bytes(&self) -> usize {
+        (self.fast_zone_bytes() / ZONE_PIECES).clamp(4096, usize::MAX as u64) as usize
+    }
+
     /// Bytes written at once to a table.
     pub(super) fn transfer_bytes(&self, device: usize) -> usize {
         let files = &self.members[device].files;
@@ -459,6 +465,9 @@ pub(super) fn transfer_bytes(options: &HybridOpenOptions, capabilities: &Capabil
     let wanted = options.transfer_bytes.unwrap_or(usual).min(zone_bytes / 16);
     wanted.clamp(4096, TRANSFER_BYTES_MAX) as usize
 }
+
+/// Pieces in which a zone moves.
+const ZONE_PIECES: u64 = 1024;
 
 /// What is transferred at once where positioning costs time: some ten times what a disk would have transferred meanwhile.
 const ROTATIONAL_TRANSFER_BYTES: u64 = 16 << 20;

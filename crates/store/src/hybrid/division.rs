@@ -158,7 +158,9 @@ fn smoothed(before: u64, now: u64) -> u64 {
 impl Worth {
     fn smoothed(&self, now: &Worth) -> Worth {
         let of = |before: &[u64], now: &[u64]| -> Vec<u64> {
-            now.iter().enumerate().map(|(at, now)| smoothed(before.get(at).copied().unwrap_or(*now), *now)).collect()
+            // A rank of which nothing was known is worth what is known now.
+            let known = |at: usize, now: u64| before.get(at).copied().filter(|before| *before > 0).unwrap_or(now);
+            now.iter().enumerate().map(|(at, now)| smoothed(known(at, *now), *now)).collect()
         };
         let mut tables = self.tables;
         tables.iter_mut().zip(now.tables).for_each(|(before, now)| *before = smoothed(*before, now));

@@ -64,7 +64,9 @@ impl Core {
         let stamp = Stamp { number: 0, start_bytes: 0, goes_on: false };
         let mut writer = member.files.create(&name, &options, stamp, origin, transfer_bytes)?;
         let context = IoContext { level: file.level(), cause, ..COPYING };
-        let mut bytes = buffer(member.files.device(), transfer_bytes.next_multiple_of(4096));
+        // Who reads meanwhile waits for one piece of a table that moves. Copies that make space are waited for themselves.
+        let piece_bytes = if is_cleaning { transfer_bytes } else { transfer_bytes.min(self.moved_at_once_bytes()) };
+        let mut bytes = buffer(member.files.device(), piece_bytes.next_multiple_of(4096));
         let mut done = 0;
         while done < size_bytes {
             if !goes_on(self, done) {
@@ -73,7 +75,7 @@ impl Core {
             let at = start_bytes + done;
             let index = parts.partition_point(|part| part.start_bytes <= at).saturating_sub(1);
             let next = parts.get(index + 1).map_or(u64::MAX, |next| next.start_bytes);
-            let length = (next - at).min(size_bytes - done).min(transfer_bytes as u64) as usize;
+            let length = (next - at).min(size_bytes - done).min(piece_bytes as u64) as usize;
             parts[index].reader.read_at(at - parts[index].start_bytes, &mut bytes[..length], &context)?;
             writer.writable().append(&bytes[..length], &context)?;
             done += length as u64;

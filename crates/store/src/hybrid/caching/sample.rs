@@ -33,6 +33,8 @@ pub(in crate::hybrid) struct ReadSample {
     by_count: Vec<u64>,
     /// Reads of blocks of the zone of each rank.
     hits: Vec<u64>,
+    /// Blocks that were read for the first time since hits were last asked for.
+    first_reads: u64,
     reads: u64,
 }
 
@@ -46,6 +48,7 @@ impl ReadSample {
             counts: BTreeMap::new(),
             by_count: vec![0; usize::from(COUNT_MAX) + 1],
             hits: vec![0; zones as usize],
+            first_reads: 0,
             reads: 0,
         }
     }
@@ -82,6 +85,7 @@ impl ReadSample {
             return;
         }
         let count = known.unwrap_or(0);
+        self.first_reads += u64::from(count == 0);
         if count > 0 {
             let before: u64 = self.by_count[usize::from(count) + 1..].iter().sum();
             let rank = (before + self.by_count[usize::from(count)] / 2) * self.one_in / self.blocks_of_zone;
@@ -112,7 +116,16 @@ impl ReadSample {
     /// Reads that the zone of each rank would have answered since this was last asked.
     pub(in crate::hybrid) fn take_hits(&mut self) -> Vec<u64> {
         let zones = self.hits.len();
-        std::mem::replace(&mut self.hits, vec![0; zones])
+        let mut hits = std::mem::replace(&mut self.hits, vec![0; zones]);
+        // What a zone would answer that more blocks than were read so far would fill is not known yet: half of what others do.
+        let seen = (self.counts.len() as u64 * self.one_in / self.blocks_of_zone) as usize;
+        let answered: u64 = hits.iter().take(seen + 1).sum();
+        if std::mem::take(&mut self.first_reads) > 0
+            && let Some(next) = hits.get_mut(seen + 1)
+        {
+            *next = (*next).max(answered / (seen as u64 + 1) / 2);
+        }
+        hits
     }
 }
 
@@ -178,6 +191,16 @@ mod tests {
         // Four fifths of 200,000 reads are of the first 4,000 blocks.
         assert!((120_000..=180_000).contains(&hits[0]), "{hits:?}");
         assert!(sample.counts.len() <= 25_000 / sample.one_in as usize, "{} of the sample", sample.counts.len());
+    }
+
+    /// The first reads say that blocks are read again, and not yet how many.
+    #[test]
+    fn one_zone_more_than_was_seen_is_worth_half_of_the_others() {
+        let mut sample = ReadSample::new(4, 1000);
+        (0..2).for_each(|_| (0..500).for_each(|block| sample.read(hash_of((1, block * 4096)), false)));
+        assert_eq!(sample.take_hits(), [500, 250, 0, 0]);
+        (0..500).for_each(|block| sample.read(hash_of((1, block * 4096)), false));
+        assert_eq!(sample.take_hits(), [500, 0, 0, 0], "no more came");
     }
 
     #[test]
