@@ -12,16 +12,6 @@ use varve_media::{
     FaultTrigger, Operation,
 };
 
-/// Level 0 goes to the fast device, others to the slow one, and nothing moves.
-fn placed_by_level() -> HybridOpenOptions {
-    HybridOpenOptions {
-        placement: PlacementName::Basic(1),
-        migration: MigrationName::None,
-        caching: CachingName::None,
-        ..open_options()
-    }
-}
-
 fn codes(findings: &[Finding]) -> Vec<&'static str> {
     findings.iter().map(|finding| finding.code).collect()
 }

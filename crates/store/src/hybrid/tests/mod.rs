@@ -130,6 +130,16 @@ fn assert_sound(store: &HybridStore) {
     }
 }
 
+/// Level 0 goes to the fast device, others to the slow one, and nothing moves.
+fn placed_by_level() -> HybridOpenOptions {
+    HybridOpenOptions {
+        placement: PlacementName::Basic(1),
+        migration: MigrationName::None,
+        caching: CachingName::None,
+        ..open_options()
+    }
+}
+
 fn hinted(name: &str, level: u8) -> HintedFile {
     HintedFile { name: name.to_owned(), level: Some(level), size_bytes: 0 }
 }

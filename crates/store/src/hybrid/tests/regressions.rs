@@ -14,16 +14,6 @@ fn images(crash: &[CrashDevice], variant: CrashVariant) -> Vec<Device> {
     crash.iter().map(|device| device.capture().image(variant, 1)).collect()
 }
 
-/// Tables are placed by level, and nothing moves: level 0 goes to the fast device, others to the slow one.
-fn placed_by_level() -> HybridOpenOptions {
-    HybridOpenOptions {
-        placement: PlacementName::Basic(1),
-        migration: MigrationName::None,
-        caching: CachingName::None,
-        ..open_options()
-    }
-}
-
 /// A file of two devices is replaced by one that is removed before it was ever synced: what was there is there, whole, or
 /// nothing.
 #[test]

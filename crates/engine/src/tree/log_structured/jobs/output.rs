@@ -246,6 +246,7 @@ impl Origins {
 struct Open {
     builder: TableBuilder,
     number: u64,
+    name: String,
     /// What the medium was told to write down.
     written_back_bytes: u64,
     /// What was spent of the reservation.
@@ -337,8 +338,8 @@ fn write_all(
                 if follows {
                     // A block that is full has none of this entry.
                     if let Some((offset_bytes, bytes)) = current.builder.take_block() {
-                        let file = file_name::table(current.number);
-                        let hint = Hint::BlockRewritten { file: &file, offset_bytes, bytes, origins: &origins.0 };
+                        let file = &current.name;
+                        let hint = Hint::BlockRewritten { file, offset_bytes, bytes, origins: &origins.0 };
                         context.files.media.files.hint(&hint);
                         origins.0.clear();
                     }
@@ -407,7 +408,7 @@ fn begin(context: &JobContext, plan: &OutputPlan<'_>, follows: bool) -> Result<O
     if follows {
         builder.follow();
     }
-    Ok(Open { builder, number, written_back_bytes: 0, spent_bytes })
+    Ok(Open { builder, number, name, written_back_bytes: 0, spent_bytes })
 }
 
 fn finish(context: &JobContext, open: Option<Open>, plan: &OutputPlan<'_>, outputs: &mut Outputs) -> Result<(), Error> {
