@@ -4,19 +4,25 @@
 //! except that the deadlock report, written under the scheduler's lock, looks at the states.
 //! Between two scheduler calls nothing can interfere, because only the holder of the baton runs.
 
+mod processor;
 mod scheduler;
 mod waiting;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::Thread;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use scheduler::{ActorId, Reason, WaitPoint, Wake};
 pub(crate) use waiting::{SimLock, WaitQueue};
 
+use processor::{Pinned, Processor};
 use scheduler::{Dispatch, Scheduler};
 
 use crate::environment::SimOptions;
@@ -36,22 +42,26 @@ pub(crate) struct Actor {
     pub(crate) name: Arc<str>,
     /// Processor time charged and not settled; only the actor itself writes it.
     charge: AtomicU64,
-    baton: Mutex<bool>,
-    baton_given: Condvar,
+    has_baton: AtomicBool,
+    /// Known once it came.
+    thread: OnceLock<Thread>,
 }
 
 impl Actor {
     fn give_baton(&self) {
-        *self.baton.lock() = true;
-        self.baton_given.notify_one();
+        self.has_baton.store(true, SeqCst);
+        // A thread that comes now looks for the baton after it is known.
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
     }
 
+    /// Called by its thread alone.
     fn await_baton(&self) {
-        let mut baton = self.baton.lock();
-        while !*baton {
-            self.baton_given.wait(&mut baton);
+        self.thread.get_or_init(std::thread::current);
+        while !self.has_baton.swap(false, SeqCst) {
+            std::thread::park();
         }
-        *baton = false;
     }
 }
 
@@ -69,6 +79,19 @@ pub(crate) struct Simulation {
     /// A copy of the scheduler's clock, readable without its lock.
     clock: AtomicU64,
     core: Mutex<SimulationState>,
+    processor: Processor,
+}
+
+impl Drop for Simulation {
+    /// The thread of "main" may use all processors again, if it is the one that lets go last; else when it ends.
+    fn drop(&mut self) {
+        let number = self.number;
+        let _ = MEMBERSHIPS.try_with(|memberships| {
+            if let Ok(mut memberships) = memberships.try_borrow_mut() {
+                memberships.retain(|membership| membership.simulation != number);
+            }
+        });
+    }
 }
 
 /// A thread's part in one simulation.
@@ -78,6 +101,7 @@ struct Membership {
     actor: Arc<Actor>,
     depth: u32,
     outside: bool,
+    _pinned: Option<Pinned>,
 }
 
 impl Drop for Membership {
@@ -121,6 +145,7 @@ impl Simulation {
                 stopped: false,
             }),
             options,
+            processor: Processor::choose(),
         });
         let main = simulation.register("main");
         simulation.join_as(&main);
@@ -136,8 +161,8 @@ impl Simulation {
             id: core.scheduler.register(Arc::clone(&name)),
             name,
             charge: AtomicU64::new(0),
-            baton: Mutex::new(false),
-            baton_given: Condvar::new(),
+            has_baton: AtomicBool::new(false),
+            thread: OnceLock::new(),
         });
         core.actors.insert(actor.id, Arc::clone(&actor));
         self.kick(core);
@@ -154,6 +179,7 @@ impl Simulation {
                 actor: Arc::clone(actor),
                 depth: 1,
                 outside: false,
+                _pinned: self.processor.pin(),
             });
         });
         actor.await_baton();
