@@ -2,13 +2,16 @@
 
 use crate::error::Error;
 use std::sync::Arc;
+use varve_store::RecordCache;
 
 /// Where a block of a table is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct BlockPlace<'a> {
     /// Name of the table in the store.
     pub(crate) table: &'a Arc<str>,
     pub(crate) offset_bytes: u64,
+    /// Records of the table that the store keeps, where it does.
+    pub(crate) records: Option<&'a dyn RecordCache>,
 }
 
 /// Walks internal keys in order, both ways. Starts invalid; `seek*` positions it.

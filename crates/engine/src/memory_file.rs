@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use std::sync::Arc;
-use varve_store::{FileMapping, IoContext, ReadRange, ReadableFile, StoreError, WritableFile};
+use varve_store::{FileMapping, IoContext, ReadRange, ReadableFile, RecordCache, StoreError, WritableFile};
 
 /// A file whose bytes a test can look at and change while it is written.
 #[derive(Clone, Default)]
@@ -143,6 +143,10 @@ impl ReadableFile for MemoryFile {
     fn prefetch(&self, _: u64, _: u64, _: &IoContext) {}
 
     fn map(&self) -> Option<FileMapping> {
+        None
+    }
+
+    fn records(&self) -> Option<&dyn RecordCache> {
         None
     }
 }

@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use crate::hint::Hint;
 use crate::occupancy::{Occupancy, StoreMeasure};
+use crate::record_cache::RecordCache;
 use std::path::PathBuf;
 use std::sync::Arc;
 use varve_media::{Counters, FileMapping, IoContext, JobId, Space};
@@ -263,4 +264,8 @@ pub trait ReadableFile: Send + Sync {
     /// The file as it is now, in the memory of the process, for one that was written whole. None where the medium has
     /// nothing of the kind, which is any but a directory of the machine. Each call maps the file anew.
     fn map(&self) -> Option<FileMapping>;
+
+    /// Records of the file that are kept nearer than their blocks. None where the store keeps none; which does not change while
+    /// the file is open.
+    fn records(&self) -> Option<&dyn RecordCache>;
 }

@@ -90,6 +90,16 @@ pub enum Hint<'a> {
         /// The blocks its entries were in, each once.
         origins: &'a [BlockOrigin],
     },
+    /// A compaction wrote a record that its store [kept](crate::RecordCache) of an input to a table that is not finished. Sent where
+    /// the store [wants rewrites](crate::StoreProperties::wants_rewrites).
+    RecordRewritten {
+        /// Name of the new table.
+        file: &'a str,
+        /// Label of the record.
+        label: u64,
+        /// What is to be kept of the new table.
+        record: &'a [u8],
+    },
     /// The block cache dropped a block to make place (never when a file was closed or removed).
     CacheEvicted {
         /// Name of the table.

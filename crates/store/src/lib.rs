@@ -26,6 +26,7 @@ mod name;
 mod occupancy;
 mod plain;
 mod read_only;
+mod record_cache;
 mod segments;
 mod wire;
 
@@ -49,4 +50,5 @@ pub use imr::{
 pub use occupancy::{Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, PieceUsage, StoreMeasure};
 pub use plain::{PlainOptions, PlainStore};
 pub use read_only::ReadOnlyStore;
+pub use record_cache::{RECORD_BYTES_MAX, RecordCache};
 pub use varve_media::{Counters, FileMapping, IoCause, IoClass, IoContext, JobId, Space};

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use varve_store::{
     Counters, CreateOptions, FileEntry, FileMapping, FileStore, Finding, Hint, IoContext, Location, Occupancy,
-    OpenOptions, ReadRange, ReadableFile, Space, StoreError, StoreErrorKind, StoreLock, StoreMeasure, StoreProperties,
-    WritableFile,
+    OpenOptions, ReadRange, ReadableFile, RecordCache, Space, StoreError, StoreErrorKind, StoreLock, StoreMeasure,
+    StoreProperties, WritableFile,
 };
 
 /// How often sectors that the medium calls unreadable are read again.
@@ -197,6 +197,10 @@ impl ReadableFile for WatchedFile {
 
     fn map(&self) -> Option<FileMapping> {
         // Reads of a mapping would not be watched.
+        None
+    }
+
+    fn records(&self) -> Option<&dyn RecordCache> {
         None
     }
 }

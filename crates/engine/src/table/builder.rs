@@ -156,6 +156,11 @@ impl TableBuilder {
         self.properties.entries
     }
 
+    /// What its blocks and records are told by from those of other tables.
+    pub(crate) fn table_id(&self) -> u64 {
+        self.options.table_id
+    }
+
     /// Bytes of blocks that were given to the file. Never falls, and is no more than the table's size in the end.
     #[inline]
     pub(crate) fn written_bytes(&self) -> u64 {

@@ -4,6 +4,7 @@ use super::filter::Filter;
 use super::format::{BlockHandle, FOOTER_BYTES, Footer};
 use super::index::Index;
 use super::properties::TableProperties;
+use super::record::Record;
 use crate::block::{self, AlignedBuffer, BLOCK_TRAILER_BYTES, Layout, compress};
 use crate::key;
 use crate::options::Compression;
@@ -56,6 +57,9 @@ pub(crate) fn walk_block(bytes: &[u8]) {
 
 /// Decodes the bytes as every other part of a table.
 pub(crate) fn parts(bytes: &[u8]) {
+    if let Some(record) = Record::decode(bytes) {
+        assert!(record.encode().is_none_or(|again| again == bytes), "a record comes back as it was");
+    }
     if let Ok(index) = Index::decode(bytes, bytes.len() as u64 * 100) {
         std::hint::black_box(index.find(b"key", 1));
     }

@@ -559,7 +559,8 @@ impl InternalIterator for TableIterator {
 
     fn block(&self) -> Option<BlockPlace<'_>> {
         let handle = self.table.index.handle(self.block);
-        Some(BlockPlace { table: &self.table.name, offset_bytes: handle.offset_bytes })
+        let records = self.table.file.records();
+        Some(BlockPlace { table: &self.table.name, offset_bytes: handle.offset_bytes, records })
     }
 
     fn status(&self) -> Result<(), Error> {

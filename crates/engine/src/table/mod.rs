@@ -16,6 +16,7 @@ mod mapped_tests;
 mod prefix_search;
 mod properties;
 mod reader;
+mod record;
 mod table_cache;
 mod verify;
 
@@ -35,4 +36,5 @@ pub(crate) use histogram::Histogram;
 pub(crate) use identity::TableIdentity;
 pub(crate) use iterator::{Readahead, TableIterator, TableIteratorOptions};
 pub(crate) use reader::{Found, KeyOrder, Lookup, ReadContext, Table, TableReadOptions};
+pub(crate) use record::Record;
 pub(crate) use table_cache::{FileAccess, TableCache, TableHandle, TableRef};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use varve_env::Env;
 use varve_store::{
     CreateOptions, FileEntry, FileMapping, FileStore, Finding, Hint, IoContext, Location, Occupancy, OpenOptions,
-    ReadRange, ReadableFile, Space, StoreError, StoreLock, StoreMeasure, StoreProperties, WritableFile,
+    ReadRange, ReadableFile, RecordCache, Space, StoreError, StoreLock, StoreMeasure, StoreProperties, WritableFile,
 };
 
 /// A file in memory that can be written, read, damaged and told to fail. Clones are the same file.
@@ -134,6 +134,10 @@ impl ReadableFile for ObservedFile {
     fn prefetch(&self, _: u64, _: u64, _: &IoContext) {}
 
     fn map(&self) -> Option<FileMapping> {
+        None
+    }
+
+    fn records(&self) -> Option<&dyn RecordCache> {
         None
     }
 }

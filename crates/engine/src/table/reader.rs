@@ -215,7 +215,12 @@ impl Table {
             Some(block) => block,
             None => match self.find_mapped(number, user_key, trailer, context) {
                 Some(found) => return Ok(found),
-                None => self.load_block(number, context)?,
+                None => match self.file.records() {
+                    Some(records) => {
+                        return self.find_by_record(records, number, (user_key, trailer), key_hash, context);
+                    }
+                    None => self.load_block(number, context)?,
+                },
             },
         };
         self.find_in_block(block, user_key, trailer)
@@ -235,7 +240,12 @@ impl Table {
     }
 
     #[inline]
-    fn find_in_block(&self, block: DataBlock, user_key: &[u8], trailer: u64) -> Result<Option<Found>, Error> {
+    pub(super) fn find_in_block(
+        &self,
+        block: DataBlock,
+        user_key: &[u8],
+        trailer: u64,
+    ) -> Result<Option<Found>, Error> {
         self.env.charge(cost::BLOCK_SEARCH);
         let layout = block.layout();
         let Position { entry, same_user_key, .. } = layout.search(block.bytes(), user_key, trailer);
@@ -341,7 +351,7 @@ impl Table {
         )
     }
 
-    fn block_buffer(&self, handle: &BlockHandle) -> Result<DataBlockBuffer, Error> {
+    pub(super) fn block_buffer(&self, handle: &BlockHandle) -> Result<DataBlockBuffer, Error> {
         let length = usize::try_from(handle.length_bytes).ok();
         length.and_then(DataBlockBuffer::new).ok_or_else(|| self.no_memory(handle))
     }

@@ -7,6 +7,7 @@ use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use crate::journal::{self, corruption};
 use crate::kernel::RawStore;
+use crate::record_cache::RecordCache;
 use crate::segments::{Segment, read_segments};
 use std::sync::Arc;
 use varve_media::{BlockDeviceExt, FileMapping, IoContext};
@@ -255,6 +256,10 @@ impl ReadableFile for BandReader {
     }
 
     fn map(&self) -> Option<FileMapping> {
+        None
+    }
+
+    fn records(&self) -> Option<&dyn RecordCache> {
         None
     }
 }

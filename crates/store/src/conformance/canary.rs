@@ -10,6 +10,7 @@ use crate::file_store::{
 };
 use crate::hint::Hint;
 use crate::occupancy::{Occupancy, StoreMeasure};
+use crate::record_cache::RecordCache;
 use std::sync::Arc;
 use varve_media::{Counters, FileMapping, IoContext, Space};
 
@@ -326,5 +327,9 @@ impl ReadableFile for CanaryReader {
 
     fn map(&self) -> Option<FileMapping> {
         self.inner.map()
+    }
+
+    fn records(&self) -> Option<&dyn RecordCache> {
+        None
     }
 }

@@ -6,6 +6,7 @@ use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use crate::journal::corruption;
 use crate::kernel::RawStore;
+use crate::record_cache::RecordCache;
 use std::cell::Cell;
 use std::io::IoSliceMut;
 use std::sync::Arc;
@@ -290,6 +291,10 @@ impl ReadableFile for ExtentReader {
     }
 
     fn map(&self) -> Option<FileMapping> {
+        None
+    }
+
+    fn records(&self) -> Option<&dyn RecordCache> {
         None
     }
 }

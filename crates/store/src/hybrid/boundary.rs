@@ -5,10 +5,11 @@
 //! the placement to say; on the others lower levels come first, as under write-guided placement.
 
 use super::core::Core;
+use super::division::SlowCosts;
 use super::file::HybridFile;
 use super::level_counts::seen_from;
 use super::levels::Tier;
-use super::migration::{Migration, MigrationView, Move, TableView};
+use super::migration::{Migration, MigrationView, Move, SlowLoad, TableView};
 use super::options::HybridDriver;
 use super::placement::{PlacementView, Tiering};
 use parking_lot::Mutex as ShortMutex;
@@ -34,13 +35,19 @@ pub(super) struct Boundary {
     upper: usize,
     /// Above so many the tiers behind it are what reads wait for.
     slow_reads_per_second_max: u64,
+    costs: SlowCosts,
     slow_reads: ShortMutex<SlowReads>,
 }
 
 impl Boundary {
-    /// The one below a tier, behind which devices do so many random reads a second together.
-    pub(super) fn new(upper: usize, slow_reads_per_second: u64) -> Boundary {
-        Boundary { upper, slow_reads_per_second_max: slow_reads_per_second / 2, slow_reads: ShortMutex::default() }
+    /// The one below a tier, behind which devices do so many random reads a second together, and write so many bytes.
+    pub(super) fn new(upper: usize, slow_reads_per_second: u64, slow_bytes_per_second: u64) -> Boundary {
+        Boundary {
+            upper,
+            slow_reads_per_second_max: slow_reads_per_second / 2,
+            costs: SlowCosts::of(slow_reads_per_second, slow_bytes_per_second),
+            slow_reads: ShortMutex::default(),
+        }
     }
 }
 
@@ -70,8 +77,15 @@ impl Core {
             }
         };
         let slow_reads_per_second = self.slow_read_rate(boundary);
+        let load = match slow_reads_per_second > slow_reads_per_second_max {
+            true => SlowLoad::Reads,
+            false if slow_reads_per_second < slow_reads_per_second_max / 8 && self.jobs.lock().are_none() => {
+                SlowLoad::Idle
+            }
+            false => SlowLoad::Some,
+        };
         // Most of the time the counts tell that nothing is to move; there are many tables.
-        if !policy.may_move(&view, tiering, slow_reads_per_second > slow_reads_per_second_max) {
+        if !policy.may_move(&view, tiering, load) {
             return false;
         }
         // Of zones that tables share each is told as many.
@@ -84,8 +98,8 @@ impl Core {
                 ..tiering
             },
             empty_table_zones: view.empty_table_zones().saturating_mul(places),
-            slow_reads_per_second,
-            slow_reads_per_second_max,
+            load,
+            reads_of_zone: boundary.costs.reads_of(self.fast_zone_bytes() / places),
         });
         let moved = match next {
             None => return false,

@@ -2,8 +2,7 @@
 
 use super::caching::batch::{self, Batch, CHECK_BYTES, CopyEntry, HEADER_BYTES};
 use super::caching::index::ZONE_BYTES_MAX;
-use super::caching::sketch::COUNT_MAX;
-use super::caching::{BlockKey, Kept, SWEPT_AT_ONCE};
+use super::caching::{BlockKey, DENSITY_MAX, Kept, SWEPT_AT_ONCE, density_of};
 use super::core::{Cache, CacheWriter, Core};
 use super::division::kept_for_logs;
 use super::file::HybridFile;
@@ -36,7 +35,7 @@ pub(super) struct FoundZone {
 
 impl Core {
     /// The block of the slow tier that begins somewhere in a file. None where that is on the fast tier.
-    fn slow_block(&self, file: &HybridFile, offset_bytes: u64) -> Option<BlockKey> {
+    pub(super) fn slow_block(&self, file: &HybridFile, offset_bytes: u64) -> Option<BlockKey> {
         let parts = file.parts();
         let part = parts.iter().rev().find(|part| part.start_bytes <= offset_bytes)?;
         (!file.is_removed() && self.tier(part.device) == Tier::Slow).then(|| file.block_key(offset_bytes))
@@ -46,7 +45,7 @@ impl Core {
     pub(super) fn admit(&self, file: &HybridFile, offset_bytes: u64, bytes: &[u8]) {
         let Some(cache) = self.cache.as_ref().filter(|_| self.has_tiers()) else { return };
         let Some(key) = self.slow_block(file, offset_bytes) else { return };
-        if cache.zones.lock().wants(key) {
+        if cache.zones.lock().wants(key, bytes.len()) {
             self.keep(cache, key, bytes);
         }
     }
@@ -67,13 +66,17 @@ impl Core {
             let entries: u64 = origins.iter().map(|origin| u64::from(origin.entries)).sum();
             (key, origins.iter().filter_map(slow).collect::<Vec<_>>(), entries)
         };
-        if cache.zones.lock().inherit(key, &origins, entries) {
+        let is_wanted = {
+            let mut zones = cache.zones.lock();
+            zones.inherit(key, &origins, entries) && zones.wants(key, bytes.len())
+        };
+        if is_wanted {
             self.keep(cache, key, bytes);
         }
     }
 
     /// Takes a block for the next cache zone that is written.
-    fn keep(&self, cache: &Cache, key: BlockKey, bytes: &[u8]) {
+    pub(super) fn keep(&self, cache: &Cache, key: BlockKey, bytes: &[u8]) {
         let (is_taken, is_due) = {
             let mut queue = cache.queue.lock();
             (queue.push(key, bytes), queue.bytes() >= cache.batch_bytes)
@@ -84,27 +87,33 @@ impl Core {
         }
     }
 
-    /// A read of one block of the slow tier by a user, from the cache where it is there. True when it was done.
+    /// A read of one block of the slow tier by a user, from the cache where it is there; `for_record` when it is read for a record
+    /// that is not there alone. True when it was done.
     pub(super) fn read_cached(
         &self,
         file: &HybridFile,
         offset_bytes: u64,
         data: &mut [u8],
         context: &IoContext,
+        for_record: bool,
     ) -> bool {
         let Some(cache) = self.cache.as_ref().filter(|_| file.is_table) else { return false };
         let is_known = file.is_rewritten.load(Ordering::Relaxed);
         let key = file.block_key(offset_bytes);
-        if let Some(block) = cache.queue.lock().get(key).filter(|block| block.len() == data.len()) {
-            data.copy_from_slice(block);
-            cache.zones.lock().read(key, is_known);
-            return true;
-        }
         let found = {
             let mut zones = cache.zones.lock();
-            zones.read(key, is_known);
+            if for_record {
+                zones.read_for_record(key);
+            } else {
+                zones.read_bytes(data.len() as u64);
+                zones.read(key, is_known);
+            }
             zones.find(key)
         };
+        if let Some(block) = cache.queue.lock().get(key).filter(|block| block.len() == data.len()) {
+            data.copy_from_slice(block);
+            return true;
+        }
         let mut copy = Vec::new();
         for (reader, at) in found {
             copy.resize(data.len() + CHECK_BYTES, 0);
@@ -296,15 +305,16 @@ impl Core {
         for found in &mut batches {
             found.entries.retain(|entry| there.binary_search(&entry.key.0).is_ok());
         }
-        let mut bytes_by_count = [0; COUNT_MAX as usize + 1];
+        let mut bytes_by_density = [0; DENSITY_MAX as usize + 1];
         let kept = {
             let mut zones = cache.zones.lock();
             for entry in batches.iter().flat_map(|found| &found.entries) {
-                bytes_by_count[usize::from(zones.count(entry.key))] += batch::copy_bytes(entry.length_bytes as usize);
+                let length = entry.length_bytes as usize;
+                bytes_by_density[usize::from(density_of(zones.count(entry.key), length))] += batch::copy_bytes(length);
             }
             // What is written next has space beside it.
             let space_bytes = current.as_ref().map_or(0, |writer| writer.space_bytes);
-            zones.keep(&bytes_by_count, space_bytes - space_bytes / 8)
+            zones.keep(&bytes_by_density, space_bytes - space_bytes / 8)
         };
         self.copy_kept(cache, current, number, &*reader, &batches, kept);
         let is_given_up = cache.zones.lock().drop_zone(number);
@@ -327,10 +337,11 @@ impl Core {
             let stays = {
                 let zones = cache.zones.lock();
                 let mut stays = |entry: &CopyEntry| {
-                    let (count, bytes) = (zones.count(entry.key), batch::copy_bytes(entry.length_bytes as usize));
-                    let is_equal = count == kept.above && bytes <= equal_bytes;
+                    let length = entry.length_bytes as usize;
+                    let (density, bytes) = (density_of(zones.count(entry.key), length), batch::copy_bytes(length));
+                    let is_equal = density == kept.above && bytes <= equal_bytes;
                     equal_bytes -= if is_equal { bytes } else { 0 };
-                    count > kept.above || is_equal
+                    density > kept.above || is_equal
                 };
                 found.entries.iter().map(&mut stays).collect::<Vec<bool>>()
             };

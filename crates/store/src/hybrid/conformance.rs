@@ -49,10 +49,15 @@ fn format(env: &Env, devices: &[Device]) -> Result<(), StoreError> {
 /// With everything that moves anything, done at once by whoever gives the reason.
 fn open(env: &Env, devices: Vec<Device>, placement: PlacementName) -> Result<Arc<dyn FileStore>, StoreError> {
     let tiers = (devices.len() == 2).then(|| TIERS.to_vec());
+    let (migration, caching) = match placement {
+        PlacementName::Basic(3) => (MigrationName::WorkloadAware, CachingName::Fifo),
+        PlacementName::Auto => (MigrationName::WorkloadAware, CachingName::Frequency),
+        _ => (MigrationName::Amortized, CachingName::Records),
+    };
     let options = HybridOpenOptions {
         placement,
-        migration: MigrationName::WorkloadAware,
-        caching: if placement == PlacementName::Basic(3) { CachingName::Fifo } else { CachingName::Frequency },
+        migration,
+        caching,
         tiers,
         driver: HybridDriver::Caller,
         ..HybridOpenOptions::default()

@@ -97,6 +97,11 @@ impl Jobs {
         self.flushes.remove(&job);
     }
 
+    /// Whether nobody flushes or compacts.
+    pub(super) fn are_none(&self) -> bool {
+        self.flushes.is_empty() && self.inputs.is_empty()
+    }
+
     /// `tables` are read, of which the store knows `inputs`.
     pub(super) fn compaction_begins(&mut self, job: JobId, level: Option<u8>, tables: u64, inputs: Vec<u64>) {
         self.demand.compaction_begins(job, level, tables);

@@ -38,6 +38,14 @@ impl SlowCosts {
     }
 }
 
+impl SlowCosts {
+    /// Reads that take as long as so many bytes of a table that are written and read.
+    pub(super) fn reads_of(&self, bytes: u64) -> u64 {
+        let nanos = (u128::from(bytes) * u128::from(self.mebibyte_nanos)) >> 20;
+        (nanos / u128::from(self.read_nanos.max(1))).min(u128::from(u64::MAX)) as u64
+    }
+}
+
 /// How zones of the fast tier are divided between tables and cached blocks, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DivisionName {

@@ -56,6 +56,7 @@ mod options;
 mod order;
 mod placement;
 mod reader;
+mod record_cache;
 mod records;
 mod recovery;
 mod removals;
@@ -245,6 +246,7 @@ impl FileStore for HybridStore {
             Hint::BlockRewritten { file, offset_bytes, bytes, origins } => {
                 core.inherit(file, *offset_bytes, bytes, origins);
             }
+            Hint::RecordRewritten { file, label, record } => core.inherit_record(file, *label, record),
             Hint::CacheEvicted { file, offset_bytes, bytes } => {
                 let found = core.files.read().get(*file).cloned();
                 found.iter().for_each(|file| core.admit(file, *offset_bytes, bytes));
@@ -270,6 +272,11 @@ impl FileStore for HybridStore {
             }
         }
         measures.extend(sums);
+        if let Some(cache) = &self.core.cache {
+            let zones = self.core.division.as_ref().map(|division| division.lock().cache_zones());
+            measures.push(StoreMeasure::count("zones of cached blocks", cache.zones.lock().len() as u64));
+            measures.push(StoreMeasure::count("zones that cached blocks may have", zones.unwrap_or(0)));
+        }
         let refusing = self.core.members.iter().filter(|member| member.is_refusing()).count();
         measures.push(StoreMeasure::count("devices that refuse", refusing as u64));
         let set = &self.core.set;

@@ -109,8 +109,8 @@ impl Default for HybridOpenOptions {
     fn default() -> Self {
         HybridOpenOptions {
             placement: PlacementName::WriteGuided,
-            migration: MigrationName::WorkloadAware,
-            caching: CachingName::Frequency,
+            migration: MigrationName::Amortized,
+            caching: CachingName::Records,
             division: DivisionName::ByWorth,
             log_and_cache_zones: 2,
             migration_bytes_per_second: 4 << 20,

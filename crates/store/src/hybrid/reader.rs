@@ -7,6 +7,7 @@ use super::statistics::add;
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use crate::journal::corruption;
+use crate::record_cache::{RECORD_BYTES_MAX, RecordCache};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_media::{FileMapping, IoClass, IoContext};
@@ -41,14 +42,29 @@ impl HybridReader {
     }
 
     /// Counts a read of a user, and does it from the cache where that has the block. True when it was done.
-    fn read_as_user(&self, device: usize, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> bool {
+    fn read_as_user(
+        &self,
+        device: usize,
+        offset_bytes: u64,
+        data: &mut [u8],
+        context: &IoContext,
+        for_record: bool,
+    ) -> bool {
         if context.class != IoClass::UserRead {
             return false;
         }
+        let is_slow = self.core.tier(device) == Tier::Slow;
+        let is_cached = is_slow && self.core.read_cached(&self.file, offset_bytes, data, context, for_record);
+        self.count_read(device, is_cached);
+        is_cached
+    }
+
+    fn count_read(&self, device: usize, is_cached: bool) {
         let (counts, tier) = (&self.core.counts, self.core.tier(device));
         add(&self.core.reads_of_tier[self.core.members[device].tier], 1);
-        self.file.state.reads.fetch_add(1, Ordering::Relaxed);
-        let is_cached = tier == Tier::Slow && self.core.read_cached(&self.file, offset_bytes, data, context);
+        // Where both share the zones a table is not worth what cached blocks do for it.
+        let counts_for_table = !is_cached || self.core.division.is_none();
+        self.file.state.reads.fetch_add(u64::from(counts_for_table), Ordering::Relaxed);
         if let Some(division) = self.core.division.as_ref().filter(|_| self.file.is_table) {
             division.lock().read(self.file.row(), tier, is_cached);
         }
@@ -60,10 +76,15 @@ impl HybridReader {
         if reads % READS_OF_LOOK == READS_OF_LOOK - 1 {
             self.core.changed();
         }
-        is_cached
     }
 
-    fn read_range(&self, parts: &[Part], range: &mut ReadRange<'_>, context: &IoContext) -> Result<(), StoreError> {
+    fn read_range(
+        &self,
+        parts: &[Part],
+        range: &mut ReadRange<'_>,
+        context: &IoContext,
+        for_record: bool,
+    ) -> Result<(), StoreError> {
         let (mut offset_bytes, mut rest) = (range.offset_bytes, &mut *range.data);
         let mut index = part_of(parts, offset_bytes);
         let Some(device) = parts.get(index).map(|part| part.device) else {
@@ -80,7 +101,7 @@ impl HybridReader {
                 "two, on different devices",
             ));
         }
-        if self.read_as_user(device, offset_bytes, rest, context) {
+        if self.read_as_user(device, offset_bytes, rest, context, for_record) {
             return Ok(());
         }
         loop {
@@ -109,7 +130,7 @@ impl HybridReader {
     fn read_one_by_one(&self, ranges: &mut [ReadRange<'_>], context: &IoContext) -> Result<(), StoreError> {
         let parts = self.file.parts();
         for range in ranges.iter_mut() {
-            range.outcome = self.read_range(&parts, range, context);
+            range.outcome = self.read_range(&parts, range, context, false);
         }
         ranges.iter().find_map(|range| range.outcome.clone().err()).map_or(Ok(()), Err)
     }
@@ -122,7 +143,7 @@ impl ReadableFile for HybridReader {
 
     fn read_at(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<(), StoreError> {
         let mut range = ReadRange { offset_bytes, data, outcome: Ok(()) };
-        self.read_range(&self.file.parts(), &mut range, context)
+        self.read_range(&self.file.parts(), &mut range, context, false)
     }
 
     fn read_many(&self, ranges: &mut [ReadRange<'_>], context: &IoContext) -> Result<(), StoreError> {
@@ -136,7 +157,7 @@ impl ReadableFile for HybridReader {
         }
         let mut missing: Vec<&mut ReadRange<'_>> = Vec::with_capacity(ranges.len());
         for range in ranges.iter_mut() {
-            if !self.read_as_user(part.device, range.offset_bytes, range.data, context) {
+            if !self.read_as_user(part.device, range.offset_bytes, range.data, context, false) {
                 missing.push(range);
             }
         }
@@ -161,5 +182,45 @@ impl ReadableFile for HybridReader {
 
     fn map(&self) -> Option<FileMapping> {
         None
+    }
+
+    fn records(&self) -> Option<&dyn RecordCache> {
+        (self.file.is_table && self.core.keeps_records()).then_some(self)
+    }
+}
+
+impl RecordCache for HybridReader {
+    fn read_record(
+        &self,
+        label: u64,
+        offset_bytes: u64,
+        block: &mut [u8],
+        record: &mut Vec<u8>,
+        context: &IoContext,
+    ) -> Result<bool, StoreError> {
+        let parts = self.file.parts();
+        let device = parts.get(part_of(&parts, offset_bytes)).map(|part| part.device);
+        let is_slow = device.is_some_and(|device| self.core.tier(device) == Tier::Slow);
+        let for_record = is_slow && context.class == IoClass::UserRead && self.file.rivals.is_empty();
+        if for_record
+            && let Some(device) = device
+            && self.core.read_cached_record(&self.file, label, record, context)
+        {
+            self.count_read(device, true);
+            add(&self.core.counts.record_hits, 1);
+            return Ok(true);
+        }
+        let mut range = ReadRange { offset_bytes, data: block, outcome: Ok(()) };
+        self.read_range(&parts, &mut range, context, for_record).map(|()| false)
+    }
+
+    fn has_record(&self, label: u64) -> bool {
+        self.core.has_record(&self.file, label)
+    }
+
+    fn keep_record(&self, label: u64, record: &[u8]) {
+        if record.len() <= RECORD_BYTES_MAX {
+            self.core.admit_record(&self.file, label, record);
+        }
     }
 }

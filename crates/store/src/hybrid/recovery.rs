@@ -305,7 +305,7 @@ fn properties_of(members: &[Member], options: &HybridOpenOptions) -> StoreProper
         preferred_table_bytes: Some(options.table_bytes.unwrap_or(zone_bytes).clamp(1, zone_bytes)),
         table_bytes_max: each().fold(0, |sum: u64, properties| sum.saturating_add(properties.table_bytes_max)),
         wants_evictions: options.caching != CachingName::None && members.iter().any(|member| member.tier > 0),
-        wants_rewrites: options.caching == CachingName::Frequency && members.iter().any(|member| member.tier > 0),
+        wants_rewrites: options.caching.counts_reads() && members.iter().any(|member| member.tier > 0),
         flush_is_device_request: true,
         location: Location::Private,
     }
@@ -330,7 +330,10 @@ fn core_of(
     let boundaries = (0..slowest).map(|upper| {
         let behind = members.iter().filter(|member| member.tier > upper);
         let promised = behind.filter_map(|member| member.files.device().block.capabilities().nominal);
-        Boundary::new(upper, promised.map(|promised| promised.random_reads_per_second).sum())
+        let (reads, bytes) = promised.fold((0, 0), |(reads, bytes), promised| {
+            (reads + promised.random_reads_per_second, bytes + promised.sequential_write_bytes_per_second)
+        });
+        Boundary::new(upper, reads, bytes)
     });
     let boundaries: Vec<Boundary> = boundaries.collect();
     let zone_bytes =
@@ -341,13 +344,13 @@ fn core_of(
     let blocks_of_zone = (zone_bytes.unwrap_or(0) / USUAL_BLOCK_BYTES).max(1);
     let cache = options.caching.policy().map(|policy| Cache {
         queue: ShortMutex::new(BlockQueue::new(batch_bytes * QUEUED_BATCHES)),
-        zones: ShortMutex::new(CacheZones::new(policy, fast_zones, blocks_of_zone)),
+        zones: ShortMutex::new(CacheZones::new(policy, fast_zones, zone_bytes.unwrap_or(0), USUAL_BLOCK_BYTES)),
         writer: Mutex::new(env, "cache zone", None),
         batch_bytes,
         found: ShortMutex::default(),
         known_files: known_files(files.values().cloned()),
     });
-    let divides = options.division == DivisionName::ByWorth && options.caching == CachingName::Frequency;
+    let divides = options.division == DivisionName::ByWorth && options.caching.counts_reads();
     let division = divides.then(|| {
         let slowest = |value: fn(&NominalPerformance) -> u64| {
             nominal(|tier| tier > 0).map(|promised| value(&promised)).sum::<u64>()

@@ -23,6 +23,8 @@ pub(super) struct Counts {
     pub(super) reads_slow: AtomicU64,
     /// Reads that found their block in the cache.
     pub(super) cache_hits: AtomicU64,
+    /// Those of them that found a record alone.
+    pub(super) record_hits: AtomicU64,
     pub(super) cached_blocks: AtomicU64,
     pub(super) cached_bytes: AtomicU64,
     /// Those of a zone that went which were written again.
@@ -64,6 +66,7 @@ impl Counts {
             count("user reads of the fast tier", &self.reads_fast),
             count("user reads of the slow tier", &self.reads_slow),
             count("user reads of cached blocks", &self.cache_hits),
+            count("user reads of records alone", &self.record_hits),
             count("blocks cached", &self.cached_blocks),
             bytes("bytes cached", &self.cached_bytes),
             count("cached blocks written again", &self.rewritten_blocks),

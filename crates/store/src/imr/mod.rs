@@ -355,6 +355,7 @@ impl FileStore for ImrStore {
             Hint::FlushBegin { .. }
             | Hint::CompactionBegin { .. }
             | Hint::BlockRewritten { .. }
+            | Hint::RecordRewritten { .. }
             | Hint::CacheEvicted { .. } => {}
         }
     }

@@ -7,6 +7,7 @@ use super::open_store::{OpenStore, named};
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
 use crate::kernel::RawStore;
+use crate::record_cache::RecordCache;
 use crate::segments::{Segment, read_segments};
 use std::sync::Arc;
 use varve_media::{FileMapping, IoContext, MediaError, TrackId};
@@ -192,6 +193,10 @@ impl ReadableFile for TableReader {
     fn map(&self) -> Option<FileMapping> {
         None
     }
+
+    fn records(&self) -> Option<&dyn RecordCache> {
+        None
+    }
 }
 
 /// A reader of the store of small files.
@@ -243,6 +248,10 @@ impl ReadableFile for PackedReader {
     }
 
     fn map(&self) -> Option<FileMapping> {
+        None
+    }
+
+    fn records(&self) -> Option<&dyn RecordCache> {
         None
     }
 }

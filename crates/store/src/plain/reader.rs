@@ -3,6 +3,7 @@
 use super::{AS_LONG_AS_THE_FILE, OpenDirectory, WrittenFile};
 use crate::error::StoreError;
 use crate::file_store::{ReadRange, ReadableFile};
+use crate::record_cache::RecordCache;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -146,5 +147,9 @@ impl ReadableFile for PlainReader {
     fn map(&self) -> Option<FileMapping> {
         let whole = self.written.as_ref().is_none_or(|written| written.visible(u64::MAX) == AS_LONG_AS_THE_FILE);
         if whole { self.file.map() } else { None }
+    }
+
+    fn records(&self) -> Option<&dyn RecordCache> {
+        None
     }
 }

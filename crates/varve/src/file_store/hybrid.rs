@@ -47,14 +47,14 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
         },
         OptionDescription {
             name: MIGRATION,
-            value: ValueForm::Choice(&["none", "workload-aware"]),
-            default: "workload-aware",
+            value: ValueForm::Choice(&["none", "workload-aware", "amortized"]),
+            default: "amortized",
             meaning: "whether tables move between fast and slow devices by level and by how often they are read",
         },
         OptionDescription {
             name: CACHING,
-            value: ValueForm::Choice(&["none", "fifo", "frequency"]),
-            default: "frequency",
+            value: ValueForm::Choice(&["none", "fifo", "frequency", "records"]),
+            default: "records",
             meaning: "which blocks of slow devices that the block cache gives up are kept on the fast ones: the latest, or those \
                       that are read most",
         },
@@ -63,7 +63,7 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
             value: ValueForm::Choice(&["fixed", "by-worth"]),
             default: "by-worth",
             meaning: "how zones of the fast devices are divided between tables and cached blocks: a number for logs and blocks, or \
-                      by what another one is worth to each (with caching=frequency)",
+                      by what another one is worth to each (with caching=frequency or records)",
         },
         OptionDescription {
             name: LOG_ZONES,

@@ -7,7 +7,7 @@ use crate::experiment::Experiment;
 use crate::experiment::comparison::ours;
 
 /// The basic scheme that loads fastest, SpanDB's, HHZS, each with RocksDB's transfers and with large ones; ours, and ours without each term.
-const SCHEMES: [Scheme; 11] = [
+const SCHEMES: [Scheme; 13] = [
     Scheme::Basic(3),
     Scheme::Transferring(&Scheme::Basic(3)),
     Scheme::Auto,
@@ -16,8 +16,10 @@ const SCHEMES: [Scheme; 11] = [
     Scheme::Transferring(&Scheme::Hhzs),
     Scheme::Adaptive,
     Scheme::Without(Term::Frequency),
+    Scheme::Without(Term::Records),
     Scheme::Without(Term::Division),
     Scheme::Without(Term::Migration),
+    Scheme::Without(Term::Amortization),
     Scheme::Without(Term::LargeTransfers),
 ];
 

@@ -80,19 +80,21 @@ pub(super) fn told(report: &mut Report, ran: &Ran) {
         Begin::Rest => format!("{} after rest", task.workload.workload.name),
     };
     drawn(report, &name, &format!("{what}: throughput (full size)"), "op/s", ran.throughput());
+    let grown = |name: &str| (ran.to.stored(name) - ran.from.stored(name)) as f64;
     let mut add = |metric: &str, unit: &str, value: f64| ours(report, &name, &format!("{what}: {metric}"), unit, value);
     if let Some(bound) = task.workload.workload.bound() {
         add("bound", "op/s", bound);
         add("throughput / bound", "1", ran.throughput() / bound);
     }
     add("disk reads to a read", "1", ran.disk_reads());
-    let grown = |name: &str| (ran.to.stored(name) - ran.from.stored(name)) as f64;
     let cached = grown("user reads of cached blocks") / task.workload.reads.max(1) as f64;
     add("reads of cached blocks to a read", "1", cached);
     add("tables moved up", "1", grown("tables moved to the fast tier"));
     add("tables moved down", "1", grown("tables moved to the slow tier"));
     add("share of the tables' bytes on the drive at the end", "%", ran.whereabouts.drive_share() * 100.0);
-    let insertions = (ran.to.cache_insertions - ran.from.cache_insertions) as f64;
+    // A record that is kept alone brings no block into memory.
+    let insertions =
+        (ran.to.cache_insertions - ran.from.cache_insertions) as f64 + grown("user reads of records alone");
     if task.workload.workload.scan_pairs_max == 0 {
         add(
             "gets that the memory cache or memtables answered",

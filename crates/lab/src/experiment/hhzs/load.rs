@@ -99,10 +99,13 @@ pub(super) fn loads_of(run: &Run<'_>, setups: &[Setup]) -> Result<Vec<Arc<Loaded
     measure(run, &format!("loading {}", names.join(", ")), wanted.collect())
 }
 
-/// The same devices once nothing was left to compact.
+/// How long nobody asks for anything once nothing is left to compact, in full: an hour.
+const REST_NANOS: u64 = 3_600_000_000_000;
+
+/// The same devices once nothing was left to compact, and an hour later.
 pub(super) struct Rested {
     pub(super) image: MediaImage,
-    /// Seconds of the full size until then.
+    /// Seconds of the full size until no compaction was due.
     pub(super) seconds: f64,
 }
 
@@ -123,6 +126,7 @@ pub(super) fn rests(run: &Run<'_>, loaded: &[Arc<Loaded>]) -> Result<Vec<Arc<Res
                 db.flush().map_err(failed("flush"))?;
                 db.wait_idle().map_err(failed("wait_idle"))?;
                 let seconds = (env.now() - from).as_secs_f64() * setup.scale.denominator() as f64;
+                env.sleep(Duration::from_nanos(REST_NANOS / setup.scale.denominator()));
                 Ok(Rested { image: db.close_into_image().map_err(failed("close"))?, seconds })
             })
         };

@@ -29,12 +29,16 @@ pub(super) enum Scheme {
 /// What ours has and HHZS has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Term {
-    /// Blocks are admitted and kept by frequency; without it first in, first out.
+    /// Blocks and records are admitted and kept by frequency; without it blocks first in, first out.
     Frequency,
+    /// Records are kept apart from their blocks; without it whole blocks by frequency.
+    Records,
     /// Zones are divided by worth; without it two are kept for logs and blocks.
     Division,
     /// Tables move by how they are read.
     Migration,
+    /// They come up when that is paid for; without it as HHZS has it.
+    Amortization,
     /// Flushes and compactions read and write the disk in large requests; without it in RocksDB's.
     LargeTransfers,
 }
@@ -69,14 +73,14 @@ impl SchemeOptions {
     }
 
     fn ours() -> SchemeOptions {
-        let base = SchemeOptions::new("write-guided", "workload-aware", "frequency");
+        let base = SchemeOptions::new("write-guided", "amortized", "records");
         SchemeOptions { division: "by-worth", ..base }.with_large_transfers()
     }
 }
 
 impl Scheme {
     /// Those of the paper, in its order.
-    pub(super) const ALL: [Scheme; 15] = [
+    pub(super) const ALL: [Scheme; 17] = [
         Scheme::Basic(1),
         Scheme::Basic(2),
         Scheme::Basic(3),
@@ -89,8 +93,10 @@ impl Scheme {
         Scheme::Adaptive,
         Scheme::Transferring(&Scheme::Hhzs),
         Scheme::Without(Term::Frequency),
+        Scheme::Without(Term::Records),
         Scheme::Without(Term::Division),
         Scheme::Without(Term::Migration),
+        Scheme::Without(Term::Amortization),
         Scheme::Without(Term::LargeTransfers),
     ];
 
@@ -130,8 +136,10 @@ impl Scheme {
             Scheme::Transferring(scheme) => format!("{}, large transfers", scheme.name()),
             Scheme::Adaptive => "Adaptive".to_owned(),
             Scheme::Without(Term::Frequency) => "Adaptive, blocks first in first out".to_owned(),
+            Scheme::Without(Term::Records) => "Adaptive, whole blocks".to_owned(),
             Scheme::Without(Term::Division) => "Adaptive, two zones for logs and blocks".to_owned(),
             Scheme::Without(Term::Migration) => "Adaptive, no migration".to_owned(),
+            Scheme::Without(Term::Amortization) => "Adaptive, HHZS' migration".to_owned(),
             Scheme::Without(Term::LargeTransfers) => "Adaptive, small transfers".to_owned(),
         }
     }
@@ -149,10 +157,12 @@ impl Scheme {
             Scheme::Transferring(scheme) => scheme.options().with_large_transfers(),
             Scheme::Adaptive => ours,
             Scheme::Without(Term::Frequency) => SchemeOptions { caching: "fifo", division: "fixed", ..ours },
+            Scheme::Without(Term::Records) => SchemeOptions { caching: "frequency", ..ours },
             Scheme::Without(Term::Division) => SchemeOptions { division: "fixed", ..ours },
             Scheme::Without(Term::Migration) => SchemeOptions { migration: "none", ..ours },
+            Scheme::Without(Term::Amortization) => SchemeOptions { migration: "workload-aware", ..ours },
             Scheme::Without(Term::LargeTransfers) => {
-                let base = SchemeOptions::new("write-guided", "workload-aware", "frequency");
+                let base = SchemeOptions::new("write-guided", "amortized", "records");
                 SchemeOptions { division: "by-worth", ..base }
             }
         }

@@ -1,4 +1,4 @@
-//! Copies of blocks in a cache zone, one batch behind the other.
+//! Copies of blocks and records in a cache zone, one batch behind the other.
 //!
 //! A batch, little-endian:
 //!
@@ -19,8 +19,8 @@
 //! | offset | bytes | what |
 //! |---|---|---|
 //! | 0 | 8 | number of the file: that of its stamp |
-//! | 8 | 8 | where the block begins in the file |
-//! | 16 | 4 | its bytes |
+//! | 8 | 8 | where the block begins in the file; of a record its label, with the highest bit, which no place in a file has |
+//! | 16 | 4 | its bytes; of a record those of its length (4, little-endian) and the record |
 //! | 20 | 1 | how often it was read lately, at most 15 |
 //! | 21 | 3 | zero |
 //!

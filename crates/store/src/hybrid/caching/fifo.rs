@@ -1,6 +1,6 @@
 //! HHZS' application-hinted caching (section 3.5): every block that was evicted is admitted, the oldest zone goes.
 
-use super::{Caching, Kept, sketch::COUNT_MAX};
+use super::{BytesByDensity, Caching, Density, Kept};
 
 /// First in, first out.
 #[derive(Clone, Copy, Debug)]
@@ -11,13 +11,21 @@ impl Caching for Fifo {
         false
     }
 
-    fn admits(&self, _count: u8) -> bool {
+    fn admits(&self, _density: Density) -> bool {
         true
     }
 
-    fn keep(&mut self, _bytes_by_count: &[u64; COUNT_MAX as usize + 1], _space_bytes: u64) -> Kept {
+    fn admits_record(&self, _count: u8, _density: Density) -> bool {
+        false
+    }
+
+    fn keep(&mut self, _bytes_by_density: &BytesByDensity, _space_bytes: u64, _first_read: Density) -> Kept {
         Kept::NOTHING
     }
 
-    fn zone_was_added(&mut self) {}
+    fn zone_was_added(&mut self, _first_read: Density) {}
+
+    fn counts_were_halved(&mut self) {}
+
+    fn too_little_comes(&mut self) {}
 }

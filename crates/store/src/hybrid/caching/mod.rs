@@ -4,6 +4,7 @@
 //! for one request; then they are in a cache zone, which is written once in order and goes as a whole.
 
 pub(super) mod batch;
+mod density;
 mod fifo;
 mod frequency;
 pub(super) mod index;
@@ -11,42 +12,52 @@ mod sample;
 pub(super) mod sketch;
 mod zones;
 
+pub(super) use density::{BytesByDensity, DENSITY_MAX, Density, density_of};
 pub(super) use sample::sampled_one_in;
 pub(super) use zones::{CacheZones, SWEPT_AT_ONCE};
 
 use fifo::Fifo;
 use frequency::Frequency;
-use sketch::COUNT_MAX;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Which copies of a zone that goes are written again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
-    /// Those of blocks that were read more often,
-    pub(super) above: u8,
-    /// and so many bytes of those that were read just so often.
+    /// Those that are read more for their bytes,
+    pub(super) above: Density,
+    /// and so many bytes of those that are read just so much.
     pub(super) bytes_of_equal: u64,
 }
 
 impl Kept {
     /// None of them.
-    pub(super) const NOTHING: Kept = Kept { above: COUNT_MAX, bytes_of_equal: 0 };
+    pub(super) const NOTHING: Kept = Kept { above: DENSITY_MAX, bytes_of_equal: 0 };
 }
 
-/// Says which blocks are kept.
+/// Says which blocks and records are kept.
 pub(super) trait Caching: Send + Sync {
-    /// Whether it has to be known how often blocks are read.
+    /// Whether it has to be known how often what is read.
     fn counts_reads(&self) -> bool;
 
-    /// Whether an evicted block that was read so often lately comes in.
-    fn admits(&self, count: u8) -> bool;
+    /// Whether an evicted block that is read so much for its bytes comes in.
+    fn admits(&self, density: Density) -> bool;
 
-    /// Which copies of a zone that goes stay, of so many bytes by how often their blocks were read, where there is so much space
-    /// for them.
-    fn keep(&mut self, bytes_by_count: &[u64; COUNT_MAX as usize + 1], space_bytes: u64) -> Kept;
+    /// Whether a record comes in that was read so often lately, and is read so much for its bytes. Its block is in memory, and may
+    /// come as well.
+    fn admits_record(&self, count: u8, density: Density) -> bool;
+
+    /// Which copies of a zone that goes stay, of so many bytes by how much they are read, where there is so much space for them.
+    /// Whatever is read for the first time is as dense as `first_read`: there is enough of that.
+    fn keep(&mut self, bytes_by_density: &BytesByDensity, space_bytes: u64, first_read: Density) -> Kept;
 
     /// There is one zone more than before.
-    fn zone_was_added(&mut self);
+    fn zone_was_added(&mut self, first_read: Density);
+
+    /// What is known of reads is half of what it was.
+    fn counts_were_halved(&mut self);
+
+    /// As much as a zone holds was not admitted while nothing was.
+    fn too_little_comes(&mut self);
 }
 
 /// A caching by name.
@@ -58,11 +69,14 @@ pub enum CachingName {
     Fifo,
     /// Blocks that are read most often stay; zones are divided between tables and blocks by what they are worth.
     Frequency,
+    /// The same of blocks and of the records in them that are asked for one by one: what is read most for its bytes stays.
+    Records,
 }
 
 impl CachingName {
     /// Every caching.
-    pub const ALL: &'static [CachingName] = &[CachingName::None, CachingName::Fifo, CachingName::Frequency];
+    pub const ALL: &'static [CachingName] =
+        &[CachingName::None, CachingName::Fifo, CachingName::Frequency, CachingName::Records];
 
     /// Its name in a spec.
     pub fn name(self) -> &'static str {
@@ -70,6 +84,7 @@ impl CachingName {
             CachingName::None => "none",
             CachingName::Fifo => "fifo",
             CachingName::Frequency => "frequency",
+            CachingName::Records => "records",
         }
     }
 
@@ -78,13 +93,37 @@ impl CachingName {
         match self {
             CachingName::None => None,
             CachingName::Fifo => Some(Box::new(Fifo)),
-            CachingName::Frequency => Some(Box::<Frequency>::default()),
+            CachingName::Frequency | CachingName::Records => Some(Box::<Frequency>::default()),
         }
+    }
+
+    /// Whether records are kept, and not only blocks.
+    pub(super) fn keeps_records(self) -> bool {
+        self == CachingName::Records
+    }
+
+    /// Whether it is known how often what is read.
+    pub(super) fn counts_reads(self) -> bool {
+        matches!(self, CachingName::Frequency | CachingName::Records)
     }
 }
 
-/// A block: the number of its file, which is that of its stamp, and where it begins in it.
+/// A block: the number of its file, which is that of its stamp, and where it begins in it. Or a record of the file: the same number
+/// and its label, with the highest bit, which no place in a file has.
 pub(super) type BlockKey = (u64, u64);
+
+/// The bit of labels.
+const LABEL: u64 = 1 << 63;
+
+/// A record of the file whose blocks have such a number.
+pub(super) fn record_key(file: u64, label: u64) -> BlockKey {
+    (file, label | LABEL)
+}
+
+/// What reads of a block or a record are counted by: a record is read as much in whatever file it is.
+fn counted((file, place): BlockKey) -> u64 {
+    hash_of(if place & LABEL == 0 { (file, place) } else { (0, place) })
+}
 
 /// Of every bit of a block's key all bits of its hash follow (the finaliser of SplitMix64).
 pub(super) fn hash_of((file, offset_bytes): BlockKey) -> u64 {

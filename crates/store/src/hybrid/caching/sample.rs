@@ -7,13 +7,13 @@
 use std::collections::BTreeMap;
 
 /// Blocks of the sample when every zone is full of cached blocks, about.
-const BLOCKS_WANTED: u64 = 16 * 1024;
+const BLOCKS_WANTED: u64 = 64 * 1024;
 
-/// Blocks remembered at most. When there are more, all counts are halved, and those of none are forgotten.
+/// Blocks or records remembered at most. When there are more, all counts are halved, and those of none are forgotten.
 const BLOCKS_MAX: usize = 8 * BLOCKS_WANTED as usize;
 
 /// Reads of the sample after which that is done as well: what was read long ago counts less.
-const WINDOW: u64 = 32 * BLOCKS_WANTED;
+const WINDOW: u64 = 16 * BLOCKS_WANTED;
 
 /// The highest count.
 const COUNT_MAX: u8 = u8::MAX;
@@ -78,7 +78,13 @@ impl ReadSample {
         }
     }
 
-    /// A block is read, from wherever. Those of tables that compactions wrote are in the sample if [that](Self::replace) says so.
+    /// A zone has space for so many of what is read.
+    pub(in crate::hybrid) fn set_blocks_of_zone(&mut self, blocks_of_zone: u64) {
+        self.blocks_of_zone = blocks_of_zone.max(1);
+    }
+
+    /// A block or record is read, from wherever. Those of tables that compactions wrote are in the sample if
+    /// [that](Self::replace) says so.
     pub(in crate::hybrid) fn read(&mut self, hash: u64, is_known: bool) {
         let known = self.counts.get(&hash).copied();
         if known.is_none() && (is_known || !self.chooses(hash)) {
@@ -88,7 +94,9 @@ impl ReadSample {
         self.first_reads += u64::from(count == 0);
         if count > 0 {
             let before: u64 = self.by_count[usize::from(count) + 1..].iter().sum();
-            let rank = (before + self.by_count[usize::from(count)] / 2) * self.one_in / self.blocks_of_zone;
+            // Which of those with one count have a zone is all the same: each has its place among them.
+            let among = ((hash >> 40) * self.by_count[usize::from(count)]) >> 24;
+            let rank = (before + among) * self.one_in / self.blocks_of_zone;
             if let Some(hits) = self.hits.get_mut(rank as usize) {
                 *hits += self.one_in;
             }

@@ -34,16 +34,19 @@ impl Sketch {
     }
 
     /// For more blocks than it was for. Counts stay, but where more was read than there are counters: then most of each is that of
-    /// other blocks, and they are halved.
-    pub(in crate::hybrid) fn grow(&mut self, blocks: u64) {
+    /// other blocks, and they are halved. True when they were.
+    pub(in crate::hybrid) fn grow(&mut self, blocks: u64) -> bool {
         self.blocks = self.blocks.max(blocks).max(1);
+        let mut is_halved = false;
         // Between two thirds of the counters wanted and four thirds.
         while self.counters() * 3 < self.blocks.saturating_mul(COUNTERS_OF_BLOCK) * 2 {
             if self.reads > self.counters() {
                 self.halve();
+                is_halved = true;
             }
             self.bytes.extend_from_within(..);
         }
+        is_halved
     }
 
     fn counters(&self) -> u64 {
@@ -83,13 +86,15 @@ impl Sketch {
         }
     }
 
-    /// A block is read.
-    pub(in crate::hybrid) fn read(&mut self, hash: u64) {
+    /// A block is read. True when all counts were halved.
+    pub(in crate::hybrid) fn read(&mut self, hash: u64) -> bool {
         self.raise(hash, self.count(hash).saturating_add(1));
         self.reads += 1;
-        if self.reads >= self.blocks.saturating_mul(WINDOW_OF_BLOCK) {
+        let is_due = self.reads >= self.blocks.saturating_mul(WINDOW_OF_BLOCK);
+        if is_due {
             self.halve();
         }
+        is_due
     }
 
     fn halve(&mut self) {
@@ -108,7 +113,7 @@ mod tests {
         let mut sketch = Sketch::new(10_000);
         let hash = |block: u64| hash_of((1, block * 4096));
         for block in 0..10_000u64 {
-            (0..block % 5).for_each(|_| sketch.read(hash(block)));
+            (0..block % 5).for_each(|_| _ = sketch.read(hash(block)));
         }
         let too_high = (0..10_000).filter(|block| u64::from(sketch.count(hash(*block))) > block % 5).count();
         assert!((0..10_000).all(|block| u64::from(sketch.count(hash(block))) >= block % 5));
@@ -121,9 +126,9 @@ mod tests {
     #[test]
     fn what_was_read_long_ago_counts_less() {
         let mut sketch = Sketch::new(600);
-        (0..100).for_each(|_| sketch.read(hash_of((1, 0))));
+        (0..100).for_each(|_| _ = sketch.read(hash_of((1, 0))));
         assert_eq!(sketch.count(hash_of((1, 0))), COUNT_MAX);
-        (0..600 * WINDOW_OF_BLOCK).for_each(|block| sketch.read(hash_of((2, block % 40))));
+        (0..600 * WINDOW_OF_BLOCK).for_each(|block| _ = sketch.read(hash_of((2, block % 40))));
         assert_eq!(sketch.count(hash_of((1, 0))), COUNT_MAX / 2);
         sketch.raise(hash_of((9, 9)), 200);
         assert_eq!(sketch.count(hash_of((9, 9))), COUNT_MAX);

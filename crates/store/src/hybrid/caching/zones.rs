@@ -4,8 +4,30 @@ use super::batch::CopyEntry;
 use super::index::{BlockIndex, COPY_UNIT_BYTES, CopyPlace, SLOTS_MAX, ZONE_BYTES_MAX};
 use super::sample::ReadSample;
 use super::sketch::{COUNT_MAX, Sketch};
-use super::{BlockKey, Caching, Kept, hash_of};
+use super::{BlockKey, BytesByDensity, Caching, Density, Kept, counted, density_of, hash_of};
 use std::collections::VecDeque;
+
+/// Reads over which the usual size of what is read is an average.
+const READS_OF_AVERAGE: u64 = 1024;
+
+/// The usual size of what is read.
+#[derive(Clone, Copy, Debug)]
+struct Average {
+    /// Times 2^16.
+    bytes: u64,
+    reads: u64,
+}
+
+impl Average {
+    fn add(&mut self, bytes: u64) {
+        self.reads = (self.reads + 1).min(READS_OF_AVERAGE);
+        self.bytes = self.bytes - self.bytes / self.reads + (bytes.min(1 << 32) << 16) / self.reads;
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.bytes >> 16).max(1)
+    }
+}
 
 /// Copies that a [sweep](CacheZones::sweep) looks at while others wait: about a millisecond.
 pub(in crate::hybrid) const SWEPT_AT_ONCE: usize = 1 << 16;
@@ -27,11 +49,21 @@ pub(in crate::hybrid) struct CacheZones<R> {
     slots_given: u16,
     index: BlockIndex,
     reads: Option<(Sketch, ReadSample)>,
+    zone_bytes: u64,
+    average: Average,
+    /// What was not admitted since copies were written last.
+    refused_bytes: u64,
 }
 
 impl<R: Clone> CacheZones<R> {
-    /// A cache of up to so many zones, of so many blocks each, about.
-    pub(in crate::hybrid) fn new(policy: Box<dyn Caching>, zones_max: u64, blocks_of_zone: u64) -> CacheZones<R> {
+    /// A cache of up to so many zones of so many bytes, with blocks of about so many.
+    pub(in crate::hybrid) fn new(
+        policy: Box<dyn Caching>,
+        zones_max: u64,
+        zone_bytes: u64,
+        block_bytes: u64,
+    ) -> CacheZones<R> {
+        let blocks_of_zone = (zone_bytes / block_bytes.max(1)).max(1);
         let blocks = zones_max.saturating_mul(blocks_of_zone);
         let reads = policy.counts_reads();
         CacheZones {
@@ -41,6 +73,9 @@ impl<R: Clone> CacheZones<R> {
             slots_given: 0,
             index: BlockIndex::new(blocks),
             reads: reads.then(|| (Sketch::new(blocks_of_zone), ReadSample::new(zones_max, blocks_of_zone))),
+            zone_bytes,
+            average: Average { bytes: block_bytes << 16, reads: 0 },
+            refused_bytes: 0,
         }
     }
 
@@ -58,17 +93,41 @@ impl<R: Clone> CacheZones<R> {
         self.index.memory_bytes() + self.reads.as_ref().map_or(0, |(sketch, _)| sketch.memory_bytes())
     }
 
-    /// How often a block was read lately.
+    /// How often a block or record was read lately.
     pub(in crate::hybrid) fn count(&self, key: BlockKey) -> u8 {
-        self.reads.as_ref().map_or(0, |(sketch, _)| sketch.count(hash_of(key)))
+        self.reads.as_ref().map_or(0, |(sketch, _)| sketch.count(counted(key)))
+    }
+
+    /// The usual size of what is read.
+    pub(in crate::hybrid) fn usual_bytes(&self) -> u64 {
+        self.average.bytes()
+    }
+
+    /// A user reads so many bytes of the slow tier, wherever they are found.
+    pub(in crate::hybrid) fn read_bytes(&mut self, bytes: u64) {
+        self.average.add(bytes);
+        if let Some((_, sample)) = &mut self.reads {
+            sample.set_blocks_of_zone(self.zone_bytes / self.average.bytes());
+        }
     }
 
     /// A user reads a block of the slow tier, wherever it is found. It [was told](Self::inherit) how that was written, or not.
     pub(in crate::hybrid) fn read(&mut self, key: BlockKey, is_known: bool) {
-        let hash = hash_of(key);
+        let hash = counted(key);
         if let Some((sketch, sample)) = &mut self.reads {
-            sketch.read(hash);
             sample.read(hash, is_known);
+            if sketch.read(hash) {
+                self.policy.counts_were_halved();
+            }
+        }
+    }
+
+    /// The same of one that is read for a record which is not there alone: what another zone would be worth is known by the record.
+    pub(in crate::hybrid) fn read_for_record(&mut self, key: BlockKey) {
+        if let Some((sketch, _)) = &mut self.reads
+            && sketch.read(counted(key))
+        {
+            self.policy.counts_were_halved();
         }
     }
 
@@ -77,18 +136,41 @@ impl<R: Clone> CacheZones<R> {
     pub(in crate::hybrid) fn inherit(&mut self, key: BlockKey, origins: &[(BlockKey, u32)], entries: u64) -> bool {
         let Some((sketch, sample)) = &mut self.reads else { return false };
         let read =
-            |(origin, entries): &(BlockKey, u32)| u64::from(sketch.count(hash_of(*origin))) * u64::from(*entries);
+            |(origin, entries): &(BlockKey, u32)| u64::from(sketch.count(counted(*origin))) * u64::from(*entries);
         let reads: u64 = origins.iter().map(read).sum();
         let count = (reads + entries / 2) / entries.max(1);
-        let (hash, count) = (hash_of(key), count.min(u64::from(COUNT_MAX)) as u8);
+        let (hash, count) = (counted(key), count.min(u64::from(COUNT_MAX)) as u8);
         sketch.raise(hash, count);
-        sample.replace(hash, entries, origins.iter().map(|(origin, entries)| (hash_of(*origin), *entries)));
-        self.wants(key)
+        sample.replace(hash, entries, origins.iter().map(|(origin, entries)| (counted(*origin), *entries)));
+        true
     }
 
-    /// Whether a block that was evicted is to be kept, and is not.
-    pub(in crate::hybrid) fn wants(&self, key: BlockKey) -> bool {
-        !self.index.contains(hash_of(key)) && self.policy.admits(self.count(key))
+    /// Whether a block of so many bytes that was evicted is to be kept, and is not.
+    pub(in crate::hybrid) fn wants(&mut self, key: BlockKey, length_bytes: usize) -> bool {
+        let is_admitted = self.policy.admits(density_of(self.count(key), length_bytes));
+        !self.contains(key) && self.note(is_admitted, length_bytes)
+    }
+
+    /// Notes whether what is not there is admitted; says it again.
+    fn note(&mut self, is_admitted: bool, length_bytes: usize) -> bool {
+        self.refused_bytes += if is_admitted { 0 } else { length_bytes as u64 };
+        if self.refused_bytes >= self.zone_bytes {
+            self.refused_bytes = 0;
+            self.policy.too_little_comes();
+        }
+        is_admitted
+    }
+
+    /// The same of a record.
+    pub(in crate::hybrid) fn wants_record(&mut self, key: BlockKey, length_bytes: usize) -> bool {
+        let count = self.count(key);
+        let is_admitted = self.policy.admits_record(count, density_of(count, length_bytes));
+        !self.contains(key) && self.note(is_admitted, length_bytes)
+    }
+
+    /// Whether there seems to be a copy.
+    pub(in crate::hybrid) fn contains(&self, key: BlockKey) -> bool {
+        self.index.contains(hash_of(key))
     }
 
     /// Where copies of a block may be: who reads one finds out whether it is.
@@ -128,7 +210,13 @@ impl<R: Clone> CacheZones<R> {
 
     /// One more zone is had than before: nothing has to go for what comes.
     pub(in crate::hybrid) fn grew(&mut self) {
-        self.policy.zone_was_added();
+        self.policy.zone_was_added(self.first_read());
+    }
+
+    /// How dense is what is read for the first time, be it somewhat larger than usual.
+    fn first_read(&self) -> Density {
+        let bytes = self.average.bytes();
+        density_of(1, (bytes + bytes / 4) as usize)
     }
 
     /// The oldest zone that is not the youngest: its number, and what reads it.
@@ -148,11 +236,14 @@ impl<R: Clone> CacheZones<R> {
             let hash = hash_of(entry.key);
             self.index.insert(hash, CopyPlace { slot, unit: (at / COPY_UNIT_BYTES) as u32 });
             if let Some((sketch, _)) = &mut self.reads {
-                sketch.raise(hash, entry.count);
+                sketch.raise(counted(entry.key), entry.count);
             }
         }
-        if let Some((sketch, _)) = &mut self.reads {
-            sketch.grow(self.index.len());
+        self.refused_bytes = 0;
+        if let Some((sketch, _)) = &mut self.reads
+            && sketch.grow(self.index.len())
+        {
+            self.policy.counts_were_halved();
         }
     }
 
@@ -165,9 +256,9 @@ impl<R: Clone> CacheZones<R> {
         unit.is_ok_and(|unit| self.index.remove(hash_of(key), CopyPlace { slot, unit }))
     }
 
-    /// Which copies of a zone that goes are written again, of so many bytes by how often they were read, into so much space.
-    pub(in crate::hybrid) fn keep(&mut self, bytes_by_count: &[u64; COUNT_MAX as usize + 1], space_bytes: u64) -> Kept {
-        self.policy.keep(bytes_by_count, space_bytes)
+    /// Which copies of a zone that goes are written again, of so many bytes by how much they are read, into so much space.
+    pub(in crate::hybrid) fn keep(&mut self, bytes_by_density: &BytesByDensity, space_bytes: u64) -> Kept {
+        self.policy.keep(bytes_by_density, space_bytes, self.first_read())
     }
 
     /// Forgets a zone and what is in it.
@@ -211,7 +302,7 @@ mod tests {
 
     #[test]
     fn the_oldest_zone_goes_with_its_copies() {
-        let mut zones = CacheZones::new(CachingName::Fifo.policy().expect("a policy"), 4, 100);
+        let mut zones = CacheZones::new(CachingName::Fifo.policy().expect("a policy"), 4, 100 * 4096, 4096);
         zones.add(7, 0, &entries(1, 0..2));
         assert_eq!((zones.drop_oldest(), zones.len(), zones.blocks()), (None, 0, 0));
         assert!(zones.begin(7, "first"));
@@ -222,7 +313,7 @@ mod tests {
         assert_eq!((zones.len(), zones.blocks()), (2, 3));
         assert_eq!(zones.find((1, 100)), [("first", 112)]);
         assert_eq!(zones.find((2, 0)), [("second", 1600)]);
-        assert!(!zones.wants((2, 0)) && zones.wants((2, 100)));
+        assert!(!zones.wants((2, 0), 4000) && zones.wants((2, 100), 4000));
         assert_eq!(zones.oldest(), Some((7, "first")));
         // A copy that is written again is found there.
         assert!(zones.remove(7, 112, (1, 100)) && !zones.remove(7, 112, (1, 100)));
@@ -239,18 +330,19 @@ mod tests {
 
     #[test]
     fn only_what_is_read_more_than_what_went_comes_in() {
-        let mut zones = CacheZones::new(CachingName::Frequency.policy().expect("a policy"), 4, 1000);
+        let mut zones = CacheZones::new(CachingName::Frequency.policy().expect("a policy"), 4, 1000 * 4096, 4096);
         assert!(zones.begin(1, ()));
-        assert!(!zones.wants((1, 0)));
+        assert!(!zones.wants((1, 0), 4000));
         (0..3).for_each(|_| zones.read((1, 0), false));
         zones.read((1, 100), false);
-        assert!(zones.wants((1, 0)) && zones.wants((1, 100)));
-        let mut bytes = [0; COUNT_MAX as usize + 1];
-        (bytes[1], bytes[2]) = (700, 800);
-        assert_eq!(zones.keep(&bytes, u64::MAX), Kept { above: 1, bytes_of_equal: 512 });
-        assert!(zones.wants((1, 0)) && !zones.wants((1, 100)));
+        assert!(zones.wants((1, 0), 4000) && zones.wants((1, 100), 4000));
+        let mut bytes = [0; crate::hybrid::caching::DENSITY_MAX as usize + 1];
+        let once = density_of(1, 4000);
+        (bytes[usize::from(once)], bytes[usize::from(density_of(3, 4000))]) = (700, 800);
+        assert_eq!(zones.keep(&bytes, u64::MAX), Kept { above: once, bytes_of_equal: 512 });
+        assert!(zones.wants((1, 0), 4000) && !zones.wants((1, 100), 4000));
         zones.grew();
-        assert!(zones.wants((1, 100)));
+        assert!(zones.wants((1, 100), 4000));
         // What an earlier open knew of a copy counts.
         zones.add(1, 0, &[CopyEntry { key: (5, 0), length_bytes: 8, count: 9, offset_bytes: 64 }]);
         assert_eq!(zones.count((5, 0)), 9);
@@ -259,7 +351,7 @@ mod tests {
     /// Issue: no more than 16 bytes of memory to a cached block.
     #[test]
     fn a_copy_takes_no_more_than_sixteen_bytes_of_memory() {
-        let mut zones = CacheZones::new(CachingName::Frequency.policy().expect("a policy"), 20, 20_000);
+        let mut zones = CacheZones::new(CachingName::Frequency.policy().expect("a policy"), 20, 20_000 * 4096, 4096);
         for zone in 0..20 {
             assert!(zones.begin(zone, ()));
             (0..20).for_each(|batch| {

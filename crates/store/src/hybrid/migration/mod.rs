@@ -2,8 +2,10 @@
 //!
 //! A new policy is its file, its module, and its line in [`MigrationName`].
 
+mod amortized;
 mod workload_aware;
 
+pub(super) use amortized::Amortized;
 pub(super) use workload_aware::WorkloadAware;
 
 use super::levels::Tier;
@@ -19,7 +21,7 @@ pub(super) struct TableView {
     pub(super) tier: Tier,
     /// Zones of the fast tier that it has, or would have.
     pub(super) zones: u64,
-    /// Reads of users that reached the store.
+    /// Reads of users that reached the store; where zones are divided by worth, less those that cached blocks and records answered.
     pub(super) reads: u64,
     pub(super) age_nanos: u64,
     /// It is not written any more, not an input of a compaction, not on its way already.
@@ -45,10 +47,9 @@ pub(super) struct MigrationView<'a> {
     pub(super) tiering: Tiering,
     /// Empty zones of the fast tier that tables may have.
     pub(super) empty_table_zones: u64,
-    /// Reads a second of tables of the slow tier.
-    pub(super) slow_reads_per_second: u64,
-    /// Above so many the slow tier is what reads wait for.
-    pub(super) slow_reads_per_second_max: u64,
+    pub(super) load: SlowLoad,
+    /// Reads of the slow tier that take as long there as moving what one zone of a table has.
+    pub(super) reads_of_zone: u64,
 }
 
 /// What moves.
@@ -62,11 +63,21 @@ pub(super) enum Move {
     Swap { up: u64, down: u64 },
 }
 
+/// What the slow tier is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SlowLoad {
+    /// Nobody flushes or compacts, and little is read.
+    Idle,
+    /// Reads do not wait for it.
+    Some,
+    /// Reads wait for it.
+    Reads,
+}
+
 /// Says what moves next; none is a good answer.
 pub(super) trait Migration: Send + Sync {
-    /// Whether a table might move, told from counts alone: false only where [`plan`](Self::plan) would say none. Where reads do
-    /// not wait for the slow tier, `is_slow_busy` is false.
-    fn may_move(&self, view: &PlacementView, tiering: Tiering, is_slow_busy: bool) -> bool;
+    /// Whether a table might move, told from counts alone: false only where [`plan`](Self::plan) would say none.
+    fn may_move(&self, view: &PlacementView, tiering: Tiering, load: SlowLoad) -> bool;
 
     fn plan(&self, view: &MigrationView<'_>) -> Option<Move>;
 }
@@ -78,17 +89,21 @@ pub enum MigrationName {
     None,
     /// HHZS' workload-aware migration.
     WorkloadAware,
+    /// The same, but a table comes up only when the slow tier spent as long on reads of it as moving it takes.
+    Amortized,
 }
 
 impl MigrationName {
     /// Every migration.
-    pub const ALL: &'static [MigrationName] = &[MigrationName::None, MigrationName::WorkloadAware];
+    pub const ALL: &'static [MigrationName] =
+        &[MigrationName::None, MigrationName::WorkloadAware, MigrationName::Amortized];
 
     /// Its name in a spec.
     pub fn name(self) -> &'static str {
         match self {
             MigrationName::None => "none",
             MigrationName::WorkloadAware => "workload-aware",
+            MigrationName::Amortized => "amortized",
         }
     }
 
@@ -97,6 +112,7 @@ impl MigrationName {
         match self {
             MigrationName::None => None,
             MigrationName::WorkloadAware => Some(Box::new(WorkloadAware)),
+            MigrationName::Amortized => Some(Box::new(Amortized)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! HHZS' workload-aware migration (section 3.4): what a low level needs is freed, and what is read is brought near.
 
-use super::{Migration, MigrationView, Move, TableView};
+use super::{Migration, MigrationView, Move, SlowLoad, TableView};
 use crate::hybrid::levels::{LevelZones, Tier};
 use crate::hybrid::placement::{PlacementView, Tiering};
 
@@ -9,14 +9,14 @@ use crate::hybrid::placement::{PlacementView, Tiering};
 pub(in crate::hybrid) struct WorkloadAware;
 
 impl Migration for WorkloadAware {
-    fn may_move(&self, view: &PlacementView, tiering: Tiering, is_slow_busy: bool) -> bool {
+    fn may_move(&self, view: &PlacementView, tiering: Tiering, load: SlowLoad) -> bool {
         let has_surplus = |(level, zones): (usize, &LevelZones)| match level.cmp(&tiering.level) {
             std::cmp::Ordering::Less => false,
             // What is coming may be there already.
             std::cmp::Ordering::Equal => zones.fast + zones.demand > tiering.zones,
             std::cmp::Ordering::Greater => zones.fast > 0,
         };
-        is_slow_busy || view.levels.iter().enumerate().any(has_surplus)
+        load == SlowLoad::Reads || view.levels.iter().enumerate().any(has_surplus)
     }
 
     fn plan(&self, view: &MigrationView<'_>) -> Option<Move> {
@@ -24,25 +24,25 @@ impl Migration for WorkloadAware {
     }
 }
 
-fn lowest<'a>(tables: impl Iterator<Item = &'a TableView>) -> Option<&'a TableView> {
+pub(super) fn lowest<'a>(tables: impl Iterator<Item = &'a TableView>) -> Option<&'a TableView> {
     tables.reduce(|lowest, table| if lowest.precedes(table) { table } else { lowest })
 }
 
-fn highest<'a>(tables: impl Iterator<Item = &'a TableView>) -> Option<&'a TableView> {
+pub(super) fn highest<'a>(tables: impl Iterator<Item = &'a TableView>) -> Option<&'a TableView> {
     tables.reduce(|highest, table| if table.precedes(highest) { table } else { highest })
 }
 
-fn movable<'a>(view: &MigrationView<'a>, tier: Tier) -> impl Iterator<Item = &'a TableView> + use<'a> {
+pub(super) fn movable<'a>(view: &MigrationView<'a>, tier: Tier) -> impl Iterator<Item = &'a TableView> + use<'a> {
     view.tables.iter().filter(move |table| table.is_movable && table.tier == tier)
 }
 
-fn fast_zones(view: &MigrationView<'_>, level: usize) -> u64 {
+pub(super) fn fast_zones(view: &MigrationView<'_>, level: usize) -> u64 {
     let there = view.tables.iter().filter(|table| table.tier == Tier::Fast && table.level == level);
     there.map(|table| table.zones).sum()
 }
 
 /// The tiering level has more than its share of the fast tier, or a level above it has any.
-fn capacity(view: &MigrationView<'_>) -> Option<Move> {
+pub(super) fn capacity(view: &MigrationView<'_>) -> Option<Move> {
     let tiering = view.tiering.level;
     let has_too_much = fast_zones(view, tiering) > view.tiering.zones;
     // What has no reason to go stays, though it be the lowest of those that may.
@@ -52,7 +52,7 @@ fn capacity(view: &MigrationView<'_>) -> Option<Move> {
 
 /// The slow tier is what reads wait for: its highest priority comes up.
 fn popularity(view: &MigrationView<'_>) -> Option<Move> {
-    if view.slow_reads_per_second <= view.slow_reads_per_second_max {
+    if view.load != SlowLoad::Reads {
         return None;
     }
     // What does not belong on the fast tier would have to go down again.
@@ -80,46 +80,40 @@ mod tests {
         tables: &[TableView],
         (level, zones, lower_demand): (usize, u64, u64),
         empty: u64,
-        rate: u64,
+        load: SlowLoad,
     ) -> Option<Move> {
         let tiering = Tiering { level, zones, lower_demand };
-        WorkloadAware.plan(&MigrationView {
-            tables,
-            tiering,
-            empty_table_zones: empty,
-            slow_reads_per_second: rate,
-            slow_reads_per_second_max: 57,
-        })
+        WorkloadAware.plan(&MigrationView { tables, tiering, empty_table_zones: empty, load, reads_of_zone: 10 })
     }
 
     #[test]
     fn what_a_low_level_needs_is_freed() {
         let tables = [table(1, 1, Tier::Fast, 0), table(2, 3, Tier::Fast, 9), table(3, 3, Tier::Fast, 4)];
-        assert_eq!(plan(&tables, (3, 2, 0), 0, 0), None);
-        assert_eq!(plan(&tables, (3, 1, 0), 0, 0), Some(Move::Down { file: 3 }));
+        assert_eq!(plan(&tables, (3, 2, 0), 0, SlowLoad::Idle), None);
+        assert_eq!(plan(&tables, (3, 1, 0), 0, SlowLoad::Idle), Some(Move::Down { file: 3 }));
         // A level above the tiering level goes first, whatever is read of it.
         let with_higher = [tables.as_slice(), &[table(4, 4, Tier::Fast, 100)]].concat();
-        assert_eq!(plan(&with_higher, (3, 1, 0), 0, 0), Some(Move::Down { file: 4 }));
-        assert_eq!(plan(&with_higher, (3, 9, 0), 0, 0), Some(Move::Down { file: 4 }));
+        assert_eq!(plan(&with_higher, (3, 1, 0), 0, SlowLoad::Idle), Some(Move::Down { file: 4 }));
+        assert_eq!(plan(&with_higher, (3, 9, 0), 0, SlowLoad::Idle), Some(Move::Down { file: 4 }));
         // Inputs of compactions stay.
         let inputs = tables.map(|table| TableView { is_movable: table.file != 3, ..table });
-        assert_eq!(plan(&inputs, (3, 1, 0), 0, 0), Some(Move::Down { file: 2 }));
+        assert_eq!(plan(&inputs, (3, 1, 0), 0, SlowLoad::Idle), Some(Move::Down { file: 2 }));
     }
 
     #[test]
     fn what_is_read_comes_up_when_the_slow_tier_is_what_reads_wait_for() {
         let tables = [table(1, 3, Tier::Slow, 50), table(2, 3, Tier::Slow, 70), table(3, 3, Tier::Fast, 60)];
-        assert_eq!(plan(&tables, (3, 5, 0), 3, 57), None);
-        assert_eq!(plan(&tables, (3, 5, 0), 3, 58), Some(Move::Up { file: 2 }));
+        assert_eq!(plan(&tables, (3, 5, 0), 3, SlowLoad::Some), None);
+        assert_eq!(plan(&tables, (3, 5, 0), 3, SlowLoad::Reads), Some(Move::Up { file: 2 }));
         // Zones for what lower levels are about to have are left to them.
-        assert_eq!(plan(&tables, (3, 5, 3), 3, 58), Some(Move::Swap { up: 2, down: 3 }));
-        assert_eq!(plan(&tables, (3, 1, 0), 3, 58), Some(Move::Swap { up: 2, down: 3 }));
-        assert_eq!(plan(&tables[..1], (3, 0, 0), 0, 58), None);
+        assert_eq!(plan(&tables, (3, 5, 3), 3, SlowLoad::Reads), Some(Move::Swap { up: 2, down: 3 }));
+        assert_eq!(plan(&tables, (3, 1, 0), 3, SlowLoad::Reads), Some(Move::Swap { up: 2, down: 3 }));
+        assert_eq!(plan(&tables[..1], (3, 0, 0), 0, SlowLoad::Reads), None);
         // A low level first, and never one above the tiering level.
         let low = [tables.as_slice(), &[table(4, 1, Tier::Slow, 0)]].concat();
-        assert_eq!(plan(&low, (3, 5, 0), 3, 58), Some(Move::Up { file: 4 }));
-        assert_eq!(plan(&tables, (2, 0, 0), 3, 58), Some(Move::Down { file: 3 }));
-        assert_eq!(plan(&tables[..2], (2, 0, 0), 3, 58), None);
+        assert_eq!(plan(&low, (3, 5, 0), 3, SlowLoad::Reads), Some(Move::Up { file: 4 }));
+        assert_eq!(plan(&tables, (2, 0, 0), 3, SlowLoad::Reads), Some(Move::Down { file: 3 }));
+        assert_eq!(plan(&tables[..2], (2, 0, 0), 3, SlowLoad::Reads), None);
     }
 
     /// With the same reads nothing moves for ever: each table goes one way at most before all is quiet.
@@ -162,16 +156,16 @@ mod tests {
                     tables: &tables,
                     tiering: Tiering::of(&seen),
                     empty_table_zones: seen.empty_table_zones(),
-                    slow_reads_per_second: 100,
-                    slow_reads_per_second_max: 57,
+                    load: SlowLoad::Reads,
+                    reads_of_zone: 10,
                 };
                 // What needs no reads can be told from counts.
-                let at_rest = MigrationView { slow_reads_per_second: 0, ..view.clone() };
+                let at_rest = MigrationView { load: SlowLoad::Some, ..view.clone() };
                 if WorkloadAware.plan(&at_rest).is_some() {
-                    assert!(WorkloadAware.may_move(&seen, view.tiering, false), "seed {seed}: {seen:?}");
+                    assert!(WorkloadAware.may_move(&seen, view.tiering, SlowLoad::Some), "seed {seed}: {seen:?}");
                 }
                 let Some(next) = WorkloadAware.plan(&view) else { break };
-                assert!(WorkloadAware.may_move(&seen, view.tiering, true), "seed {seed}: {seen:?}");
+                assert!(WorkloadAware.may_move(&seen, view.tiering, SlowLoad::Reads), "seed {seed}: {seen:?}");
                 let mut send = |file: u64, tier| {
                     let table = tables.iter_mut().find(|table| table.file == file).expect("a table that is there");
                     assert!(table.is_movable && table.tier != tier, "seed {seed}");

@@ -7,7 +7,10 @@ use crate::{
     CachingName, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore, PieceUsage, PlacementName,
 };
 use varve_env::Env;
-use varve_media::{Device, IoClass, IoContext};
+use varve_media::{
+    Device, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, IoClass, IoContext,
+    Operation,
+};
 
 const TIERS: [u8; 2] = [1, 0];
 const BLOCK_BYTES: usize = 1500;
@@ -196,4 +199,139 @@ fn copies_of_what_was_removed_are_never_taken_for_another_table() {
     write(&store, "other", 9, 1);
     (0..8u8).for_each(|table| read(&store, &format!("new {table}"), 10 + table, 8));
     assert_eq!(measure_of(&store, "cached blocks found at opening"), 0);
+}
+
+/// Reads the record that block `number` is asked for, and offers it where it was found in the block. True when it was there alone.
+fn read_record(store: &HybridStore, name: &str, table: u8, number: usize) -> bool {
+    let file = store.open(name, &OpenOptions::default()).expect("open a table");
+    let records = file.records().expect("records of tables are kept");
+    let (mut data, mut record) = (vec![0; BLOCK_BYTES], Vec::new());
+    let (label, offset_bytes) = ((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15), (number * BLOCK_BYTES) as u64);
+    let context = IoContext::of(IoClass::UserRead);
+    let is_alone = records.read_record(label, offset_bytes, &mut data, &mut record, &context).expect("read");
+    if is_alone {
+        assert!(records.has_record(label) && record == record_of(table, number), "record {number} of {name}");
+    } else {
+        assert!(data == block(table, number), "block {number} of {name}");
+        records.keep_record(label, &record_of(table, number));
+    }
+    is_alone
+}
+
+fn record_of(table: u8, number: usize) -> Vec<u8> {
+    block(table, number)[..200 + number].to_vec()
+}
+
+fn alone(store: &HybridStore, name: &str, table: u8, blocks: usize) -> usize {
+    (0..blocks).filter(|number| read_record(store, name, table, *number)).count()
+}
+
+#[test]
+fn records_that_are_read_again_are_kept_and_found_by_the_next_open() {
+    let devices = devices();
+    let store = open(&devices, CachingName::Records);
+    write(&store, "table", 7, 20);
+    let [first, second, third] = [(); 3].map(|()| alone(&store, "table", 7, 20));
+    // Each is read twice before it comes in, but where the sketch takes some for another.
+    assert!((first, third) == (0, 20) && second <= 3, "{second}");
+    let slow_reads = devices[0].block.counters().reads;
+    // What waits is written when something changes.
+    write(&store, "other", 9, 1);
+    assert_eq!((alone(&store, "table", 7, 20), devices[0].block.counters().reads), (20, slow_reads));
+    assert_eq!(measure_of(&store, "user reads of cached blocks"), 40 + second as u64);
+    assert!(measure_of(&store, "blocks cached") >= 12, "{:?}", store.statistics());
+    drop(store);
+    let store = open(&devices, CachingName::Records);
+    write(&store, "another", 9, 1);
+    assert_eq!(alone(&store, "table", 7, 20), 20);
+    // A table that takes the name has none of them.
+    write(&store, "table", 8, 20);
+    assert_eq!(alone(&store, "table", 8, 20), 0);
+    drop(store);
+    // Blocks alone know of no records.
+    let store = open(&devices, CachingName::Frequency);
+    write(&store, "last", 9, 1);
+    assert!(store.open("table", &OpenOptions::default()).expect("open").records().is_none());
+    read(&store, "table", 8, 20);
+}
+
+#[test]
+fn records_are_only_kept_of_tables_of_the_slow_tier_and_no_longer_than_may_be() {
+    let devices = devices();
+    let store = open(&devices, CachingName::Records);
+    let options = CreateOptions { kind: FileKind::Table, level: Some(0), ..CreateOptions::default() };
+    let mut writer = store.create("fast", &options).expect("create");
+    writer.append(&block(1, 0), &IoContext::default()).expect("append");
+    writer.sync(&IoContext::default()).expect("sync");
+    writer.finish(&IoContext::default()).expect("finish");
+    let slow_reads = devices[0].block.counters().reads;
+    (0..4).for_each(|_| assert!(!read_record(&store, "fast", 1, 0)));
+    assert_eq!(devices[0].block.counters().reads, slow_reads, "it lies on the fast one");
+    write(&store, "slow", 2, 1);
+    let file = store.open("slow", &OpenOptions::default()).expect("open");
+    let records = file.records().expect("records");
+    let read = || {
+        let (mut data, mut record) = (vec![0; BLOCK_BYTES], Vec::new());
+        let context = IoContext::of(IoClass::UserRead);
+        records.read_record(5, 0, &mut data, &mut record, &context).expect("read").then_some(record)
+    };
+    for _ in 0..4 {
+        assert_eq!(read(), None);
+        records.keep_record(5, &vec![1; crate::RECORD_BYTES_MAX + 1]);
+    }
+    // One of any length up to the limit comes back, also where it is longer than what was read before.
+    let longest = vec![3; crate::RECORD_BYTES_MAX];
+    records.keep_record(5, &longest);
+    assert_eq!(read().as_ref(), Some(&longest));
+    // Others than users take blocks.
+    let (mut data, mut record) = (vec![0; BLOCK_BYTES], Vec::new());
+    let context = IoContext::of(IoClass::Compaction);
+    assert!(!records.read_record(5, 0, &mut data, &mut record, &context).expect("read") && data == block(2, 0));
+}
+
+/// A compaction takes records along, and of a table that was never finished none is found.
+#[test]
+fn records_of_a_table_are_kept_of_the_one_that_takes_its_place() {
+    let devices = devices();
+    let store = open(&devices, CachingName::Records);
+    write(&store, "old", 7, 20);
+    (0..3).for_each(|_| _ = alone(&store, "old", 7, 20));
+    let options = CreateOptions { kind: FileKind::Table, level: Some(9), ..CreateOptions::default() };
+    let mut writer = store.create("new", &options).expect("create");
+    for number in 0..20 {
+        writer.append(&block(7, number), &IoContext::default()).expect("append");
+        let record = record_of(7, number);
+        let label = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        store.hint(&Hint::RecordRewritten { file: "new", label, record: &record });
+        store.hint(&Hint::RecordRewritten { file: "no such file", label, record: &record });
+    }
+    writer.sync(&IoContext::default()).expect("sync");
+    writer.finish(&IoContext::default()).expect("finish");
+    store.remove("old").expect("remove");
+    let slow_reads = devices[0].block.counters().reads;
+    assert_eq!((alone(&store, "new", 7, 20), devices[0].block.counters().reads), (20, slow_reads));
+}
+
+/// What of a copy rotted, or cannot be read, is found in its block.
+#[test]
+fn a_record_whose_copy_is_bad_is_read_of_its_block() {
+    for effect in [FaultEffect::FlipBits(400), FaultEffect::Fail(FaultError::Io)] {
+        let env = Env::real();
+        let injector = FaultInjector::new(&env, FaultPlan::default());
+        let mut devices = devices();
+        devices[1] = FaultDevice::device(&injector, &devices[1]);
+        let store = open(&devices, CachingName::Records);
+        write(&store, "table", 7, 20);
+        (0..3).for_each(|_| _ = alone(&store, "table", 7, 20));
+        write(&store, "other", 9, 1);
+        assert_eq!(alone(&store, "table", 7, 20), 20);
+        injector.set_plan(FaultPlan::of(Fault::new(Operation::Read, FaultTrigger::From(0), effect.clone())));
+        let slow_reads = devices[0].block.counters().reads;
+        // Some wait in memory still.
+        let waiting = alone(&store, "table", 7, 20) as u64;
+        assert!(waiting <= 4, "{waiting} with {effect:?}");
+        assert_eq!(devices[0].block.counters().reads, slow_reads + 20 - waiting);
+        injector.set_plan(FaultPlan::default());
+        assert_eq!(alone(&store, "table", 7, 20), 20);
+    }
 }

@@ -304,7 +304,20 @@ impl Load {
             let reader = self.store.open(&table.name, &OpenOptions::default())?;
             let block = self.random.below(table.bytes.div_ceil(4096));
             let mut data = vec![0; (table.bytes - block * 4096).min(4096) as usize];
-            reader.read_at(block * 4096, &mut data, &IoContext::of(IoClass::UserRead))?;
+            let context = IoContext::of(IoClass::UserRead);
+            match reader.records().filter(|_| block % 2 == 1) {
+                Some(records) => {
+                    let mut record = Vec::new();
+                    let is_alone = records.read_record(block, block * 4096, &mut data, &mut record, &context)?;
+                    if is_alone {
+                        reader.read_at(block * 4096, &mut data, &IoContext::of(IoClass::Check))?;
+                        assert!(record == data[..data.len().min(300)], "record {block} of {}", table.name);
+                    } else {
+                        records.keep_record(block, &data[..data.len().min(300)]);
+                    }
+                }
+                None => reader.read_at(block * 4096, &mut data, &context)?,
+            }
             if self.hints.evictions {
                 let hint = Hint::CacheEvicted { file: &table.name, offset_bytes: block * 4096, bytes: &data };
                 self.store.hint(&hint);

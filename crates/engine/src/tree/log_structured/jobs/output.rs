@@ -11,10 +11,10 @@ use crate::shape::{FileMeta, Garbage, Run};
 use crate::snapshot::VersionFilter;
 use crate::space::Reservation;
 use crate::statistics::Totals;
-use crate::table::{TableBuilder, TableSummary};
+use crate::table::{Record, TableBuilder, TableSummary, key_hash};
 use crate::throttle::{JobPace, STEP_BYTES};
 use std::sync::Arc;
-use varve_store::{BlockOrigin, CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId};
+use varve_store::{BlockOrigin, CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId, RecordCache};
 
 /// Bytes written between two looks at the rate limit.
 const PACE_BYTES: u64 = 1 << 20;
@@ -243,6 +243,22 @@ impl Origins {
     }
 }
 
+/// Has a record that the store keeps of an input kept of the output.
+fn follow_record(
+    context: &JobContext,
+    file: &str,
+    table_id: u64,
+    (trailer, user_key, value): (u64, &[u8], &[u8]),
+    (records, label): (&dyn RecordCache, u64),
+) {
+    if trailer as u8 != EntryKind::Put as u8 || !records.has_record(label) {
+        return;
+    }
+    if let Some(record) = (Record { table_id, trailer, user_key, value }).encode() {
+        context.files.media.files.hint(&Hint::RecordRewritten { file, label, record: &record });
+    }
+}
+
 struct Open {
     builder: TableBuilder,
     number: u64,
@@ -290,7 +306,7 @@ fn write_all(
     let takes_all = context.files.media.files.properties().preferred_table_bytes.is_some();
     let mut cuts = Cuts(if takes_all { &[] } else { plan.cuts });
     let mut current_key: Vec<u8> = Vec::new();
-    let mut has_key = false;
+    let (mut has_key, mut is_newest) = (false, false);
     let mut open: Option<Open> = None;
     let follows = plan.hints_outputs && context.files.media.files.properties().wants_rewrites;
     let mut origins = Origins::default();
@@ -309,6 +325,7 @@ fn write_all(
                 current_key.clear();
                 current_key.extend_from_slice(user);
                 filter.begin_key();
+                is_newest = true;
                 let (crossed, is_cut) = (borders.crossed(user), cuts.reached(user));
                 if let Some(current) = &open
                     && (is_cut || plan.size.is_reached(&current.builder, crossed, internal, source.value()))
@@ -319,6 +336,7 @@ fn write_all(
             outputs.read_user_bytes += (user.len() + source.value().len()) as u64;
             let sequence = key::sequence(internal);
             let hidden = filter.is_hidden(sequence);
+            let is_newest = std::mem::take(&mut is_newest);
             let gone = !hidden
                 && key::kind_number(internal) == EntryKind::Delete as u8
                 && filter.is_oldest_view(sequence)
@@ -336,6 +354,11 @@ fn write_all(
                 let value = source.value();
                 current.builder.add(internal, value)?;
                 if follows {
+                    if is_newest && let Some(records) = source.block().and_then(|place| place.records) {
+                        let hash = key_hash(user);
+                        let entry = (key::trailer(internal), user, value);
+                        follow_record(context, &current.name, current.builder.table_id(), entry, (records, hash));
+                    }
                     // A block that is full has none of this entry.
                     if let Some((offset_bytes, bytes)) = current.builder.take_block() {
                         let file = &current.name;
