@@ -17,7 +17,7 @@ pub(in crate::experiment) const FIG_6: Experiment = Experiment {
     id: "hhzs/fig6",
     title: "HHZS, figure 6 (exp 2): what placement, migration and caching contribute",
     description: "Loads 200 GiB under B3, B3+M, P, P+M and P+M+C (HHZS), and runs 5 million operations of W1 (10 % reads, 0.9), W2 \
-                  (50 %, 0.9), W3 (50 %, 1.2) and W4 (100 %, 1.2) on what each load left behind, with its debt.",
+                  (50 %, 0.9), W3 (50 %, 1.2) and W4 (100 %, 1.2) on what each load left behind, with its debt; ours too, and W4 under HHZS and ours after rest.",
     default_scale: super::MANY_RUNS_SCALE,
     run: |run| {
         let loaded = loads(run, &Scheme::BREAKDOWN)?;
@@ -45,7 +45,11 @@ pub(in crate::experiment) const FIG_6: Experiment = Experiment {
                 compare(&mut report, &name(scheme), &metric, "%", paper, gain);
             }
         }
-        report.plots.push(plot("throughput", "W1 to W4", &all));
+        let ours_too = run_all(run, &[Scheme::Adaptive], &Workload::BREAKDOWN, Begin::Debt)?;
+        ours_too.iter().flatten().for_each(|ran| told(&mut report, ran));
+        let rested = run_all(run, &[Scheme::Hhzs, Scheme::Adaptive], &Workload::BREAKDOWN[3..], Begin::Rest)?;
+        rested.iter().flatten().for_each(|ran| told(&mut report, ran));
+        report.plots.push(plot("throughput", "W1 to W4", &[all, ours_too].concat()));
         Ok(report)
     },
 };

@@ -1,18 +1,17 @@
 //! Several drives and disks: what they do together.
 
+use super::clients::run_at_once;
 use super::fig2::described;
-use super::load::{Loaded, Rested, SETTLE_STEP, failed, loads_of, open, rests};
+use super::load::{Loaded, Rested, loads_of, open, rests};
 use super::scheme::Scheme;
-use super::settings::{COMPRESSION_RATIO, KEYS, Setup};
+use super::settings::Setup;
 use super::together::{Wanted, measure};
 use super::workload::Workload;
 use crate::error::LabError;
 use crate::experiment::comparison::ours;
 use crate::experiment::{Experiment, Run, simulate};
-use crate::generator::{Distribution, RecordChooser, ValueGenerator};
 use std::sync::Arc;
 use varve::Varve;
-use varve::env::{Env, Random};
 use varve::store::PieceUsage;
 
 /// Drives and disks.
@@ -20,9 +19,6 @@ const SETS: [(usize, usize); 4] = [(1, 1), (1, 2), (2, 2), (2, 4)];
 
 /// Clients that read at once: one, and as many as leave none of the devices without a request.
 const CLIENTS: [u64; 2] = [1, 32];
-
-/// How skewed the gets of C are.
-const EXPONENT: f64 = 0.9;
 
 /// What reading gave.
 #[derive(Debug)]
@@ -73,61 +69,20 @@ pub(in crate::experiment) const DEVICES: Experiment = Experiment {
 fn gets(run: &Run<'_>, all: &[Arc<Loaded>], rested: &[Arc<Rested>], clients: u64) -> Result<Vec<Arc<Gets>>, LabError> {
     let wanted = all.iter().zip(rested).map(|(loaded, rested)| {
         let (setup, rested) = (loaded.setup.clone(), Arc::clone(rested));
-        let each = Workload::YCSB[2].at(setup.scale).reads / clients;
+        let workload = Workload::YCSB[2].at(setup.scale);
         Wanted {
             key: format!("hhzs gets {setup:?} by {clients}"),
-            operations: each * clients,
+            operations: workload.reads,
             run: Box::new(move |advance| {
                 simulate(setup.seed, move |env| {
-                    let scaled = Workload::YCSB[2].at(setup.scale);
-                    let db = Arc::new(open(env, &setup, setup.options(scaled.cache_bytes), Some(&rested.image))?);
-                    let from = env.now();
-                    let workers: Vec<_> = (0..clients)
-                        .map(|client| {
-                            let (db, setup, env) = (Arc::clone(&db), setup.clone(), env.clone());
-                            let advance = Arc::clone(&advance);
-                            env.clone().spawn("client", move || {
-                                let read = client_reads(&env, &db, &setup, client, each);
-                                advance(each);
-                                read
-                            })
-                        })
-                        .collect();
-                    let outcomes: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-                    outcomes.into_iter().try_for_each(|outcome| outcome?)?;
-                    let seconds = (env.now() - from).as_secs_f64();
-                    let rate = (each * clients) as f64 / seconds / setup.scale.denominator() as f64;
+                    let db = Arc::new(open(env, &setup, setup.options(workload.cache_bytes), Some(&rested.image))?);
+                    let rate = run_at_once(env, &db, &setup, &workload, clients, advance)?;
                     Ok(Gets { rate, table_bytes: table_bytes(&db) })
                 })
             }),
         }
     });
     measure(run, &format!("reading, {clients} at once"), wanted.collect())
-}
-
-/// One client's gets.
-fn client_reads(env: &Env, db: &Varve, setup: &Setup, client: u64, count: u64) -> Result<(), LabError> {
-    let values = ValueGenerator::new(setup.seed, COMPRESSION_RATIO)?;
-    let (places, mut random) = (setup.places(), Random::named(setup.seed, &format!("client {client}")));
-    let mut chooser = RecordChooser::new(Distribution::Zipf { exponent: EXPONENT }, setup.pairs(), 0, 0, 1)?;
-    let mut key = Vec::new();
-    for number in 0..count {
-        KEYS.write(places.of(chooser.next(setup.pairs(), &mut random)), &mut key);
-        let found = db.get(&key).map_err(failed("get"))?;
-        if !found.as_ref().is_some_and(|found| values.verify(&key, found)) {
-            return Err(LabError::WrongValue {
-                target: "varve".to_owned(),
-                key: key.escape_ascii().to_string(),
-                found_bytes: found.as_ref().map_or(0, |found| found.len()),
-                found: if found.is_some() { "something else" } else { "nothing" }.to_owned(),
-            });
-        }
-        if number % SETTLE_STEP == 0 {
-            env.settle();
-        }
-    }
-    env.settle();
-    Ok(())
 }
 
 /// Bytes of tables on each device.

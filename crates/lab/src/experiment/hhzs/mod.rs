@@ -6,6 +6,7 @@
 
 mod ablation;
 mod breakdown;
+mod clients;
 mod devices;
 mod drive_size;
 mod fig2;
@@ -49,6 +50,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     drive_size::FIG_9B,
     migration_rate::FIG_10,
     devices::DEVICES,
+    clients::EIGHT_CLIENTS,
     steady::STEADY,
     ablation::ABLATION,
 ];

@@ -19,7 +19,7 @@ pub(super) const KEYS: KeyFormat = KeyFormat::YcsbOrdered;
 pub(super) const COMPRESSION_RATIO: f64 = 0.012;
 
 /// "zone capacities of 1,077 MiB and 256 MiB".
-const SSD_ZONE_BYTES: u64 = 1077 << 20;
+pub(super) const SSD_ZONE_BYTES: u64 = 1077 << 20;
 const DISK_ZONE_BYTES: u64 = 256 << 20;
 
 /// Zones of the drive beside those of the paper: what the store knows of itself.

@@ -55,6 +55,12 @@ impl Popularity {
         self.records / self.records_of_block * (1.0 - untouched)
     }
 
+    /// Share of the requests that are for one of the records of the first ranks, about so many.
+    pub(super) fn share_of_first(&self, records: f64) -> f64 {
+        let first = self.groups.iter().filter(|(_, _, first)| *first <= records);
+        first.map(|(count, share, _)| count * share).sum()
+    }
+
     /// Share of the requests that touch a block first.
     pub(super) fn first_touches(&self, requests: f64) -> f64 {
         self.touched_blocks(requests) / requests.max(1.0)
