@@ -70,6 +70,7 @@ fn popularity(view: &MigrationView<'_>) -> Option<Move> {
 mod tests {
     use super::*;
     use crate::hybrid::levels::LEVELS;
+    use crate::hybrid::migration::Amortized;
     use varve_env::Random;
 
     fn table(file: u64, level: usize, tier: Tier, reads: u64) -> TableView {
@@ -119,7 +120,9 @@ mod tests {
     /// With the same reads nothing moves for ever: each table goes one way at most before all is quiet.
     #[test]
     fn there_is_no_ping_pong() {
-        for seed in 0..300 {
+        let policies: [(&dyn Migration, SlowLoad); 3] =
+            [(&WorkloadAware, SlowLoad::Reads), (&Amortized, SlowLoad::Reads), (&Amortized, SlowLoad::Idle)];
+        for (seed, (policy, load)) in (0..300).flat_map(|seed| policies.map(|policy| (seed, policy))) {
             let mut random = Random::seeded(seed);
             let (fast_zones, reserved_zones) = (4 + random.below(20), random.below(3));
             let mut tables: Vec<TableView> = (0..10 + random.below(60))
@@ -156,16 +159,16 @@ mod tests {
                     tables: &tables,
                     tiering: Tiering::of(&seen),
                     empty_table_zones: seen.empty_table_zones(),
-                    load: SlowLoad::Reads,
+                    load,
                     reads_of_zone: 10,
                 };
                 // What needs no reads can be told from counts.
                 let at_rest = MigrationView { load: SlowLoad::Some, ..view.clone() };
-                if WorkloadAware.plan(&at_rest).is_some() {
-                    assert!(WorkloadAware.may_move(&seen, view.tiering, SlowLoad::Some), "seed {seed}: {seen:?}");
+                if policy.plan(&at_rest).is_some() {
+                    assert!(policy.may_move(&seen, view.tiering, SlowLoad::Some), "seed {seed}: {seen:?}");
                 }
-                let Some(next) = WorkloadAware.plan(&view) else { break };
-                assert!(WorkloadAware.may_move(&seen, view.tiering, SlowLoad::Reads), "seed {seed}: {seen:?}");
+                let Some(next) = policy.plan(&view) else { break };
+                assert!(policy.may_move(&seen, view.tiering, load), "seed {seed}, {load:?}: {seen:?}");
                 let mut send = |file: u64, tier| {
                     let table = tables.iter_mut().find(|table| table.file == file).expect("a table that is there");
                     assert!(table.is_movable && table.tier != tier, "seed {seed}");
