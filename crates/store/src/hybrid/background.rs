@@ -6,6 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::{Env, JoinHandle};
 
+/// Between two looks whether nobody is in the way: the first time, and when nobody looks any more.
+const IDLE_PAUSE_NANOS: u64 = 20_000_000;
+const IDLE_PAUSE_NANOS_MAX: u64 = 60_000_000_000;
+
 /// The threads of a store.
 pub(super) struct Background {
     threads: Vec<JoinHandle<()>>,
@@ -30,6 +34,7 @@ impl Background {
                 threads.push(env.spawn("migration", move || {
                     while core.migrator.wait() {
                         while !core.migrator.is_stopped() && core.migrate() {}
+                        core.migrate_when_idle();
                     }
                 }));
             }
@@ -57,6 +62,19 @@ impl Background {
 }
 
 impl Core {
+    /// Looks now and then whether nobody is in the way of what waits for that: space comes back some time after the last job, and
+    /// nobody says so. Ends when there is something else to do, and after a time in which there was no such moment.
+    fn migrate_when_idle(&self) {
+        let mut pause_nanos = IDLE_PAUSE_NANOS;
+        while pause_nanos < IDLE_PAUSE_NANOS_MAX && self.awaits_idleness() {
+            let until = varve_env::Instant::from_nanos(self.env.now().as_nanos() + pause_nanos);
+            if !self.migrator.wait_until(until) {
+                return;
+            }
+            pause_nanos = if self.migrate() { IDLE_PAUSE_NANOS } else { pause_nanos * 2 };
+        }
+    }
+
     /// Something changed that policies look at.
     pub(super) fn changed(&self) {
         match self.options.driver {

@@ -62,6 +62,15 @@ impl Core {
         self.boundaries.iter().any(|boundary| self.migrate_over(&**policy, boundary))
     }
 
+    /// Whether a table would move if nobody was in its way, and none moves else.
+    pub(super) fn awaits_idleness(&self) -> bool {
+        let Some(policy) = self.migration.as_ref().filter(|_| !self.boundaries.is_empty()) else { return false };
+        let view = self.view();
+        let tiering = self.placement.tiering(&view);
+        let moves = |load| policy.may_move(&view, tiering, load);
+        !self.is_read_only && moves(SlowLoad::Idle) && !moves(SlowLoad::Some)
+    }
+
     fn migrate_over(&self, policy: &dyn Migration, boundary: &Boundary) -> bool {
         let (upper, slow_reads_per_second_max) = (boundary.upper, boundary.slow_reads_per_second_max);
         let (view, tiering) = match upper {

@@ -241,6 +241,7 @@ impl FileStore for HybridStore {
             Hint::LevelChanged { file } => {
                 if let Some(level) = file.level {
                     core.set_level(&file.name, level);
+                    core.changed();
                 }
             }
             Hint::BlockRewritten { file, offset_bytes, bytes, origins } => {

@@ -47,6 +47,17 @@ impl Wake {
         !state.is_stopped
     }
 
+    /// Waits until there is something to do, but no longer than until then. True when the time passed.
+    pub(super) fn wait_until(&self, deadline: varve_env::Instant) -> bool {
+        let mut state = self.state.lock();
+        while !state.is_due && !state.is_stopped {
+            if self.changed.wait_until(&mut state, deadline) {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Sleeps until then; false when it was stopped before.
     pub(super) fn sleep_until(&self, deadline: varve_env::Instant) -> bool {
         let mut state = self.state.lock();
@@ -73,6 +84,10 @@ mod tests {
         assert!(wake.wait() && !wake.is_stopped());
         assert!(wake.sleep_until(Instant::from_nanos(5_000)));
         assert_eq!(env.now().as_nanos(), 5_000);
+        assert!(wake.wait_until(Instant::from_nanos(6_000)) && env.now().as_nanos() == 6_000);
+        wake.notify();
+        assert!(!wake.wait_until(Instant::from_nanos(7_000)) && env.now().as_nanos() == 6_000);
+        assert!(wake.wait(), "what it was woken for is still to be done");
         let (other, sleeper) = (wake.clone(), env.clone());
         let slept = sleeper.spawn("sleeper", move || other.sleep_until(Instant::from_nanos(u64::MAX / 2)));
         env.sleep(std::time::Duration::from_micros(3));
