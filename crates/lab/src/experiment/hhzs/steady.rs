@@ -65,7 +65,7 @@ pub(in crate::experiment) const STEADY: Experiment = Experiment {
     title: "throughput of YCSB A, B, C and F once they went on for long",
     description: "On what the loads left after rest, half a get to a pair to warm up, and a tenth measured. Gets and puts are those of \
                   the full size divided by the scale; the cache has the full size's share of hits.",
-    default_scale: super::DEFAULT_SCALE,
+    default_scale: super::MANY_RUNS_SCALE,
     run: |run| {
         let mut report = described(run, &loads(run, &SCHEMES)?);
         let tasks = SCHEMES.iter().flat_map(|&scheme| {
