@@ -66,11 +66,7 @@ impl Core {
             let entries: u64 = origins.iter().map(|origin| u64::from(origin.entries)).sum();
             (key, origins.iter().filter_map(slow).collect::<Vec<_>>(), entries)
         };
-        let is_wanted = {
-            let mut zones = cache.zones.lock();
-            zones.inherit(key, &origins, entries) && zones.wants(key, bytes.len())
-        };
-        if is_wanted {
+        if cache.zones.lock().inherit(key, &origins, entries, bytes.len()) {
             self.keep(cache, key, bytes);
         }
     }

@@ -74,9 +74,8 @@ impl Core {
             zones.read(key, false);
             (zones.find(key), zones.usual_bytes())
         };
-        let waiting = cache.queue.lock().get(key).map(<[u8]>::to_vec);
-        if let Some(copy) = waiting {
-            return take(&copy, record);
+        if let Some(copy) = cache.queue.lock().get(key) {
+            return take(copy, record);
         }
         for (reader, at) in found {
             // What cannot be read of a copy, or is of another record, is found in its block.

@@ -1,15 +1,15 @@
 //! Several clients at once.
 
 use super::fig2::described;
-use super::load::{SETTLE_STEP, failed, loads, open, rests};
+use super::load::{SETTLE_STEP, failed, get_verified, loads, open, rests};
 use super::scheme::Scheme;
 use super::settings::{COMPRESSION_RATIO, KEYS, Setup, VALUE_BYTES};
 use super::together::{Advance, Wanted, measure};
-use super::workload::{Choice, ScaledWorkload, Workload};
+use super::workload::{ScaledWorkload, Workload};
 use crate::error::LabError;
 use crate::experiment::comparison::ours;
 use crate::experiment::{Experiment, simulate};
-use crate::generator::{Distribution, RecordChooser, ValueGenerator};
+use crate::generator::{RecordChooser, ValueGenerator};
 use std::sync::Arc;
 use varve::Varve;
 use varve::env::{Env, Random};
@@ -104,24 +104,12 @@ fn run_client(
 ) -> Result<(), LabError> {
     let values = ValueGenerator::new(setup.seed, COMPRESSION_RATIO)?;
     let (places, mut random) = (setup.places(), Random::named(setup.seed, &format!("client {client}")));
-    let distribution = match workload.workload.choice {
-        Choice::Zipf(exponent) => Distribution::Zipf { exponent },
-        Choice::Latest => Distribution::Latest,
-    };
-    let mut chooser = RecordChooser::new(distribution, setup.pairs(), 0, 0, 1)?;
+    let mut chooser = RecordChooser::new(workload.workload.choice.distribution(), setup.pairs(), 0, 0, 1)?;
     let (mut key, mut value, mut written) = (Vec::new(), Vec::new(), 0);
     for number in 0..reads.max(writes) {
         if number < reads {
             KEYS.write(places.of(chooser.next(setup.pairs(), &mut random)), &mut key);
-            let found = db.get(&key).map_err(failed("get"))?;
-            if !found.as_ref().is_some_and(|found| values.verify(&key, found)) {
-                return Err(LabError::WrongValue {
-                    target: "varve".to_owned(),
-                    key: key.escape_ascii().to_string(),
-                    found_bytes: found.as_ref().map_or(0, |found| found.len()),
-                    found: if found.is_some() { "something else" } else { "nothing" }.to_owned(),
-                });
-            }
+            get_verified(db, &key, &values)?;
         }
         let due = (u128::from(writes) * u128::from(number + 1) / u128::from(reads.max(writes))) as u64;
         while written < due {

@@ -1,6 +1,6 @@
 //! A load and reads after it as a film of the zones of both devices.
 
-use super::load::{SETTLE_STEP, failed, open};
+use super::load::{SETTLE_STEP, failed, get_verified, open};
 use super::scheme::Scheme;
 use super::settings::{COMPRESSION_RATIO, KEYS, PAIR_BYTES, PAIRS, Setup, VALUE_BYTES};
 use super::workload::Workload;
@@ -110,15 +110,7 @@ pub(crate) fn film_tiers(load: &LoadOnTiers, advance: impl Fn(u64) + Send + 'sta
                 }
             } else {
                 KEYS.write(places.of(chooser.next(pairs, &mut random)), &mut key);
-                let found = db.get(&key).map_err(failed("get"))?;
-                if !found.as_ref().is_some_and(|found| values.verify(&key, found)) {
-                    return Err(LabError::WrongValue {
-                        target: "varve".to_owned(),
-                        key: key.escape_ascii().to_string(),
-                        found_bytes: found.as_ref().map_or(0, |found| found.len()),
-                        found: if found.is_some() { "something else" } else { "nothing" }.to_owned(),
-                    });
-                }
+                get_verified(&db, &key, &values)?;
             }
             if (number + 1).is_multiple_of(SETTLE_STEP) {
                 env.settle();

@@ -60,6 +60,23 @@ pub(super) fn failed<E: Into<TargetError>>(operation: &'static str) -> impl FnOn
     move |source| LabError::Target { target: "varve".to_owned(), operation, source: source.into() }
 }
 
+/// Gets a value that was put.
+///
+/// # Errors
+/// What the database says, and a value that is not what was put.
+pub(super) fn get_verified(db: &Varve, key: &[u8], values: &ValueGenerator) -> Result<(), LabError> {
+    let found = db.get(key).map_err(failed("get"))?;
+    if found.as_ref().is_some_and(|found| values.verify(key, found)) {
+        return Ok(());
+    }
+    Err(LabError::WrongValue {
+        target: "varve".to_owned(),
+        key: key.escape_ascii().to_string(),
+        found_bytes: found.as_ref().map_or(0, |found| found.len()),
+        found: if found.is_some() { "something else" } else { "nothing" }.to_owned(),
+    })
+}
+
 /// Opens the database of a setup, new or where another one ended.
 pub(super) fn open(env: &Env, setup: &Setup, options: Options, image: Option<&MediaImage>) -> Result<Varve, LabError> {
     let text = setup.spec();

@@ -5,10 +5,10 @@ use super::reading::{Reading, Whereabouts, user_reads};
 use super::scheme::Scheme;
 use super::settings::{COMPRESSION_RATIO, KEYS, Setup, VALUE_BYTES};
 use super::together::{Advance, Wanted, measure};
-use super::workload::{Choice, Put, ScaledWorkload, Workload};
+use super::workload::{Put, ScaledWorkload, Workload};
 use crate::error::LabError;
 use crate::experiment::{Run, simulate};
-use crate::generator::{Distribution, Permutation, RecordChooser, ValueGenerator};
+use crate::generator::{Permutation, RecordChooser, ValueGenerator};
 use crate::media::{IoClass, IoContext};
 use crate::target::{Direction, Session, Target, VarveTarget};
 use std::sync::Arc;
@@ -195,11 +195,7 @@ impl<'a> Client<'a> {
     /// Does a workload; gives the virtual times of its reads, and the reads of devices that stood for others.
     fn perform(&mut self, scaled: &ScaledWorkload, version: u64) -> Result<(Vec<u64>, [u64; 2]), LabError> {
         let workload = &scaled.workload;
-        let distribution = match workload.choice {
-            Choice::Zipf(exponent) => Distribution::Zipf { exponent },
-            Choice::Latest => Distribution::Latest,
-        };
-        let mut chooser = RecordChooser::new(distribution, self.setup.pairs(), 0, 0, 1)?;
+        let mut chooser = RecordChooser::new(workload.choice.distribution(), self.setup.pairs(), 0, 0, 1)?;
         let (mut latencies, mut stand_ins) = (Vec::with_capacity(scaled.reads as usize), [0; 2]);
         let (to_one, mut owed) = (scaled.reads_to_one(), 0.0);
         let mut last = 0;

@@ -3,6 +3,7 @@
 use super::settings::{CACHE_BYTES, DISK_READ_SECONDS, PAIRS, SSD_ZONES};
 use super::similarity::Popularity;
 use crate::experiment::Scale;
+use crate::generator::Distribution;
 
 /// Pairs in a block of 4 KiB, and its bytes with what the cache counts beside them.
 pub(super) const PAIRS_OF_BLOCK: f64 = 4.0;
@@ -22,6 +23,14 @@ pub(super) enum Choice {
 }
 
 impl Choice {
+    /// How records are drawn.
+    pub(super) fn distribution(self) -> Distribution {
+        match self {
+            Choice::Zipf(exponent) => Distribution::Zipf { exponent },
+            Choice::Latest => Distribution::Latest,
+        }
+    }
+
     /// How skewed it is.
     fn exponent(self) -> f64 {
         match self {

@@ -113,13 +113,10 @@ impl<R: Clone> CacheZones<R> {
 
     /// A user reads a block of the slow tier, wherever it is found. It [was told](Self::inherit) how that was written, or not.
     pub(in crate::hybrid) fn read(&mut self, key: BlockKey, is_known: bool) {
-        let hash = counted(key);
-        if let Some((sketch, sample)) = &mut self.reads {
-            sample.read(hash, is_known);
-            if sketch.read(hash) {
-                self.policy.counts_were_halved();
-            }
+        if let Some((_, sample)) = &mut self.reads {
+            sample.read(counted(key), is_known);
         }
+        self.read_for_record(key);
     }
 
     /// The same of one that is read for a record which is not there alone: what another zone would be worth is known by the record.
@@ -133,7 +130,13 @@ impl<R: Clone> CacheZones<R> {
 
     /// A block was written with entries of others, each with how many of it came from there: it will be read as they were. Whether
     /// it is to be kept.
-    pub(in crate::hybrid) fn inherit(&mut self, key: BlockKey, origins: &[(BlockKey, u32)], entries: u64) -> bool {
+    pub(in crate::hybrid) fn inherit(
+        &mut self,
+        key: BlockKey,
+        origins: &[(BlockKey, u32)],
+        entries: u64,
+        length_bytes: usize,
+    ) -> bool {
         let Some((sketch, sample)) = &mut self.reads else { return false };
         let read =
             |(origin, entries): &(BlockKey, u32)| u64::from(sketch.count(counted(*origin))) * u64::from(*entries);
@@ -142,7 +145,7 @@ impl<R: Clone> CacheZones<R> {
         let (hash, count) = (counted(key), count.min(u64::from(COUNT_MAX)) as u8);
         sketch.raise(hash, count);
         sample.replace(hash, entries, origins.iter().map(|(origin, entries)| (counted(*origin), *entries)));
-        true
+        self.wants(key, length_bytes)
     }
 
     /// Whether a block of so many bytes that was evicted is to be kept, and is not.

@@ -2,7 +2,7 @@
 //! comes later, if the table is still there and still read. Whoever moves when as much was lost as moving costs never loses more
 //! than twice what one who knew the reads beforehand would (as for who may rent or buy).
 
-use super::workload_aware::{capacity, fast_zones, highest, lowest, movable};
+use super::workload_aware::{capacity, has_place, highest, lowest, movable};
 use super::{Migration, MigrationView, Move, SlowLoad, TableView, WorkloadAware};
 use crate::hybrid::levels::{LEVELS, Tier};
 use crate::hybrid::placement::{PlacementView, Tiering};
@@ -37,11 +37,9 @@ fn popularity(view: &MigrationView<'_>) -> Option<Move> {
         return None;
     }
     let cost = |table: &TableView| table.zones.saturating_mul(view.reads_of_zone);
-    let tiering = view.tiering;
-    let has_paid = |table: &&TableView| table.level <= tiering.level && table.reads >= cost(table);
+    let has_paid = |table: &&TableView| table.level <= view.tiering.level && table.reads >= cost(table);
     let up = highest(movable(view, Tier::Slow).filter(has_paid))?;
-    let has_share = up.level < tiering.level || fast_zones(view, up.level) + up.zones <= tiering.zones;
-    if has_share && view.empty_table_zones >= up.zones && view.empty_table_zones > tiering.lower_demand {
+    if has_place(view, up) {
         return Some(Move::Up { file: up.file });
     }
     let down = lowest(movable(view, Tier::Fast)).filter(|down| up.precedes(down) && up.zones <= down.zones)?;

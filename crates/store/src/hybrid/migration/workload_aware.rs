@@ -36,7 +36,7 @@ pub(super) fn movable<'a>(view: &MigrationView<'a>, tier: Tier) -> impl Iterator
     view.tables.iter().filter(move |table| table.is_movable && table.tier == tier)
 }
 
-pub(super) fn fast_zones(view: &MigrationView<'_>, level: usize) -> u64 {
+fn fast_zones(view: &MigrationView<'_>, level: usize) -> u64 {
     let there = view.tables.iter().filter(|table| table.tier == Tier::Fast && table.level == level);
     there.map(|table| table.zones).sum()
 }
@@ -50,6 +50,13 @@ pub(super) fn capacity(view: &MigrationView<'_>) -> Option<Move> {
     lowest(movable(view, Tier::Fast).filter(surplus)).map(|table| Move::Down { file: table.file })
 }
 
+/// Whether a table may take an empty zone: it is of a level that has a share of them left, and lower ones leave one.
+pub(super) fn has_place(view: &MigrationView<'_>, up: &TableView) -> bool {
+    let tiering = view.tiering;
+    let has_share = up.level < tiering.level || fast_zones(view, up.level) + up.zones <= tiering.zones;
+    has_share && view.empty_table_zones >= up.zones && view.empty_table_zones > tiering.lower_demand
+}
+
 /// The slow tier is what reads wait for: its highest priority comes up.
 fn popularity(view: &MigrationView<'_>) -> Option<Move> {
     if view.load != SlowLoad::Reads {
@@ -58,8 +65,7 @@ fn popularity(view: &MigrationView<'_>) -> Option<Move> {
     // What does not belong on the fast tier would have to go down again.
     let tiering = view.tiering;
     let up = highest(movable(view, Tier::Slow).filter(|table| table.level <= tiering.level))?;
-    let has_share = up.level < tiering.level || fast_zones(view, up.level) + up.zones <= tiering.zones;
-    if has_share && view.empty_table_zones >= up.zones && view.empty_table_zones > tiering.lower_demand {
+    if has_place(view, up) {
         return Some(Move::Up { file: up.file });
     }
     let down = lowest(movable(view, Tier::Fast)).filter(|down| up.precedes(down) && up.zones <= down.zones)?;
