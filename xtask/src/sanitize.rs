@@ -19,6 +19,9 @@ const TSAN_TESTS: &[(&str, &[&str], &[&str])] = &[
     ("varve", &["--test", "kills"], &["directory"]),
 ];
 
+/// Neither tool follows a program from one stack to another.
+const ACTORS_ARE_THREADS: &str = "actors_are_threads";
+
 /// The toolchain that has the tools.
 const TOOLCHAIN: &str = "+nightly";
 
@@ -66,6 +69,7 @@ pub(crate) fn miri(arguments: &[String]) -> Result<(), String> {
         command
             .args(["miri", "test", "--package", package, "--lib", "--"])
             .args(*tests)
+            .env("RUSTFLAGS", format!("--cfg {ACTORS_ARE_THREADS}"))
             .env("MIRIFLAGS", format!("-Zmiri-disable-isolation -Zmiri-many-seeds=0..{MIRI_SCHEDULES}"))
             .env("CARGO_TARGET_DIR", run::root().join("target/miri"));
         run::run(&format!("Miri: {package}"), &mut command)?;
@@ -89,7 +93,10 @@ pub(crate) fn tsan(arguments: &[String]) -> Result<(), String> {
             .args(*targets)
             .arg("--")
             .args(*tests)
-            .env("RUSTFLAGS", "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer")
+            .env(
+                "RUSTFLAGS",
+                format!("-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg {ACTORS_ARE_THREADS}"),
+            )
             .env("TSAN_OPTIONS", "halt_on_error=1 second_deadlock_stack=1")
             .env("CARGO_TARGET_DIR", run::root().join("target/tsan"));
         run::run(&format!("ThreadSanitizer: {package} {}", targets.join(" ")), &mut command)?;

@@ -308,9 +308,18 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// The simulation and the number of the actor in it.
-    pub(crate) fn actor(&self) -> Option<(Arc<Simulation>, sim::ActorId)> {
-        self.simulation.as_ref().map(|(simulation, actor)| (Arc::clone(simulation), actor.id))
+    /// The simulation and the actor in it.
+    pub(crate) fn actor(&self) -> Option<(Arc<Simulation>, Arc<sim::Actor>)> {
+        self.simulation.clone()
+    }
+
+    /// The announced actor runs `body`, which attaches, on a stack of its own and not on a thread.
+    ///
+    /// # Errors
+    /// What the operating system says when it has no memory for the stack or no thread for all of them; `body` was not run.
+    pub(crate) fn run_on_stack(self, body: impl FnOnce(Admission) + Send + 'static) -> std::io::Result<()> {
+        let Some((simulation, actor)) = self.simulation.clone() else { return Ok(()) };
+        simulation.run_on_stack(&actor, Box::new(move || body(self)))
     }
 
     /// The calling thread becomes the announced actor and waits for the baton.

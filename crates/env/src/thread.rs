@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::environment::Env;
-use crate::sim::{ActorId, Simulation};
+use crate::environment::{Admission, Env};
+use crate::sim::{Actor, Simulation};
 
 /// The right to wait for a thread's end and to have its result. Dropping it lets the thread run
 /// on its own.
 pub struct JoinHandle<T> {
     name: Arc<str>,
-    thread: std::thread::JoinHandle<()>,
+    /// None for an actor of a simulation, which runs on a stack alone.
+    thread: Option<std::thread::JoinHandle<()>>,
     outcome: Arc<Mutex<Option<Outcome<T>>>>,
-    simulated: Option<(Arc<Simulation>, ActorId)>,
+    simulated: Option<(Arc<Simulation>, Arc<Actor>)>,
 }
 
 type Outcome<T> = Result<T, Box<dyn Any + Send>>;
@@ -41,11 +42,9 @@ impl<T: Send + 'static> JoinHandle<T> {
         }
         let admission = env.admit(name);
         let simulated = admission.actor();
-        // The system takes no name with a zero in it.
-        let thread_name: String = name.chars().filter(|&c| c != '\0').collect();
         let outcome = Arc::new(Mutex::new(None));
         let wanted = Arc::downgrade(&outcome);
-        let thread = std::thread::Builder::new().name(thread_name).spawn(move || {
+        let body = move |admission: Admission| {
             let _attachment = admission.attach();
             let outcome = catch_unwind(AssertUnwindSafe(f));
             // An outcome nobody wants is dropped here, where its destructor is still an actor's.
@@ -54,7 +53,15 @@ impl<T: Send + 'static> JoinHandle<T> {
                     *slot.lock() = Some(outcome);
                 }
             }));
-        })?;
+        };
+        let thread = if simulated.is_some() && !cfg!(actors_are_threads) {
+            admission.run_on_stack(body)?;
+            None
+        } else {
+            // The system takes no name with a zero in it.
+            let thread_name: String = name.chars().filter(|&c| c != '\0').collect();
+            Some(std::thread::Builder::new().name(thread_name).spawn(move || body(admission))?)
+        };
         Ok(JoinHandle { name: name.into(), thread, outcome, simulated })
     }
 }
@@ -66,10 +73,9 @@ impl<T> JoinHandle<T> {
     /// [`Panicked`] if the thread ended by a panic.
     pub fn join(self) -> Result<T, Panicked> {
         if let Some((simulation, actor)) = &self.simulated {
-            simulation.join(*actor);
+            simulation.join(actor);
         }
-        // In a simulation the actor has ended, so this waits only for the thread to go away.
-        let ended = self.thread.join();
+        let ended = self.thread.map_or(Ok(()), std::thread::JoinHandle::join);
         match (ended, self.outcome.lock().take()) {
             (Ok(()), Some(Ok(value))) => Ok(value),
             (_, Some(Err(payload))) | (Err(payload), _) => Err(Panicked::new(&self.name, payload)),
@@ -79,9 +85,9 @@ impl<T> JoinHandle<T> {
 
     /// Whether the thread has ended: joining it would not wait.
     pub fn is_finished(&self) -> bool {
-        match &self.simulated {
-            Some((simulation, actor)) => simulation.has_ended(*actor),
-            None => self.thread.is_finished(),
+        match (&self.simulated, &self.thread) {
+            (Some((simulation, actor)), _) => simulation.has_ended(actor.id),
+            (None, thread) => thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished),
         }
     }
 

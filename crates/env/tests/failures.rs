@@ -473,3 +473,107 @@ fn what_is_left_behind_stands_still() {
     assert_eq!(ticks.load(SeqCst), 3);
     assert!(!ended.load(SeqCst));
 }
+
+/// Sleeps when it is dropped.
+struct SleepsOnDrop(Env, Arc<Mutex<Vec<String>>>, &'static str);
+
+impl Drop for SleepsOnDrop {
+    fn drop(&mut self) {
+        self.0.sleep(Duration::from_millis(5));
+        let unwinds = std::thread::panicking();
+        self.1.lock().push(format!("{} at {}, {}", self.2, self.0.now(), if unwinds { "unwinds" } else { "ends" }));
+    }
+}
+
+/// Who unwinds keeps the thread, for that counts panics; the others, with all that was on their stacks, go on on another one.
+#[test]
+fn a_stack_goes_on_on_another_thread() {
+    thread_local! {
+        static NUMBER: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+    }
+    let run = || {
+        let env = Env::sim(3);
+        let log = Arc::new(Mutex::new(&env, "log", Vec::new()));
+        let held = Arc::new(Mutex::new(&env, "held", 0u32));
+        let panics = env.spawn("panics", {
+            let (env, log) = (env.clone(), log.clone());
+            move || {
+                let _first = SleepsOnDrop(env.clone(), log.clone(), "panics, first");
+                let _second = SleepsOnDrop(env.clone(), log.clone(), "panics, second");
+                env.sleep(Duration::from_millis(2));
+                panic!("with others about");
+            }
+        });
+        let others: Vec<_> = (0..3)
+            .map(|number| {
+                let (env, log, held) = (env.clone(), log.clone(), held.clone());
+                env.clone().spawn("other", move || {
+                    let _last = SleepsOnDrop(env.clone(), log, "other");
+                    for step in 0..10 {
+                        let mut value = held.lock();
+                        NUMBER.set(NUMBER.get() + 1);
+                        env.sleep(Duration::from_millis(1));
+                        *value += 1;
+                        drop(value);
+                        if (number, step) == (1, 4) {
+                            assert_eq!(panic_of(|| panic!("caught")), "caught");
+                        }
+                        if (number, step) == (2, 7) {
+                            env.outside(|| std::thread::sleep(Duration::from_millis(1)));
+                        }
+                    }
+                })
+            })
+            .collect();
+        let panicked = panics.join().unwrap_err();
+        assert_eq!((panicked.thread(), panicked.message()), ("panics", "with others about"));
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!((*held.lock(), env.live_actors()), (30, 1));
+        (log.lock().clone(), env.event_hash())
+    };
+    let (log, _) = run();
+    assert_eq!(log.len(), 5, "{log:?}");
+    let unwound = log.iter().filter(|line| line.ends_with("unwinds")).map(|line| line.split(" at ").next().unwrap());
+    assert_eq!(unwound.collect::<Vec<_>>(), ["panics, second", "panics, first"], "{log:?}");
+}
+
+/// A panic while another one unwinds is each actor's own.
+#[test]
+fn many_unwind_at_once() {
+    let env = Env::sim(4);
+    let log = Arc::new(Mutex::new(&env, "log", Vec::new()));
+    let threads: Vec<_> = (0..20)
+        .map(|number| {
+            let (env, log) = (env.clone(), log.clone());
+            env.clone().spawn("one of many", move || {
+                let _first = SleepsOnDrop(env.clone(), log, "one");
+                env.sleep(Duration::from_millis(number));
+                panic!("number {number}");
+            })
+        })
+        .collect();
+    for (number, thread) in threads.into_iter().enumerate() {
+        assert_eq!(thread.join().unwrap_err().message(), format!("number {number}"));
+    }
+    let log = log.lock();
+    assert!(log.len() == 20 && log.iter().all(|line| line.ends_with("unwinds")), "{log:?}");
+}
+
+/// Actors cost a stack and no thread.
+#[test]
+fn thousands_of_actors_wait_at_once() {
+    let env = Env::sim(5);
+    // Tools that follow threads know no stacks, and cannot have as many of the former.
+    let count = if cfg!(actors_are_threads) { 100 } else { 5_000u64 };
+    let threads: Vec<_> = (0..count)
+        .map(|number| {
+            let env = env.clone();
+            env.clone().spawn("one of thousands", move || {
+                env.sleep(Duration::from_millis(10_000 - number));
+                number
+            })
+        })
+        .collect();
+    let sum: u64 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+    assert_eq!((sum, env.live_actors()), ((count - 1) * count / 2, 1));
+}

@@ -4,17 +4,20 @@
 //! except that the deadlock report, written under the scheduler's lock, looks at the states.
 //! Between two scheduler calls nothing can interfere, because only the holder of the baton runs.
 
+#[allow(unsafe_code)]
+mod host;
 mod processor;
 mod scheduler;
 mod waiting;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::Thread;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -22,6 +25,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub(crate) use scheduler::{ActorId, Reason, WaitPoint, Wake};
 pub(crate) use waiting::{SimLock, WaitQueue};
 
+use host::{Hosts, Place, Stack};
 use processor::{Pinned, Processor};
 use scheduler::{Dispatch, Scheduler};
 
@@ -36,29 +40,42 @@ const PERTURB_DELAY_NANOS: u64 = 100_000;
 /// The virtual clock starts at 2020-01-01T00:00:00Z.
 pub(crate) const EPOCH_UNIX_NANOS: u64 = 1_577_836_800_000_000_000;
 
-/// A thread that takes part in a simulation.
+/// Who takes part in a simulation.
 pub(crate) struct Actor {
     pub(crate) id: ActorId,
     pub(crate) name: Arc<str>,
     /// Processor time charged and not settled; only the actor itself writes it.
     charge: AtomicU64,
     has_baton: AtomicBool,
-    /// Known once it came.
-    thread: OnceLock<Thread>,
+    /// The one it waits on, where it has one to itself. Known once it came.
+    thread: Mutex<Option<Thread>>,
+    /// Whether it waits on a thread: all do that were not spawned, and those that were while they cannot leave theirs. Written
+    /// by the actor, which has the baton.
+    has_thread: AtomicBool,
+    /// Whether its stack is gone with all that was on it.
+    has_left: AtomicBool,
+    place: Arc<Place>,
+    /// While it does not run and has no thread.
+    stack: Mutex<Option<Stack>>,
 }
 
 impl Actor {
     fn give_baton(&self) {
         self.has_baton.store(true, SeqCst);
         // A thread that comes now looks for the baton after it is known.
-        if let Some(thread) = self.thread.get() {
+        if let Some(thread) = &*self.thread.lock() {
             thread.unpark();
         }
     }
 
+    /// Whether it began on a stack of its own.
+    fn is_spawned(&self) -> bool {
+        self.place.is_known()
+    }
+
     /// Called by its thread alone.
     fn await_baton(&self) {
-        self.thread.get_or_init(std::thread::current);
+        self.thread.lock().get_or_insert_with(std::thread::current);
         while !self.has_baton.swap(false, SeqCst) {
             std::thread::park();
         }
@@ -79,12 +96,13 @@ pub(crate) struct Simulation {
     /// A copy of the scheduler's clock, readable without its lock.
     clock: AtomicU64,
     core: Mutex<SimulationState>,
-    processor: Processor,
+    hosts: Arc<Hosts>,
 }
 
 impl Drop for Simulation {
     /// The thread of "main" may use all processors again, if it is the one that lets go last; else when it ends.
     fn drop(&mut self) {
+        self.hosts.end();
         let number = self.number;
         let _ = MEMBERSHIPS.try_with(|memberships| {
             if let Ok(mut memberships) = memberships.try_borrow_mut() {
@@ -114,6 +132,7 @@ impl Drop for Membership {
             let mut core = simulation.core.lock();
             if self.actor.id == MAIN {
                 core.stopped = true;
+                simulation.hosts.end();
             } else {
                 core.actors.remove(&self.actor.id);
                 core.scheduler.end(self.actor.id);
@@ -128,6 +147,12 @@ const MAIN: ActorId = ActorId(0);
 
 thread_local! {
     static MEMBERSHIPS: RefCell<Vec<Membership>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Exchanges what the calling thread is a member of with what is kept for an actor that comes or goes.
+#[inline(never)]
+fn swap_memberships(kept: &mut Vec<Membership>) {
+    MEMBERSHIPS.with_borrow_mut(|memberships| std::mem::swap(memberships, kept));
 }
 
 static SIMULATIONS: AtomicU64 = AtomicU64::new(1);
@@ -145,7 +170,7 @@ impl Simulation {
                 stopped: false,
             }),
             options,
-            processor: Processor::choose(),
+            hosts: Hosts::new(Processor::choose()),
         });
         let main = simulation.register("main");
         simulation.join_as(&main);
@@ -162,15 +187,40 @@ impl Simulation {
             name,
             charge: AtomicU64::new(0),
             has_baton: AtomicBool::new(false),
-            thread: OnceLock::new(),
+            thread: Mutex::new(None),
+            has_thread: AtomicBool::new(true),
+            has_left: AtomicBool::new(false),
+            place: Arc::default(),
+            stack: Mutex::new(None),
         });
         core.actors.insert(actor.id, Arc::clone(&actor));
         self.kick(core);
         actor
     }
 
-    /// The calling thread becomes `actor` and waits until it has the baton.
+    /// Gives an actor that was registered by the calling one a stack that runs `body`, which begins with `join_as`.
+    ///
+    /// # Errors
+    /// What the operating system says when it cannot; the actor is as it was.
+    pub(crate) fn run_on_stack(&self, actor: &Arc<Actor>, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        self.hosts.start()?;
+        *actor.stack.lock() = Some(Stack::new(actor, body)?);
+        actor.has_thread.store(false, SeqCst);
+        Ok(())
+    }
+
+    /// The calling thread, or stack, becomes `actor` and waits until it has the baton.
     pub(crate) fn join_as(self: &Arc<Self>, actor: &Arc<Actor>) {
+        let has_thread = actor.has_thread.load(SeqCst);
+        self.add_membership(actor, if has_thread { self.hosts.processor.pin() } else { None });
+        // A stack is not run before.
+        if has_thread {
+            actor.await_baton();
+        }
+    }
+
+    #[inline(never)]
+    fn add_membership(self: &Arc<Self>, actor: &Arc<Actor>, pinned: Option<Pinned>) {
         MEMBERSHIPS.with_borrow_mut(|memberships| {
             memberships.retain(|membership| membership.alive.strong_count() > 0);
             memberships.push(Membership {
@@ -179,10 +229,9 @@ impl Simulation {
                 actor: Arc::clone(actor),
                 depth: 1,
                 outside: false,
-                _pinned: self.processor.pin(),
+                _pinned: pinned,
             });
         });
-        actor.await_baton();
     }
 
     /// Ends an announced actor whose thread will not come.
@@ -194,11 +243,13 @@ impl Simulation {
     }
 
     /// Whether the calling thread takes part, even if it is outside at the moment.
+    #[inline(never)]
     pub(crate) fn is_member(&self) -> bool {
         MEMBERSHIPS.with_borrow(|memberships| memberships.iter().any(|membership| membership.simulation == self.number))
     }
 
     /// If the calling thread already takes part, counts one more attachment.
+    #[inline(never)]
     pub(crate) fn deepen(&self) -> bool {
         MEMBERSHIPS.with_borrow_mut(|memberships| {
             match memberships.iter_mut().find(|membership| membership.simulation == self.number) {
@@ -213,26 +264,37 @@ impl Simulation {
 
     /// Takes back one attachment of the calling thread; the last one ends its actor.
     pub(crate) fn detach(&self) {
-        let ended = MEMBERSHIPS.with_borrow_mut(|memberships| {
-            let index = memberships.iter().position(|membership| membership.simulation == self.number)?;
-            memberships[index].depth -= 1;
-            (memberships[index].depth == 0).then(|| Arc::clone(&memberships[index].actor))
-        });
-        let Some(actor) = ended else { return };
+        let Some(actor) = self.take_depth() else { return };
         if !std::thread::panicking() {
             // A report has no one to go to any more: whoever is left gets its own.
             let _ = self.settle_actor(&actor);
         }
-        MEMBERSHIPS.with_borrow_mut(|memberships| {
-            memberships.retain(|membership| membership.simulation != self.number);
-        });
+        self.remove_membership();
         let mut core = self.core.lock();
         core.actors.remove(&actor.id);
         core.scheduler.end(actor.id);
         self.kick(core);
     }
 
+    /// The actor if that was its last attachment.
+    #[inline(never)]
+    fn take_depth(&self) -> Option<Arc<Actor>> {
+        MEMBERSHIPS.with_borrow_mut(|memberships| {
+            let membership = memberships.iter_mut().find(|membership| membership.simulation == self.number)?;
+            membership.depth -= 1;
+            (membership.depth == 0).then(|| Arc::clone(&membership.actor))
+        })
+    }
+
+    #[inline(never)]
+    fn remove_membership(&self) {
+        MEMBERSHIPS.with_borrow_mut(|memberships| {
+            memberships.retain(|membership| membership.simulation != self.number);
+        });
+    }
+
     /// The calling thread's actor, or `None` if it has none or is outside.
+    #[inline(never)]
     fn find_current(&self) -> Option<Arc<Actor>> {
         MEMBERSHIPS
             .try_with(|memberships| {
@@ -268,6 +330,7 @@ impl Simulation {
         self.clock.load(Relaxed).saturating_add(actor.charge.load(Relaxed))
     }
 
+    #[inline(never)]
     pub(crate) fn charge(&self, nanos: u64) {
         let found = MEMBERSHIPS.with_borrow(|memberships| {
             let membership = memberships.iter().find(|membership| membership.simulation == self.number);
@@ -397,17 +460,18 @@ impl Simulation {
     }
 
     /// Waits until `target` has ended.
-    pub(crate) fn join(&self, target: ActorId) {
+    pub(crate) fn join(&self, target: &Actor) {
         let actor = self.sync_point();
         loop {
             let mut core = self.core.lock();
-            if core.scheduler.has_ended(target) {
-                return;
+            if core.scheduler.has_ended(target.id) {
+                drop(core);
+                return self.hosts.await_leaving(target);
             }
-            core.scheduler.add_joiner(target, actor.id);
-            core.scheduler.wait(actor.id, Reason::Join(target), None, std::thread::panicking());
+            core.scheduler.add_joiner(target.id, actor.id);
+            core.scheduler.wait(actor.id, Reason::Join(target.id), None, std::thread::panicking());
             let wake = self.pass(core, &actor);
-            self.core.lock().scheduler.remove_joiner(target, actor.id);
+            self.core.lock().scheduler.remove_joiner(target.id, actor.id);
             self.fail_on(wake);
         }
     }
@@ -429,6 +493,7 @@ impl Simulation {
             }
         }
         let actor = self.sync_point();
+        self.keep_thread(&actor);
         self.set_outside(true);
         let mut core = self.core.lock();
         core.scheduler.leave(actor.id);
@@ -437,6 +502,7 @@ impl Simulation {
         f()
     }
 
+    #[inline(never)]
     fn set_outside(&self, outside: bool) {
         MEMBERSHIPS.with_borrow_mut(|memberships| {
             if let Some(membership) = memberships.iter_mut().find(|membership| membership.simulation == self.number) {
@@ -464,7 +530,15 @@ impl Simulation {
         }
         if let Some(next) = self.dispatch(&mut core) {
             drop(core);
+            self.give(next);
+        }
+    }
+
+    fn give(&self, next: Arc<Actor>) {
+        if next.has_thread.load(SeqCst) {
             next.give_baton();
+        } else {
+            self.hosts.give(next);
         }
     }
 
@@ -472,14 +546,42 @@ impl Simulation {
     fn pass<'a>(&'a self, mut core: MutexGuard<'a, SimulationState>, actor: &Actor) -> Wake {
         let next = self.dispatch(&mut core);
         if next.as_ref().is_none_or(|next| next.id != actor.id) {
+            // Nobody can wake the actor before the lock is free.
+            let leaves = self.leaves_thread(actor);
             drop(core);
             if let Some(next) = next {
-                next.give_baton();
+                self.give(next);
             }
-            actor.await_baton();
+            if leaves {
+                actor.place.leave();
+            } else {
+                actor.await_baton();
+            }
             core = self.core.lock();
         }
         core.scheduler.take_wake(actor.id)
+    }
+
+    /// Whether the calling actor waits on its stack alone, which it can if it was spawned and does not unwind.
+    fn leaves_thread(&self, actor: &Actor) -> bool {
+        if !actor.is_spawned() {
+            return false;
+        }
+        if std::thread::panicking() {
+            self.keep_thread(actor);
+            return false;
+        }
+        actor.has_thread.store(false, SeqCst);
+        true
+    }
+
+    /// The calling actor waits on the thread it runs on, which is no host of others any more.
+    fn keep_thread(&self, actor: &Actor) {
+        if !actor.has_thread.load(SeqCst) {
+            self.hosts.keep_thread();
+            *actor.thread.lock() = Some(std::thread::current());
+            actor.has_thread.store(true, SeqCst);
+        }
     }
 
     fn dispatch(&self, core: &mut SimulationState) -> Option<Arc<Actor>> {
