@@ -10,6 +10,9 @@
 //! scattered device costs seeks, and never space. An extent is only *set aside*: other tables and logs leave it alone as
 //! long as anything else is free. What a table did not need of its extent, the next table begins with.
 //!
+//! They follow each other over as much of the device as twice what is in use, and begin again: what lies close together is
+//! reached by short seeks, the first zones of a disk are its fastest, and no more of it is written than needed.
+//!
 //! *Next fit* instead of best fit: the tables of one compaction come to lie behind each other, no index by length is needed,
 //! and tables are parted no more often to speak of (docs/design/0003-variable-bands.md has figures).
 //!
@@ -133,6 +136,15 @@ impl BandView<'_> {
     }
 }
 
+/// Bands that tables go through at least before they begin again.
+const ROUND_BANDS_MIN: usize = 64;
+
+/// Where the next table begins to look when the last one ends at `end`, of bands from `first` on of which so many are used.
+pub(super) fn cursor_behind(end: u32, first: u32, used_bands: usize) -> u32 {
+    let passed = end.saturating_sub(first) as usize;
+    if passed >= used_bands.saturating_mul(2).max(ROUND_BANDS_MIN) { first } else { end }
+}
+
 /// The first extent of so many among ascending bands, or else the longest; empty when there are none.
 fn longest_extent(bands: impl Iterator<Item = u32>, wanted: u32) -> Range<u32> {
     let (mut found, mut longest) = (0..0, 0..0);
@@ -198,6 +210,13 @@ mod tests {
         assert_eq!(extent(&free, 13, &[], 3).0, Some(2..5));
         assert_eq!(extent(&free, 4, &[], 4).0, Some(12..15), "the longest there is");
         assert_eq!(extent(&[], 4, &[], 4).0, None);
+    }
+
+    #[test]
+    fn tables_go_round_over_twice_what_is_used() {
+        assert_eq!(cursor_behind(10 + 63, 10, 0), 73);
+        assert_eq!(cursor_behind(10 + 64, 10, 0), 10);
+        assert_eq!([199, 200, 201].map(|passed| cursor_behind(10 + passed, 10, 100)), [209, 10, 10]);
     }
 
     #[test]

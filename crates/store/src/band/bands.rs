@@ -1,6 +1,6 @@
 //! What every band is used for, and what the device says of it after a failed write.
 
-use super::allocation::{BandView, Purpose, TableGrowth};
+use super::allocation::{BandView, Purpose, TableGrowth, cursor_behind};
 use super::change::Retirement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -181,7 +181,8 @@ impl Bands {
         let extent = self.view().extent(purpose, table)?;
         let (band, rest) = (extent.start, extent.start + 1..extent.end);
         if self.aside.get(&table.file).is_none_or(|own| *own != extent) {
-            self.cursor = extent.end;
+            let used = self.uses.len() - self.free.len();
+            self.cursor = cursor_behind(extent.end, self.first, used);
         }
         match rest.is_empty() {
             true => self.aside.remove(&table.file),
