@@ -2,7 +2,7 @@
 
 use super::allocation::{BandView, Purpose, TableGrowth, cursor_behind};
 use super::change::Retirement;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use varve_media::{JobId, MediaError, ZoneCondition, ZoneDescription, ZoneRefusal, ZoneType};
 
@@ -20,6 +20,9 @@ pub(super) enum BandUse {
     Retired,
 }
 
+/// Free bands beside those that are kept for somebody, so many that one that is emptied is not missed.
+const EMPTYING_BANDS_MIN: usize = 64;
+
 /// The bands of a device. Pure bookkeeping.
 #[derive(Debug)]
 pub(super) struct Bands {
@@ -28,6 +31,8 @@ pub(super) struct Bands {
     free: BTreeSet<u32>,
     /// Free bands that are not empty: they are reset when they are taken.
     dirty: BTreeSet<u32>,
+    /// Those of them that were given back, oldest first, and some that were taken again since.
+    freed: VecDeque<u32>,
     retired: BTreeMap<u32, Retirement>,
     /// Zones that cannot be bands.
     excluded: BTreeSet<u32>,
@@ -55,6 +60,7 @@ impl Bands {
             uses: vec![BandUse::Free; bands.len()],
             free: bands.clone().collect(),
             dirty: bands.clone().collect(),
+            freed: VecDeque::new(),
             retired: BTreeMap::new(),
             excluded: BTreeSet::new(),
             active: BTreeSet::new(),
@@ -251,7 +257,40 @@ impl Bands {
         }
         assert!(self.free.insert(band), "bands are given back once");
         self.dirty.insert(band);
+        self.freed.push_back(band);
+        // Where nobody empties any, the oldest were taken again long ago.
+        if self.freed.len() > self.uses.len() {
+            self.freed.pop_front();
+        }
         self.set_use(band, BandUse::Free);
+    }
+
+    /// Takes the free band that was given back first of those that were not emptied since, for it to be emptied; none where
+    /// somebody could miss it meanwhile.
+    pub(super) fn begin_emptying(&mut self) -> Option<u32> {
+        if self.free.len() < self.kept_in_all() + EMPTYING_BANDS_MIN {
+            return None;
+        }
+        while let Some(band) = self.freed.pop_front() {
+            if self.dirty.contains(&band) && self.free.remove(&band) {
+                return Some(band);
+            }
+        }
+        None
+    }
+
+    /// A band that was to be emptied may be taken again.
+    pub(super) fn end_emptying(&mut self, band: u32, is_empty: bool) {
+        if self.retired.contains_key(&band) || self.excluded.contains(&band) {
+            self.dirty.remove(&band);
+            self.set_use(band, BandUse::Retired);
+            return;
+        }
+        if is_empty {
+            self.dirty.remove(&band);
+            self.unfinished.remove(&band);
+        }
+        self.free.insert(band);
     }
 
     /// Never takes a band again. What is in it stays until it is given back.
@@ -315,6 +354,33 @@ mod tests {
     use super::*;
 
     const ONE: TableGrowth = TableGrowth { file: 1, bands: 1, shares: false, full_band: None, job: None };
+
+    /// What is free is emptied in the order it became so, if it is still there and others are.
+    #[test]
+    fn what_is_free_is_emptied_before_it_is_taken() {
+        let mut bands = Bands::new(0..100, 0, 0);
+        let mut take = |bands: &mut Bands| bands.take_for_table(Purpose::Table, ONE).unwrap();
+        assert_eq!(bands.begin_emptying(), None, "what was there before is nobody's business");
+        let taken: Vec<u32> = (0..50).map(|_| take(&mut bands).0).collect();
+        taken.iter().take(10).for_each(|band| bands.give_back(*band));
+        assert_eq!(bands.begin_emptying(), None, "few are left");
+        taken.iter().skip(10).for_each(|band| bands.give_back(*band));
+        assert_eq!((bands.begin_emptying(), bands.begin_emptying()), (Some(0), Some(1)));
+        assert_eq!(bands.free_count(), 98);
+        bands.end_emptying(0, true);
+        bands.end_emptying(1, false);
+        assert_eq!(bands.free_count(), 100);
+        bands.retire(2, Retirement::Offline);
+        assert_eq!(bands.begin_emptying(), Some(3));
+        bands.retire(3, Retirement::ReadOnly);
+        bands.end_emptying(3, true);
+        assert_eq!((bands.free_count(), bands.use_of(3)), (98, BandUse::Retired));
+        // One that was emptied need not be when it is taken, one that could not be must.
+        bands.cursor = 0;
+        assert_eq!([take(&mut bands), take(&mut bands), take(&mut bands)], [(0, false), (1, true), (4, true)]);
+        bands.give_back(0);
+        assert_eq!(bands.begin_emptying(), Some(5));
+    }
 
     #[test]
     fn tables_of_several_bands_follow_each_other() {

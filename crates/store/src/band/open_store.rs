@@ -192,6 +192,9 @@ impl OpenStore {
             // The caller may free space.
             let Some((band, is_dirty)) = taken else { return Ok(None) };
             if !is_dirty {
+                if table.is_some() {
+                    self.empty_one_more();
+                }
                 return Ok(Some(band));
             }
             add(&self.counts.resets, 1);
@@ -208,6 +211,17 @@ impl OpenStore {
             if refused.len() > REFUSALS_MAX {
                 return Err(self.media_error(name, error));
             }
+        }
+    }
+
+    /// Empties the band that has been free for longest, so that what nobody needs does not stay on the device for long; called by
+    /// whoever takes a band that is empty already. One that cannot be emptied now will be when it is taken.
+    fn empty_one_more(&self) {
+        let freed = self.state.lock().bands.begin_emptying();
+        if let Some(band) = freed {
+            add(&self.counts.resets, 1);
+            let is_empty = self.zones.reset(ZoneId(band), &METADATA).is_ok();
+            self.state.lock().bands.end_emptying(band, is_empty);
         }
     }
 
