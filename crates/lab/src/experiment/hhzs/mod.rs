@@ -14,6 +14,7 @@ mod fig5;
 mod film;
 mod load;
 mod migration_rate;
+mod one_at_a_time;
 mod reading;
 mod runs;
 mod scheme;
@@ -53,6 +54,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     clients::EIGHT_CLIENTS,
     steady::STEADY,
     ablation::ABLATION,
+    one_at_a_time::FULL,
 ];
 
 /// The scale of loads and YCSB unless told otherwise. Table 1 runs in full.
