@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn what_is_free_is_emptied_before_it_is_taken() {
         let mut bands = Bands::new(0..100, 0, 0);
-        let mut take = |bands: &mut Bands| bands.take_for_table(Purpose::Table, ONE).unwrap();
+        let take = |bands: &mut Bands| bands.take_for_table(Purpose::Table, ONE).unwrap();
         assert_eq!(bands.begin_emptying(), None, "what was there before is nobody's business");
         let taken: Vec<u32> = (0..50).map(|_| take(&mut bands).0).collect();
         taken.iter().take(10).for_each(|band| bands.give_back(*band));
