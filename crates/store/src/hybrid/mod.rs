@@ -54,6 +54,7 @@ mod migration;
 mod moves;
 mod options;
 mod order;
+mod pieces;
 mod placement;
 mod reader;
 mod record_cache;

@@ -1,15 +1,23 @@
 //! The order of requests at a device: who waits for an answer goes before what is done in the background.
 //!
 //! Devices do not order by class. A request of the background waits while requests of the foreground are at the device, but
-//! lets no more than [`OVERTAKEN_MAX`] of them pass: it is slowed down, never kept. Counts, and no times, so that it is the same
-//! at every scale.
+//! lets no more than [`OVERTAKEN_MAX`] of them pass: it is slowed down, never kept. Where a device positions, and users read it,
+//! requests of the background go one by one and in pieces of a [`PIECES_OF_ZONE`]th of a zone besides: a reader waits for one of
+//! those and not for as many transfers as there are jobs. Counts, and no times, so that it is the same at every scale.
 
+use super::pieces::execute_in_pieces;
 use std::sync::Arc;
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{BlockDevice, Capabilities, Counters, Device, Geometry, IoClass, IoContext, MediaError, Request};
 
 /// Requests of the foreground that may begin while one of the background waits.
 const OVERTAKEN_MAX: u64 = 8;
+
+/// Requests of the background that may begin after a user read before it is taken that no user reads any more.
+const USERS_GONE_AFTER: u64 = 1024;
+
+/// Part of a zone that is moved at once in the background where users read: 1 MiB of 256.
+const PIECES_OF_ZONE: u64 = 256;
 
 /// What is at a device.
 #[derive(Debug, Default)]
@@ -18,13 +26,23 @@ struct Present {
     foreground: u64,
     /// All of them that ever began.
     begun: u64,
+    /// Requests of the background that wait, ...
     waiting: u64,
+    /// and that are at it.
+    background: u64,
+    /// Requests of the background that may begin before no user reads any more.
+    until_users_are_gone: u64,
 }
 
 impl Present {
     /// Whether a request of the background that came when `begun_before` of the foreground had begun may begin.
-    fn may_begin(&self, begun_before: u64) -> bool {
-        self.foreground == 0 || self.begun - begun_before >= OVERTAKEN_MAX
+    fn may_begin(&self, begun_before: u64, positions: bool) -> bool {
+        let is_let_pass = self.foreground == 0 || self.begun - begun_before >= OVERTAKEN_MAX;
+        is_let_pass && (self.background == 0 || !(positions && self.users_read()))
+    }
+
+    fn users_read(&self) -> bool {
+        self.until_users_are_gone > 0
     }
 }
 
@@ -33,17 +51,68 @@ pub(super) struct OrderedDevice {
     inner: Arc<dyn BlockDevice>,
     present: Mutex<Present>,
     changed: Condvar,
+    /// What the background moves at once where users read; none where a device does not position.
+    piece_bytes: Option<u64>,
 }
 
 impl OrderedDevice {
     /// The device below this order. Zone commands are not ordered.
     pub(super) fn device(env: &Env, device: &Device) -> Device {
+        let (capabilities, geometry) = (device.block.capabilities(), device.block.geometry());
+        let zone_bytes = capabilities.zones.as_ref().map(|zones| zones.zone_bytes).filter(|_| capabilities.rotational);
+        let piece_bytes = |zone_bytes: u64| {
+            let unit_bytes = u64::from(geometry.physical_sector_bytes.max(geometry.sector_bytes)).max(1);
+            (zone_bytes / PIECES_OF_ZONE).next_multiple_of(unit_bytes).max(unit_bytes)
+        };
         let ordered = OrderedDevice {
             inner: device.block.clone(),
             present: Mutex::new(env, "requests of a device", Present::default()),
             changed: Condvar::new(env, "requests of a device"),
+            piece_bytes: zone_bytes.map(piece_bytes),
         };
         Device { block: Arc::new(ordered), ..device.clone() }
+    }
+
+    /// Waits until a request of the background may begin. Says whether users read meanwhile.
+    fn begin(&self) -> bool {
+        let mut present = self.present.lock();
+        let begun_before = present.begun;
+        present.waiting += 1;
+        while !present.may_begin(begun_before, self.piece_bytes.is_some()) {
+            self.changed.wait(&mut present);
+        }
+        present.waiting -= 1;
+        present.background += 1;
+        let users_read = present.users_read();
+        present.until_users_are_gone = present.until_users_are_gone.saturating_sub(1);
+        users_read
+    }
+
+    fn end(&self) {
+        let mut present = self.present.lock();
+        present.background -= 1;
+        if present.waiting > 0 && self.piece_bytes.is_some() {
+            self.changed.notify_all();
+        }
+    }
+
+    fn execute_in_background(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let users_read = self.begin();
+        let outcome = match self.piece_bytes.filter(|_| users_read) {
+            Some(piece_bytes) => {
+                let mut is_first = true;
+                execute_in_pieces(requests, piece_bytes, self.inner.geometry(), |piece| {
+                    if !std::mem::take(&mut is_first) {
+                        self.end();
+                        self.begin();
+                    }
+                    self.inner.execute(std::slice::from_mut(piece), context)
+                })
+            }
+            None => self.inner.execute(requests, context),
+        };
+        self.end();
+        outcome
     }
 
     fn is_background(context: &IoContext) -> bool {
@@ -66,20 +135,15 @@ impl BlockDevice for OrderedDevice {
 
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
         if OrderedDevice::is_background(context) {
-            let mut present = self.present.lock();
-            let begun_before = present.begun;
-            present.waiting += 1;
-            while !present.may_begin(begun_before) {
-                self.changed.wait(&mut present);
-            }
-            present.waiting -= 1;
-            drop(present);
-            return self.inner.execute(requests, context);
+            return self.execute_in_background(requests, context);
         }
         {
             let mut present = self.present.lock();
             present.foreground += 1;
             present.begun += 1;
+            if context.class == IoClass::UserRead {
+                present.until_users_are_gone = USERS_GONE_AFTER;
+            }
             if present.waiting > 0 {
                 self.changed.notify_all();
             }
@@ -108,13 +172,21 @@ mod tests {
 
     #[test]
     fn the_background_waits_for_a_number_of_others_and_no_longer() {
-        let mut present = Present { foreground: 1, begun: 5, waiting: 1 };
-        assert!(!present.may_begin(5));
+        let mut present = Present { foreground: 1, begun: 5, waiting: 1, ..Present::default() };
+        assert!(!present.may_begin(5, true));
         present.begun = 4 + OVERTAKEN_MAX;
-        assert!(!present.may_begin(5));
+        assert!(!present.may_begin(5, true));
         present.begun += 1;
-        assert!(present.may_begin(5));
-        assert!(Present::default().may_begin(0));
+        assert!(present.may_begin(5, true));
+        assert!(Present::default().may_begin(0, true));
+    }
+
+    #[test]
+    fn the_background_goes_one_by_one_where_users_read_and_reads_position() {
+        let mut present = Present { background: 1, until_users_are_gone: 1, ..Present::default() };
+        assert!(!present.may_begin(0, true) && present.may_begin(0, false));
+        present.until_users_are_gone = 0;
+        assert!(present.may_begin(0, true));
     }
 
     /// Readers without a pause beside a writer of the background: it goes on, and they overtake it.
