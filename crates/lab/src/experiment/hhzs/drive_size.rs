@@ -8,14 +8,11 @@ use super::settings::{SSD_ZONES, Setup};
 use super::workload::Workload;
 use crate::error::LabError;
 use crate::experiment::comparison::{compare, drawn, ours};
-use crate::experiment::{Experiment, Run, Scale};
+use crate::experiment::{Experiment, Run};
 use std::sync::Arc;
 
 /// "From 20 zones to 80 zones".
 const ZONES: [u64; 4] = [20, 40, 60, 80];
-
-/// Sizes that no other experiment loads are loaded at this part of the scale.
-const OTHER_SIZES: u64 = 4;
 
 const HALF: Workload = Workload::mix("50 % reads", 1_000_000, 50, 0.9);
 
@@ -29,21 +26,13 @@ const fn experiment(
     run: fn(&Run<'_>) -> Result<crate::report::Report, LabError>,
 ) -> Experiment {
     let description = "Loads 200 GiB onto 20, 40, 60 and 80 zones of the drive under B1 to B4, AUTO, P and HHZS, and runs 1 million \
-                       operations, half of them reads of Zipf 0.9, on it. Other sizes than 20 zones are measured at a quarter of the \
-                       scale.";
-    Experiment { id, title, description, default_scale: super::MANY_LOADS_SCALE, run }
-}
-
-fn scale_of(run: &Run<'_>, zones: u64) -> Scale {
-    match zones {
-        SSD_ZONES => run.scale,
-        _ => Scale::one_in(run.scale.denominator() * if run.scale.denominator() == 1 { 1 } else { OTHER_SIZES }),
-    }
+                       operations, half of them reads of Zipf 0.9, on it.";
+    Experiment { id, title, description, default_scale: super::MANY_RUNS_SCALE, run }
 }
 
 fn setups(run: &Run<'_>, zones: u64) -> Vec<Setup> {
-    let scale = scale_of(run, zones);
-    Scheme::OF_SIZES.map(|scheme| Setup { ssd_zones: zones, ..Setup::new(scheme, scale, run.settings.seed) }).to_vec()
+    let setup = |scheme| Setup { ssd_zones: zones, ..Setup::new(scheme, run.scale, run.settings.seed) };
+    Scheme::OF_SIZES.map(setup).to_vec()
 }
 
 pub(in crate::experiment) const FIG_9A: Experiment =
@@ -54,7 +43,6 @@ pub(in crate::experiment) const FIG_9A: Experiment =
         }
         let mut report = described(run, &all[0]);
         for (place, zones) in ZONES.into_iter().enumerate() {
-            report.condition(&format!("scale of {zones} zones"), scale_of(run, zones));
             let rates: Vec<f64> = all[place].iter().map(|loaded| loaded.throughput()).collect();
             for (scheme, rate) in Scheme::OF_SIZES.iter().zip(&rates) {
                 drawn(&mut report, &scheme.name(), &format!("{zones} zones: load"), "op/s", *rate);
@@ -86,7 +74,6 @@ pub(in crate::experiment) const FIG_9B: Experiment =
     experiment("hhzs/fig9b", "HHZS, figure 9b (exp 5): half reads by size of the drive", |run| {
         let mut report = described(run, &loads_of(run, &setups(run, SSD_ZONES))?);
         for (place, zones) in ZONES.into_iter().enumerate() {
-            report.condition(&format!("scale of {zones} zones"), scale_of(run, zones));
             let task = |setup: Setup| Task { workload: HALF.at(setup.scale), setup, begin: Begin::Debt, warm_up: None };
             let all: Vec<Arc<Ran>> = run_tasks(run, setups(run, zones).into_iter().map(task).collect())?;
             let rates: Vec<f64> = all.iter().map(|ran| ran.throughput()).collect();

@@ -113,6 +113,28 @@ struct Reached {
     emptied: u64,
 }
 
+impl std::fmt::Display for Reached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Reached {
+            points,
+            images,
+            moved_down,
+            moved_up,
+            cached,
+            zones_given_up,
+            continued,
+            cleaned,
+            checkpoints,
+            emptied,
+        } = self;
+        write!(f, "{points} points, {images} images, {moved_down} moved down, {moved_up} moved up, {cached} cached, ")?;
+        write!(
+            f,
+            "{zones_given_up} zones given up, {continued} continued, {cleaned} cleaned, {checkpoints} checkpoints, {emptied} emptied"
+        )
+    }
+}
+
 /// Runs a load of a seed, and verifies images of one point of every so many.
 fn cut_together(seed: u64, operations: u64, every: u64, shares: bool, reached: &mut Reached) {
     let env = Env::sim(seed);
@@ -183,7 +205,7 @@ fn nothing_is_lost_when_both_devices_lose_their_power_at_any_point() {
         let operations = if seed % 5 == 4 { 900 } else { 150 };
         cut_together(seed, operations, EVERY, false, &mut reached);
     }
-    println!("reached: hybrid power cuts: {reached:?}");
+    println!("reached: hybrid power cuts: {reached}");
     let Reached { moved_down, moved_up, cached, zones_given_up, continued, cleaned, checkpoints, .. } = reached;
     for (what, count) in [
         ("moves down", moved_down),
@@ -205,7 +227,7 @@ fn nothing_is_lost_of_tables_that_share_zones() {
     for seed in 100..100 + SEEDS {
         cut_together(seed, 400, EVERY, true, &mut reached);
     }
-    println!("reached: hybrid power cuts, shared zones: {reached:?}");
+    println!("reached: hybrid power cuts, shared zones: {reached}");
     let Reached { moved_down, moved_up, continued, emptied, .. } = reached;
     for (what, count) in [
         ("moves down", moved_down),

@@ -105,6 +105,16 @@ struct Reached {
     cached: u64,
 }
 
+impl std::fmt::Display for Reached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Reached { runs, struck, refused, elsewhere, moved, cached } = self;
+        write!(
+            f,
+            "{runs} runs, {struck} struck, {refused} refused, {elsewhere} elsewhere, {moved} moved, {cached} cached"
+        )
+    }
+}
+
 /// A load under a plan, and what is there afterwards.
 fn run(env: &Env, setting: Setting, plan: FaultPlan, reached: &mut Reached) -> Result<(), String> {
     let Setting { seed, victim, driver, .. } = setting;
@@ -215,7 +225,7 @@ fn a_call_that_fails_on_one_device_loses_nothing_that_was_acknowledged() {
             }
         }
     }
-    println!("reached: hybrid faults of one device: {reached:?}");
+    println!("reached: hybrid faults of one device: {reached}");
     let Reached { runs, struck, refused, elsewhere, moved, cached } = reached;
     assert!(struck * 2 > runs && refused > 0 && elsewhere > 0 && moved > 0 && cached > 0, "{reached:?}");
 }
@@ -240,7 +250,7 @@ fn a_device_that_goes_at_any_moment_takes_only_what_was_on_it() {
                 }
             }
         }
-        println!("reached: hybrid devices that go, of {devices}, {driver:?}: {reached:?}");
+        println!("reached: hybrid devices that go, of {devices}, {driver:?}: {reached}");
         assert!(reached.refused > 0 && reached.elsewhere > 0, "{reached:?}");
     }
 }
