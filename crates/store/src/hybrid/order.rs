@@ -227,4 +227,49 @@ mod tests {
         }
         assert_eq!(device.block.counters().writes, 50);
     }
+
+    /// A reader beside jobs that write 16 MiB at once, eight of them, to zones of a disk.
+    #[test]
+    fn a_reader_waits_for_a_piece_and_not_for_the_transfers_of_all_jobs() {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        use varve_media::emulated::Zoned;
+        use varve_media::presets::Preset;
+        use varve_media::{BlockDeviceExt, Pacing, RamBacking, ZoneGeometry};
+        const ZONE_BYTES: u64 = 256 << 20;
+        let slowest_nanos = |is_ordered: bool| {
+            let env = Env::sim(2);
+            let rules = Zoned::new(&ZoneGeometry::fit(64 * ZONE_BYTES, ZONE_BYTES).expect("zones"));
+            let preset = Preset::find("st14000nm0007").expect("a disk");
+            let disk = preset.build_zoned(&env, "disk", rules, Box::new(RamBacking::new()), Pacing::Sleep);
+            let device = if is_ordered { OrderedDevice::device(&env, &disk) } else { disk };
+            let jobs_left = Arc::new(AtomicU64::new(8));
+            let jobs: Vec<_> = (0..8u64)
+                .map(|job| {
+                    let (block, jobs_left) = (device.block.clone(), jobs_left.clone());
+                    env.spawn("job", move || {
+                        let data = vec![job as u8 + 1; 16 << 20];
+                        for piece in 0..4u64 {
+                            let at = 2 * (job + 1) * ZONE_BYTES + (piece << 24);
+                            block.write_at(at, &data, &IoContext::of(IoClass::Compaction)).expect("a write");
+                        }
+                        jobs_left.fetch_sub(1, Ordering::Relaxed);
+                    })
+                })
+                .collect();
+            let (mut slowest_nanos, mut random) = (0, env.random("reader"));
+            while jobs_left.load(Ordering::Relaxed) > 0 {
+                let began = env.now().as_nanos();
+                let at = random.below(60 * ZONE_BYTES / 4096) * 4096;
+                device.block.read_at(at, &mut [0; 4096], &IoContext::of(IoClass::UserRead)).expect("a read");
+                slowest_nanos = slowest_nanos.max(env.now().as_nanos() - began);
+            }
+            jobs.into_iter().for_each(|job| job.join().expect("no panic"));
+            let mut found = vec![0; 64 << 20];
+            device.block.read_at(16 * ZONE_BYTES, &mut found, &IoContext::default()).expect("a read");
+            assert!(found.iter().all(|byte| *byte == 8));
+            slowest_nanos
+        };
+        let (ordered, alone) = (slowest_nanos(true), slowest_nanos(false));
+        assert!(ordered < 60_000_000 && alone > 2 * ordered, "{ordered} ns, and {alone} ns without");
+    }
 }
