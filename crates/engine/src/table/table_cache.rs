@@ -138,9 +138,20 @@ impl TableCache {
         handle: &'a TableHandle,
         identity: impl FnOnce() -> Option<TableIdentity<'b>>,
     ) -> Result<TableRef<'a>, Error> {
+        self.table_for(handle, &self.options.io, identity)
+    }
+
+    /// [`TableCache::table`] for somebody who says what it is wanted for, if it has to be opened.
+    #[inline]
+    pub(crate) fn table_for<'a, 'b>(
+        &self,
+        handle: &'a TableHandle,
+        io: &IoContext,
+        identity: impl FnOnce() -> Option<TableIdentity<'b>>,
+    ) -> Result<TableRef<'a>, Error> {
         match handle.pinned.get() {
             Some(pinned) => Ok(TableRef::Pinned(&pinned.table)),
-            None => self.find_or_open(handle, identity()),
+            None => self.find_or_open(handle, identity(), io),
         }
     }
 
@@ -150,6 +161,7 @@ impl TableCache {
         &self,
         handle: &'a TableHandle,
         identity: Option<TableIdentity<'_>>,
+        io: &IoContext,
     ) -> Result<TableRef<'a>, Error> {
         let number = handle.file_number;
         let mut state = self.state.lock();
@@ -167,7 +179,7 @@ impl TableCache {
             self.opened.wait(&mut state);
         }
         drop(state);
-        let result = self.open(handle, identity);
+        let result = self.open(handle, identity, io);
         let mut closed = Vec::new();
         let mut state = self.state.lock();
         state.opening.remove(&number);
@@ -190,11 +202,17 @@ impl TableCache {
         found
     }
 
-    fn open(&self, handle: &TableHandle, identity: Option<TableIdentity<'_>>) -> Result<Arc<Table>, Error> {
+    fn open(
+        &self,
+        handle: &TableHandle,
+        identity: Option<TableIdentity<'_>>,
+        io: &IoContext,
+    ) -> Result<Arc<Table>, Error> {
         let name = file_name::table(handle.file_number);
         let file = self.store.open(&name, &OpenOptions { direct: self.access.direct })?;
         let blocks = self.block_cache.clone();
-        let table = Table::open(file, &name, handle.file_number, handle.size_bytes, &self.options, blocks)?;
+        let options = TableReadOptions { io: *io, ..self.options.clone() };
+        let table = Table::open(file, &name, handle.file_number, handle.size_bytes, &options, blocks)?;
         if let Some(identity) = identity {
             identity.expect(&table.identity(), &name)?;
         }

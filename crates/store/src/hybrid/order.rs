@@ -13,11 +13,14 @@ use varve_media::{BlockDevice, Capabilities, Counters, Device, Geometry, IoClass
 /// Requests of the foreground that may begin while one of the background waits.
 const OVERTAKEN_MAX: u64 = 8;
 
-/// Requests of the background that may begin after a user read before it is taken that no user reads any more.
-const USERS_GONE_AFTER: u64 = 1024;
+/// Requests of the background that may begin after users read before it is taken that nobody does any more: so many to each read,
+/// and no more than so many in all.
+const GONE_AFTER_EACH: u64 = 32;
+const GONE_AFTER_ALL: u64 = 1024;
 
-/// Part of a zone that is moved at once in the background where users read: 1 MiB of 256.
-const PIECES_OF_ZONE: u64 = 256;
+/// Part of a zone that is moved at once in the background where users read: 2 MiB of 256. Less costs more positioning to a byte, which
+/// is time that users wait for in the end; more makes the slowest of them wait longer.
+const PIECES_OF_ZONE: u64 = 128;
 
 /// What is at a device.
 #[derive(Debug, Default)]
@@ -142,7 +145,7 @@ impl BlockDevice for OrderedDevice {
             present.foreground += 1;
             present.begun += 1;
             if context.class == IoClass::UserRead {
-                present.until_users_are_gone = USERS_GONE_AFTER;
+                present.until_users_are_gone = (present.until_users_are_gone + GONE_AFTER_EACH).min(GONE_AFTER_ALL);
             }
             if present.waiting > 0 {
                 self.changed.notify_all();

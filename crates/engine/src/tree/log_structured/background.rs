@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use varve_env::channel::{Receiver, RecvError};
 use varve_env::{Instant, JoinHandle, MutexGuard};
-use varve_store::{FileStore, Hint};
+use varve_store::{FileStore, Hint, IoClass, IoContext};
 
 /// How often one waits for jobs again that freed nothing, before it is refused.
 pub(super) const TRIES_MAX: u32 = 8;
@@ -332,7 +332,11 @@ enum Ended {
 /// A table that cannot be read has an empty histogram: whoever compacts it finds out why.
 fn sample(parts: &TreeParts, tables: &[Arc<FileMeta>]) {
     for file in tables {
-        let read = parts.files.tables.get(file).map(|table| table.properties().histogram.clone());
+        let read = parts
+            .files
+            .tables
+            .get_for(file, &IoContext::of(IoClass::Maintenance))
+            .map(|table| table.properties().histogram.clone());
         let _ = file.histogram.set(read.unwrap_or_default());
     }
 }

@@ -28,7 +28,9 @@ pub(super) fn sources_of(
         _ => runs(files)
             .into_iter()
             .map(|run| match &run[..] {
-                [file] => Ok(Box::new(tables.get(file)?.iterator(*options)) as Box<dyn InternalIterator>),
+                [file] => {
+                    Ok(Box::new(tables.get_for(file, &options.io)?.iterator(*options)) as Box<dyn InternalIterator>)
+                }
                 _ => Ok(walk(run)),
             })
             .collect(),
@@ -107,7 +109,7 @@ impl LevelIterator {
         self.spare = self.current.take().or(self.spare.take());
         self.position = position;
         let file = self.files.as_slice().get(position)?;
-        match (self.files.tables().get(file), self.spare.take()) {
+        match (self.files.tables().get_for(file, &self.options.io), self.spare.take()) {
             (Ok(table), Some(mut walk)) => {
                 if goes_on {
                     walk.continue_in(table.clone());

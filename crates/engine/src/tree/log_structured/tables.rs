@@ -45,6 +45,12 @@ impl Tables {
         self.cache.table(&file.handle, || Some(file.identity()))
     }
 
+    /// [`Tables::get`] for a walk or a job, whose class the requests have that open it.
+    #[inline]
+    pub(super) fn get_for<'a>(&self, file: &'a FileMeta, io: &IoContext) -> Result<TableRef<'a>, Error> {
+        self.cache.table_for(&file.handle, io, || Some(file.identity()))
+    }
+
     /// Opens a table that is not part of the tree, for salvage.
     pub(super) fn open_unlisted(&self, number: u64, size_bytes: u64) -> Result<Arc<Table>, Error> {
         let handle = TableHandle::new(number, size_bytes);

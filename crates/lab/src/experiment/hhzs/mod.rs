@@ -93,6 +93,8 @@ mod tests {
         let [first, second] = [0, 1].map(|_| load(&setup, Arc::new(|_| {})).unwrap());
         assert_eq!((first.event_hash, &first.end.drive), (second.event_hash, &second.end.drive));
         assert!(!first.samples.is_empty() && first.whereabouts.tables[1].iter().sum::<u64>() > 0);
+        // Tables that compactions open are no reads of users, for whom they would be slowed down.
+        assert_eq!(first.end.disk.reads_by_class[crate::media::IoClass::UserRead.index()], 0);
         let settings = Settings { seed: 3, ..Settings::default() };
         let experiment = select(&["hhzs/fig5a".to_owned()]).unwrap()[0];
         let run = Run { experiment, scale: SMALL, settings: &settings };

@@ -22,6 +22,7 @@ use crate::space::Reservation;
 use crate::throttle::JobPace;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use varve_store::{IoClass, IoContext};
 
 /// A table that is not this full, in quarters, is carried.
 const CARRIED_QUARTERS: u64 = 3;
@@ -103,7 +104,7 @@ impl Remaining {
     fn input_bytes(&self, context: &JobContext, end: Option<&[u8]>) -> Result<u64, Error> {
         let mut bytes = 0u64;
         for file in &self.inputs {
-            let table = context.files.tables.get(file)?;
+            let table = context.files.tables.get_for(file, &IoContext::of(IoClass::Compaction))?;
             let offset = |user_key: &[u8]| table.approximate_offset_of(&key::lookup_key(user_key, key::SEQUENCE_MAX));
             let before = self.begin.as_deref().map_or(0, offset);
             // An offset is that of a block's begin: the block counts.
