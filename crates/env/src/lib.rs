@@ -7,8 +7,8 @@
 //! - [`Env::real`]: the wall clock, operating-system threads, `parking_lot` locks. The
 //!   primitives here then cost one predictable branch more than the ones they wrap.
 //! - [`Env::sim`]: a virtual clock. Every *actor* is a thread, or a stack of its own on a thread
-//!   that all share, and exactly one of them holds the *baton*; it passes the baton only when it sleeps, waits on a primitive of this
-//!   crate, joins or ends. When all wait, the clock jumps to the earliest timer. Ties are
+//!   that all share, and exactly one of them holds the *baton*; it passes the baton only when it
+//!   sleeps, waits on a primitive of this crate, joins or ends. When all wait, the clock jumps to the earliest timer. Ties are
 //!   broken by the seed, so the same seed gives the same run, to the byte, on any machine,
 //!   under any load. All waiting with no timer is a deadlock and panics with a report of
 //!   who waits for what.

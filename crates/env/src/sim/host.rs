@@ -3,8 +3,8 @@
 //! Actors take turns by the million. From one stack to another that is a few dozen instructions; from one thread to another it
 //! is the operating system's work, and took more than half of what a simulation costs.
 //!
-//! An actor gives its stack up only where a thread can be left: one that unwinds from a panic (the thread counts panics), or
-//! does something outside of the simulation, keeps its thread until it waits again without, and the others get a new host.
+//! An actor leaves its stack lying while it waits, except one that unwinds from a panic (the thread counts panics) or does
+//! something outside of the simulation: it keeps the thread it is on until it waits again without, and the others get a new host.
 
 use super::{Actor, Membership, swap_memberships};
 use crate::sim::processor::Processor;
