@@ -56,7 +56,7 @@ pub(crate) fn whole_table(bytes: &[u8]) {
     // Checksums of data blocks are not verified, so that damage reaches the decoders behind them.
     let (verify_checksums, order, io) = (false, KeyOrder::Checked, IoContext::default());
     let context = ReadContext { fill_cache: true, verify_checksums, order, io };
-    for readahead in [Readahead::Growing { max_bytes: 1 << 16 }, Readahead::Fixed { bytes: 1 << 14 }] {
+    for readahead in [Readahead::growing(1 << 16), Readahead::Fixed { bytes: 1 << 14 }] {
         let options = TableIteratorOptions { fill_cache: false, verify_checksums, readahead, order, io };
         let mut walk = table.iterator(options);
         walk.seek_to_first();

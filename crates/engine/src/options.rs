@@ -5,6 +5,7 @@ mod description;
 pub use description::{DatabaseOption, OptionUnit};
 
 use crate::error::Error;
+use crate::table::GrowingReadahead;
 use description::described_options;
 use serde::{Deserialize, Serialize};
 use varve_store::StoreProperties;
@@ -202,6 +203,13 @@ described_options! {
         /// Bytes iterators come to read ahead of each table they walk over at most, when their own options do not say;
         /// unset picks 256 KiB, or what compactions read ahead if that is less.
         iterator_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 256KiB, or what compactions read ahead if that is less";
+        /// Bytes iterators read of a table at once when they begin to read ahead of it; doubles up to `iterator_readahead_size`. Unset
+        /// picks 64 KiB on rotational media, where that takes hardly longer than a block and the next read as long again, and 16 KiB
+        /// elsewhere; 0 reads block by block.
+        initial_auto_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 64KiB on rotational media, 16KiB elsewhere";
+        /// Blocks iterators read of a table one by one before they begin to read ahead of it. Unset picks none on rotational media,
+        /// 2 elsewhere.
+        num_file_reads_for_auto_readahead: Option<u32> = None, "unset", Blocks, "unset is 0 on rotational media, 2 elsewhere";
         /// Read tables past the operating system's cache.
         use_direct_reads: bool = false, "false", Truth;
         /// Read tables that are not compressed where they lie in the operating system's cache, without a copy of them, on media that
@@ -259,9 +267,10 @@ impl Options {
         options.target_file_size_base = target_bytes;
         options.log_buffer_size = Some(self.log_buffer_bytes(logs));
         options.compaction_readahead_size = Some(self.compaction_readahead_bytes(files));
-        let iterator_bytes = self.iterator_readahead_size;
-        options.iterator_readahead_size =
-            Some(iterator_bytes.unwrap_or(self.compaction_readahead_bytes(files).min(256 << 10)));
+        let readahead = self.iterator_readahead(files);
+        options.iterator_readahead_size = Some(readahead.max_bytes);
+        options.initial_auto_readahead_size = Some(readahead.first_bytes);
+        options.num_file_reads_for_auto_readahead = Some(readahead.blocks_before);
         options
     }
 
@@ -282,6 +291,18 @@ impl Options {
         let usual = if files.rotational { 2 << 20 } else { 256 << 10 };
         let preferred = files.preferred_transfer_bytes.map(|bytes| bytes.min(1 << 30) as usize);
         self.compaction_readahead_size.or(preferred).unwrap_or(usual)
+    }
+
+    /// How iterators read ahead that do not say it themselves.
+    pub(crate) fn iterator_readahead(&self, files: &StoreProperties) -> GrowingReadahead {
+        let (blocks_before, first_bytes) = if files.rotational { (0, 64 << 10) } else { (2, 16 << 10) };
+        GrowingReadahead {
+            blocks_before: self.num_file_reads_for_auto_readahead.unwrap_or(blocks_before),
+            first_bytes: self.initial_auto_readahead_size.unwrap_or(first_bytes),
+            max_bytes: self
+                .iterator_readahead_size
+                .unwrap_or_else(|| self.compaction_readahead_bytes(files).min(256 << 10)),
+        }
     }
 
     /// Compression of a level.
@@ -357,6 +378,8 @@ mod tests {
             log_buffer_size: Some(1),
             compaction_readahead_size: Some(1),
             iterator_readahead_size: Some(1),
+            initial_auto_readahead_size: Some(1),
+            num_file_reads_for_auto_readahead: Some(1),
             ..Options::default()
         };
         let table: toml::Table = every.to_toml().unwrap().parse().unwrap();

@@ -261,7 +261,7 @@ impl Bench {
 }
 
 fn user_walk(fill_cache: bool) -> TableIteratorOptions {
-    let readahead = Readahead::Growing { max_bytes: 256 << 10 };
+    let readahead = Readahead::growing(256 << 10);
     TableIteratorOptions {
         fill_cache,
         verify_checksums: true,
@@ -289,7 +289,7 @@ pub fn run(workload: Workload) -> Result<Vec<Measurement>, Error> {
     drop(tables);
     let tables = bench.open(data_bytes * 2)?;
     bench.scan("scan, filling the cache", &tables, user_walk(true), false)?;
-    let plain = TableIteratorOptions { readahead: Readahead::Growing { max_bytes: 0 }, ..user_walk(true) };
+    let plain = TableIteratorOptions { readahead: Readahead::growing(0), ..user_walk(true) };
     bench.scan("scan to fill the rest", &tables, plain, false)?;
     bench.scan("scan, cached", &tables, user_walk(true), false)?;
     bench.scan("scan backwards, cached", &tables, user_walk(true), true)?;

@@ -36,6 +36,7 @@ pub enum OptionUnit {
     Jobs,
     Threads,
     Entries,
+    Blocks,
     Bits,
     /// A ratio of two sizes.
     Factor,
@@ -60,6 +61,7 @@ impl OptionUnit {
             OptionUnit::Jobs => "jobs",
             OptionUnit::Threads => "threads",
             OptionUnit::Entries => "entries",
+            OptionUnit::Blocks => "blocks",
             OptionUnit::Bits => "bits",
             OptionUnit::Factor => "factor",
             OptionUnit::Percent => "percent",

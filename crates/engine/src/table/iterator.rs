@@ -16,12 +16,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use varve_store::{FileMapping, IoContext};
 
-/// First window of a walk that turns out to be long.
-const FIRST_WINDOW_BYTES: usize = 16 << 10;
-
-/// Blocks read one by one before a walk is taken to be long.
-const BLOCKS_BEFORE_READAHEAD: u32 = 2;
-
 /// Of a mapped file, blocks after which a walk is long: then the system is told what it will need if the walk had to wait, and no
 /// more because of blocks that were not read before. And how much it is told first.
 const BLOCKS_BEFORE_ANNOUNCING: u32 = 6;
@@ -35,11 +29,35 @@ const CACHE_SHARE: usize = 16;
 /// How a walk reads ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readahead {
-    /// Block by block through the cache at first; a walk that goes on reads more and more at once, up to
-    /// `max_bytes`. For users.
-    Growing { max_bytes: usize },
+    /// Through the cache, more and more at once. For users.
+    Growing(GrowingReadahead),
     /// Always this much at once, past the cache. For compactions.
     Fixed { bytes: usize },
+}
+
+/// How much a walk of a user reads at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GrowingReadahead {
+    /// Blocks that are read one by one before a walk is taken to be long.
+    pub(crate) blocks_before: u32,
+    /// What such a walk reads at once first; it doubles each time.
+    pub(crate) first_bytes: usize,
+    /// What it comes to.
+    pub(crate) max_bytes: usize,
+}
+
+impl Readahead {
+    /// That of media where positioning costs little.
+    pub(crate) const fn growing(max_bytes: usize) -> Readahead {
+        Readahead::Growing(GrowingReadahead { blocks_before: 2, first_bytes: 16 << 10, max_bytes })
+    }
+
+    fn first_bytes(self) -> usize {
+        match self {
+            Readahead::Growing(growing) => growing.first_bytes,
+            Readahead::Fixed { bytes } => bytes,
+        }
+    }
 }
 
 /// How to walk.
@@ -117,7 +135,7 @@ impl TableIterator {
             misses: 0,
             announced: 0..0,
             waits: Waits::default(),
-            next_window_bytes: FIRST_WINDOW_BYTES,
+            next_window_bytes: options.readahead.first_bytes(),
             goes_on: false,
             cache_budget_bytes,
             error: None,
@@ -216,7 +234,7 @@ impl TableIterator {
         if let Some(range) = self.in_window(&handle) {
             return self.take_from_window(block, &handle, range);
         }
-        if let Readahead::Growing { .. } = self.options.readahead
+        if self.grows()
             && let Some(found) = self.table.cached_block(block)
         {
             let layout = *found.layout();
@@ -230,12 +248,12 @@ impl TableIterator {
         }
         let window_bytes = match self.options.readahead {
             Readahead::Fixed { bytes } => bytes,
-            Readahead::Growing { max_bytes } if self.misses > BLOCKS_BEFORE_READAHEAD => {
-                let bytes = self.next_window_bytes.min(max_bytes);
+            Readahead::Growing(growing) if self.misses > growing.blocks_before => {
+                let bytes = self.next_window_bytes.min(growing.max_bytes);
                 self.next_window_bytes = bytes.saturating_mul(2);
                 bytes
             }
-            Readahead::Growing { .. } => 0,
+            Readahead::Growing(_) => 0,
         };
         if handle.length_bytes >= window_bytes as u64 {
             let fill_cache = self.options.fill_cache && self.grows();
@@ -282,18 +300,19 @@ impl TableIterator {
     ///
     /// False where `block` itself may not be in memory, nor be on its way there.
     fn announce(&mut self, block: usize, handle: &BlockHandle, direction: Direction) -> bool {
-        let (Readahead::Growing { max_bytes }, Some(mapped)) = (self.options.readahead, &self.table.mapped) else {
+        let (Readahead::Growing(growing), Some(mapped)) = (self.options.readahead, &self.table.mapped) else {
             return false;
         };
+        let GrowingReadahead { blocks_before, first_bytes, max_bytes } = growing;
         let Range { start, end } = handle.range();
         let is_announced = self.announced.start <= start && end <= self.announced.end;
         let is_long = self.misses >= BLOCKS_BEFORE_ANNOUNCING;
-        let is_short = self.misses <= BLOCKS_BEFORE_READAHEAD || (!is_long && mapped.is_likely_in_memory(block));
+        let is_short = self.misses <= blocks_before || (!is_long && mapped.is_likely_in_memory(block));
         if is_short || (!self.waits.were_met(self.misses, FileMapping::waits_of_thread) && is_long) {
             self.announced = start..end;
             return is_long;
         }
-        let least_bytes = if is_long { FIRST_ANNOUNCED_BYTES } else { FIRST_WINDOW_BYTES };
+        let least_bytes = if is_long { FIRST_ANNOUNCED_BYTES.max(first_bytes) } else { first_bytes };
         let window_bytes = self.next_window_bytes.max(least_bytes).min(max_bytes) as u64;
         // Half a window before its end is reached, so that the medium reads while the walk goes on.
         let ahead = match direction {
@@ -319,7 +338,7 @@ impl TableIterator {
     }
 
     fn grows(&self) -> bool {
-        matches!(self.options.readahead, Readahead::Growing { .. })
+        matches!(self.options.readahead, Readahead::Growing(_))
     }
 
     /// A block read ahead may go to the cache: this walk has not put in its share yet, or there is room anyway.
@@ -435,7 +454,7 @@ impl TableIterator {
         if !std::mem::take(&mut self.goes_on) {
             self.misses = 0;
             self.waits = Waits::default();
-            self.next_window_bytes = FIRST_WINDOW_BYTES;
+            self.next_window_bytes = self.options.readahead.first_bytes();
         }
     }
 

@@ -68,7 +68,7 @@ fn mapped_or_not_tables_answer_alike() {
                 let table = place.open(&cache(capacity), map).expect("sound");
                 assert_eq!(table.mapped.is_some(), map && options.compression == Compression::None, "{what}");
                 everything(&table, &entries, &what).expect("sound");
-                for readahead in [BLOCKWISE, Readahead::Growing { max_bytes: 3000 }, Readahead::Fixed { bytes: 3000 }] {
+                for readahead in [BLOCKWISE, Readahead::growing(3000), Readahead::Fixed { bytes: 3000 }] {
                     check_walks(&table, &entries, readahead, &mut random, &what);
                 }
                 let users: Vec<&[u8]> = entries.iter().map(|entry| key::user_key(&entry.0)).collect();
@@ -131,7 +131,7 @@ fn of_a_file_cut_short_there_are_errors_and_no_wrong_answers() {
         let place = Place::new(&bytes);
         let table = place.mapped(&cache(0));
         let what = format!("round {round}");
-        let mut walk = table.iterator(walk_options(Readahead::Growing { max_bytes: 64 << 10 }));
+        let mut walk = table.iterator(walk_options(Readahead::growing(64 << 10)));
         // Some blocks were verified before, or all, or none.
         for _ in 0..[0, 30, 3000][round % 3] {
             let entry = &entries[random.index(entries.len())];

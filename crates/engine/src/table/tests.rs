@@ -83,7 +83,7 @@ pub(crate) fn walk_options(readahead: Readahead) -> TableIteratorOptions {
     }
 }
 
-pub(super) const BLOCKWISE: Readahead = Readahead::Growing { max_bytes: 0 };
+pub(super) const BLOCKWISE: Readahead = Readahead::growing(0);
 
 pub(super) fn get(table: &Table, user: &[u8], sequence: u64) -> Result<Option<Found>, Error> {
     table.get(&key::lookup_key(user, sequence), key_hash(user), &context(true))
@@ -224,7 +224,11 @@ fn random_walks_agree_with_the_sorted_entries() {
         let (file, _) = build(&entries, &options);
         let readahead = match random.below(4) {
             0 => BLOCKWISE,
-            1 => Readahead::Growing { max_bytes: 64 << 10 },
+            1 => Readahead::Growing(GrowingReadahead {
+                blocks_before: random.below(4) as u32,
+                first_bytes: random.below(20_000) as usize,
+                max_bytes: 64 << 10,
+            }),
             2 => Readahead::Fixed { bytes: 0 },
             _ => Readahead::Fixed { bytes: 1 + random.below(20_000) as usize },
         };
@@ -623,7 +627,7 @@ fn a_cold_get_of_an_aligned_table_is_one_aligned_read() {
             assert_eq!((file.reads() - reads, file.read_bytes() - bytes), (1, block_size as u64));
         }
         // Windows are aligned too.
-        for readahead in [Readahead::Growing { max_bytes: 100_000 }, Readahead::Fixed { bytes: 100_000 }] {
+        for readahead in [Readahead::growing(100_000), Readahead::Fixed { bytes: 100_000 }] {
             let mut walk = table.iterator(TableIteratorOptions { fill_cache: false, ..walk_options(readahead) });
             walk.seek_to_first();
             let mut count = 0;
@@ -662,7 +666,7 @@ fn a_long_walk_reads_ahead_and_stops_filling_the_cache() {
     let cache = cache(320 << 10);
     let table = open(&file, &cache).expect("sound");
     let reads = file.reads();
-    let mut walk = table.iterator(walk_options(Readahead::Growing { max_bytes: 256 << 10 }));
+    let mut walk = table.iterator(walk_options(Readahead::growing(256 << 10)));
     walk.seek_to_first();
     for entry in &entries {
         assert_eq!((walk.key(), walk.value()), (entry.0.as_slice(), entry.1.as_slice()));
@@ -678,13 +682,39 @@ fn a_long_walk_reads_ahead_and_stops_filling_the_cache() {
     let table = open(&file, &cache).expect("sound");
     for round in 0..2 {
         let reads = file.reads();
-        let mut walk = table.iterator(walk_options(Readahead::Growing { max_bytes: 256 << 10 }));
+        let mut walk = table.iterator(walk_options(Readahead::growing(256 << 10)));
         walk.seek_to_first();
         while walk.valid() {
             walk.next();
         }
         assert!(if round == 0 { file.reads() - reads < 12 } else { file.reads() == reads });
     }
+}
+
+/// Where positioning is dear a short walk reads once; what it walked over is in the cache, as after other walks.
+#[test]
+fn a_walk_may_begin_with_a_large_read() {
+    let entries: Entries =
+        (0..8000u64).map(|n| (internal(format!("{n:08}").as_bytes(), n, EntryKind::Put), vec![n as u8; 100])).collect();
+    let (file, _) = build(&entries, &build_options());
+    let table = open(&file, &cache(1 << 20)).expect("sound");
+    let large = GrowingReadahead { blocks_before: 0, first_bytes: 64 << 10, max_bytes: 256 << 10 };
+    for (range, expected) in [(1000..1100usize, 1), (1010..1090, 0), (7900..8000, 1)] {
+        let reads = file.reads();
+        let mut walk = table.iterator(walk_options(Readahead::Growing(large)));
+        walk.seek(&entries[range.start].0);
+        for entry in &entries[range.clone()] {
+            assert_eq!((walk.key(), walk.value()), (entry.0.as_slice(), entry.1.as_slice()));
+            walk.next();
+        }
+        assert_eq!(file.reads() - reads, expected, "{range:?}");
+    }
+    // 0 is never ahead.
+    let (reads, bytes) = (file.reads(), file.read_bytes());
+    let mut walk = table.iterator(walk_options(Readahead::Growing(GrowingReadahead { first_bytes: 0, ..large })));
+    walk.seek(&entries[4000].0);
+    (0..20).for_each(|_| walk.next());
+    assert!(file.reads() - reads > 2 && file.read_bytes() - bytes < 4096, "{} reads", file.reads() - reads);
 }
 
 #[test]
@@ -700,7 +730,7 @@ fn a_walk_over_several_tables_keeps_its_pace() {
             (file.clone(), open(&file, &cache).expect("sound"))
         })
         .collect();
-    let mut walk = tables[0].1.iterator(walk_options(Readahead::Growing { max_bytes: 128 << 10 }));
+    let mut walk = tables[0].1.iterator(walk_options(Readahead::growing(128 << 10)));
     for (number, (file, table)) in tables.iter().enumerate() {
         let reads = file.reads();
         walk.continue_in(table.clone());

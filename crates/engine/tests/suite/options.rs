@@ -73,6 +73,8 @@ pub(crate) fn short_option_set(tree: TreeKind, seed: u64) -> Options {
         max_compaction_bytes: pick(&mut random, &[4 << 10, 1 << 20, 1 << 30]),
         compaction_buffer_size: random.chance(1, 4).then_some(0),
         iterator_readahead_size: random.chance(1, 2).then_some(2 << 10),
+        initial_auto_readahead_size: [None, Some(0), Some(1 << 10), Some(64 << 10)][random.index(4)],
+        num_file_reads_for_auto_readahead: [None, Some(0), Some(1)][random.index(3)],
         block_cache_shard_bits: random.chance(1, 3).then_some(2),
         max_manifest_file_size: pick(&mut random, &[1 << 10, 2 << 10, 1 << 20]),
         soft_pending_compaction_bytes_limit: pick(&mut random, &[0, 64 << 10, 64 << 30]),

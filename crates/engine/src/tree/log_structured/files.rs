@@ -4,6 +4,7 @@ use super::tables::Tables;
 use crate::media::FileMedia;
 use crate::numbers::Numbers;
 use crate::options::Options;
+use crate::table::GrowingReadahead;
 use crate::table::TableBuildOptions;
 use std::sync::Arc;
 use varve_env::Env;
@@ -24,6 +25,8 @@ pub(super) struct TableSettings {
     pub(super) histogram_bytes: usize,
     /// What compactions read at once.
     pub(super) compaction_readahead_bytes: usize,
+    /// How iterators read ahead that do not say it themselves.
+    pub(super) iterator_readahead: GrowingReadahead,
 }
 
 impl TableFiles {

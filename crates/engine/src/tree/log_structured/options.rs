@@ -51,5 +51,6 @@ pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
     at_least("max_open_files", options.max_open_files as u64, 1)?;
     at_most("compaction_readahead_size", options.compaction_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
     at_most("iterator_readahead_size", options.iterator_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
+    at_most("initial_auto_readahead_size", options.initial_auto_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
     Ok(())
 }

@@ -63,6 +63,7 @@ impl TreeParts {
         let settings = TableSettings {
             histogram_bytes: policy.histogram_bytes(),
             compaction_readahead_bytes: options.compaction_readahead_bytes(media.files.properties()),
+            iterator_readahead: options.iterator_readahead(media.files.properties()),
         };
         let state = ReadState { memtable, immutables: Vec::new(), version: Arc::new(version) };
         let manifest_bytes_max = space.sizes().manifest_bytes_max;

@@ -250,18 +250,14 @@ pub(super) fn iterator(parts: &TreeParts, options: &ReadOptions<'_>) -> Result<D
     let (state, sequence) = parts.snapshots.view(&parts.catalog.read_state, options.snapshot);
     let state = Guard::into_inner(state);
     let context = read_context(parts, options);
-    let window_bytes = match options.readahead_size {
-        0 => parts
-            .files
-            .options
-            .iterator_readahead_size
-            .unwrap_or(parts.files.settings.compaction_readahead_bytes.min(256 << 10)),
-        bytes => bytes,
-    };
+    let mut readahead = parts.files.settings.iterator_readahead;
+    if options.readahead_size > 0 {
+        readahead.max_bytes = options.readahead_size;
+    }
     let read = |level: usize| TableIteratorOptions {
         fill_cache: context.fill_cache,
         verify_checksums: context.verify_checksums,
-        readahead: Readahead::Growing { max_bytes: window_bytes },
+        readahead: Readahead::Growing(readahead),
         order: context.order,
         io: context.io.at_level(level as u8),
     };

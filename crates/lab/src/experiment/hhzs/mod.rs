@@ -54,7 +54,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     clients::EIGHT_CLIENTS,
     steady::STEADY,
     ablation::ABLATION,
-    one_at_a_time::FULL,
+    one_at_a_time::FULL_B3,
+    one_at_a_time::FULL_AUTO,
+    one_at_a_time::FULL_HHZS,
+    one_at_a_time::FULL_OURS,
 ];
 
 /// The scale of loads and YCSB unless told otherwise. Table 1 runs in full.

@@ -1,50 +1,73 @@
-//! Workloads under one scheme after the other, so that no more than one load is in memory: for the full size.
+//! Workloads under one scheme at a time, so that no more than one load is in memory: for the full size.
 
 use super::fig2::{described, how};
 use super::fig5::told;
 use super::load::loads;
 use super::runs::{Begin, Task, run_tasks};
 use super::scheme::Scheme;
+use super::settings::Setup;
 use super::workload::Workload;
-use crate::experiment::{Experiment, Run, Settings, SharedResults};
+use crate::error::LabError;
+use crate::experiment::{Experiment, Run, Scale, Settings, SharedResults};
+use crate::report::Report;
 
-/// C of exp 1, W2 and W4 of exp 2.
-const WORKLOADS: [Workload; 3] = [Workload::YCSB[2], Workload::BREAKDOWN[1], Workload::BREAKDOWN[3]];
+/// C, D and E of exp 1, W2 and W4 of exp 2.
+const WITH_DEBT: [Workload; 5] =
+    [Workload::YCSB[2], Workload::YCSB[3], Workload::YCSB[4], Workload::BREAKDOWN[1], Workload::BREAKDOWN[3]];
 
 /// Of these, with nothing left to compact.
-const AFTER_REST: [Workload; 2] = [Workload::YCSB[2], Workload::BREAKDOWN[3]];
+const AFTER_REST: [Workload; 4] = [Workload::YCSB[2], Workload::YCSB[3], Workload::YCSB[4], Workload::BREAKDOWN[3]];
 
-pub(in crate::experiment) const FULL: Experiment = Experiment {
-    id: "hhzs/full",
-    title: "C, W2 and W4 under B3, AUTO, HHZS and ours, one load in memory at a time",
-    description: "For `--scale 1`, where nothing is converted: every get stands for itself. With the load's debt, C and W4 after rest \
-                  too. In full it takes about half an hour of one processor and 11 GB of memory for each scheme.",
-    default_scale: super::MANY_LOADS_SCALE,
-    run: |run| {
-        let mut report = None;
-        for scheme in Scheme::COMPARED_WITH_OURS {
-            let settings = Settings { shared: SharedResults::default(), ..run.settings.clone() };
-            let alone = Run { settings: &settings, ..*run };
-            let loaded = loads(&alone, &[scheme])?;
-            let report = report.get_or_insert_with(|| described(run, &loaded));
-            for loaded in &loaded {
-                how(report, loaded);
-                let name = format!("event hash of {}'s load", scheme.name());
-                report.condition(&name, format!("{:016x}", loaded.event_hash));
-                let setup = &loaded.setup;
-                let task = |begin: Begin| {
-                    move |workload: &Workload| Task {
-                        setup: setup.clone(),
-                        begin,
-                        workload: workload.at(setup.scale),
-                        warm_up: None,
-                    }
-                };
-                let with_debt = WORKLOADS.iter().map(task(Begin::Debt));
-                let tasks = with_debt.chain(AFTER_REST.iter().map(task(Begin::Rest)));
-                run_tasks(&alone, tasks.collect())?.iter().for_each(|ran| told(report, ran));
+pub(in crate::experiment) const FULL_B3: Experiment =
+    alone("hhzs/full-b3", "C, D, E, W2 and W4 under B3", |run| run_alone(run, Scheme::Basic(3)));
+
+pub(in crate::experiment) const FULL_AUTO: Experiment =
+    alone("hhzs/full-auto", "C, D, E, W2 and W4 under AUTO", |run| run_alone(run, Scheme::Auto));
+
+pub(in crate::experiment) const FULL_HHZS: Experiment =
+    alone("hhzs/full-hhzs", "C, D, E, W2 and W4 under HHZS", |run| run_alone(run, Scheme::Hhzs));
+
+pub(in crate::experiment) const FULL_OURS: Experiment =
+    alone("hhzs/full-ours", "C, D, E, W2 and W4 under ours", |run| run_alone(run, Scheme::Adaptive));
+
+const fn alone(id: &'static str, title: &'static str, run: fn(&Run<'_>) -> Result<Report, LabError>) -> Experiment {
+    Experiment {
+        id,
+        title,
+        description: "For `--scale 1`, where nothing is converted: every get stands for itself. With the load's debt, C, D, E and W4 after \
+                      rest too, and E with scans that begin as ours and as RocksDB's. In full it takes about an hour of one processor \
+                      and 12 GB of memory.",
+        default_scale: super::MANY_RUNS_SCALE,
+        run,
+    }
+}
+
+fn run_alone(run: &Run<'_>, scheme: Scheme) -> Result<Report, LabError> {
+    // In full the load is given back before the next experiment begins.
+    let own = Settings { shared: SharedResults::default(), ..run.settings.clone() };
+    let alone = Run { settings: if run.scale == Scale::FULL { &own } else { run.settings }, ..*run };
+    let loaded = loads(&alone, &[scheme])?;
+    let mut report = described(run, &loaded);
+    for loaded in &loaded {
+        how(&mut report, loaded);
+        report.condition("event hash of the load", format!("{:016x}", loaded.event_hash));
+        let setup = &loaded.setup;
+        let otherwise = Setup { scans_begin_large: !setup.scans_begin_large, ..setup.clone() };
+        let task = |begin: Begin| {
+            move |workload: &Workload| Task {
+                setup: setup.clone(),
+                begin,
+                workload: workload.at(setup.scale),
+                warm_up: None,
             }
-        }
-        Ok(report.unwrap_or_else(|| run.report()))
-    },
-};
+        };
+        let mut tasks: Vec<Task> = WITH_DEBT.iter().map(task(Begin::Debt)).collect();
+        tasks.extend(AFTER_REST.iter().map(task(Begin::Rest)));
+        tasks.extend(
+            [Begin::Debt, Begin::Rest]
+                .map(|begin| Task { setup: otherwise.clone(), ..task(begin)(&Workload::YCSB[4]) }),
+        );
+        run_tasks(&alone, tasks)?.iter().for_each(|ran| told(&mut report, ran));
+    }
+    Ok(report)
+}

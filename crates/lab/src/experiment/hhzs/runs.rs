@@ -107,11 +107,7 @@ pub(super) fn run_all(
 /// # Errors
 /// The first one that failed.
 pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>, LabError> {
-    let setup_of_load = |task: &Task| {
-        let usual = super::settings::MIGRATION_BYTES_PER_SECOND;
-        Setup { migration_bytes_per_second: usual, ..task.setup.clone() }
-    };
-    let setups: Vec<Setup> = tasks.iter().map(setup_of_load).collect();
+    let setups: Vec<Setup> = tasks.iter().map(|task| task.setup.of_load()).collect();
     let loaded = super::load::loads_of(run, &setups)?;
     let resting: Vec<Arc<Loaded>> =
         tasks.iter().zip(&loaded).filter(|(task, _)| task.begin == Begin::Rest).map(|(_, one)| one.clone()).collect();

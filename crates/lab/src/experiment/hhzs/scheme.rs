@@ -53,6 +53,8 @@ pub(super) struct SchemeOptions {
     /// How much of a table is written, and read by a compaction, at once.
     pub(super) write_mebibytes: u64,
     pub(super) read_ahead_mebibytes: u64,
+    /// Scans begin with large reads; else as RocksDB's do.
+    pub(super) scans_begin_large: bool,
 }
 
 impl SchemeOptions {
@@ -65,6 +67,7 @@ impl SchemeOptions {
             division: "fixed",
             write_mebibytes: 1,
             read_ahead_mebibytes: 2,
+            scans_begin_large: false,
         }
     }
 
@@ -74,7 +77,7 @@ impl SchemeOptions {
 
     fn ours() -> SchemeOptions {
         let base = SchemeOptions::new("write-guided", "amortized", "records");
-        SchemeOptions { division: "by-worth", ..base }.with_large_transfers()
+        SchemeOptions { division: "by-worth", scans_begin_large: true, ..base }.with_large_transfers()
     }
 }
 
@@ -163,7 +166,7 @@ impl Scheme {
             Scheme::Without(Term::Amortization) => SchemeOptions { migration: "workload-aware", ..ours },
             Scheme::Without(Term::LargeTransfers) => {
                 let base = SchemeOptions::new("write-guided", "amortized", "records");
-                SchemeOptions { division: "by-worth", ..base }
+                SchemeOptions { division: "by-worth", scans_begin_large: true, ..base }
             }
         }
     }

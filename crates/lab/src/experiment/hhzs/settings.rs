@@ -69,6 +69,8 @@ pub(super) struct Setup {
     pub(super) puts_per_second: Option<u64>,
     /// Bytes a second that migration moves at most.
     pub(super) migration_bytes_per_second: u64,
+    /// Scans begin with large reads; else as RocksDB's do.
+    pub(super) scans_begin_large: bool,
 }
 
 impl Setup {
@@ -84,6 +86,26 @@ impl Setup {
             disk_bytes: DISK_BYTES,
             puts_per_second: None,
             migration_bytes_per_second: MIGRATION_BYTES_PER_SECOND,
+            scans_begin_large: scheme.options().scans_begin_large,
+        }
+    }
+
+    /// The setup of the load that its runs begin with: what is no part of a load is as usual.
+    pub(super) fn of_load(&self) -> Setup {
+        Setup {
+            migration_bytes_per_second: MIGRATION_BYTES_PER_SECOND,
+            scans_begin_large: self.scheme.options().scans_begin_large,
+            ..self.clone()
+        }
+    }
+
+    /// The scheme, and what its scans have that it has not.
+    pub(super) fn name(&self) -> String {
+        let scheme = self.scheme.name();
+        match (self.scans_begin_large, self.scheme.options().scans_begin_large) {
+            (true, false) => format!("{scheme}, scans begin large"),
+            (false, true) => format!("{scheme}, scans as RocksDB's"),
+            _ => scheme,
         }
     }
 
@@ -173,8 +195,10 @@ impl Setup {
             max_open_files: 1 << 20,
             log_buffer_size: Some(size(1 << 20) as usize),
             compaction_readahead_size: Some(size(self.scheme.options().read_ahead_mebibytes << 20).max(4096) as usize),
-            // Blocks are as large as in full, so scans read as far ahead.
+            // Blocks are as large as in full, so scans read as far ahead. RocksDB's numbers, or what ours has of its own.
             iterator_readahead_size: Some(256 << 10),
+            initial_auto_readahead_size: (!self.scans_begin_large).then_some(8 << 10),
+            num_file_reads_for_auto_readahead: (!self.scans_begin_large).then_some(2),
             use_direct_reads: true,
             use_direct_io_for_flush_and_compaction: true,
             delayed_write_rate: 16 << 20,

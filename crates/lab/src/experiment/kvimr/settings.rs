@@ -246,6 +246,9 @@ impl Setup {
             max_open_files: 1 << 20,
             log_buffer_size: Some(size(1 << 20) as usize),
             compaction_readahead_size: Some(size(2 << 20) as usize),
+            // Scans go from block to block first, as those of the stores of the paper.
+            initial_auto_readahead_size: Some(16 << 10),
+            num_file_reads_for_auto_readahead: Some(2),
             delayed_write_rate: 16 << 20,
             max_manifest_file_size: size(1 << 30),
             ..Options::default()

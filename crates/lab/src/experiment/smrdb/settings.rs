@@ -145,6 +145,9 @@ impl Setup {
             max_open_files: 990,
             log_buffer_size: Some(size(LEVELDB_LOG_BUFFER_BYTES) as usize),
             compaction_readahead_size: Some(size(KERNEL_READ_AHEAD_BYTES).max(4096) as usize),
+            // Scans go from block to block first, as those of the stores of the paper.
+            initial_auto_readahead_size: Some(16 << 10),
+            num_file_reads_for_auto_readahead: Some(2),
             delayed_write_rate: 1000 * 4112,
             ..Options::default()
         };
