@@ -77,6 +77,8 @@ pub enum IoCause {
     Parity,
     /// Emptying a media cache or collecting garbage.
     Cleaning,
+    /// Standing for requests of others that nobody makes, so that a device has their load: it says nothing of what will be asked for.
+    Synthetic,
 }
 
 /// Number of a background job (a flush or a compaction), unique while a database is open.

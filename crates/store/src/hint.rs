@@ -90,8 +90,8 @@ pub enum Hint<'a> {
         /// The blocks its entries were in, each once.
         origins: &'a [BlockOrigin],
     },
-    /// A compaction wrote a record that its store [kept](crate::RecordCache) of an input to a table that is not finished. Sent where
-    /// the store [wants rewrites](crate::StoreProperties::wants_rewrites).
+    /// A compaction wrote a record that [follows](crate::RecordCache::follows_record) from an input to a table that is not finished.
+    /// Sent where the store [wants rewrites](crate::StoreProperties::wants_rewrites).
     RecordRewritten {
         /// Name of the new table.
         file: &'a str,

@@ -27,8 +27,9 @@ pub trait RecordCache: Send + Sync {
         context: &IoContext,
     ) -> Result<bool, StoreError>;
 
-    /// Whether the record with a label seems to be kept. Takes no I/O.
-    fn has_record(&self, label: u64) -> bool;
+    /// Whether a record of so many bytes is to be kept of the file it is written to again: it is kept of this one, or is read so
+    /// much that it would be. Takes no I/O.
+    fn follows_record(&self, label: u64, length_bytes: usize) -> bool;
 
     /// Offers a record that was found in the block. It never changes while the file is there. Never waits for I/O; what is longer
     /// than [`RECORD_BYTES_MAX`], read too seldom or finds no space is not kept.

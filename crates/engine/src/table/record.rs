@@ -34,9 +34,14 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// Bytes of it.
+    pub(crate) fn length_bytes(&self) -> usize {
+        HEADER_BYTES + self.user_key.len() + self.value.len()
+    }
+
     /// None where it is too long to be kept.
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
-        let bytes = HEADER_BYTES + self.user_key.len() + self.value.len();
+        let bytes = self.length_bytes();
         if bytes > RECORD_BYTES_MAX {
             return None;
         }
@@ -179,7 +184,7 @@ mod tests {
             }
         }
 
-        fn has_record(&self, label: u64) -> bool {
+        fn follows_record(&self, label: u64, _: usize) -> bool {
             self.kept.lock().contains_key(&label)
         }
 

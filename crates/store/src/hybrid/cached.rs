@@ -299,7 +299,9 @@ impl Core {
         // Nobody asks for copies of what is not there any more, however often that was done.
         let there = known_files(self.files.read().values().cloned());
         for found in &mut batches {
-            found.entries.retain(|entry| there.binary_search(&entry.key.0).is_ok());
+            let (zones, at_bytes) = (cache.zones.lock(), found.at_bytes);
+            let is_known = |entry: &CopyEntry| zones.knows(number, at_bytes + entry.offset_bytes, entry.key);
+            found.entries.retain(|entry| there.binary_search(&entry.key.0).is_ok() && is_known(entry));
         }
         let mut bytes_by_density = [0; DENSITY_MAX as usize + 1];
         let kept = {

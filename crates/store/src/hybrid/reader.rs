@@ -10,7 +10,7 @@ use crate::journal::corruption;
 use crate::record_cache::{RECORD_BYTES_MAX, RecordCache};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use varve_media::{FileMapping, IoClass, IoContext};
+use varve_media::{FileMapping, IoCause, IoClass, IoContext};
 
 /// Reads of a tier after which somebody looks whether a table should move.
 const READS_OF_LOOK: u64 = 32;
@@ -50,7 +50,7 @@ impl HybridReader {
         context: &IoContext,
         for_record: bool,
     ) -> bool {
-        if context.class != IoClass::UserRead {
+        if context.class != IoClass::UserRead || context.cause == IoCause::Synthetic {
             return false;
         }
         let is_slow = self.core.tier(device) == Tier::Slow;
@@ -214,8 +214,8 @@ impl RecordCache for HybridReader {
         self.read_range(&parts, &mut range, context, for_record).map(|()| false)
     }
 
-    fn has_record(&self, label: u64) -> bool {
-        self.core.has_record(&self.file, label)
+    fn follows_record(&self, label: u64, length_bytes: usize) -> bool {
+        self.core.follows_record(&self.file, label, length_bytes)
     }
 
     fn keep_record(&self, label: u64, record: &[u8]) {

@@ -26,7 +26,16 @@ impl Core {
     /// Takes a record of a table of the slow tier, if it is read often enough. Never waits for I/O.
     pub(super) fn admit_record(&self, file: &HybridFile, label: u64, record: &[u8]) {
         let Some(cache) = self.cache.as_ref() else { return };
-        let Some((number, _)) = self.slow_block(file, 0) else { return };
+        let Some((number, _)) = self.slow_block(file, 0) else {
+            if file.is_removed() {
+                return;
+            }
+            // It is on the fast tier, and will be read as much once it is written to the slow one. A copy would be an older version.
+            let mut zones = cache.zones.lock();
+            zones.read_for_record(record_key(0, label));
+            zones.forget(record_key(0, label));
+            return;
+        };
         let (key, length) = (record_key(number, label), LENGTH_BYTES + record.len());
         let is_wanted = {
             let mut zones = cache.zones.lock();
@@ -38,14 +47,19 @@ impl Core {
         }
     }
 
-    /// Whether a record of a table seems to be kept.
-    pub(super) fn has_record(&self, file: &HybridFile, label: u64) -> bool {
+    /// Whether a record of a table that is written again seems to be kept, or is read so much that it would be.
+    pub(super) fn follows_record(&self, file: &HybridFile, label: u64, length_bytes: usize) -> bool {
         let Some(cache) = self.cache.as_ref() else { return false };
         let key = record_key(file.stamp.load(Ordering::Acquire), label);
-        cache.zones.lock().contains(key) || cache.queue.lock().get(key).is_some()
+        let is_kept = {
+            let zones = cache.zones.lock();
+            zones.contains(key) || zones.admits_record(key, LENGTH_BYTES + length_bytes)
+        };
+        is_kept || cache.queue.lock().get(key).is_some()
     }
 
-    /// A compaction wrote a record that was kept of one of its tables to another one: it is kept of that. Never waits for I/O.
+    /// A compaction wrote a record that [follows](Self::follows_record) from one of its tables to another one: it is kept of that.
+    /// Never waits for I/O.
     pub(super) fn inherit_record(&self, file: &str, label: u64, record: &[u8]) {
         let Some(cache) = self.cache.as_ref().filter(|_| self.keeps_records()) else { return };
         let key = {
@@ -54,7 +68,7 @@ impl Core {
             let Some((number, _)) = self.slow_block(file, 0) else { return };
             record_key(number, label)
         };
-        if record.len() <= RECORD_BYTES_MAX && !cache.zones.lock().contains(key) {
+        if record.len() <= RECORD_BYTES_MAX {
             self.keep(cache, key, &copy_of(record));
         }
     }

@@ -9,7 +9,7 @@ use super::workload::{Put, ScaledWorkload, Workload};
 use crate::error::LabError;
 use crate::experiment::{Run, simulate};
 use crate::generator::{Permutation, RecordChooser, ValueGenerator};
-use crate::media::{IoClass, IoContext};
+use crate::media::{IoCause, IoClass, IoContext};
 use crate::target::{Direction, Session, Target, VarveTarget};
 use std::sync::Arc;
 use std::time::Duration;
@@ -286,7 +286,7 @@ impl<'a> Client<'a> {
     fn stand_in(&mut self, reads: u64) -> Result<[u64; 2], LabError> {
         let files = Arc::clone(self.target.varve().stack().files());
         let from = user_reads(self.target.varve());
-        let context = IoContext::of(IoClass::UserRead);
+        let context = IoContext { cause: IoCause::Synthetic, ..IoContext::of(IoClass::UserRead) };
         let mut block = [0; 4096];
         self.tables.clear();
         let mut done = [0; 2];

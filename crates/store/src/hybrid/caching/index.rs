@@ -210,6 +210,14 @@ impl BlockIndex {
         true
     }
 
+    /// There are no copies of a block any more.
+    pub(in crate::hybrid) fn remove_all(&mut self, hash: u64) {
+        let places: Vec<CopyPlace> = self.find(hash).collect();
+        places.into_iter().for_each(|place| {
+            self.remove(hash, place);
+        });
+    }
+
     /// Forgets every copy of a zone. Its entries stay until they are [swept](Self::sweep), and answer nothing; till then the slot
     /// is no other zone's.
     pub(in crate::hybrid) fn remove_zone(&mut self, slot: u16) {

@@ -120,9 +120,15 @@ pub(super) fn record_key(file: u64, label: u64) -> BlockKey {
     (file, label | LABEL)
 }
 
-/// What reads of a block or a record are counted by: a record is read as much in whatever file it is.
+/// Whether it is a record of a file.
+fn is_record((_, place): BlockKey) -> bool {
+    place & LABEL != 0
+}
+
+/// What reads of a block or a record are counted by, and copies found: a record is read as much in whatever file it is, and is of no
+/// use in an older one than the newest.
 fn counted((file, place): BlockKey) -> u64 {
-    hash_of(if place & LABEL == 0 { (file, place) } else { (0, place) })
+    hash_of(if is_record((file, place)) { (0, place) } else { (file, place) })
 }
 
 /// Of every bit of a block's key all bits of its hash follow (the finaliser of SplitMix64).

@@ -4,7 +4,7 @@ use super::batch::CopyEntry;
 use super::index::{BlockIndex, COPY_UNIT_BYTES, CopyPlace, SLOTS_MAX, ZONE_BYTES_MAX};
 use super::sample::ReadSample;
 use super::sketch::{COUNT_MAX, Sketch};
-use super::{BlockKey, BytesByDensity, Caching, Density, Kept, counted, density_of, hash_of};
+use super::{BlockKey, BytesByDensity, Caching, Density, Kept, counted, density_of, is_record};
 use std::collections::VecDeque;
 
 /// Reads over which the usual size of what is read is an average.
@@ -164,16 +164,35 @@ impl<R: Clone> CacheZones<R> {
         is_admitted
     }
 
-    /// The same of a record.
+    /// Whether a record of so many bytes that was read elsewhere is to be kept.
     pub(in crate::hybrid) fn wants_record(&mut self, key: BlockKey, length_bytes: usize) -> bool {
-        let count = self.count(key);
-        let is_admitted = self.policy.admits_record(count, density_of(count, length_bytes));
-        !self.contains(key) && self.note(is_admitted, length_bytes)
+        let is_admitted = self.admits_record(key, length_bytes);
+        self.note(is_admitted, length_bytes)
     }
 
-    /// Whether there seems to be a copy.
+    /// Whether a record of so many bytes is read enough for its bytes.
+    pub(in crate::hybrid) fn admits_record(&self, key: BlockKey, length_bytes: usize) -> bool {
+        let count = self.count(key);
+        count > 0 && self.policy.admits_record(count, density_of(count, length_bytes))
+    }
+
+    /// Whether there seems to be a copy; of a record, of any version.
     pub(in crate::hybrid) fn contains(&self, key: BlockKey) -> bool {
-        self.index.contains(hash_of(key))
+        self.index.contains(counted(key))
+    }
+
+    /// Copies of a record are of no more use.
+    pub(in crate::hybrid) fn forget(&mut self, key: BlockKey) {
+        self.index.remove_all(counted(key));
+    }
+
+    /// Whether a copy at a place of a zone is one that is known.
+    pub(in crate::hybrid) fn knows(&self, zone: u64, at_bytes: u64, key: BlockKey) -> bool {
+        let Some(slot) = self.zones.iter().find(|known| known.number == zone).map(|zone| zone.slot) else {
+            return false;
+        };
+        let is_it = |place: CopyPlace| place.slot == slot && u64::from(place.unit) == at_bytes / COPY_UNIT_BYTES;
+        self.index.find(counted(key)).any(is_it)
     }
 
     /// Where copies of a block may be: who reads one finds out whether it is.
@@ -182,7 +201,7 @@ impl<R: Clone> CacheZones<R> {
             let zone = self.zones.iter().find(|zone| zone.slot == place.slot)?;
             Some((zone.reader.clone(), u64::from(place.unit) * COPY_UNIT_BYTES))
         };
-        self.index.find(hash_of(key)).filter_map(place).collect()
+        self.index.find(counted(key)).filter_map(place).collect()
     }
 
     fn slot(&mut self) -> Option<u16> {
@@ -228,15 +247,23 @@ impl<R: Clone> CacheZones<R> {
         Some((oldest.number, oldest.reader.clone()))
     }
 
-    /// A batch with copies was written to a zone.
+    /// A batch with copies was written to a zone. A record has one copy: that in the youngest zone, and there the last.
     pub(in crate::hybrid) fn add(&mut self, zone: u64, batch_offset_bytes: u64, entries: &[CopyEntry]) {
         let Some(slot) = self.zones.iter().find(|known| known.number == zone).map(|zone| zone.slot) else { return };
+        let is_youngest = self.zones.back().is_some_and(|youngest| youngest.number == zone);
         for entry in entries {
             let at = batch_offset_bytes + entry.offset_bytes;
             if at >= ZONE_BYTES_MAX {
                 continue;
             }
-            let hash = hash_of(entry.key);
+            let hash = counted(entry.key);
+            if is_record(entry.key) {
+                if is_youngest {
+                    self.index.remove_all(hash);
+                } else if self.index.contains(hash) {
+                    continue;
+                }
+            }
             self.index.insert(hash, CopyPlace { slot, unit: (at / COPY_UNIT_BYTES) as u32 });
             if let Some((sketch, _)) = &mut self.reads {
                 sketch.raise(counted(entry.key), entry.count);
@@ -256,7 +283,7 @@ impl<R: Clone> CacheZones<R> {
             return false;
         };
         let unit = u32::try_from(at_bytes / COPY_UNIT_BYTES);
-        unit.is_ok_and(|unit| self.index.remove(hash_of(key), CopyPlace { slot, unit }))
+        unit.is_ok_and(|unit| self.index.remove(counted(key), CopyPlace { slot, unit }))
     }
 
     /// Which copies of a zone that goes are written again, of so many bytes by how much they are read, into so much space.
@@ -349,6 +376,33 @@ mod tests {
         // What an earlier open knew of a copy counts.
         zones.add(1, 0, &[CopyEntry { key: (5, 0), length_bytes: 8, count: 9, offset_bytes: 64 }]);
         assert_eq!(zones.count((5, 0)), 9);
+    }
+
+    #[test]
+    fn a_record_has_the_copy_that_was_written_last() {
+        let mut zones = CacheZones::new(CachingName::Records.policy().expect("a policy"), 4, 1000 * 4096, 4096);
+        let entry = |file, label, at| CopyEntry {
+            key: crate::hybrid::caching::record_key(file, label),
+            length_bytes: 100,
+            count: 1,
+            offset_bytes: at,
+        };
+        let key = |file, label| entry(file, label, 0).key;
+        assert!(zones.begin(1, "first"));
+        zones.add(1, 0, &[entry(1, 5, 0), entry(1, 6, 112), entry(2, 5, 224)]);
+        assert_eq!((zones.find(key(2, 5)), zones.blocks()), (vec![("first", 224)], 2));
+        assert!(zones.begin(2, "second"));
+        zones.add(2, 0, &[entry(3, 6, 0)]);
+        // Whichever version is asked for: who reads the copy sees whether it is that.
+        assert_eq!((zones.find(key(1, 6)), zones.blocks()), (vec![("second", 0)], 2));
+        assert!(zones.knows(2, 0, key(3, 6)) && !zones.knows(1, 112, key(1, 6)) && !zones.knows(9, 0, key(3, 6)));
+        assert!(!zones.remove(1, 112, key(1, 6)));
+        // Of zones that an earlier open left the youngest is loaded first.
+        assert!(zones.begin_oldest(3, "left"));
+        zones.add(3, 0, &[entry(0, 6, 0), entry(0, 7, 112)]);
+        assert_eq!((zones.find(key(0, 6)), zones.find(key(0, 7))), (vec![("second", 0)], vec![("left", 112)]));
+        zones.forget(key(0, 7));
+        assert_eq!((zones.find(key(0, 7)), zones.blocks()), (vec![], 2));
     }
 
     /// Issue: no more than 16 bytes of memory to a cached block.

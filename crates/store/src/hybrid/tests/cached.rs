@@ -210,7 +210,7 @@ fn read_record(store: &HybridStore, name: &str, table: u8, number: usize) -> boo
     let context = IoContext::of(IoClass::UserRead);
     let is_alone = records.read_record(label, offset_bytes, &mut data, &mut record, &context).expect("read");
     if is_alone {
-        assert!(records.has_record(label) && record == record_of(table, number), "record {number} of {name}");
+        assert!(records.follows_record(label, 0) && record == record_of(table, number), "record {number} of {name}");
     } else {
         assert!(data == block(table, number), "block {number} of {name}");
         records.keep_record(label, &record_of(table, number));
@@ -310,6 +310,75 @@ fn records_of_a_table_are_kept_of_the_one_that_takes_its_place() {
     store.remove("old").expect("remove");
     let slow_reads = devices[0].block.counters().reads;
     assert_eq!((alone(&store, "new", 7, 20), devices[0].block.counters().reads), (20, slow_reads));
+}
+
+/// Puts a table on the fast tier and gets what `label` is of it.
+fn write_fast(store: &HybridStore, name: &str, table: u8, number: usize) {
+    let options = CreateOptions { kind: FileKind::Table, level: Some(0), ..CreateOptions::default() };
+    let mut writer = store.create(name, &options).expect("create");
+    (0..=number).for_each(|number| writer.append(&block(table, number), &IoContext::default()).expect("append"));
+    writer.sync(&IoContext::default()).expect("sync");
+    writer.finish(&IoContext::default()).expect("finish");
+}
+
+/// What is read much of the fast tier comes in when a compaction writes it to the slow one.
+#[test]
+fn records_that_were_read_of_the_fast_tier_follow_to_the_slow_one() {
+    let devices = devices();
+    let store = open(&devices, CachingName::Records);
+    write_fast(&store, "fast", 7, 3);
+    let label = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let follows = |store: &HybridStore, number: u64| {
+        let file = store.open("fast", &OpenOptions::default()).expect("open");
+        file.records().expect("records").follows_record(label(number), 200)
+    };
+    assert!(!follows(&store, 1) && !follows(&store, 2));
+    (0..3).for_each(|_| assert!(!read_record(&store, "fast", 7, 1), "tables of the fast tier have no copies"));
+    assert!(follows(&store, 1) && !follows(&store, 2));
+}
+
+/// A record that was written again is of use in its newest version alone: older copies make way, be they found by a newer one that
+/// is kept or by a read of the fast tier, and do not come back with the next open.
+#[test]
+fn a_record_has_one_copy_that_of_its_newest_version() {
+    let devices = devices();
+    let store = open(&devices, CachingName::Records);
+    write(&store, "old", 7, 20);
+    (0..3).for_each(|_| _ = alone(&store, "old", 7, 20));
+    write(&store, "other", 9, 1);
+    assert_eq!(alone(&store, "old", 7, 20), 20);
+    write_fast(&store, "fast", 6, 5);
+    assert!(!read_record(&store, "fast", 6, 5));
+    let is_alone = |store: &HybridStore, number: usize| read_record(store, "old", 7, number);
+    assert!(is_alone(&store, 4) && !is_alone(&store, 5), "there is a newer one on the fast tier");
+    // Newer versions of all are kept, and those that left memory made their older ones go.
+    write(&store, "new", 8, 20);
+    (0..3).for_each(|_| _ = alone(&store, "new", 8, 20));
+    write(&store, "another", 9, 1);
+    assert_eq!(alone(&store, "new", 8, 20), 20);
+    let left = (0..20).filter(|number| is_alone(&store, *number)).count();
+    assert!(left <= 8, "{left} of 20");
+    drop(store);
+    // What is found is right, whatever is.
+    let store = open(&devices, CachingName::Records);
+    write(&store, "last", 9, 1);
+    assert!(alone(&store, "old", 7, 20) + alone(&store, "new", 8, 20) >= 20);
+}
+
+/// Reads that nobody made say nothing of what will be read.
+#[test]
+fn reads_that_stand_for_others_are_not_counted() {
+    let devices = devices();
+    let store = open(&devices, CachingName::Frequency);
+    write(&store, "table", 7, 20);
+    let file = store.open("table", &OpenOptions::default()).expect("open");
+    let mut data = vec![0; BLOCK_BYTES];
+    let context = IoContext { cause: varve_media::IoCause::Synthetic, ..IoContext::of(IoClass::UserRead) };
+    (0..5).for_each(|_| file.read_at(0, &mut data, &context).expect("read"));
+    assert_eq!((measure_of(&store, "user reads of the slow tier"), data == block(7, 0)), (0, true));
+    evict(&store, "table", 7, 1);
+    read(&store, "table", 7, 1);
+    assert_eq!(measure_of(&store, "user reads of cached blocks"), 0, "nobody had read it");
 }
 
 /// What of a copy rotted, or cannot be read, is found in its block.

@@ -243,7 +243,7 @@ impl Origins {
     }
 }
 
-/// Has a record that the store keeps of an input kept of the output.
+/// Has a record that the store keeps of an input, or that is read much, kept of the output.
 fn follow_record(
     context: &JobContext,
     file: &str,
@@ -251,10 +251,11 @@ fn follow_record(
     (trailer, user_key, value): (u64, &[u8], &[u8]),
     (records, label): (&dyn RecordCache, u64),
 ) {
-    if trailer as u8 != EntryKind::Put as u8 || !records.has_record(label) {
+    let record = Record { table_id, trailer, user_key, value };
+    if trailer as u8 != EntryKind::Put as u8 || !records.follows_record(label, record.length_bytes()) {
         return;
     }
-    if let Some(record) = (Record { table_id, trailer, user_key, value }).encode() {
+    if let Some(record) = record.encode() {
         context.files.media.files.hint(&Hint::RecordRewritten { file, label, record: &record });
     }
 }
