@@ -117,6 +117,20 @@ impl Segment {
         }
     }
 
+    /// False when it is not there.
+    fn remove(&mut self, entry: u64) -> bool {
+        let buckets = if self.entries.is_empty() { [0, 0] } else { self.buckets(tag_of(entry)) };
+        for start in buckets {
+            let bucket = self.entries.get_mut(start..start + BUCKET).unwrap_or_default();
+            if let Some(found) = bucket.iter_mut().find(|found| **found == entry) {
+                *found = 0;
+                self.used -= 1;
+                return true;
+            }
+        }
+        false
+    }
+
     fn insert(&mut self, entry: u64) {
         while !self.put(entry) {
             let buckets = self.entries.len() / BUCKET;
@@ -200,11 +214,9 @@ impl BlockIndex {
             return false;
         }
         let (segment, tag) = self.address(hash);
-        let (segment, gone) = (&mut self.segments[segment], entry(tag, place));
-        let found = segment.entries.iter_mut().find(|entry| **entry == gone);
-        let Some(found) = found else { return false };
-        *found = 0;
-        segment.used -= 1;
+        if !self.segments[segment].remove(entry(tag, place)) {
+            return false;
+        }
         self.len -= 1;
         self.copies[usize::from(place.slot) - 1] -= 1;
         true
