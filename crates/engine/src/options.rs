@@ -1,11 +1,12 @@
 //! Options, under the names users of log-structured stores know.
 
 mod description;
+mod readahead;
 
 pub use description::{DatabaseOption, OptionUnit};
+pub(crate) use readahead::GrowingReadahead;
 
 use crate::error::Error;
-use crate::table::GrowingReadahead;
 use description::described_options;
 use serde::{Deserialize, Serialize};
 use varve_store::StoreProperties;

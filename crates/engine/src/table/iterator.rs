@@ -11,7 +11,7 @@ use crate::encoding::Decoder;
 use crate::error::Error;
 use crate::iterator::{BlockPlace, InternalIterator};
 use crate::key;
-use crate::options::Compression;
+use crate::options::{Compression, GrowingReadahead};
 use std::ops::Range;
 use std::sync::Arc;
 use varve_store::{FileMapping, IoContext};
@@ -33,17 +33,6 @@ pub(crate) enum Readahead {
     Growing(GrowingReadahead),
     /// Always this much at once, past the cache. For compactions.
     Fixed { bytes: usize },
-}
-
-/// How much a walk of a user reads at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GrowingReadahead {
-    /// Blocks that are read one by one before a walk is taken to be long.
-    pub(crate) blocks_before: u32,
-    /// What such a walk reads at once first; it doubles each time.
-    pub(crate) first_bytes: usize,
-    /// What it comes to.
-    pub(crate) max_bytes: usize,
 }
 
 impl Readahead {

@@ -34,7 +34,7 @@ pub(crate) use format::MAGIC;
 pub(crate) use histogram::Bucket;
 pub(crate) use histogram::Histogram;
 pub(crate) use identity::TableIdentity;
-pub(crate) use iterator::{GrowingReadahead, Readahead, TableIterator, TableIteratorOptions};
+pub(crate) use iterator::{Readahead, TableIterator, TableIteratorOptions};
 pub(crate) use reader::{Found, KeyOrder, Lookup, ReadContext, Table, TableReadOptions};
 pub(crate) use record::Record;
 pub(crate) use table_cache::{FileAccess, TableCache, TableHandle, TableRef};

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fuzzing::whole_table;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
-use crate::options::Compression;
+use crate::options::{Compression, GrowingReadahead};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::{self, AtomicUsize};

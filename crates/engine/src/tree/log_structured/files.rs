@@ -3,8 +3,7 @@
 use super::tables::Tables;
 use crate::media::FileMedia;
 use crate::numbers::Numbers;
-use crate::options::Options;
-use crate::table::GrowingReadahead;
+use crate::options::{GrowingReadahead, Options};
 use crate::table::TableBuildOptions;
 use std::sync::Arc;
 use varve_env::Env;
