@@ -87,7 +87,9 @@ fn records_answer_reads_and_go_where_compactions_take_them() {
     assert!(hot().all(|number| db.get(key(number)).expect("get").is_none()));
     settle(&db);
     assert!(hot().all(|number| db.get(key(number)).expect("get").is_none()));
-    assert_eq!(read(&db, (1..KEYS).filter(|number| number % 40 != 0), 2), 0);
+    // Of what nobody read nothing follows, but what the sketch takes for something else.
+    let others = read(&db, (1..KEYS).filter(|number| number % 40 != 0), 2);
+    assert!(others * 30 < KEYS as u64, "{others} of {KEYS}");
     db.close().expect("close");
 }
 
