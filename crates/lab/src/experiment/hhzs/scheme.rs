@@ -75,9 +75,10 @@ impl SchemeOptions {
         SchemeOptions { write_mebibytes: 16, read_ahead_mebibytes: 16, ..self }
     }
 
-    fn ours() -> SchemeOptions {
+    /// Ours, with the paper's transfers.
+    fn ours_in_small() -> SchemeOptions {
         let base = SchemeOptions::new("write-guided", "amortized", "records");
-        SchemeOptions { division: "by-worth", scans_begin_large: true, ..base }.with_large_transfers()
+        SchemeOptions { division: "by-worth", scans_begin_large: true, ..base }
     }
 }
 
@@ -149,7 +150,7 @@ impl Scheme {
 
     /// The same as options say it.
     pub(super) fn options(self) -> SchemeOptions {
-        let ours = SchemeOptions::ours();
+        let ours = SchemeOptions::ours_in_small().with_large_transfers();
         match self {
             Scheme::Basic(levels) => SchemeOptions::new(&format!("basic-{levels}"), "none", "none"),
             Scheme::Basic3Migrating => SchemeOptions::new("basic-3", "workload-aware", "none"),
@@ -164,10 +165,7 @@ impl Scheme {
             Scheme::Without(Term::Division) => SchemeOptions { division: "fixed", ..ours },
             Scheme::Without(Term::Migration) => SchemeOptions { migration: "none", ..ours },
             Scheme::Without(Term::Amortization) => SchemeOptions { migration: "workload-aware", ..ours },
-            Scheme::Without(Term::LargeTransfers) => {
-                let base = SchemeOptions::new("write-guided", "amortized", "records");
-                SchemeOptions { division: "by-worth", scans_begin_large: true, ..base }
-            }
+            Scheme::Without(Term::LargeTransfers) => SchemeOptions::ours_in_small(),
         }
     }
 }

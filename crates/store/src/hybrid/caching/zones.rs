@@ -188,7 +188,7 @@ impl<R: Clone> CacheZones<R> {
 
     /// Whether a copy at a place of a zone is one that is known.
     pub(in crate::hybrid) fn knows(&self, zone: u64, at_bytes: u64, key: BlockKey) -> bool {
-        let Some(slot) = self.zones.iter().find(|known| known.number == zone).map(|zone| zone.slot) else {
+        let Some(slot) = self.slot_of(zone) else {
             return false;
         };
         let is_it = |place: CopyPlace| place.slot == slot && u64::from(place.unit) == at_bytes / COPY_UNIT_BYTES;
@@ -202,6 +202,11 @@ impl<R: Clone> CacheZones<R> {
             Some((zone.reader.clone(), u64::from(place.unit) * COPY_UNIT_BYTES))
         };
         self.index.find(counted(key)).filter_map(place).collect()
+    }
+
+    /// The slot of a zone that is known.
+    fn slot_of(&self, zone: u64) -> Option<u16> {
+        self.zones.iter().find(|known| known.number == zone).map(|zone| zone.slot)
     }
 
     fn slot(&mut self) -> Option<u16> {
@@ -249,7 +254,7 @@ impl<R: Clone> CacheZones<R> {
 
     /// A batch with copies was written to a zone. A record has one copy: that in the youngest zone, and there the last.
     pub(in crate::hybrid) fn add(&mut self, zone: u64, batch_offset_bytes: u64, entries: &[CopyEntry]) {
-        let Some(slot) = self.zones.iter().find(|known| known.number == zone).map(|zone| zone.slot) else { return };
+        let Some(slot) = self.slot_of(zone) else { return };
         let is_youngest = self.zones.back().is_some_and(|youngest| youngest.number == zone);
         for entry in entries {
             let at = batch_offset_bytes + entry.offset_bytes;
@@ -279,7 +284,7 @@ impl<R: Clone> CacheZones<R> {
 
     /// A copy at a place of a zone is none any more. False when it was not: its block has another one, or none.
     pub(in crate::hybrid) fn remove(&mut self, zone: u64, at_bytes: u64, key: BlockKey) -> bool {
-        let Some(slot) = self.zones.iter().find(|known| known.number == zone).map(|zone| zone.slot) else {
+        let Some(slot) = self.slot_of(zone) else {
             return false;
         };
         let unit = u32::try_from(at_bytes / COPY_UNIT_BYTES);

@@ -44,7 +44,16 @@ fn block(table: u8, number: usize) -> Vec<u8> {
 
 /// A table of blocks on the slow device.
 fn write(store: &HybridStore, name: &str, table: u8, blocks: usize) {
-    let options = CreateOptions { kind: FileKind::Table, level: Some(9), ..CreateOptions::default() };
+    write_of_level(store, name, 9, table, blocks);
+}
+
+/// The same on the fast device.
+fn write_fast(store: &HybridStore, name: &str, table: u8, blocks: usize) {
+    write_of_level(store, name, 0, table, blocks);
+}
+
+fn write_of_level(store: &HybridStore, name: &str, level: u8, table: u8, blocks: usize) {
+    let options = CreateOptions { kind: FileKind::Table, level: Some(level), ..CreateOptions::default() };
     let mut writer = store.create(name, &options).expect("create");
     for number in 0..blocks {
         writer.append(&block(table, number), &IoContext::default()).expect("append");
@@ -259,11 +268,7 @@ fn records_that_are_read_again_are_kept_and_found_by_the_next_open() {
 fn records_are_only_kept_of_tables_of_the_slow_tier_and_no_longer_than_may_be() {
     let devices = devices();
     let store = open(&devices, CachingName::Records);
-    let options = CreateOptions { kind: FileKind::Table, level: Some(0), ..CreateOptions::default() };
-    let mut writer = store.create("fast", &options).expect("create");
-    writer.append(&block(1, 0), &IoContext::default()).expect("append");
-    writer.sync(&IoContext::default()).expect("sync");
-    writer.finish(&IoContext::default()).expect("finish");
+    write_fast(&store, "fast", 1, 1);
     let slow_reads = devices[0].block.counters().reads;
     (0..4).for_each(|_| assert!(!read_record(&store, "fast", 1, 0)));
     assert_eq!(devices[0].block.counters().reads, slow_reads, "it lies on the fast one");
@@ -312,21 +317,12 @@ fn records_of_a_table_are_kept_of_the_one_that_takes_its_place() {
     assert_eq!((alone(&store, "new", 7, 20), devices[0].block.counters().reads), (20, slow_reads));
 }
 
-/// Puts a table on the fast tier and gets what `label` is of it.
-fn write_fast(store: &HybridStore, name: &str, table: u8, number: usize) {
-    let options = CreateOptions { kind: FileKind::Table, level: Some(0), ..CreateOptions::default() };
-    let mut writer = store.create(name, &options).expect("create");
-    (0..=number).for_each(|number| writer.append(&block(table, number), &IoContext::default()).expect("append"));
-    writer.sync(&IoContext::default()).expect("sync");
-    writer.finish(&IoContext::default()).expect("finish");
-}
-
 /// What is read much of the fast tier comes in when a compaction writes it to the slow one.
 #[test]
 fn records_that_were_read_of_the_fast_tier_follow_to_the_slow_one() {
     let devices = devices();
     let store = open(&devices, CachingName::Records);
-    write_fast(&store, "fast", 7, 3);
+    write_fast(&store, "fast", 7, 4);
     let label = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let follows = |store: &HybridStore, number: u64| {
         let file = store.open("fast", &OpenOptions::default()).expect("open");
@@ -347,7 +343,7 @@ fn a_record_has_one_copy_that_of_its_newest_version() {
     (0..3).for_each(|_| _ = alone(&store, "old", 7, 20));
     write(&store, "other", 9, 1);
     assert_eq!(alone(&store, "old", 7, 20), 20);
-    write_fast(&store, "fast", 6, 5);
+    write_fast(&store, "fast", 6, 6);
     assert!(!read_record(&store, "fast", 6, 5));
     let is_alone = |store: &HybridStore, number: usize| read_record(store, "old", 7, number);
     assert!(is_alone(&store, 4) && !is_alone(&store, 5), "there is a newer one on the fast tier");
