@@ -92,7 +92,34 @@ pub struct TimeSpent {
     pub idle_nanos: u64,
 }
 
-/// What a device did since it was made. Monotonic.
+/// What the translation layer of a shingled disk did. All zero where there is none, and on real hardware, which does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CleaningCounters {
+    /// Writes, or parts of them, that went to the media cache.
+    pub cached_writes: u64,
+    /// Bytes of these.
+    pub cached_bytes: u64,
+    /// Bytes of the cache that cleanings and resets gave back: what is in use are those cached less these.
+    pub released_bytes: u64,
+    /// Extents in the map now.
+    pub extents: u64,
+    /// Zones that are not sequential now.
+    pub non_sequential_zones: u64,
+    /// Zones cleaned while nobody asked anything of the device.
+    pub idle_cleaned_zones: u64,
+    /// Zones cleaned while requests waited.
+    pub blocking_cleaned_zones: u64,
+    /// Idle cleanings that a command called off.
+    pub interrupted_cleanings: u64,
+    /// Times that the cache was full.
+    pub blocking_cleanings: u64,
+    /// Time of idle cleaning.
+    pub idle_cleaning_nanos: u64,
+    /// Time of blocking cleaning.
+    pub blocking_cleaning_nanos: u64,
+}
+
+/// What a device did since it was made. Monotonic, but for what is said to be now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Completed reads.
@@ -132,6 +159,8 @@ pub struct Counters {
     pub written_bytes_by_level: [u64; Counters::LEVELS],
     /// Where time went.
     pub time: TimeSpent,
+    /// What a translation layer did.
+    pub cleaning: CleaningCounters,
 }
 
 impl Counters {

@@ -36,7 +36,8 @@ pub use buffer::AlignedBuffer;
 pub use bytes::ByteAddressable;
 pub use context::{IoCause, IoClass, IoContext, JobId};
 pub use device::{
-    BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry, NominalPerformance, TimeSpent,
+    BlockDevice, BlockDeviceExt, Capabilities, CleaningCounters, Counters, Device, Geometry, NominalPerformance,
+    TimeSpent,
 };
 pub use directory::{
     Directory, DirectoryCrashState, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, MemoryDirectory,
@@ -58,5 +59,5 @@ pub use request::{ProtectionFormat, Request, Transfer};
 pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
 pub use zeros::is_zero;
 pub use zones::{
-    TrackOverlap, ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneRefusal, ZoneType,
+    MediaCache, TrackOverlap, ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneRefusal, ZoneType,
 };

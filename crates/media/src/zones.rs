@@ -24,7 +24,8 @@ pub enum ZoneType {
     Conventional,
     /// At the write pointer only.
     SequentialWriteRequired,
-    /// Anywhere, best at the write pointer, which follows the highest byte written.
+    /// Anywhere, best at the write pointer, which follows the highest byte written; of a device with a [`MediaCache`] see
+    /// [`ZoneControl`].
     SequentialWritePreferred,
 }
 
@@ -96,6 +97,16 @@ pub struct TrackOverlap {
     pub track_bytes: u64,
 }
 
+/// Where a drive with a translation layer puts writes beside the pointers of preferred zones, until it cleans their zones.
+/// No standard lets a drive say so: an emulated one does, and for others a data sheet or a measurement may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MediaCache {
+    /// Bytes that can be in it; one that is written twice counts twice until its zone is cleaned.
+    pub bytes: u64,
+    /// Pieces of the address space that can be in it.
+    pub extents_max: u32,
+}
+
 /// Zone sizes and limits of a device, by value.
 ///
 /// Zones lie one after the other in address order, all of the same length. Lengths and capacities are
@@ -128,6 +139,8 @@ pub struct ZoneGeometry {
     pub active_zones_max: u32,
     /// Tracks that overlap in the zones that may be written anywhere; `None` where a write destroys nothing.
     pub track_overlap: Option<TrackOverlap>,
+    /// Where writes beside the pointers of preferred zones go; `None` where they go to their place, or nobody knows.
+    pub media_cache: Option<MediaCache>,
     /// Largest append; 0 is no limit of its own. A zone takes appends only where it must be written in order.
     pub append_bytes_max: u64,
 }
@@ -151,8 +164,16 @@ impl ZoneGeometry {
             open_zones_max: 0,
             active_zones_max: 0,
             track_overlap: None,
+            media_cache: None,
             append_bytes_max: 0,
         })
+    }
+
+    /// Whether any byte can be written at any time, and nothing is lost by it: of devices of conventional and preferred zones
+    /// whose tracks do not overlap. In order is faster.
+    pub fn can_be_written_anywhere(&self) -> bool {
+        let is_required = self.sequential_type == ZoneType::SequentialWriteRequired && self.sequential_zones() > 0;
+        !is_required && self.track_overlap.is_none()
     }
 
     /// Bytes of all zones together, unwritable ends included: the address space.
@@ -213,12 +234,15 @@ pub struct ZoneDescription {
     /// Writable bytes from the start, at most the length.
     pub capacity_bytes: u64,
     /// Next writable byte, as a device offset. Behind the writable bytes when the zone is full; means
-    /// nothing in a zone that is conventional, read-only or offline.
+    /// nothing in a zone that is conventional, non-sequential, read-only or offline.
     pub write_pointer_bytes: u64,
     /// How it may be written.
     pub zone_type: ZoneType,
     /// Condition now.
     pub condition: ZoneCondition,
+    /// Writes to it were not in order, and the device has not put them in order since (ZBC: Non_Seq): all that is written
+    /// to it goes to the media cache. Never set of other zones than preferred ones.
+    pub non_sequential: bool,
 }
 
 impl ZoneDescription {
@@ -299,6 +323,10 @@ pub enum ZoneRefusal {
 /// behind the capacity, reads as zeros, except in an offline zone, where reading fails. Discards are for
 /// conventional zones.
 ///
+/// Zones of preferred type of a device with a [`MediaCache`]: a write at the pointer goes to its place and moves the pointer.
+/// Any other makes the zone non-sequential, and it and all that follow go to the cache. The device cleans such zones when
+/// nobody asks anything of it, and when the cache is full; then the pointer stands behind the highest byte.
+///
 /// Refusals are [`MediaError::Zone`] and change nothing. A zone may become read-only or offline at any time.
 ///
 /// Durability: a reset or finish is durable when the call returns; of one that a power cut interrupts
@@ -309,8 +337,8 @@ pub enum ZoneRefusal {
 /// Any thread may call any method at any time; commands to one zone and writes to it in flight together are
 /// done in any order.
 pub trait ZoneControl: Send + Sync {
-    /// Descriptions of `count` zones from `first`; fewer where the device ends. Takes no device time where the
-    /// device is emulated.
+    /// Descriptions of `count` zones from `first`; fewer where the device ends. To a device with a media cache it is a command
+    /// as any other: it takes its time and calls off a cleaning. Other emulated devices answer at once.
     ///
     /// # Errors
     /// [`MediaError::Zone`] when there is no zone `first`.

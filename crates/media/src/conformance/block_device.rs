@@ -233,12 +233,17 @@ fn batches(subject: &Subject) -> Result<(), Violation> {
     let mut target = subject.buffer(&vec![0xEE; 2 * one]);
     let mut into = [IoSliceMut::new(&mut target)];
     let outside = subject.capacity();
+    let zeros = subject.buffer(&vec![0; 2 * one]);
+    let zeros = [IoSlice::new(&zeros)];
     let mut batch = [
         Request::write(0, &four),
         Request::write(outside, &four),
         Request::write(4 * sector, &five),
         Request::read(outside + 8 * sector, &mut into),
-        Request::discard(8 * sector, 2 * sector),
+        match subject.takes_discards() {
+            true => Request::discard(8 * sector, 2 * sector),
+            false => Request::write(8 * sector, &zeros),
+        },
     ];
     let result = subject.block().execute(&mut batch, &context());
     let outcomes: Vec<bool> = batch.iter().map(|request| request.outcome.is_ok()).collect();
@@ -301,7 +306,9 @@ fn counters(subject: &Subject) -> Result<(), Violation> {
     subject.write(clause, 0, &data)?;
     let mut found = subject.buffer(&data[..subject.sector as usize]);
     clause.succeed("a read", subject.block().read_at(0, &mut found, &IoContext::of(IoClass::UserRead)))?;
-    subject.discard(clause, 0, subject.sector)?;
+    if subject.takes_discards() {
+        subject.discard(clause, 0, subject.sector)?;
+    }
     clause.succeed("a sync", subject.block().sync(&log))?;
     let refused = subject.block().write_at(subject.capacity(), &data, &log);
     clause.fail("a write behind the end", MediaErrorKind::InvalidRequest, refused)?;
@@ -315,7 +322,7 @@ fn counters(subject: &Subject) -> Result<(), Violation> {
         ("bytes of the log", by_class(&after, IoClass::Log) - by_class(&before, IoClass::Log), length),
         ("bytes of the check", by_class(&after, IoClass::Check) - by_class(&before, IoClass::Check), length),
         ("bytes of level 3", after.written_bytes_by_level[3] - before.written_bytes_by_level[3], length),
-        ("discards", after.discards - before.discards, 1),
+        ("discards", after.discards - before.discards, u64::from(subject.takes_discards())),
         ("syncs", after.syncs - before.syncs, 1),
         ("errors", after.errors - before.errors, 1),
     ];
@@ -366,7 +373,12 @@ fn random_walk(subject: &Subject) -> Result<(), Violation> {
         let slices: Vec<[IoSlice<'_>; 1]> = writes.iter().map(|(_, data)| [IoSlice::new(data)]).collect();
         let mut batch: Vec<Request<'_>> =
             writes.iter().zip(&slices).map(|((at, _), slices)| Request::write(*at, slices)).collect();
-        batch.extend(discards.iter().map(|at| Request::discard(at.start as u64, at.len() as u64)));
+        let zeros = subject.buffer(&vec![0; 12 * sector]);
+        let zeros: Vec<[IoSlice<'_>; 1]> = discards.iter().map(|at| [IoSlice::new(&zeros[..at.len()])]).collect();
+        batch.extend(discards.iter().zip(&zeros).map(|(at, zeros)| match subject.takes_discards() {
+            true => Request::discard(at.start as u64, at.len() as u64),
+            false => Request::write(at.start as u64, zeros),
+        }));
         random.shuffle(&mut batch);
         clause.succeed(&format!("the batch of step {step}"), subject.block().execute(&mut batch, &context()))?;
         let changes = batch.iter().map(|request| Change {

@@ -8,6 +8,7 @@ use crate::context::{IoClass, IoContext};
 use crate::device::{BlockDevice, BlockDeviceExt, Device};
 use crate::error::{MediaError, MediaErrorKind};
 use crate::tracks::{TrackId, TrackTier};
+use crate::zones::ZoneGeometry;
 use std::cell::RefCell;
 use std::ops::Range;
 use varve_env::Random;
@@ -48,7 +49,8 @@ impl Subject {
         let capabilities = device.block.capabilities();
         let geometry = device.block.geometry();
         let clause = Clause("scope of the suite");
-        clause.require(capabilities.zones.is_none(), || {
+        let zones = capabilities.zones.as_ref();
+        clause.require(zones.is_none_or(ZoneGeometry::can_be_written_anywhere), || {
             "the suite is for devices whose sectors can be written at any time".to_owned()
         })?;
         clause.require(geometry.capacity_bytes >= SPAN_BYTES_MIN, || {
@@ -120,8 +122,17 @@ impl Subject {
         Ok(data)
     }
 
+    /// Whether it takes discards: one with zones does not.
+    pub(super) fn takes_discards(&self) -> bool {
+        self.block().capabilities().zones.is_none()
+    }
+
     pub(super) fn discard(&self, clause: Clause, offset_bytes: u64, length_bytes: u64) -> Result<(), Violation> {
         let result = self.block().discard_at(offset_bytes, length_bytes, &context());
+        if !self.takes_discards() {
+            clause.fail("a discard of what a zone has", MediaErrorKind::InvalidRequest, result)?;
+            return self.write(clause, offset_bytes, &vec![0; length_bytes as usize]);
+        }
         clause.succeed(&format!("a discard of {length_bytes} bytes at {offset_bytes}"), result)?;
         self.done(&[Change { range: offset_bytes..offset_bytes + length_bytes, is_write: false }]);
         Ok(())

@@ -12,8 +12,9 @@ pub use queue::Pacing;
 pub use ruled::RuledDevice;
 pub use rules::*;
 pub use timing::{
-    CommandOverhead, Disk, DiskCacheParameters, DiskParameters, Immediate, LayoutZone, MechanismParameters,
-    MediaCounters, Scheduling, SeekCurve, Ssd, SsdParameters, SurfaceOrder, Task, Timing, Work,
+    CleaningOrder, CommandOverhead, Disk, DiskCacheParameters, DiskParameters, Immediate, Interrupted, LayoutZone,
+    MechanismParameters, MediaCounters, Scheduling, SeekCurve, Ssd, SsdParameters, SurfaceOrder, Task, Timing,
+    TranslationLayer, TranslationParameters, Work,
 };
 
 use crate::context::IoContext;
@@ -217,6 +218,7 @@ impl BlockDevice for Emulated {
             seeks: media.seeks,
             cache_hits: media.cache_hits,
             time: media.time,
+            cleaning: media.cleaning,
             ..self.counters.lock().clone()
         }
     }
@@ -239,6 +241,10 @@ impl ZonedGround for Emulated {
         };
         self.queue.run(std::iter::once(task));
         Ok(())
+    }
+
+    fn wait_for_report(&self) {
+        self.queue.run(std::iter::once((Work::ManageZone, 0, 0)));
     }
 
     fn forget(&self, range: Range<u64>, _show_through: bool) -> Result<(), MediaError> {

@@ -124,6 +124,9 @@ impl ZonedGround for RuledDevice {
         Ok(())
     }
 
+    /// So does a report.
+    fn wait_for_report(&self) {}
+
     /// Bytes that nobody gets to see stay.
     fn forget(&self, range: Range<u64>, show_through: bool) -> Result<(), MediaError> {
         self.enforcement.make_readable(range.clone());

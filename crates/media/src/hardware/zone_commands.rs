@@ -153,6 +153,7 @@ fn parse_zone(bytes: &[u8], has_capacity: bool) -> Option<ZoneDescription> {
         write_pointer_bytes,
         zone_type,
         condition,
+        non_sequential: zone_type == ZoneType::SequentialWritePreferred && *bytes.get(26)? != 0,
     })
 }
 

@@ -319,6 +319,8 @@ impl BlockDevice for ZonedFileDevice {
 }
 
 impl ZonedGround for ZonedFileDevice {
+    fn wait_for_report(&self) {}
+
     fn write_admitted(&self, offset_bytes: u64, data: &[u8], context: &IoContext) -> Result<(), MediaError> {
         let written = self.ruled.write_admitted(offset_bytes, data, context);
         written.map_err(|error| match self.zones.zone_at(offset_bytes) {

@@ -20,7 +20,7 @@ pub use traced::{atlas_10k_as_traced, cheetah_9lp_as_traced};
 use crate::device::{Device, Geometry, NominalPerformance};
 use crate::emulated::{
     Backing, Conventional, Disk, DiskParameters, Emulated, Interlaced, Pacing, Rules, SeekCurve, Ssd, SsdParameters,
-    Timing, Zoned,
+    Timing, TranslationLayer, TranslationParameters, Zoned,
 };
 use crate::zones::ZoneGeometry;
 use std::sync::Arc;
@@ -268,6 +268,52 @@ impl Preset {
         rules
             .with_physical_sector(geometry.physical_sector_bytes)
             .device(|rules| self.build_ruled(env, name, geometry, rules, backing, pacing))
+    }
+
+    /// The device with zones that may be written anywhere, cut to whole ones, and the translation layer that allows it. The
+    /// media cache is beside the capacity, before everything else.
+    pub fn build_translated(
+        &self,
+        env: &Env,
+        name: &str,
+        rules: Zoned,
+        translation: TranslationParameters,
+        backing: Box<dyn Backing>,
+        pacing: Pacing,
+    ) -> Device {
+        let geometry = rules.cut(&self.geometry());
+        let timing = self.translated(&rules, translation, geometry.capacity_bytes);
+        rules.with_physical_sector(geometry.physical_sector_bytes).device(|rules| {
+            Emulated::with_pacing(env, name, geometry, rules, timing, backing, pacing).with_nominal(self.nominal)
+        })
+    }
+
+    /// The same device without a word of its zones: a device-managed one.
+    pub fn build_device_managed(
+        &self,
+        env: &Env,
+        name: &str,
+        zones: &ZoneGeometry,
+        translation: TranslationParameters,
+        backing: Box<dyn Backing>,
+        pacing: Pacing,
+    ) -> Device {
+        let hidden = Zoned::new(zones);
+        let geometry = hidden.cut(&self.geometry());
+        let timing = self.translated(&hidden, translation, geometry.capacity_bytes);
+        let rules = Box::new(Conventional);
+        let device = Emulated::with_pacing(env, name, geometry, rules, timing, backing, pacing);
+        Device::of_blocks(Arc::new(device.with_nominal(self.nominal)))
+    }
+
+    fn translated(
+        &self,
+        zones: &Zoned,
+        translation: TranslationParameters,
+        capacity_bytes: u64,
+    ) -> Box<TranslationLayer> {
+        let below = self.with_capacity(capacity_bytes.saturating_add(translation.media_cache.bytes));
+        Box::new(TranslationLayer::new(translation, zones.table(), below.parameters.timing()))
     }
 }
 

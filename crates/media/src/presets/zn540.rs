@@ -83,6 +83,7 @@ fn zones() -> ZoneGeometry {
         open_zones_max: 14,
         active_zones_max: 14,
         track_overlap: None,
+        media_cache: None,
         append_bytes_max: 0,
     }
 }

@@ -472,6 +472,7 @@ mod tests {
             write_pointer_bytes: pointer,
             zone_type: ZoneType::SequentialWriteRequired,
             condition,
+            non_sequential: false,
         };
         let (open, full) = (ZoneCondition::ImplicitlyOpened, ZoneCondition::Full);
         assert_eq!(after_failure(&zone(open, 1300), 300), AfterFailure::Retry);

@@ -189,7 +189,8 @@ fn opened_as(device: &Device) -> OpenedAs {
 /// Refuses media whose rules this store does not keep.
 fn refuse_unsuitable(label: &str, device: &Device) -> Result<(), StoreError> {
     let capabilities = device.block.capabilities();
-    let reason = if capabilities.zones.is_some() {
+    let zones = capabilities.zones.as_ref();
+    let reason = if zones.is_some_and(|zones| !zones.can_be_written_anywhere()) {
         "a device with zones needs a store that writes at their write pointers"
     } else if capabilities.tracks.is_some() {
         "a device with interlaced tracks needs a store that keeps their neighbours"

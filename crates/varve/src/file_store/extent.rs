@@ -5,12 +5,13 @@ use crate::registry::{FileStoreKind, OptionDescription, ValueForm};
 use crate::spec::Part;
 use crate::stack::{Base, BuiltDevice, Construction, refused};
 use std::sync::Arc;
+use varve_media::ZoneGeometry;
 use varve_store::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore, FileStore};
 
 pub(crate) const EXTENT: FileStoreKind = FileStoreKind {
     name: "extent",
     summary: "files in extents of a raw device",
-    needs: "one conventional device",
+    needs: "one device that can be written anywhere without loss, as a conventional one, or a shingled one with its translation layer",
     options: &[
         OptionDescription {
             name: "layout",
@@ -35,7 +36,8 @@ pub(crate) const EXTENT: FileStoreKind = FileStoreKind {
         Base::Devices(devices) => match devices.as_slice() {
             [built] => {
                 let capabilities = built.device.block.capabilities();
-                capabilities.zones.is_none() && capabilities.tracks.is_none()
+                let zones = capabilities.zones.as_ref();
+                zones.is_none_or(ZoneGeometry::can_be_written_anywhere) && capabilities.tracks.is_none()
             }
             _ => false,
         },

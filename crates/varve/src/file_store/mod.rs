@@ -12,8 +12,8 @@ use crate::registry::FileStoreKind;
 #[rustfmt::skip]
 pub(crate) static FILE_STORES: &[FileStoreKind] = &[
     plain::PLAIN,
+    band::BAND,
     extent::EXTENT,
     imr::IMR,
-    band::BAND,
     hybrid::HYBRID,
 ];

@@ -4,6 +4,7 @@ mod directory;
 mod disk;
 mod emulated;
 mod hardware;
+mod hasmr;
 mod imr;
 mod ram;
 mod smr;
@@ -22,6 +23,7 @@ pub(crate) static MEDIA: &[MediumKind] = &[
     disk::DISK,
     imr::IMR,
     smr::SMR,
+    hasmr::HASMR,
     ssd::SSD,
     ssd::NVME,
     zns::ZNS,

@@ -63,6 +63,8 @@ fn added(one: &Counters, other: &Counters) -> Counters {
             flush_nanos: one.time.flush_nanos + other.time.flush_nanos,
             idle_nanos: one.time.idle_nanos + other.time.idle_nanos,
         },
+        // Neither has a translation layer.
+        ..Counters::default()
     }
 }
 

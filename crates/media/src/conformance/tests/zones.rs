@@ -55,6 +55,50 @@ fn zoned_memory() {
     check_zoned(|_, device| device.clone());
 }
 
+/// A host-aware disk with its translation layer, whose cache is soon full.
+fn translated(env: &Env, is_managed: bool) -> Device {
+    let translation = crate::emulated::TranslationParameters {
+        media_cache: crate::MediaCache { bytes: 512 << 10, extents_max: 40 },
+        idle_trigger_nanos: 20_000_000,
+        ..crate::emulated::TranslationParameters::st8000as0022()
+    };
+    let zones = ZoneGeometry {
+        sequential_type: ZoneType::SequentialWritePreferred,
+        media_cache: Some(translation.media_cache),
+        ..ZoneGeometry::fit(4 << 20, 256 << 10).unwrap()
+    };
+    let preset = crate::presets::Preset::find("st8000as0022").unwrap().with_capacity(4 << 20);
+    let (backing, pacing) = (Box::new(crate::RamBacking::new()), crate::Pacing::Account);
+    match is_managed {
+        true => preset.build_device_managed(env, "device-managed", &zones, translation, backing, pacing),
+        false => preset.build_translated(env, "host-aware", Zoned::new(&zones), translation, backing, pacing),
+    }
+}
+
+#[test]
+fn translated_zones_are_zones_and_blocks() {
+    for seed in [1, 2] {
+        let options = BlockDeviceCheck { seed, steps: 100 };
+        check_zoned_device(&|env| translated(env, false), &options).unwrap();
+        check_block_device(&|env| translated(env, false), &options).unwrap();
+        check_block_device(&|env| translated(env, true), &options).unwrap();
+    }
+}
+
+#[test]
+fn layers_over_translated_zones() {
+    let options = BlockDeviceCheck { seed: 3, steps: 60 };
+    let layers: [fn(&Env, &Device) -> Device; 3] = [
+        |env, device| CrashDevice::new(env, device).unwrap().device(),
+        |env, device| FaultDevice::device(&FaultInjector::new(env, FaultPlan::default()), device),
+        |env, device| TraceDevice::device(env, Arc::new(MemoryTrace::new()), device),
+    ];
+    for layer in layers {
+        check_zoned_device(&|env| layer(env, &translated(env, false)), &options).unwrap();
+        check_block_device(&|env| layer(env, &translated(env, false)), &options).unwrap();
+    }
+}
+
 #[test]
 fn zoned_presets() {
     for (name, zones) in [("barracuda-3tb", bands()), ("zn540", namespace())] {

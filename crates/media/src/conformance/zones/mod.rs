@@ -171,7 +171,7 @@ impl Zones {
         written_bytes: u64,
     ) -> Result<(), Violation> {
         let found = self.describe(clause, zone)?;
-        let points = condition.is_active() || condition == ZoneCondition::Empty;
+        let points = (condition.is_active() || condition == ZoneCondition::Empty) && !found.non_sequential;
         let pointer = found.start_bytes + written_bytes;
         let fits = found.condition == condition && (!points || found.write_pointer_bytes == pointer);
         clause.require(fits, || {

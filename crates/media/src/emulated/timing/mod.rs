@@ -3,6 +3,7 @@
 mod disk;
 mod immediate;
 mod ssd;
+mod translation;
 
 pub use disk::{
     CommandOverhead, Disk, DiskCacheParameters, DiskParameters, LayoutZone, MechanismParameters, Scheduling, SeekCurve,
@@ -10,8 +11,9 @@ pub use disk::{
 };
 pub use immediate::Immediate;
 pub use ssd::{Ssd, SsdParameters};
+pub use translation::{CleaningOrder, Interrupted, TranslationLayer, TranslationParameters};
 
-use crate::device::{Capabilities, TimeSpent};
+use crate::device::{Capabilities, CleaningCounters, TimeSpent};
 
 /// What a device is asked to do, as far as time is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ pub enum Work {
     ResetZone,
     /// Making the zone full whose unwritten bytes these are.
     FinishZone,
-    /// Opening or closing a zone.
+    /// Opening or closing a zone, or telling of zones.
     ManageZone,
     /// Everything that completed before is on stable media.
     Flush,
@@ -61,6 +63,8 @@ pub struct MediaCounters {
     pub cache_hits: u64,
     /// Where time went; all parts and idle together are the time since the model began.
     pub time: TimeSpent,
+    /// What the translation layer did, where there is one.
+    pub cleaning: CleaningCounters,
 }
 
 /// A device's behaviour in time: a deterministic state machine without threads or clock.

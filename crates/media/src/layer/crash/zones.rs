@@ -50,7 +50,7 @@ impl ZoneContent {
         }
         change(&mut state, capacity_bytes);
         state.condition = match state.pointer_bytes {
-            0 => ZoneCondition::Empty,
+            0 if !state.non_sequential => ZoneCondition::Empty,
             pointer if pointer >= capacity_bytes => ZoneCondition::Full,
             _ => ZoneCondition::Closed,
         };
@@ -63,15 +63,21 @@ impl ZoneContent {
         for zone in zones {
             let own = self.geometry().range(zone);
             let end_bytes = range.end.min(own.end) - own.start;
+            let in_place = self.table.is_in_place(zone, &(range.start.max(own.start)..range.end.min(own.end)));
             self.change(zone, |state, capacity_bytes| {
-                state.pointer_bytes = state.pointer_bytes.max(end_bytes).min(capacity_bytes);
+                state.non_sequential |= !in_place;
+                if in_place {
+                    state.pointer_bytes = state.pointer_bytes.max(end_bytes).min(capacity_bytes);
+                }
                 state.written_bytes = state.written_bytes.max(end_bytes).min(capacity_bytes);
             });
         }
     }
 
     pub(super) fn reset(&mut self, zone: ZoneId) {
-        self.change(zone, |state, _| (state.pointer_bytes, state.written_bytes) = (0, 0));
+        self.change(zone, |state, _| {
+            (state.pointer_bytes, state.written_bytes, state.non_sequential) = (0, 0, false);
+        });
     }
 
     pub(super) fn finished(&mut self, zone: ZoneId) {

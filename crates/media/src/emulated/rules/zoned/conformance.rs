@@ -3,12 +3,21 @@
 use super::Zoned;
 use crate::conformance::devices::{TestedDevice, memory};
 use crate::device::{Device, Geometry};
-use crate::zones::{ZoneGeometry, ZoneType};
+use crate::emulated::{Emulated, Immediate, RamBacking, TranslationLayer, TranslationParameters};
+use crate::zones::{MediaCache, ZoneGeometry, ZoneType};
 use varve_env::Env;
 
 /// For the table of devices.
-pub(crate) const TESTED: &[TestedDevice] =
-    &[ZONED, ZONED_WITH_LIMITS, PREFERRED_ZONES, SMALL_ZONES, SMALL_ZONES_WITH_LIMITS, NAMESPACE, SMALL_NAMESPACE];
+pub(crate) const TESTED: &[TestedDevice] = &[
+    ZONED,
+    ZONED_WITH_LIMITS,
+    PREFERRED_ZONES,
+    TRANSLATED_ZONES,
+    SMALL_ZONES,
+    SMALL_ZONES_WITH_LIMITS,
+    NAMESPACE,
+    SMALL_NAMESPACE,
+];
 
 /// As of a shingled disk.
 pub const ZONED: TestedDevice =
@@ -27,6 +36,26 @@ pub const PREFERRED_ZONES: TestedDevice = TestedDevice {
         let sequential_type = ZoneType::SequentialWritePreferred;
         let zones = ZoneGeometry { sequential_type, open_zones_max: 4, ..usual_zones(geometry) };
         zoned(env, name, geometry, zones)
+    },
+};
+
+/// As of a host-aware disk with its translation layer, whose cache is full after some hundred writes.
+pub const TRANSLATED_ZONES: TestedDevice = TestedDevice {
+    name: "translated zones",
+    make: |env, name, geometry| {
+        let parameters = TranslationParameters {
+            media_cache: MediaCache { bytes: 1 << 20, extents_max: 200 },
+            idle_step_bytes: 24 << 10,
+            blocking_step_bytes: 24 << 10,
+            ..TranslationParameters::st8000as0022()
+        };
+        let sequential_type = ZoneType::SequentialWritePreferred;
+        let media_cache = Some(parameters.media_cache);
+        let zones = ZoneGeometry { sequential_type, media_cache, ..zones_of(64 << 10, 0, geometry) };
+        let rules = Zoned::new(&zones);
+        let geometry = rules.cut(&Geometry { capacity_bytes: zones.address_bytes(), ..geometry.clone() });
+        let timing = TranslationLayer::new(parameters, rules.table(), Box::<Immediate>::default());
+        rules.device(|rules| Emulated::new(env, name, geometry, rules, Box::new(timing), Box::new(RamBacking::new())))
     },
 };
 

@@ -22,6 +22,9 @@ pub(crate) trait ZonedGround: BlockDevice {
     /// passed.
     fn command(&self, command: ZoneCommand, zone: &ZoneDescription) -> Result<(), MediaError>;
 
+    /// Lets the time of a report pass.
+    fn wait_for_report(&self);
+
     /// Gives back what the bytes of a zone occupied. They read as zeros already, unless they `show_through`.
     fn forget(&self, range: Range<u64>, show_through: bool) -> Result<(), MediaError>;
 
@@ -83,6 +86,10 @@ impl<G: ZonedGround> Control<G> {
 
 impl<G: ZonedGround> ZoneControl for Control<G> {
     fn report(&self, first: ZoneId, count: u32, _context: &IoContext) -> Result<Vec<ZoneDescription>, MediaError> {
+        // What the device does when nobody asks anything of it changes what it says.
+        if self.table.lock().geometry().media_cache.is_some() {
+            self.ground.wait_for_report();
+        }
         let reported = {
             let table = self.table.lock();
             let end = first.0.saturating_add(count).min(table.geometry().zone_count);

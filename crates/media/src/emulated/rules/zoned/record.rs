@@ -189,7 +189,7 @@ impl Entry {
             pointer if pointer >= zones.zone_capacity_bytes => ZoneCondition::Full,
             _ => ZoneCondition::Closed,
         };
-        ZoneState { condition, pointer_bytes, written_bytes }
+        ZoneState { condition, pointer_bytes, written_bytes, non_sequential: false }
     }
 }
 
@@ -476,6 +476,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
         open_zones_max: 0,
         active_zones_max: 0,
         track_overlap: None,
+        media_cache: None,
         append_bytes_max: 0,
     };
     let cut = bytes.len().min(HEADER_BYTES);

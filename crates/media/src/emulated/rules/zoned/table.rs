@@ -45,19 +45,24 @@ pub(crate) struct ZoneState {
     /// Everything from here on reads as zeros; below the pointer where writes are in flight or a finish
     /// moved it.
     pub(crate) written_bytes: u64,
+    /// What is written to it goes to the media cache.
+    pub(crate) non_sequential: bool,
 }
 
 impl ZoneState {
     /// The state of a zone that a device describes.
     pub(crate) fn of(description: &ZoneDescription) -> ZoneState {
-        let ZoneDescription { start_bytes, capacity_bytes, write_pointer_bytes, condition, .. } = *description;
+        let ZoneDescription { start_bytes, capacity_bytes, write_pointer_bytes, condition, non_sequential, .. } =
+            *description;
         let pointer_bytes = match condition {
             ZoneCondition::Empty | ZoneCondition::NotWritePointer => 0,
             condition if condition.is_active() => write_pointer_bytes.saturating_sub(start_bytes).min(capacity_bytes),
             _ => capacity_bytes,
         };
-        // What lies between data and pointer of such a zone is zeros on the device too.
-        ZoneState { condition, pointer_bytes, written_bytes: pointer_bytes }
+        // What lies between data and pointer of such a zone is zeros on the device too; where data ends in one that is not
+        // written in order nobody says.
+        let written_bytes = if non_sequential { capacity_bytes } else { pointer_bytes };
+        ZoneState { condition, pointer_bytes, written_bytes, non_sequential }
     }
 }
 
@@ -74,7 +79,7 @@ fn fresh(geometry: &ZoneGeometry, zone: ZoneId) -> ZoneState {
         ZoneType::Conventional => ZoneCondition::NotWritePointer,
         _ => ZoneCondition::Empty,
     };
-    ZoneState { condition, pointer_bytes: 0, written_bytes: 0 }
+    ZoneState { condition, pointer_bytes: 0, written_bytes: 0, non_sequential: false }
 }
 
 /// All zones of a device. Memory: 32 bytes for each up to the last that changed.
@@ -88,6 +93,8 @@ pub(crate) struct ZoneTable {
     openings: u64,
     open_zones: u32,
     active_zones: u32,
+    /// A translation layer says where writes to preferred zones go, when they reach it.
+    is_translated: bool,
 }
 
 impl ZoneTable {
@@ -100,10 +107,15 @@ impl ZoneTable {
             _ => geometry.zone_bytes,
         };
         if geometry.sequential_type != ZoneType::SequentialWritePreferred {
-            geometry.track_overlap = None;
+            (geometry.track_overlap, geometry.media_cache) = (None, None);
         }
         let (zones, implicit) = (Vec::new(), BTreeMap::new());
-        ZoneTable { zones, implicit, openings: 0, open_zones: 0, active_zones: 0, geometry }
+        ZoneTable { zones, implicit, openings: 0, open_zones: 0, active_zones: 0, is_translated: false, geometry }
+    }
+
+    /// Leaves it to a translation layer to [place](ZoneTable::place) writes to preferred zones.
+    pub(crate) fn translate(&mut self) {
+        self.is_translated = true;
     }
 
     pub(crate) fn geometry(&self) -> &ZoneGeometry {
@@ -134,7 +146,9 @@ impl ZoneTable {
     /// Puts a zone that is there into a state it had, as after a power cut: not open.
     pub(crate) fn restore(&mut self, zone: ZoneId, state: ZoneState) {
         let condition = match state.condition {
-            condition if condition.is_active() && state.pointer_bytes == 0 => ZoneCondition::Empty,
+            condition if condition.is_active() && state.pointer_bytes == 0 && !state.non_sequential => {
+                ZoneCondition::Empty
+            }
             condition if condition.is_active() => ZoneCondition::Closed,
             condition => condition,
         };
@@ -155,10 +169,16 @@ impl ZoneTable {
             ZoneType::Conventional => self.geometry.zone_bytes,
             _ => self.geometry.zone_capacity_bytes,
         };
-        let ZoneState { condition, pointer_bytes, .. } = self.state(zone);
-        let length_bytes = self.geometry.zone_bytes;
-        let write_pointer_bytes = start_bytes + pointer_bytes;
-        ZoneDescription { start_bytes, length_bytes, capacity_bytes, write_pointer_bytes, zone_type, condition }
+        let ZoneState { condition, pointer_bytes, non_sequential, .. } = self.state(zone);
+        ZoneDescription {
+            start_bytes,
+            length_bytes: self.geometry.zone_bytes,
+            capacity_bytes,
+            write_pointer_bytes: start_bytes + pointer_bytes,
+            zone_type,
+            condition,
+            non_sequential,
+        }
     }
 
     fn refuse<T>(&self, zone: ZoneId, refusal: ZoneRefusal) -> Result<T, Refused> {
@@ -207,7 +227,7 @@ impl ZoneTable {
             return self.refuse(zone, ZoneRefusal::Conventional);
         }
         self.check_alive(zone)?;
-        let ZoneState { condition, pointer_bytes, .. } = self.state(zone);
+        let ZoneState { condition, pointer_bytes, non_sequential, .. } = self.state(zone);
         let to = |condition| Ok(Some(ZonePlan { closes: None, condition }));
         match (command, condition) {
             (ZoneCommand::Open, ZoneCondition::ExplicitlyOpened)
@@ -219,7 +239,8 @@ impl ZoneTable {
                 self.plan_opening(zone, ZoneCondition::ExplicitlyOpened).map(Some)
             }
             (ZoneCommand::Close, condition) if condition.is_open() => {
-                to(if pointer_bytes == 0 { ZoneCondition::Empty } else { ZoneCondition::Closed })
+                let is_empty = pointer_bytes == 0 && !non_sequential;
+                to(if is_empty { ZoneCondition::Empty } else { ZoneCondition::Closed })
             }
             (ZoneCommand::Finish, condition) if condition.is_open() => to(ZoneCondition::Full),
             // On its way to full the zone is open for a moment.
@@ -239,7 +260,9 @@ impl ZoneTable {
         let state = &mut self.zone_mut(zone).state;
         match plan.condition {
             ZoneCondition::Full => state.pointer_bytes = capacity_bytes,
-            ZoneCondition::Empty => (state.pointer_bytes, state.written_bytes) = (0, 0),
+            ZoneCondition::Empty => {
+                (state.pointer_bytes, state.written_bytes, state.non_sequential) = (0, 0, false);
+            }
             _ => {}
         }
     }
@@ -317,15 +340,50 @@ impl ZoneTable {
             self.advance(zone, plan, written.end);
             return Ok(());
         }
-        for zone in zones {
-            let condition = self.state(zone).condition;
-            let opens = matches!(condition, ZoneCondition::Empty | ZoneCondition::Closed);
-            if condition != ZoneCondition::NotWritePointer {
-                let plan = opens.then_some(ZonePlan { closes: None, condition: ZoneCondition::ImplicitlyOpened });
-                self.advance(zone, plan, written.end.min(self.geometry.range(zone).end));
+        if !self.is_translated {
+            for zone in zones {
+                let own = self.geometry.range(zone);
+                self.place(zone, &(written.start.max(own.start)..written.end.min(own.end)));
             }
         }
         Ok(())
+    }
+
+    /// Whether a write of `written`, bytes of a zone that may be written anywhere, goes to its place.
+    pub(crate) fn is_in_place(&self, zone: ZoneId, written: &Range<u64>) -> bool {
+        let ZoneState { condition, pointer_bytes, non_sequential, .. } = self.state(zone);
+        condition == ZoneCondition::NotWritePointer
+            || self.geometry.media_cache.is_none()
+            || (!non_sequential && written.start == self.geometry.start_bytes(zone) + pointer_bytes)
+    }
+
+    /// Follows such a write: opens the zone, and moves the pointer or makes the zone non-sequential.
+    pub(crate) fn place(&mut self, zone: ZoneId, written: &Range<u64>) {
+        let condition = self.state(zone).condition;
+        if condition == ZoneCondition::NotWritePointer {
+            return;
+        }
+        let opens = matches!(condition, ZoneCondition::Empty | ZoneCondition::Closed);
+        let plan = opens.then_some(ZonePlan { closes: None, condition: ZoneCondition::ImplicitlyOpened });
+        if self.is_in_place(zone, written) {
+            return self.advance(zone, plan, written.end);
+        }
+        if let Some(plan) = plan {
+            self.apply(zone, plan);
+        }
+        self.zone_mut(zone).state.non_sequential = true;
+    }
+
+    /// Follows the cleaning of a zone: what was written to it lies in order now, up to `end_bytes` of the zone at least.
+    pub(crate) fn cleaned(&mut self, zone: ZoneId, end_bytes: u64) {
+        let state = &mut self.zone_mut(zone).state;
+        state.non_sequential = false;
+        // Writes that came between the parts of a reset.
+        if state.condition == ZoneCondition::Empty && end_bytes > 0 {
+            self.set_condition(zone, ZoneCondition::Closed);
+        }
+        let end_bytes = self.geometry.start_bytes(zone) + end_bytes.min(self.geometry.zone_capacity_bytes);
+        self.advance(zone, None, end_bytes);
     }
 
     /// Judges an append, and moves the write pointer if it is admitted; gives where the data goes.
@@ -354,8 +412,9 @@ impl ZoneTable {
         for zone in self.geometry.zones_in(written) {
             let end_bytes = written.end.min(self.geometry.range(zone).end) - self.geometry.start_bytes(zone);
             let state = &mut self.zone_mut(zone).state;
-            // A reset may have come between.
-            state.written_bytes = state.written_bytes.max(end_bytes).min(state.pointer_bytes);
+            // A reset may have come between. Bytes in the media cache lie anywhere.
+            let limit_bytes = if state.non_sequential { end_bytes } else { state.pointer_bytes };
+            state.written_bytes = state.written_bytes.max(end_bytes.min(limit_bytes));
         }
     }
 

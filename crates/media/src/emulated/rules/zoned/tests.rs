@@ -129,7 +129,12 @@ fn a_retracted_write_leaves_no_trace_unless_another_follows() {
     table.admit_write(&(at(4)..at(10))).unwrap();
     assert_eq!(condition(&table, 2), ZoneCondition::Full);
     table.retract(&(at(4)..at(10)));
-    let expected = ZoneState { condition: ZoneCondition::Closed, pointer_bytes: 4 * SECTOR, written_bytes: 4 * SECTOR };
+    let expected = ZoneState {
+        condition: ZoneCondition::Closed,
+        pointer_bytes: 4 * SECTOR,
+        written_bytes: 4 * SECTOR,
+        non_sequential: false,
+    };
     assert_eq!(table.state(ZoneId(2)), expected);
     table.admit_write(&(at(4)..at(5))).unwrap();
     table.admit_write(&(at(5)..at(6))).unwrap();

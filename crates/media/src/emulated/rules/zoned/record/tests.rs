@@ -114,7 +114,12 @@ fn damage_and_other_zones_are_told() {
     let open = |zones: &ZoneGeometry| ZoneRecord::open(&path, zones, false);
     assert_eq!(open(&zones()).err().unwrap().kind(), MediaErrorKind::NotFound);
     let mut record = ZoneRecord::open(&path, &zones(), true).unwrap();
-    let state = ZoneState { condition: ZoneCondition::Closed, pointer_bytes: SECTOR, written_bytes: SECTOR };
+    let state = ZoneState {
+        condition: ZoneCondition::Closed,
+        pointer_bytes: SECTOR,
+        written_bytes: SECTOR,
+        non_sequential: false,
+    };
     record.written(ZoneId(2), state).unwrap();
     drop(record);
     let good = std::fs::read(&path).unwrap();

@@ -1,0 +1,262 @@
+//! The media cache: what is in it, and what cleaning it takes.
+
+use super::extents::ExtentMap;
+use super::parameters::{CleaningOrder, TranslationParameters};
+use crate::zones::{MediaCache, ZoneGeometry, ZoneId};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What is in the cache of one zone.
+#[derive(Clone, Copy, Debug)]
+struct CachedZone {
+    /// Bytes of the log, written over or not.
+    bytes: u64,
+    /// Its place among those that became so.
+    since: u64,
+}
+
+/// A log of what was not written in order, as far as sizes and places go.
+#[derive(Debug)]
+pub(super) struct Cache {
+    limits: MediaCache,
+    map: ExtentMap,
+    zones: BTreeMap<ZoneId, CachedZone>,
+    used_bytes: u64,
+    /// Where the next byte goes. The log goes round; what it comes upon is taken to be free.
+    head_bytes: u64,
+    zones_so_far: u64,
+}
+
+/// What is to be read, in this order, and then written to clean a part of a zone: bytes of the inner device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Step {
+    /// The part of the zone, in bytes of the address space.
+    pub(super) part: Range<u64>,
+    pub(super) reads: Vec<Range<u64>>,
+    pub(super) writes: Vec<Range<u64>>,
+}
+
+impl Cache {
+    pub(super) fn new(parameters: &TranslationParameters) -> Self {
+        let MediaCache { bytes, extents_max } = parameters.media_cache;
+        Cache {
+            // A write splits one extent and adds one: the map of an empty cache must take some.
+            limits: MediaCache { bytes, extents_max: extents_max.max(8) },
+            map: ExtentMap::default(),
+            zones: BTreeMap::new(),
+            used_bytes: 0,
+            head_bytes: 0,
+            zones_so_far: 0,
+        }
+    }
+
+    pub(super) fn map(&self) -> &ExtentMap {
+        &self.map
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.zones.is_empty()
+    }
+
+    pub(super) fn zone_count(&self) -> usize {
+        self.zones.len()
+    }
+
+    pub(super) fn holds(&self, zone: ZoneId) -> bool {
+        self.zones.contains_key(&zone)
+    }
+
+    /// Whether so many bytes in one piece can be taken.
+    pub(super) fn fits(&self, length_bytes: u64) -> bool {
+        let MediaCache { bytes, extents_max } = self.limits;
+        self.used_bytes + length_bytes <= bytes && self.map.len() + 2 <= extents_max as usize
+    }
+
+    /// Longest piece, so that an empty cache takes any.
+    pub(super) fn piece_bytes_max(&self) -> u64 {
+        (self.limits.bytes / 4).max(1)
+    }
+
+    /// Whether no more than so many hundredths of cache and map are in use.
+    pub(super) fn is_below(&self, percent: u32) -> bool {
+        let MediaCache { bytes, extents_max } = self.limits;
+        let below = |used: u64, limit: u64| u128::from(used) * 100 <= u128::from(limit) * u128::from(percent);
+        below(self.used_bytes, bytes) && below(self.map.len() as u64, extents_max.into())
+    }
+
+    /// Takes a piece that fits, of one zone, and says which bytes of the cache it goes to.
+    pub(super) fn append(&mut self, zone: ZoneId, range: Range<u64>) -> Range<u64> {
+        let length = range.end - range.start;
+        if self.head_bytes + length > self.limits.bytes {
+            self.head_bytes = 0;
+        }
+        let at = self.head_bytes;
+        self.head_bytes += length;
+        self.used_bytes += length;
+        self.map.insert(range, at);
+        let since = self.zones_so_far;
+        let cached = self.zones.entry(zone).or_insert(CachedZone { bytes: 0, since });
+        cached.bytes += length;
+        self.zones_so_far += 1;
+        at..at + length
+    }
+
+    /// Forgets what is cached of a part of a zone; its space is given back with the zone.
+    pub(super) fn forget(&mut self, part: &Range<u64>) {
+        self.map.remove(part);
+    }
+
+    /// Gives back the space of a zone of which nothing is needed any more; how much it was.
+    pub(super) fn release(&mut self, zone: ZoneId, range: &Range<u64>) -> u64 {
+        self.map.remove(range);
+        let bytes = self.zones.remove(&zone).map_or(0, |cached| cached.bytes);
+        self.used_bytes -= bytes;
+        bytes
+    }
+
+    /// What must be read and written to clean a zone whose pointer stood at byte `pointer` of the address space: from the first
+    /// update to the pointer or the last update; from the pointer where that comes first, for nothing may be left out.
+    pub(super) fn span(&self, own: &Range<u64>, pointer: u64) -> Range<u64> {
+        let mut cached = self.map.within(own);
+        let Some((first, _)) = cached.next() else { return pointer..pointer };
+        let last = cached.last().map_or(first.end, |(last, _)| last.end);
+        first.start.min(pointer)..last.max(pointer)
+    }
+
+    /// The zone to clean next. `pointer` gives where that of a zone stood.
+    pub(super) fn next_zone(
+        &self,
+        order: CleaningOrder,
+        zones: &ZoneGeometry,
+        pointer: impl Fn(ZoneId) -> u64,
+    ) -> Option<ZoneId> {
+        let cost = |zone: ZoneId| {
+            let span = self.span(&zones.range(zone), pointer(zone));
+            span.end - span.start
+        };
+        let chosen = match order {
+            CleaningOrder::Oldest => self.zones.iter().min_by_key(|(_, cached)| cached.since),
+            CleaningOrder::Cheapest => self.zones.iter().min_by_key(|(zone, cached)| (cost(**zone), cached.since)),
+            CleaningOrder::Fullest => {
+                self.zones.iter().min_by_key(|(_, cached)| (u64::MAX - cached.bytes, cached.since))
+            }
+        };
+        chosen.map(|(&zone, _)| zone)
+    }
+
+    /// The first `step_bytes` of `rest`: what lies in its place is read below `pointer` only, where something was written.
+    pub(super) fn step(&self, rest: &Range<u64>, pointer: u64, step_bytes: u64, home: u64, unit_bytes: u64) -> Step {
+        let part = rest.start..rest.end.min(rest.start.saturating_add(step_bytes.max(1)));
+        let (mut reads, mut cached) = (Vec::new(), Vec::new());
+        for piece in self.map.pieces(&part) {
+            let Range { start, end } = piece.range;
+            match piece.cached_at {
+                Some(at) => cached.push(at..at + (end - start)),
+                None => {
+                    let end = end.min(pointer);
+                    if start < end {
+                        reads.push(home + start..home + end);
+                    }
+                }
+            }
+        }
+        // The arm passes over short pieces that are not needed faster than it comes back for each.
+        reads = joined(reads, unit_bytes);
+        cached.sort_by_key(|piece| piece.start);
+        let cut = |ranges: Vec<Range<u64>>| ranges.into_iter().flat_map(move |range| units(range, unit_bytes));
+        let writes = units(home + part.start..home + part.end, unit_bytes).collect();
+        Step { reads: cut(joined(cached, unit_bytes / 16)).chain(cut(reads)).collect(), writes, part }
+    }
+}
+
+/// Ascending ranges, those with no more than `gap_bytes` between them as one.
+fn joined(ranges: Vec<Range<u64>>, gap_bytes: u64) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end.saturating_add(gap_bytes) => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// `range` in parts of at most `unit_bytes`.
+fn units(range: Range<u64>, unit_bytes: u64) -> impl Iterator<Item = Range<u64>> {
+    let unit = unit_bytes.max(1);
+    (0..(range.end - range.start).div_ceil(unit)).map(move |index| {
+        let start = range.start + index * unit;
+        start..range.end.min(start + unit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECTOR: u64 = 4096;
+
+    fn cache(bytes: u64, extents_max: u32) -> Cache {
+        let parameters = TranslationParameters {
+            media_cache: MediaCache { bytes, extents_max },
+            ..TranslationParameters::st8000as0022()
+        };
+        Cache::new(&parameters)
+    }
+
+    #[test]
+    fn space_counts_every_write_and_the_map_what_is_left() {
+        let mut cache = cache(10 * SECTOR, 100);
+        for _ in 0..5 {
+            assert_eq!(cache.append(ZoneId(3), 0..SECTOR).end - SECTOR, (cache.used_bytes - SECTOR));
+        }
+        assert_eq!((cache.used_bytes, cache.map.len()), (5 * SECTOR, 1));
+        assert!(cache.fits(5 * SECTOR) && !cache.fits(6 * SECTOR) && !cache.is_below(49) && cache.is_below(50));
+        assert_eq!(cache.release(ZoneId(3), &(0..100 * SECTOR)), 5 * SECTOR);
+        assert!(cache.is_empty() && cache.is_below(0) && cache.fits(10 * SECTOR));
+    }
+
+    #[test]
+    fn a_full_map_takes_nothing() {
+        let mut cache = cache(1 << 40, 10);
+        for index in 0..9 {
+            assert!(cache.fits(SECTOR));
+            cache.append(ZoneId(0), index * 2 * SECTOR..(index * 2 + 1) * SECTOR);
+        }
+        assert!(!cache.fits(SECTOR));
+    }
+
+    #[test]
+    fn a_zone_is_cleaned_from_its_first_update_to_its_pointer() {
+        let mut cache = cache(1 << 30, 100);
+        let own = 0..100 * SECTOR;
+        cache.append(ZoneId(0), 30 * SECTOR..31 * SECTOR);
+        cache.append(ZoneId(0), 40 * SECTOR..41 * SECTOR);
+        assert_eq!(cache.span(&own, 90 * SECTOR), 30 * SECTOR..90 * SECTOR);
+        // Behind the pointer: what is between must be written too.
+        assert_eq!(cache.span(&own, 10 * SECTOR), 10 * SECTOR..41 * SECTOR);
+        let step = cache.step(&(30 * SECTOR..90 * SECTOR), 90 * SECTOR, 20 * SECTOR, 1 << 40, 16 * SECTOR);
+        assert_eq!(step.part, 30 * SECTOR..50 * SECTOR);
+        let home = |from: u64, to: u64| (1 << 40) + from * SECTOR..(1 << 40) + to * SECTOR;
+        // Two sectors of the cache, which lie together, and then what is in its place.
+        assert_eq!(step.reads, [0..2 * SECTOR, home(31, 47), home(47, 50)]);
+        assert_eq!(step.writes, [home(30, 46), home(46, 50)]);
+        let behind = cache.step(&(10 * SECTOR..41 * SECTOR), 10 * SECTOR, 1 << 40, 1 << 40, 1 << 40);
+        assert_eq!(behind.reads.first(), Some(&(0..2 * SECTOR)));
+        assert_eq!(behind.reads.len(), 1);
+        assert_eq!(behind.writes, [home(10, 41)]);
+    }
+
+    #[test]
+    fn orders_differ() {
+        let mut cache = cache(1 << 30, 100);
+        let zones = ZoneGeometry::fit(300 * SECTOR, 100 * SECTOR).unwrap();
+        cache.append(ZoneId(2), 210 * SECTOR..211 * SECTOR);
+        cache.append(ZoneId(0), 90 * SECTOR..91 * SECTOR);
+        cache.append(ZoneId(1), 150 * SECTOR..154 * SECTOR);
+        let next = |order| cache.next_zone(order, &zones, |zone| zones.range(zone).end);
+        assert_eq!(next(CleaningOrder::Oldest), Some(ZoneId(2)));
+        assert_eq!(next(CleaningOrder::Cheapest), Some(ZoneId(0)));
+        assert_eq!(next(CleaningOrder::Fullest), Some(ZoneId(1)));
+    }
+}

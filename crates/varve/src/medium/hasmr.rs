@@ -1,0 +1,216 @@
+//! `hasmr:` a shingled disk that may be written anywhere: its translation layer keeps what is not written in order.
+
+use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, RANDOM_READS, SCALE};
+use super::zones;
+use crate::error::Error;
+use crate::registry::{ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, whole_number};
+use crate::spec::{ByteSize, Part};
+use crate::stack::{Base, Construction};
+use varve_media::emulated::{CleaningOrder, Interrupted, TranslationParameters};
+use varve_media::{MediaCache, ZoneGeometry, ZoneType, Zoned};
+
+/// Those of the ST8000AS0022 (Zhang, section 4.4).
+const ZONE_BYTES: u64 = 256 << 20;
+
+pub(crate) const HASMR: MediumKind = MediumKind {
+    description: KindDescription {
+        name: "hasmr",
+        summary: "a shingled disk written anywhere: what is not in order goes to a media cache, until the disk cleans its zone",
+        argument: ArgumentDescription { value: ValueForm::Size, default: Some("the model's"), meaning: "its capacity" },
+        options: &[
+            OptionDescription { name: "zone", value: ValueForm::Size, default: "256MiB", meaning: "size of a zone" },
+            OptionDescription {
+                name: "conventional",
+                value: ValueForm::Size,
+                default: "0",
+                meaning: "region at the start that is written as any disk, in whole zones, rounded up",
+            },
+            OptionDescription {
+                name: "cache",
+                value: ValueForm::Size,
+                default: "28GB",
+                meaning: "size of the media cache, beside the capacity",
+            },
+            OptionDescription {
+                name: "extents",
+                value: ValueForm::Number(8),
+                default: "182000",
+                meaning: "pieces of the address space that can be in the cache",
+            },
+            OptionDescription {
+                name: "idle-trigger-ms",
+                value: ValueForm::Number(0),
+                default: "229",
+                meaning: "how long nobody asks anything of the disk before it begins to clean",
+            },
+            OptionDescription {
+                name: "order",
+                value: ValueForm::Choice(&["oldest", "cheapest", "fullest"]),
+                default: "oldest",
+                meaning: "which zone is cleaned next",
+            },
+            OptionDescription {
+                name: "idle-step",
+                value: ValueForm::Size,
+                default: "8MiB",
+                meaning: "bytes of a zone that an idle cleaning reads and writes in one go",
+            },
+            OptionDescription {
+                name: "blocking-step",
+                value: ValueForm::Size,
+                default: "128MiB",
+                meaning: "the same while the cache is full: requests wait so long",
+            },
+            OptionDescription {
+                name: "between-steps",
+                value: ValueForm::Number(1),
+                default: "8",
+                meaning: "requests that are served between two such steps",
+            },
+            OptionDescription {
+                name: "blocking-stop",
+                value: ValueForm::Number(0),
+                default: "0",
+                meaning: "hundredths of the cache in use at which a blocking cleaning ends",
+            },
+            OptionDescription {
+                name: "interrupted",
+                value: ValueForm::Choice(&["goes-on", "repeats-step", "repeats-zone"]),
+                default: "repeats-step",
+                meaning: "what becomes of an idle cleaning that a command called off",
+            },
+            OptionDescription {
+                name: "device-managed",
+                value: ValueForm::Flag,
+                default: "host-aware: it reports its zones",
+                meaning: "the disk says nothing of its zones",
+            },
+            MODEL,
+            BACKING,
+            SCALE,
+            RANDOM_READS,
+            PACE,
+            ACCOUNT,
+        ],
+        examples: &["hasmr:8TB", "hasmr:100GB?cache=1GB,extents=10000", "hasmr:1TB?device-managed,blocking-stop=50"],
+    },
+    is_emulated: true,
+    build,
+};
+
+/// Where the bytes are.
+const BACKING: OptionDescription = OptionDescription {
+    name: "backing",
+    value: ValueForm::Choice(emulated::BACKING_WORDS),
+    default: "ram",
+    meaning: "where its bytes are: memory, memory compressed by LZ4, or nowhere",
+};
+
+fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
+    let (preset, scale_divisor) =
+        emulated::scaled_preset(part, "st8000as0022", |capabilities| capabilities.rotational)?;
+    let preset = match part.text(RANDOM_READS.name)?.and_then(whole_number) {
+        Some(reads) => preset.with_random_reads(reads),
+        None => preset,
+    };
+    let translation = translation(part, scale_divisor)?;
+    let geometry = preset.geometry();
+    let sector_bytes = u64::from(geometry.physical_sector_bytes);
+    let zones = zones_of(part, scale_divisor, geometry.capacity_bytes, sector_bytes, translation.media_cache)?;
+    let (backing, _) = emulated::backing(construction, part, zones.address_bytes())?;
+    let (name, pacing) = (part.to_string(), emulated::pacing(part));
+    let begun = construction.next_image().and_then(|image| image.zones(zones.zone_count));
+    let device = if part.has_flag("device-managed") {
+        preset.build_device_managed(construction.env, &name, &zones, translation.clone(), backing, pacing)
+    } else {
+        let rules = begun.map_or_else(|| Zoned::new(&zones), |begun| Zoned::continued(&zones, begun));
+        preset.build_translated(construction.env, &name, rules, translation.clone(), backing, pacing)
+    };
+    let mut model = Model::of_preset(&preset, scale_divisor);
+    model.timing = format!("{}\n{translation:#?}", model.timing);
+    Ok(emulated::built(construction, part, device, model))
+}
+
+/// What the part says of the translation layer.
+fn translation(part: &Part, scale_divisor: u64) -> Result<TranslationParameters, Error> {
+    let number = |name: &str| Ok::<_, Error>(part.text(name)?.and_then(whole_number));
+    let narrow = |name: &'static str, number: u64| {
+        u32::try_from(number).map_err(|_| Error::from(part.value_error(name, "a number below 2^32")))
+    };
+    let own = TranslationParameters::st8000as0022();
+    let mut changed = own.clone();
+    if let Some(bytes) = part.size_bytes("cache")? {
+        changed.media_cache.bytes = bytes;
+    }
+    if let Some(extents) = number("extents")? {
+        changed.media_cache.extents_max = narrow("extents", extents)?;
+    }
+    if let Some(millis) = number("idle-trigger-ms")? {
+        changed.idle_trigger_nanos = millis.saturating_mul(1_000_000);
+    }
+    changed.order = match part.text("order")? {
+        Some("cheapest") => CleaningOrder::Cheapest,
+        Some("fullest") => CleaningOrder::Fullest,
+        Some(_) => CleaningOrder::Oldest,
+        None => own.order,
+    };
+    changed.interrupted = match part.text("interrupted")? {
+        Some("goes-on") => Interrupted::GoesOn,
+        Some("repeats-zone") => Interrupted::RepeatsZone,
+        Some(_) => Interrupted::RepeatsStep,
+        None => own.interrupted,
+    };
+    if let Some(bytes) = part.size_bytes("idle-step")? {
+        changed.idle_step_bytes = bytes;
+    }
+    if let Some(bytes) = part.size_bytes("blocking-step")? {
+        changed.blocking_step_bytes = bytes;
+    }
+    if let Some(requests) = number("between-steps")? {
+        changed.requests_between_steps = narrow("between-steps", requests)?;
+    }
+    if let Some(percent) = number("blocking-stop")? {
+        let Some(percent) = u32::try_from(percent).ok().filter(|&percent| percent < 100) else {
+            return Err(part.value_error("blocking-stop", "hundredths below 100").into());
+        };
+        changed.blocking_stop_percent = percent;
+    }
+    let scaled = changed.scaled(scale_divisor);
+    let MediaCache { bytes, extents_max } = scaled.media_cache;
+    if bytes < CACHE_BYTES_MIN {
+        return Err(emulated::too_small(part, "cache", changed.media_cache.bytes, CACHE_BYTES_MIN));
+    }
+    if extents_max < EXTENTS_MIN {
+        return Err(emulated::too_small(part, "extents", changed.media_cache.extents_max.into(), EXTENTS_MIN.into()));
+    }
+    Ok(scaled)
+}
+
+/// A cache takes some sectors, and its map some extents.
+const CACHE_BYTES_MIN: u64 = 64 << 10;
+const EXTENTS_MIN: u32 = 8;
+
+/// The zones the part asks for, in whole physical sectors.
+fn zones_of(
+    part: &Part,
+    scale_divisor: u64,
+    capacity_bytes: u64,
+    sector_bytes: u64,
+    media_cache: MediaCache,
+) -> Result<ZoneGeometry, Error> {
+    let asked_bytes = part.size_bytes("zone")?.unwrap_or(ZONE_BYTES);
+    let zone_bytes = asked_bytes / scale_divisor / sector_bytes * sector_bytes;
+    if zone_bytes == 0 {
+        return Err(emulated::too_small(part, "zone", asked_bytes, sector_bytes));
+    }
+    let fit = ZoneGeometry::fit(capacity_bytes, zone_bytes)
+        .ok_or_else(|| zones::do_not_fit(part, "zone", zone_bytes, capacity_bytes, scale_divisor))?;
+    let conventional_bytes = part.size_bytes("conventional")?.unwrap_or(0) / scale_divisor;
+    let conventional_zones = u32::try_from(conventional_bytes.div_ceil(zone_bytes)).unwrap_or(u32::MAX);
+    if conventional_zones >= fit.zone_count {
+        let expected = format!("less than the {} of the disk", ByteSize(fit.address_bytes()));
+        return Err(part.value_error("conventional", expected).into());
+    }
+    let sequential_type = ZoneType::SequentialWritePreferred;
+    Ok(ZoneGeometry { conventional_zones, sequential_type, media_cache: Some(media_cache), ..fit })
+}
