@@ -18,10 +18,11 @@ pub mod experiment;
 pub mod generator;
 pub mod host;
 pub mod map;
+pub mod replay;
 pub mod report;
 pub mod runner;
 pub mod target;
 pub mod workload;
 
 pub use error::LabError;
-use varve::media;
+use varve::{block, media};

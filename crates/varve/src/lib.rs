@@ -127,6 +127,12 @@ pub mod env {
     pub use varve_env::*;
 }
 
+/// Devices made of devices.
+pub mod block {
+    #[doc(inline)]
+    pub use varve_block::*;
+}
+
 /// Devices: rules, timing and backing, real and emulated.
 pub mod media {
     #[doc(inline)]

@@ -19,6 +19,7 @@ const CRATE_RULES: &[CrateRule] = &[
     CrateRule { package: "varve-env", uses: &[], tests_use: &[], touches_system: true },
     CrateRule { package: "varve-media", uses: &["varve-env"], tests_use: &[], touches_system: true },
     CrateRule { package: "varve-store", uses: &["varve-env", "varve-media"], tests_use: &[], touches_system: false },
+    CrateRule { package: "varve-block", uses: &["varve-env", "varve-media"], tests_use: &[], touches_system: false },
     // The engine names no device: its tests may, to stand on one.
     CrateRule {
         package: "varve-engine",
@@ -30,7 +31,7 @@ const CRATE_RULES: &[CrateRule] = &[
     CrateRule { package: "varve-interleavings", uses: &["varve-env"], tests_use: &[], touches_system: false },
     CrateRule {
         package: "varve",
-        uses: &["varve-env", "varve-media", "varve-store", "varve-engine"],
+        uses: &["varve-env", "varve-media", "varve-block", "varve-store", "varve-engine"],
         tests_use: &[],
         touches_system: false,
     },

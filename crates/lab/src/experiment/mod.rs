@@ -5,6 +5,7 @@ mod comparison;
 mod db_bench;
 mod emulated;
 pub(crate) mod hhzs;
+mod idler;
 pub(crate) mod kvimr;
 mod load_virtual;
 mod media_demerit;
@@ -15,6 +16,7 @@ mod peers;
 mod scale;
 mod shared_results;
 pub(crate) mod smrdb;
+mod together;
 mod traces;
 mod ycsb;
 
@@ -124,7 +126,7 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
         db_bench::ON_FILES,
         peers::EXPERIMENT,
     ];
-    [FILES, kvimr::EXPERIMENTS, smrdb::EXPERIMENTS, hhzs::EXPERIMENTS].into_iter().flatten()
+    [FILES, kvimr::EXPERIMENTS, smrdb::EXPERIMENTS, hhzs::EXPERIMENTS, idler::EXPERIMENTS].into_iter().flatten()
 }
 
 /// The experiments that `patterns` name: an id, a figure with all its parts (`kvimr/fig5` for
@@ -240,7 +242,7 @@ mod tests {
             assert!(seen.insert(experiment.id), "{} twice", experiment.id);
             let words = experiment.id.split('/').count();
             assert_eq!(words, 2, "{}", experiment.id);
-            let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-/".contains(c);
+            let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-./".contains(c);
             assert!(experiment.id.chars().all(legal), "{}", experiment.id);
             assert!(!experiment.title.is_empty() && !experiment.description.is_empty());
         }

@@ -312,7 +312,7 @@ impl Preset {
         translation: TranslationParameters,
         capacity_bytes: u64,
     ) -> Box<TranslationLayer> {
-        let below = self.with_capacity(capacity_bytes.saturating_add(translation.media_cache.bytes));
+        let below = self.with_capacity(capacity_bytes.saturating_add(translation.home_bytes()));
         Box::new(TranslationLayer::new(translation, zones.table(), below.parameters.timing()))
     }
 }

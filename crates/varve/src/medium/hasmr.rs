@@ -40,7 +40,7 @@ pub(crate) const HASMR: MediumKind = MediumKind {
             OptionDescription {
                 name: "idle-trigger-ms",
                 value: ValueForm::Number(0),
-                default: "229",
+                default: "239",
                 meaning: "how long nobody asks anything of the disk before it begins to clean",
             },
             OptionDescription {

@@ -3,8 +3,8 @@
 use super::reading::{Reading, Sizes, Whereabouts};
 use super::scheme::Scheme;
 use super::settings::{CACHE_BYTES, COMPRESSION_RATIO, KEYS, Setup, VALUE_BYTES};
-use super::together::{Advance, Wanted, measure};
 use crate::error::LabError;
+use crate::experiment::together::{Advance, Wanted, measure};
 use crate::experiment::{Run, simulate};
 use crate::generator::ValueGenerator;
 use crate::target::TargetError;

@@ -23,7 +23,6 @@ mod settings;
 mod similarity;
 mod steady;
 mod table1;
-mod together;
 mod workload;
 
 pub(crate) use film::{LoadOnTiers, film_tiers, tier_schemes};

@@ -4,9 +4,9 @@ use super::load::{Loaded, PROGRESS_STEP, Rested, SETTLE_STEP, failed, loads, ope
 use super::reading::{Reading, Whereabouts, user_reads};
 use super::scheme::Scheme;
 use super::settings::{COMPRESSION_RATIO, KEYS, Setup, VALUE_BYTES};
-use super::together::{Advance, Wanted, measure};
 use super::workload::{Put, ScaledWorkload, Workload};
 use crate::error::LabError;
+use crate::experiment::together::{Advance, Wanted, measure};
 use crate::experiment::{Run, simulate};
 use crate::generator::{Permutation, RecordChooser, ValueGenerator};
 use crate::media::{IoCause, IoClass, IoContext};

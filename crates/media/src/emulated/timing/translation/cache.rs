@@ -6,6 +6,9 @@ use crate::zones::{MediaCache, ZoneGeometry, ZoneId};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// Sectors of the medium, which are written whole.
+const SECTOR_BYTES: u64 = 4096;
+
 /// What is in the cache of one zone.
 #[derive(Clone, Copy, Debug)]
 struct CachedZone {
@@ -84,14 +87,14 @@ impl Cache {
         below(self.used_bytes, bytes) && below(self.map.len() as u64, extents_max.into())
     }
 
-    /// Takes a piece that fits, of one zone, and says which bytes of the cache it goes to.
+    /// Takes a piece that fits, of one zone, and says which bytes of the cache it goes to. Pieces begin at whole sectors of the medium.
     pub(super) fn append(&mut self, zone: ZoneId, range: Range<u64>) -> Range<u64> {
         let length = range.end - range.start;
         if self.head_bytes + length > self.limits.bytes {
             self.head_bytes = 0;
         }
         let at = self.head_bytes;
-        self.head_bytes += length;
+        self.head_bytes += length.next_multiple_of(SECTOR_BYTES);
         self.used_bytes += length;
         self.map.insert(range, at);
         let since = self.zones_so_far;

@@ -144,7 +144,7 @@ impl TranslationLayer {
 
     /// Where byte 0 of the address space lies on the device below.
     fn home(&self) -> u64 {
-        self.parameters.media_cache.bytes
+        self.parameters.home_bytes()
     }
 
     fn pointer(&self, zone: ZoneId) -> u64 {

@@ -49,14 +49,14 @@ pub struct TranslationParameters {
 }
 
 impl TranslationParameters {
-    /// That of the ST8000AS0022: a cache of 28 GB, 182,000 extents (Zhang, section 4.2). Cleanings begin 229 ms after the
-    /// last command: with one short cleaning, of 16 to 31 ms, that gives table 4.1. Steps of what fits the drive's memory,
+    /// That of the ST8000AS0022: a cache of 28 GB, 182,000 extents (Zhang, section 4.2). Cleanings begin 239 ms after the
+    /// last command: with one short cleaning, of 6 to 21 ms, that gives table 4.1. Steps of what fits the drive's memory,
     /// 128 MB, take up to 2 s, the longest wait that was seen. Assumed: the oldest zone first, until all are clean,
     /// 8 requests between steps, and that of an idle cleaning that is called off steps of 8 MiB are done again.
     pub fn st8000as0022() -> Self {
         TranslationParameters {
             media_cache: MediaCache { bytes: 28_000_000_000, extents_max: 182_000 },
-            idle_trigger_nanos: 229_000_000,
+            idle_trigger_nanos: 239_000_000,
             order: CleaningOrder::Oldest,
             idle_step_bytes: 8 << 20,
             blocking_step_bytes: 128 << 20,
@@ -64,6 +64,11 @@ impl TranslationParameters {
             blocking_stop_percent: 0,
             interrupted: Interrupted::RepeatsStep,
         }
+    }
+
+    /// Where byte 0 of the address space lies on the disk: behind the cache, in whole MiB, so that sectors stay whole.
+    pub(crate) fn home_bytes(&self) -> u64 {
+        self.media_cache.bytes.next_multiple_of(1 << 20)
     }
 
     /// The similar layer with every size, count and time divided by `divisor`.

@@ -26,7 +26,7 @@ impl Drive {
         };
         let table = Arc::new(Mutex::new(ZoneTable::new(&zones)));
         let preset = Preset::find("st8000as0022").unwrap();
-        let below = preset.with_capacity(zones.address_bytes() + parameters.media_cache.bytes);
+        let below = preset.with_capacity(zones.address_bytes() + parameters.home_bytes());
         let layer = TranslationLayer::new(parameters, Arc::clone(&table), below.parameters().timing());
         Drive { layer, table, now: 0, next: 0, done: Vec::new(), done_at_once: Vec::new() }
     }

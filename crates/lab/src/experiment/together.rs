@@ -12,20 +12,20 @@ use varve::env::Env;
 const AT_ONCE: usize = 2;
 
 /// Says that so many operations more were done.
-pub(super) type Advance = Arc<dyn Fn(u64) + Send + Sync>;
+pub(in crate::experiment) type Advance = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// What is to be run: a name that holds everything the result depends on, and how many operations it has.
-pub(super) struct Wanted<T> {
-    pub(super) key: String,
-    pub(super) operations: u64,
-    pub(super) run: Box<dyn FnOnce(Advance) -> Result<T, LabError> + Send>,
+pub(in crate::experiment) struct Wanted<T> {
+    pub(in crate::experiment) key: String,
+    pub(in crate::experiment) operations: u64,
+    pub(in crate::experiment) run: Box<dyn FnOnce(Advance) -> Result<T, LabError> + Send>,
 }
 
 /// The results, in order. What an earlier experiment of the same run measured is not measured again.
 ///
 /// # Errors
 /// The first one that failed.
-pub(super) fn measure<T: Send + Sync + 'static>(
+pub(in crate::experiment) fn measure<T: Send + Sync + 'static>(
     run: &Run<'_>,
     what: &str,
     wanted: Vec<Wanted<T>>,

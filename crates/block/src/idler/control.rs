@@ -1,0 +1,275 @@
+//! The device that does what a controller says.
+
+use super::controller::{Arrival, Controller, Verdict, Work};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use varve_env::{Condvar, Env, Instant, Mutex};
+use varve_media::{
+    BlockDevice, Capabilities, Counters, Device, Geometry, IoClass, IoContext, MediaError, Request, Transfer,
+    ZoneControl, ZoneDescription, ZoneId,
+};
+
+/// What control did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ControlStatistics {
+    /// Requests that were held back.
+    pub delayed: u64,
+    /// How long they were, together.
+    pub delayed_nanos: u64,
+    /// The longest that one was.
+    pub longest_delay_nanos: u64,
+    /// Times that requests began to be held back.
+    pub idle_periods: u64,
+    /// Reports of zones that were asked for.
+    pub reports: u64,
+}
+
+struct State {
+    controller: Box<dyn Controller>,
+    statistics: ControlStatistics,
+    /// Until when somebody was told to wait last.
+    held_until_nanos: u64,
+    /// Those that wait, by when they came.
+    waiting: BTreeSet<u64>,
+    next_ticket: u64,
+    /// Somebody asks the device for a report; the others go on.
+    is_reporting: bool,
+}
+
+/// A device whose requests a [`Controller`] holds back.
+///
+/// What is held back waits in the thread that asks, and goes in the order in which it came, before what comes later: writes that were in
+/// order stay so. A batch waits for the last of its requests. Syncs and commands to zones are held back like other requests, as they too call a cleaning off. Tracks of the
+/// device below are passed on, memory that is addressed by bytes is not.
+pub struct ControlledDevice {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    env: Env,
+    inner: Device,
+    state: Mutex<State>,
+    /// One of those that wait has gone.
+    gone: Condvar,
+}
+
+/// What was asked for, as it goes.
+struct Entered {
+    arrivals: Vec<Arrival>,
+    begun_nanos: u64,
+}
+
+impl Shared {
+    fn arrival(&self, work: Work, offset_bytes: u64, length_bytes: u64, context: &IoContext) -> Arrival {
+        let deadline_nanos = context.deadline.map(Instant::as_nanos);
+        Arrival {
+            nanos: self.env.now().as_nanos(),
+            work,
+            offset_bytes,
+            length_bytes,
+            class: context.class,
+            deadline_nanos,
+        }
+    }
+
+    /// Waits until all may go.
+    fn enter(&self, arrivals: Vec<Arrival>, context: &IoContext) -> Entered {
+        let mut guard = self.state.lock();
+        let ticket = guard.next_ticket;
+        guard.next_ticket += 1;
+        let mut has_waited = false;
+        for arrival in &arrivals {
+            let mut verdict = guard.controller.arrived(arrival);
+            while let Verdict::Wait(until_nanos) = verdict {
+                has_waited = true;
+                let state = &mut *guard;
+                state.waiting.insert(ticket);
+                if until_nanos > state.held_until_nanos {
+                    state.held_until_nanos = until_nanos;
+                    state.statistics.idle_periods += 1;
+                }
+                drop(guard);
+                self.env.sleep_until(Instant::from_nanos(until_nanos));
+                guard = self.state.lock();
+                self.wait_for_earlier(&mut guard, ticket);
+                let now = self.env.now().as_nanos();
+                verdict = guard.controller.waited(now, arrival);
+            }
+        }
+        self.wait_for_earlier(&mut guard, ticket);
+        if guard.waiting.remove(&ticket) {
+            self.gone.notify_all();
+        }
+        drop(guard);
+        self.report_if_wanted(context);
+        let now = self.env.now().as_nanos();
+        let came = arrivals.first().map_or(now, |arrival| arrival.nanos);
+        if has_waited {
+            let statistics = &mut self.state.lock().statistics;
+            let waited = now.saturating_sub(came);
+            statistics.delayed += arrivals.len() as u64;
+            statistics.delayed_nanos += waited.saturating_mul(arrivals.len() as u64);
+            statistics.longest_delay_nanos = statistics.longest_delay_nanos.max(waited);
+        }
+        Entered { arrivals, begun_nanos: if has_waited { now } else { came } }
+    }
+
+    /// Waits while somebody waits who came before.
+    fn wait_for_earlier(&self, state: &mut varve_env::MutexGuard<'_, State>, ticket: u64) {
+        while state.waiting.first().is_some_and(|&first| first < ticket) {
+            self.gone.wait(state);
+        }
+    }
+
+    fn leave(&self, entered: &Entered) {
+        let now = self.env.now().as_nanos();
+        let mut state = self.state.lock();
+        for arrival in &entered.arrivals {
+            state.controller.completed(now, entered.begun_nanos, arrival);
+        }
+    }
+
+    fn report_if_wanted(&self, context: &IoContext) {
+        let now = self.env.now().as_nanos();
+        {
+            let mut state = self.state.lock();
+            if state.is_reporting || !state.controller.wants_report(now) {
+                return;
+            }
+            state.is_reporting = true;
+            state.statistics.reports += 1;
+        }
+        let context = IoContext { class: IoClass::Maintenance, ..*context };
+        let zones = match (&self.inner.zones, &self.inner.block.capabilities().zones) {
+            (Some(zones), Some(geometry)) => zones.report(ZoneId(0), geometry.zone_count, &context).ok(),
+            _ => None,
+        };
+        let mut state = self.state.lock();
+        state.is_reporting = false;
+        state.controller.reported(now, zones.as_deref());
+    }
+
+    fn around<T>(
+        &self,
+        work: Work,
+        range: (u64, u64),
+        context: &IoContext,
+        perform: impl FnOnce() -> Result<T, MediaError>,
+    ) -> Result<T, MediaError> {
+        let entered = self.enter(vec![self.arrival(work, range.0, range.1, context)], context);
+        let result = perform();
+        self.leave(&entered);
+        result
+    }
+}
+
+impl ControlledDevice {
+    /// `inner` under a controller, with its zones and tracks; and a handle for statistics.
+    pub fn new(env: &Env, inner: &Device, controller: Box<dyn Controller>) -> (Device, ControlledDevice) {
+        let state = State {
+            controller,
+            statistics: ControlStatistics::default(),
+            held_until_nanos: 0,
+            waiting: BTreeSet::new(),
+            next_ticket: 0,
+            is_reporting: false,
+        };
+        let state = Mutex::new(env, "idle control", state);
+        let gone = Condvar::new(env, "idle control");
+        let shared = Arc::new(Shared { env: env.clone(), inner: inner.clone(), state, gone });
+        let block = Arc::new(ControlledDevice { shared: Arc::clone(&shared) });
+        let zones = inner.zones.as_ref().map(|zones| {
+            let control: Arc<dyn ZoneControl> =
+                Arc::new(ControlledZones { shared: Arc::clone(&shared), inner: Arc::clone(zones) });
+            control
+        });
+        let device = Device { block, zones, tracks: inner.tracks.clone(), bytes: None };
+        (device, ControlledDevice { shared })
+    }
+
+    /// What control did so far.
+    pub fn statistics(&self) -> ControlStatistics {
+        self.shared.state.lock().statistics
+    }
+}
+
+impl BlockDevice for ControlledDevice {
+    fn name(&self) -> &str {
+        self.shared.inner.block.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.shared.inner.block.geometry()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.shared.inner.block.capabilities()
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let arrivals = requests.iter().filter(|request| request.length_bytes() > 0).map(|request| {
+            let work = match request.transfer {
+                Transfer::Read { .. } => Work::Read,
+                Transfer::Write { .. } => Work::Write,
+                Transfer::Discard { .. } => Work::Forget,
+            };
+            self.shared.arrival(work, request.offset_bytes, request.length_bytes(), context)
+        });
+        let arrivals: Vec<Arrival> = arrivals.collect();
+        if arrivals.is_empty() {
+            return self.shared.inner.block.execute(requests, context);
+        }
+        let entered = self.shared.enter(arrivals, context);
+        let result = self.shared.inner.block.execute(requests, context);
+        self.shared.leave(&entered);
+        result
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        self.shared.around(Work::Command, (0, 0), context, || self.shared.inner.block.sync(context))
+    }
+
+    fn counters(&self) -> Counters {
+        self.shared.inner.block.counters()
+    }
+}
+
+/// Commands to zones through control.
+struct ControlledZones {
+    shared: Arc<Shared>,
+    inner: Arc<dyn ZoneControl>,
+}
+
+impl ControlledZones {
+    fn command(&self, context: &IoContext, perform: impl FnOnce() -> Result<(), MediaError>) -> Result<(), MediaError> {
+        self.shared.around(Work::Command, (0, 0), context, perform)
+    }
+}
+
+impl ZoneControl for ControlledZones {
+    fn report(&self, first: ZoneId, count: u32, context: &IoContext) -> Result<Vec<ZoneDescription>, MediaError> {
+        self.shared.around(Work::Command, (0, 0), context, || self.inner.report(first, count, context))
+    }
+
+    fn open(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        self.command(context, || self.inner.open(zone, context))
+    }
+
+    fn close(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        self.command(context, || self.inner.close(zone, context))
+    }
+
+    fn finish(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        self.command(context, || self.inner.finish(zone, context))
+    }
+
+    fn reset(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
+        let zones = self.shared.inner.block.capabilities().zones.as_ref();
+        let range = zones.map_or((0, 0), |zones| (zones.start_bytes(zone), zones.zone_bytes));
+        self.shared.around(Work::Forget, range, context, || self.inner.reset(zone, context))
+    }
+
+    fn append(&self, zone: ZoneId, data: &[u8], context: &IoContext) -> Result<u64, MediaError> {
+        self.shared.around(Work::Command, (0, 0), context, || self.inner.append(zone, data, context))
+    }
+}

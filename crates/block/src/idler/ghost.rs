@@ -1,0 +1,142 @@
+//! The ghost media cache: what the cache of the disk is taken to hold.
+
+use varve_media::{MediaCache, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};
+
+/// What is thought of a zone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Zone {
+    /// Next byte to write in order, from the start of the zone.
+    pointer_bytes: u64,
+    cached_bytes: u64,
+    entries: u32,
+    non_sequential: bool,
+    is_conventional: bool,
+}
+
+/// An estimate of the media cache of a disk that does not say how full it is (Zhang, section 4.4.2): the sums of what was written beside
+/// write pointers, by zone. What is written twice counts twice. A report says which zones were cleaned since the last.
+///
+/// 32 bytes for each zone.
+#[derive(Clone, Debug)]
+pub struct GhostCache {
+    limits: MediaCache,
+    geometry: ZoneGeometry,
+    zones: Vec<Zone>,
+    cached_bytes: u64,
+    entries: u64,
+}
+
+impl GhostCache {
+    /// Of a disk with these zones and this cache, of which nothing is known: all zones are empty.
+    pub fn new(geometry: &ZoneGeometry, limits: MediaCache) -> Self {
+        let zones = (0..geometry.zone_count).map(|zone| Zone {
+            is_conventional: geometry.zone_type(ZoneId(zone)) == ZoneType::Conventional,
+            ..Zone::default()
+        });
+        GhostCache { limits, geometry: geometry.clone(), zones: zones.collect(), cached_bytes: 0, entries: 0 }
+    }
+
+    /// The share of the cache that these take, of the resource that is nearer to its end in all.
+    fn share(&self, bytes: u64, entries: u64) -> f64 {
+        let of = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
+        let MediaCache { bytes: bytes_max, extents_max } = self.limits;
+        let by_entries = of(self.entries, extents_max.into()) > of(self.cached_bytes, bytes_max);
+        if by_entries { of(entries, extents_max.into()) } else { of(bytes, bytes_max) }
+    }
+
+    /// How full it is taken to be: the share of space or of entries in use, whichever is larger. May be above 1.
+    pub fn utilization(&self) -> f64 {
+        self.share(self.cached_bytes, self.entries)
+    }
+
+    /// Zones that are taken to be non-sequential.
+    pub fn non_sequential_zones(&self) -> usize {
+        self.zones.iter().filter(|zone| zone.non_sequential).count()
+    }
+
+    /// Follows a write, and gives how much of the cache it takes.
+    pub fn written(&mut self, offset_bytes: u64, length_bytes: u64) -> f64 {
+        let range = offset_bytes..offset_bytes.saturating_add(length_bytes);
+        let (mut bytes, mut entries) = (0, 0);
+        for id in self.geometry.zones_in(&range) {
+            let own = self.geometry.range(id);
+            let (from, to) = (range.start.max(own.start) - own.start, range.end.min(own.end) - own.start);
+            let Some(zone) = self.zones.get_mut(id.0 as usize).filter(|zone| !zone.is_conventional) else { continue };
+            if !zone.non_sequential && from == zone.pointer_bytes {
+                zone.pointer_bytes = to;
+                continue;
+            }
+            zone.non_sequential = true;
+            zone.cached_bytes += to - from;
+            zone.entries = zone.entries.saturating_add(1);
+            (bytes, entries) = (bytes + to - from, entries + 1);
+        }
+        self.cached_bytes += bytes;
+        self.entries += entries;
+        self.share(bytes, entries)
+    }
+
+    /// Whether a write goes to the cache, wholly or in part.
+    pub fn is_non_sequential(&self, offset_bytes: u64, length_bytes: u64) -> bool {
+        let range = offset_bytes..offset_bytes.saturating_add(length_bytes);
+        self.geometry.zones_in(&range).any(|id| {
+            let from = range.start.max(self.geometry.start_bytes(id)) - self.geometry.start_bytes(id);
+            let zone = self.zones.get(id.0 as usize).filter(|zone| !zone.is_conventional);
+            zone.is_some_and(|zone| zone.non_sequential || from != zone.pointer_bytes)
+        })
+    }
+
+    fn give_back(&mut self, id: usize) -> (u64, u64) {
+        let Some(zone) = self.zones.get_mut(id) else { return (0, 0) };
+        let (bytes, entries) = (zone.cached_bytes, u64::from(zone.entries));
+        (zone.cached_bytes, zone.entries, zone.non_sequential) = (0, 0, false);
+        self.cached_bytes -= bytes;
+        self.entries -= entries;
+        (bytes, entries)
+    }
+
+    /// Follows a reset of all zones that lie in these bytes.
+    pub fn reset(&mut self, offset_bytes: u64, length_bytes: u64) {
+        let range = offset_bytes..offset_bytes.saturating_add(length_bytes);
+        for id in self.geometry.zones_in(&range) {
+            let own = self.geometry.range(id);
+            if range.start <= own.start && own.end <= range.end {
+                self.give_back(id.0 as usize);
+                self.zones[id.0 as usize].pointer_bytes = 0;
+            }
+        }
+    }
+
+    /// Takes over what a report of all zones says; gives how much of the cache the cleaned zones give back. `None` where the report is of
+    /// other zones than these, which changes nothing.
+    pub fn reported(&mut self, zones: &[ZoneDescription]) -> Option<f64> {
+        let is_of_these = zones.len() == self.zones.len()
+            && zones.iter().enumerate().all(|(id, zone)| {
+                zone.start_bytes == self.geometry.start_bytes(ZoneId(id as u32))
+                    && zone.write_pointer_bytes >= zone.start_bytes
+            });
+        if !is_of_these {
+            return None;
+        }
+        let before = (self.cached_bytes, self.entries);
+        let (mut bytes, mut entries) = (0, 0);
+        for (id, found) in zones.iter().enumerate() {
+            let was_cleaned = self.zones[id].non_sequential && !found.non_sequential;
+            if was_cleaned {
+                let (freed_bytes, freed_entries) = self.give_back(id);
+                (bytes, entries) = (bytes + freed_bytes, entries + freed_entries);
+            }
+            let zone = &mut self.zones[id];
+            zone.non_sequential = found.non_sequential;
+            zone.is_conventional = found.zone_type == ZoneType::Conventional;
+            if !found.non_sequential {
+                zone.pointer_bytes = found.write_pointer_bytes - found.start_bytes;
+            }
+        }
+        // By the resource that was nearer to its end.
+        let MediaCache { bytes: bytes_max, extents_max } = self.limits;
+        let of = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
+        let by_entries = of(before.1, extents_max.into()) > of(before.0, bytes_max);
+        Some(if by_entries { of(entries, extents_max.into()) } else { of(bytes, bytes_max) })
+    }
+}

@@ -1,0 +1,230 @@
+//! Idler, as published.
+
+use super::controller::{Arrival, Controller, Verdict, Work};
+use super::ghost::GhostCache;
+use varve_media::ZoneDescription;
+
+/// The numbers of Idler (Zhang, sections 4.4 and 4.5).
+#[derive(Clone, Debug, PartialEq)]
+pub struct IdlerParameters {
+    /// Below it nothing is held back.
+    pub utilization_low: f64,
+    /// Above it idle periods are long.
+    pub utilization_high: f64,
+    /// Shortest idle period.
+    pub idle_min_nanos: u64,
+    /// Longest idle period.
+    pub idle_max_nanos: u64,
+    /// By how much a period is made longer or shorter.
+    pub idle_step_nanos: u64,
+    /// Requests that are looked at before a period is decided on.
+    pub samples: usize,
+    /// Time from one report of zones to the next.
+    pub report_nanos: u64,
+}
+
+impl Default for IdlerParameters {
+    /// 0.1, 0.8; 0.3 s, 2 s, 0.1 s; 10 requests; 10 minutes.
+    fn default() -> Self {
+        IdlerParameters {
+            utilization_low: 0.1,
+            utilization_high: 0.8,
+            idle_min_nanos: 300_000_000,
+            idle_max_nanos: 2_000_000_000,
+            idle_step_nanos: 100_000_000,
+            samples: 10,
+            report_nanos: 600_000_000_000,
+        }
+    }
+}
+
+/// Idle periods by how full the cache is taken to be and what the workload is like (Zhang, section 4.4).
+///
+/// An execution period lasts until all that was held back is done and then `samples` new requests are; of these are the mean interval
+/// (`T_r`), the mean latency (`T_lat`) and how fast they fill the cache (`V_m`). Equation 4.2 and its sentence contradict each other: here a
+/// period becomes shorter when the cache was cleaned faster than it fills (`V_m` < `V_c`), longer when slower, and stays within its
+/// bounds.
+pub struct Idler {
+    parameters: IdlerParameters,
+    ghost: GhostCache,
+    /// Until when requests are held back.
+    idle_until_nanos: u64,
+    /// Requests that were held back and are not done.
+    delayed: usize,
+    sample: Sample,
+    /// Length of the last period by equation 4.2.
+    length_nanos: u64,
+    /// `V_c`, in shares of the cache a second.
+    cleaning_rate: f64,
+    last_report_nanos: Option<u64>,
+    /// The device does not say what it must: nothing is held back.
+    has_given_up: bool,
+}
+
+/// The new requests of an execution period.
+#[derive(Clone, Debug, Default)]
+struct Sample {
+    arrived: usize,
+    completed: usize,
+    first_nanos: u64,
+    last_nanos: u64,
+    latency_nanos: u64,
+    /// Shares of the cache.
+    consumed: f64,
+}
+
+/// Equations 4.1 and 4.2: how long to hold requests back, and the length to go on from.
+fn decide(
+    parameters: &IdlerParameters,
+    utilization: f64,
+    is_intense: bool,
+    rates: (f64, f64),
+    length_nanos: u64,
+) -> (u64, u64) {
+    let (consuming, cleaning) = rates;
+    let bounds = |nanos: u64| nanos.clamp(parameters.idle_min_nanos, parameters.idle_max_nanos);
+    if utilization < parameters.utilization_low {
+        return (0, length_nanos);
+    }
+    if utilization < parameters.utilization_high {
+        return (if is_intense { 0 } else { parameters.idle_min_nanos }, length_nanos);
+    }
+    let changed = match is_intense {
+        false => parameters.idle_max_nanos,
+        true if consuming < cleaning => bounds(length_nanos.saturating_sub(parameters.idle_step_nanos)),
+        true if consuming > cleaning => bounds(length_nanos.saturating_add(parameters.idle_step_nanos)),
+        true => bounds(length_nanos),
+    };
+    (changed, changed)
+}
+
+impl Idler {
+    /// Over a disk of which the ghost is, before it is looked at for the first time.
+    pub fn new(parameters: IdlerParameters, ghost: GhostCache) -> Self {
+        Idler {
+            length_nanos: parameters.idle_min_nanos,
+            parameters,
+            ghost,
+            idle_until_nanos: 0,
+            delayed: 0,
+            sample: Sample::default(),
+            cleaning_rate: 0.0,
+            last_report_nanos: None,
+            has_given_up: false,
+        }
+    }
+
+    /// Follows a request that goes to the device.
+    fn goes(&mut self, now_nanos: u64, arrival: &Arrival, is_new: bool) {
+        let consumed = match arrival.work {
+            Work::Write => self.ghost.written(arrival.offset_bytes, arrival.length_bytes),
+            Work::Forget => {
+                self.ghost.reset(arrival.offset_bytes, arrival.length_bytes);
+                0.0
+            }
+            Work::Read | Work::Command => 0.0,
+        };
+        if is_new && self.delayed == 0 && self.sample.arrived < self.parameters.samples {
+            let sample = &mut self.sample;
+            if sample.arrived == 0 {
+                sample.first_nanos = now_nanos;
+            }
+            sample.last_nanos = now_nanos;
+            sample.arrived += 1;
+            sample.consumed += consumed;
+        }
+    }
+
+    fn end_execution(&mut self, now_nanos: u64) {
+        let sample = std::mem::take(&mut self.sample);
+        let intervals = sample.arrived.saturating_sub(1).max(1) as u64;
+        let interval_nanos = (sample.last_nanos - sample.first_nanos) / intervals;
+        let latency_nanos = sample.latency_nanos / sample.completed.max(1) as u64;
+        let seconds = (sample.last_nanos - sample.first_nanos).max(1) as f64 / 1e9;
+        let rates = (sample.consumed / seconds, self.cleaning_rate);
+        let is_intense = interval_nanos <= latency_nanos;
+        let utilization = self.ghost.utilization();
+        let (idle_nanos, length_nanos) = decide(&self.parameters, utilization, is_intense, rates, self.length_nanos);
+        self.length_nanos = length_nanos;
+        if idle_nanos > 0 {
+            self.idle_until_nanos = now_nanos + idle_nanos;
+        }
+    }
+}
+
+impl Controller for Idler {
+    fn name(&self) -> String {
+        "Idler".to_owned()
+    }
+
+    fn arrived(&mut self, arrival: &Arrival) -> Verdict {
+        if arrival.nanos < self.idle_until_nanos && !self.has_given_up {
+            self.delayed += 1;
+            return Verdict::Wait(self.idle_until_nanos);
+        }
+        self.goes(arrival.nanos, arrival, true);
+        Verdict::Go
+    }
+
+    fn waited(&mut self, now_nanos: u64, arrival: &Arrival) -> Verdict {
+        self.goes(now_nanos, arrival, false);
+        Verdict::Go
+    }
+
+    fn completed(&mut self, now_nanos: u64, begun_nanos: u64, arrival: &Arrival) {
+        if begun_nanos > arrival.nanos {
+            self.delayed = self.delayed.saturating_sub(1);
+            return;
+        }
+        // One of the sample, or of those that came while others were held back.
+        if self.delayed == 0 && arrival.nanos >= self.sample.first_nanos && self.sample.arrived > self.sample.completed
+        {
+            self.sample.completed += 1;
+            self.sample.latency_nanos += now_nanos.saturating_sub(arrival.nanos);
+            let samples = self.parameters.samples.max(1);
+            if self.sample.completed >= samples && now_nanos >= self.idle_until_nanos && !self.has_given_up {
+                self.end_execution(now_nanos);
+            }
+        }
+    }
+
+    fn wants_report(&self, now_nanos: u64) -> bool {
+        let due = |last: u64| now_nanos >= last.saturating_add(self.parameters.report_nanos);
+        !self.has_given_up && now_nanos >= self.idle_until_nanos && self.last_report_nanos.is_none_or(due)
+    }
+
+    fn reported(&mut self, now_nanos: u64, zones: Option<&[ZoneDescription]>) {
+        let Some(given_back) = zones.and_then(|zones| self.ghost.reported(zones)) else {
+            self.has_given_up = true;
+            return;
+        };
+        if let Some(last) = self.last_report_nanos.replace(now_nanos) {
+            self.cleaning_rate = given_back / (now_nanos.saturating_sub(last).max(1) as f64 / 1e9);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_follow_the_equations() {
+        let parameters = IdlerParameters::default();
+        let second = |seconds: f64| (seconds * 1e9) as u64;
+        let idle = |utilization, is_intense, rates, length: f64| {
+            decide(&parameters, utilization, is_intense, rates, second(length)).0 as f64 / 1e9
+        };
+        assert_eq!(idle(0.05, false, (0.0, 0.0), 1.0), 0.0);
+        // 4.1
+        assert_eq!(idle(0.5, true, (0.0, 0.0), 1.0), 0.0);
+        assert_eq!(idle(0.5, false, (0.0, 0.0), 1.0), 0.3);
+        // 4.2
+        assert_eq!(idle(0.9, false, (0.0, 0.0), 1.0), 2.0);
+        assert_eq!(idle(0.9, true, (1.0, 2.0), 1.0), 0.9);
+        assert_eq!(idle(0.9, true, (2.0, 1.0), 1.0), 1.1);
+        assert_eq!(idle(0.9, true, (1.0, 1.0), 1.0), 1.0);
+        assert_eq!(idle(0.9, true, (1.0, 2.0), 0.3), 0.3);
+        assert_eq!(idle(0.9, true, (2.0, 1.0), 2.0), 2.0);
+    }
+}

@@ -1,0 +1,178 @@
+use super::*;
+
+use std::time::Duration;
+use varve_env::Env;
+use varve_media::emulated::TranslationParameters;
+use varve_media::presets::Preset;
+use varve_media::{
+    BlockDeviceExt, Device, IoContext, MediaCache, NoBacking, Pacing, ZoneGeometry, ZoneId, ZoneType, Zoned,
+};
+
+const ZONE: u64 = 256 << 20;
+
+fn drive(env: &Env, extents_max: u32) -> Device {
+    let translation = TranslationParameters {
+        media_cache: MediaCache { bytes: 1 << 30, extents_max },
+        ..TranslationParameters::st8000as0022()
+    };
+    let zones = ZoneGeometry {
+        sequential_type: ZoneType::SequentialWritePreferred,
+        media_cache: Some(translation.media_cache),
+        ..ZoneGeometry::fit(40 * ZONE, ZONE).unwrap()
+    };
+    let preset = Preset::find("st8000as0022").unwrap().with_capacity(40 * ZONE);
+    preset.build_translated(env, "drive", Zoned::new(&zones), translation, Box::new(NoBacking), Pacing::Sleep)
+}
+
+fn idler(drive: &Device) -> Box<Idler> {
+    let zones = drive.block.capabilities().zones.clone().unwrap();
+    Box::new(Idler::new(IdlerParameters::default(), GhostCache::new(&zones, zones.media_cache.unwrap())))
+}
+
+/// Holds everything back until a moment.
+struct Until(u64);
+
+impl Controller for Until {
+    fn name(&self) -> String {
+        "until".to_owned()
+    }
+
+    fn arrived(&mut self, arrival: &Arrival) -> Verdict {
+        self.waited(arrival.nanos, arrival)
+    }
+
+    fn waited(&mut self, now_nanos: u64, _arrival: &Arrival) -> Verdict {
+        if now_nanos < self.0 { Verdict::Wait(self.0) } else { Verdict::Go }
+    }
+
+    fn completed(&mut self, _now_nanos: u64, _begun_nanos: u64, _arrival: &Arrival) {}
+
+    fn wants_report(&self, _now_nanos: u64) -> bool {
+        false
+    }
+
+    fn reported(&mut self, _now_nanos: u64, _zones: Option<&[varve_media::ZoneDescription]>) {}
+}
+
+/// What was in order stays in order: threads that wait go as they came, and before those that come later.
+#[test]
+fn held_requests_go_in_the_order_in_which_they_came() {
+    for seed in 1..=5 {
+        let env = Env::sim(seed);
+        let of_client = env.clone();
+        let client = env.spawn("client", move || {
+            let env = of_client;
+            let (device, control) = ControlledDevice::new(&env, &drive(&env, 1000), Box::new(Until(1_000_000_000)));
+            let writers: Vec<_> = (0..40)
+                .map(|number| {
+                    let (env, device) = (env.clone(), device.clone());
+                    env.clone().spawn("writer", move || {
+                        // The last come when the others go.
+                        env.sleep(Duration::from_nanos(if number < 30 { number } else { 1_000_000_000 }));
+                        if number < 30 || env.now().as_nanos() >= 1_000_000_000 {
+                            device.block.write_at(number * 4096, &[0; 4096], &IoContext::default()).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            let cleaning = device.block.counters().cleaning;
+            // Those that came last came in any order.
+            assert!(cleaning.cached_writes < 11, "seed {seed}: {cleaning:?}");
+            let statistics = control.statistics();
+            assert_eq!((statistics.delayed, statistics.idle_periods), (30, 1), "seed {seed}");
+            assert!(statistics.longest_delay_nanos <= 1_000_000_000);
+        });
+        client.join().unwrap();
+    }
+}
+
+fn on_a_full_drive(
+    controller: impl FnOnce(&Device) -> Box<dyn Controller> + Send + 'static,
+) -> (u64, ControlStatistics) {
+    let env = Env::sim(1);
+    let of_client = env.clone();
+    let client = env.spawn("client", move || {
+        let env = of_client;
+        let inner = drive(&env, 100);
+        let zones = inner.zones.clone().unwrap();
+        (0..20).for_each(|zone| zones.finish(ZoneId(zone), &IoContext::default()).unwrap());
+        let controller = controller(&inner);
+        let (device, control) = ControlledDevice::new(&env, &inner, controller);
+        let mut random = env.random("writes");
+        for _ in 0..3000 {
+            let at = random.below(20) * ZONE + random.below(1000) * 4096;
+            match random.chance(1, 20) {
+                true => device.block.write_at(at, &[0; 4096], &IoContext::default()).unwrap(),
+                false => device.block.read_at(at, &mut [0; 4096], &IoContext::default()).unwrap(),
+            }
+            env.sleep(Duration::from_millis(100));
+        }
+        (device.block.counters().cleaning.blocking_cleanings, control.statistics())
+    });
+    client.join().unwrap()
+}
+
+#[test]
+fn idle_periods_keep_the_cache_from_filling() {
+    let (blocked, _) = on_a_full_drive(|_| Box::new(Unrestrained));
+    assert!(blocked > 0);
+    let (blocked, statistics) = on_a_full_drive(|_| Box::new(FixedIdle::new(5_000_000_000, 2_000_000_000)));
+    assert_eq!(blocked, 0, "{statistics:?}");
+    assert!(statistics.longest_delay_nanos <= 2_000_000_000);
+    let (blocked, statistics) = on_a_full_drive(|drive| idler(drive));
+    assert_eq!(blocked, 0, "{statistics:?}");
+    assert!(statistics.delayed > 0 && statistics.longest_delay_nanos <= 2_000_000_000, "{statistics:?}");
+}
+
+/// A drive that says nothing of its zones, or of others than it has, is left to itself.
+#[test]
+fn a_drive_that_does_not_report_is_left_to_itself() {
+    let (_, statistics) = on_a_full_drive(|drive| {
+        let zones = drive.block.capabilities().zones.clone().unwrap();
+        let other = ZoneGeometry { zone_count: zones.zone_count - 1, ..zones.clone() };
+        Box::new(Idler::new(IdlerParameters::default(), GhostCache::new(&other, zones.media_cache.unwrap())))
+    });
+    assert_eq!((statistics.delayed, statistics.reports), (0, 1));
+    let mut idler = Idler::new(
+        IdlerParameters::default(),
+        GhostCache::new(&ZoneGeometry::fit(ZONE, ZONE).unwrap(), MediaCache { bytes: 1, extents_max: 1 }),
+    );
+    idler.reported(0, None);
+    assert!(!idler.wants_report(u64::MAX));
+}
+
+/// The ghost knows as much of the drive's cache as the drive does, when it was there from the beginning.
+#[test]
+fn the_ghost_follows_the_drive() {
+    let env = Env::sim(3);
+    let of_client = env.clone();
+    let client = env.spawn("client", move || {
+        let env = of_client;
+        let device = drive(&env, 1000);
+        let zones = device.block.capabilities().zones.clone().unwrap();
+        let mut ghost = GhostCache::new(&zones, zones.media_cache.unwrap());
+        let mut random = env.random("writes");
+        let mut pointers = [0; 40];
+        for step in 0..400u64 {
+            let zone = random.below(40);
+            let at = if random.chance(1, 2) { pointers[zone as usize] } else { random.below(100) * 4096 };
+            pointers[zone as usize] = at + 4096;
+            ghost.written(zone * ZONE + at, 4096);
+            device.block.write_at(zone * ZONE + at, &[0; 4096], &IoContext::default()).unwrap();
+            if step % 50 == 49 {
+                if step % 100 == 99 {
+                    env.sleep(Duration::from_secs(1));
+                }
+                let reported = device.zones.as_ref().unwrap().report(ZoneId(0), 40, &IoContext::default()).unwrap();
+                assert!(ghost.reported(&reported).is_some());
+                let cleaning = device.block.counters().cleaning;
+                assert_eq!(ghost.non_sequential_zones() as u64, cleaning.non_sequential_zones);
+                let used = (cleaning.cached_bytes - cleaning.released_bytes) as f64 / (1u64 << 30) as f64;
+                // Entries are counted for each write, and are nearer to their end here.
+                assert!(ghost.utilization() >= used && ghost.utilization() >= cleaning.extents as f64 / 1000.0);
+            }
+        }
+    });
+    client.join().unwrap();
+}

@@ -1,0 +1,3 @@
+//! Devices made of devices: they take devices and are devices, so whatever runs on a device runs on them.
+
+pub mod idler;

@@ -1,0 +1,182 @@
+//! The paper's drive, and what its experiments run on it.
+
+use crate::block::idler::{ControlStatistics, ControlledDevice, Controller, FixedIdle, GhostCache, Idler};
+use crate::block::idler::{IdlerParameters, Unrestrained};
+use crate::error::LabError;
+use crate::experiment::together::{Wanted, measure};
+use crate::experiment::{Run, Scale, simulate};
+use crate::media::emulated::TranslationParameters;
+use crate::media::presets::Preset;
+use crate::media::{
+    CleaningCounters, Device, IoContext, MediaCache, NoBacking, Pacing, ZoneGeometry, ZoneId, ZoneType, Zoned,
+};
+use crate::replay::{BlockRequest, Calibrated, Pace, Replayed, Synthetic, replay};
+use std::sync::Arc;
+use varve::env::Env;
+
+/// Zones of the ST8000AS0022 (Zhang, section 4.4).
+pub(super) const ZONE_BYTES: u64 = 256 << 20;
+
+/// Control of a drive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Control {
+    /// A conventional disk with the same mechanics.
+    Conventional,
+    /// The shingled drive by itself.
+    None,
+    /// \<execution:idle\>, in milliseconds.
+    Fixed(u64, u64),
+    Idler,
+}
+
+impl Control {
+    pub(super) fn name(self) -> String {
+        let seconds = |millis: u64| millis as f64 / 1e3;
+        match self {
+            Control::Conventional => "CMR".to_owned(),
+            Control::None => "no control".to_owned(),
+            Control::Fixed(execution, idle) => format!("AT-IC <{}:{}>", seconds(execution), seconds(idle)),
+            Control::Idler => "Idler".to_owned(),
+        }
+    }
+}
+
+/// A drive at a scale: as many zones, as much cache and as many extents less; times stay as they are, but for the time between
+/// reports, which goes with the cache.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Drive {
+    pub(super) zone_count: u32,
+    pub(super) translation: TranslationParameters,
+    pub(super) idler: IdlerParameters,
+}
+
+impl Drive {
+    pub(super) fn new(scale: Scale) -> Drive {
+        let full = TranslationParameters::st8000as0022();
+        let MediaCache { bytes, extents_max } = full.media_cache;
+        let media_cache = MediaCache { bytes: scale.of(bytes), extents_max: scale.of(u64::from(extents_max)) as u32 };
+        let capacity_bytes = Preset::find("st8000as0022").map_or(0, |preset| preset.geometry().capacity_bytes);
+        let zone_count = scale.of(capacity_bytes / ZONE_BYTES) as u32;
+        // A report tells what of the cache became free: as often in the time in which the cache fills.
+        let own = IdlerParameters::default();
+        let idler = IdlerParameters { report_nanos: scale.of(own.report_nanos), ..own };
+        Drive { zone_count, translation: TranslationParameters { media_cache, ..full }, idler }
+    }
+
+    fn zones(&self) -> Result<ZoneGeometry, LabError> {
+        let fit = ZoneGeometry::fit(u64::from(self.zone_count) * ZONE_BYTES, ZONE_BYTES);
+        let fit = fit.ok_or_else(|| LabError::invalid("zones", self.zone_count.to_string()))?;
+        let sequential_type = ZoneType::SequentialWritePreferred;
+        Ok(ZoneGeometry { sequential_type, media_cache: Some(self.translation.media_cache), ..fit })
+    }
+
+    /// The device, without bytes, and control over it.
+    pub(super) fn build(&self, env: &Env, control: Control) -> Result<(Device, Option<ControlledDevice>), LabError> {
+        let zones = self.zones()?;
+        let preset = Preset::find("st8000as0022")
+            .ok_or_else(|| LabError::invalid("preset", "there is no 'st8000as0022'".to_owned()))?
+            .with_capacity(zones.address_bytes());
+        let backing = Box::new(NoBacking);
+        if control == Control::Conventional {
+            let device = preset.build(env, "CMR", backing, Pacing::Sleep);
+            return Ok((Device::of_blocks(Arc::new(device)), None));
+        }
+        let rules = Zoned::new(&zones);
+        let drive = preset.build_translated(env, "HA-SMR", rules, self.translation.clone(), backing, Pacing::Sleep);
+        let controller: Box<dyn Controller> = match control {
+            Control::Fixed(execution, idle) => Box::new(FixedIdle::new(execution * 1_000_000, idle * 1_000_000)),
+            Control::Idler => {
+                let ghost = GhostCache::new(&zones, self.translation.media_cache);
+                Box::new(Idler::new(self.idler.clone(), ghost))
+            }
+            Control::Conventional | Control::None => Box::new(Unrestrained),
+        };
+        let (device, handle) = ControlledDevice::new(env, &drive, controller);
+        Ok((device, Some(handle)))
+    }
+}
+
+/// Makes zones full, so that every write to them is out of order.
+pub(super) fn fill(device: &Device, zones: &[u64]) -> Result<(), LabError> {
+    let Some(control) = &device.zones else { return Ok(()) };
+    for &zone in zones {
+        let finished = control.finish(ZoneId(zone as u32), &IoContext::default());
+        finished.map_err(|error| LabError::invalid("zone", error.to_string()))?;
+    }
+    Ok(())
+}
+
+/// What is replayed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Workload {
+    Synthetic(Synthetic),
+    Calibrated(Calibrated),
+}
+
+impl Workload {
+    fn requests(&self) -> u64 {
+        match self {
+            Workload::Synthetic(synthetic) => synthetic.requests(),
+            Workload::Calibrated(calibrated) => calibrated.requests(),
+        }
+    }
+
+    fn non_sequential_zones(&self) -> Result<Vec<u64>, LabError> {
+        match self {
+            Workload::Synthetic(synthetic) => synthetic.non_sequential_zones(),
+            Workload::Calibrated(calibrated) => calibrated.non_sequential_zones(),
+        }
+    }
+
+    fn generate(&self) -> Result<Vec<BlockRequest>, LabError> {
+        match self {
+            Workload::Synthetic(synthetic) => synthetic.generate(),
+            Workload::Calibrated(calibrated) => calibrated.generate(),
+        }
+    }
+}
+
+/// What a replay is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Task {
+    pub(super) drive: Drive,
+    pub(super) control: Control,
+    pub(super) workload: Workload,
+    pub(super) pace: Pace,
+}
+
+/// What it gave.
+#[derive(Debug)]
+pub(super) struct Ran {
+    pub(super) task: Task,
+    pub(super) replayed: Replayed,
+    pub(super) cleaning: CleaningCounters,
+    pub(super) statistics: ControlStatistics,
+}
+
+/// Replays, two at a time, each once for all experiments.
+///
+/// # Errors
+/// The first one that failed.
+pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>, LabError> {
+    let seed = run.settings.seed;
+    let wanted = tasks.into_iter().map(|task| Wanted {
+        key: format!("idler {seed} {task:?}"),
+        operations: task.workload.requests(),
+        run: Box::new(move |advance| {
+            let operations = task.workload.requests();
+            let ran = simulate(seed, move |env| {
+                let (device, control) = task.drive.build(env, task.control)?;
+                fill(&device, &task.workload.non_sequential_zones()?)?;
+                let trace: Arc<[BlockRequest]> = task.workload.generate()?.into();
+                let replayed = replay(env, &device, &trace, task.pace)?;
+                let cleaning = device.block.counters().cleaning;
+                let statistics = control.map_or_else(ControlStatistics::default, |control| control.statistics());
+                Ok(Ran { task, replayed, cleaning, statistics })
+            });
+            advance(operations);
+            ran
+        }),
+    });
+    measure(run, "replaying", wanted.collect())
+}

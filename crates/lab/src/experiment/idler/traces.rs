@@ -1,0 +1,276 @@
+//! Figures 4.8 to 4.12: Idler on the traces of Microsoft Research Cambridge, or on requests like theirs.
+
+use super::drive::{Control, Drive, Ran, Task, Workload, ZONE_BYTES, run_tasks};
+use super::table4_2::full_finish;
+use super::told::{MEDIUM, cdf, described, told};
+use crate::error::LabError;
+use crate::experiment::comparison::{compare, drawn, goal};
+use crate::experiment::{Experiment, Run};
+use crate::replay::{Calibrated, Pace, Zones};
+use crate::report::{Axis, Figure, Lines, Plot, Report};
+use std::sync::Arc;
+
+const THREADS: [usize; 3] = [1, 16, 128];
+const CONTROLS: [Control; 4] = [Control::None, Control::Fixed(5000, 2000), Control::Idler, Control::Conventional];
+
+/// What the paper says of a trace: writes, their bytes, zones, writes to ten thousand requests. Of three it has no writes: as many of
+/// as many bytes as of proj_1 are taken.
+type Published = (&'static str, u64, u64, u64, u64);
+
+const PROJ_1: Published = ("proj_1", 2_496_935, 25_576_000_000, 1475, 1056);
+const PRN_1: Published = ("prn_1", 2_769_610, 30_785_000_000, 1222, 2466);
+const OTHERS: [Published; 3] = [
+    ("usr_1", 2_496_935, 25_576_000_000, 1886, 853),
+    ("usr_2", 2_496_935, 25_576_000_000, 926, 1885),
+    ("proj_2", 2_496_935, 25_576_000_000, 1474, 1239),
+];
+
+pub(in crate::experiment) const FIG_4_8: Experiment = Experiment {
+    id: "idler/fig4.8",
+    title: "Idler, figure 4.8: requests of proj_1 in each 100 s (synthetic, calibrated)",
+    description: "Requests that have the sums the paper has of proj_1; how they come in bursts is a guess. Scale divides writes, \
+                  zones and duration.",
+    default_scale: super::DEFAULT_SCALE,
+    run: bursts,
+};
+
+pub(in crate::experiment) const FIG_4_9: Experiment = Experiment {
+    id: "idler/fig4.9",
+    title: "Idler, figure 4.9: response times of proj_1 (synthetic, calibrated) before the cache is full, 128 threads",
+    description: "The first 1,000 s of the runs of idler/fig4.10. By the text Idler's responses are mostly under a second, above \
+                  those without control; AT-IC's are long where many requests come.",
+    default_scale: super::DEFAULT_SCALE,
+    run: before_blocking,
+};
+
+pub(in crate::experiment) const FIG_4_10: Experiment = Experiment {
+    id: "idler/fig4.10",
+    title: "Idler, figure 4.10: P99.9 and finish time of proj_1 (synthetic, calibrated)",
+    description: "No control, AT-IC <5:2>, Idler and a conventional disk, by 1, 16 and 128 threads. Scale divides writes, zones, \
+                  cache, extents and duration; times and intensity stay.",
+    default_scale: super::DEFAULT_SCALE,
+    run: |run| {
+        let (mut report, all) = trace(run, PROJ_1)?;
+        for (place, (threads, gain)) in THREADS.into_iter().zip([56.0, 83.2, 88.8]).enumerate() {
+            let [none, _, idler, conventional] = all[place].as_slice() else { continue };
+            let scheme = Control::Idler.name();
+            let shorter = (1.0 - tail(idler) / tail(none)) * 100.0;
+            compare(&mut report, &scheme, &format!("{threads} threads: P99.9 below no control"), "%", gain, shorter);
+            if threads == 1 {
+                let earlier = (1.0 - finish(idler) / finish(none)) * 100.0;
+                compare(&mut report, &scheme, "1 threads: finish before no control", "%", 23.0, earlier);
+            }
+            let later = (finish(idler) / finish(conventional) - 1.0) * 100.0;
+            let metric = format!("{threads} threads: finish after CMR (%)");
+            goal(&mut report, &scheme, &metric, later, "the paper's: 8 to 10", (7.2..=11.0).contains(&later));
+        }
+        Ok(report)
+    },
+};
+
+pub(in crate::experiment) const FIG_4_11: Experiment = Experiment {
+    id: "idler/fig4.11",
+    title: "Idler, figure 4.11: P99.9 and finish time of prn_1 (synthetic, calibrated)",
+    description: "As idler/fig4.10 with 24.66 % writes, where by the text neither AT-IC nor Idler helps.",
+    default_scale: super::DEFAULT_SCALE,
+    run: |run| {
+        let (mut report, all) = trace(run, PRN_1)?;
+        for (threads, of_threads) in THREADS.iter().zip(&all) {
+            let [none, fixed, idler, _] = of_threads.as_slice() else { continue };
+            for ran in [fixed, idler] {
+                let ratio = tail(ran) / tail(none);
+                let metric = format!("{threads} threads: P99.9 to no control");
+                let close = (0.75..1.33).contains(&ratio);
+                goal(&mut report, &ran.task.control.name(), &metric, ratio, "the paper's: close to 1", close);
+            }
+        }
+        Ok(report)
+    },
+};
+
+pub(in crate::experiment) const FIG_4_12: Experiment = Experiment {
+    id: "idler/fig4.12",
+    title: "Idler, figure 4.12: P99.9 of usr_1, usr_2 and proj_2 (synthetic, calibrated), 16 threads",
+    description: "Their shares of writes and their zones are published (8.53 %, 1,886; 18.85 %, 926; 12.39 %, 1,474), as many \
+                  writes as of proj_1 are taken. By the text Idler helps where there are few writes.",
+    default_scale: super::DEFAULT_SCALE,
+    run: others,
+};
+
+/// Requests like those of a trace, at the scale of a run.
+fn calibrated(run: &Run<'_>, drive: &Drive, published: Published) -> Calibrated {
+    let (name, writes, written_bytes, zones, write_basis_points) = published;
+    Calibrated {
+        name,
+        writes: run.scale.of(writes),
+        written_bytes: run.scale.of(written_bytes),
+        write_basis_points,
+        zones: Zones {
+            zone_bytes: ZONE_BYTES,
+            zone_count: drive.zone_count.into(),
+            non_sequential: run.scale.of(zones),
+        },
+        duration_seconds: run.scale.of(7 * 24 * 3600),
+        burst_requests: 2,
+        burst_interval_nanos: 500_000,
+        window_deviation: 0.5,
+        window_seconds: 100,
+        read_bytes: 32 << 10,
+        sequential_read_percent: 60,
+        seed: run.settings.seed,
+    }
+}
+
+/// What of the requests is a guess.
+fn guesses(report: &mut Report, calibrated: &Calibrated) {
+    let Calibrated { duration_seconds, burst_requests, burst_interval_nanos, window_deviation, read_bytes, .. } =
+        calibrated;
+    report.condition(
+        "requests",
+        format!(
+            "synthetic: sums of {} as published; guessed: {duration_seconds} s, bursts of {burst_requests} \
+             {burst_interval_nanos} ns apart, logarithm of their number in 100 s deviates by {window_deviation}, reads of \
+             {read_bytes} bytes in the zones that are written, {} % of them in sequence, writes of 4 and 32 KiB",
+            calibrated.name, calibrated.sequential_read_percent
+        ),
+    );
+}
+
+fn tail(ran: &Ran) -> f64 {
+    ran.replayed.seconds(0.999)
+}
+
+fn finish(ran: &Ran) -> f64 {
+    ran.replayed.finish_nanos as f64
+}
+
+fn tasks(drive: &Drive, calibrated: &Calibrated, threads: usize) -> Vec<Task> {
+    let task = |&control: &Control| Task {
+        drive: drive.clone(),
+        control,
+        workload: Workload::Calibrated(calibrated.clone()),
+        pace: Pace::Intervals { threads },
+    };
+    CONTROLS.iter().map(task).collect()
+}
+
+fn trace(run: &Run<'_>, published: Published) -> Result<(Report, Vec<Vec<Arc<Ran>>>), LabError> {
+    let drive = Drive::new(run.scale);
+    let mut report = described(run, &drive);
+    let calibrated = calibrated(run, &drive, published);
+    guesses(&mut report, &calibrated);
+    let tasks = THREADS.iter().flat_map(|&threads| tasks(&drive, &calibrated, threads));
+    let all = run_tasks(run, tasks.collect())?;
+    let all: Vec<Vec<Arc<Ran>>> = all.chunks(CONTROLS.len()).map(<[_]>::to_vec).collect();
+    for (threads, of_threads) in THREADS.iter().zip(&all) {
+        let what = format!("{threads} threads");
+        for ran in of_threads {
+            let scheme = ran.task.control.name();
+            drawn(&mut report, &scheme, &format!("{what}: P99.9"), "s", tail(ran));
+            drawn(&mut report, &scheme, &format!("{what}: finish (full size)"), "s", full_finish(run, ran));
+            told(&mut report, &what, ran);
+        }
+        let title = format!("response times, {threads} threads");
+        report.plots.push(cdf(&format!("threads-{threads}"), &title, of_threads));
+    }
+    Ok((report, all))
+}
+
+fn bursts(run: &Run<'_>) -> Result<Report, LabError> {
+    let drive = Drive::new(run.scale);
+    let mut report = described(run, &drive);
+    let calibrated = calibrated(run, &drive, PROJ_1);
+    guesses(&mut report, &calibrated);
+    let mut counts = vec![0u64; 36];
+    for request in calibrated.generate()? {
+        if let Some(count) = counts.get_mut((request.arrival_nanos / 100_000_000_000) as usize) {
+            *count += 1;
+        }
+    }
+    let (least, most) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
+    drawn(&mut report, "proj_1", "fewest requests in 100 s of an hour", "1", least as f64);
+    drawn(&mut report, "proj_1", "most requests in 100 s of an hour", "1", most as f64);
+    let points = counts.iter().enumerate().map(|(place, &count)| (place as f64 * 100.0, count as f64)).collect();
+    report.plots.push(Plot {
+        name: "bursts".to_owned(),
+        title: "requests in each 100 s of an hour".to_owned(),
+        medium: "synthetic, calibrated".to_owned(),
+        y: Axis::linear("requests"),
+        figure: Figure::Lines(Lines {
+            x: Axis::linear("time (s)"),
+            series: vec![("proj_1".to_owned(), points)],
+            paper: Vec::new(),
+        }),
+    });
+    Ok(report)
+}
+
+fn before_blocking(run: &Run<'_>) -> Result<Report, LabError> {
+    let drive = Drive::new(run.scale);
+    let mut report = described(run, &drive);
+    let calibrated = calibrated(run, &drive, PROJ_1);
+    guesses(&mut report, &calibrated);
+    let all = run_tasks(run, tasks(&drive, &calibrated, 128))?;
+    let mut series = Vec::new();
+    for ran in &all[..3] {
+        let early: Vec<(f64, f64)> = ran
+            .replayed
+            .responses
+            .iter()
+            .filter(|response| response.begun_nanos < 1_000_000_000_000)
+            .map(|response| (response.begun_nanos as f64 / 1e9, response.nanos as f64 / 1e9))
+            .collect();
+        let share = early.iter().filter(|point| point.1 < 1.0).count() as f64 / early.len().max(1) as f64;
+        let scheme = ran.task.control.name();
+        match ran.task.control {
+            Control::Idler => {
+                goal(&mut report, &scheme, "share below 1 s", share, "the paper's: most", share > 0.5);
+            }
+            _ => drawn(&mut report, &scheme, "share below 1 s", "1", share),
+        }
+        let longest = early.iter().map(|point| point.1).fold(0.0, f64::max);
+        drawn(&mut report, &scheme, "longest", "s", longest);
+        // The longest of each second.
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        let mut sorted = early;
+        sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (at, took) in sorted {
+            match points.last_mut() {
+                Some(last) if last.0 == at.floor() => last.1 = last.1.max(took),
+                _ => points.push((at.floor(), took)),
+            }
+        }
+        series.push((scheme, points));
+    }
+    report.plots.push(Plot {
+        name: "before".to_owned(),
+        title: "longest response of each second".to_owned(),
+        medium: MEDIUM.to_owned(),
+        y: Axis::logarithmic("response time (s)"),
+        figure: Figure::Lines(Lines { x: Axis::linear("time (s)"), series, paper: Vec::new() }),
+    });
+    Ok(report)
+}
+
+fn others(run: &Run<'_>) -> Result<Report, LabError> {
+    let drive = Drive::new(run.scale);
+    let mut report = described(run, &drive);
+    let all: Vec<Calibrated> = OTHERS.iter().map(|&published| calibrated(run, &drive, published)).collect();
+    all.iter().take(1).for_each(|calibrated| guesses(&mut report, calibrated));
+    let ran = run_tasks(run, all.iter().flat_map(|calibrated| tasks(&drive, calibrated, 16)).collect())?;
+    for (calibrated, of_trace) in all.iter().zip(ran.chunks(CONTROLS.len())) {
+        for ran in of_trace {
+            drawn(&mut report, &ran.task.control.name(), &format!("{}: P99.9", calibrated.name), "s", tail(ran));
+            told(&mut report, calibrated.name, ran);
+        }
+        let [none, _, idler, _] = of_trace else { continue };
+        let ratio = tail(idler) / tail(none);
+        let few = calibrated.write_basis_points < 1000;
+        let (wanted, holds) = match few {
+            true => ("the paper's: well below 1", ratio < 0.5),
+            false => ("the paper's: less of a gain", ratio > 0.2),
+        };
+        goal(&mut report, "Idler", &format!("{}: P99.9 to no control", calibrated.name), ratio, wanted, holds);
+    }
+    Ok(report)
+}

@@ -1,0 +1,14 @@
+//! One request of a trace.
+
+/// A request that some host once made, or might have made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRequest {
+    /// When it came, from the begin of the trace.
+    pub arrival_nanos: u64,
+    /// Write, or else read.
+    pub is_write: bool,
+    /// First byte.
+    pub offset_bytes: u64,
+    /// Bytes.
+    pub length_bytes: u32,
+}
