@@ -1,7 +1,7 @@
 //! Specs become stacks: on directories, on devices, with layers, or errors that say why not.
 
 use varve::env::Env;
-use varve::media::{BlockDeviceExt, IoContext};
+use varve::media::{BlockDeviceExt, IoContext, ZoneId};
 use varve::spec::SpecErrorKind;
 use varve::stack::StackBuilder;
 use varve::{Error, ErrorKind, Spec};
@@ -218,7 +218,7 @@ fn interlaced_disks_by_spec() {
     }
     // Stores for plain disks do not mistake tracks for one, nor the other way round.
     for (text, complaint) in [
-        ("imr:1GB?store=extent", "'extent' needs one conventional device"),
+        ("imr:1GB?store=extent", "'extent' needs one device that can be written anywhere"),
         ("imr:1GB?store=plain", "'plain' needs one directory"),
         ("file:/nowhere?store=imr", "'imr' needs one device with interlaced tracks, or a conventional one"),
         ("imr:1GB?track-size=1MiB", "no track size for an interlaced disk"),
@@ -366,7 +366,7 @@ fn devices_with_zones_by_spec() {
     }
     // Stores for plain disks do not mistake zones for one.
     for (text, complaint) in [
-        ("smr:1GB?store=extent", "'extent' needs one conventional device"),
+        ("smr:1GB?store=extent", "'extent' needs one device that can be written anywhere"),
         ("zns:1GB?store=imr", "'imr' needs one device with interlaced tracks, or a conventional one"),
     ] {
         let error = builder.build(&spec(text)).unwrap_err().to_string();
@@ -437,4 +437,103 @@ fn many_devices_of_many_zones_are_described() {
     let text = ["smr:16TiB?band=4MiB", "zns:4GiB?zone=4KiB"].repeat(100).join("+");
     let devices = StackBuilder::new(&Env::sim(1)).describe(&spec(&text)).unwrap();
     assert_eq!(devices.len(), 200);
+}
+
+#[test]
+fn shingled_disks_with_a_translation_layer_by_spec() {
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    let device = builder.devices(&spec("hasmr:10GiB?cache=64MiB,extents=100")).unwrap().remove(0);
+    let zones = device.device().block.capabilities().zones.clone().unwrap();
+    assert!(zones.can_be_written_anywhere() && zones.zone_count == 40);
+    assert_eq!(zones.media_cache.map(|cache| (cache.bytes, cache.extents_max)), Some((64 << 20, 100)));
+    let report = || device.device().zones.as_ref().unwrap().report(ZoneId(0), 40, &IoContext::default()).unwrap();
+    device.device().block.write_at(1 << 20, &[1; 4096], &IoContext::default()).unwrap();
+    assert!(report()[0].non_sequential);
+    env.sleep(std::time::Duration::from_secs(2));
+    assert!(!report()[0].non_sequential && report()[0].write_pointer_bytes == (1 << 20) + 4096);
+    let managed = builder.devices(&spec("hasmr:10GiB?cache=64MiB,extents=100,device-managed")).unwrap().remove(0);
+    assert!(managed.device().block.capabilities().zones.is_none() && managed.device().zones.is_none());
+    for (text, expected) in [
+        ("hasmr:10GiB?extents=7", "at least 8"),
+        ("hasmr:10GiB?cache=4KiB", "cache"),
+        ("hasmr:10GiB?blocking-stop=100", "below 100"),
+        ("hasmr:100MiB", "zone"),
+        ("hasmr:10GiB?order=newest", "oldest"),
+        ("disk:10GiB?control=paced", "at-ic"),
+        ("smr:10GiB?host-aware,control=idler", "control-cache"),
+        ("file:/nowhere?control=at-ic", "directory"),
+    ] {
+        let told = match text.parse::<Spec>() {
+            Ok(spec) => builder.devices(&spec).err().map(|error| error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        assert!(told.as_ref().is_some_and(|told| told.contains(expected)), "{text}: {told:?}");
+    }
+}
+
+/// What zones are in is in a file beside the bytes: also that one is not in order, and where its pointer stood.
+#[test]
+fn zones_of_a_host_aware_disk_are_as_they_were_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!("hasmr:64MiB?zone=4MiB,cache=1MiB,extents=100,backing=file:{}", path(&directory, "image"));
+    let context = IoContext::default();
+    let described = |is_first: bool| {
+        let env = Env::sim(1);
+        let device = StackBuilder::new(&env).devices(&spec(&text)).unwrap().remove(0);
+        let (block, zones) = (device.device().block.clone(), device.device().zones.clone().unwrap());
+        if is_first {
+            block.write_at(0, &[1; 8192], &context).unwrap();
+            block.write_at(1 << 20, &[2; 8192], &context).unwrap();
+            block.write_at(4 << 20, &[3; 4096], &context).unwrap();
+        }
+        let mut data = [0; 4096];
+        block.read_at((1 << 20) + 4096, &mut data, &context).unwrap();
+        assert_eq!(data, [2; 4096]);
+        let report = zones.report(ZoneId(0), 3, &context).unwrap();
+        if !is_first {
+            env.sleep(std::time::Duration::from_secs(5));
+            let cleaned = zones.report(ZoneId(0), 1, &context).unwrap();
+            assert_eq!((cleaned[0].non_sequential, cleaned[0].write_pointer_bytes), (false, (1 << 20) + 8192));
+        }
+        report.iter().map(|zone| (zone.non_sequential, zone.write_pointer_bytes % (4 << 20))).collect::<Vec<_>>()
+    };
+    let first = described(true);
+    assert_eq!(first, [(true, 8192), (false, 4096), (false, 0)]);
+    assert_eq!(described(false), first);
+    let env = Env::sim(1);
+    std::fs::remove_file(directory.path().join("image.zones")).unwrap();
+    assert!(StackBuilder::new(&env).devices(&spec(&text)).is_err());
+}
+
+/// Where the disk cleans, blocks and is held back, a database is the same.
+#[test]
+fn a_database_on_a_host_aware_disk() {
+    let mut found = Vec::new();
+    for control in
+        ["", ",control=at-ic,control-execution-ms=500,control-idle-ms=300", ",control=idler", ",control=paced"]
+    {
+        let env = Env::sim(4);
+        let of_client = env.clone();
+        let text = format!("hasmr:2GiB?zone=4MiB,cache=8MiB,extents=64,blocking-stop=50{control}");
+        let client = env.spawn("client", move || {
+            let options = varve::Options { write_buffer_size: 256 << 10, ..Default::default() };
+            let db = varve::Varve::builder().env(&of_client).options(options).open_spec(&spec(&text)).unwrap();
+            let mut random = of_client.random("keys");
+            for step in 0..4000u64 {
+                let key = format!("{:05}", random.below(2000));
+                db.put(key.as_bytes(), vec![step as u8; 500]).unwrap();
+            }
+            db.flush().unwrap();
+            db.wait_idle().unwrap();
+            let pairs: Vec<_> =
+                db.iter().map(|pair| pair.unwrap()).map(|(key, value)| (key.to_vec(), value[0])).collect();
+            let cleaning = db.stack().devices()[0].device().block.counters().cleaning;
+            assert!(cleaning.cached_writes > 0, "{cleaning:?}");
+            db.close().unwrap();
+            pairs
+        });
+        found.push(client.join().unwrap());
+    }
+    assert!(found[0].len() > 1500 && found.windows(2).all(|pair| pair[0] == pair[1]));
 }

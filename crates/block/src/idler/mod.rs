@@ -4,13 +4,14 @@
 //! requests wait for seconds. A controller over it holds requests back for a while so that it cleans before it must.
 //!
 //! [`Controller`]s are state machines without I/O or clock, of one file each: [`Unrestrained`] holds nothing back,
-//! [`FixedIdle`] does so at fixed times (AT-IC), [`Idler`] by how full it takes the cache to be and what the workload is like.
+//! [`FixedIdle`] does so at fixed times (AT-IC), [`Idler`] by how full it takes the cache to be and what the workload is like, and [`PacedIdle`], ours, by what cleaning is needed.
 //! [`ControlledDevice`] does what they say.
 
 mod control;
 mod controller;
 mod fixed;
 mod ghost;
+mod paced;
 mod paper;
 mod unrestrained;
 
@@ -18,6 +19,7 @@ pub use control::{ControlStatistics, ControlledDevice};
 pub use controller::{Arrival, Controller, Verdict, Work};
 pub use fixed::FixedIdle;
 pub use ghost::GhostCache;
+pub use paced::{PacedIdle, PacedParameters};
 pub use paper::{Idler, IdlerParameters};
 pub use unrestrained::Unrestrained;
 

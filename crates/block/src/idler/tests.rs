@@ -123,6 +123,44 @@ fn idle_periods_keep_the_cache_from_filling() {
     let (blocked, statistics) = on_a_full_drive(|drive| idler(drive));
     assert_eq!(blocked, 0, "{statistics:?}");
     assert!(statistics.delayed > 0 && statistics.longest_delay_nanos <= 2_000_000_000, "{statistics:?}");
+    let (blocked, statistics) = on_a_full_drive(|drive| {
+        let zones = drive.block.capabilities().zones.clone().unwrap();
+        let report_nanos = 30_000_000_000;
+        let parameters = PacedParameters { report_nanos, utilization: 0.5, ..PacedParameters::default() };
+        Box::new(PacedIdle::new(parameters, GhostCache::new(&zones, zones.media_cache.unwrap())))
+    });
+    assert_eq!(blocked, 0, "{statistics:?}");
+    assert!(statistics.delayed > 0 && statistics.longest_delay_nanos <= 2_000_000_000, "{statistics:?}");
+}
+
+/// A request that must be done before a pause would end is not held back.
+#[test]
+fn deadlines_are_kept() {
+    let zones = ZoneGeometry {
+        sequential_type: ZoneType::SequentialWritePreferred,
+        ..ZoneGeometry::fit(40 * ZONE, ZONE).unwrap()
+    };
+    let ghost = GhostCache::new(&zones, MediaCache { bytes: 1 << 30, extents_max: 100 });
+    let parameters = PacedParameters { utilization: 0.2, ..PacedParameters::default() };
+    let mut controller = PacedIdle::new(parameters, ghost);
+    let arrival = |number: u64, deadline_nanos: Option<u64>| Arrival {
+        nanos: number * 300_000_000,
+        work: Work::Write,
+        offset_bytes: number % 40 * ZONE + 4096,
+        length_bytes: 4096,
+        class: varve_media::IoClass::Other,
+        deadline_nanos,
+    };
+    let held = |verdict: Verdict| matches!(verdict, Verdict::Wait(_));
+    let mut number = 0;
+    while !held(controller.arrived(&arrival(number, None))) {
+        controller.completed(number * 300_000_000 + 10_000_000, number * 300_000_000, &arrival(number, None));
+        number += 1;
+        assert!(number < 1000);
+    }
+    let now = number * 300_000_000;
+    assert!(!held(controller.arrived(&arrival(number, Some(now + 1_000_000)))));
+    assert!(held(controller.arrived(&arrival(number, Some(now + 60_000_000_000)))));
 }
 
 /// A drive that says nothing of its zones, or of others than it has, is left to itself.

@@ -1,5 +1,6 @@
 //! Layers over media, one file each. A new one is its file, its module and its place in the table.
 
+mod control;
 mod fault;
 mod trace;
 
@@ -8,6 +9,7 @@ use crate::registry::LayerKind;
 /// Every layer, from the medium upwards.
 #[rustfmt::skip]
 pub(crate) static LAYERS: &[LayerKind] = &[
+    control::CONTROL_LAYER,
     fault::FAULT,
     trace::TRACE,
 ];

@@ -1,13 +1,13 @@
 //! `hasmr:` a shingled disk that may be written anywhere: its translation layer keeps what is not written in order.
 
 use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, RANDOM_READS, SCALE};
-use super::zones;
+use super::zones::{self, RECORD};
 use crate::error::Error;
 use crate::registry::{ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, whole_number};
 use crate::spec::{ByteSize, Part};
 use crate::stack::{Base, Construction};
 use varve_media::emulated::{CleaningOrder, Interrupted, TranslationParameters};
-use varve_media::{MediaCache, ZoneGeometry, ZoneType, Zoned};
+use varve_media::{MediaCache, ZoneGeometry, ZoneType};
 
 /// Those of the ST8000AS0022 (Zhang, section 4.4).
 const ZONE_BYTES: u64 = 256 << 20;
@@ -86,7 +86,8 @@ pub(crate) const HASMR: MediumKind = MediumKind {
                 meaning: "the disk says nothing of its zones",
             },
             MODEL,
-            BACKING,
+            emulated::BACKING,
+            RECORD,
             SCALE,
             RANDOM_READS,
             PACE,
@@ -96,14 +97,6 @@ pub(crate) const HASMR: MediumKind = MediumKind {
     },
     is_emulated: true,
     build,
-};
-
-/// Where the bytes are.
-const BACKING: OptionDescription = OptionDescription {
-    name: "backing",
-    value: ValueForm::Choice(emulated::BACKING_WORDS),
-    default: "ram",
-    meaning: "where its bytes are: memory, memory compressed by LZ4, or nowhere",
 };
 
 fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
@@ -117,13 +110,15 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
     let geometry = preset.geometry();
     let sector_bytes = u64::from(geometry.physical_sector_bytes);
     let zones = zones_of(part, scale_divisor, geometry.capacity_bytes, sector_bytes, translation.media_cache)?;
-    let (backing, _) = emulated::backing(construction, part, zones.address_bytes())?;
     let (name, pacing) = (part.to_string(), emulated::pacing(part));
-    let begun = construction.next_image().and_then(|image| image.zones(zones.zone_count));
     let device = if part.has_flag("device-managed") {
+        if part.option(RECORD.name).is_some() {
+            return Err(part.value_error(RECORD.name, "no record: a device-managed disk has no zones to keep").into());
+        }
+        let (backing, _) = emulated::backing(construction, part, zones.address_bytes())?;
         preset.build_device_managed(construction.env, &name, &zones, translation.clone(), backing, pacing)
     } else {
-        let rules = begun.map_or_else(|| Zoned::new(&zones), |begun| Zoned::continued(&zones, begun));
+        let (rules, backing) = zones::rules_and_bytes(construction, part, &zones)?;
         preset.build_translated(construction.env, &name, rules, translation.clone(), backing, pacing)
     };
     let mut model = Model::of_preset(&preset, scale_divisor);

@@ -175,7 +175,17 @@ pub(super) fn build_on_preset(
     zones: &ZoneGeometry,
     model: Model<'_>,
 ) -> Result<Base, Error> {
-    let pacing = emulated::pacing(part);
+    let (rules, backing) = rules_and_bytes(construction, part, zones)?;
+    let device = preset.build_zoned(construction.env, &part.to_string(), rules, backing, emulated::pacing(part));
+    Ok(emulated::built(construction, part, device, model))
+}
+
+/// Rules of these zones as they were left, and where their bytes are.
+pub(super) fn rules_and_bytes(
+    construction: &Construction<'_>,
+    part: &Part,
+    zones: &ZoneGeometry,
+) -> Result<(Zoned, Box<dyn Backing>), Error> {
     let file = match part.option("backing").and_then(SpecOption::value) {
         Some(Value::Spec(spec)) => file_path_of(spec),
         _ => None,
@@ -207,8 +217,7 @@ pub(super) fn build_on_preset(
         }
     };
     let (backing, _) = emulated::backing(construction, part, zones.address_bytes())?;
-    let device = preset.build_zoned(construction.env, &part.to_string(), rules, backing, pacing);
-    Ok(emulated::built(construction, part, device, model))
+    Ok((rules, backing))
 }
 
 /// A device with the zones that `zones` makes of a capacity and a physical sector, on real hardware.

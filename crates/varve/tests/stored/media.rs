@@ -28,6 +28,8 @@ pub(crate) const MEDIA: &[(&str, &str)] = &[
     ("disk-as-imr", "disk:32MiB?store=imr,track-size=64KiB,table-size=64KiB,small-files=4MiB,backing=file:@/image"),
     ("smr", "smr:32MiB?band=256KiB,conventional=4MiB,backing=file:@/image"),
     ("smr-host-aware", "smr:32MiB?band=256KiB,conventional=4MiB,host-aware,backing=file:@/image"),
+    ("hasmr", "hasmr:32MiB?zone=256KiB,cache=1MiB,extents=100,backing=file:@/image"),
+    ("hasmr-device-managed", "hasmr:32MiB?zone=256KiB,cache=1MiB,extents=100,device-managed,backing=file:@/image"),
     (
         "smr-logs-apart",
         "smr:32MiB?band=256KiB,conventional=4MiB,backing=file:@/image,logs=(ssd:32MiB?backing=file:@/logs)",

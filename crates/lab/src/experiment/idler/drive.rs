@@ -1,7 +1,7 @@
 //! The paper's drive, and what its experiments run on it.
 
 use crate::block::idler::{ControlStatistics, ControlledDevice, Controller, FixedIdle, GhostCache, Idler};
-use crate::block::idler::{IdlerParameters, Unrestrained};
+use crate::block::idler::{IdlerParameters, PacedIdle, PacedParameters, Unrestrained};
 use crate::error::LabError;
 use crate::experiment::together::{Wanted, measure};
 use crate::experiment::{Run, Scale, simulate};
@@ -27,6 +27,10 @@ pub(super) enum Control {
     /// \<execution:idle\>, in milliseconds.
     Fixed(u64, u64),
     Idler,
+    /// Ours.
+    Paced,
+    /// A drive whose cache is never full and that never cleans.
+    Endless,
 }
 
 impl Control {
@@ -37,6 +41,8 @@ impl Control {
             Control::None => "no control".to_owned(),
             Control::Fixed(execution, idle) => format!("AT-IC <{}:{}>", seconds(execution), seconds(idle)),
             Control::Idler => "Idler".to_owned(),
+            Control::Paced => "ours".to_owned(),
+            Control::Endless => "endless cache".to_owned(),
         }
     }
 }
@@ -82,14 +88,26 @@ impl Drive {
             return Ok((Device::of_blocks(Arc::new(device)), None));
         }
         let rules = Zoned::new(&zones);
-        let drive = preset.build_translated(env, "HA-SMR", rules, self.translation.clone(), backing, Pacing::Sleep);
+        let translation = match control {
+            // Its place on the disk is as far from everything as that of the other.
+            Control::Endless => {
+                TranslationParameters { idle_trigger_nanos: u64::MAX / 4, ..self.translation.endless() }
+            }
+            _ => self.translation.clone(),
+        };
+        let drive = preset.build_translated(env, "HA-SMR", rules, translation, backing, Pacing::Sleep);
         let controller: Box<dyn Controller> = match control {
             Control::Fixed(execution, idle) => Box::new(FixedIdle::new(execution * 1_000_000, idle * 1_000_000)),
             Control::Idler => {
                 let ghost = GhostCache::new(&zones, self.translation.media_cache);
                 Box::new(Idler::new(self.idler.clone(), ghost))
             }
-            Control::Conventional | Control::None => Box::new(Unrestrained),
+            Control::Paced => {
+                let ghost = GhostCache::new(&zones, self.translation.media_cache);
+                let report_nanos = self.idler.report_nanos;
+                Box::new(PacedIdle::new(PacedParameters { report_nanos, ..PacedParameters::default() }, ghost))
+            }
+            Control::Conventional | Control::None | Control::Endless => Box::new(Unrestrained),
         };
         let (device, handle) = ControlledDevice::new(env, &drive, controller);
         Ok((device, Some(handle)))

@@ -11,7 +11,14 @@ use crate::report::{Axis, Figure, Lines, Plot, Report};
 use std::sync::Arc;
 
 const THREADS: [usize; 3] = [1, 16, 128];
-const CONTROLS: [Control; 4] = [Control::None, Control::Fixed(5000, 2000), Control::Idler, Control::Conventional];
+const CONTROLS: [Control; 6] = [
+    Control::None,
+    Control::Fixed(5000, 2000),
+    Control::Idler,
+    Control::Conventional,
+    Control::Paced,
+    Control::Endless,
+];
 
 /// What the paper says of a trace: writes, their bytes, zones, writes to ten thousand requests. Of three it has no writes: as many of
 /// as many bytes as of proj_1 are taken.
@@ -52,7 +59,7 @@ pub(in crate::experiment) const FIG_4_10: Experiment = Experiment {
     run: |run| {
         let (mut report, all) = trace(run, PROJ_1)?;
         for (place, (threads, gain)) in THREADS.into_iter().zip([56.0, 83.2, 88.8]).enumerate() {
-            let [none, _, idler, conventional] = all[place].as_slice() else { continue };
+            let [none, _, idler, conventional, ..] = all[place].as_slice() else { continue };
             let scheme = Control::Idler.name();
             let shorter = (1.0 - tail(idler) / tail(none)) * 100.0;
             compare(&mut report, &scheme, &format!("{threads} threads: P99.9 below no control"), "%", gain, shorter);
@@ -76,7 +83,7 @@ pub(in crate::experiment) const FIG_4_11: Experiment = Experiment {
     run: |run| {
         let (mut report, all) = trace(run, PRN_1)?;
         for (threads, of_threads) in THREADS.iter().zip(&all) {
-            let [none, fixed, idler, _] = of_threads.as_slice() else { continue };
+            let [none, fixed, idler, ..] = of_threads.as_slice() else { continue };
             for ran in [fixed, idler] {
                 let ratio = tail(ran) / tail(none);
                 let metric = format!("{threads} threads: P99.9 to no control");
@@ -144,6 +151,24 @@ fn finish(ran: &Ran) -> f64 {
     ran.replayed.finish_nanos as f64
 }
 
+/// What ours is to reach.
+fn goals(report: &mut Report, what: &str, of_threads: &[Arc<Ran>]) {
+    let [none, _, idler, conventional, ours, endless] = of_threads else { return };
+    let scheme = ours.task.control.name();
+    let mut says = |metric: &str, ours: f64, wanted: &str, holds: bool| {
+        goal(report, &scheme, &format!("{what}: {metric}"), ours, wanted, holds);
+    };
+    let beyond = |ran: &Ran| (tail(ran) - tail(conventional)).max(0.0);
+    let ratio = beyond(ours) / beyond(none).max(1e-9);
+    says("P99.9 beyond CMR, to no control", ratio, "at most 0.1", ratio <= 0.1);
+    let ratio = beyond(ours) / beyond(idler).max(1e-9);
+    says("P99.9 beyond CMR, to Idler", ratio, "at most 0.5", ratio <= 0.5);
+    let ratio = ours.replayed.seconds(0.5) / none.replayed.seconds(0.5);
+    says("median to no control", ratio, "within 5 %", ratio <= 1.05);
+    let ratio = finish(ours) / finish(endless);
+    says("finish to an endless cache", ratio, "within 3 %", ratio <= 1.03);
+}
+
 fn tasks(drive: &Drive, calibrated: &Calibrated, threads: usize) -> Vec<Task> {
     let task = |&control: &Control| Task {
         drive: drive.clone(),
@@ -170,6 +195,7 @@ fn trace(run: &Run<'_>, published: Published) -> Result<(Report, Vec<Vec<Arc<Ran
             drawn(&mut report, &scheme, &format!("{what}: finish (full size)"), "s", full_finish(run, ran));
             told(&mut report, &what, ran);
         }
+        goals(&mut report, &what, of_threads);
         let title = format!("response times, {threads} threads");
         report.plots.push(cdf(&format!("threads-{threads}"), &title, of_threads));
     }
@@ -263,7 +289,8 @@ fn others(run: &Run<'_>) -> Result<Report, LabError> {
             drawn(&mut report, &ran.task.control.name(), &format!("{}: P99.9", calibrated.name), "s", tail(ran));
             told(&mut report, calibrated.name, ran);
         }
-        let [none, _, idler, _] = of_trace else { continue };
+        let [none, _, idler, ..] = of_trace else { continue };
+        goals(&mut report, calibrated.name, of_trace);
         let ratio = tail(idler) / tail(none);
         let few = calibrated.write_basis_points < 1000;
         let (wanted, holds) = match few {

@@ -21,11 +21,12 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 4 | number of the zone |
-//! | 4 | 1 | 1 finished by command, or else 0 |
+//! | 4 | 1 | 1 finished by command, 2 non-sequential, 3 both, or else 0 |
 //! | 5 | 3 | zero |
 //! | 8 | 8 | bytes written, from the start of the zone, synced or not |
 //! | 16 | 8 | bytes written as of the last sync |
-//! | 24 | 36 | zero |
+//! | 24 | 8 | of a non-sequential zone, where its write pointer stood, from the start of the zone; or else zero |
+//! | 32 | 28 | zero |
 //! | 60 | 4 | crc32c of bytes 0 to 60 |
 //!
 //! Entries do not cross sectors of 512 bytes, so each is old or new after a power cut. The bytes that were
@@ -129,8 +130,11 @@ fn read_header(bytes: &[u8], zones: &ZoneGeometry) -> Result<[u8; 36], Flaw> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Entry {
     finished: bool,
+    non_sequential: bool,
     written_bytes: u64,
     synced_bytes: u64,
+    /// Of a non-sequential zone.
+    pointer_bytes: u64,
 }
 
 impl Entry {
@@ -140,9 +144,10 @@ impl Entry {
             return bytes;
         }
         bytes[0..4].copy_from_slice(&zone.0.to_le_bytes());
-        bytes[4] = u8::from(self.finished);
+        bytes[4] = u8::from(self.finished) | u8::from(self.non_sequential) << 1;
         bytes[8..16].copy_from_slice(&self.written_bytes.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.synced_bytes.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.pointer_bytes.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..ENTRY_CHECKED_BYTES]);
         bytes[ENTRY_CHECKED_BYTES..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -164,15 +169,25 @@ impl Entry {
         if u32_at(bytes, 0) != zone.0 {
             return flaw("number", zone.to_string(), u32_at(bytes, 0).to_string());
         }
-        if bytes[4] > 1 || bytes[5..8].iter().chain(&bytes[24..ENTRY_CHECKED_BYTES]).any(|&byte| byte != 0) {
+        if bytes[4] > 3 || bytes[5..8].iter().chain(&bytes[32..ENTRY_CHECKED_BYTES]).any(|&byte| byte != 0) {
             return flaw("reserved bytes of the entry", "zeros".to_owned(), "others".to_owned());
         }
-        let entry = Entry { finished: bytes[4] == 1, written_bytes: u64_at(bytes, 8), synced_bytes: u64_at(bytes, 16) };
+        let entry = Entry {
+            finished: bytes[4] & 1 != 0,
+            non_sequential: bytes[4] & 2 != 0,
+            written_bytes: u64_at(bytes, 8),
+            synced_bytes: u64_at(bytes, 16),
+            pointer_bytes: u64_at(bytes, 24),
+        };
+        let is_preferred = zones.zone_type(zone) == ZoneType::SequentialWritePreferred;
+        if (entry.non_sequential && !is_preferred) || (entry.pointer_bytes > 0 && !entry.non_sequential) {
+            return flaw("write pointer kept", "that of a non-sequential zone".to_owned(), "one of another".to_owned());
+        }
         let limit = match zones.zone_type(zone) {
             ZoneType::Conventional => 0,
             _ => zones.zone_capacity_bytes,
         };
-        for bytes in [entry.written_bytes, entry.synced_bytes] {
+        for bytes in [entry.written_bytes, entry.synced_bytes, entry.pointer_bytes] {
             if bytes > limit {
                 return flaw("written bytes", format!("at most {limit}"), bytes.to_string());
             }
@@ -183,13 +198,17 @@ impl Entry {
     /// The state of a zone, after a restart of the machine or without one.
     fn state(self, restarted: bool, zones: &ZoneGeometry) -> ZoneState {
         let written_bytes = if restarted { self.synced_bytes } else { self.written_bytes };
-        let pointer_bytes = if self.finished { zones.zone_capacity_bytes } else { written_bytes };
+        let pointer_bytes = match (self.finished, self.non_sequential) {
+            (true, _) => zones.zone_capacity_bytes,
+            (false, true) => self.pointer_bytes,
+            (false, false) => written_bytes,
+        };
         let condition = match pointer_bytes {
-            0 => ZoneCondition::Empty,
+            0 if !self.non_sequential => ZoneCondition::Empty,
             pointer if pointer >= zones.zone_capacity_bytes => ZoneCondition::Full,
             _ => ZoneCondition::Closed,
         };
-        ZoneState { condition, pointer_bytes, written_bytes, non_sequential: false }
+        ZoneState { condition, pointer_bytes, written_bytes, non_sequential: self.non_sequential }
     }
 }
 
@@ -379,7 +398,9 @@ impl ZoneRecord {
     /// Follows a write that completed.
     pub(super) fn written(&mut self, zone: ZoneId, state: ZoneState) -> Result<(), MediaError> {
         let before = self.entries[zone.0 as usize];
-        let entry = Entry { written_bytes: state.written_bytes, ..before };
+        let ZoneState { written_bytes, non_sequential, .. } = state;
+        let pointer_bytes = if non_sequential { state.pointer_bytes } else { 0 };
+        let entry = Entry { written_bytes, non_sequential, pointer_bytes, ..before };
         if entry == before {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Sectors of the medium, which are written whole.
-const SECTOR_BYTES: u64 = 4096;
+pub(super) const SECTOR_BYTES: u64 = 4096;
 
 /// What is in the cache of one zone.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,7 @@ pub(super) struct Cache {
     /// Where the next byte goes. The log goes round; what it comes upon is taken to be free.
     head_bytes: u64,
     zones_so_far: u64,
+    is_endless: bool,
 }
 
 /// What is to be read, in this order, and then written to clean a part of a zone: bytes of the inner device.
@@ -50,6 +51,7 @@ impl Cache {
             used_bytes: 0,
             head_bytes: 0,
             zones_so_far: 0,
+            is_endless: parameters.is_endless,
         }
     }
 
@@ -72,7 +74,7 @@ impl Cache {
     /// Whether so many bytes in one piece can be taken.
     pub(super) fn fits(&self, length_bytes: u64) -> bool {
         let MediaCache { bytes, extents_max } = self.limits;
-        self.used_bytes + length_bytes <= bytes && self.map.len() + 2 <= extents_max as usize
+        self.is_endless || (self.used_bytes + length_bytes <= bytes && self.map.len() + 2 <= extents_max as usize)
     }
 
     /// Longest piece, so that an empty cache takes any.

@@ -22,7 +22,7 @@ use super::{MediaCounters, Task, Timing, Work};
 use crate::device::{Capabilities, CleaningCounters};
 use crate::emulated::rules::ZoneTable;
 use crate::zones::{ZoneGeometry, ZoneId};
-use cache::{Cache, Step};
+use cache::{Cache, SECTOR_BYTES, Step};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -121,8 +121,18 @@ impl TranslationLayer {
             table.translate();
             table.geometry().clone()
         };
+        let mut cache = Cache::new(&parameters);
+        // What begins non-sequential has something in the cache; what, is not kept: its last sector is taken.
+        for zone in (0..zones.zone_count).map(ZoneId) {
+            let state = table.lock().state(zone);
+            if state.non_sequential {
+                let end = zones.start_bytes(zone)
+                    + state.written_bytes.clamp(SECTOR_BYTES, zones.zone_bytes.max(SECTOR_BYTES));
+                cache.append(zone, end - SECTOR_BYTES..end);
+            }
+        }
         TranslationLayer {
-            cache: Cache::new(&parameters),
+            cache,
             inner,
             zones,
             table,

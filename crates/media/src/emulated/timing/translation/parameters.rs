@@ -46,6 +46,8 @@ pub struct TranslationParameters {
     pub blocking_stop_percent: u32,
     /// What becomes of an idle cleaning that is called off.
     pub interrupted: Interrupted,
+    /// Nothing fills it: for comparison only.
+    pub is_endless: bool,
 }
 
 impl TranslationParameters {
@@ -63,7 +65,13 @@ impl TranslationParameters {
             requests_between_steps: 8,
             blocking_stop_percent: 0,
             interrupted: Interrupted::RepeatsStep,
+            is_endless: false,
         }
+    }
+
+    /// The same layer with a cache that is never full. Its place on the disk is as large: its log goes round.
+    pub fn endless(&self) -> Self {
+        TranslationParameters { is_endless: true, ..self.clone() }
     }
 
     /// Where byte 0 of the address space lies on the disk: behind the cache, in whole MiB, so that sectors stay whole.

@@ -175,7 +175,8 @@ fn golden() {
         hex(&header[..40]),
         "56415256455a4f4e01000000080000000080000000000000006000000000000001000000".to_owned() + "01000000"
     );
-    let entry = Entry { finished: true, written_bytes: 3 * SECTOR, synced_bytes: SECTOR }.encode(ZoneId(7));
+    let entry =
+        Entry { finished: true, written_bytes: 3 * SECTOR, synced_bytes: SECTOR, ..Entry::default() }.encode(ZoneId(7));
     assert_eq!(hex(&entry[..24]), "070000000100000000300000000000000010000000000000");
     assert_eq!(u32_at(&header, 80), crc32c::crc32c(&header[..80]));
     assert_eq!(u32_at(&entry, 60), crc32c::crc32c(&entry[..60]));

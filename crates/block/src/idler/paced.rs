@@ -1,0 +1,289 @@
+//! Idle periods paced by what cleaning is needed: ours.
+
+use super::controller::{Arrival, Controller, Verdict, Work};
+use super::ghost::GhostCache;
+use varve_media::ZoneDescription;
+
+/// What [`PacedIdle`] is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacedParameters {
+    /// How long the drive must be left alone before it cleans.
+    pub trigger_nanos: u64,
+    /// How full the cache is kept: the fuller, the more a cleaned zone gives back; the rest is for bursts.
+    pub utilization: f64,
+    /// By how much more the cache may be filled until twice as much is cleaned as comes.
+    pub utilization_band: f64,
+    /// Shortest time of cleaning that is worth a pause.
+    pub useful_min_nanos: u64,
+    /// Longest time that a request is held back while the cache is about as full as wanted.
+    pub hold_usual_nanos: u64,
+    /// Longest time that a request is held back when it is about to be full: the bound of every delay.
+    pub hold_max_nanos: u64,
+    /// Largest share of the time in which requests are held back, while the cache is not fuller than wanted.
+    pub held_share_max: f64,
+    /// Time over which rates are taken.
+    pub memory_nanos: u64,
+    /// Time from one report of zones to the next.
+    pub report_nanos: u64,
+    /// What a zone takes, before any was seen to be cleaned.
+    pub zone_nanos: u64,
+}
+
+impl Default for PacedParameters {
+    /// Of the ST8000AS0022, whose trigger is some 240 ms and whose zones take four seconds.
+    fn default() -> Self {
+        PacedParameters {
+            trigger_nanos: 245_000_000,
+            utilization: 0.75,
+            utilization_band: 0.1,
+            useful_min_nanos: 150_000_000,
+            hold_usual_nanos: 800_000_000,
+            hold_max_nanos: 2_000_000_000,
+            held_share_max: 0.4,
+            memory_nanos: 600_000_000_000,
+            report_nanos: 600_000_000_000,
+            zone_nanos: 4_000_000_000,
+        }
+    }
+}
+
+/// Keeps the cache as full as it may be, and has as much cleaned as comes.
+///
+/// *Need.* How fast the cache fills, times the time that cleaning so much takes (from reports: time the drive was left alone for longer than
+/// its trigger, by what that gave back). Up to a certain fill nothing is needed; from there on the more the fuller it is.
+///
+/// *Gaps.* Time that the drive is alone anyway counts first. A request that comes when the drive has been alone for most of the trigger
+/// waits a little, for the trigger is paid already.
+///
+/// *Pauses.* What is needed beyond is had by holding requests back, no longer than the least that keeps the share of time in which
+/// any are held within bounds. What has a deadline before their end is not held.
+///
+/// Where the device does not report as it should, nothing is held back.
+pub struct PacedIdle {
+    parameters: PacedParameters,
+    ghost: GhostCache,
+    open: usize,
+    /// When the last request was done, while none is open.
+    quiet_since_nanos: u64,
+    idle_until_nanos: u64,
+    /// Not before then requests are held back again.
+    served_until_nanos: u64,
+    /// Requests that were held back and are not done.
+    delayed: usize,
+    /// Shares of the cache a second.
+    filling_rate: f64,
+    filled: f64,
+    last_nanos: u64,
+    /// Seconds of cleaning that are due.
+    due_seconds: f64,
+    /// Seconds in which the drive was alone for longer than its trigger, since the last report.
+    alone_seconds: f64,
+    /// Seconds that a share of 1 of the cache takes, once it was seen.
+    seconds_of_cache: Option<f64>,
+    latency_nanos: f64,
+    last_report_nanos: Option<u64>,
+    has_given_up: bool,
+}
+
+/// How long to hold requests back so that `need` of all time is cleaning, when a pause loses `trigger` first: the shortest that keeps
+/// the share of time with held requests at `share`. All in nanoseconds and shares.
+fn pause_nanos(parameters: &PacedParameters, need: f64, hold_max_nanos: u64) -> u64 {
+    let trigger = parameters.trigger_nanos as f64;
+    let least = trigger + parameters.useful_min_nanos as f64;
+    let most = hold_max_nanos as f64;
+    // A pause `p` cleans `p - trigger`, and one is due each `(p - trigger) / need`; of that time requests are held for `p`.
+    let room = 1.0 - need / parameters.held_share_max;
+    let pause = if room > 0.0 { trigger / room } else { most };
+    pause.clamp(least, most.max(least)) as u64
+}
+
+impl PacedIdle {
+    /// Over a disk of which the ghost is, before it is looked at for the first time.
+    pub fn new(parameters: PacedParameters, ghost: GhostCache) -> Self {
+        PacedIdle {
+            parameters,
+            ghost,
+            open: 0,
+            quiet_since_nanos: 0,
+            idle_until_nanos: 0,
+            served_until_nanos: 0,
+            delayed: 0,
+            filling_rate: 0.0,
+            filled: 0.0,
+            last_nanos: 0,
+            due_seconds: 0.0,
+            alone_seconds: 0.0,
+            seconds_of_cache: None,
+            latency_nanos: 0.0,
+            last_report_nanos: None,
+            has_given_up: false,
+        }
+    }
+
+    /// Share of all time that the drive must clean.
+    fn need(&self) -> f64 {
+        let utilization = self.ghost.utilization();
+        let zones = self.ghost.non_sequential_zones() as f64;
+        let guess = self.parameters.zone_nanos as f64 / 1e9 * zones / utilization.max(1e-6);
+        let seconds_of_cache = self.seconds_of_cache.unwrap_or(guess);
+        let over = (utilization - self.parameters.utilization) / self.parameters.utilization_band.max(1e-6);
+        (self.filling_rate * seconds_of_cache * (1.0 + over).clamp(0.0, 8.0)).min(0.9)
+    }
+
+    /// Brings rates and what is due up to now.
+    fn pass(&mut self, now_nanos: u64) {
+        let passed = now_nanos.saturating_sub(self.last_nanos);
+        let memory = self.parameters.memory_nanos.max(1);
+        if passed == 0 {
+            return;
+        }
+        self.due_seconds += self.need() * passed as f64 / 1e9;
+        // Exponential forgetting, by its first terms: steps are short.
+        let share = (passed as f64 / memory as f64).min(1.0);
+        self.filling_rate += (self.filled / (passed as f64 / 1e9) - self.filling_rate) * share;
+        (self.filled, self.last_nanos) = (0.0, now_nanos);
+        // What was not to be had is not saved up without end.
+        self.due_seconds = self.due_seconds.clamp(-10.0, 10.0);
+    }
+
+    /// Counts the time that the drive was left alone until a request goes there.
+    fn end_quiet(&mut self, now_nanos: u64) {
+        if self.open == 0 {
+            let alone = now_nanos.saturating_sub(self.quiet_since_nanos);
+            let useful = alone.saturating_sub(self.parameters.trigger_nanos) as f64 / 1e9;
+            self.due_seconds -= useful;
+            self.alone_seconds += useful;
+        }
+    }
+
+    fn goes(&mut self, now_nanos: u64, arrival: &Arrival) {
+        self.end_quiet(now_nanos);
+        self.open += 1;
+        match arrival.work {
+            Work::Write => self.filled += self.ghost.written(arrival.offset_bytes, arrival.length_bytes),
+            Work::Forget => self.ghost.reset(arrival.offset_bytes, arrival.length_bytes),
+            Work::Read | Work::Command => {}
+        }
+    }
+
+    /// How long a request may be held back as full as the cache is: longer in the last third of what is kept free.
+    fn hold_max_nanos(&self) -> u64 {
+        let PacedParameters { utilization, hold_usual_nanos, hold_max_nanos, .. } = self.parameters;
+        let is_nearly_full = self.ghost.utilization() > 1.0 - (1.0 - utilization) / 3.0;
+        if is_nearly_full { hold_max_nanos } else { hold_usual_nanos.min(hold_max_nanos) }
+    }
+
+    /// Until when a request that came now is to wait, if it is.
+    fn hold(&mut self, now_nanos: u64) -> Option<u64> {
+        let PacedParameters { trigger_nanos, useful_min_nanos, .. } = self.parameters;
+        let hold_max_nanos = self.hold_max_nanos();
+        if self.has_given_up || self.due_seconds <= 0.0 || self.ghost.non_sequential_zones() == 0 {
+            return None;
+        }
+        if self.open == 0 {
+            // The trigger is paid, wholly or for the most part.
+            let alone = now_nanos.saturating_sub(self.quiet_since_nanos);
+            if alone >= trigger_nanos / 2 {
+                let useful = (self.due_seconds * 1e9) as u64;
+                let until = self.quiet_since_nanos + trigger_nanos + useful.max(useful_min_nanos);
+                let pause = pause_nanos(&self.parameters, self.need(), hold_max_nanos);
+                let until = until.min(now_nanos + pause.min(hold_max_nanos));
+                return (until > now_nanos).then_some(until);
+            }
+        }
+        let pause = pause_nanos(&self.parameters, self.need(), hold_max_nanos);
+        let cleans = (pause - trigger_nanos.min(pause)) as f64 / 1e9;
+        let is_due = self.due_seconds >= cleans && self.delayed == 0 && now_nanos >= self.served_until_nanos;
+        is_due.then(|| {
+            // What is at the drive is done first.
+            let drain = if self.open > 0 { self.latency_nanos as u64 } else { 0 };
+            now_nanos + (pause + drain).min(hold_max_nanos)
+        })
+    }
+
+    fn may_wait(arrival: &Arrival, until_nanos: u64) -> bool {
+        arrival.deadline_nanos.is_none_or(|deadline| deadline >= until_nanos)
+    }
+}
+
+impl Controller for PacedIdle {
+    fn name(&self) -> String {
+        "paced".to_owned()
+    }
+
+    fn arrived(&mut self, arrival: &Arrival) -> Verdict {
+        let now = arrival.nanos;
+        self.pass(now);
+        if now >= self.idle_until_nanos
+            && let Some(until) = self.hold(now)
+        {
+            self.idle_until_nanos = until;
+            let share = self.parameters.held_share_max.max(0.01);
+            self.served_until_nanos = until + ((until - now) as f64 * (1.0 / share - 1.0) * 0.5) as u64;
+        }
+        if now < self.idle_until_nanos && Self::may_wait(arrival, self.idle_until_nanos) {
+            self.delayed += 1;
+            return Verdict::Wait(self.idle_until_nanos);
+        }
+        self.goes(now, arrival);
+        Verdict::Go
+    }
+
+    fn waited(&mut self, now_nanos: u64, arrival: &Arrival) -> Verdict {
+        self.pass(now_nanos);
+        self.goes(now_nanos, arrival);
+        Verdict::Go
+    }
+
+    fn completed(&mut self, now_nanos: u64, begun_nanos: u64, arrival: &Arrival) {
+        self.open = self.open.saturating_sub(1);
+        if self.open == 0 {
+            self.quiet_since_nanos = now_nanos;
+        }
+        if begun_nanos > arrival.nanos {
+            self.delayed = self.delayed.saturating_sub(1);
+        }
+        let latency = now_nanos.saturating_sub(begun_nanos) as f64;
+        self.latency_nanos += (latency - self.latency_nanos) / 32.0;
+    }
+
+    fn wants_report(&self, now_nanos: u64) -> bool {
+        let due = |last: u64| now_nanos >= last.saturating_add(self.parameters.report_nanos);
+        !self.has_given_up && now_nanos >= self.idle_until_nanos && self.last_report_nanos.is_none_or(due)
+    }
+
+    fn reported(&mut self, now_nanos: u64, zones: Option<&[ZoneDescription]>) {
+        let Some(given_back) = zones.and_then(|zones| self.ghost.reported(zones)) else {
+            self.has_given_up = true;
+            return;
+        };
+        if self.last_report_nanos.replace(now_nanos).is_some() && given_back > 0.0 {
+            let seen = self.alone_seconds / given_back;
+            let known = self.seconds_of_cache.unwrap_or(seen);
+            self.seconds_of_cache = Some(known + (seen - known) * 0.5);
+            self.alone_seconds = 0.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_the_shortest_that_do() {
+        let parameters = PacedParameters::default();
+        let most = parameters.hold_max_nanos;
+        let seconds = |need: f64| pause_nanos(&parameters, need, most) as f64 / 1e9;
+        // Nothing is needed: 0.245 s are lost, and 0.15 s are the least that is worth it.
+        assert_eq!(seconds(0.0), 0.395);
+        assert!((seconds(0.2) - 0.49).abs() < 1e-6);
+        assert_eq!((seconds(0.39), seconds(0.5)), (2.0, 2.0));
+        for need in [0.01, 0.05, 0.1, 0.2, 0.3] {
+            let pause = seconds(need);
+            let each = (pause - 0.245) / need;
+            assert!(pause / each <= parameters.held_share_max + 1e-6 || pause == 0.395, "{need}");
+        }
+        assert_eq!(pause_nanos(&parameters, 0.3, 600_000_000), 600_000_000);
+    }
+}
