@@ -52,7 +52,7 @@ impl Default for PacedParameters {
 /// *Need.* How fast the cache fills, times the time that cleaning so much takes (from reports: time the drive was left alone for longer than
 /// its trigger, by what that gave back). Up to a certain fill nothing is needed; from there on the more the fuller it is.
 ///
-/// *Gaps.* Time that the drive is alone anyway counts first. A request that comes when the drive has been alone for most of the trigger
+/// *Gaps.* Time that the drive is alone anyway counts first, as much of it as there was in the last while. A request that comes when the drive has been alone for most of the trigger
 /// waits a little, for the trigger is paid already.
 ///
 /// *Pauses.* What is needed beyond is had by holding requests back, no longer than the least that keeps the share of time in which
@@ -73,6 +73,9 @@ pub struct PacedIdle {
     /// Shares of the cache a second.
     filling_rate: f64,
     filled: f64,
+    /// Share of all time that the drive cleans while nobody is held back, and seconds of it since the last look.
+    found_share: f64,
+    found_seconds: f64,
     last_nanos: u64,
     /// Seconds of cleaning that are due.
     due_seconds: f64,
@@ -110,6 +113,8 @@ impl PacedIdle {
             delayed: 0,
             filling_rate: 0.0,
             filled: 0.0,
+            found_share: 0.0,
+            found_seconds: 0.0,
             last_nanos: 0,
             due_seconds: 0.0,
             alone_seconds: 0.0,
@@ -137,11 +142,14 @@ impl PacedIdle {
         if passed == 0 {
             return;
         }
-        self.due_seconds += self.need() * passed as f64 / 1e9;
+        let is_pressing = self.ghost.utilization() > self.pressing();
+        let found = if is_pressing { 0.0 } else { self.found_share };
+        self.due_seconds += (self.need() - found).max(0.0) * passed as f64 / 1e9;
         // Exponential forgetting, by its first terms: steps are short.
         let share = (passed as f64 / memory as f64).min(1.0);
         self.filling_rate += (self.filled / (passed as f64 / 1e9) - self.filling_rate) * share;
-        (self.filled, self.last_nanos) = (0.0, now_nanos);
+        self.found_share += (self.found_seconds / (passed as f64 / 1e9) - self.found_share) * share;
+        (self.filled, self.found_seconds, self.last_nanos) = (0.0, 0.0, now_nanos);
         // What was not to be had is not saved up without end.
         self.due_seconds = self.due_seconds.clamp(-10.0, 10.0);
     }
@@ -151,7 +159,11 @@ impl PacedIdle {
         if self.open == 0 {
             let alone = now_nanos.saturating_sub(self.quiet_since_nanos);
             let useful = alone.saturating_sub(self.parameters.trigger_nanos) as f64 / 1e9;
-            self.due_seconds -= useful;
+            // What a pause gave was due; what was to be had anyway was counted on.
+            match self.quiet_since_nanos < self.idle_until_nanos {
+                true => self.due_seconds -= useful,
+                false => self.found_seconds += useful,
+            }
             self.alone_seconds += useful;
         }
     }
@@ -168,9 +180,14 @@ impl PacedIdle {
 
     /// How long a request may be held back as full as the cache is: longer in the last third of what is kept free.
     fn hold_max_nanos(&self) -> u64 {
-        let PacedParameters { utilization, hold_usual_nanos, hold_max_nanos, .. } = self.parameters;
-        let is_nearly_full = self.ghost.utilization() > 1.0 - (1.0 - utilization) / 3.0;
-        if is_nearly_full { hold_max_nanos } else { hold_usual_nanos.min(hold_max_nanos) }
+        let PacedParameters { hold_usual_nanos, hold_max_nanos, .. } = self.parameters;
+        let is_pressing = self.ghost.utilization() > self.pressing();
+        if is_pressing { hold_max_nanos } else { hold_usual_nanos.min(hold_max_nanos) }
+    }
+
+    /// How full the cache is when nothing is counted on any more.
+    fn pressing(&self) -> f64 {
+        1.0 - (1.0 - self.parameters.utilization) / 3.0
     }
 
     /// Until when a request that came now is to wait, if it is.

@@ -131,7 +131,14 @@ impl Calibrated {
                 if !is_write {
                     next_read = offset_bytes + length;
                 }
-                requests.push(BlockRequest { arrival_nanos, is_write, offset_bytes, length_bytes: length as u32 });
+                let length_bytes = length as u32;
+                requests.push(BlockRequest {
+                    arrival_nanos,
+                    is_write,
+                    offset_bytes,
+                    length_bytes,
+                    latency_nanos: None,
+                });
             }
         }
         Ok(requests)

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use varve::env::{Env, Instant};
 
-/// When requests are made. Request `i` of a trace is one of thread `i mod threads`, and is not made before the one before it of the same
-/// thread is done: only requests of one thread depend on each other (Zhang, section 4.2).
+/// When requests are made. None is made before the one before it of the same thread is done: only requests of one thread depend on each
+/// other (Zhang, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// When it came in the trace, or as soon as its thread is free: who was late catches up.
@@ -33,6 +33,49 @@ impl Pace {
     pub fn threads(self) -> usize {
         let (Pace::Timestamps { threads } | Pace::Intervals { threads } | Pace::Pauses { threads }) = self;
         threads.max(1)
+    }
+}
+
+/// Whose a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Partition {
+    /// Request `i` is of thread `i mod threads`: the paper's, by timestamps.
+    #[default]
+    InTurn,
+    /// By what the trace says of how long requests took (as HFPlayer does): a request may depend on those that were done when it came, so it is
+    /// of the thread whose last request was done most recently; of a new one, while there are, when none was done; or else of the
+    /// one that is done first. Where a trace says nothing, requests took no time.
+    ByLatency,
+}
+
+impl Partition {
+    /// The thread of each request.
+    pub fn threads_of(self, trace: &[BlockRequest], threads: usize) -> Vec<usize> {
+        let threads = threads.max(1);
+        if self == Partition::InTurn {
+            return (0..trace.len()).map(|number| number % threads).collect();
+        }
+        // When each thread's last request was done.
+        let mut done: Vec<u64> = Vec::new();
+        let of = |request: &BlockRequest| {
+            let free = done.iter().enumerate().filter(|(_, until)| **until <= request.arrival_nanos);
+            let chosen = free.max_by_key(|(thread, until)| (**until, usize::MAX - thread)).map(|(thread, _)| thread);
+            let thread = match chosen {
+                Some(thread) => thread,
+                None if done.len() < threads => {
+                    done.push(0);
+                    done.len() - 1
+                }
+                None => done
+                    .iter()
+                    .enumerate()
+                    .min_by_key(|(thread, until)| (**until, *thread))
+                    .map_or(0, |(thread, _)| thread),
+            };
+            done[thread] = request.arrival_nanos.max(done[thread]) + request.latency_nanos.unwrap_or(0);
+            thread
+        };
+        trace.iter().map(of).collect()
     }
 }
 
@@ -74,28 +117,43 @@ impl Replayed {
 ///
 /// # Errors
 /// The first request, in order of threads, that the device refused or failed to do; the others of its thread are not made then.
-pub fn replay(env: &Env, device: &Device, trace: &Arc<[BlockRequest]>, pace: Pace) -> Result<Replayed, LabError> {
+pub fn replay(
+    env: &Env,
+    device: &Device,
+    trace: &Arc<[BlockRequest]>,
+    pace: Pace,
+    partition: Partition,
+) -> Result<Replayed, LabError> {
     let begin = env.now();
     let threads = pace.threads();
     let longest = trace.iter().map(|request| request.length_bytes).max().unwrap_or(0) as usize;
     let zeros: Arc<[u8]> = vec![0; longest].into();
-    let workers: Vec<_> = (0..threads.min(trace.len()))
-        .map(|thread| {
+    let mut of_threads: Vec<Vec<usize>> = vec![Vec::new(); threads];
+    for (number, thread) in partition.threads_of(trace, threads).into_iter().enumerate() {
+        of_threads[thread].push(number);
+    }
+    let workers: Vec<_> = of_threads
+        .iter()
+        .filter(|own| !own.is_empty())
+        .enumerate()
+        .map(|(thread, own)| {
+            let own = own.clone();
             let (env, device, trace, zeros) = (env.clone(), device.clone(), Arc::clone(trace), Arc::clone(&zeros));
             let name = format!("replay {thread}");
             env.clone().spawn(&name, move || {
-                let own = trace.iter().skip(thread).step_by(threads);
+                let own = own.iter().map(|&number| &trace[number]);
                 replay_thread(&env, &device, begin, own, &zeros, pace)
             })
         })
         .collect();
     let mut responses = vec![Response { begun_nanos: 0, nanos: 0 }; trace.len()];
     let mut result = Ok(());
-    for (thread, worker) in workers.into_iter().enumerate() {
+    let of_workers = of_threads.iter().filter(|own| !own.is_empty());
+    for (numbers, worker) in of_workers.zip(workers) {
         match worker.join()? {
             Ok(own) => {
-                for (number, response) in own.into_iter().enumerate() {
-                    responses[number * threads + thread] = response;
+                for (&number, response) in numbers.iter().zip(own) {
+                    responses[number] = response;
                 }
             }
             Err(source) => result = result.and(Err(source)),
@@ -157,6 +215,7 @@ mod tests {
             is_write: number % 2 == 1,
             offset_bytes: number * 7 % 10 * (1 << 30),
             length_bytes: 1 << 20,
+            latency_nanos: None,
         };
         (0..12).map(request).collect::<Vec<_>>().into()
     }
@@ -166,7 +225,7 @@ mod tests {
         let preset = Preset::find("st8000as0022").unwrap();
         let device = preset.build(&env, "disk", Box::new(NoBacking), Pacing::Sleep);
         let device = Device::of_blocks(Arc::new(device));
-        replay(&env, &device, &trace(), pace).unwrap()
+        replay(&env, &device, &trace(), pace, Partition::InTurn).unwrap()
     }
 
     #[test]
@@ -178,6 +237,23 @@ mod tests {
         let many = run(Pace::Timestamps { threads: 16 });
         assert!(many.responses[9].begun_nanos == 9000 && many.seconds(1.0) > one.seconds(1.0), "{many:?}");
         assert_eq!(one, run(Pace::Timestamps { threads: 1 }));
+    }
+
+    #[test]
+    fn dependencies_follow_from_latencies() {
+        let request = |arrival_nanos: u64, latency: u64| BlockRequest {
+            arrival_nanos,
+            is_write: false,
+            offset_bytes: 0,
+            length_bytes: 512,
+            latency_nanos: Some(latency),
+        };
+        // Two at once; the third came when the first was done, the fourth when none was, the fifth when all were.
+        let trace = [request(0, 10), request(5, 100), request(12, 50), request(20, 5), request(200, 1)];
+        assert_eq!(Partition::ByLatency.threads_of(&trace, 8), [0, 1, 0, 2, 1]);
+        // With two threads the fourth waits for whoever is done first.
+        assert_eq!(Partition::ByLatency.threads_of(&trace, 2), [0, 1, 0, 0, 1]);
+        assert_eq!(Partition::InTurn.threads_of(&trace, 2), [0, 1, 0, 1, 0]);
     }
 
     #[test]

@@ -11,4 +11,6 @@ pub struct BlockRequest {
     pub offset_bytes: u64,
     /// Bytes.
     pub length_bytes: u32,
+    /// How long it took where it was traced, if the trace says.
+    pub latency_nanos: Option<u64>,
 }

@@ -91,7 +91,8 @@ impl Synthetic {
             } else {
                 (false, random.below(zone_count) * zone_bytes + random.below(places) * size)
             };
-            requests.push(BlockRequest { arrival_nanos, is_write, offset_bytes, length_bytes: self.request_bytes });
+            let length_bytes = self.request_bytes;
+            requests.push(BlockRequest { arrival_nanos, is_write, offset_bytes, length_bytes, latency_nanos: None });
             arrival_nanos += self.interval_nanos.start + random.below(spread);
         }
         Ok(requests)

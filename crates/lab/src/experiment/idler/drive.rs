@@ -10,7 +10,8 @@ use crate::media::presets::Preset;
 use crate::media::{
     CleaningCounters, Device, IoContext, MediaCache, NoBacking, Pacing, ZoneGeometry, ZoneId, ZoneType, Zoned,
 };
-use crate::replay::{BlockRequest, Calibrated, Pace, Replayed, Synthetic, replay};
+use crate::replay::{BlockRequest, Calibrated, Pace, Partition, Replayed, Synthetic, replay};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve::env::Env;
 
@@ -67,6 +68,11 @@ impl Drive {
         let own = IdlerParameters::default();
         let idler = IdlerParameters { report_nanos: scale.of(own.report_nanos), ..own };
         Drive { zone_count, translation: TranslationParameters { media_cache, ..full }, idler }
+    }
+
+    /// Bytes of it.
+    pub(super) fn bytes(&self) -> u64 {
+        u64::from(self.zone_count) * ZONE_BYTES
     }
 
     fn zones(&self) -> Result<ZoneGeometry, LabError> {
@@ -129,6 +135,21 @@ pub(super) fn fill(device: &Device, zones: &[u64]) -> Result<(), LabError> {
 pub(super) enum Workload {
     Synthetic(Synthetic),
     Calibrated(Calibrated),
+    /// One that was recorded, of this name.
+    Recorded(Recorded),
+}
+
+/// Requests that were read, known by their name and number.
+#[derive(Clone, PartialEq)]
+pub(super) struct Recorded {
+    pub(super) name: String,
+    pub(super) requests: Arc<[BlockRequest]>,
+}
+
+impl std::fmt::Debug for Recorded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {} requests", self.name, self.requests.len())
+    }
 }
 
 impl Workload {
@@ -136,6 +157,7 @@ impl Workload {
         match self {
             Workload::Synthetic(synthetic) => synthetic.requests(),
             Workload::Calibrated(calibrated) => calibrated.requests(),
+            Workload::Recorded(recorded) => recorded.requests.len() as u64,
         }
     }
 
@@ -143,6 +165,11 @@ impl Workload {
         match self {
             Workload::Synthetic(synthetic) => synthetic.non_sequential_zones(),
             Workload::Calibrated(calibrated) => calibrated.non_sequential_zones(),
+            Workload::Recorded(recorded) => {
+                let written = recorded.requests.iter().filter(|request| request.is_write);
+                let zones: BTreeSet<u64> = written.map(|request| request.offset_bytes / ZONE_BYTES).collect();
+                Ok(zones.into_iter().collect())
+            }
         }
     }
 
@@ -150,6 +177,7 @@ impl Workload {
         match self {
             Workload::Synthetic(synthetic) => synthetic.generate(),
             Workload::Calibrated(calibrated) => calibrated.generate(),
+            Workload::Recorded(recorded) => Ok(recorded.requests.to_vec()),
         }
     }
 }
@@ -187,7 +215,11 @@ pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>
                 let (device, control) = task.drive.build(env, task.control)?;
                 fill(&device, &task.workload.non_sequential_zones()?)?;
                 let trace: Arc<[BlockRequest]> = task.workload.generate()?.into();
-                let replayed = replay(env, &device, &trace, task.pace)?;
+                let partition = match task.workload {
+                    Workload::Recorded(_) => Partition::ByLatency,
+                    Workload::Synthetic(_) | Workload::Calibrated(_) => Partition::InTurn,
+                };
+                let replayed = replay(env, &device, &trace, task.pace, partition)?;
                 let cleaning = device.block.counters().cleaning;
                 let statistics = control.map_or_else(ControlStatistics::default, |control| control.statistics());
                 Ok(Ran { task, replayed, cleaning, statistics })

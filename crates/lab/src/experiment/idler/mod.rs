@@ -27,4 +27,5 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     traces::FIG_4_10,
     traces::FIG_4_11,
     traces::FIG_4_12,
+    traces::TRACES,
 ];
