@@ -47,6 +47,9 @@ impl Default for PacedParameters {
     }
 }
 
+/// Seconds of cleaning from which on it says how long cleaning takes.
+const SEEN_SECONDS_MIN: f64 = 5.0;
+
 /// Keeps the cache as full as it may be, and has as much cleaned as comes.
 ///
 /// *Need.* How fast the cache fills, times the time that cleaning so much takes (from reports: time the drive was left alone for longer than
@@ -81,6 +84,8 @@ pub struct PacedIdle {
     due_seconds: f64,
     /// Seconds in which the drive was alone for longer than its trigger, since the last report.
     alone_seconds: f64,
+    /// Shares of the cache that became free since.
+    given_back: f64,
     /// Seconds that a share of 1 of the cache takes, once it was seen.
     seconds_of_cache: Option<f64>,
     latency_nanos: f64,
@@ -118,6 +123,7 @@ impl PacedIdle {
             last_nanos: 0,
             due_seconds: 0.0,
             alone_seconds: 0.0,
+            given_back: 0.0,
             seconds_of_cache: None,
             latency_nanos: 0.0,
             last_report_nanos: None,
@@ -130,7 +136,8 @@ impl PacedIdle {
         let utilization = self.ghost.utilization();
         let zones = self.ghost.non_sequential_zones() as f64;
         let guess = self.parameters.zone_nanos as f64 / 1e9 * zones / utilization.max(1e-6);
-        let seconds_of_cache = self.seconds_of_cache.unwrap_or(guess);
+        // What was seen may be next to nothing: zones that were cleaned in gaps that seemed too short, or in a blocking cleaning.
+        let seconds_of_cache = self.seconds_of_cache.map_or(guess, |seen| seen.max(guess / 4.0));
         let over = (utilization - self.parameters.utilization) / self.parameters.utilization_band.max(1e-6);
         (self.filling_rate * seconds_of_cache * (1.0 + over).clamp(0.0, 8.0)).min(0.9)
     }
@@ -274,11 +281,16 @@ impl Controller for PacedIdle {
             self.has_given_up = true;
             return;
         };
-        if self.last_report_nanos.replace(now_nanos).is_some() && given_back > 0.0 {
-            let seen = self.alone_seconds / given_back;
+        if self.last_report_nanos.replace(now_nanos).is_none() {
+            return;
+        }
+        self.given_back += given_back;
+        // Less says more of chance.
+        if self.given_back > 0.0 && self.alone_seconds > SEEN_SECONDS_MIN {
+            let seen = self.alone_seconds / self.given_back;
             let known = self.seconds_of_cache.unwrap_or(seen);
             self.seconds_of_cache = Some(known + (seen - known) * 0.5);
-            self.alone_seconds = 0.0;
+            (self.alone_seconds, self.given_back) = (0.0, 0.0);
         }
     }
 }
@@ -302,5 +314,48 @@ mod tests {
             assert!(pause / each <= parameters.held_share_max + 1e-6 || pause == 0.395, "{need}");
         }
         assert_eq!(pause_nanos(&parameters, 0.3, 600_000_000), 600_000_000);
+    }
+
+    /// A zone that was cleaned in a gap that seemed too short once made cleaning cost nothing, and nothing was held back from then on.
+    #[test]
+    fn what_little_was_seen_does_not_make_cleaning_cost_nothing() {
+        use varve_media::{MediaCache, ZoneGeometry, ZoneId, ZoneType};
+        let zones = ZoneGeometry {
+            sequential_type: ZoneType::SequentialWritePreferred,
+            ..ZoneGeometry::fit(40 << 20, 1 << 20).unwrap()
+        };
+        let ghost = GhostCache::new(&zones, MediaCache { bytes: 1 << 30, extents_max: 40 });
+        let mut controller = PacedIdle::new(PacedParameters::default(), ghost);
+        let report = |non_sequential: &dyn Fn(u32) -> bool| -> Vec<ZoneDescription> {
+            let describe = |zone| ZoneDescription {
+                start_bytes: zones.start_bytes(ZoneId(zone)),
+                length_bytes: 1 << 20,
+                capacity_bytes: 1 << 20,
+                write_pointer_bytes: zones.start_bytes(ZoneId(zone)),
+                zone_type: ZoneType::SequentialWritePreferred,
+                condition: varve_media::ZoneCondition::Closed,
+                non_sequential: non_sequential(zone),
+            };
+            (0..40).map(describe).collect()
+        };
+        controller.reported(0, Some(&report(&|_| false)));
+        for zone in 0..40u64 {
+            let nanos = 1_000_000_000 * (zone + 1);
+            let arrival = Arrival {
+                nanos,
+                work: Work::Write,
+                offset_bytes: (zone << 20) + 4096,
+                length_bytes: 4096,
+                class: Default::default(),
+                deadline_nanos: None,
+            };
+            // Others keep the drive from ever being alone.
+            controller.open += 1;
+            controller.pass(nanos);
+            controller.goes(nanos, &arrival);
+        }
+        controller.reported(50_000_000_000, Some(&report(&|zone| zone > 0)));
+        controller.pass(51_000_000_000);
+        assert!(controller.need() > 0.0, "{:?}", controller.seconds_of_cache);
     }
 }

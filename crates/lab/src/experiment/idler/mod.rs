@@ -3,6 +3,7 @@
 mod alone;
 mod at_ic;
 mod drive;
+mod robust;
 mod table4_2;
 mod told;
 mod traces;
@@ -28,4 +29,5 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     traces::FIG_4_11,
     traces::FIG_4_12,
     traces::TRACES,
+    robust::ROBUST,
 ];
