@@ -36,7 +36,7 @@ const fn alone(id: &'static str, title: &'static str, run: fn(&Run<'_>) -> Resul
         title,
         description: "For `--scale 1`, where nothing is converted: every get stands for itself. With the load's debt, C, D, E and W4 after \
                       rest too, and E with scans that begin as ours and as RocksDB's. In full it takes about an hour of one processor \
-                      and 12 GB of memory.",
+                      and 16 GB of memory.",
         default_scale: super::MANY_RUNS_SCALE,
         run,
     }
