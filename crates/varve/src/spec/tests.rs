@@ -64,7 +64,7 @@ fn errors_point_at_the_trouble() {
         ("ram:?logs=(rom:1MB)", 11, "expected a kind of medium"),
         ("ram:?colour=red", 5, "expected an option of ram:, found 'colour'; known: "),
         ("ram:?backing=paper", 13, "one of the known words or file:PATH for 'backing'"),
-        ("ram:?store=paper", 11, "known: plain, extent"),
+        ("ram:?store=paper", 11, "known: plain, band, extent"),
         ("ram:?logs", 5, "expected a medium or one of the known words for 'logs'"),
         ("file:", 5, "expected a path"),
         ("file:/a?rotational=yes", 19, "expected no value for 'rotational'"),
