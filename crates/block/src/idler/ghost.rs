@@ -1,5 +1,6 @@
 //! The ghost media cache: what the cache of the disk is taken to hold.
 
+use super::controller::{Arrival, Work};
 use varve_media::{MediaCache, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};
 
 /// What is thought of a zone.
@@ -24,6 +25,8 @@ pub struct GhostCache {
     zones: Vec<Zone>,
     cached_bytes: u64,
     entries: u64,
+    /// How many are non-sequential: asked for with each request, and there are thousands of zones.
+    non_sequential: usize,
 }
 
 impl GhostCache {
@@ -33,15 +36,26 @@ impl GhostCache {
             is_conventional: geometry.zone_type(ZoneId(zone)) == ZoneType::Conventional,
             ..Zone::default()
         });
-        GhostCache { limits, geometry: geometry.clone(), zones: zones.collect(), cached_bytes: 0, entries: 0 }
+        let (geometry, zones) = (geometry.clone(), zones.collect());
+        GhostCache { limits, geometry, zones, cached_bytes: 0, entries: 0, non_sequential: 0 }
+    }
+
+    /// The shares of space and of the map that these take.
+    fn shares(&self, bytes: u64, entries: u64) -> (f64, f64) {
+        let of = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
+        (of(bytes, self.limits.bytes), of(entries, self.limits.extents_max.into()))
+    }
+
+    /// Whether the map is nearer to its end than space.
+    fn is_short_of_entries(&self) -> bool {
+        let (space, map) = self.shares(self.cached_bytes, self.entries);
+        map > space
     }
 
     /// The share of the cache that these take, of the resource that is nearer to its end in all.
     fn share(&self, bytes: u64, entries: u64) -> f64 {
-        let of = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
-        let MediaCache { bytes: bytes_max, extents_max } = self.limits;
-        let by_entries = of(self.entries, extents_max.into()) > of(self.cached_bytes, bytes_max);
-        if by_entries { of(entries, extents_max.into()) } else { of(bytes, bytes_max) }
+        let (space, map) = self.shares(bytes, entries);
+        if self.is_short_of_entries() { map } else { space }
     }
 
     /// How full it is taken to be: the share of space or of entries in use, whichever is larger. May be above 1.
@@ -51,7 +65,7 @@ impl GhostCache {
 
     /// Zones that are taken to be non-sequential.
     pub fn non_sequential_zones(&self) -> usize {
-        self.zones.iter().filter(|zone| zone.non_sequential).count()
+        self.non_sequential
     }
 
     /// Follows a write, and gives how much of the cache it takes.
@@ -66,7 +80,7 @@ impl GhostCache {
                 zone.pointer_bytes = to;
                 continue;
             }
-            zone.non_sequential = true;
+            self.non_sequential += usize::from(!std::mem::replace(&mut zone.non_sequential, true));
             zone.cached_bytes += to - from;
             zone.entries = zone.entries.saturating_add(1);
             (bytes, entries) = (bytes + to - from, entries + 1);
@@ -76,19 +90,20 @@ impl GhostCache {
         self.share(bytes, entries)
     }
 
-    /// Whether a write goes to the cache, wholly or in part.
-    pub fn is_non_sequential(&self, offset_bytes: u64, length_bytes: u64) -> bool {
-        let range = offset_bytes..offset_bytes.saturating_add(length_bytes);
-        self.geometry.zones_in(&range).any(|id| {
-            let from = range.start.max(self.geometry.start_bytes(id)) - self.geometry.start_bytes(id);
-            let zone = self.zones.get(id.0 as usize).filter(|zone| !zone.is_conventional);
-            zone.is_some_and(|zone| zone.non_sequential || from != zone.pointer_bytes)
-        })
+    /// Follows a request that goes to the disk, and gives how much of the cache it takes.
+    pub fn follow(&mut self, arrival: &Arrival) -> f64 {
+        match arrival.work {
+            Work::Write => return self.written(arrival.offset_bytes, arrival.length_bytes),
+            Work::Forget => self.reset(arrival.offset_bytes, arrival.length_bytes),
+            Work::Read | Work::Command => {}
+        }
+        0.0
     }
 
     fn give_back(&mut self, id: usize) -> (u64, u64) {
         let Some(zone) = self.zones.get_mut(id) else { return (0, 0) };
         let (bytes, entries) = (zone.cached_bytes, u64::from(zone.entries));
+        self.non_sequential -= usize::from(zone.non_sequential);
         (zone.cached_bytes, zone.entries, zone.non_sequential) = (0, 0, false);
         self.cached_bytes -= bytes;
         self.entries -= entries;
@@ -118,7 +133,8 @@ impl GhostCache {
         if !is_of_these {
             return None;
         }
-        let before = (self.cached_bytes, self.entries);
+        // By the resource that was nearer to its end.
+        let by_entries = self.is_short_of_entries();
         let (mut bytes, mut entries) = (0, 0);
         for (id, found) in zones.iter().enumerate() {
             let was_cleaned = self.zones[id].non_sequential && !found.non_sequential;
@@ -127,16 +143,15 @@ impl GhostCache {
                 (bytes, entries) = (bytes + freed_bytes, entries + freed_entries);
             }
             let zone = &mut self.zones[id];
+            self.non_sequential -= usize::from(zone.non_sequential);
+            self.non_sequential += usize::from(found.non_sequential);
             zone.non_sequential = found.non_sequential;
             zone.is_conventional = found.zone_type == ZoneType::Conventional;
             if !found.non_sequential {
                 zone.pointer_bytes = found.write_pointer_bytes - found.start_bytes;
             }
         }
-        // By the resource that was nearer to its end.
-        let MediaCache { bytes: bytes_max, extents_max } = self.limits;
-        let of = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
-        let by_entries = of(before.1, extents_max.into()) > of(before.0, bytes_max);
-        Some(if by_entries { of(entries, extents_max.into()) } else { of(bytes, bytes_max) })
+        let (space, map) = self.shares(bytes, entries);
+        Some(if by_entries { map } else { space })
     }
 }

@@ -13,6 +13,7 @@ mod fixed;
 mod ghost;
 mod paced;
 mod paper;
+mod reports;
 mod unrestrained;
 
 pub use control::{ControlStatistics, ControlledDevice};

@@ -1,7 +1,8 @@
 //! Idle periods paced by what cleaning is needed: ours.
 
-use super::controller::{Arrival, Controller, Verdict, Work};
+use super::controller::{Arrival, Controller, Verdict};
 use super::ghost::GhostCache;
+use super::reports::Reports;
 use varve_media::ZoneDescription;
 
 /// What [`PacedIdle`] is told.
@@ -89,8 +90,7 @@ pub struct PacedIdle {
     /// Seconds that a share of 1 of the cache takes, once it was seen.
     seconds_of_cache: Option<f64>,
     latency_nanos: f64,
-    last_report_nanos: Option<u64>,
-    has_given_up: bool,
+    reports: Reports,
 }
 
 /// How long to hold requests back so that `need` of all time is cleaning, when a pause loses `trigger` first: the shortest that keeps
@@ -109,6 +109,7 @@ impl PacedIdle {
     /// Over a disk of which the ghost is, before it is looked at for the first time.
     pub fn new(parameters: PacedParameters, ghost: GhostCache) -> Self {
         PacedIdle {
+            reports: Reports::each(parameters.report_nanos),
             parameters,
             ghost,
             open: 0,
@@ -126,8 +127,6 @@ impl PacedIdle {
             given_back: 0.0,
             seconds_of_cache: None,
             latency_nanos: 0.0,
-            last_report_nanos: None,
-            has_given_up: false,
         }
     }
 
@@ -149,8 +148,7 @@ impl PacedIdle {
         if passed == 0 {
             return;
         }
-        let is_pressing = self.ghost.utilization() > self.pressing();
-        let found = if is_pressing { 0.0 } else { self.found_share };
+        let found = if self.is_pressing() { 0.0 } else { self.found_share };
         self.due_seconds += (self.need() - found).max(0.0) * passed as f64 / 1e9;
         // Exponential forgetting, by its first terms: steps are short.
         let share = (passed as f64 / memory as f64).min(1.0);
@@ -178,30 +176,25 @@ impl PacedIdle {
     fn goes(&mut self, now_nanos: u64, arrival: &Arrival) {
         self.end_quiet(now_nanos);
         self.open += 1;
-        match arrival.work {
-            Work::Write => self.filled += self.ghost.written(arrival.offset_bytes, arrival.length_bytes),
-            Work::Forget => self.ghost.reset(arrival.offset_bytes, arrival.length_bytes),
-            Work::Read | Work::Command => {}
-        }
+        self.filled += self.ghost.follow(arrival);
     }
 
     /// How long a request may be held back as full as the cache is: longer in the last third of what is kept free.
     fn hold_max_nanos(&self) -> u64 {
         let PacedParameters { hold_usual_nanos, hold_max_nanos, .. } = self.parameters;
-        let is_pressing = self.ghost.utilization() > self.pressing();
-        if is_pressing { hold_max_nanos } else { hold_usual_nanos.min(hold_max_nanos) }
+        if self.is_pressing() { hold_max_nanos } else { hold_usual_nanos.min(hold_max_nanos) }
     }
 
-    /// How full the cache is when nothing is counted on any more.
-    fn pressing(&self) -> f64 {
-        1.0 - (1.0 - self.parameters.utilization) / 3.0
+    /// Whether the cache is so full that nothing is counted on any more.
+    fn is_pressing(&self) -> bool {
+        self.ghost.utilization() > 1.0 - (1.0 - self.parameters.utilization) / 3.0
     }
 
     /// Until when a request that came now is to wait, if it is.
     fn hold(&mut self, now_nanos: u64) -> Option<u64> {
         let PacedParameters { trigger_nanos, useful_min_nanos, .. } = self.parameters;
         let hold_max_nanos = self.hold_max_nanos();
-        if self.has_given_up || self.due_seconds <= 0.0 || self.ghost.non_sequential_zones() == 0 {
+        if self.reports.has_failed() || self.due_seconds <= 0.0 || self.ghost.non_sequential_zones() == 0 {
             return None;
         }
         if self.open == 0 {
@@ -272,19 +265,12 @@ impl Controller for PacedIdle {
     }
 
     fn wants_report(&self, now_nanos: u64) -> bool {
-        let due = |last: u64| now_nanos >= last.saturating_add(self.parameters.report_nanos);
-        !self.has_given_up && now_nanos >= self.idle_until_nanos && self.last_report_nanos.is_none_or(due)
+        now_nanos >= self.idle_until_nanos && self.reports.is_due(now_nanos)
     }
 
     fn reported(&mut self, now_nanos: u64, zones: Option<&[ZoneDescription]>) {
-        let Some(given_back) = zones.and_then(|zones| self.ghost.reported(zones)) else {
-            self.has_given_up = true;
-            return;
-        };
-        if self.last_report_nanos.replace(now_nanos).is_none() {
-            return;
-        }
-        self.given_back += given_back;
+        let Some(cleaned) = self.reports.take(now_nanos, zones, &mut self.ghost) else { return };
+        self.given_back += cleaned.given_back;
         // Less says more of chance.
         if self.given_back > 0.0 && self.alone_seconds > SEEN_SECONDS_MIN {
             let seen = self.alone_seconds / self.given_back;
@@ -319,6 +305,7 @@ mod tests {
     /// A zone that was cleaned in a gap that seemed too short once made cleaning cost nothing, and nothing was held back from then on.
     #[test]
     fn what_little_was_seen_does_not_make_cleaning_cost_nothing() {
+        use crate::idler::Work;
         use varve_media::{MediaCache, ZoneGeometry, ZoneId, ZoneType};
         let zones = ZoneGeometry {
             sequential_type: ZoneType::SequentialWritePreferred,

@@ -1,7 +1,8 @@
 //! Idler, as published.
 
-use super::controller::{Arrival, Controller, Verdict, Work};
+use super::controller::{Arrival, Controller, Verdict};
 use super::ghost::GhostCache;
+use super::reports::Reports;
 use varve_media::ZoneDescription;
 
 /// The numbers of Idler (Zhang, sections 4.4 and 4.5).
@@ -56,9 +57,8 @@ pub struct Idler {
     length_nanos: u64,
     /// `V_c`, in shares of the cache a second.
     cleaning_rate: f64,
-    last_report_nanos: Option<u64>,
-    /// The device does not say what it must: nothing is held back.
-    has_given_up: bool,
+    /// Where they fail nothing is held back.
+    reports: Reports,
 }
 
 /// The new requests of an execution period.
@@ -103,27 +103,19 @@ impl Idler {
     pub fn new(parameters: IdlerParameters, ghost: GhostCache) -> Self {
         Idler {
             length_nanos: parameters.idle_min_nanos,
+            reports: Reports::each(parameters.report_nanos),
             parameters,
             ghost,
             idle_until_nanos: 0,
             delayed: 0,
             sample: Sample::default(),
             cleaning_rate: 0.0,
-            last_report_nanos: None,
-            has_given_up: false,
         }
     }
 
     /// Follows a request that goes to the device.
     fn goes(&mut self, now_nanos: u64, arrival: &Arrival, is_new: bool) {
-        let consumed = match arrival.work {
-            Work::Write => self.ghost.written(arrival.offset_bytes, arrival.length_bytes),
-            Work::Forget => {
-                self.ghost.reset(arrival.offset_bytes, arrival.length_bytes);
-                0.0
-            }
-            Work::Read | Work::Command => 0.0,
-        };
+        let consumed = self.ghost.follow(arrival);
         if is_new && self.delayed == 0 && self.sample.arrived < self.parameters.samples {
             let sample = &mut self.sample;
             if sample.arrived == 0 {
@@ -158,7 +150,7 @@ impl Controller for Idler {
     }
 
     fn arrived(&mut self, arrival: &Arrival) -> Verdict {
-        if arrival.nanos < self.idle_until_nanos && !self.has_given_up {
+        if arrival.nanos < self.idle_until_nanos && !self.reports.has_failed() {
             self.delayed += 1;
             return Verdict::Wait(self.idle_until_nanos);
         }
@@ -182,24 +174,19 @@ impl Controller for Idler {
             self.sample.completed += 1;
             self.sample.latency_nanos += now_nanos.saturating_sub(arrival.nanos);
             let samples = self.parameters.samples.max(1);
-            if self.sample.completed >= samples && now_nanos >= self.idle_until_nanos && !self.has_given_up {
+            if self.sample.completed >= samples && now_nanos >= self.idle_until_nanos && !self.reports.has_failed() {
                 self.end_execution(now_nanos);
             }
         }
     }
 
     fn wants_report(&self, now_nanos: u64) -> bool {
-        let due = |last: u64| now_nanos >= last.saturating_add(self.parameters.report_nanos);
-        !self.has_given_up && now_nanos >= self.idle_until_nanos && self.last_report_nanos.is_none_or(due)
+        now_nanos >= self.idle_until_nanos && self.reports.is_due(now_nanos)
     }
 
     fn reported(&mut self, now_nanos: u64, zones: Option<&[ZoneDescription]>) {
-        let Some(given_back) = zones.and_then(|zones| self.ghost.reported(zones)) else {
-            self.has_given_up = true;
-            return;
-        };
-        if let Some(last) = self.last_report_nanos.replace(now_nanos) {
-            self.cleaning_rate = given_back / (now_nanos.saturating_sub(last).max(1) as f64 / 1e9);
+        if let Some(cleaned) = self.reports.take(now_nanos, zones, &mut self.ghost) {
+            self.cleaning_rate = cleaned.given_back / (cleaned.since_nanos.max(1) as f64 / 1e9);
         }
     }
 }

@@ -182,13 +182,11 @@ impl TranslationLayer {
         let home = self.home();
         match task.work {
             Work::Read => {
-                let mut places: Vec<Range<u64>> = Vec::new();
                 for piece in self.cache.map().pieces(&range) {
                     let length = piece.range.end - piece.range.start;
                     let at = piece.cached_at.unwrap_or(home + piece.range.start);
-                    places.push(at..at + length);
+                    self.begin(owner, task.work, at..at + length);
                 }
-                places.into_iter().for_each(|place| self.begin(owner, task.work, place));
             }
             Work::Write { .. } => return self.write(task, range),
             Work::Discard | Work::ResetZone => {
@@ -313,10 +311,7 @@ impl TranslationLayer {
             let is_stale = cleaning.is_stale && cleaning.in_flight == 0;
             // Longer steps in place of one that was not begun.
             if is_stale || (cleaning.begun == 0 && cleaning.in_flight == 0 && cleaning.mode != self.mode) {
-                let (mode, step) = (self.mode, self.step(&cleaning.rest, cleaning.pointer));
-                if let Some(cleaning) = &mut self.cleaning {
-                    (cleaning.step, cleaning.begun, cleaning.is_stale, cleaning.mode) = (step, 0, false, mode);
-                }
+                self.plan_step();
             }
             return true;
         }
@@ -329,6 +324,17 @@ impl TranslationLayer {
         let (number, mode, begun, in_flight) = (self.cleanings, self.mode, 0, 0);
         self.cleaning = Some(Cleaning { number, mode, zone, pointer, rest, step, begun, in_flight, is_stale: false });
         true
+    }
+
+    /// Plans the next step of the cleaning under way.
+    fn plan_step(&mut self) {
+        let mode = self.mode;
+        let Some(step) = self.cleaning.as_ref().map(|cleaning| self.step(&cleaning.rest, cleaning.pointer)) else {
+            return;
+        };
+        if let Some(cleaning) = &mut self.cleaning {
+            (cleaning.step, cleaning.begun, cleaning.is_stale, cleaning.mode) = (step, 0, false, mode);
+        }
     }
 
     /// The next step of what is left of a zone.
@@ -354,11 +360,7 @@ impl TranslationLayer {
         let (zone, pointer) = (cleaning.zone, cleaning.pointer.max(part.end));
         let own = self.zones.range(zone);
         if cleaning.rest.start < cleaning.rest.end {
-            let (mode, rest, pointer) = (self.mode, cleaning.rest.clone(), cleaning.pointer);
-            let step = self.step(&rest, pointer);
-            if let Some(cleaning) = &mut self.cleaning {
-                (cleaning.step, cleaning.begun, cleaning.mode) = (step, 0, mode);
-            }
+            self.plan_step();
             return true;
         }
         self.cleaning = None;
@@ -375,8 +377,8 @@ impl TranslationLayer {
         true
     }
 
-    /// Hands on what waited for space or for a step, as far as may be; true if anything of it is in flight now.
-    fn serve_held(&mut self, most: usize) -> bool {
+    /// Hands on what waited for space or for a step, as far as may be: so many requests at most.
+    fn serve_held(&mut self, most: usize) {
         let mut served = 0;
         let mut waiting = VecDeque::with_capacity(self.held.len());
         while let Some(task) = self.held.pop_front() {
@@ -393,7 +395,6 @@ impl TranslationLayer {
             }
         }
         self.held = waiting;
-        served > 0
     }
 
     /// Serves all that waited; false if there is no space again, so that blocking goes on.
@@ -424,7 +425,7 @@ impl TranslationLayer {
                 }
             }
             // A step begins when what was served before it is done.
-            let is_served = !self.owners.values().any(|owner| matches!(owner, Owner::Host(_)));
+            let is_served = self.owners.values().all(|owner| matches!(owner, Owner::Cleaning(_)));
             let at_beginning = self.cleaning.as_ref().is_none_or(|cleaning| cleaning.begun == 0);
             if self.mode == Mode::Blocking && at_beginning && !is_served {
                 return;
@@ -442,11 +443,7 @@ impl TranslationLayer {
                 return;
             }
             let number = cleaning.number;
-            let mut next = None;
-            if cleaning.in_flight < DEPTH {
-                next = cleaning.next();
-            }
-            let Some((work, range)) = next else { return };
+            let Some((work, range)) = cleaning.next().filter(|_| cleaning.in_flight < DEPTH) else { return };
             cleaning.begun += 1;
             cleaning.in_flight += 1;
             self.begin(Owner::Cleaning(number), work, range);
