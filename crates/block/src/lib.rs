@@ -1,3 +1,4 @@
 //! Devices made of devices: they take devices and are devices, so whatever runs on a device runs on them.
 
+pub mod buffer;
 pub mod idler;

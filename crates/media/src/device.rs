@@ -167,8 +167,8 @@ impl Counters {
     /// Levels that are counted apart.
     pub const LEVELS: usize = 8;
 
-    /// Counts a request that ended as its outcome says.
-    pub(crate) fn count_request(&mut self, request: &Request<'_>, context: &IoContext) {
+    /// Counts a request that ended as its outcome says, for devices that answer some by themselves.
+    pub fn count_request(&mut self, request: &Request<'_>, context: &IoContext) {
         let length_bytes = request.length_bytes();
         match (&request.outcome, &request.transfer) {
             (Err(_), _) => self.errors += 1,

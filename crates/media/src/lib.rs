@@ -50,12 +50,12 @@ pub use emulated::{
 pub use error::{MediaError, MediaErrorKind, Operation};
 pub use hardware::{FileDevice, FileDeviceOptions, IoEngine, open_zoned_device};
 pub use layer::{
-    CrashDevice, CrashVariant, DeviceCrashState, Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError,
-    FaultInjector, FaultPlan, FaultTrigger, FileTrace, MemoryTrace, OverlayDevice, PersistencePoint, TextTrace,
-    TraceDevice, TraceDirectory, TraceRecord, TraceSink,
+    CrashDevice, CrashGroup, CrashVariant, DeviceCrashState, Fault, FaultDevice, FaultDirectory, FaultEffect,
+    FaultError, FaultInjector, FaultPlan, FaultTrigger, FileTrace, GroupCrashState, MemoryTrace, OverlayDevice,
+    PersistencePoint, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink,
 };
 pub use place::{FileMode, MadePlace, check_image_path};
-pub use request::{ProtectionFormat, Request, Transfer};
+pub use request::{ProtectionFormat, Request, Transfer, check_request};
 pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
 pub use zeros::is_zero;
 pub use zones::{

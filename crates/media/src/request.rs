@@ -86,7 +86,10 @@ impl<'a> Request<'a> {
 }
 
 /// Refuses what no device of these sizes and capabilities could do.
-pub(crate) fn check_request(device: &dyn BlockDevice, request: &Request<'_>) -> Result<(), MediaError> {
+///
+/// # Errors
+/// [`MediaError::OutOfRange`], [`MediaError::Misaligned`]; [`MediaError::Rule`] for protection information that `device` does not keep.
+pub fn check_request(device: &dyn BlockDevice, request: &Request<'_>) -> Result<(), MediaError> {
     check_range(device.name(), device.geometry(), request)?;
     let carries_protection = match &request.transfer {
         Transfer::Read { protection, .. } => protection.is_some(),

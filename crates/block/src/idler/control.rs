@@ -40,7 +40,8 @@ struct State {
 ///
 /// What is held back waits in the thread that asks, and goes in the order in which it came, before what comes later: writes that were in
 /// order stay so. A batch waits for the last of its requests. Syncs and commands to zones are held back like other requests, as they too call a cleaning off. Tracks of the
-/// device below are passed on, memory that is addressed by bytes is not.
+/// device below are passed on, memory that is addressed by bytes is not. A clone is another handle.
+#[derive(Clone)]
 pub struct ControlledDevice {
     shared: Arc<Shared>,
 }
@@ -68,6 +69,7 @@ impl Shared {
             offset_bytes,
             length_bytes,
             class: context.class,
+            cause: context.cause,
             deadline_nanos,
         }
     }
@@ -185,6 +187,17 @@ impl ControlledDevice {
         });
         let device = Device { block, zones, tracks: inner.tracks.clone(), bytes: None };
         (device, ControlledDevice { shared })
+    }
+
+    /// Whether what comes now is held back, as far as is known.
+    pub fn is_holding(&self) -> bool {
+        self.shared.env.now().as_nanos() < self.shared.state.lock().held_until_nanos
+    }
+
+    /// Tells the controller of a write that a buffer above took in, which is done now.
+    pub(crate) fn absorbed(&self, arrival: &Arrival) {
+        let now = self.shared.env.now().as_nanos();
+        self.shared.state.lock().controller.absorbed(now, arrival);
     }
 
     /// What control did so far.

@@ -1,6 +1,6 @@
 //! What a controller is asked, and what it says.
 
-use varve_media::{IoClass, ZoneDescription};
+use varve_media::{IoCause, IoClass, ZoneDescription};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Arrival {
     pub length_bytes: u64,
     /// What it belongs to.
     pub class: IoClass,
+    /// What a layer above made of it: what leaves a buffer is [`IoCause::Cleaning`].
+    pub cause: IoCause,
     /// When it is wanted done, in nanoseconds of the env.
     pub deadline_nanos: Option<u64>,
 }
@@ -55,6 +57,9 @@ pub trait Controller: Send {
 
     /// A request is done. `begun_nanos` is when it went to the device, later than it came if it waited.
     fn completed(&mut self, now_nanos: u64, begun_nanos: u64, arrival: &Arrival);
+
+    /// A write came that a buffer above did not hold and took in, which is done now: the device gets it later, if at all.
+    fn absorbed(&mut self, now_nanos: u64, arrival: &Arrival);
 
     /// Whether the zones of the device are to be looked at before the next request goes there.
     fn wants_report(&self, now_nanos: u64) -> bool;

@@ -68,6 +68,33 @@ impl GhostCache {
         self.non_sequential
     }
 
+    /// Whether a write here is in order.
+    pub fn is_at_pointer(&self, offset_bytes: u64) -> bool {
+        let Some(id) = self.geometry.zone_at(offset_bytes) else { return false };
+        let at = offset_bytes - self.geometry.start_bytes(id);
+        self.zones
+            .get(id.0 as usize)
+            .is_some_and(|zone| !zone.is_conventional && !zone.non_sequential && zone.pointer_bytes == at)
+    }
+
+    /// Bytes from the start of a zone that may hold something: all of it where there is no pointer to go by. `None` of a conventional one.
+    pub fn extent_bytes(&self, zone: ZoneId) -> Option<u64> {
+        let found = self.zones.get(zone.0 as usize).filter(|zone| !zone.is_conventional)?;
+        Some(if found.non_sequential { self.geometry.zone_bytes } else { found.pointer_bytes })
+    }
+
+    /// Takes a zone for non-sequential: nobody knows where its pointer is.
+    pub fn distrust(&mut self, zone: u32) {
+        if let Some(zone) = self.zones.get_mut(zone as usize).filter(|zone| !zone.is_conventional) {
+            self.non_sequential += usize::from(!std::mem::replace(&mut zone.non_sequential, true));
+        }
+    }
+
+    /// How much of the cache a write would take.
+    pub fn would_take(&self, offset_bytes: u64, length_bytes: u64) -> f64 {
+        if self.is_at_pointer(offset_bytes) { 0.0 } else { self.share(length_bytes, 1) }
+    }
+
     /// Follows a write, and gives how much of the cache it takes.
     pub fn written(&mut self, offset_bytes: u64, length_bytes: u64) -> f64 {
         let range = offset_bytes..offset_bytes.saturating_add(length_bytes);

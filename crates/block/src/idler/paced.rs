@@ -264,6 +264,8 @@ impl Controller for PacedIdle {
         self.latency_nanos += (latency - self.latency_nanos) / 32.0;
     }
 
+    fn absorbed(&mut self, _now_nanos: u64, _arrival: &Arrival) {}
+
     fn wants_report(&self, now_nanos: u64) -> bool {
         now_nanos >= self.idle_until_nanos && self.reports.is_due(now_nanos)
     }
@@ -334,6 +336,7 @@ mod tests {
                 offset_bytes: (zone << 20) + 4096,
                 length_bytes: 4096,
                 class: Default::default(),
+                cause: Default::default(),
                 deadline_nanos: None,
             };
             // Others keep the drive from ever being alone.

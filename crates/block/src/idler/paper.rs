@@ -3,7 +3,7 @@
 use super::controller::{Arrival, Controller, Verdict};
 use super::ghost::GhostCache;
 use super::reports::Reports;
-use varve_media::ZoneDescription;
+use varve_media::{IoCause, ZoneDescription};
 
 /// The numbers of Idler (Zhang, sections 4.4 and 4.5).
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +73,17 @@ struct Sample {
     consumed: f64,
 }
 
+impl Sample {
+    fn arrive(&mut self, now_nanos: u64, consumed: f64) {
+        if self.arrived == 0 {
+            self.first_nanos = now_nanos;
+        }
+        self.last_nanos = now_nanos;
+        self.arrived += 1;
+        self.consumed += consumed;
+    }
+}
+
 /// Equations 4.1 and 4.2: how long to hold requests back, and the length to go on from.
 fn decide(
     parameters: &IdlerParameters,
@@ -117,13 +128,17 @@ impl Idler {
     fn goes(&mut self, now_nanos: u64, arrival: &Arrival, is_new: bool) {
         let consumed = self.ghost.follow(arrival);
         if is_new && self.delayed == 0 && self.sample.arrived < self.parameters.samples {
-            let sample = &mut self.sample;
-            if sample.arrived == 0 {
-                sample.first_nanos = now_nanos;
-            }
-            sample.last_nanos = now_nanos;
-            sample.arrived += 1;
-            sample.consumed += consumed;
+            self.sample.arrive(now_nanos, consumed);
+        }
+    }
+
+    /// One of the sample is done.
+    fn complete(&mut self, now_nanos: u64, arrival: &Arrival) {
+        self.sample.completed += 1;
+        self.sample.latency_nanos += now_nanos.saturating_sub(arrival.nanos);
+        let samples = self.parameters.samples.max(1);
+        if self.sample.completed >= samples && now_nanos >= self.idle_until_nanos && !self.reports.has_failed() {
+            self.end_execution(now_nanos);
         }
     }
 
@@ -154,7 +169,8 @@ impl Controller for Idler {
             self.delayed += 1;
             return Verdict::Wait(self.idle_until_nanos);
         }
-        self.goes(arrival.nanos, arrival, true);
+        // What leaves a buffer fills the cache, and says nothing of what is asked for.
+        self.goes(arrival.nanos, arrival, arrival.cause != IoCause::Cleaning);
         Verdict::Go
     }
 
@@ -169,15 +185,23 @@ impl Controller for Idler {
             return;
         }
         // One of the sample, or of those that came while others were held back.
-        if self.delayed == 0 && arrival.nanos >= self.sample.first_nanos && self.sample.arrived > self.sample.completed
+        if arrival.cause != IoCause::Cleaning
+            && self.delayed == 0
+            && arrival.nanos >= self.sample.first_nanos
+            && self.sample.arrived > self.sample.completed
         {
-            self.sample.completed += 1;
-            self.sample.latency_nanos += now_nanos.saturating_sub(arrival.nanos);
-            let samples = self.parameters.samples.max(1);
-            if self.sample.completed >= samples && now_nanos >= self.idle_until_nanos && !self.reports.has_failed() {
-                self.end_execution(now_nanos);
-            }
+            self.complete(now_nanos, arrival);
         }
+    }
+
+    fn absorbed(&mut self, now_nanos: u64, arrival: &Arrival) {
+        let samples = self.parameters.samples;
+        if now_nanos < self.idle_until_nanos || self.delayed > 0 || self.sample.arrived >= samples {
+            return;
+        }
+        let consumed = self.ghost.would_take(arrival.offset_bytes, arrival.length_bytes);
+        self.sample.arrive(arrival.nanos.max(self.sample.last_nanos), consumed);
+        self.complete(now_nanos, arrival);
     }
 
     fn wants_report(&self, now_nanos: u64) -> bool {

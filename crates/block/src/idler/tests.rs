@@ -47,6 +47,8 @@ impl Controller for Until {
 
     fn completed(&mut self, _now_nanos: u64, _begun_nanos: u64, _arrival: &Arrival) {}
 
+    fn absorbed(&mut self, _now_nanos: u64, _arrival: &Arrival) {}
+
     fn wants_report(&self, _now_nanos: u64) -> bool {
         false
     }
@@ -149,6 +151,7 @@ fn deadlines_are_kept() {
         offset_bytes: number % 40 * ZONE + 4096,
         length_bytes: 4096,
         class: varve_media::IoClass::Other,
+        cause: Default::default(),
         deadline_nanos,
     };
     let held = |verdict: Verdict| matches!(verdict, Verdict::Wait(_));

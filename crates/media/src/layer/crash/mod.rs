@@ -9,6 +9,7 @@
 mod content;
 mod device;
 mod fate;
+mod group;
 mod history;
 mod image;
 mod tracks;
@@ -20,6 +21,7 @@ pub(crate) use fate::FateChooser;
 pub(crate) use history::History;
 
 pub use device::{CrashDevice, DeviceCrashState};
+pub use group::{CrashGroup, GroupCrashState};
 pub(crate) use zone_control::CrashZones;
 
 use crate::error::Operation;

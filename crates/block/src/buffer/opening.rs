@@ -1,0 +1,369 @@
+//! How a write buffer is made and opened.
+
+use super::device::{BufferedDevice, Shared, State, WriteBuffer};
+use super::error::BufferError;
+use super::journal::{Journal, Layout, Recovered};
+use super::pages::PageMap;
+use super::parameters::{BufferParameters, BufferStatistics, EvictionOrder};
+use super::record::{Found, PAGE_BYTES, Role, SUPERBLOCK_BYTES, Superblock};
+use crate::idler::{ControlledDevice, GhostCache};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_env::{Condvar, Env, Mutex};
+use varve_media::{
+    AlignedBuffer, BlockDeviceExt, Capabilities, Counters, Device, Geometry, IoClass, IoContext, MediaCache,
+    MediaError, ZoneId, ZoneType,
+};
+
+/// Reserved at the end of a disk without zones; of one with zones it is the last zone.
+const RESERVED_BYTES: u64 = 1 << 20;
+
+/// What may be lost when a write buffer is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferOpening {
+    /// Make it anew, whatever the devices hold.
+    pub format: bool,
+    /// Make the buffer anew where the one that the disk had is not there or cannot be read: the newest writes, synced or not, are lost.
+    pub accepts_loss: bool,
+}
+
+/// The two devices, looked at.
+struct Pair<'a> {
+    disk: &'a Device,
+    fast: &'a Device,
+    /// Where the mark of the disk is, which is all that can be used of it.
+    usable_bytes: u64,
+    wanted: Superblock,
+    layout: Layout,
+    context: IoContext,
+}
+
+fn unsuitable(device: &Device, expected: impl Into<String>, found: impl Into<String>) -> BufferError {
+    let device = device.block.name().to_owned();
+    BufferError::Unsuitable { device, expected: expected.into(), found: found.into() }
+}
+
+impl<'a> Pair<'a> {
+    fn new(
+        env: &Env,
+        disk: &'a Device,
+        fast: &'a Device,
+        parameters: &BufferParameters,
+    ) -> Result<Pair<'a>, BufferError> {
+        let (of_disk, of_fast) = (disk.block.geometry(), fast.block.geometry());
+        let capabilities = disk.block.capabilities();
+        for device in [disk, fast] {
+            let capabilities = device.block.capabilities();
+            if capabilities.protection.is_some() {
+                return Err(unsuitable(device, "blocks without protection information", "some"));
+            }
+            if capabilities.tracks.is_some() {
+                return Err(unsuitable(device, "tracks that do not overlap", "some that do"));
+            }
+        }
+        if fast.block.capabilities().zones.is_some() {
+            return Err(unsuitable(fast, "a device without zones for its pages", "zones"));
+        }
+        if capabilities.zones.as_ref().is_some_and(|zones| !zones.can_be_written_anywhere()) {
+            return Err(unsuitable(disk, "zones that may be written anywhere", "zones that must be written in order"));
+        }
+        let sector_bytes = of_disk.sector_bytes;
+        if !(512..=PAGE_BYTES).contains(&u64::from(sector_bytes)) || !PAGE_BYTES.is_multiple_of(sector_bytes.into()) {
+            return Err(unsuitable(disk, "sectors of 512 bytes to 4 KiB", format!("{sector_bytes} bytes")));
+        }
+        if of_fast.sector_bytes > sector_bytes || !sector_bytes.is_multiple_of(of_fast.sector_bytes.max(1)) {
+            let found = format!("{} bytes", of_fast.sector_bytes);
+            return Err(unsuitable(
+                fast,
+                format!("sectors that make up those of the disk ({sector_bytes} bytes)"),
+                found,
+            ));
+        }
+        if parameters.page_count == 0 {
+            return Err(unsuitable(fast, "a page or more", "none"));
+        }
+        let reserved_bytes = capabilities.zones.as_ref().map_or(RESERVED_BYTES, |zones| zones.zone_bytes);
+        let usable_bytes = of_disk.capacity_bytes.saturating_sub(reserved_bytes);
+        if usable_bytes == 0 {
+            return Err(unsuitable(
+                disk,
+                format!("more than {reserved_bytes} bytes"),
+                of_disk.capacity_bytes.to_string(),
+            ));
+        }
+        let staging_bytes = match (&capabilities.zones, parameters.rewrite_pages, parameters.order) {
+            (Some(zones), Some(_), EvictionOrder::Zones) => zones.zone_bytes,
+            _ => 0,
+        };
+        let layout = Layout::new(parameters.page_count, staging_bytes, of_fast.physical_sector_bytes);
+        if layout.end() > of_fast.capacity_bytes {
+            let (device, needed_bytes) = (fast.block.name().to_owned(), layout.end());
+            return Err(BufferError::TooSmall { device, needed_bytes, found_bytes: of_fast.capacity_bytes });
+        }
+        let wanted = Superblock {
+            identity: [0; 16],
+            disk_bytes: of_disk.capacity_bytes,
+            staging_bytes: layout.staging_bytes,
+            area_bytes: layout.area_bytes,
+            page_count: parameters.page_count,
+            sector_bytes,
+            unit_bytes: layout.unit_bytes as u32,
+        };
+        let context = IoContext::of(IoClass::Metadata);
+        let mut pair = Pair { disk, fast, usable_bytes, wanted, layout, context };
+        pair.wanted.identity = pair.draw_identity(env)?;
+        Ok(pair)
+    }
+
+    /// An identity for a new pair: another one than those that are there, in a simulation too.
+    fn draw_identity(&self, env: &Env) -> Result<[u8; 16], MediaError> {
+        let of_disk = self.look(self.disk, self.usable_bytes, Role::Disk)?;
+        let of_fast = self.look(self.fast, 0, Role::Buffer)?;
+        let there = [of_disk, of_fast].map(|found| match found {
+            Found::Superblock(superblock) => u128::from_le_bytes(superblock.identity),
+            _ => 0,
+        });
+        let mut identity = [0; 16];
+        let names = [self.disk.block.name(), self.fast.block.name()];
+        env.random(&format!("write buffer {names:?} {} {there:?}", env.now().as_nanos())).fill_bytes(&mut identity);
+        Ok(identity)
+    }
+
+    fn look(&self, device: &Device, offset_bytes: u64, role: Role) -> Result<Found, MediaError> {
+        let alignment = device.block.capabilities().buffer_alignment_bytes as usize;
+        let mut bytes = AlignedBuffer::new(SUPERBLOCK_BYTES, alignment);
+        device.block.read_at(offset_bytes, &mut bytes, &self.context)?;
+        Ok(Superblock::decode(&bytes, role))
+    }
+
+    fn write(&self, device: &Device, offset_bytes: u64, role: Role) -> Result<(), MediaError> {
+        let alignment = device.block.capabilities().buffer_alignment_bytes as usize;
+        let bytes = AlignedBuffer::copy_of(&self.wanted.encode(role), alignment);
+        device.block.write_at(offset_bytes, &bytes, &self.context)?;
+        device.block.sync(&self.context)
+    }
+
+    /// Marks the disk as one with this buffer.
+    fn mark(&self, superblock: &Superblock) -> Result<(), MediaError> {
+        let alignment = self.disk.block.capabilities().buffer_alignment_bytes as usize;
+        let bytes = AlignedBuffer::copy_of(&superblock.encode(Role::Disk), alignment);
+        if let (Some(control), Some(zones)) = (&self.disk.zones, &self.disk.block.capabilities().zones)
+            && let Some(zone) = zones.zone_at(self.usable_bytes)
+            && zones.zone_type(zone) != ZoneType::Conventional
+        {
+            control.reset(zone, &self.context)?;
+        }
+        self.disk.block.write_at(self.usable_bytes, &bytes, &self.context)?;
+        self.disk.block.sync(&self.context)
+    }
+
+    /// Makes both anew. A buffer whose making was cut short is one that holds nothing, or none.
+    fn format(&self) -> Result<Journal, MediaError> {
+        // What was there before must not be found beside what is.
+        let alignment = self.fast.block.capabilities().buffer_alignment_bytes as usize;
+        let blank = AlignedBuffer::new(SUPERBLOCK_BYTES, alignment);
+        self.fast.block.write_at(0, &blank, &self.context)?;
+        let areas = AlignedBuffer::new(2 * self.layout.area_bytes as usize, alignment);
+        self.fast.block.write_at(self.layout.area(0), &areas, &self.context)?;
+        self.fast.block.sync(&self.context)?;
+        let mut journal = Journal::blank(&self.layout, self.wanted.identity, alignment);
+        journal.append(self.fast, Vec::new(), None, true, &self.context)?;
+        self.write(self.fast, 0, Role::Buffer)?;
+        self.mark(&self.wanted)?;
+        Ok(journal)
+    }
+
+    fn same_parameters(&self, found: &Superblock) -> Result<(), BufferError> {
+        let device = || self.fast.block.name().to_owned();
+        for (what, found, wanted) in [
+            ("pages", u64::from(found.page_count), u64::from(self.wanted.page_count)),
+            ("bytes of the disk", found.disk_bytes, self.wanted.disk_bytes),
+            ("bytes for the copy of a zone", found.staging_bytes, self.wanted.staging_bytes),
+            ("bytes of a sector", found.sector_bytes.into(), self.wanted.sector_bytes.into()),
+            ("bytes of a unit", found.unit_bytes.into(), self.wanted.unit_bytes.into()),
+            ("bytes of an area", found.area_bytes, self.wanted.area_bytes),
+        ] {
+            if found != wanted {
+                return Err(BufferError::OtherParameters { device: device(), what, found, wanted });
+            }
+        }
+        Ok(())
+    }
+
+    fn recover(&self, superblock: &Superblock) -> Result<(Journal, Recovered), BufferError> {
+        self.same_parameters(superblock)?;
+        let opened = Journal::open(self.fast, superblock, &self.layout, &self.context)?;
+        opened.map_err(|flaw| BufferError::damaged(self.fast.block.name(), flaw))
+    }
+
+    fn open(&self, opening: BufferOpening) -> Result<(Journal, Recovered), BufferError> {
+        let new = || Ok((self.format()?, Recovered::default()));
+        if opening.format {
+            return new();
+        }
+        let (disk, fast) = (self.disk.block.name(), self.fast.block.name());
+        let of_disk = self.look(self.disk, self.usable_bytes, Role::Disk)?;
+        let of_fast = self.look(self.fast, 0, Role::Buffer)?;
+        for (device, found) in [(disk, &of_disk), (fast, &of_fast)] {
+            if let Found::OtherVersion(found) = found {
+                return Err(BufferError::OtherVersion { device: device.to_owned(), found: *found });
+            }
+        }
+        match (of_disk, of_fast) {
+            (Found::Blank, Found::Blank) => new(),
+            (Found::Superblock(marked), Found::Superblock(superblock)) if marked.identity == superblock.identity => {
+                match self.recover(&superblock) {
+                    Err(BufferError::Damaged { .. }) if opening.accepts_loss => new(),
+                    opened => opened,
+                }
+            }
+            (Found::Superblock(_), _) if opening.accepts_loss => new(),
+            (Found::Superblock(marked), found) => Err(BufferError::Missing {
+                disk: disk.to_owned(),
+                device: fast.to_owned(),
+                found: match found {
+                    Found::Blank => "it is blank".to_owned(),
+                    Found::Superblock(_) => "it is the buffer of another".to_owned(),
+                    Found::Other(flaw) => format!("{}: expected {}, found {}", flaw.what, flaw.expected, flaw.found),
+                    Found::OtherVersion(version) => format!("version {version}"),
+                },
+                pages_max: marked.page_count,
+            }),
+            (Found::Blank, Found::Superblock(superblock)) => {
+                let (journal, recovered) = self.recover(&superblock)?;
+                if !journal.is_fresh() {
+                    let (device, disk) = (fast.to_owned(), disk.to_owned());
+                    let pages = recovered.entries.len() as u64;
+                    return Err(BufferError::OtherDisk { device, disk, pages });
+                }
+                self.mark(&superblock)?;
+                Ok((journal, recovered))
+            }
+            (Found::Other(flaw), _) => {
+                let found = format!("{} at offset {}", flaw.found, self.usable_bytes);
+                Err(BufferError::NotBlank { device: disk.to_owned(), found })
+            }
+            (_, Found::Other(flaw)) => Err(BufferError::NotBlank { device: fast.to_owned(), found: flaw.found }),
+            (Found::OtherVersion(found), _) | (_, Found::OtherVersion(found)) => {
+                Err(BufferError::OtherVersion { device: disk.to_owned(), found })
+            }
+        }
+    }
+}
+
+impl WriteBuffer {
+    /// `disk` with a write buffer on `fast`: one conventional device, less a zone (or 1 MiB) at its end; and a handle. Blank devices become a
+    /// pair. `control` is that of the disk, if it is under any: what it holds back for a while is not asked of the disk then.
+    ///
+    /// Reads the page map and, of a disk with zones, a report of all of them. A zone that was being written anew is written back first.
+    ///
+    /// # Errors
+    /// [`BufferError`], each with what to do.
+    pub fn open(
+        env: &Env,
+        disk: &Device,
+        fast: &Device,
+        parameters: BufferParameters,
+        opening: BufferOpening,
+        control: Option<ControlledDevice>,
+    ) -> Result<(Device, WriteBuffer), BufferError> {
+        let pair = Pair::new(env, disk, fast, &parameters)?;
+        let (journal, recovered) = pair.open(opening)?;
+        let zones = disk.block.capabilities().zones.clone();
+        let pages_per_group = match (&zones, parameters.order) {
+            (Some(zones), EvictionOrder::Zones) => zones.zone_bytes / PAGE_BYTES,
+            _ => 1,
+        };
+        let Some(map) = PageMap::new(parameters.page_count, pages_per_group, &recovered.entries) else {
+            return Err(BufferError::Damaged {
+                device: fast.block.name().to_owned(),
+                what: "page map",
+                expected: "each page once".to_owned(),
+                found: "one twice".to_owned(),
+            });
+        };
+        let (of_disk, of_fast) = (disk.block.geometry(), fast.block.geometry());
+        let physical = of_disk.physical_sector_bytes.min(of_fast.physical_sector_bytes).max(of_disk.sector_bytes);
+        let geometry = Geometry {
+            capacity_bytes: pair.usable_bytes,
+            sector_bytes: of_disk.sector_bytes,
+            physical_sector_bytes: physical.min(PAGE_BYTES as u32),
+        };
+        let of_disk = disk.block.capabilities().clone();
+        let discard = of_disk.discard && zones.is_none();
+        let capabilities = Capabilities { zones: None, volatile_cache: true, discard, ..of_disk };
+        let state = State {
+            map,
+            pointers: None,
+            is_evicting: false,
+            busy: None,
+            staged: recovered.staged,
+            serves_copy: false,
+            writes_in_flight: BTreeMap::new(),
+            reads_in_flight: BTreeMap::new(),
+            is_disk_dirty: false,
+            is_fast_dirty: false,
+            completed: 0,
+            durable: 0,
+            stopped: None,
+            statistics: BufferStatistics::default(),
+            counters: Counters::default(),
+        };
+        let shared = Shared {
+            name: disk.block.name().to_owned(),
+            geometry,
+            capabilities,
+            env: env.clone(),
+            disk: disk.clone(),
+            fast: fast.clone(),
+            control,
+            parameters,
+            layout: pair.layout.clone(),
+            zones,
+            journal: Mutex::new(env, "page map", journal),
+            state: Mutex::new(env, "write buffer", state),
+            changed: Condvar::new(env, "write buffer"),
+        };
+        shared.finish_copy(&pair.context)?;
+        shared.look_at_zones(&pair.context)?;
+        let shared = Arc::new(shared);
+        let device = Device::of_blocks(Arc::new(BufferedDevice { shared: Arc::clone(&shared) }));
+        Ok((device, WriteBuffer { shared }))
+    }
+}
+
+impl Shared {
+    /// Writes the copy of a zone back that a power cut caught.
+    fn finish_copy(&self, context: &IoContext) -> Result<(), BufferError> {
+        let Some(staged) = self.state.lock().staged else { return Ok(()) };
+        let (Some(zones), Some(control)) = (&self.zones, &self.disk.zones) else { return Ok(()) };
+        let zone = ZoneId(staged.zone);
+        if !zones.contains(zone) || staged.length_bytes > zones.zone_bytes {
+            return Err(BufferError::Damaged {
+                device: self.fast.block.name().to_owned(),
+                what: "copy of a zone",
+                expected: format!("one of {} zones", zones.zone_count),
+                found: format!("{} bytes of zone {zone}", staged.length_bytes),
+            });
+        }
+        control.reset(zone, context)?;
+        self.write_back(zones.start_bytes(zone), staged.length_bytes, context)?;
+        let mut state = self.state.lock();
+        (state.staged, state.is_disk_dirty) = (None, true);
+        drop(state);
+        Ok(self.make_durable(true, context)?)
+    }
+
+    /// Learns where the write pointers are.
+    fn look_at_zones(&self, context: &IoContext) -> Result<(), BufferError> {
+        let (Some(zones), Some(control)) = (&self.zones, &self.disk.zones) else { return Ok(()) };
+        let endless = MediaCache { bytes: u64::MAX, extents_max: u32::MAX };
+        let mut pointers = GhostCache::new(zones, endless);
+        let reported = control.report(ZoneId(0), zones.zone_count, context)?;
+        if pointers.reported(&reported).is_none() {
+            return Err(unsuitable(&self.disk, format!("a report of {} zones", zones.zone_count), "one of others"));
+        }
+        self.state.lock().pointers = Some(pointers);
+        Ok(())
+    }
+}

@@ -1,0 +1,354 @@
+//! What a write buffer keeps of itself on its two devices. Little-endian.
+//!
+//! The *superblock*, at the start of the buffer's device and, with another role, at the start of what is reserved at the end of the disk:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `VARVEBUF` |
+//! | 8 | 4 | version, 1 |
+//! | 12 | 4 | 1 on the buffer's device, 2 on the disk |
+//! | 16 | 16 | identity of the two |
+//! | 32 | 8 | bytes of the disk |
+//! | 40 | 8 | bytes for the copy of a zone |
+//! | 48 | 8 | bytes of an area of the map |
+//! | 56 | 4 | pages of the buffer |
+//! | 60 | 4 | bytes of a sector of the disk |
+//! | 64 | 4 | bytes of a unit: what structures are aligned to |
+//! | 68 | 4 | crc32c of bytes 0 to 68 |
+//! | 72 | 4024 | zero |
+//!
+//! A *record* of the page map, in one of two areas, at a whole number of units; a checkpoint is the first of an area and has every page that
+//! holds something, one of changes has those that are otherwise than before:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `VARVEBFR` |
+//! | 8 | 4 | version, 1 |
+//! | 12 | 4 | 1 checkpoint, 2 changes |
+//! | 16 | 16 | identity, as in the superblock |
+//! | 32 | 8 | generation: of the higher one counts what is there |
+//! | 40 | 4 | place in the generation, from 0 |
+//! | 44 | 4 | number of entries |
+//! | 48 | 8 | bytes of the zone that is copied to the buffer's device and being written back; 0 without one |
+//! | 56 | 4 | number of that zone, or zero |
+//! | 60 | 4 | zero |
+//! | 64 | 16 each | entries |
+//! | then | 4 | crc32c of all before |
+//!
+//! An entry:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | page of the disk, in 4 KiB; zero of a free one |
+//! | 8 | 4 | page of the buffer |
+//! | 12 | 1 | sectors that it holds, a bit for each, the lowest first; 0 of a free one |
+//! | 13 | 3 | zero |
+
+/// Bytes of a page of the buffer (Zhang, section 4.4.3).
+pub(super) const PAGE_BYTES: u64 = 4096;
+/// Bytes of a superblock.
+pub(super) const SUPERBLOCK_BYTES: usize = 4096;
+
+const SUPERBLOCK_MAGIC: &[u8; 8] = b"VARVEBUF";
+const RECORD_MAGIC: &[u8; 8] = b"VARVEBFR";
+const VERSION: u32 = 1;
+const SUPERBLOCK_CHECKED_BYTES: usize = 68;
+pub(super) const RECORD_HEADER_BYTES: usize = 64;
+pub(super) const ENTRY_BYTES: usize = 16;
+const CHECKSUM_BYTES: usize = 4;
+
+/// Which of the two devices a superblock is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Buffer,
+    Disk,
+}
+
+impl Role {
+    fn code(self) -> u32 {
+        match self {
+            Role::Buffer => 1,
+            Role::Disk => 2,
+        }
+    }
+}
+
+/// What a buffer and its disk were made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Superblock {
+    pub(super) identity: [u8; 16],
+    pub(super) disk_bytes: u64,
+    pub(super) staging_bytes: u64,
+    pub(super) area_bytes: u64,
+    pub(super) page_count: u32,
+    pub(super) sector_bytes: u32,
+    pub(super) unit_bytes: u32,
+}
+
+/// What is wrong with bytes: what, expected, found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flaw {
+    pub(super) what: &'static str,
+    pub(super) expected: String,
+    pub(super) found: String,
+}
+
+fn flaw(what: &'static str, expected: impl ToString, found: impl ToString) -> Flaw {
+    Flaw { what, expected: expected.to_string(), found: found.to_string() }
+}
+
+/// What the start of a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Zeros.
+    Blank,
+    Superblock(Superblock),
+    OtherVersion(u32),
+    /// Of something else, or damaged.
+    Other(Flaw),
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|field| field.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+impl Superblock {
+    pub(super) fn encode(&self, role: Role) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(SUPERBLOCK_BYTES);
+        bytes.extend_from_slice(SUPERBLOCK_MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&role.code().to_le_bytes());
+        bytes.extend_from_slice(&self.identity);
+        for field in [self.disk_bytes, self.staging_bytes, self.area_bytes] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        for field in [self.page_count, self.sector_bytes, self.unit_bytes] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes.resize(SUPERBLOCK_BYTES, 0);
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8], role: Role) -> Found {
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Found::Blank;
+        }
+        let (Some(magic), true) = (bytes.get(..8), bytes.len() == SUPERBLOCK_BYTES) else {
+            return Found::Other(flaw("length of the superblock", SUPERBLOCK_BYTES, bytes.len()));
+        };
+        if magic != SUPERBLOCK_MAGIC {
+            return Found::Other(flaw("magic", "VARVEBUF", String::from_utf8_lossy(magic)));
+        }
+        let checksum = crc32c::crc32c(&bytes[..SUPERBLOCK_CHECKED_BYTES]);
+        if checksum != u32_at(bytes, SUPERBLOCK_CHECKED_BYTES) {
+            let found = format!("{:#x}", u32_at(bytes, SUPERBLOCK_CHECKED_BYTES));
+            return Found::Other(flaw("checksum of the superblock", format!("{checksum:#x}"), found));
+        }
+        if u32_at(bytes, 8) != VERSION {
+            return Found::OtherVersion(u32_at(bytes, 8));
+        }
+        if u32_at(bytes, 12) != role.code() {
+            return Found::Other(flaw("device (1 buffer, 2 disk)", role.code(), u32_at(bytes, 12)));
+        }
+        if bytes[SUPERBLOCK_CHECKED_BYTES + 4..].iter().any(|&byte| byte != 0) {
+            return Found::Other(flaw("rest of the superblock", "zeros", "others"));
+        }
+        let mut identity = [0; 16];
+        identity.copy_from_slice(&bytes[16..32]);
+        Found::Superblock(Superblock {
+            identity,
+            disk_bytes: u64_at(bytes, 32),
+            staging_bytes: u64_at(bytes, 40),
+            area_bytes: u64_at(bytes, 48),
+            page_count: u32_at(bytes, 56),
+            sector_bytes: u32_at(bytes, 60),
+            unit_bytes: u32_at(bytes, 64),
+        })
+    }
+}
+
+/// What a page of the buffer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) slot: u32,
+    pub(super) page: u64,
+    /// Sectors, the lowest first; 0 is a free page.
+    pub(super) sectors: u8,
+}
+
+/// The zone that is copied to the buffer's device, and being written back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Staged {
+    pub(super) zone: u32,
+    pub(super) length_bytes: u64,
+}
+
+/// A record of the page map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) is_checkpoint: bool,
+    pub(super) identity: [u8; 16],
+    pub(super) generation: u64,
+    pub(super) place: u32,
+    pub(super) staged: Option<Staged>,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// Bytes of a record of so many entries, before it is rounded up to units.
+pub(super) fn record_bytes(entries: u64) -> u64 {
+    (RECORD_HEADER_BYTES + CHECKSUM_BYTES) as u64 + entries.saturating_mul(ENTRY_BYTES as u64)
+}
+
+impl Record {
+    pub(super) fn encode(&self, unit_bytes: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(record_bytes(self.entries.len() as u64) as usize + unit_bytes);
+        bytes.extend_from_slice(RECORD_MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&(if self.is_checkpoint { 1u32 } else { 2 }).to_le_bytes());
+        bytes.extend_from_slice(&self.identity);
+        bytes.extend_from_slice(&self.generation.to_le_bytes());
+        bytes.extend_from_slice(&self.place.to_le_bytes());
+        bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.staged.map_or(0, |staged| staged.length_bytes).to_le_bytes());
+        bytes.extend_from_slice(&self.staged.map_or(0, |staged| staged.zone).to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        for entry in &self.entries {
+            bytes.extend_from_slice(&entry.page.to_le_bytes());
+            bytes.extend_from_slice(&entry.slot.to_le_bytes());
+            bytes.extend_from_slice(&[entry.sectors, 0, 0, 0]);
+        }
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes.resize(bytes.len().next_multiple_of(unit_bytes.max(1)), 0);
+        bytes
+    }
+
+    /// The number of entries that a header says, if it can be one of a record of at most `page_count` entries; `None` of anything else.
+    pub(super) fn entries_of(header: &[u8], page_count: u32) -> Option<u32> {
+        let is_one = header.get(..8)? == RECORD_MAGIC && u32_at(header, 8) == VERSION;
+        let entries = u32_at(header, 44);
+        (is_one && entries <= page_count).then_some(entries)
+    }
+
+    /// A record from at least as many bytes as its header says; `None` of what is none, is torn, or is of another version.
+    pub(super) fn decode(bytes: &[u8], superblock: &Superblock) -> Option<Record> {
+        let count = Record::entries_of(bytes, superblock.page_count)? as usize;
+        let checked = RECORD_HEADER_BYTES + count * ENTRY_BYTES;
+        let body = bytes.get(..checked)?;
+        if u32_at(bytes.get(..checked + CHECKSUM_BYTES)?, checked) != crc32c::crc32c(body) {
+            return None;
+        }
+        let is_checkpoint = match u32_at(body, 12) {
+            1 => true,
+            2 => false,
+            _ => return None,
+        };
+        let identity: [u8; 16] = body.get(16..32)?.try_into().ok()?;
+        let staged = match u64_at(body, 48) {
+            0 => None,
+            length_bytes if length_bytes <= superblock.staging_bytes => {
+                Some(Staged { zone: u32_at(body, 56), length_bytes })
+            }
+            _ => return None,
+        };
+        let entries = body[RECORD_HEADER_BYTES..].chunks_exact(ENTRY_BYTES).map(|entry| {
+            let (page, slot, sectors) = (u64_at(entry, 0), u32_at(entry, 8), entry[12]);
+            let is_on_disk = page < superblock.disk_bytes.div_ceil(PAGE_BYTES);
+            (slot < superblock.page_count && is_on_disk).then_some(Entry { slot, page, sectors })
+        });
+        Some(Record {
+            is_checkpoint,
+            identity,
+            generation: u64_at(body, 32),
+            place: u32_at(body, 40),
+            staged,
+            entries: entries.collect::<Option<_>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn superblock() -> Superblock {
+        Superblock {
+            identity: *b"0123456789abcdef",
+            disk_bytes: 8 << 30,
+            staging_bytes: 256 << 20,
+            area_bytes: 1 << 20,
+            page_count: 16_384,
+            sector_bytes: 512,
+            unit_bytes: 4096,
+        }
+    }
+
+    fn record() -> Record {
+        Record {
+            is_checkpoint: true,
+            identity: *b"0123456789abcdef",
+            generation: 7,
+            place: 0,
+            staged: Some(Staged { zone: 3, length_bytes: 9 << 12 }),
+            entries: vec![Entry { slot: 5, page: 77, sectors: 0xff }, Entry { slot: 9, page: 0, sectors: 0 }],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for role in [Role::Buffer, Role::Disk] {
+            assert_eq!(Superblock::decode(&superblock().encode(role), role), Found::Superblock(superblock()));
+        }
+        assert!(matches!(Superblock::decode(&superblock().encode(Role::Disk), Role::Buffer), Found::Other(_)));
+        assert_eq!(Superblock::decode(&[0; SUPERBLOCK_BYTES], Role::Disk), Found::Blank);
+        let bytes = record().encode(4096);
+        assert_eq!(bytes.len(), 4096);
+        assert_eq!(Record::decode(&bytes, &superblock()), Some(record()));
+    }
+
+    /// The bytes are what they were: what is written today is read by later versions.
+    #[test]
+    fn the_bytes_stay_as_they_are() {
+        let superblock = superblock().encode(Role::Disk);
+        assert_eq!(&superblock[..16], b"VARVEBUF\x01\0\0\0\x02\0\0\0");
+        let golden = crc32c::crc32c(&[superblock, record().encode(512)].concat());
+        assert_eq!(golden, GOLDEN, "{golden:#x}");
+    }
+
+    const GOLDEN: u32 = 0x0268_3cd7;
+
+    #[test]
+    fn flips_and_cuts_are_noticed() {
+        let good = superblock().encode(Role::Buffer);
+        for at in 0..SUPERBLOCK_BYTES {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1;
+            assert!(!matches!(Superblock::decode(&bytes, Role::Buffer), Found::Superblock(_) | Found::Blank), "{at}");
+        }
+        let good = record().encode(1);
+        for at in 0..good.len() {
+            let mut bytes = good.clone();
+            bytes[at] ^= 0x10;
+            assert_eq!(Record::decode(&bytes, &superblock()), None, "{at}");
+            assert_eq!(Record::decode(&good[..at], &superblock()), None, "{at}");
+        }
+        let mut other = superblock().encode(Role::Buffer);
+        other[8] = 2;
+        let checksum = crc32c::crc32c(&other[..SUPERBLOCK_CHECKED_BYTES]).to_le_bytes();
+        other[SUPERBLOCK_CHECKED_BYTES..SUPERBLOCK_CHECKED_BYTES + 4].copy_from_slice(&checksum);
+        assert_eq!(Superblock::decode(&other, Role::Buffer), Found::OtherVersion(2));
+        // Entries that cannot be.
+        for entry in
+            [Entry { slot: 16_384, page: 0, sectors: 1 }, Entry { slot: 0, page: (8 << 30) / PAGE_BYTES, sectors: 1 }]
+        {
+            let record = Record { entries: vec![entry], ..record() };
+            assert_eq!(Record::decode(&record.encode(512), &superblock()), None);
+        }
+    }
+}
