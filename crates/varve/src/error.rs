@@ -1,6 +1,7 @@
 //! What can go wrong between a spec and a database.
 
 use crate::spec::SpecError;
+use varve_block::buffer::BufferError;
 use varve_media::{MediaError, MediaErrorKind};
 use varve_store::StoreError;
 
@@ -38,6 +39,9 @@ pub enum Error {
     /// The medium holds something else.
     #[error("{name}: {found}; {advice}")]
     Foreign { name: String, found: String, advice: String },
+    /// The write buffer of a disk cannot be opened.
+    #[error(transparent)]
+    Buffer(#[from] BufferError),
     /// The file store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -71,6 +75,7 @@ impl Error {
             Error::OptionsNotSaved { .. } => ErrorKind::NoSpace,
             Error::Missing { .. } => ErrorKind::NotFound,
             Error::Foreign { .. } | Error::SavedOptions { .. } => ErrorKind::Foreign,
+            Error::Buffer(error) => buffer_kind(error),
             Error::Store(error) => varve_engine::Error::Store(error.clone()).kind(),
             Error::Engine(error) => error.kind(),
         }
@@ -84,6 +89,18 @@ fn where_it_is(path: Option<&str>, place: Option<(usize, usize)>) -> String {
         (Some(path), None) => format!("{path}: "),
         (None, Some((line, column))) => format!("configuration, line {line}, column {column}: "),
         (None, None) => String::new(),
+    }
+}
+
+fn buffer_kind(error: &BufferError) -> ErrorKind {
+    match error {
+        BufferError::Media(error) => media_kind(error.kind()),
+        BufferError::NotThere { .. } | BufferError::Missing { .. } => ErrorKind::NotFound,
+        BufferError::Damaged { .. } => ErrorKind::Corruption,
+        BufferError::OtherDisk { .. } | BufferError::NotBlank { .. } | BufferError::OtherVersion { .. } => {
+            ErrorKind::Foreign
+        }
+        _ => ErrorKind::InvalidArgument,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::registry::{self, FileStoreKind};
 use crate::spec::{Part, Spec, SpecErrorKind};
 use std::cell::RefCell;
 use std::sync::Arc;
+use varve_block::idler::ControlledDevice;
 use varve_engine::Media;
 use varve_env::Env;
 use varve_media::emulated::CompressedBacking;
@@ -103,6 +104,8 @@ pub(crate) struct Handles {
     pub(crate) made: MadePlaces,
     pub(crate) traces: Vec<Arc<FileTrace>>,
     pub(crate) faults: Vec<FaultInjector>,
+    /// Control of the device that was made last, for layers over it.
+    pub(crate) control: Option<ControlledDevice>,
     /// Compressed memory of emulated devices, in the order in which they were made.
     pub(crate) held: Vec<Arc<CompressedBacking>>,
 }
@@ -182,7 +185,7 @@ impl StackBuilder {
                 return Err(spec.error(SpecErrorKind::Combination, "the option 'logs' at most once").into());
             }
         };
-        let Handles { traces, faults, made, held } = construction.handles.take();
+        let Handles { traces, faults, made, held, control: _ } = construction.handles.take();
         Ok(Stack { spec: spec.clone(), files, logs, devices, faults, traces, made, held })
     }
 
@@ -260,6 +263,7 @@ pub(crate) fn build_base(construction: &Construction<'_>, spec: &Spec) -> Result
             return Err(part.kind_error(SpecErrorKind::UnknownKind, "a kind of medium").into());
         };
         let mut base = (kind.build)(construction, part)?;
+        construction.handles.borrow_mut().control = None;
         for layer in LAYERS {
             if layer.options.first().is_some_and(|option| part.option(option.name).is_some()) {
                 base = (layer.wrap)(construction, base, part)?;

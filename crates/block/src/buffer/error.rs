@@ -20,6 +20,9 @@ pub enum BufferError {
          rewriting of zones"
     )]
     TooSmall { device: String, needed_bytes: u64, found_bytes: u64 },
+    /// Both devices are blank, and making a buffer was not asked for.
+    #[error("{disk}: it has no write buffer, and {device} holds none; both are blank")]
+    NotThere { disk: String, device: String },
     /// The disk has a buffer, and this is not it.
     #[error(
         "{disk}: it has a write buffer of {pages_max} pages, whose device {device} is not ({found}): the newest writes to the disk may be \

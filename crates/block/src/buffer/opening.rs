@@ -18,13 +18,22 @@ use varve_media::{
 /// Reserved at the end of a disk without zones; of one with zones it is the last zone.
 const RESERVED_BYTES: u64 = 1 << 20;
 
-/// What may be lost when a write buffer is opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What may be made, and what lost, when a write buffer is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferOpening {
+    /// Make it where both devices are blank.
+    pub create: bool,
     /// Make it anew, whatever the devices hold.
     pub format: bool,
     /// Make the buffer anew where the one that the disk had is not there or cannot be read: the newest writes, synced or not, are lost.
     pub accepts_loss: bool,
+}
+
+impl Default for BufferOpening {
+    /// Made on blank devices, and nothing is lost.
+    fn default() -> Self {
+        BufferOpening { create: true, format: false, accepts_loss: false }
+    }
 }
 
 /// The two devices, looked at.
@@ -210,7 +219,10 @@ impl<'a> Pair<'a> {
             }
         }
         match (of_disk, of_fast) {
-            (Found::Blank, Found::Blank) => new(),
+            (Found::Blank, Found::Blank) if opening.create => new(),
+            (Found::Blank, Found::Blank) => {
+                Err(BufferError::NotThere { disk: disk.to_owned(), device: fast.to_owned() })
+            }
             (Found::Superblock(marked), Found::Superblock(superblock)) if marked.identity == superblock.identity => {
                 match self.recover(&superblock) {
                     Err(BufferError::Damaged { .. }) if opening.accepts_loss => new(),

@@ -63,7 +63,8 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
     };
     let controlled = devices.into_iter().map(|BuiltDevice { device, description }| {
         let controller = controller(part, wanted, &device)?;
-        let (device, _) = ControlledDevice::new(construction.env, &device, controller);
+        let (device, control) = ControlledDevice::new(construction.env, &device, controller);
+        construction.handles.borrow_mut().control = Some(control);
         Ok(BuiltDevice { device, description })
     });
     controlled.collect::<Result<Vec<_>, Error>>().map(Base::Devices)

@@ -1,5 +1,6 @@
 //! Layers over media, one file each. A new one is its file, its module and its place in the table.
 
+mod buffer;
 mod control;
 mod fault;
 mod trace;
@@ -10,6 +11,7 @@ use crate::registry::LayerKind;
 #[rustfmt::skip]
 pub(crate) static LAYERS: &[LayerKind] = &[
     control::CONTROL_LAYER,
+    buffer::BUFFER_LAYER,
     fault::FAULT,
     trace::TRACE,
 ];

@@ -1,5 +1,6 @@
 //! The paper's drive, and what its experiments run on it.
 
+use crate::block::buffer::{BufferOpening, BufferParameters, BufferStatistics, EvictionOrder, WriteBuffer};
 use crate::block::idler::{ControlStatistics, ControlledDevice, Controller, FixedIdle, GhostCache, Idler};
 use crate::block::idler::{IdlerParameters, PacedIdle, PacedParameters, Unrestrained};
 use crate::error::LabError;
@@ -55,6 +56,8 @@ pub(super) struct Drive {
     pub(super) zone_count: u32,
     pub(super) translation: TranslationParameters,
     pub(super) idler: IdlerParameters,
+    /// A write buffer before it.
+    pub(super) buffer: Option<BufferParameters>,
 }
 
 impl Drive {
@@ -67,7 +70,7 @@ impl Drive {
         // A report tells what of the cache became free: as often in the time in which the cache fills.
         let own = IdlerParameters::default();
         let idler = IdlerParameters { report_nanos: scale.of(own.report_nanos), ..own };
-        Drive { zone_count, translation: TranslationParameters { media_cache, ..full }, idler }
+        Drive { zone_count, translation: TranslationParameters { media_cache, ..full }, idler, buffer: None }
     }
 
     /// Bytes of it.
@@ -76,10 +79,33 @@ impl Drive {
     }
 
     fn zones(&self) -> Result<ZoneGeometry, LabError> {
-        let fit = ZoneGeometry::fit(u64::from(self.zone_count) * ZONE_BYTES, ZONE_BYTES);
+        // A buffer keeps the last to itself.
+        let count = u64::from(self.zone_count) + u64::from(self.buffer.is_some());
+        let fit = ZoneGeometry::fit(count * ZONE_BYTES, ZONE_BYTES);
         let fit = fit.ok_or_else(|| LabError::invalid("zones", self.zone_count.to_string()))?;
         let sequential_type = ZoneType::SequentialWritePreferred;
         Ok(ZoneGeometry { sequential_type, media_cache: Some(self.translation.media_cache), ..fit })
+    }
+
+    /// A write buffer before a disk, on an emulated SATA SSD without bytes: by zones before one that has them, by pages before one that has none, as
+    /// in the paper.
+    fn buffered(
+        &self,
+        env: &Env,
+        disk: &Device,
+        control: Option<ControlledDevice>,
+        parameters: &BufferParameters,
+    ) -> Result<(Device, WriteBuffer), LabError> {
+        let preset =
+            Preset::find("sata-ssd").ok_or_else(|| LabError::invalid("preset", "there is no 'sata-ssd'".to_owned()))?;
+        let fast = preset.build(env, "write buffer", Box::new(NoBacking), Pacing::Sleep);
+        let fast = Device::of_blocks(Arc::new(fast));
+        let parameters = match disk.zones {
+            Some(_) => parameters.clone(),
+            None => BufferParameters { order: EvictionOrder::Pages, rewrite_pages: None, ..parameters.clone() },
+        };
+        let opened = WriteBuffer::open(env, disk, &fast, parameters, BufferOpening::default(), control);
+        opened.map_err(|error| LabError::invalid("write buffer", error.to_string()))
     }
 
     /// The device, without bytes, and control over it.
@@ -198,6 +224,7 @@ pub(super) struct Ran {
     pub(super) replayed: Replayed,
     pub(super) cleaning: CleaningCounters,
     pub(super) statistics: ControlStatistics,
+    pub(super) buffer: Option<BufferStatistics>,
 }
 
 /// Replays, two at a time, each once for all experiments.
@@ -214,6 +241,13 @@ pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>
             let ran = simulate(seed, move |env| {
                 let (device, control) = task.drive.build(env, task.control)?;
                 fill(&device, &task.workload.non_sequential_zones()?)?;
+                let (device, buffer) = match &task.drive.buffer {
+                    Some(parameters) => {
+                        let opened = task.drive.buffered(env, &device, control.clone(), parameters)?;
+                        (opened.0, Some(opened.1))
+                    }
+                    None => (device, None),
+                };
                 let trace: Arc<[BlockRequest]> = task.workload.generate()?.into();
                 let partition = match task.workload {
                     Workload::Recorded(_) => Partition::ByLatency,
@@ -222,7 +256,8 @@ pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>
                 let replayed = replay(env, &device, &trace, task.pace, partition)?;
                 let cleaning = device.block.counters().cleaning;
                 let statistics = control.map_or_else(ControlStatistics::default, |control| control.statistics());
-                Ok(Ran { task, replayed, cleaning, statistics })
+                let buffer = buffer.map(|buffer| buffer.statistics());
+                Ok(Ran { task, replayed, cleaning, statistics, buffer })
             });
             advance(operations);
             ran

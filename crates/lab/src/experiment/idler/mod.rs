@@ -2,6 +2,7 @@
 
 mod alone;
 mod at_ic;
+mod buffered;
 mod drive;
 mod robust;
 mod table4_2;
@@ -28,6 +29,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     traces::FIG_4_10,
     traces::FIG_4_11,
     traces::FIG_4_12,
+    buffered::FIG_4_13,
+    buffered::FIG_4_14,
     traces::TRACES,
     robust::ROBUST,
 ];

@@ -10,7 +10,7 @@ use crate::replay::{Calibrated, Pace, ParseOptions, TraceFormat, Zones, parse_tr
 use crate::report::{Axis, Figure, Lines, Plot, Report};
 use std::sync::Arc;
 
-const THREADS: [usize; 3] = [1, 16, 128];
+pub(super) const THREADS: [usize; 3] = [1, 16, 128];
 const CONTROLS: [Control; 6] = [
     Control::None,
     Control::Fixed(5000, 2000),
@@ -22,10 +22,10 @@ const CONTROLS: [Control; 6] = [
 
 /// What the paper says of a trace: writes, their bytes, zones, writes to ten thousand requests. Of three it has no writes: as many of
 /// as many bytes as of proj_1 are taken.
-type Published = (&'static str, u64, u64, u64, u64);
+pub(super) type Published = (&'static str, u64, u64, u64, u64);
 
-const PROJ_1: Published = ("proj_1", 2_496_935, 25_576_000_000, 1475, 1056);
-const PRN_1: Published = ("prn_1", 2_769_610, 30_785_000_000, 1222, 2466);
+pub(super) const PROJ_1: Published = ("proj_1", 2_496_935, 25_576_000_000, 1475, 1056);
+pub(super) const PRN_1: Published = ("prn_1", 2_769_610, 30_785_000_000, 1222, 2466);
 const OTHERS: [Published; 3] = [
     ("usr_1", 2_496_935, 25_576_000_000, 1886, 853),
     ("usr_2", 2_496_935, 25_576_000_000, 926, 1885),
@@ -152,7 +152,7 @@ fn recorded(run: &Run<'_>) -> Result<Report, LabError> {
 }
 
 /// Requests like those of a trace, at the scale of a run.
-fn calibrated(run: &Run<'_>, drive: &Drive, published: Published) -> Calibrated {
+pub(super) fn calibrated(run: &Run<'_>, drive: &Drive, published: Published) -> Calibrated {
     let (name, writes, written_bytes, zones, write_basis_points) = published;
     Calibrated {
         name,
@@ -176,7 +176,7 @@ fn calibrated(run: &Run<'_>, drive: &Drive, published: Published) -> Calibrated 
 }
 
 /// What of the requests is a guess.
-fn guesses(report: &mut Report, calibrated: &Calibrated) {
+pub(super) fn guesses(report: &mut Report, calibrated: &Calibrated) {
     let Calibrated { duration_seconds, burst_requests, burst_interval_nanos, window_deviation, read_bytes, .. } =
         calibrated;
     report.condition(
@@ -190,11 +190,11 @@ fn guesses(report: &mut Report, calibrated: &Calibrated) {
     );
 }
 
-fn tail(ran: &Ran) -> f64 {
+pub(super) fn tail(ran: &Ran) -> f64 {
     ran.replayed.seconds(0.999)
 }
 
-fn finish(ran: &Ran) -> f64 {
+pub(super) fn finish(ran: &Ran) -> f64 {
     ran.replayed.finish_nanos as f64
 }
 
@@ -220,7 +220,7 @@ fn goals(report: &mut Report, what: &str, of_threads: &[Arc<Ran>]) {
     says("finish to an endless cache", ratio, "within 3 %", ratio <= 1.03);
 }
 
-fn tasks(drive: &Drive, calibrated: &Calibrated, threads: usize) -> Vec<Task> {
+pub(super) fn tasks(drive: &Drive, calibrated: &Calibrated, threads: usize) -> Vec<Task> {
     let task = |&control: &Control| Task {
         drive: drive.clone(),
         control,

@@ -1,0 +1,111 @@
+//! Figures 4.13 and 4.14: a write buffer of 64 MB before the drive.
+
+use super::drive::{Control, Drive, Ran, run_tasks};
+use super::table4_2::full_finish;
+use super::told::{cdf, described, told};
+use super::traces::{PRN_1, PROJ_1, Published, THREADS, calibrated, finish, guesses, tail, tasks};
+use crate::block::buffer::BufferParameters;
+use crate::error::LabError;
+use crate::experiment::comparison::{drawn, goal, ours};
+use crate::experiment::{Experiment, Run};
+use crate::report::Report;
+use std::sync::Arc;
+
+pub(in crate::experiment) const FIG_4_13: Experiment = Experiment {
+    id: "idler/fig4.13",
+    title: "Idler, figure 4.13: P99.9 and finish time of proj_1 (synthetic, calibrated) with a write buffer of 64 MB",
+    description: "As idler/fig4.10 with a buffer of 4 KiB pages on an emulated SATA SSD, which leave by zones (zones with more than 400 \
+                  are written anew); before a conventional disk by pages, least recently used. Scale divides the buffer too.",
+    default_scale: super::DEFAULT_SCALE,
+    run: |run| buffered(run, PROJ_1, (71.3, 87.7)),
+};
+
+pub(in crate::experiment) const FIG_4_14: Experiment = Experiment {
+    id: "idler/fig4.14",
+    title: "Idler, figure 4.14: P99.9 and finish time of prn_1 (synthetic, calibrated) with a write buffer of 64 MB",
+    description: "As idler/fig4.13 with 24.66 % writes.",
+    default_scale: super::DEFAULT_SCALE,
+    run: |run| buffered(run, PRN_1, (70.0, 85.2)),
+};
+
+/// How much shorter than another's a tail is, in hundredths.
+fn shorter(ran: &Ran, than: &Ran) -> f64 {
+    (1.0 - tail(ran) / tail(than)) * 100.0
+}
+
+fn buffered(run: &Run<'_>, published: Published, paper: (f64, f64)) -> Result<Report, LabError> {
+    let without = Drive::new(run.scale);
+    let usual = BufferParameters::default();
+    let page_count = run.scale.of(usual.page_count.into()) as u32;
+    let drive = Drive { buffer: Some(BufferParameters { page_count, ..usual }), ..without.clone() };
+    let mut report = described(run, &drive);
+    report.condition("write buffer", format!("{page_count} pages of 4 KiB, emulated SATA SSD"));
+    let calibrated = calibrated(run, &without, published);
+    guesses(&mut report, &calibrated);
+    let of_drives = |drive: &Drive| {
+        let all = THREADS.iter().flat_map(|&threads| tasks(drive, &calibrated, threads)).collect();
+        run_tasks(run, all)
+    };
+    let (all, bare) = (of_drives(&drive)?, of_drives(&without)?);
+    let schemes = all.len() / THREADS.len();
+    for ((threads, of_threads), bare) in THREADS.iter().zip(all.chunks(schemes)).zip(bare.chunks(schemes)) {
+        let what = format!("{threads} threads");
+        for ran in of_threads {
+            let scheme = ran.task.control.name();
+            drawn(&mut report, &scheme, &format!("{what}: P99.9"), "s", tail(ran));
+            drawn(&mut report, &scheme, &format!("{what}: finish (full size)"), "s", full_finish(run, ran));
+            told(&mut report, &what, ran);
+            let Some(buffer) = ran.buffer else { continue };
+            let mut tell = |metric: &str, number: u64| {
+                ours(&mut report, &scheme, &format!("{what}: {metric}"), "1", number as f64)
+            };
+            tell("pages taken in", buffer.absorbed_pages);
+            tell("pages written over", buffer.overwritten_pages);
+            tell("pages of reads in the buffer", buffer.read_hit_pages);
+            tell("writes of pages that left", buffer.eviction_writes);
+            tell("zones written anew by the buffer", buffer.rewritten_zones);
+            tell("writes that found no room", buffer.waits);
+        }
+        compared(&mut report, &what, of_threads, bare, paper);
+        let title = format!("response times with a write buffer, {what}");
+        report.plots.push(cdf(&format!("threads-{threads}"), &title, of_threads));
+    }
+    Ok(report)
+}
+
+fn compared(report: &mut Report, what: &str, of_threads: &[Arc<Ran>], bare: &[Arc<Ran>], paper: (f64, f64)) {
+    let of = |all: &[Arc<Ran>], control: Control| all.iter().find(|ran| ran.task.control == control).cloned();
+    let (Some(none), Some(idler), Some(conventional), Some(ours), Some(endless)) = (
+        of(of_threads, Control::None),
+        of(of_threads, Control::Idler),
+        of(of_threads, Control::Conventional),
+        of(of_threads, Control::Paced),
+        of(of_threads, Control::Endless),
+    ) else {
+        return;
+    };
+    let wanted = format!("the paper's: {} to {} by threads, of which two it does not say", paper.0, paper.1);
+    let within = |gain: f64| (paper.0 * 0.9..=100.0).contains(&gain);
+    let gain = shorter(&idler, &none);
+    goal(report, "Idler", &format!("{what}: P99.9 below no control (%)"), gain, &wanted, within(gain));
+    if let Some(bare) = of(bare, Control::Idler) {
+        let gain = shorter(&idler, &bare);
+        goal(report, "Idler", &format!("{what}: P99.9 below Idler without a buffer (%)"), gain, &wanted, within(gain));
+    }
+    if let Some(bare) = of(bare, Control::None) {
+        let ratio = tail(&none) / tail(&bare);
+        let holds = (0.75..1.33).contains(&ratio);
+        goal(
+            report,
+            "no control",
+            &format!("{what}: P99.9 to that without a buffer"),
+            ratio,
+            "the paper's: not less",
+            holds,
+        );
+    }
+    let ratio = tail(&ours) / tail(&conventional);
+    goal(report, "ours", &format!("{what}: P99.9 to CMR with a buffer"), ratio, "at most 1.5", ratio <= 1.5);
+    let ratio = finish(&ours) / finish(&endless);
+    goal(report, "ours", &format!("{what}: finish to an endless cache"), ratio, "within 3 %", ratio <= 1.03);
+}
