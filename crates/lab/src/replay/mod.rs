@@ -6,12 +6,12 @@
 
 mod calibrated;
 mod engine;
-mod formats;
+pub mod formats;
 mod request;
 mod synthetic;
 
 pub use calibrated::Calibrated;
 pub use engine::{Pace, Partition, Replayed, Response, replay};
-pub use formats::{FORMATS, ParseOptions, ParsedTrace, TraceError, TraceFormat, fuzz as fuzz_trace, parse_trace};
+pub use formats::{ParseOptions, ParsedTrace, TraceError, TraceFormat, parse_trace};
 pub use request::BlockRequest;
 pub use synthetic::{Synthetic, Zones};

@@ -6,6 +6,7 @@ use super::told::{MEDIUM, cdf, described, told};
 use crate::error::LabError;
 use crate::experiment::comparison::{compare, drawn, goal};
 use crate::experiment::{Experiment, Run};
+use crate::replay::formats::{ALIBABA, CSV, FIU, MSR, SPC, SSDSIM, TENCENT};
 use crate::replay::{Calibrated, Pace, ParseOptions, TraceFormat, Zones, parse_trace};
 use crate::report::{Axis, Figure, Lines, Plot, Report};
 use std::sync::Arc;
@@ -108,22 +109,29 @@ pub(in crate::experiment) const TRACES: Experiment = Experiment {
     id: "idler/traces",
     title: "recorded traces on the host-aware drive, 16 threads (not in the paper)",
     description: "Whole traces from --traces DIR (those that are there: DTRS100M and mqsim_tpcc-small of SSDsim, cloudPhysicsIO.csv, \
-                  proj_1.csv and others of Microsoft Research Cambridge; plain or .zst), folded onto the drive. Whose a request \
-                  is follows from latencies, where the trace has them. Scale divides zones, cache and extents, not the traces.",
+                  proj_1.csv and others of Microsoft Research Cambridge, Financial1.spc and others of UMass, homes of FIU, io_traces.csv \
+                  of Alibaba, an hour of Tencent; plain or .zst), folded onto the drive. Whose a request is follows from \
+                  latencies, where the trace has them. Scale divides zones, cache and extents, not the traces.",
     default_scale: super::DEFAULT_SCALE,
     run: recorded,
 };
 
 /// Names of files, and how they are written.
-const FILES: [(&str, TraceFormat); 8] = [
-    ("DTRS100M.trace", TraceFormat::Ssdsim),
-    ("mqsim_tpcc-small.trace", TraceFormat::Ssdsim),
-    ("cloudPhysicsIO.csv", TraceFormat::Csv),
-    ("proj_1.csv", TraceFormat::Msr),
-    ("prn_1.csv", TraceFormat::Msr),
-    ("usr_1.csv", TraceFormat::Msr),
-    ("usr_2.csv", TraceFormat::Msr),
-    ("proj_2.csv", TraceFormat::Msr),
+const FILES: [(&str, TraceFormat); 14] = [
+    ("DTRS100M.trace", SSDSIM),
+    ("mqsim_tpcc-small.trace", SSDSIM),
+    ("cloudPhysicsIO.csv", CSV),
+    ("proj_1.csv", MSR),
+    ("prn_1.csv", MSR),
+    ("usr_1.csv", MSR),
+    ("usr_2.csv", MSR),
+    ("proj_2.csv", MSR),
+    ("Financial1.spc", SPC),
+    ("Financial2.spc", SPC),
+    ("WebSearch1.spc", SPC),
+    ("homes-110108-112108.1.blkparse", FIU),
+    ("io_traces.csv", ALIBABA),
+    ("2018-10-01-01", TENCENT),
 ];
 
 fn recorded(run: &Run<'_>) -> Result<Report, LabError> {
