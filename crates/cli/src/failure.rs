@@ -102,7 +102,9 @@ impl Failure {
 fn lab_kind(error: &varve_lab::LabError) -> ErrorKind {
     use varve_lab::LabError;
     match error {
-        LabError::Invalid { .. } | LabError::UnknownExperiment { .. } => ErrorKind::InvalidArgument,
+        LabError::Invalid { .. } | LabError::UnknownExperiment { .. } | LabError::Replay(_) => {
+            ErrorKind::InvalidArgument
+        }
         LabError::WrongValue { .. } => ErrorKind::Corruption,
         LabError::Target { source, .. } => source.downcast_ref::<Error>().map_or(ErrorKind::Io, Error::kind),
         _ => ErrorKind::Io,

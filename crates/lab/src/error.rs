@@ -1,6 +1,7 @@
 //! What can go wrong in the lab.
 
 use crate::media::MediaError;
+use crate::replay::ReplayError;
 use crate::target::TargetError;
 
 /// An error of a workload, a run or an experiment.
@@ -20,6 +21,8 @@ pub enum LabError {
     WrongValue { target: String, key: String, found_bytes: usize, found: String },
     #[error("{0}")]
     Media(#[from] MediaError),
+    #[error("replay: {0}")]
+    Replay(#[from] ReplayError),
     #[error("{path}: {reason}")]
     File { path: String, reason: String },
     #[error("thread '{thread}' panicked: {message}")]

@@ -1,5 +1,7 @@
 //! Replay of requests on a device.
 
+use super::open_loop::replay_open_loop;
+use super::options::{Pace, ReplayOptions, Speed};
 use super::request::BlockRequest;
 use crate::error::LabError;
 use crate::media::{BlockDeviceExt, Device, IoClass, IoContext, MediaError};
@@ -7,80 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use varve::env::{Env, Instant};
 
-/// When requests are made. None is made before the one before it of the same thread is done: only requests of one thread depend on each
-/// other (Zhang, section 4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// When it came in the trace, or as soon as its thread is free: who was late catches up.
-    Timestamps {
-        /// How many.
-        threads: usize,
-    },
-    /// As long after the one before it of its thread as in the trace, or as soon as its thread is free: who was late stays late.
-    Intervals {
-        /// How many.
-        threads: usize,
-    },
-    /// So long after the one before it of its thread was done: as hosts that think between requests.
-    Pauses {
-        /// How many.
-        threads: usize,
-    },
-}
-
-impl Pace {
-    /// How many threads there are.
-    pub fn threads(self) -> usize {
-        let (Pace::Timestamps { threads } | Pace::Intervals { threads } | Pace::Pauses { threads }) = self;
-        threads.max(1)
-    }
-}
-
-/// Whose a request is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Partition {
-    /// Request `i` is of thread `i mod threads`: the paper's, by timestamps.
-    #[default]
-    InTurn,
-    /// By what the trace says of how long requests took (as HFPlayer does): a request may depend on those that were done when it came, so it is
-    /// of the thread whose last request was done most recently; of a new one, while there are, when none was done; or else of the
-    /// one that is done first. Where a trace says nothing, requests took no time.
-    ByLatency,
-}
-
-impl Partition {
-    /// The thread of each request.
-    pub fn threads_of(self, trace: &[BlockRequest], threads: usize) -> Vec<usize> {
-        let threads = threads.max(1);
-        if self == Partition::InTurn {
-            return (0..trace.len()).map(|number| number % threads).collect();
-        }
-        // When each thread's last request was done.
-        let mut done: Vec<u64> = Vec::new();
-        let of = |request: &BlockRequest| {
-            let free = done.iter().enumerate().filter(|(_, until)| **until <= request.arrival_nanos);
-            let chosen = free.max_by_key(|(thread, until)| (**until, usize::MAX - thread)).map(|(thread, _)| thread);
-            let thread = match chosen {
-                Some(thread) => thread,
-                None if done.len() < threads => {
-                    done.push(0);
-                    done.len() - 1
-                }
-                None => done
-                    .iter()
-                    .enumerate()
-                    .min_by_key(|(thread, until)| (**until, *thread))
-                    .map_or(0, |(thread, _)| thread),
-            };
-            done[thread] = request.arrival_nanos.max(done[thread]) + request.latency_nanos.unwrap_or(0);
-            thread
-        };
-        trace.iter().map(of).collect()
-    }
-}
+/// Longest replay, 146 years: times of a trace and what is added to them stay numbers.
+const REPLAY_NANOS_MAX: u64 = 1 << 62;
 
 /// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Response {
     /// When it was made, from the begin of the replay.
     pub begun_nanos: u64,
@@ -113,43 +46,155 @@ impl Replayed {
     }
 }
 
-/// Makes the requests of `trace` of a device, and returns when all are done. Writes write zeros.
+/// Why a trace cannot be replayed. Requests are counted from 0.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum ReplayError {
+    #[error("the trace holds no request; there is nothing to replay")]
+    Empty,
+    #[error(
+        "request {request}: {length_bytes} bytes at offset {offset_bytes} are outside the device of {device_bytes} bytes; fold the \
+         trace onto it, or take a larger one"
+    )]
+    PastDevice { request: usize, offset_bytes: u64, length_bytes: u32, device_bytes: u64 },
+    #[error(
+        "request {request} comes at {arrival_nanos} ns, before the one before it, which comes at {before_nanos} ns; put the trace in \
+         order of arrival"
+    )]
+    OutOfOrder { request: usize, arrival_nanos: u64, before_nanos: u64 },
+    #[error("a trace cannot be replayed {factor} times as fast; name a finite number above 0")]
+    Speed { factor: f64 },
+    #[error("request {request} would come {nanos} ns after the first, {REPLAY_NANOS_MAX} is the most; replay faster")]
+    TooLong { request: usize, nanos: u64 },
+    #[error(
+        "{in_flight_max} requests were outstanding when request {request} came at {arrival_nanos} ns; the device does not keep up: \
+         replay slower, by threads, or allow more at once"
+    )]
+    TooManyInFlight { request: usize, arrival_nanos: u64, in_flight_max: usize },
+    #[error("request {request} cannot be made, for want of a thread beside {in_flight}: {reason}")]
+    NoThread { request: usize, in_flight: usize, reason: String },
+    #[error("request {request}: {source}")]
+    Refused { request: usize, source: MediaError },
+}
+
+/// Makes the requests of `trace`, which is in order of arrival, of a device, and returns when all are done. Writes write zeros.
 ///
 /// # Errors
-/// The first request, in order of threads, that the device refused or failed to do; the others of its thread are not made then.
+/// [`ReplayError`]: before anything is done, a trace that is empty, out of order, too long at this speed or reaches behind the device; then the first
+/// request, in order of threads or in that of the trace in an open loop, that the device refused or failed to do, or that was one too
+/// many. The others of its thread are not made then, and in an open loop none of those that come later.
 pub fn replay(
     env: &Env,
     device: &Device,
     trace: &Arc<[BlockRequest]>,
-    pace: Pace,
-    partition: Partition,
+    options: impl Into<ReplayOptions>,
 ) -> Result<Replayed, LabError> {
-    let begin = env.now();
-    let threads = pace.threads();
-    let longest = trace.iter().map(|request| request.length_bytes).max().unwrap_or(0) as usize;
-    let zeros: Arc<[u8]> = vec![0; longest].into();
+    let options = options.into();
+    check(device, trace, options.speed)?;
+    let written = trace.iter().filter(|request| request.is_write).map(|request| request.length_bytes);
+    let requester = Requester {
+        env: env.clone(),
+        device: device.clone(),
+        begin: env.now(),
+        zeros: vec![0; written.max().unwrap_or(0) as usize].into(),
+        trace: Arc::clone(trace),
+        speed: options.speed,
+    };
+    let responses = match options.pace {
+        Pace::OpenLoop { in_flight_max } => replay_open_loop(&Arc::new(requester), in_flight_max)?,
+        Pace::Timestamps { threads } | Pace::Intervals { threads } | Pace::Pauses { threads } => {
+            replay_threads(&Arc::new(requester), threads.max(1), &options)?
+        }
+    };
+    let finish_nanos = responses.iter().map(|response| response.begun_nanos + response.nanos).max().unwrap_or(0);
+    Ok(Replayed { responses, finish_nanos })
+}
+
+fn check(device: &Device, trace: &[BlockRequest], speed: Speed) -> Result<(), ReplayError> {
+    let device_bytes = device.block.geometry().capacity_bytes;
+    let mut before_nanos = 0;
+    for (number, &BlockRequest { arrival_nanos, offset_bytes, length_bytes, .. }) in trace.iter().enumerate() {
+        if offset_bytes.checked_add(length_bytes.into()).is_none_or(|end_bytes| end_bytes > device_bytes) {
+            return Err(ReplayError::PastDevice { request: number, offset_bytes, length_bytes, device_bytes });
+        }
+        if arrival_nanos < before_nanos {
+            return Err(ReplayError::OutOfOrder { request: number, arrival_nanos, before_nanos });
+        }
+        before_nanos = arrival_nanos;
+    }
+    let Some(last) = trace.len().checked_sub(1) else { return Err(ReplayError::Empty) };
+    match speed.of_nanos(before_nanos) {
+        nanos if nanos > REPLAY_NANOS_MAX => Err(ReplayError::TooLong { request: last, nanos }),
+        _ => Ok(()),
+    }
+}
+
+/// Makes requests of a trace, which are known by their numbers.
+pub(super) struct Requester {
+    pub(super) env: Env,
+    pub(super) trace: Arc<[BlockRequest]>,
+    device: Device,
+    begin: Instant,
+    /// As many as the longest write has.
+    zeros: Arc<[u8]>,
+    speed: Speed,
+}
+
+impl Requester {
+    /// When a request comes, from the begin.
+    pub(super) fn arrival_nanos(&self, number: usize) -> u64 {
+        self.speed.of_nanos(self.trace[number].arrival_nanos)
+    }
+
+    /// Waits until so long after the begin.
+    pub(super) fn wait_until(&self, nanos: u64) {
+        self.env.sleep_until(self.begin + Duration::from_nanos(nanos));
+    }
+
+    /// Makes a request, and waits for it. `buffer` grows to what is read.
+    pub(super) fn make(&self, number: usize, buffer: &mut Vec<u8>) -> Result<Response, ReplayError> {
+        let BlockRequest { is_write, offset_bytes, length_bytes, .. } = self.trace[number];
+        let length = length_bytes as usize;
+        if !is_write && buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        let since_begin = || self.env.now().as_nanos() - self.begin.as_nanos();
+        let begun_nanos = since_begin();
+        let block = &self.device.block;
+        let made = match is_write {
+            true => block.write_at(offset_bytes, &self.zeros[..length], &IoContext::of(IoClass::Other)),
+            false => block.read_at(offset_bytes, &mut buffer[..length], &IoContext::of(IoClass::UserRead)),
+        };
+        made.map_err(|source| ReplayError::Refused { request: number, source })?;
+        Ok(Response { begun_nanos, nanos: since_begin() - begun_nanos })
+    }
+}
+
+fn replay_threads(
+    requester: &Arc<Requester>,
+    threads: usize,
+    options: &ReplayOptions,
+) -> Result<Vec<Response>, LabError> {
+    let trace = &requester.trace;
     let mut of_threads: Vec<Vec<usize>> = vec![Vec::new(); threads];
-    for (number, thread) in partition.threads_of(trace, threads).into_iter().enumerate() {
+    for (number, thread) in options.partition.threads_of(trace, threads).into_iter().enumerate() {
         of_threads[thread].push(number);
     }
+    of_threads.retain(|own| !own.is_empty());
+    let pace = options.pace;
     let workers: Vec<_> = of_threads
         .iter()
-        .filter(|own| !own.is_empty())
         .enumerate()
         .map(|(thread, own)| {
-            let own = own.clone();
-            let (env, device, trace, zeros) = (env.clone(), device.clone(), Arc::clone(trace), Arc::clone(&zeros));
+            let (own, requester) = (own.clone(), Arc::clone(requester));
             let name = format!("replay {thread}");
-            env.clone().spawn(&name, move || {
-                let own = own.iter().map(|&number| &trace[number]);
-                replay_thread(&env, &device, begin, own, &zeros, pace)
-            })
+            requester.env.clone().spawn(&name, move || replay_thread(&requester, &own, pace))
         })
         .collect();
-    let mut responses = vec![Response { begun_nanos: 0, nanos: 0 }; trace.len()];
+    let mut responses = vec![Response::default(); trace.len()];
     let mut result = Ok(());
-    let of_workers = of_threads.iter().filter(|own| !own.is_empty());
-    for (numbers, worker) in of_workers.zip(workers) {
+    for (numbers, worker) in of_threads.iter().zip(workers) {
         match worker.join()? {
             Ok(own) => {
                 for (&number, response) in numbers.iter().zip(own) {
@@ -159,51 +204,32 @@ pub fn replay(
             Err(source) => result = result.and(Err(source)),
         }
     }
-    result.map_err(|source| LabError::invalid("trace", format!("the device refused a request: {source}")))?;
-    let finish_nanos = responses.iter().map(|response| response.begun_nanos + response.nanos).max().unwrap_or(0);
-    Ok(Replayed { responses, finish_nanos })
+    result?;
+    Ok(responses)
 }
 
-fn replay_thread<'a>(
-    env: &Env,
-    device: &Device,
-    begin: Instant,
-    requests: impl Iterator<Item = &'a BlockRequest>,
-    zeros: &[u8],
-    pace: Pace,
-) -> Result<Vec<Response>, MediaError> {
-    let mut responses = Vec::new();
-    let mut buffer = vec![0; zeros.len()];
-    let mut before: Option<(u64, u64, u64)> = None;
-    let since_begin = |instant: Instant| instant.as_nanos() - begin.as_nanos();
-    for request in requests {
-        let due = match (pace, before) {
-            (Pace::Intervals { .. }, Some((arrival_nanos, begun_nanos, _))) => {
-                begun_nanos + request.arrival_nanos.saturating_sub(arrival_nanos)
-            }
-            (Pace::Pauses { .. }, Some((arrival_nanos, _, ended_nanos))) => {
-                ended_nanos + request.arrival_nanos.saturating_sub(arrival_nanos)
-            }
-            _ => request.arrival_nanos,
+fn replay_thread(requester: &Requester, numbers: &[usize], pace: Pace) -> Result<Vec<Response>, ReplayError> {
+    let mut responses: Vec<Response> = Vec::with_capacity(numbers.len());
+    let mut buffer = Vec::new();
+    let mut before_nanos = 0;
+    for &number in numbers {
+        let arrival_nanos = requester.arrival_nanos(number);
+        let interval_nanos = arrival_nanos - before_nanos;
+        let due_nanos = match (pace, responses.last()) {
+            (Pace::Intervals { .. }, Some(before)) => before.begun_nanos + interval_nanos,
+            (Pace::Pauses { .. }, Some(before)) => before.begun_nanos + before.nanos + interval_nanos,
+            _ => arrival_nanos,
         };
-        env.sleep_until(begin + Duration::from_nanos(due));
-        let begun = env.now();
-        let length = request.length_bytes as usize;
-        match request.is_write {
-            true => device.block.write_at(request.offset_bytes, &zeros[..length], &IoContext::of(IoClass::Other))?,
-            false => {
-                device.block.read_at(request.offset_bytes, &mut buffer[..length], &IoContext::of(IoClass::UserRead))?;
-            }
-        }
-        let (begun_nanos, ended_nanos) = (since_begin(begun), since_begin(env.now()));
-        before = Some((request.arrival_nanos, begun_nanos, ended_nanos));
-        responses.push(Response { begun_nanos, nanos: ended_nanos - begun_nanos });
+        before_nanos = arrival_nanos;
+        requester.wait_until(due_nanos);
+        responses.push(requester.make(number, &mut buffer)?);
     }
     Ok(responses)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::partition::Partition;
     use super::*;
     use crate::media::presets::Preset;
     use crate::media::{NoBacking, Pacing};
@@ -220,12 +246,28 @@ mod tests {
         (0..12).map(request).collect::<Vec<_>>().into()
     }
 
-    fn run(pace: Pace) -> Replayed {
-        let env = Env::sim(1);
+    fn disk(env: &Env) -> Device {
         let preset = Preset::find("st8000as0022").unwrap();
-        let device = preset.build(&env, "disk", Box::new(NoBacking), Pacing::Sleep);
-        let device = Device::of_blocks(Arc::new(device));
-        replay(&env, &device, &trace(), pace, Partition::InTurn).unwrap()
+        Device::of_blocks(Arc::new(preset.build(env, "disk", Box::new(NoBacking), Pacing::Sleep)))
+    }
+
+    fn run(options: impl Into<ReplayOptions>) -> Replayed {
+        let env = Env::sim(1);
+        replay(&env, &disk(&env), &trace(), options).unwrap()
+    }
+
+    fn refused(change: impl FnOnce(&mut Vec<BlockRequest>), speed: Speed) -> ReplayError {
+        let env = Env::sim(1);
+        let mut trace = trace().to_vec();
+        change(&mut trace);
+        let options = ReplayOptions { speed, ..Pace::Timestamps { threads: 2 }.into() };
+        match replay(&env, &disk(&env), &trace.into(), options) {
+            Err(LabError::Replay(error)) => {
+                assert_eq!(env.now(), Instant::ZERO, "something was done");
+                error
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -240,28 +282,59 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_follow_from_latencies() {
-        let request = |arrival_nanos: u64, latency: u64| BlockRequest {
-            arrival_nanos,
-            is_write: false,
-            offset_bytes: 0,
-            length_bytes: 512,
-            latency_nanos: Some(latency),
-        };
-        // Two at once; the third came when the first was done, the fourth when none was, the fifth when all were.
-        let trace = [request(0, 10), request(5, 100), request(12, 50), request(20, 5), request(200, 1)];
-        assert_eq!(Partition::ByLatency.threads_of(&trace, 8), [0, 1, 0, 2, 1]);
-        // With two threads the fourth waits for whoever is done first.
-        assert_eq!(Partition::ByLatency.threads_of(&trace, 2), [0, 1, 0, 0, 1]);
-        assert_eq!(Partition::InTurn.threads_of(&trace, 2), [0, 1, 0, 1, 0]);
-    }
-
-    #[test]
     fn who_is_late_catches_up_or_does_not() {
         let (stamps, intervals) = (run(Pace::Timestamps { threads: 1 }), run(Pace::Intervals { threads: 1 }));
         assert_eq!(stamps.responses[11].begun_nanos, 2_000_000_000);
         let late = intervals.responses[10].begun_nanos - intervals.responses[9].begun_nanos;
         assert_eq!(late, 1_000_000_000 - 9000);
         assert!(intervals.responses[11].begun_nanos > 2_000_000_000);
+    }
+
+    #[test]
+    fn speed_divides_timestamps_intervals_and_pauses() {
+        let at = |pace: Pace, factor: f64| {
+            run(ReplayOptions { speed: Speed::new(factor).unwrap(), ..pace.into() }).responses
+        };
+        let stamps = at(Pace::Timestamps { threads: 16 }, 4.0);
+        let begun: Vec<u64> = stamps.iter().map(|response| response.begun_nanos).collect();
+        assert_eq!(begun, [0, 250, 500, 750, 1000, 1250, 1500, 1750, 2000, 2250, 250_000_000, 500_000_000]);
+        for (factor, second) in [(0.5, 2_000_000_000), (1.0, 1_000_000_000), (4.0, 250_000_000)] {
+            let intervals = at(Pace::Intervals { threads: 1 }, factor);
+            assert_eq!(intervals[11].begun_nanos - intervals[10].begun_nanos, second);
+            let pauses = at(Pace::Pauses { threads: 1 }, factor);
+            assert_eq!(pauses[11].begun_nanos - (pauses[10].begun_nanos + pauses[10].nanos), second);
+        }
+        assert_eq!(at(Pace::Pauses { threads: 1 }, 1.0), run(Pace::Pauses { threads: 1 }).responses);
+    }
+
+    #[test]
+    fn what_cannot_be_replayed_is_refused_before_anything_is_done() {
+        let error = refused(|trace| trace[3].offset_bytes = 8_001_563_222_016 - 4096, Speed::RECORDED);
+        let text = error.to_string();
+        let says = ["request 3", "1048576 bytes", "8001563217920", "8001563222016 bytes", "fold"];
+        assert!(says.iter().all(|part| text.contains(part)), "{text}");
+        let error = refused(|trace| trace[3].offset_bytes = u64::MAX - 5, Speed::RECORDED);
+        assert!(matches!(error, ReplayError::PastDevice { request: 3, .. }), "{error}");
+        let error = refused(|trace| trace[4].arrival_nanos = 2999, Speed::RECORDED);
+        let expected = ReplayError::OutOfOrder { request: 4, arrival_nanos: 2999, before_nanos: 3000 };
+        assert_eq!(error.to_string(), expected.to_string());
+        let error = refused(|trace| trace[11].arrival_nanos = u64::MAX, Speed::RECORDED);
+        assert!(matches!(error, ReplayError::TooLong { request: 11, nanos: u64::MAX }), "{error}");
+        let error = refused(|_| (), Speed::new(1e-12).unwrap());
+        assert!(matches!(error, ReplayError::TooLong { request: 11, .. }), "{error}");
+        assert!(matches!(refused(Vec::clear, Speed::RECORDED), ReplayError::Empty));
+    }
+
+    #[test]
+    fn what_the_device_refuses_is_named() {
+        for pace in [Pace::Intervals { threads: 3 }, Pace::OpenLoop { in_flight_max: 100 }] {
+            let env = Env::sim(1);
+            let mut trace = trace().to_vec();
+            trace[4].length_bytes = 100;
+            let options = ReplayOptions { partition: Partition::ByLatency, ..pace.into() };
+            let error = replay(&env, &disk(&env), &trace.into(), options).unwrap_err();
+            assert!(matches!(error, LabError::Replay(ReplayError::Refused { request: 4, .. })), "{error}");
+            assert_eq!(env.live_actors(), 1);
+        }
     }
 }

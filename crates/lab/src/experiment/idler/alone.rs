@@ -6,7 +6,7 @@ use crate::error::LabError;
 use crate::experiment::comparison::{compare, drawn, goal, ours};
 use crate::experiment::{Experiment, Run, Scale, simulate};
 use crate::media::{BlockDeviceExt, Device, IoClass, IoContext, ZoneId};
-use crate::replay::{BlockRequest, Pace, Partition, replay};
+use crate::replay::{BlockRequest, Pace, replay};
 use crate::report::{Axis, Figure, Lines, Plot, Report};
 use std::sync::Arc;
 use std::time::Duration;
@@ -276,7 +276,7 @@ fn fig_4_3(run: &Run<'_>) -> Result<Report, LabError> {
                 latency_nanos: None,
             };
             let trace: Arc<[BlockRequest]> = kinds.iter().map(|&kind| request(&mut host, kind)).collect();
-            let replayed = replay(env, &host.device, &trace, Pace::Timestamps { threads }, Partition::InTurn)?;
+            let replayed = replay(env, &host.device, &trace, Pace::Timestamps { threads })?;
             Ok(Kind::ALL.map(|kind| {
                 let all = replayed.responses.iter().zip(&kinds).filter(|(_, of)| **of == kind);
                 all.map(|(response, _)| response.nanos as f64 / 1e9).sum::<f64>() / of_each as f64

@@ -11,7 +11,7 @@ use crate::media::presets::Preset;
 use crate::media::{
     CleaningCounters, Device, IoContext, MediaCache, NoBacking, Pacing, ZoneGeometry, ZoneId, ZoneType, Zoned,
 };
-use crate::replay::{BlockRequest, Calibrated, Pace, Partition, Replayed, Synthetic, replay};
+use crate::replay::{BlockRequest, Calibrated, Pace, Partition, ReplayOptions, Replayed, Synthetic, replay};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve::env::Env;
@@ -253,7 +253,8 @@ pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>
                     Workload::Recorded(_) => Partition::ByLatency,
                     Workload::Synthetic(_) | Workload::Calibrated(_) => Partition::InTurn,
                 };
-                let replayed = replay(env, &device, &trace, task.pace, partition)?;
+                let options = ReplayOptions { partition, ..task.pace.into() };
+                let replayed = replay(env, &device, &trace, options)?;
                 let cleaning = device.block.counters().cleaning;
                 let statistics = control.map_or_else(ControlStatistics::default, |control| control.statistics());
                 let buffer = buffer.map(|buffer| buffer.statistics());
