@@ -27,6 +27,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "zone_record",
     "band_table",
     "log_frame",
+    "trace",
 ];
 
 /// Fails by design once the fuzzer has found one word, which takes guidance.

@@ -22,6 +22,21 @@ const CONFIGURATIONS: &[&str] = &[
     "[options]\ncompression_per_level = [\"none\", \"lz4\"]\nblock_align = 4096\n",
 ];
 
+/// Two requests in each format of traces.
+const TRACES: &[&str] = &[
+    "128166372003061629,hm,1,Read,383496192,32768,413\n128166372016382155,hm,1,Write,2822144,4096,138\n",
+    "89968195792462 20782 gzip 283193184 8 R 6 0 56f11b711d91a065a2b6458eca924523\n9 4892 syslogd 904265560 16 W 6 0 ff\n",
+    "0,303567,3584,w,0.000000\n1,55590,3072,R,0.026214,optional\n",
+    "0,R,126703661056,4096,1577808000000046\n1,W,19496058880,77824,1577808000000426\n",
+    "1538323200,12910952,128,0,1063\n1538323201,6338688,8,1,1627\n",
+    "  8,0    3        3     0.000002000   697  D   WS 223490 + 8 [kjournald]\n8,0 1 2 0.000009500 0 D R 16 + 16 [x]\nCPU0 (8,0):\n",
+    "1000 50 read 4096 512 user_read Direct 2 - ok disk\n1100 9 sync 0 0 log Direct - - ok disk\n1200 70 write 0 4096 log - ok a\n",
+    "100 0 10 2 0\n105 4 0 1 1\n",
+    "W Hit 8 4 663.5 45422.0\nR Miss 16 4 607.0 1.0\n",
+    "version,time,op,size,lbn\n1,5,2a,512,7\n1,6.25,28,1024,8\n",
+    "time_us,offset,op,size\n10,4096,READ,512\n",
+];
+
 /// A commit of every change there is, and a checkpoint of two files, as the store of interlaced disks writes them.
 const MAPS: &[&[u8]] = &[
     b"\x01\x02\0\0\0\x01\0\0\0\x01\x0a000003.log\x02\x07\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\xd3\x04\0\0\xd5\x04\0\0\
@@ -89,6 +104,7 @@ impl Seeds {
         let texts = match target {
             "spec" => SPECS,
             "configuration" => CONFIGURATIONS,
+            "trace" => TRACES,
             _ => &[],
         };
         texts.iter().enumerate().try_for_each(|(index, text)| write(&index.to_string(), text.as_bytes()))?;

@@ -2,8 +2,8 @@
 
 use super::{FORMATS, ParseOptions, ParsedTrace, REQUEST_BYTES_MAX, TraceError, TraceFormat, parse_trace};
 
-/// Bytes of devices onto which is folded; 0 folds nothing.
-const FOLDS: [u64; 4] = [0, 1 << 40, 1 << 20, 512];
+/// Bytes of devices onto which is folded: one that takes every request, and one that is too small for many.
+const FOLDS: [u64; 2] = [REQUEST_BYTES_MAX, 4096];
 
 /// Reads any bytes in every format, with what is malformed refused and skipped, and checks what was read against the text, and what is
 /// folded against what is not.
