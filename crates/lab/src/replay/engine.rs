@@ -104,7 +104,8 @@ pub fn replay(
     let responses = match options.pace {
         Pace::OpenLoop { in_flight_max } => replay_open_loop(&Arc::new(requester), in_flight_max)?,
         Pace::Timestamps { threads } | Pace::Intervals { threads } | Pace::Pauses { threads } => {
-            replay_threads(&Arc::new(requester), threads.max(1), &options)?
+            // More than requests would have none.
+            replay_threads(&Arc::new(requester), threads.clamp(1, trace.len()), &options)?
         }
     };
     let finish_nanos = responses.iter().map(|response| response.begun_nanos + response.nanos).max().unwrap_or(0);
@@ -279,6 +280,8 @@ mod tests {
         let many = run(Pace::Timestamps { threads: 16 });
         assert!(many.responses[9].begun_nanos == 9000 && many.seconds(1.0) > one.seconds(1.0), "{many:?}");
         assert_eq!(one, run(Pace::Timestamps { threads: 1 }));
+        assert_eq!(many, run(Pace::Timestamps { threads: usize::MAX }));
+        assert_eq!(one, run(Pace::Timestamps { threads: 0 }));
     }
 
     #[test]

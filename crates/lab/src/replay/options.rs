@@ -3,14 +3,14 @@
 use super::engine::ReplayError;
 use super::partition::Partition;
 
-/// When requests are made. But in an open loop none is made before the one before it of the same thread is done: only requests of one
-/// thread depend on each other (Zhang, section 4.2).
+/// When requests are made. In an open loop none waits for another; else none is made before the one before it of the same thread is
+/// done, and only requests of one thread depend on each other (Zhang, section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// When it came in the trace, whatever is outstanding: an open loop. Threads are what it takes, and a partition says nothing.
+    /// When it came in the trace, whatever is outstanding. A partition says nothing here.
     OpenLoop {
-        /// More requests than this outstanding at once are an error. Each takes a stack of a simulation (2 MiB of addresses, some
-        /// KiB of memory) or a thread, and its bytes.
+        /// More requests than this outstanding at once are an error. Each takes a thread, which in a simulation is a stack of 2 MiB of
+        /// addresses and some KiB of memory, and the bytes it reads.
         in_flight_max: usize,
     },
     /// When it came in the trace, or as soon as its thread is free: who was late catches up.
