@@ -5,7 +5,7 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use std::path::{Path, PathBuf};
 use varve_lab::experiment::{self, Experiment, Scale, Settings};
-use varve_lab::map::{DrawnMap, HybridMap, ImrMap, SmrMap};
+use varve_lab::map::{DrawnMap, HybridMap, IdlerMap, ImrMap, SmrMap};
 use varve_lab::report::{Align, Report, Table, format_number};
 
 /// Run the experiments that show what this store does, beside what the papers say
@@ -20,7 +20,8 @@ Examples:
   varve lab run all --scale 1/64
   varve lab map imr --policy three-phase,compaction-aware    a film of what every track holds
   varve lab map smr                                          a film of what every band holds
-  varve lab map hybrid                                       a film of what every zone of a drive and a disk holds")]
+  varve lab map hybrid                                       a film of what every zone of a drive and a disk holds
+  varve lab map idler                                        a timeline of the cache of a host-aware disk")]
 pub(crate) struct Lab {
     #[command(subcommand)]
     command: LabCommand,
@@ -97,6 +98,7 @@ enum MapCommand {
     Imr(MapImr),
     Smr(MapSmr),
     Hybrid(MapHybrid),
+    Idler(MapIdler),
 }
 
 /// Tracks of an interlaced disk by tier, level and age, and where rewrites happen, during the load of KVIMR
@@ -200,6 +202,41 @@ struct MapHybrid {
     /// Pairs at full scale [default: as many as are 200 GiB]
     #[arg(long, value_name = "N")]
     pairs: Option<u64>,
+    /// Everything random follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Media cache, cleaning, requests held back and response times of a host-aware shingled disk over time
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  varve lab map idler                              no control, Idler and ours below each other, at 1/64
+  varve lab map idler --control at-ic,idler --threads 128 --out fixed.html
+  varve lab map idler --buffer --scale 1/16 --out buffered.html
+
+The page needs no network and nothing installed: open it in a browser and point at a moment for its numbers.
+Requests are like those of proj_1 (synthetic, calibrated). The picture beside it, of the same name with .svg,
+shows the same without numbers. The same arguments give the same bytes.")]
+struct MapIdler {
+    /// Controls, each a picture of its own: none, at-ic, idler, paced
+    #[arg(long, value_name = "CONTROL", value_delimiter = ',', default_value = "none,idler,paced")]
+    control: Vec<String>,
+    /// The page; the picture has the same name with .svg
+    #[arg(long, value_name = "FILE.html", default_value = "map-idler.html")]
+    out: PathBuf,
+    /// Threads that make the requests, each one at a time
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    threads: usize,
+    /// With a write buffer of 64 MB in full
+    #[arg(long)]
+    buffer: bool,
+    /// Spans of time of the week that is replayed
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    spans: u32,
+    /// How much smaller than full size
+    #[arg(long, value_name = "1/N", default_value = "1/64")]
+    scale: Scale,
     /// Everything random follows from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -320,6 +357,7 @@ impl Map {
             MapCommand::Imr(imr) => imr.run(console),
             MapCommand::Smr(smr) => smr.run(console),
             MapCommand::Hybrid(hybrid) => hybrid.run(console),
+            MapCommand::Idler(idler) => idler.run(console),
         }
     }
 }
@@ -336,6 +374,21 @@ impl MapImr {
             progress: console.lab_progress(),
         };
         write_map(console, &self.out, ["policy", "pairs"], || Ok(map.draw()?))
+    }
+}
+
+impl MapIdler {
+    fn run(&self, console: &mut Console) -> Result<Status, Failure> {
+        let map = IdlerMap {
+            controls: self.control.clone(),
+            threads: self.threads,
+            is_buffered: self.buffer,
+            scale: self.scale,
+            seed: self.seed,
+            spans: self.spans,
+            progress: console.lab_progress(),
+        };
+        write_map(console, &self.out, ["control", "requests"], || Ok(map.draw()?))
     }
 }
 

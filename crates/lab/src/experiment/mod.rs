@@ -5,7 +5,7 @@ mod comparison;
 mod db_bench;
 mod emulated;
 pub(crate) mod hhzs;
-mod idler;
+pub(crate) mod idler;
 pub(crate) mod kvimr;
 mod load_virtual;
 mod media_demerit;

@@ -67,18 +67,22 @@ pub(super) fn draw<L: Clone + Send + 'static>(
         return Err(LabError::invalid("frames", format!("{frames} are not 1 to {FRAMES_MAX}")));
     }
     progress.begin("loading", Some(total));
-    let films = films(loads, progress, film);
+    let films = in_pairs(loads, progress, film);
     progress.end();
     let films = films?;
     let (html, svg) = (page(caption, &films)?, still(caption, &films));
     Ok(DrawnMap { html, svg, summaries: films.iter().filter_map(Film::summary).collect() })
 }
 
-fn films<L: Clone + Send + 'static>(
+/// What each load gives, in their order.
+///
+/// # Errors
+/// The first that a load says.
+pub(super) fn in_pairs<L: Clone + Send + 'static, F: Send + 'static>(
     loads: &[L],
     progress: &Arc<dyn Progress>,
-    film: fn(&L, Advance) -> Result<Film, LabError>,
-) -> Result<Vec<Film>, LabError> {
+    film: fn(&L, Advance) -> Result<F, LabError>,
+) -> Result<Vec<F>, LabError> {
     let done = Arc::new(AtomicU64::new(0));
     let mut films = Vec::new();
     for together in loads.chunks(AT_ONCE) {

@@ -7,6 +7,7 @@
 
 mod film;
 mod hybrid;
+mod idler;
 mod imr;
 mod loads;
 mod numbers;
@@ -19,6 +20,7 @@ mod well_formed;
 
 pub use film::{Film, FilmCounter, Moment, PartRow, Recorder};
 pub use hybrid::HybridMap;
+pub use idler::IdlerMap;
 pub use imr::{ImrMap, policies, rewrites};
 pub use loads::{DrawnMap, FilmSummary};
 pub use page::{Caption, page};

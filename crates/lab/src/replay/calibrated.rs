@@ -33,6 +33,10 @@ pub struct Calibrated {
     pub read_bytes: u32,
     /// Hundredths of the reads that go on where the one before ended. A guess.
     pub sequential_read_percent: u64,
+    /// Hundredths of the writes that go over one of the last `rewritten_among`. A guess.
+    pub rewritten_percent: u64,
+    /// Writes that are written over again.
+    pub rewritten_among: u64,
     /// Everything random follows from it.
     pub seed: u64,
 }
@@ -97,6 +101,8 @@ impl Calibrated {
         let large_share = (mean_bytes - SMALL_BYTES) * 10_000 / (LARGE_BYTES - SMALL_BYTES);
         let mut requests = Vec::with_capacity(self.requests() as usize);
         let mut next_read = 0;
+        let mut recent: Vec<(u64, u64)> = Vec::new();
+        let mut oldest = 0;
         let window_nanos = self.window_seconds * 1_000_000_000;
         for (number, count) in self.windows(&mut random).into_iter().enumerate() {
             let begin = number as u64 * window_nanos;
@@ -127,6 +133,22 @@ impl Calibrated {
                 let offset_bytes = match goes_on && next_read + length <= end_bytes {
                     true => next_read,
                     false => zone * zone_bytes + random.below(places) * SMALL_BYTES,
+                };
+                let (offset_bytes, length) = match is_write && self.rewritten_percent > 0 {
+                    true if !recent.is_empty() && random.below(100) < self.rewritten_percent => {
+                        recent[random.index(recent.len())]
+                    }
+                    true => {
+                        match (recent.len() as u64) < self.rewritten_among.max(1) {
+                            true => recent.push((offset_bytes, length)),
+                            false => {
+                                recent[oldest] = (offset_bytes, length);
+                                oldest = (oldest + 1) % recent.len();
+                            }
+                        }
+                        (offset_bytes, length)
+                    }
+                    false => (offset_bytes, length),
                 };
                 if !is_write {
                     next_read = offset_bytes + length;
@@ -165,6 +187,8 @@ mod tests {
             window_seconds: 100,
             read_bytes: 32 << 10,
             sequential_read_percent: 60,
+            rewritten_percent: 0,
+            rewritten_among: 0,
             seed: 1,
         }
     }
@@ -185,6 +209,23 @@ mod tests {
         requests.iter().for_each(|request| counts[((request.arrival_nanos / 100_000_000_000) as usize).min(99)] += 1);
         counts.sort_unstable();
         assert!(counts[95] > 5 * counts[20], "{counts:?}");
+    }
+
+    #[test]
+    fn recent_writes_are_written_over() {
+        let calibrated = Calibrated { rewritten_percent: 80, rewritten_among: 100, ..calibrated() };
+        let requests = calibrated.generate().unwrap();
+        let mut recent: Vec<u64> = Vec::new();
+        let (mut again, mut writes) = (0, 0);
+        for write in requests.iter().filter(|request| request.is_write) {
+            again += usize::from(recent.contains(&write.offset_bytes));
+            writes += 1;
+            recent.push(write.offset_bytes);
+            if recent.len() > 600 {
+                recent.remove(0);
+            }
+        }
+        assert!((0.75..0.82).contains(&(again as f64 / writes as f64)), "{again} of {writes}");
     }
 
     #[test]

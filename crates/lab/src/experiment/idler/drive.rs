@@ -89,7 +89,7 @@ impl Drive {
 
     /// A write buffer before a disk, on an emulated SATA SSD without bytes: by zones before one that has them, by pages before one that has none, as
     /// in the paper.
-    fn buffered(
+    pub(super) fn buffered(
         &self,
         env: &Env,
         disk: &Device,
@@ -187,7 +187,7 @@ impl Workload {
         }
     }
 
-    fn non_sequential_zones(&self) -> Result<Vec<u64>, LabError> {
+    pub(super) fn non_sequential_zones(&self) -> Result<Vec<u64>, LabError> {
         match self {
             Workload::Synthetic(synthetic) => synthetic.non_sequential_zones(),
             Workload::Calibrated(calibrated) => calibrated.non_sequential_zones(),
@@ -199,7 +199,7 @@ impl Workload {
         }
     }
 
-    fn generate(&self) -> Result<Vec<BlockRequest>, LabError> {
+    pub(super) fn generate(&self) -> Result<Vec<BlockRequest>, LabError> {
         match self {
             Workload::Synthetic(synthetic) => synthetic.generate(),
             Workload::Calibrated(calibrated) => calibrated.generate(),

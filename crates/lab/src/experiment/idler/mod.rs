@@ -6,8 +6,11 @@ mod buffered;
 mod drive;
 mod robust;
 mod table4_2;
+mod timeline;
 mod told;
 mod traces;
+
+pub(crate) use timeline::{Span, Timeline, WatchedReplay, controls, watch};
 
 use super::{Experiment, Scale};
 

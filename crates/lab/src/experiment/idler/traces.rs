@@ -5,7 +5,7 @@ use super::table4_2::full_finish;
 use super::told::{MEDIUM, cdf, described, told};
 use crate::error::LabError;
 use crate::experiment::comparison::{compare, drawn, goal};
-use crate::experiment::{Experiment, Run};
+use crate::experiment::{Experiment, Run, Scale};
 use crate::replay::formats::{ALIBABA, CSV, FIU, MSR, SPC, SSDSIM, TENCENT};
 use crate::replay::{Calibrated, Pace, ParseOptions, TraceFormat, Zones, parse_trace};
 use crate::report::{Axis, Figure, Lines, Plot, Report};
@@ -161,25 +161,28 @@ fn recorded(run: &Run<'_>) -> Result<Report, LabError> {
 
 /// Requests like those of a trace, at the scale of a run.
 pub(super) fn calibrated(run: &Run<'_>, drive: &Drive, published: Published) -> Calibrated {
+    calibrated_at(run.scale, run.settings.seed, drive, published)
+}
+
+/// Requests like those of a trace, at a scale.
+pub(super) fn calibrated_at(scale: Scale, seed: u64, drive: &Drive, published: Published) -> Calibrated {
     let (name, writes, written_bytes, zones, write_basis_points) = published;
     Calibrated {
         name,
-        writes: run.scale.of(writes),
-        written_bytes: run.scale.of(written_bytes),
+        writes: scale.of(writes),
+        written_bytes: scale.of(written_bytes),
         write_basis_points,
-        zones: Zones {
-            zone_bytes: ZONE_BYTES,
-            zone_count: drive.zone_count.into(),
-            non_sequential: run.scale.of(zones),
-        },
-        duration_seconds: run.scale.of(7 * 24 * 3600),
+        zones: Zones { zone_bytes: ZONE_BYTES, zone_count: drive.zone_count.into(), non_sequential: scale.of(zones) },
+        duration_seconds: scale.of(7 * 24 * 3600),
         burst_requests: 2,
         burst_interval_nanos: 500_000,
         window_deviation: 0.5,
         window_seconds: 100,
         read_bytes: 32 << 10,
         sequential_read_percent: 60,
-        seed: run.settings.seed,
+        rewritten_percent: 0,
+        rewritten_among: 0,
+        seed,
     }
 }
 
