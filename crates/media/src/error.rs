@@ -101,6 +101,13 @@ pub enum MediaError {
          with, or restore it from a copy, or format the device anew"
     )]
     Damaged { device: String, offset_bytes: u64, what: String, expected: String, found: String },
+    /// The record of what lies in a media cache is not what it must be. No data hang on it.
+    #[error(
+        "{device}: {what} at offset {offset_bytes}: expected {expected}, found {found}; name the sizes it was made \
+         with, or restore it from a copy, or remove this file: no data are in it, and without it the drive begins with \
+         little in its media cache"
+    )]
+    DamagedCacheRecord { device: String, offset_bytes: u64, what: String, expected: String, found: String },
     /// Bytes that describe the medium are sound, and of a version that is not known here.
     #[error(
         "{device}: {what}: version {readable} can be read, found version {found}; open it with the version that made it"
@@ -141,7 +148,7 @@ impl MediaError {
             MediaError::Zone { refusal: ZoneRefusal::ReadOnly, .. } => MediaErrorKind::ReadOnly,
             MediaError::Zone { refusal: ZoneRefusal::Offline, .. } => MediaErrorKind::Offline,
             MediaError::Zone { .. } => MediaErrorKind::InvalidRequest,
-            MediaError::Damaged { .. } => MediaErrorKind::Damaged,
+            MediaError::Damaged { .. } | MediaError::DamagedCacheRecord { .. } => MediaErrorKind::Damaged,
             MediaError::OtherVersion { .. } => MediaErrorKind::OtherVersion,
             MediaError::Unreadable { .. } => MediaErrorKind::Unreadable,
             MediaError::NoSpace { .. } => MediaErrorKind::NoSpace,

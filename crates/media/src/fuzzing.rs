@@ -4,3 +4,8 @@
 pub fn zone_record(data: &[u8]) {
     crate::emulated::fuzz_zone_record(data);
 }
+
+/// Decodes a record of what lies in a media cache.
+pub fn media_cache_record(data: &[u8]) {
+    crate::emulated::fuzz_media_cache_record(data);
+}

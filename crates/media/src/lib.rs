@@ -44,8 +44,8 @@ pub use directory::{
     MemoryDirectoryOptions, OpenMode, OsDirectory, Space, WritableMapping,
 };
 pub use emulated::{
-    Backing, CompressedBacking, Emulated, FileBacking, Immediate, Interlaced, NoBacking, Pacing, RamBacking,
-    RuledDevice, ZoneRecord, Zoned,
+    Backing, CompressedBacking, Emulated, FileBacking, Immediate, Interlaced, MediaCacheRecord, NoBacking, Pacing,
+    RamBacking, RuledDevice, ZoneRecord, Zoned,
 };
 pub use error::{MediaError, MediaErrorKind, Operation};
 pub use hardware::{FileDevice, FileDeviceOptions, IoEngine, open_zoned_device};

@@ -73,6 +73,16 @@ const ALLOWANCES: &[Allowance] = &[
         path: "std::os",
         reason: "the file beside a device",
     },
+    Allowance {
+        place: "crates/media/src/emulated/timing/translation/record.rs",
+        path: "std::fs",
+        reason: "the file beside a device",
+    },
+    Allowance {
+        place: "crates/media/src/emulated/timing/translation/record.rs",
+        path: "std::os",
+        reason: "the file beside a device",
+    },
     Allowance { place: "crates/media/src/layer/trace/mod.rs", path: "std::fs", reason: "a trace in a file" },
     Allowance { place: "crates/media/src/place.rs", path: "std::fs", reason: "what is there before it is opened" },
     Allowance { place: "crates/media/src/place.rs", path: "std::os", reason: "what is there before it is opened" },

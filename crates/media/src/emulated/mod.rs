@@ -11,10 +11,11 @@ pub use backing::{Backing, CompressedBacking, FileBacking, NoBacking, RamBacking
 pub use queue::Pacing;
 pub use ruled::RuledDevice;
 pub use rules::*;
+pub(crate) use timing::{CacheRecorded, fuzz_media_cache_record};
 pub use timing::{
     CleaningOrder, CommandOverhead, Disk, DiskCacheParameters, DiskParameters, Immediate, Interrupted, LayoutZone,
-    MechanismParameters, MediaCounters, Scheduling, SeekCurve, Ssd, SsdParameters, SurfaceOrder, Task, Timing,
-    TranslationLayer, TranslationParameters, Work,
+    MechanismParameters, MediaCacheRecord, MediaCounters, Scheduling, SeekCurve, Ssd, SsdParameters, SurfaceOrder,
+    Task, Timing, Translation, TranslationLayer, TranslationParameters, Work,
 };
 
 use crate::context::IoContext;

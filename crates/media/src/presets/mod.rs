@@ -19,8 +19,8 @@ pub use traced::{atlas_10k_as_traced, cheetah_9lp_as_traced};
 
 use crate::device::{Device, Geometry, NominalPerformance};
 use crate::emulated::{
-    Backing, Conventional, Disk, DiskParameters, Emulated, Interlaced, Pacing, Rules, SeekCurve, Ssd, SsdParameters,
-    Timing, TranslationLayer, TranslationParameters, Zoned,
+    Backing, CacheRecorded, Conventional, Disk, DiskParameters, Emulated, Interlaced, Pacing, Rules, SeekCurve, Ssd,
+    SsdParameters, Timing, Translation, TranslationLayer, TranslationParameters, Zoned,
 };
 use crate::zones::ZoneGeometry;
 use std::sync::Arc;
@@ -271,21 +271,27 @@ impl Preset {
     }
 
     /// The device with zones that may be written anywhere, cut to whole ones, and the translation layer that allows it. The
-    /// media cache is beside the capacity, before everything else.
+    /// media cache is beside the capacity, before everything else. With a record in a simulation the device is dropped by an
+    /// actor: what it cleaned until then is noted.
     pub fn build_translated(
         &self,
         env: &Env,
         name: &str,
         rules: Zoned,
-        translation: TranslationParameters,
+        translation: impl Into<Translation>,
         backing: Box<dyn Backing>,
         pacing: Pacing,
     ) -> Device {
+        let mut translation = translation.into();
         let geometry = rules.cut(&self.geometry());
-        let timing = self.translated(&rules, translation, geometry.capacity_bytes);
-        rules.with_physical_sector(geometry.physical_sector_bytes).device(|rules| {
+        let timing = self.translated(&rules, &mut translation, geometry.capacity_bytes);
+        let device = rules.with_physical_sector(geometry.physical_sector_bytes).device(|rules| {
             Emulated::with_pacing(env, name, geometry, rules, timing, backing, pacing).with_nominal(self.nominal)
-        })
+        });
+        match translation.record {
+            Some(record) => CacheRecorded::device(device, record),
+            None => device,
+        }
     }
 
     /// The same device without a word of its zones: a device-managed one.
@@ -300,20 +306,20 @@ impl Preset {
     ) -> Device {
         let hidden = Zoned::new(zones);
         let geometry = hidden.cut(&self.geometry());
-        let timing = self.translated(&hidden, translation, geometry.capacity_bytes);
+        let timing = self.translated(&hidden, &mut translation.into(), geometry.capacity_bytes);
         let rules = Box::new(Conventional);
         let device = Emulated::with_pacing(env, name, geometry, rules, timing, backing, pacing);
         Device::of_blocks(Arc::new(device.with_nominal(self.nominal)))
     }
 
-    fn translated(
-        &self,
-        zones: &Zoned,
-        translation: TranslationParameters,
-        capacity_bytes: u64,
-    ) -> Box<TranslationLayer> {
-        let below = self.with_capacity(capacity_bytes.saturating_add(translation.home_bytes()));
-        Box::new(TranslationLayer::new(translation, zones.table(), below.parameters.timing()))
+    fn translated(&self, zones: &Zoned, translation: &mut Translation, capacity_bytes: u64) -> Box<TranslationLayer> {
+        let parameters = translation.parameters.clone();
+        let below = self.with_capacity(capacity_bytes.saturating_add(parameters.home_bytes()));
+        let (table, below) = (zones.table(), below.parameters.timing());
+        Box::new(match &mut translation.record {
+            Some(record) => TranslationLayer::recorded(parameters, table, below, record),
+            None => TranslationLayer::new(parameters, table, below),
+        })
     }
 }
 

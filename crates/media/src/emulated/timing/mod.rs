@@ -11,7 +11,10 @@ pub use disk::{
 };
 pub use immediate::Immediate;
 pub use ssd::{Ssd, SsdParameters};
-pub use translation::{CleaningOrder, Interrupted, TranslationLayer, TranslationParameters};
+pub(crate) use translation::{CacheRecorded, fuzz_media_cache_record};
+pub use translation::{
+    CleaningOrder, Interrupted, MediaCacheRecord, Translation, TranslationLayer, TranslationParameters,
+};
 
 use crate::device::{Capabilities, CleaningCounters, TimeSpent};
 

@@ -59,6 +59,7 @@ impl Zoned {
     pub fn recorded(record: ZoneRecord) -> Self {
         let mut table = ZoneTable::new(record.zones());
         record.restore(&mut table);
+        table.list_cleaned();
         Zoned { record: Some(Arc::new(Mutex::new(record))), ..Zoned::of(table) }
     }
 

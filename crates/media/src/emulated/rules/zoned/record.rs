@@ -226,6 +226,7 @@ pub struct ZoneRecord {
     /// Zones of which the file then says more than is there.
     lost: Vec<ZoneId>,
     was_made: bool,
+    is_read_only: bool,
     entries: Vec<Entry>,
     /// Zones written since the last sync.
     unsynced: Vec<ZoneId>,
@@ -333,7 +334,9 @@ impl ZoneRecord {
         }
         let unnoted_boot = restarted.then_some(boot_id);
         let (lost, unsynced) = (Vec::new(), Vec::new());
-        let mut record = ZoneRecord { name, file, zones, unnoted_boot, lost, was_made, entries, unsynced };
+        let is_read_only = read_only;
+        let mut record =
+            ZoneRecord { name, file, zones, unnoted_boot, lost, was_made, is_read_only, entries, unsynced };
         record.forget_unsynced();
         Ok(record)
     }
@@ -411,6 +414,11 @@ impl ZoneRecord {
             self.unsynced.push(zone);
         }
         Ok(())
+    }
+
+    /// Follows the cleaning of a zone by the device itself, which nobody asked for.
+    pub(super) fn cleaned(&mut self, zone: ZoneId, state: ZoneState) -> Result<(), MediaError> {
+        if self.is_read_only { Ok(()) } else { self.written(zone, state) }
     }
 
     /// Follows a reset or finish; durable when it returns.

@@ -24,9 +24,19 @@ pub(super) fn follow(
     record: &Mutex<ZoneRecord>,
     written: &Range<u64>,
 ) -> Result<(), MediaError> {
-    let table = table.lock();
-    let zones = table.geometry().zones_in(written);
-    zones.into_iter().try_for_each(|zone| record.lock().written(zone, table.state(zone)))
+    {
+        let table = table.lock();
+        let mut zones = table.geometry().zones_in(written);
+        zones.try_for_each(|zone| record.lock().written(zone, table.state(zone)))?;
+    }
+    follow_cleanings(table, record)
+}
+
+/// Notes in the record which zones the device has cleaned.
+fn follow_cleanings(table: &Mutex<ZoneTable>, record: &Mutex<ZoneRecord>) -> Result<(), MediaError> {
+    let mut table = table.lock();
+    let cleaned = table.take_cleaned();
+    cleaned.into_iter().try_for_each(|zone| record.lock().cleaned(zone, table.state(zone)))
 }
 
 impl BlockDevice for Recorded {
@@ -57,6 +67,7 @@ impl BlockDevice for Recorded {
     }
 
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        follow_cleanings(&self.table, &self.record)?;
         let written = self.record.lock().begin_sync();
         match self.inner.sync(context) {
             Ok(()) => self.record.lock().synced(&written),
@@ -69,5 +80,12 @@ impl BlockDevice for Recorded {
 
     fn counters(&self) -> Counters {
         self.inner.counters()
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        // Nobody is left to tell; a zone of which it is not known is cleaned once more.
+        let _ = follow_cleanings(&self.table, &self.record);
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct ZoneTable {
     active_zones: u32,
     /// A translation layer says where writes to preferred zones go, when they reach it.
     is_translated: bool,
+    /// Zones that it cleaned since somebody took note of them; `None` where nobody does.
+    cleaned: Option<Vec<ZoneId>>,
 }
 
 impl ZoneTable {
@@ -109,8 +111,26 @@ impl ZoneTable {
         if geometry.sequential_type != ZoneType::SequentialWritePreferred {
             (geometry.track_overlap, geometry.media_cache) = (None, None);
         }
-        let (zones, implicit) = (Vec::new(), BTreeMap::new());
-        ZoneTable { zones, implicit, openings: 0, open_zones: 0, active_zones: 0, is_translated: false, geometry }
+        ZoneTable {
+            zones: Vec::new(),
+            implicit: BTreeMap::new(),
+            openings: 0,
+            open_zones: 0,
+            active_zones: 0,
+            is_translated: false,
+            cleaned: None,
+            geometry,
+        }
+    }
+
+    /// Begins to list the zones that are cleaned, for whoever [takes](ZoneTable::take_cleaned) the list.
+    pub(super) fn list_cleaned(&mut self) {
+        self.cleaned = Some(Vec::new());
+    }
+
+    /// Zones that were cleaned since this was last asked.
+    pub(super) fn take_cleaned(&mut self) -> Vec<ZoneId> {
+        self.cleaned.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Leaves it to a translation layer to [place](ZoneTable::place) writes to preferred zones.
@@ -378,9 +398,19 @@ impl ZoneTable {
     pub(crate) fn cleaned(&mut self, zone: ZoneId, end_bytes: u64) {
         let state = &mut self.zone_mut(zone).state;
         state.non_sequential = false;
+        let end_bytes = end_bytes.max(state.written_bytes);
         // Writes that came between the parts of a reset.
         if state.condition == ZoneCondition::Empty && end_bytes > 0 {
             self.set_condition(zone, ZoneCondition::Closed);
+        }
+        self.cleaned_in_part(zone, end_bytes);
+    }
+
+    /// Follows the cleaning of a zone to which something was written meanwhile: it is cleaned once more, up to where this one came
+    /// at least.
+    pub(crate) fn cleaned_in_part(&mut self, zone: ZoneId, end_bytes: u64) {
+        if let Some(cleaned) = &mut self.cleaned {
+            cleaned.push(zone);
         }
         let end_bytes = self.geometry.start_bytes(zone) + end_bytes.min(self.geometry.zone_capacity_bytes);
         self.advance(zone, None, end_bytes);

@@ -1,7 +1,7 @@
 //! The media cache: what is in it, and what cleaning it takes.
 
 use super::extents::ExtentMap;
-use super::parameters::{CleaningOrder, TranslationParameters};
+use super::parameters::CleaningOrder;
 use crate::zones::{MediaCache, ZoneGeometry, ZoneId};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,17 +9,20 @@ use std::ops::Range;
 /// Sectors of the medium, which are written whole.
 pub(super) const SECTOR_BYTES: u64 = 4096;
 
+/// The smallest map.
+pub(super) const EXTENTS_MIN: u32 = 8;
+
 /// What is in the cache of one zone.
-#[derive(Clone, Copy, Debug)]
-struct CachedZone {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CachedZone {
     /// Bytes of the log, written over or not.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Its place among those that became so.
-    since: u64,
+    pub(super) since: u64,
 }
 
 /// A log of what was not written in order, as far as sizes and places go.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cache {
     limits: MediaCache,
     map: ExtentMap,
@@ -41,18 +44,38 @@ pub(super) struct Step {
 }
 
 impl Cache {
-    pub(super) fn new(parameters: &TranslationParameters) -> Self {
-        let MediaCache { bytes, extents_max } = parameters.media_cache;
+    pub(super) fn new(limits: MediaCache, is_endless: bool) -> Self {
+        let MediaCache { bytes, extents_max } = limits;
         Cache {
             // A write splits one extent and adds one: the map of an empty cache must take some.
-            limits: MediaCache { bytes, extents_max: extents_max.max(8) },
+            limits: MediaCache { bytes, extents_max: extents_max.max(EXTENTS_MIN) },
             map: ExtentMap::default(),
             zones: BTreeMap::new(),
             used_bytes: 0,
             head_bytes: 0,
             zones_so_far: 0,
-            is_endless: parameters.is_endless,
+            is_endless,
         }
+    }
+
+    /// The same cache with these zones in it, a map, and the place of the next byte and of the next zone that is not sequential.
+    pub(super) fn with(self, zones: BTreeMap<ZoneId, CachedZone>, map: ExtentMap, next: (u64, u64)) -> Self {
+        let used_bytes = zones.values().map(|zone| zone.bytes).sum();
+        Cache { map, zones, used_bytes, head_bytes: next.0, zones_so_far: next.1, ..self }
+    }
+
+    pub(super) fn zones(&self) -> &BTreeMap<ZoneId, CachedZone> {
+        &self.zones
+    }
+
+    /// Where the next byte goes, and what place the next zone that is not sequential has.
+    pub(super) fn next(&self) -> (u64, u64) {
+        (self.head_bytes, self.zones_so_far)
+    }
+
+    /// Bytes of the log that are in use, written over or not.
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used_bytes
     }
 
     pub(super) fn map(&self) -> &ExtentMap {
@@ -202,11 +225,7 @@ mod tests {
     const SECTOR: u64 = 4096;
 
     fn cache(bytes: u64, extents_max: u32) -> Cache {
-        let parameters = TranslationParameters {
-            media_cache: MediaCache { bytes, extents_max },
-            ..TranslationParameters::st8000as0022()
-        };
-        Cache::new(&parameters)
+        Cache::new(MediaCache { bytes, extents_max }, false)
     }
 
     #[test]

@@ -12,14 +12,14 @@ pub(super) struct Piece {
     pub(super) cached_at: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     end: u64,
     at: u64,
 }
 
 /// The map: extents do not overlap, and those that continue each other in both spaces are one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ExtentMap {
     extents: BTreeMap<u64, Extent>,
 }
@@ -27,6 +27,16 @@ pub(super) struct ExtentMap {
 impl ExtentMap {
     pub(super) fn len(&self) -> usize {
         self.extents.len()
+    }
+
+    /// All extents in ascending order, and where they lie.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+        self.extents.iter().map(|(&start, extent)| (start..extent.end, extent.at))
+    }
+
+    /// Adds an extent behind all others, as [`ExtentMap::iter`] gave it.
+    pub(super) fn push(&mut self, range: Range<u64>, at: u64) {
+        self.extents.insert(range.start, Extent { end: range.end, at });
     }
 
     /// Notes that `range` lies at `at`, whatever was noted of it.

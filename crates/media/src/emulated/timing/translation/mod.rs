@@ -12,17 +12,25 @@
 
 mod cache;
 mod extents;
+mod lasting;
 mod parameters;
+mod record;
+mod recorded;
 #[cfg(test)]
 mod tests;
 
 pub use parameters::{CleaningOrder, Interrupted, TranslationParameters};
+pub use record::MediaCacheRecord;
+pub(crate) use record::fuzz as fuzz_media_cache_record;
+pub(crate) use recorded::CacheRecorded;
+pub use recorded::Translation;
 
 use super::{MediaCounters, Task, Timing, Work};
 use crate::device::{Capabilities, CleaningCounters};
 use crate::emulated::rules::ZoneTable;
 use crate::zones::{ZoneGeometry, ZoneId};
-use cache::{Cache, SECTOR_BYTES, Step};
+use cache::{Cache, Step};
+use lasting::{Journal, Lasting, UnderWay};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -56,6 +64,9 @@ pub struct TranslationLayer {
     cleaning: Option<Cleaning>,
     /// Distinguishes cleanings: what a given up one still had in flight counts for nothing.
     cleanings: u64,
+    /// Where what changes of what lasts is noted, and what was noted last as under way.
+    journal: Option<Journal>,
+    noted: UnderWay,
     counters: CleaningCounters,
     completed: Vec<u64>,
 }
@@ -92,6 +103,8 @@ struct Cleaning {
     in_flight: usize,
     /// Something was written in the step's part since it was planned.
     is_stale: bool,
+    /// Something was written in what is not left of the zone.
+    is_rewritten: bool,
 }
 
 impl Cleaning {
@@ -116,23 +129,21 @@ impl Cleaning {
 impl TranslationLayer {
     /// A layer over `inner`, with the zones of `table`, which it moves from now on.
     pub(crate) fn new(parameters: TranslationParameters, table: Arc<Mutex<ZoneTable>>, inner: Box<dyn Timing>) -> Self {
+        let layer = TranslationLayer::over(parameters, table, inner);
+        let mut lasting = Lasting { cache: layer.cache, under_way: UnderWay::default() };
+        lasting.reconcile(&mut layer.table.lock());
+        TranslationLayer { cache: lasting.cache, ..layer }
+    }
+
+    /// A layer with nothing in its cache.
+    fn over(parameters: TranslationParameters, table: Arc<Mutex<ZoneTable>>, inner: Box<dyn Timing>) -> Self {
         let zones = {
             let mut table = table.lock();
             table.translate();
             table.geometry().clone()
         };
-        let mut cache = Cache::new(&parameters);
-        // What begins non-sequential has something in the cache; what, is not kept: its last sector is taken.
-        for zone in (0..zones.zone_count).map(ZoneId) {
-            let state = table.lock().state(zone);
-            if state.non_sequential {
-                let end = zones.start_bytes(zone)
-                    + state.written_bytes.clamp(SECTOR_BYTES, zones.zone_bytes.max(SECTOR_BYTES));
-                cache.append(zone, end - SECTOR_BYTES..end);
-            }
-        }
         TranslationLayer {
-            cache,
+            cache: Cache::new(parameters.media_cache, parameters.is_endless),
             inner,
             zones,
             table,
@@ -146,10 +157,27 @@ impl TranslationLayer {
             mode: Mode::Serving,
             cleaning: None,
             cleanings: 0,
+            journal: None,
+            noted: UnderWay::default(),
             counters: CleaningCounters::default(),
             completed: Vec::new(),
             parameters,
         }
+    }
+
+    /// The same of what `record` kept of such a layer; what lasts is noted in it from now on. An endless cache is not kept.
+    pub(crate) fn recorded(
+        parameters: TranslationParameters,
+        table: Arc<Mutex<ZoneTable>>,
+        inner: Box<dyn Timing>,
+        record: &mut MediaCacheRecord,
+    ) -> Self {
+        if parameters.is_endless {
+            return TranslationLayer::new(parameters, table, inner);
+        }
+        let mut layer = TranslationLayer::over(parameters, table, inner);
+        layer.go_on(record);
+        layer
     }
 
     /// Where byte 0 of the address space lies on the device below.
@@ -195,10 +223,10 @@ impl TranslationLayer {
                     let own = self.zones.range(zone);
                     if range.start <= own.start && own.end <= range.end {
                         self.give_up(zone);
-                        self.counters.released_bytes += self.cache.release(zone, &own);
+                        self.release(zone, &own);
                     } else {
                         self.touch(zone, &range);
-                        self.cache.forget(&range);
+                        self.forget(&range);
                     }
                 }
                 self.begin(owner, task.work, home + range.start..home + range.end);
@@ -236,7 +264,7 @@ impl TranslationLayer {
                 self.touch(zone, &piece);
                 self.counters.cached_writes += 1;
                 self.counters.cached_bytes += length;
-                self.cache.append(zone, piece)
+                self.append(zone, piece)
             };
             self.begin(Owner::Host(task.id), task.work, place);
         }
@@ -250,6 +278,7 @@ impl TranslationLayer {
         {
             let part = &cleaning.step.part;
             cleaning.is_stale |= changed.start < part.end && part.start < changed.end;
+            cleaning.is_rewritten |= changed.start < cleaning.rest.start || cleaning.rest.end < changed.end;
         }
     }
 
@@ -322,7 +351,9 @@ impl TranslationLayer {
         let step = self.step(&rest, pointer);
         self.cleanings += 1;
         let (number, mode, begun, in_flight) = (self.cleanings, self.mode, 0, 0);
-        self.cleaning = Some(Cleaning { number, mode, zone, pointer, rest, step, begun, in_flight, is_stale: false });
+        let (is_stale, is_rewritten) = (false, false);
+        self.cleaning =
+            Some(Cleaning { number, mode, zone, pointer, rest, step, begun, in_flight, is_stale, is_rewritten });
         true
     }
 
@@ -355,20 +386,27 @@ impl TranslationLayer {
             return false;
         }
         let part = cleaning.step.part.clone();
-        self.cache.forget(&part);
         cleaning.rest.start = part.end;
         let (zone, pointer) = (cleaning.zone, cleaning.pointer.max(part.end));
-        let own = self.zones.range(zone);
-        if cleaning.rest.start < cleaning.rest.end {
+        let (own, is_more) = (self.zones.range(zone), cleaning.rest.start < cleaning.rest.end);
+        // What may have to be done again stays in the cache until all of it is done.
+        let is_kept = self.mode == Mode::Idle && self.parameters.interrupted == Interrupted::RepeatsZone;
+        let is_rewritten = cleaning.is_rewritten;
+        if !is_kept {
+            self.forget(&part);
+        }
+        if is_more {
             self.plan_step();
             return true;
         }
         self.cleaning = None;
-        if self.cache.map().within(&own).next().is_some() {
+        let is_left = if is_kept { is_rewritten } else { self.cache.map().within(&own).next().is_some() };
+        if is_left {
             // Written to meanwhile, before what was done: it is cleaned once more.
+            self.table.lock().cleaned_in_part(zone, pointer - own.start);
             return true;
         }
-        self.counters.released_bytes += self.cache.release(zone, &own);
+        self.release(zone, &own);
         self.table.lock().cleaned(zone, pointer - own.start);
         match self.mode {
             Mode::Blocking => self.counters.blocking_cleaned_zones += 1,
@@ -442,6 +480,10 @@ impl TranslationLayer {
             if cleaning.is_stale {
                 return;
             }
+            if cleaning.is_at_end_of_step() {
+                // There was nothing to do.
+                continue;
+            }
             let number = cleaning.number;
             let Some((work, range)) = cleaning.next().filter(|_| cleaning.in_flight < DEPTH) else { return };
             cleaning.begun += 1;
@@ -498,6 +540,7 @@ impl Timing for TranslationLayer {
         self.open.insert(task.id, 0);
         self.take(task);
         self.pump();
+        self.note_under_way();
     }
 
     fn advance(&mut self, now_nanos: u64, completed: &mut Vec<u64>) {
@@ -517,6 +560,7 @@ impl Timing for TranslationLayer {
             self.pump();
         }
         self.pass(now_nanos);
+        self.note_under_way();
         completed.append(&mut self.completed);
     }
 

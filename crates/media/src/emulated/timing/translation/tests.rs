@@ -275,3 +275,48 @@ fn looking_in_between_changes_nothing() {
         assert_eq!(run(false), run(true), "seed {seed}");
     }
 }
+
+/// Once the pointer then stood where it had been before, below what was written.
+#[test]
+fn a_zone_that_is_cleaned_twice_has_its_pointer_behind_all() {
+    for interrupted in INTERRUPTED {
+        let mut drive = Drive::new(8, TranslationParameters { interrupted, ..small() });
+        drive.write(0, 46 * MIB);
+        drive.write(62 * MIB, MIB);
+        drive.rest(300_000_000);
+        assert!(drive.counters().idle_cleaning_nanos > 0 && drive.counters().idle_cleaned_zones == 0);
+        drive.write(10 * MIB, 4096);
+        drive.rest(20_000_000_000);
+        assert_eq!((drive.non_sequential(), drive.pointer(0)), (0, 63 * MIB), "{interrupted:?}");
+    }
+}
+
+/// Once such a zone had a cleaning without a request, which nothing ended: it stayed as it was, and requests waited for ever.
+#[test]
+fn a_zone_of_which_nothing_is_left_in_the_cache_is_cleaned() {
+    for interrupted in INTERRUPTED {
+        let parameters = TranslationParameters {
+            media_cache: MediaCache { bytes: 8 * MIB, extents_max: 1000 },
+            interrupted,
+            ..TranslationParameters::st8000as0022()
+        };
+        let mut drive = Drive::new(8, parameters);
+        drive.write(0, ZONE);
+        drive.write(0, 4096);
+        // Time for some steps of one zone.
+        drive.rest(1_000_000_000);
+        drive.run(Work::Read, 4 * ZONE, 4096);
+        assert_eq!((drive.counters().idle_cleaned_zones, drive.non_sequential()), (0, 1));
+        for index in 0..20 {
+            drive.write(ZONE + (2 * index + 1) * MIB, MIB);
+        }
+        drive.rest(20_000_000_000);
+        assert_eq!(drive.non_sequential(), 0, "{interrupted:?}: {:?}", drive.counters());
+        // The same of a discard.
+        drive.write(2 * ZONE + 4096, 4096);
+        drive.run(Work::Discard, 2 * ZONE + 4096, 4096);
+        drive.write(3 * ZONE + 4096, 4096);
+        drive.rest(20_000_000_000);
+        assert_eq!(drive.non_sequential(), 0, "{interrupted:?}: {:?}", drive.counters());
+    }
+}
