@@ -506,6 +506,77 @@ fn zones_of_a_host_aware_disk_are_as_they_were_left() {
     assert!(StackBuilder::new(&env).devices(&spec(&text)).is_err());
 }
 
+/// What lies in the media cache is in a file beside the bytes too: whoever opens the disk again cleans what is left, as long as it takes.
+#[test]
+fn the_media_cache_of_a_host_aware_disk_is_as_it_was_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = |more: &str| {
+        let image = path(&directory, "image");
+        spec(&format!("hasmr:64MiB?zone=4MiB,cache=1MiB,extents=100,order=fullest{more},backing=file:{image}"))
+    };
+    let (env, context) = (Env::sim(1), IoContext::default());
+    let builder = StackBuilder::new(&env);
+    let counted = |stack: &[varve::stack::StackDevice]| {
+        let cleaning = stack[0].device().block.counters().cleaning;
+        (cleaning.extents, cleaning.non_sequential_zones)
+    };
+    let disk = builder.devices(&text("")).unwrap();
+    // Three pieces of one zone, one of the next, and so on.
+    for (zone, pieces) in [(1, 3), (2, 1), (3, 4), (5, 2)] {
+        for piece in 0..pieces {
+            let at = (zone << 22) + (1 + 2 * piece) * 4096;
+            disk[0].device().block.write_at(at, &[zone as u8; 4096], &context).unwrap();
+        }
+    }
+    let left = counted(&disk);
+    assert_eq!(left, (10, 4));
+    let (mut extents_before, mut seen) = (left.0, Vec::new());
+    // Cleaned in the order of what they hold; closed and opened again after each.
+    let mut disk = disk;
+    for _ in 0..4 {
+        drop(disk);
+        disk = builder.devices(&text("")).unwrap();
+        assert_eq!(counted(&disk).0, extents_before);
+        while counted(&disk).0 == extents_before {
+            env.sleep(std::time::Duration::from_millis(1));
+        }
+        disk[0].device().zones.as_ref().unwrap().report(ZoneId(0), 1, &context).unwrap();
+        seen.push(extents_before - counted(&disk).0);
+        extents_before = counted(&disk).0;
+    }
+    assert_eq!((seen, counted(&disk)), (vec![4, 3, 2, 1], (0, 0)));
+    let zones = disk[0].device().zones.as_ref().unwrap().report(ZoneId(0), 6, &context).unwrap();
+    assert!(zones.iter().all(|zone| !zone.non_sequential));
+    disk[0].device().block.write_at((7 << 22) + 8192, &[9; 4096], &context).unwrap();
+    drop(disk);
+    // Another cache, a damaged record, none.
+    let kept = std::fs::read(directory.path().join("image.media-cache")).unwrap();
+    for (more, expected) in [("", None), (",conventional=4MiB", Some("conventional zones"))] {
+        let told = builder.devices(&text(more)).err().map(|error| error.to_string());
+        assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
+        assert!(expected.is_none_or(|expected| told.unwrap().contains(expected)));
+    }
+    for (from, to, expected) in
+        [("cache=1MiB", "cache=2MiB", "bytes of the media cache"), ("extents=100", "extents=99", "most extents")]
+    {
+        let other = text("").to_string().replace(from, to);
+        let error = builder.devices(&spec(&other)).err().unwrap().to_string();
+        assert!(error.contains("image.media-cache") && error.contains(expected), "{error}");
+        assert!(error.contains("name the sizes it was made with") && error.contains("remove this file"), "{error}");
+    }
+    let mut damaged = kept.clone();
+    damaged[30] ^= 1;
+    std::fs::write(directory.path().join("image.media-cache"), damaged).unwrap();
+    let error = builder.devices(&text("")).err().unwrap().to_string();
+    assert!(error.contains("checksum of the header"), "{error}");
+    std::fs::remove_file(directory.path().join("image.media-cache")).unwrap();
+    let disk = builder.devices(&text("")).unwrap();
+    assert_eq!(counted(&disk), (1, 1));
+    let mut data = [0; 4096];
+    disk[0].device().block.read_at((7 << 22) + 8192, &mut data, &context).unwrap();
+    assert_eq!(data, [9; 4096]);
+}
+
 /// Where the disk cleans, blocks and is held back, a database is the same.
 #[test]
 fn a_database_on_a_host_aware_disk() {

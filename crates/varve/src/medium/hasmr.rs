@@ -1,13 +1,16 @@
 //! `hasmr:` a shingled disk that may be written anywhere: its translation layer keeps what is not written in order.
 
 use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, RANDOM_READS, SCALE};
-use super::zones::{self, RECORD};
+use super::zones::{self, Kept, RECORD};
 use crate::error::Error;
-use crate::registry::{ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, whole_number};
+use crate::registry::{
+    ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, file_mode, whole_number,
+};
 use crate::spec::{ByteSize, Part};
 use crate::stack::{Base, Construction};
-use varve_media::emulated::{CleaningOrder, Interrupted, TranslationParameters};
-use varve_media::{MediaCache, ZoneGeometry, ZoneType};
+use std::path::PathBuf;
+use varve_media::emulated::{CleaningOrder, Interrupted, Translation, TranslationParameters};
+use varve_media::{MadePlace, MediaCache, MediaCacheRecord, ZoneGeometry, ZoneType};
 
 /// Those of the ST8000AS0022 (Zhang, section 4.4).
 const ZONE_BYTES: u64 = 256 << 20;
@@ -87,7 +90,11 @@ pub(crate) const HASMR: MediumKind = MediumKind {
             },
             MODEL,
             emulated::BACKING,
-            RECORD,
+            OptionDescription {
+                meaning: "file that keeps what zones are in, for bytes in a file; what lies in the media cache is kept \
+                          beside it, or else beside the bytes, in PATH.media-cache",
+                ..RECORD
+            },
             SCALE,
             RANDOM_READS,
             PACE,
@@ -118,12 +125,37 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
         let (backing, _) = emulated::backing(construction, part, zones.address_bytes())?;
         preset.build_device_managed(construction.env, &name, &zones, translation.clone(), backing, pacing)
     } else {
-        let (rules, backing) = zones::rules_and_bytes(construction, part, &zones)?;
-        preset.build_translated(construction.env, &name, rules, translation.clone(), backing, pacing)
+        let (rules, backing, kept) = zones::rules_and_bytes(construction, part, &zones)?;
+        let record = kept.map(|kept| cache_record(construction, part, &kept, &zones)).transpose()?;
+        let translation = Translation { parameters: translation.clone(), record };
+        preset.build_translated(construction.env, &name, rules, translation, backing, pacing)
     };
     let mut model = Model::of_preset(&preset, scale_divisor);
     model.timing = format!("{}\n{translation:#?}", model.timing);
     Ok(emulated::built(construction, part, device, model))
+}
+
+/// The record of what lies in the media cache, beside that of the zones.
+fn cache_record(
+    construction: &Construction<'_>,
+    part: &Part,
+    kept: &Kept,
+    zones: &ZoneGeometry,
+) -> Result<MediaCacheRecord, Error> {
+    let mut path = kept.path.as_os_str().to_owned();
+    path.push(".media-cache");
+    let path = PathBuf::from(path);
+    if construction.read_only {
+        return Ok(MediaCacheRecord::open_read_only(&path, zones)?);
+    }
+    if !kept.is_new {
+        return Ok(MediaCacheRecord::open(&path, zones, file_mode(part)?)?);
+    }
+    let record = MediaCacheRecord::create(&path, zones, file_mode(part)?)?;
+    if record.was_made() {
+        construction.note_made(MadePlace::File(path));
+    }
+    Ok(record)
 }
 
 /// What the part says of the translation layer.

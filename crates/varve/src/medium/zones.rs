@@ -95,7 +95,8 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Rules of zones as a record has them. `raw` are the bytes of the device, as far as there are any.
+/// Rules of zones as a record has them, and whether it was made just now. `raw` are the bytes of the device, as far as there are
+/// any.
 fn recorded(
     construction: &Construction<'_>,
     part: &Part,
@@ -103,12 +104,12 @@ fn recorded(
     zones: &ZoneGeometry,
     raw: Option<&Device>,
     is_written: bool,
-) -> Result<Zoned, Error> {
+) -> Result<(Zoned, bool), Error> {
     if construction.describe {
-        return Ok(Zoned::new(zones));
+        return Ok((Zoned::new(zones), false));
     }
     if construction.format {
-        return Ok(noted(construction, path, ZoneRecord::create_with_mode(path, zones, file_mode(part)?)?));
+        return Ok((noted(construction, path, ZoneRecord::create_with_mode(path, zones, file_mode(part)?)?), true));
     }
     // What the bytes are of says more than a record of other zones, or than one that is not there.
     let wanted = raw.map(|raw| Zoned::new(zones).over(&raw.block));
@@ -130,11 +131,14 @@ fn recorded(
             match construction.create {
                 // The ends are blank; what is between them may not be.
                 _ if is_written => Err(lost(name)),
-                true => Ok(noted(construction, path, ZoneRecord::open_with_mode(path, zones, true, file_mode(part)?)?)),
+                true => {
+                    let record = ZoneRecord::open_with_mode(path, zones, true, file_mode(part)?)?;
+                    Ok((noted(construction, path, record), true))
+                }
                 false => Err(Error::missing(name)),
             }
         }
-        record => Ok(Zoned::recorded(record?)),
+        record => Ok((Zoned::recorded(record?), false)),
     }
 }
 
@@ -175,37 +179,47 @@ pub(super) fn build_on_preset(
     zones: &ZoneGeometry,
     model: Model<'_>,
 ) -> Result<Base, Error> {
-    let (rules, backing) = rules_and_bytes(construction, part, zones)?;
+    let (rules, backing, _) = rules_and_bytes(construction, part, zones)?;
     let device = preset.build_zoned(construction.env, &part.to_string(), rules, backing, emulated::pacing(part));
     Ok(emulated::built(construction, part, device, model))
 }
 
-/// Rules of these zones as they were left, and where their bytes are.
+/// A record of zones beside a file.
+pub(super) struct Kept {
+    /// What further records are named after: the record's path, where the spec says it, or else the file's.
+    pub(super) path: PathBuf,
+    /// Nothing was written to the zones.
+    pub(super) is_new: bool,
+}
+
+/// Rules of these zones as they were left, where their bytes are, and where the zones are kept, if they are.
 pub(super) fn rules_and_bytes(
     construction: &Construction<'_>,
     part: &Part,
     zones: &ZoneGeometry,
-) -> Result<(Zoned, Box<dyn Backing>), Error> {
+) -> Result<(Zoned, Box<dyn Backing>, Option<Kept>), Error> {
     let file = match part.option("backing").and_then(SpecOption::value) {
         Some(Value::Spec(spec)) => file_path_of(spec),
         _ => None,
     };
-    let rules = match file.filter(|_| !construction.describe) {
+    let (rules, kept) = match file.filter(|_| !construction.describe) {
         // The record first: an image without one is not taken, unless it is blank.
         Some(file) => {
-            let path = record_path(part)?.unwrap_or_else(|| beside(&file));
+            let named = record_path(part)?;
+            let path = named.clone().unwrap_or_else(|| beside(&file));
             let raw = raw_of(construction, &file, zones.address_bytes())?;
             if raw.is_none() && !construction.create {
                 return Err(Error::missing(file.display().to_string()));
             }
-            recorded(
+            let (rules, is_new) = recorded(
                 construction,
                 part,
                 &path,
                 zones,
                 raw.as_ref().map(|(raw, _)| raw),
                 raw.as_ref().is_some_and(|(_, written)| *written),
-            )?
+            )?;
+            (rules, Some(Kept { path: named.unwrap_or(file), is_new }))
         }
         None if part.option(RECORD.name).is_some() && !construction.describe => {
             let expected = "no record, or backing=file:PATH: what is in memory needs none";
@@ -213,11 +227,11 @@ pub(super) fn rules_and_bytes(
         }
         None => {
             let begun = construction.next_image().and_then(|image| image.zones(zones.zone_count));
-            begun.map_or_else(|| Zoned::new(zones), |begun| Zoned::continued(zones, begun))
+            (begun.map_or_else(|| Zoned::new(zones), |begun| Zoned::continued(zones, begun)), None)
         }
     };
     let (backing, _) = emulated::backing(construction, part, zones.address_bytes())?;
-    Ok((rules, backing))
+    Ok((rules, backing, kept))
 }
 
 /// A device with the zones that `zones` makes of a capacity and a physical sector, on real hardware.
@@ -240,13 +254,13 @@ pub(super) fn build_on_hardware(
     }
     let zones = zones(capacity_bytes, geometry.physical_sector_bytes)?;
     let rules = match (record_path(part)?, real.argument_path()) {
-        (Some(path), _) => recorded(construction, part, &path, &zones, Some(&inner), false)?,
+        (Some(path), _) => recorded(construction, part, &path, &zones, Some(&inner), false)?.0,
         // Nothing lasts there.
         (None, Some(path)) if path.starts_with("/dev") => {
             let expected = "record=PATH with a real disk: a file on another one that keeps what its zones are in";
             return Err(part.value_error("backing", expected).into());
         }
-        (None, Some(path)) => recorded(construction, part, &beside(&path), &zones, Some(&inner), false)?,
+        (None, Some(path)) => recorded(construction, part, &beside(&path), &zones, Some(&inner), false)?.0,
         (None, None) => Zoned::new(&zones),
     };
     let device = rules.over(&inner.block);

@@ -59,6 +59,12 @@ pub(crate) const STRUCTURES: &[Structure] = &[
         kind: ErrorKind::Foreign,
         raise: |name, bytes| zones(name, bytes),
     },
+    Structure {
+        name: "record of a media cache",
+        is_read_late: false,
+        kind: ErrorKind::Foreign,
+        raise: |name, bytes| media_cache(name, bytes),
+    },
 ];
 
 /// Makes every one of a structure below `folder` newer; whether there is any.
@@ -139,5 +145,13 @@ fn zones(name: &str, bytes: &mut [u8]) -> bool {
         return false;
     }
     add_one(bytes, 8, 80, 0..80);
+    true
+}
+
+fn media_cache(name: &str, bytes: &mut [u8]) -> bool {
+    if !name.ends_with(".media-cache") {
+        return false;
+    }
+    add_one(bytes, 8, 100, 0..100);
     true
 }
