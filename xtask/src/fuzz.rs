@@ -25,6 +25,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "s2tmap",
     "intent",
     "zone_record",
+    "media_cache_record",
     "band_table",
     "log_frame",
     "trace",
