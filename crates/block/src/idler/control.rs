@@ -102,18 +102,19 @@ impl Shared {
         if guard.waiting.remove(&ticket) {
             self.gone.notify_all();
         }
-        drop(guard);
-        self.report_if_wanted(context);
         let now = self.env.now().as_nanos();
         let came = arrivals.first().map_or(now, |arrival| arrival.nanos);
         if has_waited {
-            let statistics = &mut self.state.lock().statistics;
+            let statistics = &mut guard.statistics;
             let waited = now.saturating_sub(came);
             statistics.delayed += arrivals.len() as u64;
             statistics.delayed_nanos += waited.saturating_mul(arrivals.len() as u64);
             statistics.longest_delay_nanos = statistics.longest_delay_nanos.max(waited);
         }
-        Entered { arrivals, begun_nanos: if has_waited { now } else { came } }
+        drop(guard);
+        self.report_if_wanted(context);
+        let begun_nanos = if has_waited { self.env.now().as_nanos() } else { came };
+        Entered { arrivals, begun_nanos }
     }
 
     /// Waits while somebody waits who came before.
