@@ -20,6 +20,8 @@ pub struct ControlStatistics {
     pub longest_delay_nanos: u64,
     /// Times that requests began to be held back.
     pub idle_periods: u64,
+    /// Most requests that waited at once.
+    pub waiting_max: u64,
     /// Reports of zones that were asked for.
     pub reports: u64,
 }
@@ -86,6 +88,7 @@ impl Shared {
                 has_waited = true;
                 let state = &mut *guard;
                 state.waiting.insert(ticket);
+                state.statistics.waiting_max = state.statistics.waiting_max.max(state.waiting.len() as u64);
                 if until_nanos > state.held_until_nanos {
                     state.held_until_nanos = until_nanos;
                     state.statistics.idle_periods += 1;

@@ -58,6 +58,11 @@ impl GhostCache {
         if self.is_short_of_entries() { map } else { space }
     }
 
+    /// Memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.zones.capacity() * size_of::<Zone>()
+    }
+
     /// How full it is taken to be: the share of space or of entries in use, whichever is larger. May be above 1.
     pub fn utilization(&self) -> f64 {
         self.share(self.cached_bytes, self.entries)

@@ -87,6 +87,25 @@ impl Drive {
         Ok(ZoneGeometry { sequential_type, media_cache: Some(self.translation.media_cache), ..fit })
     }
 
+    /// A controller of the drive.
+    pub(super) fn controller(&self, control: Control) -> Result<Box<dyn Controller>, LabError> {
+        let ghost = || Ok::<_, LabError>(GhostCache::new(&self.zones()?, self.translation.media_cache));
+        Ok(match control {
+            Control::Fixed(execution, idle) => Box::new(FixedIdle::new(execution * 1_000_000, idle * 1_000_000)),
+            Control::Idler => Box::new(Idler::new(self.idler.clone(), ghost()?)),
+            Control::Paced => {
+                let report_nanos = self.idler.report_nanos;
+                Box::new(PacedIdle::new(PacedParameters { report_nanos, ..PacedParameters::default() }, ghost()?))
+            }
+            Control::Conventional | Control::None | Control::Endless => Box::new(Unrestrained),
+        })
+    }
+
+    /// Memory of what is known of the zones.
+    pub(super) fn ghost_bytes(&self) -> Result<usize, LabError> {
+        Ok(GhostCache::new(&self.zones()?, self.translation.media_cache).memory_bytes())
+    }
+
     /// A write buffer before a disk, on an emulated SATA SSD without bytes: by zones before one that has them, by pages before one that has none, as
     /// in the paper.
     pub(super) fn buffered(
@@ -128,19 +147,7 @@ impl Drive {
             _ => self.translation.clone(),
         };
         let drive = preset.build_translated(env, "HA-SMR", rules, translation, backing, Pacing::Sleep);
-        let controller: Box<dyn Controller> = match control {
-            Control::Fixed(execution, idle) => Box::new(FixedIdle::new(execution * 1_000_000, idle * 1_000_000)),
-            Control::Idler => {
-                let ghost = GhostCache::new(&zones, self.translation.media_cache);
-                Box::new(Idler::new(self.idler.clone(), ghost))
-            }
-            Control::Paced => {
-                let ghost = GhostCache::new(&zones, self.translation.media_cache);
-                let report_nanos = self.idler.report_nanos;
-                Box::new(PacedIdle::new(PacedParameters { report_nanos, ..PacedParameters::default() }, ghost))
-            }
-            Control::Conventional | Control::None | Control::Endless => Box::new(Unrestrained),
-        };
+        let controller = self.controller(control)?;
         let (device, handle) = ControlledDevice::new(env, &drive, controller);
         Ok((device, Some(handle)))
     }

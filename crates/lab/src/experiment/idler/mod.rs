@@ -4,6 +4,7 @@ mod alone;
 mod at_ic;
 mod buffered;
 mod drive;
+mod overheads;
 mod robust;
 mod table4_2;
 mod timeline;
@@ -35,5 +36,6 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     buffered::FIG_4_13,
     buffered::FIG_4_14,
     traces::TRACES,
+    overheads::OVERHEADS,
     robust::ROBUST,
 ];
