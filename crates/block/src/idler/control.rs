@@ -1,9 +1,10 @@
 //! The device that does what a controller says.
 
 use super::controller::{Arrival, Controller, Verdict, Work};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
-use varve_env::{Condvar, Env, Instant, Mutex};
+use varve_env::{Condvar, Env, Instant, Mutex, MutexGuard};
 use varve_media::{
     BlockDevice, Capabilities, Counters, Device, Geometry, IoClass, IoContext, MediaError, Request, Transfer,
     ZoneControl, ZoneDescription, ZoneId,
@@ -32,17 +33,61 @@ struct State {
     /// Until when somebody was told to wait last.
     held_until_nanos: u64,
     /// Those that wait, by when they came.
-    waiting: BTreeSet<u64>,
+    waiting: BTreeMap<u64, Waiting>,
     next_ticket: u64,
+    /// Requests that went before those that wait.
+    passed: u64,
     /// Somebody asks the device for a report; the others go on.
     is_reporting: bool,
+}
+
+/// One that waits.
+struct Waiting {
+    /// What it writes to.
+    zones: Vec<Range<u32>>,
+    /// It goes as soon as what came before it does not write to the same zones.
+    is_let_go: bool,
+}
+
+impl Waiting {
+    fn shares_zones(&self, zones: &[Range<u32>]) -> bool {
+        self.zones.iter().any(|own| zones.iter().any(|other| own.start < other.end && other.start < own.end))
+    }
+}
+
+impl State {
+    fn is_let_go(&self, ticket: u64) -> bool {
+        self.waiting.get(&ticket).is_some_and(|waiting| waiting.is_let_go)
+    }
+
+    /// Whether somebody waits who goes before this one.
+    fn is_behind(&self, ticket: u64) -> bool {
+        let mut earlier = self.waiting.range(..ticket);
+        match self.waiting.get(&ticket) {
+            Some(own) if own.is_let_go => earlier.any(|(_, waiting)| waiting.shares_zones(&own.zones)),
+            _ => earlier.next().is_some(),
+        }
+    }
+
+    /// Lets those go that write to these zones, and those that must go before them.
+    fn let_go(&mut self, zones: &[Range<u32>]) {
+        let mut zones = zones.to_vec();
+        for waiting in self.waiting.values_mut().rev() {
+            if waiting.shares_zones(&zones) {
+                waiting.is_let_go = true;
+                zones.extend_from_slice(&waiting.zones);
+            }
+        }
+    }
 }
 
 /// A device whose requests a [`Controller`] holds back.
 ///
 /// What is held back waits in the thread that asks, and goes in the order in which it came, before what comes later: writes that were in
-/// order stay so. A batch waits for the last of its requests. Syncs and commands to zones are held back like other requests, as they too call a cleaning off. Tracks of the
-/// device below are passed on, memory that is addressed by bytes is not. A clone is another handle.
+/// order stay so. What the controller lets pass goes before those that wait, but never overtakes a write to a zone that it writes to:
+/// that goes first, and what it must not overtake itself. A batch waits for the last of its requests. Syncs and commands to zones are held
+/// back like other requests, as they too call a cleaning off. Tracks of the device below are passed on, memory that is addressed by bytes
+/// is not. A clone is another handle.
 #[derive(Clone)]
 pub struct ControlledDevice {
     shared: Arc<Shared>,
@@ -52,8 +97,8 @@ struct Shared {
     env: Env,
     inner: Device,
     state: Mutex<State>,
-    /// One of those that wait has gone.
-    gone: Condvar,
+    /// One of those that wait has gone, or may be asked about again.
+    changed: Condvar,
 }
 
 /// What was asked for, as it goes.
@@ -76,34 +121,61 @@ impl Shared {
         }
     }
 
-    /// Waits until all may go.
-    fn enter(&self, arrivals: Vec<Arrival>, context: &IoContext) -> Entered {
+    /// The zones that these requests change. A device without zones is one.
+    fn zones_of(&self, arrivals: &[Arrival], commanded: Option<ZoneId>) -> Vec<Range<u32>> {
+        let geometry = self.inner.block.capabilities().zones.as_ref();
+        let changed = arrivals.iter().filter(|arrival| matches!(arrival.work, Work::Write | Work::Forget));
+        let of = |arrival: &Arrival| {
+            let Some(geometry) = geometry.filter(|geometry| geometry.zone_bytes > 0) else { return 0..1 };
+            let last_bytes = arrival.offset_bytes.saturating_add(arrival.length_bytes.max(1) - 1);
+            let zone = |bytes: u64| u32::try_from(bytes / geometry.zone_bytes).unwrap_or(u32::MAX - 1);
+            zone(arrival.offset_bytes)..zone(last_bytes) + 1
+        };
+        changed.map(of).chain(commanded.map(|zone| zone.0..zone.0.saturating_add(1))).collect()
+    }
+
+    /// Waits until all may go. `commanded` is the zone that a command is to.
+    fn enter(&self, arrivals: Vec<Arrival>, commanded: Option<ZoneId>, context: &IoContext) -> Entered {
+        let zones = self.zones_of(&arrivals, commanded);
         let mut guard = self.state.lock();
         let ticket = guard.next_ticket;
         guard.next_ticket += 1;
-        let mut has_waited = false;
+        let (mut has_waited, mut passes) = (false, true);
         for arrival in &arrivals {
             let mut verdict = guard.controller.arrived(arrival);
             while let Verdict::Wait(until_nanos) = verdict {
                 has_waited = true;
                 let state = &mut *guard;
-                state.waiting.insert(ticket);
+                state.waiting.entry(ticket).or_insert_with(|| Waiting { zones: zones.clone(), is_let_go: false });
                 state.statistics.waiting_max = state.statistics.waiting_max.max(state.waiting.len() as u64);
                 if until_nanos > state.held_until_nanos {
                     state.held_until_nanos = until_nanos;
                     state.statistics.idle_periods += 1;
                 }
-                drop(guard);
-                self.env.sleep_until(Instant::from_nanos(until_nanos));
-                guard = self.state.lock();
+                self.wait_until(&mut guard, ticket, until_nanos);
                 self.wait_for_earlier(&mut guard, ticket);
                 let now = self.env.now().as_nanos();
+                if guard.is_let_go(ticket) {
+                    guard.controller.let_go(now, arrival);
+                    break;
+                }
                 verdict = guard.controller.waited(now, arrival);
             }
+            passes &= verdict == Verdict::Pass;
+        }
+        let state = &mut *guard;
+        state.passed += u64::from(passes);
+        if passes && !state.waiting.is_empty() {
+            state.let_go(&zones);
+            self.changed.notify_all();
+        }
+        if state.waiting.range(..ticket).next().is_some() {
+            // Nor is this one overtaken while it waits for those before it.
+            state.waiting.entry(ticket).or_insert(Waiting { zones, is_let_go: passes });
         }
         self.wait_for_earlier(&mut guard, ticket);
-        if guard.waiting.remove(&ticket) {
-            self.gone.notify_all();
+        if guard.waiting.remove(&ticket).is_some() {
+            self.changed.notify_all();
         }
         let now = self.env.now().as_nanos();
         let came = arrivals.first().map_or(now, |arrival| arrival.nanos);
@@ -120,10 +192,20 @@ impl Shared {
         Entered { arrivals, begun_nanos }
     }
 
-    /// Waits while somebody waits who came before.
-    fn wait_for_earlier(&self, state: &mut varve_env::MutexGuard<'_, State>, ticket: u64) {
-        while state.waiting.first().is_some_and(|&first| first < ticket) {
-            self.gone.wait(state);
+    /// Waits until then, or until this one is let go or another one passes.
+    fn wait_until(&self, state: &mut MutexGuard<'_, State>, ticket: u64, until_nanos: u64) {
+        let passed = state.passed;
+        while !state.is_let_go(ticket) && state.passed == passed {
+            if self.changed.wait_until(state, Instant::from_nanos(until_nanos)) {
+                return;
+            }
+        }
+    }
+
+    /// Waits while somebody waits who goes before this one.
+    fn wait_for_earlier(&self, state: &mut MutexGuard<'_, State>, ticket: u64) {
+        while state.is_behind(ticket) {
+            self.changed.wait(state);
         }
     }
 
@@ -159,10 +241,11 @@ impl Shared {
         &self,
         work: Work,
         range: (u64, u64),
+        commanded: Option<ZoneId>,
         context: &IoContext,
         perform: impl FnOnce() -> Result<T, MediaError>,
     ) -> Result<T, MediaError> {
-        let entered = self.enter(vec![self.arrival(work, range.0, range.1, context)], context);
+        let entered = self.enter(vec![self.arrival(work, range.0, range.1, context)], commanded, context);
         let result = perform();
         self.leave(&entered);
         result
@@ -176,13 +259,14 @@ impl ControlledDevice {
             controller,
             statistics: ControlStatistics::default(),
             held_until_nanos: 0,
-            waiting: BTreeSet::new(),
+            waiting: BTreeMap::new(),
             next_ticket: 0,
+            passed: 0,
             is_reporting: false,
         };
         let state = Mutex::new(env, "idle control", state);
-        let gone = Condvar::new(env, "idle control");
-        let shared = Arc::new(Shared { env: env.clone(), inner: inner.clone(), state, gone });
+        let changed = Condvar::new(env, "idle control");
+        let shared = Arc::new(Shared { env: env.clone(), inner: inner.clone(), state, changed });
         let block = Arc::new(ControlledDevice { shared: Arc::clone(&shared) });
         let zones = inner.zones.as_ref().map(|zones| {
             let control: Arc<dyn ZoneControl> =
@@ -236,14 +320,14 @@ impl BlockDevice for ControlledDevice {
         if arrivals.is_empty() {
             return self.shared.inner.block.execute(requests, context);
         }
-        let entered = self.shared.enter(arrivals, context);
+        let entered = self.shared.enter(arrivals, None, context);
         let result = self.shared.inner.block.execute(requests, context);
         self.shared.leave(&entered);
         result
     }
 
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        self.shared.around(Work::Command, (0, 0), context, || self.shared.inner.block.sync(context))
+        self.shared.around(Work::Command, (0, 0), None, context, || self.shared.inner.block.sync(context))
     }
 
     fn counters(&self) -> Counters {
@@ -258,35 +342,40 @@ struct ControlledZones {
 }
 
 impl ControlledZones {
-    fn command(&self, context: &IoContext, perform: impl FnOnce() -> Result<(), MediaError>) -> Result<(), MediaError> {
-        self.shared.around(Work::Command, (0, 0), context, perform)
+    fn command<T>(
+        &self,
+        zone: ZoneId,
+        context: &IoContext,
+        perform: impl FnOnce() -> Result<T, MediaError>,
+    ) -> Result<T, MediaError> {
+        self.shared.around(Work::Command, (0, 0), Some(zone), context, perform)
     }
 }
 
 impl ZoneControl for ControlledZones {
     fn report(&self, first: ZoneId, count: u32, context: &IoContext) -> Result<Vec<ZoneDescription>, MediaError> {
-        self.shared.around(Work::Command, (0, 0), context, || self.inner.report(first, count, context))
+        self.shared.around(Work::Command, (0, 0), None, context, || self.inner.report(first, count, context))
     }
 
     fn open(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        self.command(context, || self.inner.open(zone, context))
+        self.command(zone, context, || self.inner.open(zone, context))
     }
 
     fn close(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        self.command(context, || self.inner.close(zone, context))
+        self.command(zone, context, || self.inner.close(zone, context))
     }
 
     fn finish(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        self.command(context, || self.inner.finish(zone, context))
+        self.command(zone, context, || self.inner.finish(zone, context))
     }
 
     fn reset(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
         let zones = self.shared.inner.block.capabilities().zones.as_ref();
         let range = zones.map_or((0, 0), |zones| (zones.start_bytes(zone), zones.zone_bytes));
-        self.shared.around(Work::Forget, range, context, || self.inner.reset(zone, context))
+        self.shared.around(Work::Forget, range, Some(zone), context, || self.inner.reset(zone, context))
     }
 
     fn append(&self, zone: ZoneId, data: &[u8], context: &IoContext) -> Result<u64, MediaError> {
-        self.shared.around(Work::Command, (0, 0), context, || self.inner.append(zone, data, context))
+        self.command(zone, context, || self.inner.append(zone, data, context))
     }
 }

@@ -37,14 +37,17 @@ pub struct Arrival {
 /// What is to become of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes to the device.
+    /// It goes to the device, behind those that wait.
     Go,
+    /// It goes to the device before those that wait, but for writes to the zones that it writes to: those go first, at once. They
+    /// may all be over with waiting now, and are asked about again.
+    Pass,
     /// It waits until then, in nanoseconds of the env, and the controller is asked again.
     Wait(u64),
 }
 
 /// A policy: pure, told of everything in order of time, under one lock. A request is asked about when it came and, while the answer is to
-/// wait, when it has waited; then it goes, and its end is told.
+/// wait, when it has waited or another one passed; then it goes, and its end is told.
 pub trait Controller: Send {
     /// Name, for reports.
     fn name(&self) -> String;
@@ -52,8 +55,11 @@ pub trait Controller: Send {
     /// A request came.
     fn arrived(&mut self, arrival: &Arrival) -> Verdict;
 
-    /// A request has waited as long as it was told to.
+    /// A request has waited as long as it was told to, or until another one passed.
     fn waited(&mut self, now_nanos: u64, arrival: &Arrival) -> Verdict;
+
+    /// A request that was told to wait goes all the same: one that passes must come behind it.
+    fn let_go(&mut self, now_nanos: u64, arrival: &Arrival);
 
     /// A request is done. `begun_nanos` is when it went to the device, later than it came if it waited.
     fn completed(&mut self, now_nanos: u64, begun_nanos: u64, arrival: &Arrival);

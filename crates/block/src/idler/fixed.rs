@@ -44,6 +44,8 @@ impl Controller for FixedIdle {
         self.verdict(now_nanos)
     }
 
+    fn let_go(&mut self, _now_nanos: u64, _arrival: &Arrival) {}
+
     fn completed(&mut self, _now_nanos: u64, _begun_nanos: u64, _arrival: &Arrival) {}
 
     fn absorbed(&mut self, _now_nanos: u64, _arrival: &Arrival) {}

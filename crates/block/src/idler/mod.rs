@@ -20,7 +20,7 @@ pub use control::{ControlStatistics, ControlledDevice};
 pub use controller::{Arrival, Controller, Verdict, Work};
 pub use fixed::FixedIdle;
 pub use ghost::GhostCache;
-pub use paced::{PacedIdle, PacedParameters};
+pub use paced::{Classes, PacedIdle, PacedParameters};
 pub use paper::{Idler, IdlerParameters};
 pub use unrestrained::Unrestrained;
 

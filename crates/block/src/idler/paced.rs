@@ -3,11 +3,36 @@
 use super::controller::{Arrival, Controller, Verdict};
 use super::ghost::GhostCache;
 use super::reports::Reports;
-use varve_media::ZoneDescription;
+use varve_media::{IoClass, ZoneDescription};
+
+/// Classes of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classes(u32);
+
+impl Classes {
+    /// All of them.
+    pub const ALL: Classes = Classes(u32::MAX);
+
+    /// Those that nobody waits for: all but reads of users, logs and metadata. What is of no class counts among them.
+    pub const PATIENT: Classes =
+        Classes::ALL.without(IoClass::UserRead).without(IoClass::Log).without(IoClass::Metadata);
+
+    /// These without that one.
+    pub const fn without(self, class: IoClass) -> Classes {
+        Classes(self.0 & !(1 << class as u32))
+    }
+
+    /// Whether it is one of them.
+    pub fn contains(self, class: IoClass) -> bool {
+        self.0 & (1 << class as u32) != 0
+    }
+}
 
 /// What [`PacedIdle`] is told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacedParameters {
+    /// What may be held back.
+    pub held: Classes,
     /// How long the drive must be left alone before it cleans.
     pub trigger_nanos: u64,
     /// How full the cache is kept: the fuller, the more a cleaned zone gives back; the rest is for bursts.
@@ -28,12 +53,17 @@ pub struct PacedParameters {
     pub report_nanos: u64,
     /// What a zone takes, before any was seen to be cleaned.
     pub zone_nanos: u64,
+    /// Time of cleaning from which on it says how long cleaning takes.
+    pub seen_min_nanos: u64,
+    /// Cleaning that was due and not to be had, or had and not due, is remembered up to so much.
+    pub due_max_nanos: u64,
 }
 
 impl Default for PacedParameters {
     /// Of the ST8000AS0022, whose trigger is some 240 ms and whose zones take four seconds.
     fn default() -> Self {
         PacedParameters {
+            held: Classes::PATIENT,
             trigger_nanos: 245_000_000,
             utilization: 0.75,
             utilization_band: 0.1,
@@ -44,12 +74,30 @@ impl Default for PacedParameters {
             memory_nanos: 600_000_000_000,
             report_nanos: 600_000_000_000,
             zone_nanos: 4_000_000_000,
+            seen_min_nanos: 5_000_000_000,
+            due_max_nanos: 10_000_000_000,
         }
     }
 }
 
-/// Seconds of cleaning from which on it says how long cleaning takes.
-const SEEN_SECONDS_MIN: f64 = 5.0;
+impl PacedParameters {
+    /// Those of a similar drive, all of whose times are divided by `divisor`.
+    pub fn scaled(&self, divisor: u64) -> Self {
+        let time = |nanos: u64| nanos / divisor.max(1);
+        PacedParameters {
+            trigger_nanos: time(self.trigger_nanos),
+            useful_min_nanos: time(self.useful_min_nanos),
+            hold_usual_nanos: time(self.hold_usual_nanos),
+            hold_max_nanos: time(self.hold_max_nanos),
+            memory_nanos: time(self.memory_nanos),
+            report_nanos: time(self.report_nanos),
+            zone_nanos: time(self.zone_nanos),
+            seen_min_nanos: time(self.seen_min_nanos),
+            due_max_nanos: time(self.due_max_nanos),
+            ..self.clone()
+        }
+    }
+}
 
 /// Keeps the cache as full as it may be, and has as much cleaned as comes.
 ///
@@ -62,6 +110,13 @@ const SEEN_SECONDS_MIN: f64 = 5.0;
 /// *Pauses.* What is needed beyond is had by holding requests back, no longer than the least that keeps the share of time in which
 /// any are held within bounds. What has a deadline before their end is not held.
 ///
+/// *What may not be held* calls a cleaning off. So a pause begins when none of it came for as long as the shortest pause that is worth it: who
+/// was quiet for so long may be expected to be quiet for as long again. Where one comes all the same, all that is held
+/// goes.
+///
+/// *The brake.* Where none of that gives a pause and the cache is about to be full, what may be held waits as long as it may, again and
+/// again: writes of compactions come slower, whoever writes waits for them in the end, and then the drive is left alone.
+///
 /// Where the device does not report as it should, nothing is held back.
 pub struct PacedIdle {
     parameters: PacedParameters,
@@ -69,7 +124,12 @@ pub struct PacedIdle {
     open: usize,
     /// When the last request was done, while none is open.
     quiet_since_nanos: u64,
+    /// The last pause.
+    idle_since_nanos: u64,
     idle_until_nanos: u64,
+    /// Requests at the drive that may not be held back, and when the last one was done, if there was any.
+    foreground_open: usize,
+    foreground_nanos: Option<u64>,
     /// Not before then requests are held back again.
     served_until_nanos: u64,
     /// Requests that were held back and are not done.
@@ -114,7 +174,10 @@ impl PacedIdle {
             ghost,
             open: 0,
             quiet_since_nanos: 0,
+            idle_since_nanos: 0,
             idle_until_nanos: 0,
+            foreground_open: 0,
+            foreground_nanos: None,
             served_until_nanos: 0,
             delayed: 0,
             filling_rate: 0.0,
@@ -156,7 +219,8 @@ impl PacedIdle {
         self.found_share += (self.found_seconds / (passed as f64 / 1e9) - self.found_share) * share;
         (self.filled, self.found_seconds, self.last_nanos) = (0.0, 0.0, now_nanos);
         // What was not to be had is not saved up without end.
-        self.due_seconds = self.due_seconds.clamp(-10.0, 10.0);
+        let most = self.parameters.due_max_nanos as f64 / 1e9;
+        self.due_seconds = self.due_seconds.clamp(-most, most);
     }
 
     /// Counts the time that the drive was left alone until a request goes there.
@@ -197,6 +261,10 @@ impl PacedIdle {
         if self.reports.has_failed() || self.due_seconds <= 0.0 || self.ghost.non_sequential_zones() == 0 {
             return None;
         }
+        if !self.is_foreground_quiet(now_nanos) {
+            // No cleaning is to be had. What fills the cache is slowed down before the drive blocks.
+            return self.is_pressing().then(|| now_nanos + hold_max_nanos);
+        }
         if self.open == 0 {
             // The trigger is paid, wholly or for the most part.
             let alone = now_nanos.saturating_sub(self.quiet_since_nanos);
@@ -221,6 +289,13 @@ impl PacedIdle {
     fn may_wait(arrival: &Arrival, until_nanos: u64) -> bool {
         arrival.deadline_nanos.is_none_or(|deadline| deadline >= until_nanos)
     }
+
+    /// Whether the drive may be expected to be left alone by what may not be held.
+    fn is_foreground_quiet(&self, now_nanos: u64) -> bool {
+        let PacedParameters { trigger_nanos, useful_min_nanos, .. } = self.parameters;
+        let quiet = |since: u64| now_nanos >= since.saturating_add(trigger_nanos + useful_min_nanos);
+        self.foreground_open == 0 && self.foreground_nanos.is_none_or(quiet)
+    }
 }
 
 impl Controller for PacedIdle {
@@ -231,14 +306,27 @@ impl Controller for PacedIdle {
     fn arrived(&mut self, arrival: &Arrival) -> Verdict {
         let now = arrival.nanos;
         self.pass(now);
+        if !self.parameters.held.contains(arrival.class) {
+            self.foreground_open += 1;
+            self.goes(now, arrival);
+            if !self.is_pressing() {
+                // It calls the cleaning off that the others wait for.
+                self.idle_until_nanos = self.idle_until_nanos.min(now);
+            }
+            return Verdict::Pass;
+        }
         if now >= self.idle_until_nanos
             && let Some(until) = self.hold(now)
         {
-            self.idle_until_nanos = until;
+            (self.idle_since_nanos, self.idle_until_nanos) = (now, until);
             let share = self.parameters.held_share_max.max(0.01);
             self.served_until_nanos = until + ((until - now) as f64 * (1.0 / share - 1.0) * 0.5) as u64;
         }
-        if now < self.idle_until_nanos && Self::may_wait(arrival, self.idle_until_nanos) {
+        if now < self.idle_until_nanos {
+            if !Self::may_wait(arrival, self.idle_until_nanos) {
+                self.goes(now, arrival);
+                return Verdict::Pass;
+            }
             self.delayed += 1;
             return Verdict::Wait(self.idle_until_nanos);
         }
@@ -247,15 +335,27 @@ impl Controller for PacedIdle {
     }
 
     fn waited(&mut self, now_nanos: u64, arrival: &Arrival) -> Verdict {
+        // It came in the pause that is on.
+        if arrival.nanos >= self.idle_since_nanos && now_nanos < self.idle_until_nanos {
+            return Verdict::Wait(self.idle_until_nanos);
+        }
+        self.let_go(now_nanos, arrival);
+        Verdict::Go
+    }
+
+    fn let_go(&mut self, now_nanos: u64, arrival: &Arrival) {
         self.pass(now_nanos);
         self.goes(now_nanos, arrival);
-        Verdict::Go
     }
 
     fn completed(&mut self, now_nanos: u64, begun_nanos: u64, arrival: &Arrival) {
         self.open = self.open.saturating_sub(1);
         if self.open == 0 {
             self.quiet_since_nanos = now_nanos;
+        }
+        if !self.parameters.held.contains(arrival.class) {
+            self.foreground_open = self.foreground_open.saturating_sub(1);
+            self.foreground_nanos = Some(now_nanos);
         }
         if begun_nanos > arrival.nanos {
             self.delayed = self.delayed.saturating_sub(1);
@@ -274,7 +374,7 @@ impl Controller for PacedIdle {
         let Some(cleaned) = self.reports.take(now_nanos, zones, &mut self.ghost) else { return };
         self.given_back += cleaned.given_back;
         // Less says more of chance.
-        if self.given_back > 0.0 && self.alone_seconds > SEEN_SECONDS_MIN {
+        if self.given_back > 0.0 && self.alone_seconds > self.parameters.seen_min_nanos as f64 / 1e9 {
             let seen = self.alone_seconds / self.given_back;
             let known = self.seconds_of_cache.unwrap_or(seen);
             self.seconds_of_cache = Some(known + (seen - known) * 0.5);
@@ -347,5 +447,91 @@ mod tests {
         controller.reported(50_000_000_000, Some(&report(&|zone| zone > 0)));
         controller.pass(51_000_000_000);
         assert!(controller.need() > 0.0, "{:?}", controller.seconds_of_cache);
+    }
+
+    /// A controller over zones of which the first `dirty` are not in order, with something due, and how full it takes the cache to be.
+    fn in_need(dirty: u64, cache_extents: u32) -> PacedIdle {
+        use varve_media::{MediaCache, ZoneGeometry, ZoneType};
+        let zones = ZoneGeometry {
+            sequential_type: ZoneType::SequentialWritePreferred,
+            ..ZoneGeometry::fit(40 << 20, 1 << 20).unwrap()
+        };
+        let ghost = GhostCache::new(&zones, MediaCache { bytes: 1 << 30, extents_max: cache_extents });
+        let mut controller = PacedIdle::new(PacedParameters::default(), ghost);
+        for zone in 0..dirty {
+            controller.ghost.written((zone << 20) + 4096, 4096);
+        }
+        controller.due_seconds = 5.0;
+        controller
+    }
+
+    fn of(class: IoClass, millis: u64) -> Arrival {
+        let work = crate::idler::Work::Read;
+        Arrival { nanos: millis * 1_000_000, work, offset_bytes: 0, length_bytes: 4096, class, deadline_nanos: None }
+    }
+
+    fn ends(controller: &mut PacedIdle, arrival: &Arrival, millis: u64) {
+        controller.completed(millis * 1_000_000, arrival.nanos, arrival);
+    }
+
+    fn until(verdict: Verdict) -> Option<u64> {
+        match verdict {
+            Verdict::Wait(nanos) => Some(nanos / 1_000_000),
+            Verdict::Go | Verdict::Pass => None,
+        }
+    }
+
+    #[test]
+    fn whom_somebody_waits_for_is_never_held_and_ends_a_pause() {
+        let mut controller = in_need(8, 10);
+        let get = of(IoClass::UserRead, 0);
+        assert_eq!(controller.arrived(&get), Verdict::Pass);
+        ends(&mut controller, &get, 10);
+        // Too soon after it: another one is to be expected.
+        let early = of(IoClass::Compaction, 300);
+        assert_eq!(controller.arrived(&early), Verdict::Go);
+        ends(&mut controller, &early, 310);
+        let held = of(IoClass::Compaction, 500);
+        let told = until(controller.arrived(&held)).unwrap();
+        assert!(told > 600, "{told}");
+        for (class, millis) in [(IoClass::Log, 600), (IoClass::Metadata, 601), (IoClass::UserRead, 602)] {
+            assert_eq!(controller.arrived(&of(class, millis)), Verdict::Pass);
+        }
+        assert_eq!(controller.waited(602_000_000, &held), Verdict::Go);
+    }
+
+    #[test]
+    fn the_brake_holds_while_the_cache_is_about_to_be_full() {
+        let mut controller = in_need(19, 20);
+        assert!(controller.is_pressing());
+        let get = of(IoClass::UserRead, 0);
+        assert_eq!(controller.arrived(&get), Verdict::Pass);
+        let held = of(IoClass::Flush, 1);
+        assert_eq!(until(controller.arrived(&held)), Some(2001));
+        assert_eq!(controller.arrived(&of(IoClass::UserRead, 100)), Verdict::Pass);
+        assert_eq!(until(controller.waited(100_000_000, &held)), Some(2001));
+        assert_eq!(controller.waited(2_001_000_000, &held), Verdict::Go);
+        // Again at once, while gets do not pause.
+        assert_eq!(until(controller.arrived(&of(IoClass::Compaction, 2001))), Some(4001));
+    }
+
+    #[test]
+    fn where_all_may_be_held_reads_are() {
+        let mut controller = in_need(8, 10);
+        controller.parameters.held = Classes::ALL;
+        assert!(until(controller.arrived(&of(IoClass::UserRead, 0))).is_some());
+        for class in IoClass::ALL {
+            let patient = !matches!(class, IoClass::UserRead | IoClass::Log | IoClass::Metadata);
+            assert_eq!((Classes::ALL.contains(class), Classes::PATIENT.contains(class)), (true, patient), "{class:?}");
+        }
+    }
+
+    #[test]
+    fn a_similar_drive_is_as_much_faster() {
+        let full = PacedParameters::default();
+        let scaled = full.scaled(5);
+        assert_eq!((scaled.trigger_nanos, scaled.due_max_nanos), (49_000_000, 2_000_000_000));
+        assert_eq!(full.scaled(1), full);
+        assert_eq!(crate::idler::IdlerParameters::default().scaled(10).idle_max_nanos, 200_000_000);
     }
 }

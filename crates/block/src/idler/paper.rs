@@ -39,6 +39,20 @@ impl Default for IdlerParameters {
     }
 }
 
+impl IdlerParameters {
+    /// Those of a similar drive, all of whose times are divided by `divisor`.
+    pub fn scaled(&self, divisor: u64) -> Self {
+        let time = |nanos: u64| nanos / divisor.max(1);
+        IdlerParameters {
+            idle_min_nanos: time(self.idle_min_nanos),
+            idle_max_nanos: time(self.idle_max_nanos),
+            idle_step_nanos: time(self.idle_step_nanos),
+            report_nanos: time(self.report_nanos),
+            ..self.clone()
+        }
+    }
+}
+
 /// Idle periods by how full the cache is taken to be and what the workload is like (Zhang, section 4.4).
 ///
 /// An execution period lasts until all that was held back is done and then `samples` new requests are; of these are the mean interval
@@ -177,6 +191,10 @@ impl Controller for Idler {
     fn waited(&mut self, now_nanos: u64, arrival: &Arrival) -> Verdict {
         self.goes(now_nanos, arrival, false);
         Verdict::Go
+    }
+
+    fn let_go(&mut self, now_nanos: u64, arrival: &Arrival) {
+        self.goes(now_nanos, arrival, false);
     }
 
     fn completed(&mut self, now_nanos: u64, begun_nanos: u64, arrival: &Arrival) {

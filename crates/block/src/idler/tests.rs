@@ -1,11 +1,13 @@
 use super::*;
 
+use std::io::IoSlice;
 use std::time::Duration;
 use varve_env::Env;
 use varve_media::emulated::TranslationParameters;
 use varve_media::presets::Preset;
 use varve_media::{
-    BlockDeviceExt, Device, IoContext, MediaCache, NoBacking, Pacing, ZoneGeometry, ZoneId, ZoneType, Zoned,
+    BlockDeviceExt, Device, IoClass, IoContext, MediaCache, NoBacking, Pacing, Request, ZoneGeometry, ZoneId, ZoneType,
+    Zoned,
 };
 
 const ZONE: u64 = 256 << 20;
@@ -44,6 +46,8 @@ impl Controller for Until {
     fn waited(&mut self, now_nanos: u64, _arrival: &Arrival) -> Verdict {
         if now_nanos < self.0 { Verdict::Wait(self.0) } else { Verdict::Go }
     }
+
+    fn let_go(&mut self, _now_nanos: u64, _arrival: &Arrival) {}
 
     fn completed(&mut self, _now_nanos: u64, _begun_nanos: u64, _arrival: &Arrival) {}
 
@@ -86,6 +90,125 @@ fn held_requests_go_in_the_order_in_which_they_came() {
             assert!(statistics.longest_delay_nanos <= 1_000_000_000);
         });
         client.join().unwrap();
+    }
+}
+
+/// Holds what is patient back until a full half second, and lets the rest pass.
+struct HalfSeconds;
+
+impl Controller for HalfSeconds {
+    fn name(&self) -> String {
+        "half seconds".to_owned()
+    }
+
+    fn arrived(&mut self, arrival: &Arrival) -> Verdict {
+        match Classes::PATIENT.contains(arrival.class) {
+            true => Verdict::Wait(arrival.nanos / 500_000_000 * 500_000_000 + 500_000_000),
+            false => Verdict::Pass,
+        }
+    }
+
+    fn waited(&mut self, now_nanos: u64, arrival: &Arrival) -> Verdict {
+        let until_nanos = arrival.nanos / 500_000_000 * 500_000_000 + 500_000_000;
+        if now_nanos < until_nanos { Verdict::Wait(until_nanos) } else { Verdict::Go }
+    }
+
+    fn let_go(&mut self, _now_nanos: u64, _arrival: &Arrival) {}
+
+    fn completed(&mut self, _now_nanos: u64, _begun_nanos: u64, _arrival: &Arrival) {}
+
+    fn wants_report(&self, _now_nanos: u64) -> bool {
+        false
+    }
+
+    fn reported(&mut self, _now_nanos: u64, _zones: Option<&[varve_media::ZoneDescription]>) {}
+}
+
+/// Requests at moments, in nanoseconds, each of an actor of its own: when each was done, and how many writes were out of order.
+fn at_moments(
+    seed: u64,
+    requests: Vec<(u64, IoContext, Vec<(bool, u64)>)>,
+    controller: impl FnOnce(&Device) -> Box<dyn Controller> + Send + 'static,
+) -> (Vec<u64>, u64) {
+    let env = Env::sim(seed);
+    let of_client = env.clone();
+    let client = env.spawn("client", move || {
+        let env = of_client;
+        let inner = drive(&env, 1000);
+        let (device, _) = ControlledDevice::new(&env, &inner, controller(&inner));
+        let actors = requests.into_iter().map(|(nanos, context, pieces)| {
+            let (env, device) = (env.clone(), device.clone());
+            env.clone().spawn("actor", move || {
+                env.sleep(Duration::from_nanos(nanos));
+                match pieces.as_slice() {
+                    [(false, at)] => device.block.read_at(*at, &mut [0; 4096], &context).unwrap(),
+                    pieces => {
+                        let written = [IoSlice::new(&[0; 4096])];
+                        let writes = pieces.iter().map(|(_, at)| Request::write(*at, &written));
+                        device.block.execute(&mut writes.collect::<Vec<_>>(), &context).unwrap();
+                    }
+                }
+                env.now().as_nanos()
+            })
+        });
+        let actors: Vec<_> = actors.collect();
+        let done = actors.into_iter().map(|actor| actor.join().unwrap()).collect();
+        (done, device.block.counters().cleaning.cached_writes)
+    });
+    client.join().unwrap()
+}
+
+/// What passes does not wait for what is held, but for writes to its zones and what must go before those: they go then, and no others.
+#[test]
+fn what_passes_goes_first_but_overtakes_no_write_to_its_zones() {
+    let (compaction, log) = (IoContext::of(IoClass::Compaction), IoContext::of(IoClass::Log));
+    let write = |zone: u64, block: u64| (true, zone * ZONE + block * 4096);
+    let (done, out_of_order) = at_moments(
+        1,
+        vec![
+            (10, compaction, vec![write(3, 0)]),
+            (20, compaction, vec![write(0, 0), write(3, 1)]),
+            (30, compaction, vec![write(0, 1)]),
+            (40, compaction, vec![write(2, 0)]),
+            (100_000_000, IoContext::of(IoClass::UserRead), vec![(false, 7 * ZONE)]),
+            (200_000_000, log, vec![write(1, 0)]),
+            (300_000_000, log, vec![write(0, 2)]),
+            (300_000_001, compaction, vec![write(0, 3)]),
+        ],
+        |_| Box::new(HalfSeconds),
+    );
+    let millis: Vec<u64> = done.iter().map(|nanos| nanos / 1_000_000).collect();
+    let during = |place: usize, from: u64| (from..from + 100).contains(&millis[place]);
+    assert!(during(4, 100) && during(5, 200), "{millis:?}");
+    assert!([0, 1, 2, 6].into_iter().all(|place| during(place, 300)), "{millis:?}");
+    assert!(during(3, 500) && during(7, 500), "{millis:?}");
+    assert_eq!(out_of_order, 0);
+}
+
+/// Whatever is held and whatever passes, what came in order is in order.
+#[test]
+fn no_write_overtakes_one_to_its_zone() {
+    for seed in 1..=10 {
+        let mut random = varve_env::Random::seeded(seed);
+        let mut pointers = [0; 4];
+        let requests = (1..200).map(|step| {
+            let classes = [IoClass::Compaction, IoClass::Flush, IoClass::Log, IoClass::UserRead, IoClass::Other];
+            let context = IoContext::of(classes[random.below(5) as usize]);
+            let count = 1 + random.below(3);
+            let mut write = || {
+                let zone = random.below(4);
+                pointers[zone as usize] += 4096;
+                (true, zone * ZONE + pointers[zone as usize] - 4096)
+            };
+            let pieces = match context.class {
+                IoClass::UserRead => vec![(false, 9 * ZONE)],
+                _ => (0..count).map(|_| write()).collect(),
+            };
+            (step * 7_000_000, context, pieces)
+        });
+        let requests: Vec<_> = requests.collect();
+        let (_, out_of_order) = at_moments(seed, requests, |_| Box::new(HalfSeconds));
+        assert_eq!(out_of_order, 0, "seed {seed}");
     }
 }
 
@@ -133,6 +256,35 @@ fn idle_periods_keep_the_cache_from_filling() {
     });
     assert_eq!(blocked, 0, "{statistics:?}");
     assert!(statistics.delayed > 0 && statistics.longest_delay_nanos <= 2_000_000_000, "{statistics:?}");
+}
+
+/// What has a deadline does not wait for what is held.
+#[test]
+fn deadlines_are_kept_while_others_wait() {
+    let other = |deadline: Option<u64>| IoContext {
+        deadline: deadline.map(varve_env::Instant::from_nanos),
+        ..IoContext::of(IoClass::Other)
+    };
+    let mut requests: Vec<_> =
+        (0..200).map(|step| (step * 300_000_000, other(None), vec![(true, step % 40 * ZONE + 4096)])).collect();
+    // One that must be done in 50 ms is right behind each of the later ones.
+    let urgent = (100..200).map(|step| {
+        let nanos = step * 300_000_000 + 1_000_000;
+        (nanos, other(Some(nanos + 50_000_000)), vec![(true, step % 40 * ZONE + (8 << 20))])
+    });
+    requests.extend(urgent);
+    let (came, begun): (Vec<u64>, Vec<IoContext>) = requests.iter().map(|request| (request.0, request.1)).unzip();
+    let (done, _) = at_moments(1, requests, |drive| {
+        let zones = drive.block.capabilities().zones.clone().unwrap();
+        let ghost = GhostCache::new(&zones, MediaCache { bytes: 1 << 30, extents_max: 100 });
+        Box::new(PacedIdle::new(PacedParameters { utilization: 0.2, ..PacedParameters::default() }, ghost))
+    });
+    let took = |place: usize| done[place] - came[place];
+    let longest =
+        |urgent: bool| (0..came.len()).filter(|&place| begun[place].deadline.is_some() == urgent).map(took).max();
+    // The others are held for as long as a pause is.
+    assert!(longest(false) > Some(350_000_000), "{:?}", longest(false));
+    assert!(longest(true) < Some(150_000_000), "{:?}", longest(true));
 }
 
 /// A request that must be done before a pause would end is not held back.

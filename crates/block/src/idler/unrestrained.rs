@@ -20,6 +20,8 @@ impl Controller for Unrestrained {
         Verdict::Go
     }
 
+    fn let_go(&mut self, _now_nanos: u64, _arrival: &Arrival) {}
+
     fn completed(&mut self, _now_nanos: u64, _begun_nanos: u64, _arrival: &Arrival) {}
 
     fn absorbed(&mut self, _now_nanos: u64, _arrival: &Arrival) {}

@@ -1,7 +1,7 @@
 //! `control=` holds requests back so that a shingled disk cleans before it must.
 
 use crate::error::Error;
-use crate::registry::{LayerKind, OptionDescription, ValueForm, whole_number};
+use crate::registry::{LayerKind, OptionDescription, ValueForm, scale_divisor, whole_number};
 use crate::spec::{Part, SpecErrorKind};
 use crate::stack::{Base, BuiltDevice, Construction};
 use varve_block::idler::{
@@ -26,7 +26,8 @@ pub(crate) const CONTROL_LAYER: LayerKind = LayerKind {
             value: ValueForm::Choice(&["at-ic", "idler", "paced"]),
             default: "none",
             meaning: "holds requests back so that a host-aware disk cleans its media cache before it is full: at fixed times, as \
-                      Idler does, or as much as is needed",
+                      Idler does, or as much as is needed and of those that nobody waits for alone (paced: flushes, compactions \
+                      and what is of no class; not reads of users, logs and metadata); times are those of a disk in full size",
         },
         OptionDescription {
             name: EXECUTION,
@@ -71,9 +72,10 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
 }
 
 fn controller(part: &Part, wanted: &str, device: &Device) -> Result<Box<dyn Controller>, Error> {
+    let divisor = part.text("scale")?.and_then(scale_divisor).unwrap_or(1);
     let millis = |name: &str, default: u64| {
         let found = part.text(name)?.and_then(whole_number).unwrap_or(default);
-        Ok::<_, Error>(found.saturating_mul(1_000_000))
+        Ok::<_, Error>(found.saturating_mul(1_000_000) / divisor)
     };
     if wanted == "at-ic" {
         return Ok(Box::new(FixedIdle::new(millis(EXECUTION, EXECUTION_MILLIS)?, millis(IDLE, IDLE_MILLIS)?)));
@@ -96,7 +98,7 @@ fn controller(part: &Part, wanted: &str, device: &Device) -> Result<Box<dyn Cont
     };
     let ghost = GhostCache::new(&zones, MediaCache { bytes, extents_max });
     Ok(match wanted {
-        "idler" => Box::new(Idler::new(IdlerParameters::default(), ghost)),
-        _ => Box::new(PacedIdle::new(PacedParameters::default(), ghost)),
+        "idler" => Box::new(Idler::new(IdlerParameters::default().scaled(divisor), ghost)),
+        _ => Box::new(PacedIdle::new(PacedParameters::default().scaled(divisor), ghost)),
     })
 }

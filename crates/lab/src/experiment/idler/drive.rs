@@ -1,7 +1,7 @@
 //! The paper's drive, and what its experiments run on it.
 
 use crate::block::buffer::{BufferOpening, BufferParameters, BufferStatistics, EvictionOrder, WriteBuffer};
-use crate::block::idler::{ControlStatistics, ControlledDevice, Controller, FixedIdle, GhostCache, Idler};
+use crate::block::idler::{Classes, ControlStatistics, ControlledDevice, Controller, FixedIdle, GhostCache, Idler};
 use crate::block::idler::{IdlerParameters, PacedIdle, PacedParameters, Unrestrained};
 use crate::error::LabError;
 use crate::experiment::together::{Wanted, measure};
@@ -95,7 +95,9 @@ impl Drive {
             Control::Idler => Box::new(Idler::new(self.idler.clone(), ghost()?)),
             Control::Paced => {
                 let report_nanos = self.idler.report_nanos;
-                Box::new(PacedIdle::new(PacedParameters { report_nanos, ..PacedParameters::default() }, ghost()?))
+                // Whoever replays waits for all of them.
+                let parameters = PacedParameters { held: Classes::ALL, report_nanos, ..PacedParameters::default() };
+                Box::new(PacedIdle::new(parameters, ghost()?))
             }
             Control::Conventional | Control::None | Control::Endless => Box::new(Unrestrained),
         })
