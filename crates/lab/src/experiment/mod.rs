@@ -177,6 +177,8 @@ fn smallest_scale(id: &str) -> Scale {
         Some(("smrdb", _)) => SMALLEST_OF_BANDS,
         Some(("kvimr", _)) => SMALLEST_OF_TRACKS,
         Some(("hhzs", figure)) if figure != "table1" => SMALLEST_OF_ZONES,
+        // Blocks of the tree are one sector of 4 KiB then.
+        Some(("idler", "ycsb")) => Scale::one_in(64),
         // A few hundred of the million pairs and more that the others have.
         _ => Scale::one_in(65_536),
     }

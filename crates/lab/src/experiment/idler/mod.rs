@@ -10,6 +10,7 @@ mod table4_2;
 mod timeline;
 mod told;
 mod traces;
+mod ycsb;
 
 pub(crate) use timeline::{Span, Timeline, WatchedReplay, controls, watch};
 
@@ -38,4 +39,5 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     traces::TRACES,
     overheads::OVERHEADS,
     robust::ROBUST,
+    ycsb::YCSB,
 ];
