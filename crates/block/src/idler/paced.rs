@@ -467,7 +467,8 @@ mod tests {
 
     fn of(class: IoClass, millis: u64) -> Arrival {
         let work = crate::idler::Work::Read;
-        Arrival { nanos: millis * 1_000_000, work, offset_bytes: 0, length_bytes: 4096, class, deadline_nanos: None }
+        let (nanos, cause) = (millis * 1_000_000, Default::default());
+        Arrival { nanos, work, offset_bytes: 0, length_bytes: 4096, class, cause, deadline_nanos: None }
     }
 
     fn ends(controller: &mut PacedIdle, arrival: &Arrival, millis: u64) {

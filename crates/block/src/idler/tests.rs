@@ -117,6 +117,8 @@ impl Controller for HalfSeconds {
 
     fn completed(&mut self, _now_nanos: u64, _begun_nanos: u64, _arrival: &Arrival) {}
 
+    fn absorbed(&mut self, _now_nanos: u64, _arrival: &Arrival) {}
+
     fn wants_report(&self, _now_nanos: u64) -> bool {
         false
     }
