@@ -71,6 +71,8 @@ pub(crate) struct FileStoreKind {
 pub(crate) struct LayerKind {
     /// The option that asks for it comes first.
     pub(crate) options: &'static [OptionDescription],
+    /// What stands on it is of another shape than the medium: what a store says of itself there is not said of the medium.
+    pub(crate) changes_shape: bool,
     pub(crate) wrap: fn(&Construction<'_>, Base, &Part) -> Result<Base, Error>,
 }
 

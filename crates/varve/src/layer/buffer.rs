@@ -44,6 +44,7 @@ pub(crate) const BUFFER_LAYER: LayerKind = LayerKind {
             meaning: "what to do where the buffer the disk had is gone or damaged, and the newest writes with it",
         },
     ],
+    changes_shape: true,
     wrap,
 };
 

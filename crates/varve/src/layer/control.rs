@@ -54,6 +54,7 @@ pub(crate) const CONTROL_LAYER: LayerKind = LayerKind {
             meaning: "of idler and paced: extents that its map holds",
         },
     ],
+    changes_shape: false,
     wrap,
 };
 

@@ -34,6 +34,7 @@ pub(crate) const FAULT: LayerKind = LayerKind {
             meaning: "seed of what is random about the faults",
         },
     ],
+    changes_shape: false,
     wrap,
 };
 

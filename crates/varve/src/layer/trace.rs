@@ -14,6 +14,7 @@ pub(crate) const TRACE: LayerKind = LayerKind {
         default: "no trace",
         meaning: "file that gets one line per call of the medium",
     }],
+    changes_shape: false,
     wrap,
 };
 

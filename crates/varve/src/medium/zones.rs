@@ -4,6 +4,7 @@ use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, RANDOM_READS, SCALE};
 use super::hardware;
 use crate::description::DeviceDescription;
 use crate::error::Error;
+use crate::layer::changes_shape;
 use crate::registry::{OptionDescription, ValueForm, file_mode, file_path_of, whole_number};
 use crate::spec::{ByteSize, Part, SpecErrorKind, SpecOption, Value, path_of};
 use crate::stack::{Base, BuiltDevice, Construction};
@@ -114,7 +115,10 @@ fn recorded(
     // What the bytes are of says more than a record of other zones, or than one that is not there.
     let wanted = raw.map(|raw| Zoned::new(zones).over(&raw.block));
     let both = raw.zip(wanted.as_ref());
-    let is_formatted = both.map_or(Ok(false), |(raw, wanted)| varve_store::check_rules(raw, wanted))?;
+    let is_formatted = match both.filter(|_| !changes_shape(part)) {
+        Some((raw, wanted)) => varve_store::check_rules(raw, wanted)?,
+        None => false,
+    };
     let lost = |name| Error::Missing {
         name,
         advice: "it keeps what the zones of the device are in: restore it, name it with record=PATH, or format anew",
