@@ -26,6 +26,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "intent",
     "zone_record",
     "media_cache_record",
+    "relocation_journal",
     "band_table",
     "log_frame",
     "trace",

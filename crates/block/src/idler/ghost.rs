@@ -100,6 +100,12 @@ impl GhostCache {
         if self.is_at_pointer(offset_bytes) { 0.0 } else { self.share(length_bytes, 1) }
     }
 
+    /// The share of the cache that a zone takes, of the resource that is nearer to its end in all; and its entries.
+    pub fn zone_share(&self, zone: ZoneId) -> (f64, u32) {
+        let Some(zone) = self.zones.get(zone.0 as usize) else { return (0.0, 0) };
+        (self.share(zone.cached_bytes, zone.entries.into()), zone.entries)
+    }
+
     /// Follows a write, and gives how much of the cache it takes.
     pub fn written(&mut self, offset_bytes: u64, length_bytes: u64) -> f64 {
         let range = offset_bytes..offset_bytes.saturating_add(length_bytes);
@@ -151,6 +157,14 @@ impl GhostCache {
                 self.give_back(id.0 as usize);
                 self.zones[id.0 as usize].pointer_bytes = 0;
             }
+        }
+    }
+
+    /// Follows a zone that is in order now, up to `pointer_bytes` from its start.
+    pub fn cleaned(&mut self, zone: ZoneId, pointer_bytes: u64) {
+        self.give_back(zone.0 as usize);
+        if let Some(zone) = self.zones.get_mut(zone.0 as usize) {
+            zone.pointer_bytes = pointer_bytes;
         }
     }
 

@@ -1,0 +1,374 @@
+//! Moves zones, step by step: does what the policy says.
+
+use super::core::{Core, written_bytes};
+use super::journal::{CommitError, Journal};
+use super::moving::Moving;
+use super::policy::Turn;
+use std::io::IoSlice;
+use std::ops::Range;
+use varve_media::{
+    AlignedBuffer, BlockDeviceExt, IoCause, IoClass, IoContext, MediaError, Request, ZoneCondition, ZoneDescription,
+    ZoneId,
+};
+
+/// Rounds in which what was written meanwhile is copied, before writes to the zone wait for the last.
+const ROUNDS: usize = 3;
+/// Pieces that are copied while writes to the zone wait.
+const HELD_PIECES_MAX: usize = 4;
+/// Pieces written meanwhile with which a relocation is given up: each is out of order in the new zone.
+const PIECES_MAX: usize = 256;
+
+/// Why a relocation did not come to its end.
+enum Halt {
+    /// It is to end, or nothing is acknowledged any more.
+    Stopped,
+    /// The zone does not need it, or something else was done in its place.
+    NotNeeded,
+    /// The zone was written or commanded too much.
+    Disturbed,
+    /// The zone could not be read.
+    Unreadable,
+    /// The spare could not be written.
+    BadSpare(ZoneId),
+    /// Not committed; the map is as before.
+    NotCommitted,
+}
+
+pub(super) struct Cleaner {
+    core: std::sync::Arc<Core>,
+    journal: Journal,
+}
+
+fn context() -> IoContext {
+    IoContext { cause: IoCause::Cleaning, ..IoContext::of(IoClass::Maintenance) }
+}
+
+impl Cleaner {
+    pub(super) fn new(core: std::sync::Arc<Core>, journal: Journal) -> Cleaner {
+        Cleaner { core, journal }
+    }
+
+    /// Relocates until it is told to end.
+    pub(super) fn run(mut self) {
+        while let Some((logical, is_demanded)) = self.core.wait_for_zone() {
+            let result = self.relocate(logical, is_demanded);
+            let mut state = self.core.state.lock();
+            match result {
+                Ok(()) | Err(Halt::NotNeeded | Halt::Stopped) => {}
+                Err(Halt::Disturbed | Halt::NotCommitted) => state.given_up(logical),
+                Err(Halt::Unreadable) => {
+                    state.given_up(logical);
+                    if let Some(zone) = state.zones.get_mut(logical.0 as usize) {
+                        zone.is_unfit = true;
+                    }
+                }
+                Err(Halt::BadSpare(spare)) => {
+                    // Of one that could not be emptied afterwards the zone has been moved.
+                    if state.moving.is_some() {
+                        state.given_up(logical);
+                    }
+                    state.map.retire(spare);
+                }
+            }
+            state.attempts += 1;
+            self.core.release(&mut state);
+        }
+    }
+
+    /// Waits for the next step, and takes it.
+    fn step<T>(&self, perform: impl FnOnce() -> T) -> Result<T, Halt> {
+        let core = &self.core;
+        let mut state = core.state.lock();
+        let (begun, is_busy) = loop {
+            if state.is_stopped || state.failure.is_some() {
+                return Err(Halt::Stopped);
+            }
+            let situation = state.situation(core.now());
+            match core.parameters.turn(&situation) {
+                Turn::Now => break (situation.now_nanos, situation.outstanding > 0),
+                Turn::At(nanos) => core.listen(&mut state, Some(nanos)),
+                Turn::WhenQuiet => core.listen(&mut state, None),
+            }
+        };
+        drop(state);
+        let done = perform();
+        let ended = core.now();
+        let mut state = core.state.lock();
+        if is_busy {
+            state.last_busy_step = (begun, ended);
+        }
+        let statistics = &mut state.statistics;
+        statistics.steps += 1;
+        statistics.step_nanos += ended.saturating_sub(begun);
+        statistics.longest_step_nanos = statistics.longest_step_nanos.max(ended.saturating_sub(begun));
+        Ok(done)
+    }
+
+    /// Looks at all zones, if that is due: what the disk cleaned by itself needs no relocation.
+    fn look(&self) -> Result<(), Halt> {
+        let core = &self.core;
+        let now = core.now();
+        let last = core.state.lock().last_report_nanos;
+        if last.is_some_and(|last| now < last.saturating_add(core.parameters.report_nanos)) {
+            return Ok(());
+        }
+        let count = core.physical.zone_count;
+        let reported = self.step(|| core.inner_zones.report(ZoneId(0), count, &context()))?;
+        let mut state = core.state.lock();
+        state.last_report_nanos = Some(core.now());
+        state.statistics.reports += 1;
+        // One that fails says nothing: the zone that is next is looked at by itself.
+        let Ok(reported) = reported else { return Ok(()) };
+        let logical: Option<Vec<ZoneDescription>> = (0..core.logical.zone_count)
+            .map(|zone| {
+                let found = reported.get(state.map.zone(ZoneId(zone))?.0 as usize)?;
+                Some(core.described(ZoneId(zone), found.clone()))
+            })
+            .collect();
+        logical.and_then(|logical| state.ghost.reported(&logical));
+        drop(state);
+        Err(Halt::NotNeeded)
+    }
+
+    /// Moves a zone.
+    fn relocate(&mut self, logical: ZoneId, is_demanded: bool) -> Result<(), Halt> {
+        if !is_demanded {
+            self.look()?;
+        }
+        let core = std::sync::Arc::clone(&self.core);
+        let (from, to) = {
+            let state = core.state.lock();
+            match (state.map.zone(logical), state.map.spares().first()) {
+                (Some(from), Some(spare)) => (from, *spare),
+                _ => return Err(Halt::NotNeeded),
+            }
+        };
+        if !to.is_empty {
+            self.empty(to.zone)?;
+        }
+        let to = to.zone;
+        core.state.lock().moving = Some(Moving::new(logical));
+        let found = self.step(|| core.inner_zones.report(from, 1, &context()))?;
+        let Some(found) = found.ok().and_then(|found| found.into_iter().next()) else { return Err(Halt::Unreadable) };
+        if found.condition == ZoneCondition::NotWritePointer || found.condition == ZoneCondition::Offline {
+            return Err(Halt::Unreadable);
+        }
+        {
+            let mut state = core.state.lock();
+            if !found.non_sequential && !is_demanded {
+                state.ghost.cleaned(logical, written_bytes(&found));
+                return Err(Halt::NotNeeded);
+            }
+            if found.condition == ZoneCondition::Full
+                && let Some(zone) = state.zones.get_mut(logical.0 as usize)
+            {
+                zone.written_bytes = found.capacity_bytes;
+            }
+            state.map.set_empty(to, false);
+        }
+        self.copy(logical, from, to)?;
+        for _ in 0..ROUNDS {
+            let pieces = self.rewritten()?;
+            if pieces.is_empty() {
+                break;
+            }
+            self.copy_pieces(from, to, &pieces)?;
+        }
+        self.step(|| self.sync())??;
+        self.switch(logical, from, to, &found)?;
+        core.drain_earlier(logical);
+        // What it had of the media cache is given back only now.
+        self.empty(from)
+    }
+
+    fn sync(&self) -> Result<(), Halt> {
+        self.core.inner.block.sync(&context()).map_err(|error| {
+            self.core.fail(&error);
+            Halt::Stopped
+        })
+    }
+
+    /// Resets a spare.
+    fn empty(&self, spare: ZoneId) -> Result<(), Halt> {
+        match self.step(|| self.core.inner_zones.reset(spare, &context()))? {
+            Ok(()) => {
+                self.core.state.lock().map.set_empty(spare, true);
+                Ok(())
+            }
+            Err(_) => Err(Halt::BadSpare(spare)),
+        }
+    }
+
+    /// What was written meanwhile, so far.
+    fn rewritten(&self) -> Result<Vec<Range<u64>>, Halt> {
+        let mut state = self.core.state.lock();
+        let moving = state.moving.as_mut().filter(|moving| !moving.is_cancelled).ok_or(Halt::Disturbed)?;
+        let is_too_much =
+            moving.rewritten.len() > PIECES_MAX || moving.rewritten.bytes() > self.core.logical.zone_bytes / 4;
+        if is_too_much { Err(Halt::Disturbed) } else { Ok(moving.rewritten.take()) }
+    }
+
+    /// Copies what the zone has, in order.
+    fn copy(&self, logical: ZoneId, from: ZoneId, to: ZoneId) -> Result<(), Halt> {
+        let core = &self.core;
+        let alignment = core.capabilities.buffer_alignment_bytes.max(1) as usize;
+        let sector = u64::from(core.geometry.physical_sector_bytes.max(1));
+        let step_bytes = core.parameters.step_bytes.max(1).next_multiple_of(sector);
+        let chunk_bytes = core.parameters.chunk_bytes.max(step_bytes).min(core.logical.zone_bytes);
+        let mut buffer = AlignedBuffer::new(chunk_bytes.next_multiple_of(step_bytes) as usize, alignment);
+        let mut done = 0;
+        loop {
+            let end = {
+                let mut state = core.state.lock();
+                let written = state.zones.get(logical.0 as usize).map_or(0, |zone| zone.written_bytes);
+                let Some(moving) = state.moving.as_mut().filter(|moving| !moving.is_cancelled) else {
+                    return Err(Halt::Disturbed);
+                };
+                if done >= written {
+                    // From here on whatever is written is copied once more.
+                    moving.front_bytes = u64::MAX;
+                    state.mark_in_flight(logical, &(done..u64::MAX));
+                    return Ok(());
+                }
+                written.min(done + chunk_bytes)
+            };
+            let mut at = done;
+            while at < end {
+                let read = at..end.min(at + step_bytes);
+                let data = &mut buffer[(read.start - done) as usize..(read.end - done) as usize];
+                let result = self.step(|| {
+                    core.state.lock().mark_in_flight(logical, &read);
+                    core.inner.block.read_at(core.physical.start_bytes(from) + read.start, data, &context())
+                })?;
+                result.map_err(|_| Halt::Unreadable)?;
+                at = read.end;
+            }
+            let mut at = done;
+            while at < end {
+                let write = at..end.min(at + step_bytes);
+                let data = &buffer[(write.start - done) as usize..(write.end - done) as usize];
+                let place = core.physical.start_bytes(to) + write.start;
+                let result = self.step(|| core.inner.block.write_at(place, data, &context()))?;
+                result.map_err(|_| Halt::BadSpare(to))?;
+                at = write.end;
+            }
+            core.state.lock().statistics.copied_bytes += end - done;
+            done = end;
+        }
+    }
+
+    /// Copies what was written meanwhile.
+    fn copy_pieces(&self, from: ZoneId, to: ZoneId, pieces: &[Range<u64>]) -> Result<(), Halt> {
+        for piece in pieces {
+            self.step(|| self.copy_piece(from, to, piece, false))??;
+        }
+        Ok(())
+    }
+
+    fn copy_piece(&self, from: ZoneId, to: ZoneId, piece: &Range<u64>, is_durable: bool) -> Result<(), Halt> {
+        let core = &self.core;
+        let alignment = core.capabilities.buffer_alignment_bytes.max(1) as usize;
+        let step_bytes = core.parameters.step_bytes.max(1 << 16);
+        let mut at = piece.start;
+        while at < piece.end {
+            let end = piece.end.min(at + step_bytes);
+            let mut buffer = AlignedBuffer::new((end - at) as usize, alignment);
+            let read = core.inner.block.read_at(core.physical.start_bytes(from) + at, &mut buffer, &context());
+            read.map_err(|_| Halt::Unreadable)?;
+            let slices = [IoSlice::new(&buffer)];
+            let mut request = Request::write(core.physical.start_bytes(to) + at, &slices);
+            if let varve_media::Transfer::Write { durable, .. } = &mut request.transfer {
+                *durable = is_durable;
+            }
+            core.inner.block.execute(&mut [request], &context()).map_err(|_| Halt::BadSpare(to))?;
+            core.state.lock().statistics.copied_bytes += end - at;
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Puts the new zone in the place of the old one.
+    fn switch(&mut self, logical: ZoneId, from: ZoneId, to: ZoneId, found: &ZoneDescription) -> Result<(), Halt> {
+        let core = std::sync::Arc::clone(&self.core);
+        let mut state = core.state.lock();
+        state.moving.as_mut().ok_or(Halt::Disturbed)?.is_held = true;
+        if !core.drain_writes(&mut state, logical) {
+            return Err(Halt::Stopped);
+        }
+        drop(state);
+        // Nobody writes to it from here on.
+        let pieces = self.rewritten()?;
+        if pieces.len() > HELD_PIECES_MAX {
+            return Err(Halt::Disturbed);
+        }
+        for piece in &pieces {
+            self.copy_piece(from, to, piece, true)?;
+        }
+        match found.condition {
+            ZoneCondition::ExplicitlyOpened => _ = core.inner_zones.open(to, &context()),
+            ZoneCondition::Closed => _ = core.inner_zones.close(to, &context()),
+            _ => {}
+        }
+        let (before, mut after) = {
+            let state = core.state.lock();
+            (state.map.clone(), state.map.clone())
+        };
+        if !after.relocate(logical, from, to) {
+            return Err(Halt::NotCommitted);
+        }
+        match self.journal.commit(&before, &after, (logical, from, to)) {
+            Ok(()) => {}
+            Err(CommitError::NotDone) => return Err(Halt::NotCommitted),
+            Err(CommitError::Unknown(error)) => {
+                core.fail(&error);
+                return Err(Halt::Stopped);
+            }
+        }
+        let mut state = core.state.lock();
+        state.map = after;
+        let state = &mut *state;
+        state.statistics.relocated_zones += 1;
+        if let Some(zone) = state.zones.get_mut(logical.0 as usize) {
+            zone.given_up = 0;
+            state.ghost.cleaned(logical, zone.written_bytes);
+        }
+        core.release(state);
+        Ok(())
+    }
+}
+
+impl Core {
+    /// What the device says of the zone that a logical one is in, as one says it of that.
+    pub(super) fn described(&self, logical: ZoneId, found: ZoneDescription) -> ZoneDescription {
+        let start_bytes = self.logical.start_bytes(logical);
+        let behind = found.write_pointer_bytes.saturating_sub(found.start_bytes);
+        ZoneDescription { start_bytes, write_pointer_bytes: start_bytes.saturating_add(behind), ..found }
+    }
+}
+
+/// An error of a device, as it is told where the place is another.
+pub(super) fn elsewhere(error: MediaError, delta: impl Fn(u64) -> u64, logical: ZoneId) -> MediaError {
+    let mut error = error;
+    match &mut error {
+        MediaError::OutOfRange { offset_bytes, .. }
+        | MediaError::Misaligned { offset_bytes, .. }
+        | MediaError::Rule { offset_bytes, .. }
+        | MediaError::Unreadable { offset_bytes, .. }
+        | MediaError::NoSpace { offset_bytes, .. }
+        | MediaError::Protection { offset_bytes, .. }
+        | MediaError::Io { offset_bytes, .. } => *offset_bytes = delta(*offset_bytes),
+        MediaError::Zone { offset_bytes, zone, refusal, .. } => {
+            *offset_bytes = delta(*offset_bytes);
+            *zone = logical;
+            match refusal {
+                varve_media::ZoneRefusal::WritePointer { write_pointer_bytes } => {
+                    *write_pointer_bytes = delta(*write_pointer_bytes);
+                }
+                varve_media::ZoneRefusal::Boundary { end_bytes, .. } => *end_bytes = delta(*end_bytes),
+                _ => {}
+            }
+        }
+        _ => {}
+    }
+    error
+}

@@ -1,0 +1,453 @@
+//! What the requests of a device with relocated zones and the relocation itself share.
+
+use super::map::ZoneMap;
+use super::moving::Moving;
+use super::policy::{Candidate, RelocationParameters, Situation};
+use crate::idler::{GhostCache, Work};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use varve_env::{Condvar, Env, Mutex, MutexGuard};
+use varve_media::{
+    Capabilities, Device, Geometry, MediaError, ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId,
+};
+
+/// What relocation did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelocationStatistics {
+    /// Zones that were moved.
+    pub relocated_zones: u64,
+    /// Relocations that were given up: the zone was written too much, or commanded, or could not be read or written.
+    pub given_up: u64,
+    /// Bytes that were read and written for relocations.
+    pub copied_bytes: u64,
+    /// Steps that were taken.
+    pub steps: u64,
+    /// How long they took.
+    pub step_nanos: u64,
+    /// The longest.
+    pub longest_step_nanos: u64,
+    /// Writes that waited for a zone to be moved.
+    pub held_writes: u64,
+    /// The longest that one did.
+    pub longest_hold_nanos: u64,
+    /// Reports of all zones that were asked for.
+    pub reports: u64,
+}
+
+/// A part of a request that lies in one logical zone, or a command to one.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) zone: ZoneId,
+    /// From the start of the zone.
+    pub(super) range: Range<u64>,
+    pub(super) work: Work,
+}
+
+impl Part {
+    fn changes(&self) -> bool {
+        self.work != Work::Read
+    }
+}
+
+/// Logical zones that somebody uses.
+#[derive(Clone, Debug)]
+struct InFlight {
+    zones: Range<u32>,
+    range: Range<u64>,
+    changes: bool,
+}
+
+/// What is known of a logical zone.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ZoneKnowledge {
+    /// First byte behind all that was written.
+    pub(super) written_bytes: u64,
+    last_write_nanos: u64,
+    pub(super) given_up: u32,
+    /// It could not be read: it is left where it is, until it is reset.
+    pub(super) is_unfit: bool,
+}
+
+pub(super) struct State {
+    pub(super) map: ZoneMap,
+    pub(super) ghost: GhostCache,
+    pub(super) zones: Vec<ZoneKnowledge>,
+    in_flight: BTreeMap<u64, InFlight>,
+    next_ticket: u64,
+    /// Calls of others at the device.
+    outstanding: usize,
+    quiet_since_nanos: u64,
+    pub(super) last_busy_step: (u64, u64),
+    pub(super) last_report_nanos: Option<u64>,
+    pub(super) moving: Option<Moving>,
+    /// Zones to relocate whatever they are worth.
+    pub(super) demanded: VecDeque<ZoneId>,
+    pub(super) is_stopped: bool,
+    /// What left unknown what is on the medium: nothing is acknowledged any more.
+    pub(super) failure: Option<MediaError>,
+    /// Relocation waits for a zone that is worth it, or for requests to end.
+    rests: bool,
+    listens: bool,
+    /// Relocations that ended, whatever came of them.
+    pub(super) attempts: u64,
+    pub(super) statistics: RelocationStatistics,
+}
+
+/// A device with relocated zones.
+pub(super) struct Core {
+    pub(super) env: Env,
+    pub(super) inner: Device,
+    pub(super) inner_zones: Arc<dyn ZoneControl>,
+    /// Zones of the device below.
+    pub(super) physical: ZoneGeometry,
+    pub(super) geometry: Geometry,
+    pub(super) capabilities: Capabilities,
+    /// Those shown above.
+    pub(super) logical: ZoneGeometry,
+    pub(super) parameters: RelocationParameters,
+    pub(super) state: Mutex<State>,
+    /// Something that relocation waits for has come.
+    work: Condvar,
+    /// A zone is no longer held, or a relocation has ended.
+    released: Condvar,
+    /// Requests that were refused here.
+    pub(super) refused: AtomicU64,
+}
+
+/// Requests at the device, and where their parts are.
+pub(super) struct Entered {
+    tickets: Range<u64>,
+    pub(super) offsets: Vec<u64>,
+}
+
+impl State {
+    pub(super) fn new(map: ZoneMap, ghost: GhostCache, reported: &[ZoneDescription]) -> State {
+        let knowledge = |zone: &ZoneId| {
+            let found = reported.get(zone.0 as usize);
+            let written_bytes = found.map_or(0, written_bytes);
+            ZoneKnowledge { written_bytes, ..ZoneKnowledge::default() }
+        };
+        let zones = map.zones().iter().map(knowledge).collect();
+        State {
+            map,
+            ghost,
+            zones,
+            in_flight: BTreeMap::new(),
+            next_ticket: 0,
+            outstanding: 0,
+            quiet_since_nanos: 0,
+            last_busy_step: (0, 0),
+            last_report_nanos: None,
+            moving: None,
+            demanded: VecDeque::new(),
+            is_stopped: false,
+            failure: None,
+            rests: false,
+            listens: false,
+            attempts: 0,
+            statistics: RelocationStatistics::default(),
+        }
+    }
+
+    pub(super) fn situation(&self, now_nanos: u64) -> Situation {
+        Situation {
+            now_nanos,
+            outstanding: self.outstanding,
+            quiet_since_nanos: self.quiet_since_nanos,
+            utilization: self.ghost.utilization(),
+            last_busy_step: self.last_busy_step,
+        }
+    }
+
+    /// The zone to relocate, and whether somebody demanded it.
+    fn next_zone(&mut self, parameters: &RelocationParameters, now_nanos: u64) -> Option<(ZoneId, bool)> {
+        if self.map.spares().is_empty() {
+            return None;
+        }
+        if let Some(zone) = self.demanded.pop_front() {
+            return Some((zone, true));
+        }
+        if !parameters.is_due(self.ghost.utilization()) {
+            return None;
+        }
+        let candidates = self.zones.iter().enumerate().filter(|(_, zone)| !zone.is_unfit).map(|(logical, zone)| {
+            let (share, extents) = self.ghost.zone_share(ZoneId(logical as u32));
+            Candidate {
+                logical: logical as u32,
+                share,
+                extents,
+                written_bytes: zone.written_bytes,
+                last_write_nanos: zone.last_write_nanos,
+                given_up: zone.given_up,
+            }
+        });
+        parameters.next(candidates, now_nanos).map(|logical| (ZoneId(logical), false))
+    }
+
+    /// Whether somebody who changes the zone is at the device, or anybody who uses it and entered before `ticket`.
+    fn is_in_use(&self, zone: ZoneId, before: Option<u64>) -> bool {
+        let earlier = self.in_flight.range(..before.unwrap_or(u64::MAX)).map(|(_, used)| used);
+        earlier.into_iter().any(|used| used.zones.contains(&zone.0) && (before.is_some() || used.changes))
+    }
+
+    /// Marks what is being written to the zone that moves, in a part that is about to be read.
+    pub(super) fn mark_in_flight(&mut self, logical: ZoneId, read: &Range<u64>) {
+        let Some(moving) = &mut self.moving else { return };
+        moving.front_bytes = moving.front_bytes.max(read.end);
+        for used in self.in_flight.values() {
+            if used.changes && used.zones.contains(&logical.0) {
+                let overlap = used.range.start.max(read.start)..used.range.end.min(read.end);
+                moving.rewritten.insert(overlap);
+            }
+        }
+    }
+
+    pub(super) fn given_up(&mut self, logical: ZoneId) {
+        self.statistics.given_up += 1;
+        if let Some(zone) = self.zones.get_mut(logical.0 as usize) {
+            zone.given_up = zone.given_up.saturating_add(1);
+        }
+    }
+}
+
+/// First byte behind all that was written, as far as a report says.
+pub(super) fn written_bytes(found: &ZoneDescription) -> u64 {
+    match found.condition {
+        ZoneCondition::Empty => 0,
+        condition if condition.is_active() && !found.non_sequential => {
+            found.write_pointer_bytes.saturating_sub(found.start_bytes).min(found.capacity_bytes)
+        }
+        _ => found.capacity_bytes,
+    }
+}
+
+impl Core {
+    pub(super) fn new(
+        env: &Env,
+        (inner, inner_zones): (&Device, &Arc<dyn ZoneControl>),
+        (physical, logical): (ZoneGeometry, ZoneGeometry),
+        parameters: RelocationParameters,
+        state: State,
+    ) -> Core {
+        let geometry = Geometry { capacity_bytes: logical.address_bytes(), ..inner.block.geometry().clone() };
+        let capabilities = Capabilities { zones: Some(logical.clone()), ..inner.block.capabilities().clone() };
+        Core {
+            env: env.clone(),
+            inner: inner.clone(),
+            inner_zones: Arc::clone(inner_zones),
+            physical,
+            logical,
+            geometry,
+            capabilities,
+            parameters,
+            state: Mutex::new(env, "relocation", state),
+            work: Condvar::new(env, "relocation"),
+            released: Condvar::new(env, "zone being moved"),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.env.now().as_nanos()
+    }
+
+    /// Lets parts of requests to the device, all at once.
+    ///
+    /// # Errors
+    /// Nothing is acknowledged any more.
+    pub(super) fn enter(&self, parts: &[Part]) -> Result<Entered, MediaError> {
+        let mut state = self.state.lock();
+        let came = self.now();
+        let mut has_waited = false;
+        loop {
+            if let Some(failure) = state.failure.as_ref().filter(|_| parts.iter().any(Part::changes)) {
+                return Err(failure.clone());
+            }
+            let is_held = state.moving.as_ref().is_some_and(|moving| {
+                moving.is_held && parts.iter().any(|part| part.changes() && part.zone == moving.logical)
+            });
+            if !is_held {
+                break;
+            }
+            has_waited = true;
+            self.released.wait(&mut state);
+        }
+        let now = self.now();
+        if has_waited {
+            let statistics = &mut state.statistics;
+            statistics.held_writes += 1;
+            statistics.longest_hold_nanos = statistics.longest_hold_nanos.max(now.saturating_sub(came));
+        }
+        let first = state.next_ticket;
+        let mut offsets = Vec::with_capacity(parts.len());
+        for part in parts {
+            self.follow(&mut state, part, now);
+            let zone = state.map.zone(part.zone).unwrap_or(part.zone);
+            offsets.push(self.physical.start_bytes(zone).saturating_add(part.range.start));
+            let zones = part.zone.0..part.zone.0.saturating_add(1);
+            self.insert(&mut state, InFlight { zones, range: part.range.clone(), changes: part.changes() });
+        }
+        state.outstanding += 1;
+        if state.rests && self.parameters.is_due(state.ghost.utilization()) {
+            self.work.notify_all();
+        }
+        Ok(Entered { tickets: first..state.next_ticket, offsets })
+    }
+
+    fn insert(&self, state: &mut State, used: InFlight) {
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.in_flight.insert(ticket, used);
+    }
+
+    /// Lets a look at some logical zones to the device; gives where they are.
+    pub(super) fn enter_report(&self, zones: Range<u32>) -> (Entered, Vec<ZoneId>) {
+        let mut state = self.state.lock();
+        let first = state.next_ticket;
+        let found = zones.clone().filter_map(|zone| state.map.zone(ZoneId(zone))).collect();
+        self.insert(&mut state, InFlight { zones, range: 0..0, changes: false });
+        state.outstanding += 1;
+        (Entered { tickets: first..state.next_ticket, offsets: Vec::new() }, found)
+    }
+
+    /// Lets to the device what is of no zone.
+    ///
+    /// # Errors
+    /// Nothing is acknowledged any more.
+    pub(super) fn enter_sync(&self) -> Result<Entered, MediaError> {
+        let mut state = self.state.lock();
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        state.outstanding += 1;
+        Ok(Entered { tickets: 0..0, offsets: Vec::new() })
+    }
+
+    /// Follows a part of a request that goes to the device.
+    fn follow(&self, state: &mut State, part: &Part, now_nanos: u64) {
+        let start = self.logical.start_bytes(part.zone);
+        let length_bytes = part.range.end - part.range.start;
+        let Some(zone) = state.zones.get_mut(part.zone.0 as usize) else { return };
+        match part.work {
+            Work::Read => return,
+            Work::Write => {
+                zone.written_bytes = zone.written_bytes.max(part.range.end);
+                zone.last_write_nanos = now_nanos;
+                state.ghost.written(start + part.range.start, length_bytes);
+            }
+            Work::Forget if length_bytes == self.logical.zone_bytes => {
+                *zone = ZoneKnowledge::default();
+                state.ghost.reset(start, length_bytes);
+            }
+            // What a finish makes of it is known when it is done.
+            Work::Forget | Work::Command => {}
+        }
+        if let Some(moving) = state.moving.as_mut().filter(|moving| moving.logical == part.zone) {
+            let is_whole = part.work == Work::Command || length_bytes == self.logical.zone_bytes;
+            match is_whole && part.work != Work::Write {
+                true => moving.is_cancelled = true,
+                false => moving.written(&part.range),
+            }
+        }
+    }
+
+    /// Follows the end of requests.
+    pub(super) fn leave(&self, entered: Entered) {
+        let mut state = self.state.lock();
+        for ticket in entered.tickets {
+            state.in_flight.remove(&ticket);
+        }
+        state.outstanding = state.outstanding.saturating_sub(1);
+        if state.outstanding == 0 {
+            state.quiet_since_nanos = self.now();
+        }
+        if state.listens {
+            self.work.notify_all();
+        }
+    }
+
+    /// Follows a zone that was finished.
+    pub(super) fn finished(&self, logical: ZoneId) {
+        if let Some(zone) = self.state.lock().zones.get_mut(logical.0 as usize) {
+            zone.written_bytes = self.logical.zone_capacity_bytes;
+        }
+    }
+
+    /// Acknowledges nothing any more, because of this.
+    pub(super) fn fail(&self, error: &MediaError) {
+        let mut state = self.state.lock();
+        state.failure.get_or_insert_with(|| error.clone());
+        self.work.notify_all();
+        self.released.notify_all();
+    }
+
+    /// Ends relocation.
+    pub(super) fn stop(&self) {
+        self.state.lock().is_stopped = true;
+        self.work.notify_all();
+    }
+
+    /// Waits for a zone to relocate; `None` at the end.
+    pub(super) fn wait_for_zone(&self) -> Option<(ZoneId, bool)> {
+        let mut state = self.state.lock();
+        loop {
+            if state.is_stopped || state.failure.is_some() {
+                return None;
+            }
+            let now = self.now();
+            if let Some(zone) = state.next_zone(&self.parameters, now) {
+                return Some(zone);
+            }
+            state.rests = true;
+            self.work.wait(&mut state);
+            state.rests = false;
+        }
+    }
+
+    /// Waits until what relocation waits for may have come, or until a moment.
+    pub(super) fn listen(&self, state: &mut MutexGuard<'_, State>, until_nanos: Option<u64>) {
+        state.listens = true;
+        match until_nanos {
+            Some(nanos) => _ = self.work.wait_until(state, varve_env::Instant::from_nanos(nanos)),
+            None => self.work.wait(state),
+        }
+        state.listens = false;
+    }
+
+    /// Waits until nobody changes a logical zone. False at the end.
+    pub(super) fn drain_writes(&self, state: &mut MutexGuard<'_, State>, logical: ZoneId) -> bool {
+        while state.is_in_use(logical, None) && state.failure.is_none() {
+            self.listen(state, None);
+        }
+        state.failure.is_none()
+    }
+
+    /// Waits until nobody uses a logical zone who entered before now.
+    pub(super) fn drain_earlier(&self, logical: ZoneId) {
+        let mut state = self.state.lock();
+        let now = state.next_ticket;
+        while state.is_in_use(logical, Some(now)) {
+            self.listen(&mut state, None);
+        }
+    }
+
+    /// Ends the relocation that is under way, whatever came of it.
+    pub(super) fn release(&self, state: &mut State) {
+        state.moving = None;
+        self.released.notify_all();
+    }
+
+    /// Relocates a zone, and waits until that was done or given up.
+    #[cfg(test)]
+    pub(super) fn relocate_now(&self, logical: ZoneId) {
+        let mut state = self.state.lock();
+        let before = state.attempts;
+        state.demanded.push_back(logical);
+        self.work.notify_all();
+        while state.attempts == before && state.failure.is_none() && !state.map.spares().is_empty() {
+            self.released.wait(&mut state);
+        }
+    }
+}

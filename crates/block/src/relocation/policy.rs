@@ -1,0 +1,212 @@
+//! What is relocated next, and when a step of it is taken: functions of what is known.
+
+/// What relocation is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RelocationParameters {
+    /// Zones kept empty to move others to, when a device is formatted: one at least. Each costs its capacity.
+    pub spares: u32,
+    /// How full the media cache is kept: the fuller, the more a relocated zone gives back. 1 is full.
+    pub utilization: f64,
+    /// From here on steps are taken although requests are outstanding, the fuller the more of them.
+    pub urgent_utilization: f64,
+    /// Bytes that are read or written in one step: requests that come during it wait for its end.
+    pub step_bytes: u64,
+    /// Bytes that are read before they are written: between the two the arm moves. They are in memory meanwhile.
+    pub chunk_bytes: u64,
+    /// How long no request must have been outstanding before a step, while there is no hurry.
+    pub quiet_nanos: u64,
+    /// Largest share of the time that steps take although requests are outstanding, when the cache is full.
+    pub busy_share_max: f64,
+    /// Time from one report of all zones to the next, while there is something to relocate: what the disk cleaned by itself.
+    pub report_nanos: u64,
+    /// Bytes that are read in the time that one more extent of the media cache costs when a zone is read.
+    pub extent_cost_bytes: u64,
+    /// A zone that was written so recently is taken only where it is worth twice another.
+    pub recent_nanos: u64,
+}
+
+impl Default for RelocationParameters {
+    /// Of a disk that reads a MiB in some six milliseconds and takes about as long again to get there.
+    fn default() -> Self {
+        RelocationParameters {
+            spares: 2,
+            utilization: 0.85,
+            urgent_utilization: 0.95,
+            step_bytes: 1 << 20,
+            chunk_bytes: 16 << 20,
+            quiet_nanos: 1_000_000,
+            busy_share_max: 0.5,
+            report_nanos: 600_000_000_000,
+            extent_cost_bytes: 1 << 20,
+            recent_nanos: 1_000_000_000,
+        }
+    }
+}
+
+/// What is known when a step could be taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Situation {
+    pub(super) now_nanos: u64,
+    /// Requests of others at the device.
+    pub(super) outstanding: usize,
+    /// Since when there is none, if so.
+    pub(super) quiet_since_nanos: u64,
+    pub(super) utilization: f64,
+    /// When the last step taken although requests were outstanding began and ended.
+    pub(super) last_busy_step: (u64, u64),
+}
+
+/// When to take a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Now.
+    Now,
+    /// Not before then, if nothing changes.
+    At(u64),
+    /// When requests that are outstanding are done.
+    WhenQuiet,
+}
+
+impl RelocationParameters {
+    /// Whether a zone is to be relocated.
+    pub(super) fn is_due(&self, utilization: f64) -> bool {
+        utilization > self.utilization
+    }
+
+    /// How near the cache is to its end: 0 where there is no hurry, 1 when it is full.
+    fn urgency(&self, utilization: f64) -> f64 {
+        let band = (1.0 - self.urgent_utilization).max(1e-3);
+        ((utilization - self.urgent_utilization) / band).clamp(0.0, 1.0)
+    }
+
+    /// When the next step is due.
+    pub(super) fn turn(&self, situation: &Situation) -> Turn {
+        let Situation { now_nanos, outstanding, quiet_since_nanos, utilization, last_busy_step } = *situation;
+        let urgency = self.urgency(utilization);
+        if outstanding == 0 {
+            let quiet_nanos = (self.quiet_nanos as f64 * (1.0 - urgency)) as u64;
+            let due = quiet_since_nanos.saturating_add(quiet_nanos);
+            return if now_nanos >= due { Turn::Now } else { Turn::At(due) };
+        }
+        let share = urgency * self.busy_share_max.clamp(0.0, 1.0);
+        if share <= 0.0 {
+            return Turn::WhenQuiet;
+        }
+        // A step of `s` and then a pause of as much as makes it so large a share.
+        let (begun, ended) = last_busy_step;
+        let took = ended.saturating_sub(begun) as f64;
+        let pause = took * (1.0 / share - 1.0);
+        let due = ended.saturating_add(pause.min(60e9) as u64);
+        if now_nanos >= due { Turn::Now } else { Turn::At(due) }
+    }
+}
+
+/// A zone that could be relocated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) logical: u32,
+    /// Share of the media cache that it takes, of what is nearer to its end.
+    pub(super) share: f64,
+    pub(super) extents: u32,
+    /// Bytes to copy.
+    pub(super) written_bytes: u64,
+    pub(super) last_write_nanos: u64,
+    /// How often it was given up since it was written last in peace.
+    pub(super) given_up: u32,
+}
+
+impl RelocationParameters {
+    /// What a zone gives back for what it costs.
+    fn worth(&self, candidate: &Candidate, now_nanos: u64) -> f64 {
+        let extents = u64::from(candidate.extents).saturating_mul(self.extent_cost_bytes);
+        // Read and written, and two steps at least.
+        let cost =
+            candidate.written_bytes.saturating_mul(2).saturating_add(extents).saturating_add(2 * self.step_bytes);
+        let is_recent = now_nanos.saturating_sub(candidate.last_write_nanos) < self.recent_nanos;
+        let doubt = f64::from(1 + candidate.given_up) * if is_recent { 2.0 } else { 1.0 };
+        candidate.share / cost as f64 / doubt
+    }
+
+    /// The zone to relocate next: of those that are worth most the first.
+    pub(super) fn next(&self, candidates: impl Iterator<Item = Candidate>, now_nanos: u64) -> Option<u32> {
+        let mut best: Option<(f64, u32)> = None;
+        for candidate in candidates {
+            let worth = self.worth(&candidate, now_nanos);
+            if worth > 0.0 && best.is_none_or(|(most, _)| worth > most) {
+                best = Some((worth, candidate.logical));
+            }
+        }
+        best.map(|(_, logical)| logical)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: u64 = 1_000_000;
+
+    fn situation() -> Situation {
+        Situation {
+            now_nanos: 500 * MILLI,
+            outstanding: 0,
+            quiet_since_nanos: 0,
+            utilization: 0.9,
+            last_busy_step: (0, 0),
+        }
+    }
+
+    #[test]
+    fn steps_wait_for_quiet_and_less_so_in_a_hurry() {
+        let parameters = RelocationParameters { quiet_nanos: 4 * MILLI, ..Default::default() };
+        assert_eq!(parameters.turn(&situation()), Turn::Now);
+        let just_done = Situation { quiet_since_nanos: 499 * MILLI, ..situation() };
+        assert_eq!(parameters.turn(&just_done), Turn::At(503 * MILLI));
+        assert_eq!(parameters.turn(&Situation { utilization: 1.2, ..just_done }), Turn::Now);
+        assert_eq!(parameters.turn(&Situation { outstanding: 3, ..situation() }), Turn::WhenQuiet);
+        assert!(!parameters.is_due(0.5) && parameters.is_due(0.9));
+    }
+
+    #[test]
+    fn steps_among_requests_take_a_bounded_share() {
+        let parameters = RelocationParameters { urgent_utilization: 0.9, busy_share_max: 0.25, ..Default::default() };
+        let busy = |utilization, now: u64| {
+            let last_busy_step = (100 * MILLI, 110 * MILLI);
+            Situation { outstanding: 1, utilization, now_nanos: now * MILLI, last_busy_step, ..situation() }
+        };
+        // Full: a step of 10 ms, then 30 of others.
+        assert_eq!(parameters.turn(&busy(1.0, 139)), Turn::At(140 * MILLI));
+        assert_eq!(parameters.turn(&busy(1.0, 140)), Turn::Now);
+        assert_eq!(parameters.turn(&busy(0.9, 100_000)), Turn::WhenQuiet);
+        // A step takes no more of the time than its share, however full it is.
+        for utilization in [0.91, 0.95, 0.99, 1.0, 3.0] {
+            match parameters.turn(&busy(utilization, 110)) {
+                Turn::At(due) => assert!(10.0 / ((due - 100 * MILLI) as f64 / 1e6) <= 0.25 + 1e-9, "{utilization}"),
+                other => panic!("{utilization}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_gives_back_most_for_its_cost_comes_first() {
+        let parameters = RelocationParameters::default();
+        let zone = |logical, share, written_bytes| Candidate {
+            logical,
+            share,
+            extents: 10,
+            written_bytes,
+            last_write_nanos: 0,
+            given_up: 0,
+        };
+        let now = 100_000 * MILLI;
+        let next = |candidates: &[Candidate]| parameters.next(candidates.iter().copied(), now);
+        assert_eq!(next(&[]), None);
+        assert_eq!(next(&[zone(1, 0.0, 1 << 20)]), None);
+        assert_eq!(next(&[zone(1, 0.1, 256 << 20), zone(2, 0.2, 256 << 20), zone(3, 0.2, 256 << 20)]), Some(2));
+        assert_eq!(next(&[zone(1, 0.1, 16 << 20), zone(2, 0.2, 256 << 20)]), Some(1));
+        let recent = Candidate { last_write_nanos: now - MILLI, ..zone(2, 0.15, 256 << 20) };
+        assert_eq!(next(&[zone(1, 0.1, 256 << 20), recent]), Some(1));
+        let given_up = Candidate { given_up: 3, ..zone(2, 0.3, 256 << 20) };
+        assert_eq!(next(&[zone(1, 0.1, 256 << 20), given_up]), Some(1));
+    }
+}
