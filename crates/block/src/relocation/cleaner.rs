@@ -213,9 +213,12 @@ impl Cleaner {
         let core = &self.core;
         let alignment = core.capabilities.buffer_alignment_bytes.max(1) as usize;
         let sector = u64::from(core.geometry.physical_sector_bytes.max(1));
-        let step_bytes = core.parameters.step_bytes.max(1).next_multiple_of(sector);
-        let chunk_bytes = core.parameters.chunk_bytes.max(step_bytes).min(core.logical.zone_bytes);
-        let mut buffer = AlignedBuffer::new(chunk_bytes.next_multiple_of(step_bytes) as usize, alignment);
+        let step_bytes = || {
+            let utilization = core.state.lock().ghost.utilization();
+            core.parameters.step(utilization).max(1).next_multiple_of(sector)
+        };
+        let chunk_bytes = core.parameters.chunk_bytes.max(1).next_multiple_of(sector).min(core.logical.zone_bytes);
+        let mut buffer = AlignedBuffer::new(chunk_bytes as usize, alignment);
         let mut done = 0;
         loop {
             let end = {
@@ -234,7 +237,7 @@ impl Cleaner {
             };
             let mut at = done;
             while at < end {
-                let read = at..end.min(at + step_bytes);
+                let read = at..end.min(at + step_bytes());
                 let data = &mut buffer[(read.start - done) as usize..(read.end - done) as usize];
                 let result = self.step(|| {
                     core.state.lock().mark_in_flight(logical, &read);
@@ -245,7 +248,7 @@ impl Cleaner {
             }
             let mut at = done;
             while at < end {
-                let write = at..end.min(at + step_bytes);
+                let write = at..end.min(at + step_bytes());
                 let data = &buffer[(write.start - done) as usize..(write.end - done) as usize];
                 let place = core.physical.start_bytes(to) + write.start;
                 let result = self.step(|| core.inner.block.write_at(place, data, &context()))?;

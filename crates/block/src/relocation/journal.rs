@@ -27,6 +27,8 @@ pub enum Formatting {
     IfBlank,
     /// Makes one, whatever is there: what the last zones hold is lost, and the others are what they are, each in its place.
     Anew,
+    /// Makes none, and writes nothing when it is opened: for devices that are only read.
+    Never,
 }
 
 /// Why a relocation was not committed.
@@ -230,7 +232,7 @@ impl Journal {
             }
             (Some(one), Some(two)) if one.header.generation > two.header.generation => one,
             (_, Some(found)) | (Some(found), None) => found,
-            (None, None) if opening.is_blank()? => return opening.format(spares),
+            (None, None) if formatting != Formatting::Never && opening.is_blank()? => return opening.format(spares),
             (None, None) => {
                 return Err(MediaError::Unsuitable {
                     device: opening.name(),
@@ -241,7 +243,9 @@ impl Journal {
             }
         };
         // A process that ended leaves what the device has not made durable yet.
-        device.block.sync(&context())?;
+        if formatting != Formatting::Never {
+            device.block.sync(&context())?;
+        }
         let other = if found.zone == first { ZoneId(first.0 + 1) } else { first };
         let journal = Journal {
             device: device.clone(),

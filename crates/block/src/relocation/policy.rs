@@ -9,11 +9,15 @@ pub struct RelocationParameters {
     pub utilization: f64,
     /// From here on steps are taken although requests are outstanding, the fuller the more of them.
     pub urgent_utilization: f64,
-    /// Bytes that are read or written in one step: requests that come during it wait for its end.
+    /// Bytes that are read or written in one step while there is no hurry: requests that come during it may wait for its end. The
+    /// larger, the less of the time goes to the arm's way there and back.
     pub step_bytes: u64,
+    /// The same when the cache is full.
+    pub urgent_step_bytes: u64,
     /// Bytes that are read before they are written: between the two the arm moves. They are in memory meanwhile.
     pub chunk_bytes: u64,
-    /// How long no request must have been outstanding before a step, while there is no hurry.
+    /// How long no request must have been outstanding before a step, while there is no hurry: each gap in which steps are taken costs the
+    /// request at its end some of a step, so fewer and longer ones cost less.
     pub quiet_nanos: u64,
     /// Largest share of the time that steps take although requests are outstanding, when the cache is full.
     pub busy_share_max: f64,
@@ -26,16 +30,17 @@ pub struct RelocationParameters {
 }
 
 impl Default for RelocationParameters {
-    /// Of a disk that reads a MiB in some six milliseconds and takes about as long again to get there.
+    /// Of a disk that reads a MiB in some six milliseconds and takes twice as long to get there.
     fn default() -> Self {
         RelocationParameters {
             spares: 2,
-            utilization: 0.85,
-            urgent_utilization: 0.95,
-            step_bytes: 1 << 20,
+            utilization: 0.8,
+            urgent_utilization: 0.9,
+            step_bytes: 512 << 10,
+            urgent_step_bytes: 8 << 20,
             chunk_bytes: 16 << 20,
-            quiet_nanos: 1_000_000,
-            busy_share_max: 0.5,
+            quiet_nanos: 10_000_000,
+            busy_share_max: 0.8,
             report_nanos: 600_000_000_000,
             extent_cost_bytes: 1 << 20,
             recent_nanos: 1_000_000_000,
@@ -77,6 +82,12 @@ impl RelocationParameters {
     fn urgency(&self, utilization: f64) -> f64 {
         let band = (1.0 - self.urgent_utilization).max(1e-3);
         ((utilization - self.urgent_utilization) / band).clamp(0.0, 1.0)
+    }
+
+    /// Bytes of the next step, as full as the cache is.
+    pub(super) fn step(&self, utilization: f64) -> u64 {
+        let more = self.urgent_step_bytes.saturating_sub(self.step_bytes) as f64;
+        self.step_bytes.saturating_add((more * self.urgency(utilization)) as u64)
     }
 
     /// When the next step is due.
@@ -165,6 +176,8 @@ mod tests {
         assert_eq!(parameters.turn(&Situation { utilization: 1.2, ..just_done }), Turn::Now);
         assert_eq!(parameters.turn(&Situation { outstanding: 3, ..situation() }), Turn::WhenQuiet);
         assert!(!parameters.is_due(0.5) && parameters.is_due(0.9));
+        let steps = [0.0, 0.9, 0.95, 1.0, 1.5].map(|utilization| parameters.step(utilization) >> 19);
+        assert_eq!(steps, [1, 1, 8, 16, 16]);
     }
 
     #[test]

@@ -29,8 +29,9 @@ fn memory(env: &Env, make: &devices::TestedDevice, zones: u64) -> Device {
 
 /// Nothing but what is demanded is relocated, in small steps.
 fn at_rest() -> RelocationParameters {
-    let (step_bytes, chunk_bytes) = (8 << 10, 24 << 10);
-    RelocationParameters { utilization: f64::MAX, step_bytes, chunk_bytes, ..RelocationParameters::default() }
+    let (step_bytes, urgent_step_bytes, chunk_bytes) = (8 << 10, 12 << 10, 24 << 10);
+    let utilization = f64::MAX;
+    RelocationParameters { utilization, step_bytes, urgent_step_bytes, chunk_bytes, ..RelocationParameters::default() }
 }
 
 /// All that is out of order is relocated at once.

@@ -86,6 +86,8 @@ fn disks_that_will_not_do_are_refused() {
 #[test]
 fn only_blank_disks_are_formatted() {
     let env = Env::real();
+    let never = |inner: &Device| kind(RelocatingDevice::open(&env, inner, LIMITS, at_rest(), Formatting::Never));
+    assert_eq!(never(&memory(&env, &TRANSLATED_ZONES, 40)).0, MediaErrorKind::InvalidRequest);
     for (device, at) in [(&TRANSLATED_ZONES, 3 * ZONE), (&PREFERRED_ZONES, 0), (&TRANSLATED_ZONES, 38 * ZONE)] {
         let inner = memory(&env, device, 40);
         inner.block.write_at(at, &[7; 4096], &context()).unwrap();
