@@ -72,7 +72,7 @@ pub struct ZonesDescription {
 }
 
 impl ZonesDescription {
-    fn of(device: &Device) -> Option<Self> {
+    pub(crate) fn of(device: &Device) -> Option<Self> {
         let zones = device.block.capabilities().zones.as_ref()?;
         Some(ZonesDescription {
             zones: zones.zone_count,

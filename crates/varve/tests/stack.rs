@@ -463,6 +463,11 @@ fn shingled_disks_with_a_translation_layer_by_spec() {
         ("disk:10GiB?control=paced", "at-ic"),
         ("smr:10GiB?host-aware,control=idler", "control-cache"),
         ("file:/nowhere?control=at-ic", "directory"),
+        ("disk:10GiB?relocate=on", "written anywhere"),
+        ("smr:10GiB?host-aware,relocate=on", "relocate-cache"),
+        ("file:/nowhere?relocate=on", "directory"),
+        ("hasmr:10GiB?cache=64MiB,extents=100,relocate=on,relocate-utilization=100", "below 100"),
+        ("hasmr:10GiB?cache=64MiB,extents=100,relocate=on,relocate-spares=40", "40 spares"),
     ] {
         let told = match text.parse::<Spec>() {
             Ok(spec) => builder.devices(&spec).err().map(|error| error.to_string()),
@@ -575,15 +580,60 @@ fn the_media_cache_of_a_host_aware_disk_is_as_it_was_left() {
     let mut data = [0; 4096];
     disk[0].device().block.read_at((7 << 22) + 8192, &mut data, &context).unwrap();
     assert_eq!(data, [9; 4096]);
+/// Zones that are moved are found again where the bytes last, and are shown as those of a smaller disk.
+#[test]
+fn zones_are_relocated_by_spec() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = path(&directory, "image");
+    let plain = format!("hasmr:64MiB?zone=4MiB,cache=1MiB,extents=100,backing=file:{image}");
+    let text = format!("{plain},relocate=on,relocate-spares=1,relocate-utilization=0");
+    let context = IoContext::default();
+    for is_first in [true, false] {
+        let env = Env::sim(1);
+        let of_client = env.clone();
+        let text = text.clone();
+        let client = env.spawn("client", move || {
+            let env = of_client;
+            let device = StackBuilder::new(&env).devices(&spec(&text)).unwrap().remove(0);
+            assert_eq!(device.description().capacity_bytes, 13 * (4 << 20));
+            assert_eq!(device.description().zones.as_ref().map(|zones| zones.zones), Some(13));
+            let block = device.device().block.clone();
+            if is_first {
+                block.write_at(8192, &[1; 8192], &context).unwrap();
+                block.write_at(0, &[2; 4096], &context).unwrap();
+                // Too short for the disk to clean by itself.
+                env.sleep(std::time::Duration::from_millis(200));
+                let cleaning = block.counters().cleaning;
+                assert_eq!((cleaning.extents, cleaning.idle_cleaned_zones), (0, 0), "{cleaning:?}");
+                assert!(cleaning.cached_writes > 0);
+            }
+            let mut data = [9; 20480];
+            block.read_at(0, &mut data, &context).unwrap();
+            assert!(data[..4096] == [2; 4096] && data[8192..16384] == [1; 8192] && data[16384..] == [0; 4096]);
+            block.sync(&context).unwrap();
+        });
+        client.join().unwrap();
+        assert_eq!(env.live_actors(), 1);
+    }
+    // Without the layer the zone is where it was moved to.
+    let env = Env::sim(1);
+    let device = StackBuilder::new(&env).devices(&spec(&plain)).unwrap().remove(0);
+    let mut data = [9; 4096];
+    device.device().block.read_at(0, &mut data, &context).unwrap();
+    assert_eq!(data, [0; 4096]);
 }
 
 /// Where the disk cleans, blocks and is held back, a database is the same.
 #[test]
 fn a_database_on_a_host_aware_disk() {
     let mut found = Vec::new();
-    for control in
-        ["", ",control=at-ic,control-execution-ms=500,control-idle-ms=300", ",control=idler", ",control=paced"]
-    {
+    for control in [
+        "",
+        ",control=at-ic,control-execution-ms=500,control-idle-ms=300",
+        ",control=idler",
+        ",control=paced",
+        ",relocate=on,relocate-utilization=30",
+    ] {
         let env = Env::sim(4);
         let of_client = env.clone();
         let text = format!("hasmr:2GiB?zone=4MiB,cache=8MiB,extents=64,blocking-stop=50{control}");

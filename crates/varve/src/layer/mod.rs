@@ -3,6 +3,7 @@
 mod buffer;
 mod control;
 mod fault;
+mod relocate;
 mod trace;
 
 use crate::registry::LayerKind;
@@ -18,6 +19,7 @@ pub(crate) fn changes_shape(part: &Part) -> bool {
 /// Every layer, from the medium upwards.
 #[rustfmt::skip]
 pub(crate) static LAYERS: &[LayerKind] = &[
+    relocate::RELOCATE_LAYER,
     control::CONTROL_LAYER,
     buffer::BUFFER_LAYER,
     fault::FAULT,

@@ -1,0 +1,117 @@
+//! `relocate=` cleans a host-aware shingled disk from the host.
+
+use crate::description::ZonesDescription;
+use crate::error::Error;
+use crate::registry::{LayerKind, OptionDescription, ValueForm, whole_number};
+use crate::spec::{Part, SpecErrorKind};
+use crate::stack::{Base, BuiltDevice, Construction};
+use varve_block::relocation::{Formatting, RelocatingDevice, RelocationParameters};
+use varve_media::{Device, MediaCache};
+
+const RELOCATE: &str = "relocate";
+const SPARES: &str = "relocate-spares";
+const UTILIZATION: &str = "relocate-utilization";
+const CACHE: &str = "relocate-cache";
+const EXTENTS: &str = "relocate-extents";
+
+pub(crate) const RELOCATE_LAYER: LayerKind = LayerKind {
+    options: &[
+        OptionDescription {
+            name: RELOCATE,
+            value: ValueForm::Choice(&["on", "anew"]),
+            default: "off",
+            meaning: "moves zones of a host-aware disk that are out of order to empty ones, so that the disk has nothing to clean; a blank \
+                      disk is made ready for it, with anew any, whose last zones are lost",
+        },
+        OptionDescription {
+            name: SPARES,
+            value: ValueForm::Number(1),
+            default: "2",
+            meaning: "zones kept empty to move others to, when a disk is made ready",
+        },
+        OptionDescription {
+            name: UTILIZATION,
+            value: ValueForm::Number(0),
+            default: "80",
+            meaning: "hundredths of the media cache that may be in use before a zone is moved",
+        },
+        OptionDescription {
+            name: CACHE,
+            value: ValueForm::Size,
+            default: "what an emulated disk has",
+            meaning: "the media cache of the disk",
+        },
+        OptionDescription {
+            name: EXTENTS,
+            value: ValueForm::Number(1),
+            default: "what an emulated disk has",
+            meaning: "extents that its map holds",
+        },
+    ],
+    wrap,
+};
+
+fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base, Error> {
+    let Some(wanted) = part.text(RELOCATE)? else { return Ok(base) };
+    let Base::Devices(devices) = base else {
+        return Err(part.value_error(RELOCATE, "no relocation in a directory: on a host-aware disk").into());
+    };
+    let formatting = match wanted {
+        _ if construction.read_only => Formatting::Never,
+        "anew" => Formatting::Anew,
+        _ if construction.format => Formatting::Anew,
+        _ => Formatting::IfBlank,
+    };
+    let relocated = devices.into_iter().map(|built| {
+        let (limits, parameters) = (limits(part, &built.device)?, parameters(part, construction.read_only)?);
+        let (device, _) = RelocatingDevice::open(construction.env, &built.device, limits, parameters, formatting)?;
+        let mut description = built.description;
+        description.capacity_bytes = device.block.geometry().capacity_bytes;
+        description.zones = ZonesDescription::of(&device);
+        Ok(BuiltDevice { device, description })
+    });
+    relocated.collect::<Result<Vec<_>, Error>>().map(Base::Devices)
+}
+
+fn narrow(part: &Part, name: &str) -> Result<Option<u32>, Error> {
+    let Some(number) = part.text(name)?.and_then(whole_number) else { return Ok(None) };
+    match u32::try_from(number) {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(part.value_error(name, "a number below 2^32").into()),
+    }
+}
+
+fn parameters(part: &Part, read_only: bool) -> Result<RelocationParameters, Error> {
+    let mut parameters = RelocationParameters::default();
+    parameters.spares = narrow(part, SPARES)?.unwrap_or(parameters.spares);
+    if let Some(percent) = narrow(part, UTILIZATION)? {
+        if percent >= 100 {
+            return Err(part.value_error(UTILIZATION, "hundredths, below 100").into());
+        }
+        parameters.utilization = f64::from(percent) / 100.0;
+        parameters.urgent_utilization = parameters.urgent_utilization.max(parameters.utilization);
+    }
+    if read_only {
+        parameters.utilization = f64::MAX;
+    }
+    Ok(parameters)
+}
+
+/// What the cache of the disk holds.
+fn limits(part: &Part, device: &Device) -> Result<MediaCache, Error> {
+    let zones = device.block.capabilities().zones.as_ref().filter(|zones| zones.can_be_written_anywhere());
+    let Some(zones) = zones else {
+        let expected = "a disk that reports zones which may be written anywhere, as hasmr:";
+        return Err(part.value_error(RELOCATE, expected).into());
+    };
+    let bytes = part.size_bytes(CACHE)?.or(zones.media_cache.map(|cache| cache.bytes));
+    let extents = narrow(part, EXTENTS)?.or(zones.media_cache.map(|cache| cache.extents_max));
+    match (bytes, extents) {
+        (Some(bytes), Some(extents_max)) => Ok(MediaCache { bytes, extents_max }),
+        _ => {
+            let expected =
+                format!("{CACHE}=SIZE and {EXTENTS}=N too: this disk does not say what its media cache holds");
+            Err(part.argument_error(SpecErrorKind::InvalidValue, expected).into())
+        }
+    }
+}
