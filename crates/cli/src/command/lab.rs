@@ -219,8 +219,8 @@ The page needs no network and nothing installed: open it in a browser and point 
 Requests are like those of proj_1 (synthetic, calibrated). The picture beside it, of the same name with .svg,
 shows the same without numbers. The same arguments give the same bytes.")]
 struct MapIdler {
-    /// Controls, each a picture of its own: none, at-ic, idler, paced
-    #[arg(long, value_name = "CONTROL", value_delimiter = ',', default_value = "none,idler,paced")]
+    /// Controls, each a picture of its own: none, at-ic, idler, paced, relocate
+    #[arg(long, value_name = "CONTROL", value_delimiter = ',', default_value = "none,idler,relocate")]
     control: Vec<String>,
     /// The page; the picture has the same name with .svg
     #[arg(long, value_name = "FILE.html", default_value = "map-idler.html")]

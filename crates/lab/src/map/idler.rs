@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused() {
         let error = map(&["slow"], true).draw().unwrap_err().to_string();
-        assert!(error.contains("control: 'slow' is none of none, at-ic, idler, paced"), "{error}");
+        assert!(error.contains("control: 'slow' is none of none, at-ic, idler, paced, relocate"), "{error}");
         let error = IdlerMap { spans: 0, ..map(&["none"], false) }.draw().unwrap_err().to_string();
         assert!(error.contains("0 are not 1 to 2000"), "{error}");
     }

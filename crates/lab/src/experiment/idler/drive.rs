@@ -3,6 +3,7 @@
 use crate::block::buffer::{BufferOpening, BufferParameters, BufferStatistics, EvictionOrder, WriteBuffer};
 use crate::block::idler::{Classes, ControlStatistics, ControlledDevice, Controller, FixedIdle, GhostCache, Idler};
 use crate::block::idler::{IdlerParameters, PacedIdle, PacedParameters, Unrestrained};
+use crate::block::relocation::{Formatting, RelocatingDevice, RelocationParameters, RelocationStatistics};
 use crate::error::LabError;
 use crate::experiment::together::{Wanted, measure};
 use crate::experiment::{Run, Scale, simulate};
@@ -29,8 +30,10 @@ pub(super) enum Control {
     /// \<execution:idle\>, in milliseconds.
     Fixed(u64, u64),
     Idler,
-    /// Ours.
+    /// Ours, which holds requests back.
     Paced,
+    /// Ours, which holds nothing back: zones are moved.
+    Relocating,
     /// A drive whose cache is never full and that never cleans.
     Endless,
 }
@@ -44,6 +47,7 @@ impl Control {
             Control::Fixed(execution, idle) => format!("AT-IC <{}:{}>", seconds(execution), seconds(idle)),
             Control::Idler => "Idler".to_owned(),
             Control::Paced => "ours".to_owned(),
+            Control::Relocating => "ours, relocating".to_owned(),
             Control::Endless => "endless cache".to_owned(),
         }
     }
@@ -78,18 +82,19 @@ impl Drive {
         u64::from(self.zone_count) * ZONE_BYTES
     }
 
-    fn zones(&self) -> Result<ZoneGeometry, LabError> {
+    /// Its zones, and some more.
+    fn zones(&self, more: u32) -> Result<ZoneGeometry, LabError> {
         // A buffer keeps the last to itself.
-        let count = u64::from(self.zone_count) + u64::from(self.buffer.is_some());
-        let fit = ZoneGeometry::fit(count * ZONE_BYTES, ZONE_BYTES);
-        let fit = fit.ok_or_else(|| LabError::invalid("zones", self.zone_count.to_string()))?;
+        let count = self.zone_count + u32::from(self.buffer.is_some()) + more;
+        let fit = ZoneGeometry::fit(u64::from(count) * ZONE_BYTES, ZONE_BYTES);
+        let fit = fit.ok_or_else(|| LabError::invalid("zones", count.to_string()))?;
         let sequential_type = ZoneType::SequentialWritePreferred;
         Ok(ZoneGeometry { sequential_type, media_cache: Some(self.translation.media_cache), ..fit })
     }
 
     /// A controller of the drive.
     pub(super) fn controller(&self, control: Control) -> Result<Box<dyn Controller>, LabError> {
-        let ghost = || Ok::<_, LabError>(GhostCache::new(&self.zones()?, self.translation.media_cache));
+        let ghost = || Ok::<_, LabError>(GhostCache::new(&self.zones(0)?, self.translation.media_cache));
         Ok(match control {
             Control::Fixed(execution, idle) => Box::new(FixedIdle::new(execution * 1_000_000, idle * 1_000_000)),
             Control::Idler => Box::new(Idler::new(self.idler.clone(), ghost()?)),
@@ -99,13 +104,13 @@ impl Drive {
                 let parameters = PacedParameters { held: Classes::ALL, report_nanos, ..PacedParameters::default() };
                 Box::new(PacedIdle::new(parameters, ghost()?))
             }
-            Control::Conventional | Control::None | Control::Endless => Box::new(Unrestrained),
+            Control::Conventional | Control::None | Control::Endless | Control::Relocating => Box::new(Unrestrained),
         })
     }
 
     /// Memory of what is known of the zones.
     pub(super) fn ghost_bytes(&self) -> Result<usize, LabError> {
-        Ok(GhostCache::new(&self.zones()?, self.translation.media_cache).memory_bytes())
+        Ok(GhostCache::new(&self.zones(0)?, self.translation.media_cache).memory_bytes())
     }
 
     /// A write buffer before a disk, on an emulated SATA SSD without bytes: by zones before one that has them, by pages before one that has none, as
@@ -130,15 +135,19 @@ impl Drive {
     }
 
     /// The device, without bytes, and control over it.
-    pub(super) fn build(&self, env: &Env, control: Control) -> Result<(Device, Option<ControlledDevice>), LabError> {
-        let zones = self.zones()?;
+    pub(super) fn build(&self, env: &Env, control: Control) -> Result<(Device, Handles), LabError> {
+        let relocation =
+            RelocationParameters { report_nanos: self.idler.report_nanos, ..RelocationParameters::default() };
+        // As many as of the others can be used.
+        let more = if control == Control::Relocating { relocation.spares + 2 } else { 0 };
+        let zones = self.zones(more)?;
         let preset = Preset::find("st8000as0022")
             .ok_or_else(|| LabError::invalid("preset", "there is no 'st8000as0022'".to_owned()))?
             .with_capacity(zones.address_bytes());
         let backing = Box::new(NoBacking);
         if control == Control::Conventional {
             let device = preset.build(env, "CMR", backing, Pacing::Sleep);
-            return Ok((Device::of_blocks(Arc::new(device)), None));
+            return Ok((Device::of_blocks(Arc::new(device)), Handles::default()));
         }
         let rules = Zoned::new(&zones);
         let translation = match control {
@@ -149,10 +158,23 @@ impl Drive {
             _ => self.translation.clone(),
         };
         let drive = preset.build_translated(env, "HA-SMR", rules, translation, backing, Pacing::Sleep);
+        if control == Control::Relocating {
+            let limits = self.translation.media_cache;
+            let opened = RelocatingDevice::open(env, &drive, limits, relocation, Formatting::IfBlank);
+            let (device, handle) = opened.map_err(|error| LabError::invalid("drive", error.to_string()))?;
+            return Ok((device, Handles { control: None, relocation: Some(handle) }));
+        }
         let controller = self.controller(control)?;
         let (device, handle) = ControlledDevice::new(env, &drive, controller);
-        Ok((device, Some(handle)))
+        Ok((device, Handles { control: Some(handle), relocation: None }))
     }
+}
+
+/// What tells what was done to requests.
+#[derive(Default)]
+pub(super) struct Handles {
+    control: Option<ControlledDevice>,
+    relocation: Option<RelocatingDevice>,
 }
 
 /// Makes zones full, so that every write to them is out of order.
@@ -234,6 +256,7 @@ pub(super) struct Ran {
     pub(super) cleaning: CleaningCounters,
     pub(super) statistics: ControlStatistics,
     pub(super) buffer: Option<BufferStatistics>,
+    pub(super) relocation: RelocationStatistics,
 }
 
 /// Replays, two at a time, each once for all experiments.
@@ -248,11 +271,11 @@ pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>
         run: Box::new(move |advance| {
             let operations = task.workload.requests();
             let ran = simulate(seed, move |env| {
-                let (device, control) = task.drive.build(env, task.control)?;
+                let (device, handles) = task.drive.build(env, task.control)?;
                 fill(&device, &task.workload.non_sequential_zones()?)?;
                 let (device, buffer) = match &task.drive.buffer {
                     Some(parameters) => {
-                        let opened = task.drive.buffered(env, &device, control.clone(), parameters)?;
+                        let opened = task.drive.buffered(env, &device, handles.control.clone(), parameters)?;
                         (opened.0, Some(opened.1))
                     }
                     None => (device, None),
@@ -265,9 +288,10 @@ pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>
                 let options = ReplayOptions { partition, ..task.pace.into() };
                 let replayed = replay(env, &device, &trace, options)?;
                 let cleaning = device.block.counters().cleaning;
-                let statistics = control.map_or_else(ControlStatistics::default, |control| control.statistics());
+                let statistics = handles.control.map(|control| control.statistics()).unwrap_or_default();
+                let relocation = handles.relocation.map(|relocation| relocation.statistics()).unwrap_or_default();
                 let buffer = buffer.map(|buffer| buffer.statistics());
-                Ok(Ran { task, replayed, cleaning, statistics, buffer })
+                Ok(Ran { task, replayed, cleaning, statistics, buffer, relocation })
             });
             advance(operations);
             ran

@@ -40,7 +40,8 @@ const GUESSES: [Guess; 14] = [
     ("begins zones again", |drive| drive.interrupted = Interrupted::RepeatsZone),
 ];
 
-const CONTROLS: [Control; 4] = [Control::None, Control::Fixed(5000, 2000), Control::Idler, Control::Paced];
+const CONTROLS: [Control; 5] =
+    [Control::None, Control::Fixed(5000, 2000), Control::Idler, Control::Paced, Control::Relocating];
 
 fn robust(run: &Run<'_>) -> Result<Report, LabError> {
     let usual = Drive::new(run.scale);
@@ -62,14 +63,17 @@ fn robust(run: &Run<'_>) -> Result<Report, LabError> {
             ours(&mut report, &scheme, &format!("{guess}: finish"), "s", ran.replayed.finish_nanos as f64 / 1e9);
             ours(&mut report, &scheme, &format!("{guess}: times blocked"), "1", ran.cleaning.blocking_cleanings as f64);
         }
-        let [none, fixed, idler, paced] = of_guess else { continue };
-        for (ran, wanted) in [(fixed, "below 0.5"), (idler, "below 0.5"), (paced, "below 0.5")] {
+        let [none, fixed, idler, paced, relocating] = of_guess else { continue };
+        for (ran, wanted) in [fixed, idler, paced, relocating].map(|ran| (ran, "below 0.5")) {
             let ratio = tail(ran) / tail(none);
             let metric = format!("{guess}: P99.9 to no control");
             goal(&mut report, &ran.task.control.name(), &metric, ratio, wanted, ratio < 0.5);
         }
-        let ratio = tail(paced) / tail(idler);
-        goal(&mut report, "ours", &format!("{guess}: P99.9 to Idler"), ratio, "below 1", ratio < 1.0);
+        for ran in [paced, relocating] {
+            let ratio = tail(ran) / tail(idler);
+            let metric = format!("{guess}: P99.9 to Idler");
+            goal(&mut report, &ran.task.control.name(), &metric, ratio, "below 1", ratio < 1.0);
+        }
     }
     Ok(report)
 }

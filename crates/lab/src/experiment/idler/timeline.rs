@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Controls that there are timelines of, by the names that specs have for them.
-const CONTROLS: [(&str, Control); 4] = [
+const CONTROLS: [(&str, Control); 5] = [
     ("none", Control::None),
     ("at-ic", Control::Fixed(5000, 2000)),
     ("idler", Control::Idler),
     ("paced", Control::Paced),
+    ("relocate", Control::Relocating),
 ];
 
 /// Names of controls.
@@ -93,7 +94,8 @@ pub(crate) fn watch(watched: &WatchedReplay, advance: Box<dyn Fn(u64) + Send>) -
         let span_nanos = (workload.duration_seconds * 1_000_000_000 / u64::from(watched.spans.max(1))).max(1);
         let cache = drive.translation.media_cache;
         let workload = Workload::Calibrated(workload);
-        let (disk, handle) = drive.build(env, control)?;
+        let (disk, handles) = drive.build(env, control)?;
+        let handle = handles.control.clone();
         fill(&disk, &workload.non_sequential_zones()?)?;
         let device = match &drive.buffer {
             Some(parameters) => drive.buffered(env, &disk, handle.clone(), parameters)?.0,

@@ -1,6 +1,6 @@
 //! What reports of these experiments have in common.
 
-use super::drive::{Drive, Ran};
+use super::drive::{Control, Drive, Ran};
 use crate::experiment::Run;
 use crate::experiment::comparison::ours;
 use crate::report::{Axis, Figure, Lines, Plot, Report};
@@ -51,6 +51,16 @@ pub(super) fn told(report: &mut Report, what: &str, ran: &Ran) {
     tell("zones cleaned idle", "1", cleaning.idle_cleaned_zones as f64);
     tell("zones cleaned blocking", "1", cleaning.blocking_cleaned_zones as f64);
     tell("held back", "1", ran.statistics.delayed as f64);
+    if ran.task.control == Control::Relocating {
+        let relocation = &ran.relocation;
+        tell("zones relocated", "1", relocation.relocated_zones as f64);
+        tell("relocations given up", "1", relocation.given_up as f64);
+        tell("steps", "1", relocation.steps as f64);
+        tell("steps took", "s", relocation.step_nanos as f64 / 1e9);
+        tell("longest step", "s", relocation.longest_step_nanos as f64 / 1e9);
+        tell("writes held", "1", relocation.held_writes as f64);
+        tell("longest hold", "s", relocation.longest_hold_nanos as f64 / 1e9);
+    }
 }
 
 /// Response times as distributions.

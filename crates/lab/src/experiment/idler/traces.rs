@@ -12,12 +12,13 @@ use crate::report::{Axis, Figure, Lines, Plot, Report};
 use std::sync::Arc;
 
 pub(super) const THREADS: [usize; 3] = [1, 16, 128];
-const CONTROLS: [Control; 6] = [
+const CONTROLS: [Control; 7] = [
     Control::None,
     Control::Fixed(5000, 2000),
     Control::Idler,
     Control::Conventional,
     Control::Paced,
+    Control::Relocating,
     Control::Endless,
 ];
 
@@ -209,9 +210,15 @@ pub(super) fn finish(ran: &Ran) -> f64 {
     ran.replayed.finish_nanos as f64
 }
 
-/// What ours is to reach.
+/// What ours are to reach.
 fn goals(report: &mut Report, what: &str, of_threads: &[Arc<Ran>]) {
-    let [none, _, idler, conventional, ours, endless] = of_threads else { return };
+    let [none, _, idler, conventional, paced, relocating, endless] = of_threads else { return };
+    for ours in [paced, relocating] {
+        goals_of(report, what, ours, [none, idler, conventional, endless]);
+    }
+}
+
+fn goals_of(report: &mut Report, what: &str, ours: &Ran, [none, idler, conventional, endless]: [&Ran; 4]) {
     let scheme = ours.task.control.name();
     let mut says = |metric: &str, ours: f64, wanted: &str, holds: bool| {
         goal(report, &scheme, &format!("{what}: {metric}"), ours, wanted, holds);
