@@ -3,8 +3,10 @@
 use super::*;
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
-use varve_media::Request;
 use varve_media::conformance::devices::{PREFERRED_ZONES, TRANSLATED_ZONES};
+use varve_media::{
+    Fault, FaultDevice, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation, Request,
+};
 
 /// Random reads, writes, syncs and resets against an array of bytes, while whatever is out of order is moved, and now and then
 /// from the beginning: what was acknowledged is there.
@@ -200,4 +202,39 @@ fn commands_end_a_move() {
             check_map(handle.core_of());
         });
     }
+}
+
+/// A zone is reset when those who read it where it was are done.
+#[test]
+fn readers_see_the_zone_that_they_entered() {
+    let mut met = 0;
+    for seed in 1..=6 {
+        met += simulate(seed, true, move |env| {
+            // A read takes a while before it reads.
+            let stall = FaultEffect::Stall(Duration::from_micros(300));
+            let on_reads = Fault::new(Operation::Read, FaultTrigger::From(0), stall).on_class(IoClass::UserRead);
+            let injector = FaultInjector::new(env, FaultPlan::of(on_reads));
+            let inner = FaultDevice::device(&injector, &memory(env, &TRANSLATED_ZONES, 14));
+            let (device, handle) = open(env, &inner, at_rest()).unwrap();
+            device.block.write_at(4096, &[7; 32768], &context()).unwrap();
+            let readers: Vec<_> = (0..4)
+                .map(|_| {
+                    let device = device.clone();
+                    env.spawn("reader", move || {
+                        for _ in 0..40 {
+                            let mut data = vec![0; 32768];
+                            device.block.read_at(4096, &mut data, &IoContext::of(IoClass::UserRead)).unwrap();
+                            assert!(data == [7; 32768], "seed {seed}");
+                        }
+                    })
+                })
+                .collect();
+            for _ in 0..20 {
+                relocate(&handle, 0);
+            }
+            readers.into_iter().for_each(|reader| reader.join().unwrap_or_else(|panicked| panicked.resume()));
+            handle.statistics().relocated_zones
+        });
+    }
+    assert!(met >= 60, "{met}");
 }
