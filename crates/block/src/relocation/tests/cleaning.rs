@@ -215,7 +215,9 @@ fn readers_see_the_zone_that_they_entered() {
             let on_reads = Fault::new(Operation::Read, FaultTrigger::From(0), stall).on_class(IoClass::UserRead);
             let injector = FaultInjector::new(env, FaultPlan::of(on_reads));
             let inner = FaultDevice::device(&injector, &memory(env, &TRANSLATED_ZONES, 14));
-            let (device, handle) = open(env, &inner, at_rest()).unwrap();
+            // Steps are taken although requests are outstanding.
+            let hurried = RelocationParameters { urgent_utilization: -1e9, busy_share_max: 1.0, ..at_rest() };
+            let (device, handle) = open(env, &inner, hurried).unwrap();
             device.block.write_at(4096, &[7; 32768], &context()).unwrap();
             let readers: Vec<_> = (0..4)
                 .map(|_| {
