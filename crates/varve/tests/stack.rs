@@ -580,6 +580,8 @@ fn the_media_cache_of_a_host_aware_disk_is_as_it_was_left() {
     let mut data = [0; 4096];
     disk[0].device().block.read_at((7 << 22) + 8192, &mut data, &context).unwrap();
     assert_eq!(data, [9; 4096]);
+}
+
 /// Zones that are moved are found again where the bytes last, and are shown as those of a smaller disk.
 #[test]
 fn zones_are_relocated_by_spec() {

@@ -48,6 +48,7 @@ pub(crate) const RELOCATE_LAYER: LayerKind = LayerKind {
             meaning: "extents that its map holds",
         },
     ],
+    changes_shape: true,
     wrap,
 };
 

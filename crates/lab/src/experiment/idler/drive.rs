@@ -173,7 +173,7 @@ impl Drive {
 /// What tells what was done to requests.
 #[derive(Default)]
 pub(super) struct Handles {
-    control: Option<ControlledDevice>,
+    pub(super) control: Option<ControlledDevice>,
     relocation: Option<RelocatingDevice>,
 }
 
