@@ -27,6 +27,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "zone_record",
     "media_cache_record",
     "relocation_journal",
+    "write_buffer",
     "band_table",
     "log_frame",
     "trace",

@@ -4,3 +4,9 @@
 pub fn relocation_journal(data: &[u8]) {
     crate::relocation::fuzz_journal(data);
 }
+
+/// Decodes a superblock of a write buffer and a record of its page map, as they are and with the magics and checksums that bytes at random do
+/// not have; what is taken must fit what it says.
+pub fn write_buffer(data: &[u8]) {
+    crate::buffer::fuzz_record(data);
+}

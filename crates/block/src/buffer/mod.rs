@@ -17,6 +17,8 @@ mod transfer;
 pub use device::WriteBuffer;
 pub use error::BufferError;
 pub use opening::BufferOpening;
+pub(crate) use record::fuzz as fuzz_record;
+
 pub use parameters::{BufferParameters, BufferStatistics, EvictionOrder};
 
 #[cfg(test)]

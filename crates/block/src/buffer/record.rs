@@ -273,6 +273,43 @@ impl Record {
     }
 }
 
+/// Decodes any bytes as a superblock and as a record.
+pub(crate) fn fuzz(data: &[u8]) {
+    let Some((&pages, data)) = data.split_first() else { return };
+    let _ = Superblock::decode(data, Role::Buffer);
+    let mut sealed = data.to_vec();
+    sealed.resize(SUPERBLOCK_BYTES, 0);
+    sealed[..8].copy_from_slice(SUPERBLOCK_MAGIC);
+    sealed[8..16].copy_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0]);
+    sealed[SUPERBLOCK_CHECKED_BYTES..].fill(0);
+    let checksum = crc32c::crc32c(&sealed[..SUPERBLOCK_CHECKED_BYTES]).to_le_bytes();
+    sealed[SUPERBLOCK_CHECKED_BYTES..SUPERBLOCK_CHECKED_BYTES + 4].copy_from_slice(&checksum);
+    let Found::Superblock(superblock) = Superblock::decode(&sealed, Role::Disk) else {
+        panic!("a sealed superblock is one");
+    };
+    assert_eq!(superblock.encode(Role::Disk), sealed);
+    let superblock = Superblock { page_count: pages.into(), ..superblock };
+    let mut record = data.to_vec();
+    if record.len() >= RECORD_HEADER_BYTES + CHECKSUM_BYTES {
+        record[..8].copy_from_slice(RECORD_MAGIC);
+        record[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let room = (record.len() - RECORD_HEADER_BYTES - CHECKSUM_BYTES) / ENTRY_BYTES;
+        let entries = (u32_at(&record, 44) as usize % (room + 1)) as u32;
+        record[44..48].copy_from_slice(&entries.to_le_bytes());
+        let checked = RECORD_HEADER_BYTES + entries as usize * ENTRY_BYTES;
+        let checksum = crc32c::crc32c(&record[..checked]).to_le_bytes();
+        record[checked..checked + CHECKSUM_BYTES].copy_from_slice(&checksum);
+    }
+    for bytes in [data, &record] {
+        let Some(record) = Record::decode(bytes, &superblock) else { continue };
+        assert!(record.entries.len() <= superblock.page_count as usize);
+        assert!(record.entries.iter().all(|entry| entry.slot < superblock.page_count));
+        assert!(record.staged.is_none_or(|staged| staged.length_bytes <= superblock.staging_bytes));
+        let again = Record::decode(&record.encode(512), &superblock);
+        assert_eq!(again, Some(record));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -322,6 +359,22 @@ mod tests {
     }
 
     const GOLDEN: u32 = 0x0268_3cd7;
+
+    #[test]
+    fn any_bytes_are_taken() {
+        let mut random = varve_env::Random::named(1, "write buffer");
+        let good = [record().encode(1), superblock().encode(Role::Disk)];
+        for round in 0..3000 {
+            let mut bytes = good[round % 2].clone();
+            for _ in 0..random.below(20) {
+                let at = random.index(bytes.len());
+                bytes[at] = random.below(256) as u8;
+            }
+            bytes.truncate(random.index(bytes.len() + 1));
+            bytes.insert(0, random.below(256) as u8);
+            fuzz(&bytes);
+        }
+    }
 
     #[test]
     fn flips_and_cuts_are_noticed() {

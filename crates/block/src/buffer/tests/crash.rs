@@ -122,8 +122,11 @@ fn nothing_that_was_synced_is_lost_at_any_point() {
         let (more_points, more_images) = cut_at_points(seed, 120, 5, &mut reached);
         (points, images) = (points + more_points, images + more_images);
     }
-    println!("reached: write buffer power cuts: {points} points, {images} images, {reached:?}");
     let BufferStatistics { rewritten_zones, evictions, direct_writes, records, .. } = reached;
+    println!(
+        "reached: block write buffer/power cuts: {points} points, {images} images, {evictions} evictions, {rewritten_zones} zones written \
+         anew, {records} records"
+    );
     for count in [rewritten_zones, evictions, direct_writes, records] {
         assert!(count > 20, "{reached:?}");
     }

@@ -100,6 +100,6 @@ fn no_fault_of_any_call_loses_what_was_synced() {
             }
         }
     }
-    println!("reached: write buffer faults: {injected} injected");
+    println!("reached: block write buffer/faults: {injected} faults");
     assert!(injected > 500, "{injected}");
 }
