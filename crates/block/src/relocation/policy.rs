@@ -1,5 +1,8 @@
 //! What is relocated next, and when a step of it is taken: functions of what is known.
 
+/// Least bytes of a step of a drive that is scaled.
+const STEP_BYTES_MIN: u64 = 16 << 10;
+
 /// What relocation is told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelocationParameters {
@@ -73,6 +76,23 @@ pub(super) enum Turn {
 }
 
 impl RelocationParameters {
+    /// Those of a similar drive, all of whose sizes and times are divided by `divisor`.
+    pub fn scaled(&self, divisor: u64) -> Self {
+        let divisor = divisor.max(1);
+        // A step moves something.
+        let bytes = |bytes: u64| (bytes / divisor).max(STEP_BYTES_MIN);
+        RelocationParameters {
+            step_bytes: bytes(self.step_bytes),
+            urgent_step_bytes: bytes(self.urgent_step_bytes),
+            chunk_bytes: bytes(self.chunk_bytes),
+            extent_cost_bytes: self.extent_cost_bytes / divisor,
+            quiet_nanos: self.quiet_nanos / divisor,
+            report_nanos: self.report_nanos / divisor,
+            recent_nanos: self.recent_nanos / divisor,
+            ..self.clone()
+        }
+    }
+
     /// Whether a zone is to be relocated.
     pub(super) fn is_due(&self, utilization: f64) -> bool {
         utilization > self.utilization

@@ -2,7 +2,7 @@
 
 use crate::description::ZonesDescription;
 use crate::error::Error;
-use crate::registry::{LayerKind, OptionDescription, ValueForm, whole_number};
+use crate::registry::{LayerKind, OptionDescription, ValueForm, scale_divisor, whole_number};
 use crate::spec::{Part, SpecErrorKind};
 use crate::stack::{Base, BuiltDevice, Construction};
 use varve_block::relocation::{Formatting, RelocatingDevice, RelocationParameters};
@@ -83,7 +83,8 @@ fn narrow(part: &Part, name: &str) -> Result<Option<u32>, Error> {
 }
 
 fn parameters(part: &Part, read_only: bool) -> Result<RelocationParameters, Error> {
-    let mut parameters = RelocationParameters::default();
+    let divisor = part.text("scale")?.and_then(scale_divisor).unwrap_or(1);
+    let mut parameters = RelocationParameters::default().scaled(divisor);
     parameters.spares = narrow(part, SPARES)?.unwrap_or(parameters.spares);
     if let Some(percent) = narrow(part, UTILIZATION)? {
         if percent >= 100 {
