@@ -89,7 +89,7 @@ pub(crate) fn watch(watched: &WatchedReplay, advance: Box<dyn Fn(u64) + Send>) -
         let workload = calibrated_at(watched.scale, watched.seed, &bare, PROJ_1);
         let usual = BufferParameters::default();
         let page_count = watched.scale.of(usual.page_count.into()) as u32;
-        let buffer = watched.is_buffered.then(|| BufferParameters { page_count, ..usual });
+        let buffer = watched.is_buffered.then_some(BufferParameters { page_count, ..usual });
         let drive = Drive { buffer, ..bare };
         let span_nanos = (workload.duration_seconds * 1_000_000_000 / u64::from(watched.spans.max(1))).max(1);
         let cache = drive.translation.media_cache;
