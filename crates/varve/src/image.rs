@@ -1,6 +1,7 @@
 //! What emulated devices hold, to begin with elsewhere.
 
 use crate::error::Error;
+use crate::layer::changes_shape;
 use crate::spec::{Part, SpecErrorKind};
 use crate::stack::{Stack, StackDevice};
 use std::sync::Arc;
@@ -94,8 +95,11 @@ impl ImageSource {
             let overlaps = capabilities.zones.as_ref().is_some_and(|zones| zones.track_overlap.is_some());
             capabilities.tracks.is_none() && !overlaps
         };
-        if held.len() != devices.len() || !devices.iter().all(is_plain) {
-            let expected = "devices with backing=compressed, none of which has tracks that overlap";
+        // Under a layer that changes the shape of a device its zones are others than those of the bytes.
+        let is_of_shape = !stack.spec().parts().iter().any(changes_shape);
+        if held.len() != devices.len() || !devices.iter().all(is_plain) || !is_of_shape {
+            let expected =
+                "devices with backing=compressed, without buffer= and relocate=, none of which has tracks that overlap";
             return Err(stack.spec().error(SpecErrorKind::Combination, expected).into());
         }
         Ok(ImageSource { devices, held })

@@ -83,7 +83,7 @@ impl Cleaner {
             if state.is_stopped || state.failure.is_some() {
                 return Err(Halt::Stopped);
             }
-            let situation = state.situation(core.now());
+            let situation = state.situation(&core.parameters, core.now());
             match core.parameters.turn(&situation) {
                 Turn::Now => break (situation.now_nanos, situation.outstanding > 0),
                 Turn::At(nanos) => core.listen(&mut state, Some(nanos)),
@@ -205,7 +205,13 @@ impl Cleaner {
         let moving = state.moving.as_mut().filter(|moving| !moving.is_cancelled).ok_or(Halt::Disturbed)?;
         let is_too_much =
             moving.rewritten.len() > PIECES_MAX || moving.rewritten.bytes() > self.core.logical.zone_bytes / 4;
-        if is_too_much { Err(Halt::Disturbed) } else { Ok(moving.rewritten.take()) }
+        if is_too_much {
+            return Err(Halt::Disturbed);
+        }
+        let (logical, taken) = (moving.logical, moving.rewritten.take());
+        // What is still on its way there may come behind the copy of its range.
+        state.mark_in_flight(logical, &(0..u64::MAX));
+        Ok(taken)
     }
 
     /// Copies what the zone has, in order.
@@ -213,13 +219,11 @@ impl Cleaner {
         let core = &self.core;
         let alignment = core.capabilities.buffer_alignment_bytes.max(1) as usize;
         let sector = u64::from(core.geometry.physical_sector_bytes.max(1));
-        let step_bytes = || {
-            let utilization = core.state.lock().ghost.utilization();
-            core.parameters.step(utilization).max(1).next_multiple_of(sector)
-        };
+        let pressure = || core.state.lock().pressure(&core.parameters, core.now());
+        let step_bytes = || core.parameters.step(pressure()).max(1).next_multiple_of(sector);
         let chunk_bytes = core.parameters.chunk_bytes.max(1).next_multiple_of(sector).min(core.logical.zone_bytes);
         let mut buffer = AlignedBuffer::new(chunk_bytes as usize, alignment);
-        let mut done = 0;
+        let (mut done, mut synced) = (0, 0);
         loop {
             let end = {
                 let mut state = core.state.lock();
@@ -254,6 +258,11 @@ impl Cleaner {
                 let result = self.step(|| core.inner.block.write_at(place, data, &context()))?;
                 result.map_err(|_| Halt::BadSpare(to))?;
                 at = write.end;
+                if core.parameters.is_sync_due(at - synced, pressure()) {
+                    // All of a zone at once would be a second for whoever comes then.
+                    self.step(|| self.sync())??;
+                    synced = at;
+                }
             }
             core.state.lock().statistics.copied_bytes += end - done;
             done = end;

@@ -65,6 +65,8 @@ pub(super) struct ZoneKnowledge {
     /// First byte behind all that was written.
     pub(super) written_bytes: u64,
     last_write_nanos: u64,
+    /// Requests that changed it, or were to.
+    changes: u64,
     pub(super) given_up: u32,
     /// It could not be read: it is left where it is, until it is reset.
     pub(super) is_unfit: bool,
@@ -73,6 +75,8 @@ pub(super) struct ZoneKnowledge {
 pub(super) struct State {
     pub(super) map: ZoneMap,
     pub(super) ghost: GhostCache,
+    /// When something last went to the media cache.
+    filled_nanos: u64,
     pub(super) zones: Vec<ZoneKnowledge>,
     in_flight: BTreeMap<u64, InFlight>,
     next_ticket: u64,
@@ -119,6 +123,8 @@ pub(super) struct Core {
 /// Requests at the device, and where their parts are.
 pub(super) struct Entered {
     tickets: Range<u64>,
+    /// How many requests had come to change each zone.
+    changes: Vec<u64>,
     pub(super) offsets: Vec<u64>,
 }
 
@@ -133,6 +139,7 @@ impl State {
         State {
             map,
             ghost,
+            filled_nanos: 0,
             zones,
             in_flight: BTreeMap::new(),
             next_ticket: 0,
@@ -151,14 +158,19 @@ impl State {
         }
     }
 
-    pub(super) fn situation(&self, now_nanos: u64) -> Situation {
+    pub(super) fn situation(&self, parameters: &RelocationParameters, now_nanos: u64) -> Situation {
         Situation {
             now_nanos,
             outstanding: self.outstanding,
             quiet_since_nanos: self.quiet_since_nanos,
-            utilization: self.ghost.utilization(),
+            utilization: self.pressure(parameters, now_nanos),
             last_busy_step: self.last_busy_step,
         }
+    }
+
+    /// How full the cache counts as.
+    pub(super) fn pressure(&self, parameters: &RelocationParameters, now_nanos: u64) -> f64 {
+        parameters.pressure(self.ghost.utilization(), self.filled_nanos, now_nanos)
     }
 
     /// The zone to relocate, and whether somebody demanded it.
@@ -281,9 +293,9 @@ impl Core {
             statistics.longest_hold_nanos = statistics.longest_hold_nanos.max(now.saturating_sub(came));
         }
         let first = state.next_ticket;
-        let mut offsets = Vec::with_capacity(parts.len());
+        let (mut offsets, mut changes) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
         for part in parts {
-            self.follow(&mut state, part, now);
+            changes.push(self.follow(&mut state, part, now));
             let zone = state.map.zone(part.zone).unwrap_or(part.zone);
             offsets.push(self.physical.start_bytes(zone).saturating_add(part.range.start));
             let zones = part.zone.0..part.zone.0.saturating_add(1);
@@ -293,7 +305,7 @@ impl Core {
         if state.rests && self.parameters.is_due(state.ghost.utilization()) {
             self.work.notify_all();
         }
-        Ok(Entered { tickets: first..state.next_ticket, offsets })
+        Ok(Entered { tickets: first..state.next_ticket, changes, offsets })
     }
 
     fn insert(&self, state: &mut State, used: InFlight) {
@@ -309,7 +321,7 @@ impl Core {
         let found = zones.clone().filter_map(|zone| state.map.zone(ZoneId(zone))).collect();
         self.insert(&mut state, InFlight { zones, range: 0..0, changes: false });
         state.outstanding += 1;
-        (Entered { tickets: first..state.next_ticket, offsets: Vec::new() }, found)
+        (Entered { tickets: first..state.next_ticket, changes: Vec::new(), offsets: Vec::new() }, found)
     }
 
     /// Lets to the device what is of no zone.
@@ -322,27 +334,30 @@ impl Core {
             return Err(failure.clone());
         }
         state.outstanding += 1;
-        Ok(Entered { tickets: 0..0, offsets: Vec::new() })
+        Ok(Entered { tickets: 0..0, changes: Vec::new(), offsets: Vec::new() })
     }
 
-    /// Follows a part of a request that goes to the device.
-    fn follow(&self, state: &mut State, part: &Part, now_nanos: u64) {
+    /// Follows a part of a request that goes to the device, and gives how many had come to change its zone. What is known of how far a zone is written
+    /// grows here and only ever grows: a command that takes it back may yet be refused.
+    fn follow(&self, state: &mut State, part: &Part, now_nanos: u64) -> u64 {
         let start = self.logical.start_bytes(part.zone);
         let length_bytes = part.range.end - part.range.start;
-        let Some(zone) = state.zones.get_mut(part.zone.0 as usize) else { return };
+        let Some(zone) = state.zones.get_mut(part.zone.0 as usize) else { return 0 };
+        if part.work == Work::Read {
+            return zone.changes;
+        }
+        zone.changes += 1;
+        let changes = zone.changes;
         match part.work {
-            Work::Read => return,
             Work::Write => {
                 zone.written_bytes = zone.written_bytes.max(part.range.end);
                 zone.last_write_nanos = now_nanos;
-                state.ghost.written(start + part.range.start, length_bytes);
+                if state.ghost.written(start + part.range.start, length_bytes) > 0.0 {
+                    state.filled_nanos = now_nanos;
+                }
             }
-            Work::Forget if length_bytes == self.logical.zone_bytes => {
-                *zone = ZoneKnowledge::default();
-                state.ghost.reset(start, length_bytes);
-            }
-            // What a finish makes of it is known when it is done.
-            Work::Forget | Work::Command => {}
+            // What these make of it is known when they are done.
+            Work::Read | Work::Forget | Work::Command => {}
         }
         if let Some(moving) = state.moving.as_mut().filter(|moving| moving.logical == part.zone) {
             let is_whole = part.work == Work::Command || length_bytes == self.logical.zone_bytes;
@@ -351,6 +366,7 @@ impl Core {
                 false => moving.written(&part.range),
             }
         }
+        changes
     }
 
     /// Follows the end of requests.
@@ -366,6 +382,25 @@ impl Core {
         if state.listens {
             self.work.notify_all();
         }
+    }
+
+    /// Follows a zone that was reset, unless others changed it meanwhile: then nobody knows what came first, and to take it for written to where it was
+    /// is right in any case. `entered` is that of the reset, which has not left.
+    pub(super) fn was_reset(&self, logical: ZoneId, entered: &Entered) {
+        let mut state = self.state.lock();
+        let is_alone = state.in_flight.iter().all(|(ticket, used)| {
+            entered.tickets.contains(ticket) || !used.changes || !used.zones.contains(&logical.0)
+        });
+        let Some(zone) = state.zones.get_mut(logical.0 as usize) else { return };
+        if is_alone && entered.changes.first() == Some(&zone.changes) {
+            *zone = ZoneKnowledge { changes: zone.changes, ..ZoneKnowledge::default() };
+            state.ghost.reset(self.logical.start_bytes(logical), self.logical.zone_bytes);
+        }
+    }
+
+    /// What there is to say of a sync that went well: another may have failed meanwhile, and taken with it what this one was for.
+    pub(super) fn acknowledged(&self) -> Result<(), MediaError> {
+        self.state.lock().failure.clone().map_or(Ok(()), Err)
     }
 
     /// Follows a zone that was finished.

@@ -251,7 +251,7 @@ impl BlockDevice for RelocatingDevice {
             core.fail(error);
         }
         core.leave(entered);
-        result
+        result.and_then(|()| core.acknowledged())
     }
 
     fn counters(&self) -> Counters {

@@ -19,6 +19,9 @@ pub struct RelocationParameters {
     pub urgent_step_bytes: u64,
     /// Bytes that are read before they are written: between the two the arm moves. They are in memory meanwhile.
     pub chunk_bytes: u64,
+    /// Bytes that are written before they are made durable while there is no hurry: who comes meanwhile waits for no more than these at a
+    /// sync.
+    pub sync_bytes: u64,
     /// How long no request must have been outstanding before a step, while there is no hurry: each gap in which steps are taken costs the
     /// request at its end some of a step, so fewer and longer ones cost less.
     pub quiet_nanos: u64,
@@ -28,6 +31,8 @@ pub struct RelocationParameters {
     pub report_nanos: u64,
     /// Bytes that are read in the time that one more extent of the media cache costs when a zone is read.
     pub extent_cost_bytes: u64,
+    /// When nothing went to the cache for so long there is no hurry, however full it is.
+    pub calm_nanos: u64,
     /// A zone that was written so recently is taken only where it is worth twice another.
     pub recent_nanos: u64,
 }
@@ -42,10 +47,12 @@ impl Default for RelocationParameters {
             step_bytes: 512 << 10,
             urgent_step_bytes: 8 << 20,
             chunk_bytes: 16 << 20,
+            sync_bytes: 4 << 20,
             quiet_nanos: 10_000_000,
             busy_share_max: 0.8,
             report_nanos: 600_000_000_000,
             extent_cost_bytes: 1 << 20,
+            calm_nanos: 10_000_000_000,
             recent_nanos: 1_000_000_000,
         }
     }
@@ -59,6 +66,7 @@ pub(super) struct Situation {
     pub(super) outstanding: usize,
     /// Since when there is none, if so.
     pub(super) quiet_since_nanos: u64,
+    /// How full the cache counts as.
     pub(super) utilization: f64,
     /// When the last step taken although requests were outstanding began and ended.
     pub(super) last_busy_step: (u64, u64),
@@ -85,9 +93,11 @@ impl RelocationParameters {
             step_bytes: bytes(self.step_bytes),
             urgent_step_bytes: bytes(self.urgent_step_bytes),
             chunk_bytes: bytes(self.chunk_bytes),
+            sync_bytes: bytes(self.sync_bytes),
             extent_cost_bytes: self.extent_cost_bytes / divisor,
             quiet_nanos: self.quiet_nanos / divisor,
             report_nanos: self.report_nanos / divisor,
+            calm_nanos: self.calm_nanos / divisor,
             recent_nanos: self.recent_nanos / divisor,
             ..self.clone()
         }
@@ -96,6 +106,14 @@ impl RelocationParameters {
     /// Whether a zone is to be relocated.
     pub(super) fn is_due(&self, utilization: f64) -> bool {
         utilization > self.utilization
+    }
+
+    /// How full the cache counts as: as full as it is, unless nothing fills it any more.
+    pub(super) fn pressure(&self, utilization: f64, filled_nanos: u64, now_nanos: u64) -> f64 {
+        match now_nanos.saturating_sub(filled_nanos) > self.calm_nanos {
+            true => utilization.min(self.urgent_utilization),
+            false => utilization,
+        }
     }
 
     /// How near the cache is to its end: 0 where there is no hurry, 1 when it is full.
@@ -108,6 +126,11 @@ impl RelocationParameters {
     pub(super) fn step(&self, utilization: f64) -> u64 {
         let more = self.urgent_step_bytes.saturating_sub(self.step_bytes) as f64;
         self.step_bytes.saturating_add((more * self.urgency(utilization)) as u64)
+    }
+
+    /// Whether so many bytes that are written are to be made durable: later the more of a hurry there is, for a sync loses a rotation.
+    pub(super) fn is_sync_due(&self, unsynced_bytes: u64, pressure: f64) -> bool {
+        unsynced_bytes as f64 * (1.0 - self.urgency(pressure)) >= self.sync_bytes as f64
     }
 
     /// When the next step is due.
@@ -198,6 +221,26 @@ mod tests {
         assert!(!parameters.is_due(0.5) && parameters.is_due(0.9));
         let steps = [0.0, 0.9, 0.95, 1.0, 1.5].map(|utilization| parameters.step(utilization) >> 19);
         assert_eq!(steps, [1, 1, 8, 16, 16]);
+    }
+
+    #[test]
+    fn a_full_cache_that_nothing_fills_is_no_hurry() {
+        let parameters = RelocationParameters { calm_nanos: 100, ..Default::default() };
+        assert_eq!(parameters.pressure(1.1, 900, 1000), 1.1);
+        assert_eq!(parameters.pressure(1.1, 899, 1000), parameters.urgent_utilization);
+        assert_eq!(parameters.pressure(0.3, 0, 1000), 0.3);
+        let calm = Situation { outstanding: 1, utilization: parameters.pressure(1.1, 0, 1000), ..situation() };
+        assert_eq!(parameters.turn(&calm), Turn::WhenQuiet);
+    }
+
+    #[test]
+    fn what_is_written_is_synced_later_in_a_hurry() {
+        let parameters = RelocationParameters { sync_bytes: 100, urgent_utilization: 0.9, ..Default::default() };
+        let due = |pressure| (1..10_000u64).find(|&unsynced| parameters.is_sync_due(unsynced, pressure));
+        assert_eq!(
+            (due(0.5), due(0.9), due(0.95).map(|bytes| bytes / 10), due(1.0)),
+            (Some(100), Some(100), Some(20), None)
+        );
     }
 
     #[test]

@@ -136,8 +136,9 @@ pub(super) fn decode_header(geometry: &ZoneGeometry, slot: &[u8]) -> Result<Opti
     if header.logical_zones == 0 || header.logical_zones > most {
         return damaged("logical zones", format!("1 to {most}"), header.logical_zones);
     }
-    if header.generation == 0 {
-        return damaged("generation", "1 or more", 0);
+    // There is one after it.
+    if header.generation == 0 || header.generation == u64::MAX {
+        return damaged("generation", "1 or more, and not the last there is", header.generation);
     }
     Ok(Some(header))
 }

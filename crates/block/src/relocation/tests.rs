@@ -12,6 +12,7 @@ mod cleaning;
 mod crash;
 mod faults;
 mod opening;
+mod together;
 
 /// Zones of the devices for tests.
 const ZONE: u64 = 64 << 10;

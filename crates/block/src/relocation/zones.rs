@@ -46,6 +46,9 @@ impl RelocatedZones {
         // It is a zone of the map, so there is one.
         let place = core.physical.zone_at(start).unwrap_or(zone);
         let result = perform(&*core.inner_zones, place);
+        if work == Work::Forget && result.is_ok() {
+            core.was_reset(zone, &entered);
+        }
         core.leave(entered);
         let logical = core.logical.start_bytes(zone);
         result.map_err(|error| elsewhere(error, |place| place.wrapping_sub(start).wrapping_add(logical), zone))

@@ -6,7 +6,7 @@ use crate::registry::{LayerKind, OptionDescription, ValueForm, scale_divisor, wh
 use crate::spec::{Part, SpecErrorKind};
 use crate::stack::{Base, BuiltDevice, Construction};
 use varve_block::relocation::{Formatting, RelocatingDevice, RelocationParameters};
-use varve_media::{Device, MediaCache};
+use varve_media::{Device, MediaCache, OverlayDevice};
 
 const RELOCATE: &str = "relocate";
 const SPARES: &str = "relocate-spares";
@@ -57,15 +57,18 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
     let Base::Devices(devices) = base else {
         return Err(part.value_error(RELOCATE, "no relocation in a directory: on a host-aware disk").into());
     };
+    // Where nothing may be written, and where the device is only to say of what shape it is, opening writes to memory.
     let formatting = match wanted {
-        _ if construction.read_only => Formatting::Never,
+        _ if construction.describe || construction.format => Formatting::Anew,
+        _ if construction.read_only || !construction.create => Formatting::Never,
         "anew" => Formatting::Anew,
-        _ if construction.format => Formatting::Anew,
         _ => Formatting::IfBlank,
     };
+    let rests = construction.describe || construction.read_only;
     let relocated = devices.into_iter().map(|built| {
-        let (limits, parameters) = (limits(part, &built.device)?, parameters(part, construction.read_only)?);
-        let (device, _) = RelocatingDevice::open(construction.env, &built.device, limits, parameters, formatting)?;
+        let (limits, parameters) = (limits(part, &built.device)?, parameters(part, rests)?);
+        let below = if rests { OverlayDevice::device(&built.device)? } else { built.device };
+        let (device, _) = RelocatingDevice::open(construction.env, &below, limits, parameters, formatting)?;
         let mut description = built.description;
         description.capacity_bytes = device.block.geometry().capacity_bytes;
         description.zones = ZonesDescription::of(&device);
