@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use varve_env::{Condvar, Env, Mutex, MutexGuard};
 use varve_media::{
-    AlignedBuffer, BlockDevice, Capabilities, Counters, Device, Geometry, IoContext, MediaError, Operation, Request,
-    Transfer, ZoneGeometry, check_request,
+    AlignedBuffer, BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry, IoContext, MediaError,
+    Operation, Request, Transfer, ZoneGeometry, check_request,
 };
 
 /// A write buffer: pages of writes on a fast device that go to the disk later (Zhang, section 4.4.3).
@@ -27,7 +27,8 @@ use varve_media::{
 /// says otherwise, and what left for the disk is durable there before it says so. Of a zone that is read, merged and written anew
 /// there is a copy on the fast device before it is reset.
 ///
-/// *Failure*: a failed sync, or a failed write of the buffer's own, stops it: writes and syncs are refused from then on, reads go on.
+/// *Failure*: a failed sync, record of the map, or write of a zone that was reset stops it: writes and syncs are refused from then on, reads go
+/// on. What cannot leave for the disk stays, whoever waited for its room is told, and others leave before it is tried again.
 ///
 /// Any thread may use it. Memory: some 100 bytes for each page, 32 for each zone. A clone is another handle.
 #[derive(Clone)]
@@ -70,6 +71,8 @@ pub(super) struct State {
     /// Writes by the buffer, and reads of the disk, in flight, by zone.
     pub(super) writes_in_flight: BTreeMap<u32, u32>,
     pub(super) reads_in_flight: BTreeMap<u32, u32>,
+    /// Reads that are served from the copy of a zone.
+    pub(super) copy_readers: u32,
     pub(super) is_disk_dirty: bool,
     pub(super) is_fast_dirty: bool,
     /// Writes and discards that are done; of these, those that a sync covered.
@@ -280,25 +283,25 @@ impl Shared {
         }
         let mut state = self.state.lock();
         self.refused(&state)?;
-        // Pages on their way to the disk would come to life again behind it.
+        // Pages on their way to the disk would come to life again behind it, so nothing leaves meanwhile.
         while state.is_evicting {
             self.changed.wait(&mut state);
             self.refused(&state)?;
         }
-        for page in state.map.held_in(range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES)) {
-            let start = page * PAGE_BYTES;
-            let (from, to) = (range.start.max(start) - start, range.end.min(start + PAGE_BYTES) - start);
-            state.map.discard(page, sectors_of(from, to, self.sector_bytes()));
-        }
+        state.is_evicting = true;
         drop(state);
-        let outcome = varve_media::BlockDeviceExt::discard_at(
-            self.disk.block.as_ref(),
-            range.start,
-            range.end - range.start,
-            context,
-        );
+        let length_bytes = range.end - range.start;
+        let outcome = self.disk.block.discard_at(range.start, length_bytes, context);
         let mut state = self.state.lock();
-        (state.is_disk_dirty, state.completed) = (true, state.completed + 1);
+        if outcome.is_ok() {
+            // Not before: what the disk has is older, and would be found if it refuses.
+            for page in state.map.held_in(range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES)) {
+                let start = page * PAGE_BYTES;
+                let (from, to) = (range.start.max(start) - start, range.end.min(start + PAGE_BYTES) - start);
+                state.map.discard(page, sectors_of(from, to, self.sector_bytes()));
+            }
+        }
+        (state.is_evicting, state.is_disk_dirty, state.completed) = (false, true, state.completed + 1);
         self.changed.notify_all();
         outcome
     }
@@ -357,7 +360,13 @@ impl Shared {
             .collect();
         let is_of_disk = |part: &&Part| matches!(part.source, Source::Disk { .. });
         let of_disk = parts.iter().filter(|parts| parts.iter().any(|part| is_of_disk(&part))).count();
-        let zones: Vec<u32> = ranges.iter().flatten().flat_map(|range| self.zones_of(range.clone())).collect();
+        let of_zones = |part: &Part| match part.source {
+            Source::Disk { offset_bytes } => self.zones_of(offset_bytes..offset_bytes + part.length_bytes),
+            Source::Fast { .. } => Vec::new(),
+        };
+        let zones: Vec<u32> = parts.iter().flatten().flat_map(of_zones).collect();
+        let reads_copy = parts.iter().flatten().any(|part| matches!(part.source, Source::Fast { slot: None, .. }));
+        state.copy_readers += u32::from(reads_copy);
         if of_disk > 0 {
             state.statistics.disk_reads += of_disk as u64;
             State::count(&mut state.reads_in_flight, &zones, true);
@@ -368,7 +377,7 @@ impl Shared {
             && parts.iter().all(|parts| parts.len() == 1 && parts.iter().all(|part| is_of_disk(&part)));
         if goes_whole {
             let result = self.disk.block.execute(requests, context);
-            self.end_reads(&zones, &[], of_disk > 0);
+            self.end_reads(&zones, &[], false);
             return result;
         }
         let mut buffers: Vec<(usize, Part, AlignedBuffer)> = Vec::new();
@@ -403,19 +412,18 @@ impl Shared {
                 Source::Disk { .. } => None,
             })
             .collect();
-        self.end_reads(&zones, &slots, of_disk > 0);
+        self.end_reads(&zones, &slots, reads_copy);
         for (number, part, buffer) in &buffers {
             scatter(&mut requests[*number], part.at, buffer);
         }
         Ok(())
     }
 
-    fn end_reads(&self, zones: &[u32], slots: &[u32], asked_disk: bool) {
+    fn end_reads(&self, zones: &[u32], slots: &[u32], reads_copy: bool) {
         let mut state = self.state.lock();
         slots.iter().for_each(|&slot| state.map.end_use(slot));
-        if asked_disk {
-            State::count(&mut state.reads_in_flight, zones, false);
-        }
+        State::count(&mut state.reads_in_flight, zones, false);
+        state.copy_readers -= u32::from(reads_copy);
         self.changed.notify_all();
     }
 }

@@ -113,6 +113,9 @@ impl Shared {
                 let left = state.map.end_leave(leaving, result.is_ok());
                 state.statistics.evicted_pages += u64::from(left);
             }
+            if result.is_err() {
+                leaving.iter().for_each(|leaving| state.map.defer(leaving.page));
+            }
             self.changed.notify_all();
             drop(state);
             result?;
@@ -185,19 +188,26 @@ impl Shared {
         // As far as anything was written, or is to be.
         let of_pages = pages.last().map_or(0, |page| (page + 1) * PAGE_BYTES - start);
         let written_bytes = state.pointers.as_ref().and_then(|pointers| pointers.extent_bytes(zone));
-        let length_bytes = written_bytes.unwrap_or(zones.zone_bytes).max(of_pages).min(zones.zone_capacity_bytes);
+        let length_bytes = written_bytes.unwrap_or(zones.zone_bytes).max(of_pages).next_multiple_of(PAGE_BYTES);
+        let length_bytes = length_bytes.min(zones.zone_capacity_bytes);
         let leaving: Vec<Leaving> = pages.iter().filter_map(|&page| state.map.begin_leave(page)).collect();
         drop(state);
         let context = cleaning(context);
-        let copied = self.copy(start, length_bytes, &leaving, &context);
-        if let Err(error) = copied {
-            // Nothing was changed yet.
+        let mut state = self.state.lock();
+        while state.copy_readers > 0 {
+            // They read what this is about to overwrite.
+            self.changed.wait(&mut state);
+        }
+        drop(state);
+        if self.copy(start, length_bytes, &leaving, &context).is_err() {
+            // Nothing was changed yet, and pages by themselves may do.
             let mut state = self.state.lock();
             leaving.iter().for_each(|leaving| {
                 state.map.end_leave(leaving, false);
             });
             state.busy = None;
-            return Err(error);
+            drop(state);
+            return self.write_out(pages, &context);
         }
         self.state.lock().staged = Some(Staged { zone: zone.0, length_bytes });
         let mut result = self.make_durable(true, &context);
@@ -348,6 +358,9 @@ impl WriteBuffer {
             let mut state = shared.state.lock();
             while state.is_evicting {
                 shared.changed.wait(&mut state);
+            }
+            if let Some(error) = &state.stopped {
+                return Err(error.clone());
             }
             let pages = state.map.oldest(usize::MAX);
             if pages.is_empty() {

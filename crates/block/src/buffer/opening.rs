@@ -88,6 +88,24 @@ impl<'a> Pair<'a> {
                 found,
             ));
         }
+        // Pages are written over in place, so what the host takes for one sector must be one there.
+        if of_fast.physical_sector_bytes < sector_bytes {
+            let found = format!("{} bytes", of_fast.physical_sector_bytes);
+            let expected = format!("physical sectors no smaller than the sectors of the disk ({sector_bytes} bytes)");
+            return Err(unsuitable(fast, expected, found));
+        }
+        let is_even = |zones: &varve_media::ZoneGeometry| {
+            zones.zone_bytes.is_multiple_of(PAGE_BYTES)
+                && zones.zone_capacity_bytes == zones.zone_bytes
+                && zones.address_bytes() == of_disk.capacity_bytes
+        };
+        if capabilities.zones.as_ref().is_some_and(|zones| !is_even(zones)) {
+            return Err(unsuitable(
+                disk,
+                "zones of one size in whole pages of 4 KiB, writable to their ends",
+                "others",
+            ));
+        }
         if parameters.page_count == 0 {
             return Err(unsuitable(fast, "a page or more", "none"));
         }
@@ -229,7 +247,7 @@ impl<'a> Pair<'a> {
                     opened => opened,
                 }
             }
-            (Found::Superblock(_), _) if opening.accepts_loss => new(),
+            (Found::Superblock(_), Found::Blank) if opening.accepts_loss => new(),
             (Found::Superblock(marked), found) => Err(BufferError::Missing {
                 disk: disk.to_owned(),
                 device: fast.to_owned(),
@@ -286,20 +304,25 @@ impl WriteBuffer {
             (Some(zones), EvictionOrder::Zones) => zones.zone_bytes / PAGE_BYTES,
             _ => 1,
         };
-        let Some(map) = PageMap::new(parameters.page_count, pages_per_group, &recovered.entries) else {
+        let usable_pages = pair.usable_bytes.div_ceil(PAGE_BYTES);
+        let is_on_disk = recovered.entries.iter().all(|entry| entry.page < usable_pages);
+        let Some(map) = Some(())
+            .filter(|()| is_on_disk)
+            .and_then(|()| PageMap::new(parameters.page_count, pages_per_group, &recovered.entries))
+        else {
             return Err(BufferError::Damaged {
                 device: fast.block.name().to_owned(),
                 what: "page map",
-                expected: "each page once".to_owned(),
-                found: "one twice".to_owned(),
+                expected: "each page once, and on the disk".to_owned(),
+                found: "one twice, or one that is not".to_owned(),
             });
         };
-        let (of_disk, of_fast) = (disk.block.geometry(), fast.block.geometry());
-        let physical = of_disk.physical_sector_bytes.min(of_fast.physical_sector_bytes).max(of_disk.sector_bytes);
+        let of_disk = disk.block.geometry();
         let geometry = Geometry {
             capacity_bytes: pair.usable_bytes,
             sector_bytes: of_disk.sector_bytes,
-            physical_sector_bytes: physical.min(PAGE_BYTES as u32),
+            // More is not whole after a power cut: a part of it may be recorded as held, and another not.
+            physical_sector_bytes: of_disk.sector_bytes,
         };
         let of_disk = disk.block.capabilities().clone();
         let discard = of_disk.discard && zones.is_none();
@@ -313,6 +336,7 @@ impl WriteBuffer {
             serves_copy: false,
             writes_in_flight: BTreeMap::new(),
             reads_in_flight: BTreeMap::new(),
+            copy_readers: 0,
             is_disk_dirty: false,
             is_fast_dirty: false,
             completed: 0,
@@ -350,7 +374,11 @@ impl Shared {
         let Some(staged) = self.state.lock().staged else { return Ok(()) };
         let (Some(zones), Some(control)) = (&self.zones, &self.disk.zones) else { return Ok(()) };
         let zone = ZoneId(staged.zone);
-        if !zones.contains(zone) || staged.length_bytes > zones.zone_bytes {
+        let is_of_disk = zones.contains(zone) && zones.range(zone).end <= self.geometry.capacity_bytes;
+        if !is_of_disk
+            || staged.length_bytes > zones.zone_bytes
+            || !staged.length_bytes.is_multiple_of(self.geometry.sector_bytes.into())
+        {
             return Err(BufferError::Damaged {
                 device: self.fast.block.name().to_owned(),
                 what: "copy of a zone",

@@ -160,6 +160,13 @@ impl PageMap {
         self.recency.oldest(pages_min).into_iter().filter(is_held).collect()
     }
 
+    /// A page that could not leave is as if it had been asked for: others leave first.
+    pub(super) fn defer(&mut self, page: u64) {
+        if self.by_page.contains_key(&page) {
+            self.recency.touch(page);
+        }
+    }
+
     /// Pages of the buffer that are held of these pages of the disk.
     pub(super) fn held_in(&self, pages: std::ops::Range<u64>) -> Vec<u64> {
         let is_held = |(_, slot): &(&u64, &u32)| self.slots[**slot as usize].sectors != 0;

@@ -257,6 +257,10 @@ impl Record {
             }
             _ => return None,
         };
+        // There is one after it.
+        if u64_at(body, 32) == u64::MAX {
+            return None;
+        }
         let entries = body[RECORD_HEADER_BYTES..].chunks_exact(ENTRY_BYTES).map(|entry| {
             let (page, slot, sectors) = (u64_at(entry, 0), u32_at(entry, 8), entry[12]);
             let is_on_disk = page < superblock.disk_bytes.div_ceil(PAGE_BYTES);

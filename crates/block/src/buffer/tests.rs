@@ -13,6 +13,7 @@ use varve_media::{
 
 mod crash;
 mod faults;
+mod regressions;
 
 const ZONE: u64 = 256 << 10;
 const ZONES: u64 = 9;
@@ -339,8 +340,11 @@ fn what_cannot_be_one_is_refused_and_says_why() {
         assert!(open(&disk(env), &other, parameters.clone(), usual).unwrap_err().contains("no write buffer"));
         // The loss is accepted: the disk has what it had.
         let accepted = BufferOpening { accepts_loss: true, ..usual };
+        assert!(open(&below, &other, parameters.clone(), accepted).is_err(), "what is there is of somebody else");
+        let other = fast(env);
         open(&below, &other, parameters.clone(), accepted).unwrap();
         open(&below, &other, parameters.clone(), usual).unwrap();
+        assert!(open(&below, &above, parameters.clone(), accepted).is_err(), "it is the buffer of another disk");
         assert!(open(&below, &above, parameters.clone(), usual).unwrap_err().contains("the buffer of another"));
         let format = BufferOpening { format: true, ..usual };
         open(&below, &above, parameters.clone(), format).unwrap();

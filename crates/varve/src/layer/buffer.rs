@@ -58,6 +58,8 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
     let Base::Devices(others) = build_base(construction, &spec)? else {
         return Err(part.value_error(BUFFER, one_device).into());
     };
+    // What is on the fast device is not what layers above ask for.
+    construction.handles.borrow_mut().control = None;
     let ([disk], [fast]) = (disks.as_slice(), others.as_slice()) else {
         return Err(part.value_error(BUFFER, one_device).into());
     };
