@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use varve_env::{Env, JoinHandle, Mutex};
 use varve_media::{
     BlockDevice, Capabilities, Counters, Device, Geometry, IoClass, IoContext, MediaCache, MediaError, Operation,
-    Request, Transfer, ZoneGeometry, ZoneId, ZoneType,
+    Request, ZoneGeometry, ZoneId, ZoneType, check_request,
 };
 
 /// A device whose zones are moved when they are out of order, so that the disk below has nothing to clean.
@@ -166,38 +166,6 @@ impl RelocatingDevice {
     pub(super) fn core_of(&self) -> &Arc<Core> {
         &self.front.core
     }
-
-    /// Refuses what no device of these sizes does.
-    fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
-        let device = || self.name().to_owned();
-        let operation = match request.transfer {
-            Transfer::Read { .. } => Operation::Read,
-            Transfer::Write { .. } => Operation::Write,
-            Transfer::Discard { .. } => Operation::Discard,
-        };
-        let (offset_bytes, length_bytes) = (request.offset_bytes, request.length_bytes());
-        let Geometry { capacity_bytes, sector_bytes, .. } = *self.geometry();
-        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
-            return Err(MediaError::OutOfRange {
-                device: device(),
-                operation,
-                offset_bytes,
-                length_bytes,
-                capacity_bytes,
-            });
-        }
-        let required_bytes = u64::from(sector_bytes);
-        if !offset_bytes.is_multiple_of(required_bytes) || !length_bytes.is_multiple_of(required_bytes) {
-            return Err(MediaError::Misaligned {
-                device: device(),
-                operation,
-                offset_bytes,
-                length_bytes,
-                required_bytes,
-            });
-        }
-        Ok(())
-    }
 }
 
 impl BlockDevice for RelocatingDevice {
@@ -218,7 +186,7 @@ impl BlockDevice for RelocatingDevice {
         // Parts of all requests, and how many each has.
         let (mut all, mut counts) = (Vec::<Part>::new(), Vec::with_capacity(requests.len()));
         for request in requests.iter_mut() {
-            request.outcome = self.check(request);
+            request.outcome = check_request(self, request);
             let before = all.len();
             match request.outcome {
                 Ok(()) => {
