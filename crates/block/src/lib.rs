@@ -5,3 +5,4 @@ pub mod buffer;
 pub mod fuzzing;
 pub mod idler;
 pub mod relocation;
+mod wire;

@@ -5,8 +5,8 @@ use super::journal::{Journal, Layout};
 use super::pages::PageMap;
 use super::parameters::{BufferParameters, BufferStatistics};
 use super::record::{PAGE_BYTES, Staged};
-use super::transfer::{gather, read_parts, runs, scatter, sectors_of, write_parts};
-use crate::idler::{Arrival, ControlledDevice, GhostCache, Work};
+use super::transfer::{gather, pages_of, part_of, parts_of, read_parts, runs, scatter, sectors_of, write_parts};
+use crate::idler::{ControlledDevice, GhostCache};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -101,6 +101,11 @@ struct Part {
 }
 
 impl State {
+    /// Refuses what a buffer that stopped does not do any more.
+    pub(super) fn check(&self) -> Result<(), MediaError> {
+        self.stopped.clone().map_or(Ok(()), Err)
+    }
+
     /// Counts zones of a range in one of the tables of what is in flight.
     fn count(table: &mut BTreeMap<u32, u32>, zones: &[u32], begins: bool) {
         for &zone in zones {
@@ -114,14 +119,13 @@ impl State {
 }
 
 impl Shared {
-    fn refused(&self, state: &State) -> Result<(), MediaError> {
-        state.stopped.clone().map_or(Ok(()), Err)
-    }
-
     /// Stops the buffer, and gives what is told from now on.
     pub(super) fn stop(&self, operation: &'static str, source: MediaError) -> MediaError {
         let mut state = self.state.lock();
-        if state.stopped.is_none() {
+        if let Some(error) = &state.stopped {
+            return error.clone();
+        }
+        let error = {
             let first = state.map.held().next();
             let stopped = Stopped {
                 operation,
@@ -129,19 +133,21 @@ impl Shared {
                 pages: state.map.held().count(),
                 first: first.map_or(String::new(), |page| format!(", the first at offset {}", page * PAGE_BYTES)),
             };
-            let source = std::io::Error::other(stopped);
-            state.stopped = Some(MediaError::io(&self.name, Operation::Sync, 0, source));
-            self.changed.notify_all();
-        }
-        // Always there: set above, or before.
-        state
-            .stopped
-            .clone()
-            .unwrap_or_else(|| MediaError::io(&self.name, Operation::Sync, 0, std::io::Error::other("stopped")))
+            MediaError::io(&self.name, Operation::Sync, 0, std::io::Error::other(stopped))
+        };
+        state.stopped = Some(error.clone());
+        self.changed.notify_all();
+        error
     }
 
     pub(super) fn buffer(&self, device: &Device, length_bytes: u64) -> AlignedBuffer {
         AlignedBuffer::new(length_bytes as usize, device.block.capabilities().buffer_alignment_bytes as usize)
+    }
+
+    /// A buffer that goes from one of the devices to the other.
+    pub(super) fn buffer_of_both(&self, length_bytes: u64) -> AlignedBuffer {
+        let alignment = |device: &Device| device.block.capabilities().buffer_alignment_bytes;
+        AlignedBuffer::new(length_bytes as usize, alignment(&self.disk).max(alignment(&self.fast)) as usize)
     }
 
     fn zones_of(&self, range: Range<u64>) -> Vec<u32> {
@@ -158,8 +164,7 @@ impl Shared {
         let Some(zone) = zones.zone_at(range.start).filter(|zone| range.end <= zones.range(*zone).end) else {
             return false;
         };
-        let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
-        state.busy != Some(zone.0) && pointers.is_at_pointer(range.start) && !state.map.holds_any(pages)
+        state.busy != Some(zone.0) && pointers.is_at_pointer(range.start) && !state.map.holds_any(pages_of(range))
     }
 
     fn write(&self, request: &Request<'_>, context: &IoContext) -> Result<(), MediaError> {
@@ -170,7 +175,7 @@ impl Shared {
         let is_held_back = self.control.as_ref().is_some_and(ControlledDevice::is_holding);
         {
             let state = self.state.lock();
-            self.refused(&state)?;
+            state.check()?;
             if !is_held_back && self.goes_by(&state, &range) {
                 return self.write_by(state, request, &range, context);
             }
@@ -223,51 +228,41 @@ impl Shared {
     /// Takes a part of a write in.
     fn absorb(&self, request: &Request<'_>, range: Range<u64>, context: &IoContext) -> Result<(), MediaError> {
         let came = self.env.now();
-        let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
-        let mut is_miss = false;
-        let slots: Vec<u32> = loop {
+        let pages = pages_of(&range);
+        let (slots, missing): (Vec<u32>, usize) = loop {
             let mut state = self.state.lock();
-            self.refused(&state)?;
+            state.check()?;
             let missing = state.map.missing(pages.clone());
             if missing <= state.map.free() {
-                is_miss |= missing > 0;
                 state.statistics.absorbed_pages += missing as u64;
                 state.statistics.overwritten_pages += pages.end - pages.start - missing as u64;
                 // There is room for each, so each begins.
-                break pages.clone().filter_map(|page| state.map.begin_write(page)).collect();
+                break (pages.filter_map(|page| state.map.begin_write(page)).collect(), missing);
             }
             state.statistics.waits += 1;
             drop(state);
             self.make_room(missing, context)?;
         };
         let mut parts = Vec::with_capacity(slots.len());
-        for (&slot, page) in slots.iter().zip(pages) {
-            let start = page * PAGE_BYTES;
-            let (from, to) = (range.start.max(start), range.end.min(start + PAGE_BYTES));
-            let mut data = self.buffer(&self.fast, to - from);
-            gather(request, from - request.offset_bytes, &mut data);
-            parts.push((self.layout.page(slot) + (from - start), from - start, data));
+        for (&slot, (page, own)) in slots.iter().zip(parts_of(&range)) {
+            let mut data = self.buffer(&self.fast, own.end - own.start);
+            gather(request, page * PAGE_BYTES + own.start - request.offset_bytes, &mut data);
+            parts.push((slot, own, data));
         }
-        let writes: Vec<(u64, &AlignedBuffer)> = parts.iter().map(|(at, _, data)| (*at, data)).collect();
+        let place = |slot: u32, own: &Range<u64>| self.layout.page(slot) + own.start;
+        let writes: Vec<(u64, &AlignedBuffer)> =
+            parts.iter().map(|(slot, own, data)| (place(*slot, own), data)).collect();
         let outcomes = write_parts(&self.fast, &writes, context);
         let mut state = self.state.lock();
-        for ((slot, (_, from, data)), outcome) in slots.iter().zip(&parts).zip(&outcomes) {
-            let sectors = sectors_of(*from, from + data.len() as u64, self.sector_bytes());
+        for ((slot, own, _), outcome) in parts.iter().zip(&outcomes) {
+            let sectors = sectors_of(own, self.sector_bytes());
             state.map.end_write(*slot, if outcome.is_ok() { sectors } else { 0 });
         }
         (state.is_fast_dirty, state.completed) = (true, state.completed + 1);
         self.changed.notify_all();
         drop(state);
-        if let (true, Some(control)) = (is_miss, &self.control) {
-            control.absorbed(&Arrival {
-                nanos: came.as_nanos(),
-                work: Work::Write,
-                offset_bytes: range.start,
-                length_bytes: range.end - range.start,
-                class: context.class,
-                cause: context.cause,
-                deadline_nanos: context.deadline.map(|deadline| deadline.as_nanos()),
-            });
+        if let (true, Some(control)) = (missing > 0, &self.control) {
+            control.absorbed(came, &range, context);
         }
         outcomes.into_iter().collect()
     }
@@ -282,11 +277,11 @@ impl Shared {
             return self.absorb_all(request, range, context);
         }
         let mut state = self.state.lock();
-        self.refused(&state)?;
+        state.check()?;
         // Pages on their way to the disk would come to life again behind it, so nothing leaves meanwhile.
         while state.is_evicting {
             self.changed.wait(&mut state);
-            self.refused(&state)?;
+            state.check()?;
         }
         state.is_evicting = true;
         drop(state);
@@ -295,10 +290,8 @@ impl Shared {
         let mut state = self.state.lock();
         if outcome.is_ok() {
             // Not before: what the disk has is older, and would be found if it refuses.
-            for page in state.map.held_in(range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES)) {
-                let start = page * PAGE_BYTES;
-                let (from, to) = (range.start.max(start) - start, range.end.min(start + PAGE_BYTES) - start);
-                state.map.discard(page, sectors_of(from, to, self.sector_bytes()));
+            for page in state.map.held_in(pages_of(&range)) {
+                state.map.discard(page, sectors_of(&part_of(&range, page), self.sector_bytes()));
             }
         }
         (state.is_evicting, state.is_disk_dirty, state.completed) = (false, true, state.completed + 1);
@@ -318,12 +311,10 @@ impl Shared {
             }
             parts.push(Part { at, length_bytes, source });
         };
-        let pages = range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES);
-        for page in pages {
+        for (page, own) in parts_of(range) {
             let start = page * PAGE_BYTES;
-            let (from, to) = (range.start.max(start) - start, range.end.min(start + PAGE_BYTES) - start);
             let (slot, sectors) = state.map.find(page).unwrap_or((0, 0));
-            for (is_held, from, to) in runs(sectors, from, to, self.sector_bytes()) {
+            for (is_held, from, to) in runs(sectors, own.start, own.end, self.sector_bytes()) {
                 let source = match (is_held, self.copied(state, start + from)) {
                     (true, _) => {
                         state.map.begin_use(slot);

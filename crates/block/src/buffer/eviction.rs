@@ -5,7 +5,6 @@ use super::pages::Leaving;
 use super::parameters::EvictionOrder;
 use super::record::{PAGE_BYTES, Staged};
 use super::transfer::{read_parts, runs, write_parts};
-use varve_env::MutexGuard;
 use varve_media::{AlignedBuffer, BlockDeviceExt, IoCause, IoClass, IoContext, MediaError, ZoneId};
 
 /// Pages that are read from the buffer at once.
@@ -45,9 +44,7 @@ impl Shared {
     pub(super) fn make_room(&self, needed: usize, context: &IoContext) -> Result<(), MediaError> {
         let mut state = self.state.lock();
         loop {
-            if let Some(error) = &state.stopped {
-                return Err(error.clone());
-            }
+            state.check()?;
             if state.map.free() >= needed {
                 return Ok(());
             }
@@ -248,7 +245,7 @@ impl Shared {
         let mut at = 0;
         while at < length_bytes {
             let length = COPY_BYTES.min(length_bytes - at);
-            let mut data = self.buffer(&self.disk, length);
+            let mut data = self.buffer_of_both(length);
             self.disk.block.read_at(start + at, &mut data, context)?;
             let (now, later) = rest.split_at(rest.partition_point(|one| one.page * PAGE_BYTES < start + at + length));
             rest = later;
@@ -261,8 +258,6 @@ impl Shared {
                     }
                 }
             }
-            let alignment = self.fast.block.capabilities().buffer_alignment_bytes as usize;
-            let data = AlignedBuffer::copy_of(&data, alignment);
             self.fast.block.write_at(self.layout.staging() + at, &data, context)?;
             self.state.lock().is_fast_dirty = true;
             at += length;
@@ -275,10 +270,8 @@ impl Shared {
         let mut at = 0;
         while at < length_bytes {
             let length = COPY_BYTES.min(length_bytes - at);
-            let mut data = self.buffer(&self.fast, length);
+            let mut data = self.buffer_of_both(length);
             self.fast.block.read_at(self.layout.staging() + at, &mut data, context)?;
-            let alignment = self.disk.block.capabilities().buffer_alignment_bytes as usize;
-            let data = AlignedBuffer::copy_of(&data, alignment);
             self.disk.block.write_at(start + at, &data, context)?;
             at += length;
         }
@@ -288,15 +281,14 @@ impl Shared {
     /// Makes what was completed before durable, on both devices, and the map that says what is where. Those who come while a record is written
     /// share the next one.
     pub(super) fn make_durable(&self, is_for_room: bool, context: &IoContext) -> Result<(), MediaError> {
-        let refused = |state: &MutexGuard<'_, State>| state.stopped.clone().map_or(Ok(()), Err);
         let wanted = {
             let state = self.state.lock();
-            refused(&state)?;
+            state.check()?;
             state.completed
         };
         let mut journal = self.journal.lock();
         let mut state = self.state.lock();
-        refused(&state)?;
+        state.check()?;
         if !is_for_room && state.durable >= wanted {
             return Ok(());
         }
@@ -359,9 +351,7 @@ impl WriteBuffer {
             while state.is_evicting {
                 shared.changed.wait(&mut state);
             }
-            if let Some(error) = &state.stopped {
-                return Err(error.clone());
-            }
+            state.check()?;
             let pages = state.map.oldest(usize::MAX);
             if pages.is_empty() {
                 drop(state);

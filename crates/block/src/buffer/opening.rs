@@ -38,6 +38,7 @@ impl Default for BufferOpening {
 
 /// The two devices, looked at.
 struct Pair<'a> {
+    env: &'a Env,
     disk: &'a Device,
     fast: &'a Device,
     /// Where the mark of the disk is, which is all that can be used of it.
@@ -54,7 +55,7 @@ fn unsuitable(device: &Device, expected: impl Into<String>, found: impl Into<Str
 
 impl<'a> Pair<'a> {
     fn new(
-        env: &Env,
+        env: &'a Env,
         disk: &'a Device,
         fast: &'a Device,
         parameters: &BufferParameters,
@@ -128,6 +129,7 @@ impl<'a> Pair<'a> {
             return Err(BufferError::TooSmall { device, needed_bytes, found_bytes: of_fast.capacity_bytes });
         }
         let wanted = Superblock {
+            // Of a new pair: drawn when it is made.
             identity: [0; 16],
             disk_bytes: of_disk.capacity_bytes,
             staging_bytes: layout.staging_bytes,
@@ -137,23 +139,7 @@ impl<'a> Pair<'a> {
             unit_bytes: layout.unit_bytes as u32,
         };
         let context = IoContext::of(IoClass::Metadata);
-        let mut pair = Pair { disk, fast, usable_bytes, wanted, layout, context };
-        pair.wanted.identity = pair.draw_identity(env)?;
-        Ok(pair)
-    }
-
-    /// An identity for a new pair: another one than those that are there, in a simulation too.
-    fn draw_identity(&self, env: &Env) -> Result<[u8; 16], MediaError> {
-        let of_disk = self.look(self.disk, self.usable_bytes, Role::Disk)?;
-        let of_fast = self.look(self.fast, 0, Role::Buffer)?;
-        let there = [of_disk, of_fast].map(|found| match found {
-            Found::Superblock(superblock) => u128::from_le_bytes(superblock.identity),
-            _ => 0,
-        });
-        let mut identity = [0; 16];
-        let names = [self.disk.block.name(), self.fast.block.name()];
-        env.random(&format!("write buffer {names:?} {} {there:?}", env.now().as_nanos())).fill_bytes(&mut identity);
-        Ok(identity)
+        Ok(Pair { env, disk, fast, usable_bytes, wanted, layout, context })
     }
 
     fn look(&self, device: &Device, offset_bytes: u64, role: Role) -> Result<Found, MediaError> {
@@ -163,40 +149,43 @@ impl<'a> Pair<'a> {
         Ok(Superblock::decode(&bytes, role))
     }
 
-    fn write(&self, device: &Device, offset_bytes: u64, role: Role) -> Result<(), MediaError> {
+    fn write(&self, device: &Device, offset_bytes: u64, bytes: &[u8]) -> Result<(), MediaError> {
         let alignment = device.block.capabilities().buffer_alignment_bytes as usize;
-        let bytes = AlignedBuffer::copy_of(&self.wanted.encode(role), alignment);
-        device.block.write_at(offset_bytes, &bytes, &self.context)?;
+        device.block.write_at(offset_bytes, &AlignedBuffer::copy_of(bytes, alignment), &self.context)?;
         device.block.sync(&self.context)
     }
 
     /// Marks the disk as one with this buffer.
     fn mark(&self, superblock: &Superblock) -> Result<(), MediaError> {
-        let alignment = self.disk.block.capabilities().buffer_alignment_bytes as usize;
-        let bytes = AlignedBuffer::copy_of(&superblock.encode(Role::Disk), alignment);
         if let (Some(control), Some(zones)) = (&self.disk.zones, &self.disk.block.capabilities().zones)
             && let Some(zone) = zones.zone_at(self.usable_bytes)
             && zones.zone_type(zone) != ZoneType::Conventional
         {
             control.reset(zone, &self.context)?;
         }
-        self.disk.block.write_at(self.usable_bytes, &bytes, &self.context)?;
-        self.disk.block.sync(&self.context)
+        self.write(self.disk, self.usable_bytes, &superblock.encode(Role::Disk))
     }
 
-    /// Makes both anew. A buffer whose making was cut short is one that holds nothing, or none.
-    fn format(&self) -> Result<Journal, MediaError> {
+    /// Makes both anew, with another identity than those that are there, in a simulation too. A buffer whose making was cut short is one that
+    /// holds nothing, or none.
+    fn format(&self, there: [&Found; 2]) -> Result<Journal, MediaError> {
+        let there = there.map(|found| match found {
+            Found::Superblock(superblock) => u128::from_le_bytes(superblock.identity),
+            _ => 0,
+        });
+        let names = [self.disk.block.name(), self.fast.block.name()];
+        let mut identity = [0; 16];
+        let stream = format!("write buffer {names:?} {} {there:?}", self.env.now().as_nanos());
+        self.env.random(&stream).fill_bytes(&mut identity);
+        let superblock = Superblock { identity, ..self.wanted.clone() };
         // What was there before must not be found beside what is.
+        self.write(self.fast, 0, &[0; SUPERBLOCK_BYTES])?;
+        self.write(self.fast, self.layout.area(0), &vec![0; 2 * self.layout.area_bytes as usize])?;
         let alignment = self.fast.block.capabilities().buffer_alignment_bytes as usize;
-        let blank = AlignedBuffer::new(SUPERBLOCK_BYTES, alignment);
-        self.fast.block.write_at(0, &blank, &self.context)?;
-        let areas = AlignedBuffer::new(2 * self.layout.area_bytes as usize, alignment);
-        self.fast.block.write_at(self.layout.area(0), &areas, &self.context)?;
-        self.fast.block.sync(&self.context)?;
-        let mut journal = Journal::blank(&self.layout, self.wanted.identity, alignment);
+        let mut journal = Journal::blank(&self.layout, identity, alignment);
         journal.append(self.fast, Vec::new(), None, true, &self.context)?;
-        self.write(self.fast, 0, Role::Buffer)?;
-        self.mark(&self.wanted)?;
+        self.write(self.fast, 0, &superblock.encode(Role::Buffer))?;
+        self.mark(&superblock)?;
         Ok(journal)
     }
 
@@ -224,25 +213,25 @@ impl<'a> Pair<'a> {
     }
 
     fn open(&self, opening: BufferOpening) -> Result<(Journal, Recovered), BufferError> {
-        let new = || Ok((self.format()?, Recovered::default()));
-        if opening.format {
-            return new();
-        }
         let (disk, fast) = (self.disk.block.name(), self.fast.block.name());
         let of_disk = self.look(self.disk, self.usable_bytes, Role::Disk)?;
         let of_fast = self.look(self.fast, 0, Role::Buffer)?;
+        let new = || Ok((self.format([&of_disk, &of_fast])?, Recovered::default()));
+        if opening.format {
+            return new();
+        }
         for (device, found) in [(disk, &of_disk), (fast, &of_fast)] {
             if let Found::OtherVersion(found) = found {
                 return Err(BufferError::OtherVersion { device: device.to_owned(), found: *found });
             }
         }
-        match (of_disk, of_fast) {
+        match (&of_disk, &of_fast) {
             (Found::Blank, Found::Blank) if opening.create => new(),
             (Found::Blank, Found::Blank) => {
                 Err(BufferError::NotThere { disk: disk.to_owned(), device: fast.to_owned() })
             }
             (Found::Superblock(marked), Found::Superblock(superblock)) if marked.identity == superblock.identity => {
-                match self.recover(&superblock) {
+                match self.recover(superblock) {
                     Err(BufferError::Damaged { .. }) if opening.accepts_loss => new(),
                     opened => opened,
                 }
@@ -260,22 +249,24 @@ impl<'a> Pair<'a> {
                 pages_max: marked.page_count,
             }),
             (Found::Blank, Found::Superblock(superblock)) => {
-                let (journal, recovered) = self.recover(&superblock)?;
+                let (journal, recovered) = self.recover(superblock)?;
                 if !journal.is_fresh() {
                     let (device, disk) = (fast.to_owned(), disk.to_owned());
                     let pages = recovered.entries.len() as u64;
                     return Err(BufferError::OtherDisk { device, disk, pages });
                 }
-                self.mark(&superblock)?;
+                self.mark(superblock)?;
                 Ok((journal, recovered))
             }
             (Found::Other(flaw), _) => {
                 let found = format!("{} at offset {}", flaw.found, self.usable_bytes);
                 Err(BufferError::NotBlank { device: disk.to_owned(), found })
             }
-            (_, Found::Other(flaw)) => Err(BufferError::NotBlank { device: fast.to_owned(), found: flaw.found }),
+            (_, Found::Other(flaw)) => {
+                Err(BufferError::NotBlank { device: fast.to_owned(), found: flaw.found.clone() })
+            }
             (Found::OtherVersion(found), _) | (_, Found::OtherVersion(found)) => {
-                Err(BufferError::OtherVersion { device: disk.to_owned(), found })
+                Err(BufferError::OtherVersion { device: disk.to_owned(), found: *found })
             }
         }
     }

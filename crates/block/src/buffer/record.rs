@@ -44,6 +44,8 @@
 //! | 12 | 1 | sectors that it holds, a bit for each, the lowest first; 0 of a free one |
 //! | 13 | 3 | zero |
 
+use crate::wire::{u32_at, u64_at};
+
 /// Bytes of a page of the buffer (Zhang, section 4.4.3).
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// Bytes of a superblock.
@@ -106,14 +108,6 @@ pub(super) enum Found {
     OtherVersion(u32),
     /// Of something else, or damaged.
     Other(Flaw),
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).and_then(|field| field.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
 impl Superblock {

@@ -1,6 +1,8 @@
 //! Parts of requests, as requests of one batch.
 
+use super::record::PAGE_BYTES;
 use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
 use varve_media::{AlignedBuffer, Device, IoContext, MediaError, Request, Transfer};
 
 /// Reads into buffers from where each is to come from, all at once.
@@ -91,9 +93,26 @@ pub(super) fn gather(request: &Request<'_>, at: u64, into: &mut [u8]) {
     }
 }
 
-/// The sectors of a page that bytes `from..to` of it cover.
-pub(super) fn sectors_of(from: u64, to: u64, sector_bytes: u64) -> u8 {
-    let (first, end) = (from / sector_bytes.max(1), to.div_ceil(sector_bytes.max(1)));
+/// The pages that bytes of the disk touch.
+pub(super) fn pages_of(range: &Range<u64>) -> Range<u64> {
+    range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES)
+}
+
+/// Which bytes of a page that these of the disk touch are among them.
+pub(super) fn part_of(range: &Range<u64>, page: u64) -> Range<u64> {
+    let start = page * PAGE_BYTES;
+    range.start.max(start) - start..range.end.min(start + PAGE_BYTES) - start
+}
+
+/// Each page that bytes of the disk touch, with which of its own bytes.
+pub(super) fn parts_of(range: &Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + use<> {
+    let range = range.clone();
+    pages_of(&range).map(move |page| (page, part_of(&range, page)))
+}
+
+/// The sectors of a page that these of its bytes cover.
+pub(super) fn sectors_of(own: &Range<u64>, sector_bytes: u64) -> u8 {
+    let (first, end) = (own.start / sector_bytes.max(1), own.end.div_ceil(sector_bytes.max(1)));
     (first..end.min(8)).fold(0, |sectors, sector| sectors | 1 << sector)
 }
 
@@ -135,9 +154,12 @@ mod tests {
 
     #[test]
     fn sectors_and_runs() {
-        assert_eq!(sectors_of(512, 1536, 512), 0b110);
-        assert_eq!(sectors_of(0, 4096, 512), 0xff);
-        assert_eq!(sectors_of(0, 4096, 4096), 1);
+        assert_eq!(sectors_of(&(512..1536), 512), 0b110);
+        assert_eq!(sectors_of(&(0..4096), 512), 0xff);
+        assert_eq!(sectors_of(&(0..4096), 4096), 1);
+        let parts: Vec<_> = parts_of(&(1024..8704)).collect();
+        assert_eq!(parts, [(0, 1024..4096), (1, 0..4096), (2, 0..512)]);
+        assert_eq!(pages_of(&(4096..8192)), 1..2);
         assert_eq!(runs(0b110, 0, 4096, 512), [(false, 0, 512), (true, 512, 1536), (false, 1536, 4096)]);
         assert_eq!(runs(0b1, 0, 4096, 4096), [(true, 0, 4096)]);
         assert_eq!(runs(0, 1024, 2048, 512), [(false, 1024, 2048)]);

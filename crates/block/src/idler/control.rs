@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use varve_env::{Condvar, Env, Instant, Mutex, MutexGuard};
 use varve_media::{
-    BlockDevice, Capabilities, Counters, Device, Geometry, IoClass, IoContext, MediaError, Request, Transfer,
-    ZoneControl, ZoneDescription, ZoneId,
+    BlockDevice, Capabilities, Counters, Device, Geometry, IoClass, IoContext, MediaError, Request, ZoneControl,
+    ZoneDescription, ZoneId,
 };
 
 /// What control did so far.
@@ -136,7 +136,8 @@ impl Shared {
 
     /// Waits until all may go. `commanded` is the zone that a command is to.
     fn enter(&self, arrivals: Vec<Arrival>, commanded: Option<ZoneId>, context: &IoContext) -> Entered {
-        let zones = self.zones_of(&arrivals, commanded);
+        // Wanted only where somebody waits.
+        let zones = || self.zones_of(&arrivals, commanded);
         let mut guard = self.state.lock();
         let ticket = guard.next_ticket;
         guard.next_ticket += 1;
@@ -146,7 +147,7 @@ impl Shared {
             while let Verdict::Wait(until_nanos) = verdict {
                 has_waited = true;
                 let state = &mut *guard;
-                state.waiting.entry(ticket).or_insert_with(|| Waiting { zones: zones.clone(), is_let_go: false });
+                state.waiting.entry(ticket).or_insert_with(|| Waiting { zones: zones(), is_let_go: false });
                 state.statistics.waiting_max = state.statistics.waiting_max.max(state.waiting.len() as u64);
                 if until_nanos > state.held_until_nanos {
                     state.held_until_nanos = until_nanos;
@@ -166,12 +167,12 @@ impl Shared {
         let state = &mut *guard;
         state.passed += u64::from(passes);
         if passes && !state.waiting.is_empty() {
-            state.let_go(&zones);
+            state.let_go(&zones());
             self.changed.notify_all();
         }
         if state.waiting.range(..ticket).next().is_some() {
             // Nor is this one overtaken while it waits for those before it.
-            state.waiting.entry(ticket).or_insert(Waiting { zones, is_let_go: passes });
+            state.waiting.entry(ticket).or_insert_with(|| Waiting { zones: zones(), is_let_go: passes });
         }
         self.wait_for_earlier(&mut guard, ticket);
         if guard.waiting.remove(&ticket).is_some() {
@@ -282,10 +283,12 @@ impl ControlledDevice {
         self.shared.env.now().as_nanos() < self.shared.state.lock().held_until_nanos
     }
 
-    /// Tells the controller of a write that a buffer above took in, which is done now.
-    pub(crate) fn absorbed(&self, arrival: &Arrival) {
-        let now = self.shared.env.now().as_nanos();
-        self.shared.state.lock().controller.absorbed(now, arrival);
+    /// Tells the controller of a write of these bytes that came then, and that a buffer above took in, which is done now.
+    pub(crate) fn absorbed(&self, came: Instant, range: &Range<u64>, context: &IoContext) {
+        let arrival = self.shared.arrival(Work::Write, range.start, range.end - range.start, context);
+        let now = arrival.nanos;
+        let arrival = Arrival { nanos: came.as_nanos(), ..arrival };
+        self.shared.state.lock().controller.absorbed(now, &arrival);
     }
 
     /// What control did so far.
@@ -309,12 +312,7 @@ impl BlockDevice for ControlledDevice {
 
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
         let arrivals = requests.iter().filter(|request| request.length_bytes() > 0).map(|request| {
-            let work = match request.transfer {
-                Transfer::Read { .. } => Work::Read,
-                Transfer::Write { .. } => Work::Write,
-                Transfer::Discard { .. } => Work::Forget,
-            };
-            self.shared.arrival(work, request.offset_bytes, request.length_bytes(), context)
+            self.shared.arrival(Work::of(request), request.offset_bytes, request.length_bytes(), context)
         });
         let arrivals: Vec<Arrival> = arrivals.collect();
         if arrivals.is_empty() {

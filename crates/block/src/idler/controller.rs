@@ -1,6 +1,6 @@
 //! What a controller is asked, and what it says.
 
-use varve_media::{IoCause, IoClass, ZoneDescription};
+use varve_media::{IoCause, IoClass, Request, Transfer, ZoneDescription};
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,17 @@ pub enum Work {
     Forget,
     /// Anything else: a sync, a report, a command to a zone.
     Command,
+}
+
+impl Work {
+    /// What a request does.
+    pub fn of(request: &Request<'_>) -> Work {
+        match request.transfer {
+            Transfer::Read { .. } => Work::Read,
+            Transfer::Write { .. } => Work::Write,
+            Transfer::Discard { .. } => Work::Forget,
+        }
+    }
 }
 
 /// A request as a controller sees it.

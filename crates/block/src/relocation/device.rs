@@ -8,7 +8,7 @@ use super::policy::RelocationParameters;
 use super::record::SLOT_BYTES;
 use super::split::{self, Piece};
 use super::zones::RelocatedZones;
-use crate::idler::GhostCache;
+use crate::idler::{GhostCache, Work};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::{Env, JoinHandle, Mutex};
@@ -191,7 +191,7 @@ impl BlockDevice for RelocatingDevice {
             match request.outcome {
                 Ok(()) => {
                     let range = request.offset_bytes..request.offset_bytes + request.length_bytes();
-                    all.extend(split::parts(&core.logical, &range, split::work(request)));
+                    all.extend(split::parts(&core.logical, &range, Work::of(request)));
                 }
                 Err(_) => _ = core.refused.fetch_add(1, Ordering::Relaxed),
             }

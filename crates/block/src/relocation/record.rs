@@ -32,6 +32,7 @@
 //! | 44 | 4,052 | zero |
 
 use super::map::{JOURNAL_ZONES, ZoneMap};
+use crate::wire::{u32_at, u64_at};
 use varve_media::{ZoneGeometry, ZoneId, is_zero};
 
 pub(super) const SLOT_BYTES: usize = 4096;
@@ -41,14 +42,6 @@ const RECORD_MAGIC: &[u8; 8] = b"VARVEREL";
 pub(super) const VERSION: u32 = 1;
 const CHECKPOINT_CHECKED_BYTES: usize = 44;
 const RECORD_CHECKED_BYTES: usize = 40;
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|field| field.try_into().ok()).map_or(0, u32::from_le_bytes)
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).and_then(|field| field.try_into().ok()).map_or(0, u64::from_le_bytes)
-}
 
 /// Why bytes that are sound cannot be used here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,15 +16,6 @@ pub(super) fn parts(zones: &ZoneGeometry, range: &Range<u64>, work: Work) -> imp
     })
 }
 
-/// What a request does.
-pub(super) fn work(request: &Request<'_>) -> Work {
-    match request.transfer {
-        Transfer::Read { .. } => Work::Read,
-        Transfer::Write { .. } => Work::Write,
-        Transfer::Discard { .. } => Work::Forget,
-    }
-}
-
 /// A part of a request with its part of the buffers.
 pub(super) enum Piece<'a> {
     Read { data: Vec<IoSliceMut<'a>>, protection: Option<&'a mut [u8]> },
