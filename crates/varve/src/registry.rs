@@ -76,6 +76,13 @@ pub(crate) struct LayerKind {
     pub(crate) wrap: fn(&Construction<'_>, Base, &Part) -> Result<Base, Error>,
 }
 
+impl LayerKind {
+    /// Whether a part has its option.
+    pub(crate) fn is_asked_for(&self, part: &Part) -> bool {
+        self.options.first().is_some_and(|option| part.option(option.name).is_some())
+    }
+}
+
 /// What a kind of medium is and takes, for help and messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindDescription {
@@ -245,6 +252,17 @@ impl ValueForm {
 /// Digits only: no sign, no space.
 pub(crate) fn whole_number(text: &str) -> Option<u64> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+/// What the sizes of a part are divided by: as its option `scale` says.
+pub(crate) fn scale_of(part: &Part) -> Result<u64, SpecError> {
+    Ok(part.text("scale")?.and_then(scale_divisor).unwrap_or(1))
+}
+
+/// The value of an option as a number below 2^32.
+pub(crate) fn small_number(part: &Part, name: &str) -> Result<Option<u32>, SpecError> {
+    let number = part.text(name)?.and_then(whole_number).map(u32::try_from).transpose();
+    number.map_err(|_| part.value_error(name, "a number below 2^32"))
 }
 
 /// The `N` of `1/N`; at least 1.

@@ -265,7 +265,7 @@ pub(crate) fn build_base(construction: &Construction<'_>, spec: &Spec) -> Result
         let mut base = (kind.build)(construction, part)?;
         construction.handles.borrow_mut().control = None;
         for layer in LAYERS {
-            if layer.options.first().is_some_and(|option| part.option(option.name).is_some()) {
+            if layer.is_asked_for(part) {
                 base = (layer.wrap)(construction, base, part)?;
             }
         }

@@ -128,7 +128,7 @@ fn logs(construction: &Construction<'_>, base: &Base, part: &Part) -> Result<Opt
             if placement.is_some_and(|(placement, _)| placement.logs == ImrPlace::Inside) {
                 return Ok(None);
             }
-            let scale = part.text("scale")?.and_then(registry::scale_divisor).unwrap_or(1);
+            let scale = registry::scale_of(part)?;
             let options = format_options(construction, device, part)?;
             let bytes = match (placement, options.small_files_bytes) {
                 (Some((_, bytes)), _) => bytes.saturating_mul(scale),

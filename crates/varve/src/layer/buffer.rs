@@ -1,7 +1,7 @@
 //! `buffer=` takes writes in on a fast device, from where they leave for the disk by zones.
 
 use crate::error::Error;
-use crate::registry::{LayerKind, OptionDescription, ValueForm, whole_number};
+use crate::registry::{LayerKind, OptionDescription, ValueForm, small_number};
 use crate::spec::{ByteSize, Part};
 use crate::stack::{Base, BuiltDevice, Construction, build_base};
 use varve_block::buffer::{BufferError, BufferOpening, BufferParameters, EvictionOrder, WriteBuffer};
@@ -98,12 +98,8 @@ fn parameters(part: &Part) -> Result<BufferParameters, Error> {
         Some("pages") => EvictionOrder::Pages,
         _ => EvictionOrder::Zones,
     };
-    let rewrite_pages = match part.text(REWRITE)?.and_then(whole_number) {
-        Some(0) => None,
-        Some(pages) => {
-            let narrow = u32::try_from(pages);
-            Some(narrow.map_err(|_| Error::from(part.value_error(REWRITE, "a number below 2^32")))?)
-        }
+    let rewrite_pages = match small_number(part, REWRITE)? {
+        Some(pages) => Some(pages).filter(|pages| *pages > 0),
         None => usual.rewrite_pages,
     };
     Ok(BufferParameters { page_count, order, rewrite_pages, ..usual })

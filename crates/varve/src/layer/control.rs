@@ -1,13 +1,14 @@
 //! `control=` holds requests back so that a shingled disk cleans before it must.
 
+use super::media_cache::media_cache;
 use crate::error::Error;
-use crate::registry::{LayerKind, OptionDescription, ValueForm, scale_divisor, whole_number};
-use crate::spec::{Part, SpecErrorKind};
+use crate::registry::{LayerKind, OptionDescription, ValueForm, scale_of, whole_number};
+use crate::spec::Part;
 use crate::stack::{Base, BuiltDevice, Construction};
 use varve_block::idler::{
     ControlledDevice, Controller, FixedIdle, GhostCache, Idler, IdlerParameters, PacedIdle, PacedParameters,
 };
-use varve_media::{Device, MediaCache};
+use varve_media::Device;
 
 const CONTROL: &str = "control";
 const EXECUTION: &str = "control-execution-ms";
@@ -73,7 +74,7 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
 }
 
 fn controller(part: &Part, wanted: &str, device: &Device) -> Result<Box<dyn Controller>, Error> {
-    let divisor = part.text("scale")?.and_then(scale_divisor).unwrap_or(1);
+    let divisor = scale_of(part)?;
     let millis = |name: &str, default: u64| {
         let found = part.text(name)?.and_then(whole_number).unwrap_or(default);
         Ok::<_, Error>(found.saturating_mul(1_000_000) / divisor)
@@ -85,19 +86,7 @@ fn controller(part: &Part, wanted: &str, device: &Device) -> Result<Box<dyn Cont
         let expected = "at-ic, or a disk that reports zones which may be written anywhere, as hasmr:";
         return Err(part.value_error(CONTROL, expected).into());
     };
-    let extents = match part.text(EXTENTS)?.and_then(whole_number) {
-        Some(extents) => {
-            let narrow = u32::try_from(extents);
-            Some(narrow.map_err(|_| Error::from(part.value_error(EXTENTS, "a number below 2^32")))?)
-        }
-        None => zones.media_cache.map(|cache| cache.extents_max),
-    };
-    let bytes = part.size_bytes(CACHE)?.or(zones.media_cache.map(|cache| cache.bytes));
-    let (Some(bytes), Some(extents_max)) = (bytes, extents) else {
-        let expected = format!("{CACHE}=SIZE and {EXTENTS}=N too: this disk does not say what its media cache holds");
-        return Err(part.argument_error(SpecErrorKind::InvalidValue, expected).into());
-    };
-    let ghost = GhostCache::new(&zones, MediaCache { bytes, extents_max });
+    let ghost = GhostCache::new(&zones, media_cache(part, &zones, CACHE, EXTENTS)?);
     Ok(match wanted {
         "idler" => Box::new(Idler::new(IdlerParameters::default().scaled(divisor), ghost)),
         _ => Box::new(PacedIdle::new(PacedParameters::default().scaled(divisor), ghost)),

@@ -3,6 +3,7 @@
 mod buffer;
 mod control;
 mod fault;
+mod media_cache;
 mod relocate;
 mod trace;
 
@@ -11,9 +12,7 @@ use crate::spec::Part;
 
 /// Whether a layer of this part makes something of another shape of the medium.
 pub(crate) fn changes_shape(part: &Part) -> bool {
-    let is_asked_for =
-        |layer: &LayerKind| layer.options.first().is_some_and(|option| part.option(option.name).is_some());
-    LAYERS.iter().any(|layer| layer.changes_shape && is_asked_for(layer))
+    LAYERS.iter().any(|layer| layer.changes_shape && layer.is_asked_for(part))
 }
 
 /// Every layer, from the medium upwards.

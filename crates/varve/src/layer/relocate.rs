@@ -1,9 +1,10 @@
 //! `relocate=` cleans a host-aware shingled disk from the host.
 
+use super::media_cache::media_cache;
 use crate::description::ZonesDescription;
 use crate::error::Error;
-use crate::registry::{LayerKind, OptionDescription, ValueForm, scale_divisor, whole_number};
-use crate::spec::{Part, SpecErrorKind};
+use crate::registry::{LayerKind, OptionDescription, ValueForm, scale_of, small_number};
+use crate::spec::Part;
 use crate::stack::{Base, BuiltDevice, Construction};
 use varve_block::relocation::{Formatting, RelocatingDevice, RelocationParameters};
 use varve_media::{Device, MediaCache, OverlayDevice};
@@ -77,19 +78,11 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
     relocated.collect::<Result<Vec<_>, Error>>().map(Base::Devices)
 }
 
-fn narrow(part: &Part, name: &str) -> Result<Option<u32>, Error> {
-    let Some(number) = part.text(name)?.and_then(whole_number) else { return Ok(None) };
-    match u32::try_from(number) {
-        Ok(number) => Ok(Some(number)),
-        Err(_) => Err(part.value_error(name, "a number below 2^32").into()),
-    }
-}
-
 fn parameters(part: &Part, read_only: bool) -> Result<RelocationParameters, Error> {
-    let divisor = part.text("scale")?.and_then(scale_divisor).unwrap_or(1);
+    let divisor = scale_of(part)?;
     let mut parameters = RelocationParameters::default().scaled(divisor);
-    parameters.spares = narrow(part, SPARES)?.unwrap_or(parameters.spares);
-    if let Some(percent) = narrow(part, UTILIZATION)? {
+    parameters.spares = small_number(part, SPARES)?.unwrap_or(parameters.spares);
+    if let Some(percent) = small_number(part, UTILIZATION)? {
         if percent >= 100 {
             return Err(part.value_error(UTILIZATION, "hundredths, below 100").into());
         }
@@ -109,14 +102,5 @@ fn limits(part: &Part, device: &Device) -> Result<MediaCache, Error> {
         let expected = "a disk that reports zones which may be written anywhere, as hasmr:";
         return Err(part.value_error(RELOCATE, expected).into());
     };
-    let bytes = part.size_bytes(CACHE)?.or(zones.media_cache.map(|cache| cache.bytes));
-    let extents = narrow(part, EXTENTS)?.or(zones.media_cache.map(|cache| cache.extents_max));
-    match (bytes, extents) {
-        (Some(bytes), Some(extents_max)) => Ok(MediaCache { bytes, extents_max }),
-        _ => {
-            let expected =
-                format!("{CACHE}=SIZE and {EXTENTS}=N too: this disk does not say what its media cache holds");
-            Err(part.argument_error(SpecErrorKind::InvalidValue, expected).into())
-        }
-    }
+    media_cache(part, zones, CACHE, EXTENTS)
 }

@@ -2,7 +2,7 @@
 
 use crate::description::DeviceDescription;
 use crate::error::Error;
-use crate::registry::{OptionDescription, ValueForm, file_mode, file_path_of, scale_divisor};
+use crate::registry::{OptionDescription, ValueForm, file_mode, file_path_of, scale_of};
 use crate::spec::{ByteSize, Part, SpecErrorKind, Value};
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::sync::Arc;
@@ -142,7 +142,7 @@ pub(super) fn scaled_preset(
         return Err(part.value_error("model", expected).with_known(known).into());
     };
     let physical_sector_bytes = u64::from(preset.geometry().physical_sector_bytes);
-    let scale_divisor = part.text("scale")?.and_then(scale_divisor).unwrap_or(1);
+    let scale_divisor = scale_of(part)?;
     let asked_bytes = capacity_bytes(part, physical_sector_bytes)?;
     let full_bytes = asked_bytes.unwrap_or(preset.geometry().capacity_bytes);
     if full_bytes / scale_divisor < physical_sector_bytes {

@@ -4,7 +4,8 @@ use super::emulated::{self, ACCOUNT, MODEL, Model, PACE, RANDOM_READS, SCALE};
 use super::zones::{self, Kept, RECORD};
 use crate::error::Error;
 use crate::registry::{
-    ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, file_mode, whole_number,
+    ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, file_mode, small_number,
+    whole_number,
 };
 use crate::spec::{ByteSize, Part};
 use crate::stack::{Base, Construction};
@@ -161,16 +162,13 @@ fn cache_record(
 /// What the part says of the translation layer.
 fn translation(part: &Part, scale_divisor: u64) -> Result<TranslationParameters, Error> {
     let number = |name: &str| Ok::<_, Error>(part.text(name)?.and_then(whole_number));
-    let narrow = |name: &'static str, number: u64| {
-        u32::try_from(number).map_err(|_| Error::from(part.value_error(name, "a number below 2^32")))
-    };
     let own = TranslationParameters::st8000as0022();
     let mut changed = own.clone();
     if let Some(bytes) = part.size_bytes("cache")? {
         changed.media_cache.bytes = bytes;
     }
-    if let Some(extents) = number("extents")? {
-        changed.media_cache.extents_max = narrow("extents", extents)?;
+    if let Some(extents) = small_number(part, "extents")? {
+        changed.media_cache.extents_max = extents;
     }
     if let Some(millis) = number("idle-trigger-ms")? {
         changed.idle_trigger_nanos = millis.saturating_mul(1_000_000);
@@ -193,8 +191,8 @@ fn translation(part: &Part, scale_divisor: u64) -> Result<TranslationParameters,
     if let Some(bytes) = part.size_bytes("blocking-step")? {
         changed.blocking_step_bytes = bytes;
     }
-    if let Some(requests) = number("between-steps")? {
-        changed.requests_between_steps = narrow("between-steps", requests)?;
+    if let Some(requests) = small_number(part, "between-steps")? {
+        changed.requests_between_steps = requests;
     }
     if let Some(percent) = number("blocking-stop")? {
         let Some(percent) = u32::try_from(percent).ok().filter(|&percent| percent < 100) else {
