@@ -1,6 +1,7 @@
 //! The timeline of a host-aware shingled disk: its cache, its cleaning, who is held back, and how long requests take.
 
 use super::loads::{DrawnMap, FilmSummary, in_pairs, known};
+use super::page::fill;
 use crate::error::LabError;
 use crate::experiment::idler::{Span, Timeline, WatchedReplay, controls, watch};
 use crate::experiment::{Progress, Scale};
@@ -69,7 +70,7 @@ impl IdlerMap {
              seed {}.",
             self.threads, self.scale, self.seed
         );
-        let (html, svg) = (page(&description, &timelines), still(&timelines));
+        let (html, svg) = (page(&description, &timelines)?, still(&timelines));
         let summary = |timeline: &Timeline| FilmSummary {
             name: timeline.name.clone(),
             operations: timeline.requests,
@@ -194,7 +195,7 @@ fn still(timelines: &[Timeline]) -> String {
     out
 }
 
-fn page(description: &str, timelines: &[Timeline]) -> String {
+fn page(description: &str, timelines: &[Timeline]) -> Result<String, LabError> {
     let numbers = timelines.iter().map(|timeline| {
         let spans = timeline.spans.iter().map(|span| {
             let lines = LANES.iter().flat_map(|lane| lane.lines.iter().map(|(.., value)| value));
@@ -216,26 +217,16 @@ fn page(description: &str, timelines: &[Timeline]) -> String {
         "seconds": length_seconds(timelines),
         "timelines": numbers.collect::<Vec<_>>(),
     });
-    // Nothing in it may end the element.
-    let data = data.to_string().replace('<', "\\u003c");
-    let mut html = String::new();
-    let mut rest = TEMPLATE;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let (name, after) = after.split_once("}}").unwrap_or((after, ""));
-        html.push_str(before);
-        match name {
-            "description" => html.push_str(&escape(description)),
-            "legend" => html.push_str(&legend()),
-            "style" => html.push_str(STYLE),
-            "picture" => html.push_str(&still(timelines)),
-            "data" => html.push_str(&data),
-            "script" => html.push_str(SCRIPT),
-            _ => {}
-        }
-        rest = after;
-    }
-    html.push_str(rest);
-    html
+    fill(TEMPLATE, &data, |name| {
+        Some(match name {
+            "description" => escape(description),
+            "legend" => legend(),
+            "style" => STYLE.to_owned(),
+            "picture" => still(timelines),
+            "script" => SCRIPT.to_owned(),
+            _ => return None,
+        })
+    })
 }
 
 #[cfg(test)]

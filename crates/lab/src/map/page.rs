@@ -87,24 +87,43 @@ pub fn page(caption: &Caption, films: &[Film]) -> Result<String, LabError> {
         "uses": uses,
         "films": films.iter().map(Film::to_json).collect::<Vec<_>>(),
     });
-    // A name may hold anything; nothing in it may end the element.
-    let data = data.to_string().replace('<', "\\u003c");
-    let mut html = String::with_capacity(data.len() + TEMPLATE.len() + STYLE.len() + SCRIPT.len());
-    let mut rest = TEMPLATE;
+    fill(TEMPLATE, &data, |name| {
+        Some(match name {
+            "title" => escape(&caption.title),
+            "verdict" => escape(&verdict(caption, films)),
+            "description" => escape(&caption.description),
+            "cell" => escape(&caption.cell),
+            "explanation" => escape(&caption.explanation),
+            "style" => STYLE.to_owned(),
+            "script" => SCRIPT.to_owned(),
+            _ => return None,
+        })
+    })
+}
+
+/// A template with what it asks for in its places; what `data` is goes where it asks for that.
+///
+/// # Errors
+/// It asks for something that there is not.
+pub(super) fn fill(
+    template: &str,
+    data: &serde_json::Value,
+    find: impl Fn(&str) -> Option<String>,
+) -> Result<String, LabError> {
+    let mut html = String::with_capacity(template.len());
+    let mut rest = template;
     // One pass, so that nothing that is put in is looked through.
     while let Some((before, after)) = rest.split_once("{{") {
         let (name, after) = after.split_once("}}").unwrap_or((after, ""));
         html.push_str(before);
-        match name {
-            "title" => html.push_str(&escape(&caption.title)),
-            "verdict" => html.push_str(&escape(&verdict(caption, films))),
-            "description" => html.push_str(&escape(&caption.description)),
-            "cell" => html.push_str(&escape(&caption.cell)),
-            "explanation" => html.push_str(&escape(&caption.explanation)),
-            "style" => html.push_str(STYLE),
-            "script" => html.push_str(SCRIPT),
-            "data" => html.push_str(&data),
-            _ => return Err(LabError::invalid("map", format!("the page's template asks for '{name}'"))),
+        let found = match name {
+            // A name may hold anything; nothing in it may end the element.
+            "data" => Some(data.to_string().replace('<', "\\u003c")),
+            name => find(name),
+        };
+        match found {
+            Some(found) => html.push_str(&found),
+            None => return Err(LabError::invalid("map", format!("the page's template asks for '{name}'"))),
         }
         rest = after;
     }

@@ -4,7 +4,6 @@ use super::drive::{Control, Drive, Ran, run_tasks};
 use super::table4_2::full_finish;
 use super::told::{cdf, described, told};
 use super::traces::{PRN_1, PROJ_1, Published, THREADS, calibrated, finish, guesses, tail, tasks};
-use crate::block::buffer::BufferParameters;
 use crate::error::LabError;
 use crate::experiment::comparison::{drawn, goal, ours};
 use crate::experiment::{Experiment, Run};
@@ -39,9 +38,8 @@ fn shorter(ran: &Ran, than: &Ran) -> f64 {
 
 fn buffered(run: &Run<'_>, published: Published, paper: (f64, f64)) -> Result<Report, LabError> {
     let without = Drive::new(run.scale);
-    let usual = BufferParameters::default();
-    let page_count = run.scale.of(usual.page_count.into()) as u32;
-    let drive = Drive { buffer: Some(BufferParameters { page_count, ..usual }), ..without.clone() };
+    let drive = without.clone().with_buffer(run.scale);
+    let page_count = drive.buffer.as_ref().map_or(0, |buffer| buffer.page_count);
     let mut report = described(run, &drive);
     report.condition("write buffer", format!("{page_count} pages of 4 KiB, emulated SATA SSD"));
     let calibrated = calibrated(run, &without, published);

@@ -77,6 +77,13 @@ impl Drive {
         Drive { zone_count, translation: TranslationParameters { media_cache, ..full }, idler, buffer: None }
     }
 
+    /// The same with the paper's write buffer, at the scale.
+    pub(super) fn with_buffer(self, scale: Scale) -> Drive {
+        let usual = BufferParameters::default();
+        let page_count = scale.of(usual.page_count.into()) as u32;
+        Drive { buffer: Some(BufferParameters { page_count, ..usual }), ..self }
+    }
+
     /// Bytes of it.
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.zone_count) * ZONE_BYTES

@@ -1,8 +1,9 @@
 //! What becomes of the conclusions when what makers do not publish is otherwise.
 
-use super::drive::{Control, Drive, Ran, Task, run_tasks};
+use super::drive::{Control, Drive, Task, run_tasks};
 use super::table4_2::workload;
 use super::told::described;
+use super::traces::tail;
 use crate::error::LabError;
 use crate::experiment::comparison::{goal, ours};
 use crate::experiment::{Experiment, Run};
@@ -76,8 +77,4 @@ fn robust(run: &Run<'_>) -> Result<Report, LabError> {
         }
     }
     Ok(report)
-}
-
-fn tail(ran: &Ran) -> f64 {
-    ran.replayed.seconds(0.999)
 }

@@ -2,7 +2,6 @@
 
 use super::drive::{Control, Drive, Workload, fill};
 use super::traces::{PROJ_1, calibrated_at};
-use crate::block::buffer::BufferParameters;
 use crate::error::LabError;
 use crate::experiment::{Scale, simulate};
 use crate::replay::{BlockRequest, Pace, replay};
@@ -87,10 +86,7 @@ pub(crate) fn watch(watched: &WatchedReplay, advance: Box<dyn Fn(u64) + Send>) -
     let timeline = simulate(watched.seed, move |env| {
         let bare = Drive::new(watched.scale);
         let workload = calibrated_at(watched.scale, watched.seed, &bare, PROJ_1);
-        let usual = BufferParameters::default();
-        let page_count = watched.scale.of(usual.page_count.into()) as u32;
-        let buffer = watched.is_buffered.then_some(BufferParameters { page_count, ..usual });
-        let drive = Drive { buffer, ..bare };
+        let drive = if watched.is_buffered { bare.with_buffer(watched.scale) } else { bare };
         let span_nanos = (workload.duration_seconds * 1_000_000_000 / u64::from(watched.spans.max(1))).max(1);
         let cache = drive.translation.media_cache;
         let workload = Workload::Calibrated(workload);
