@@ -42,6 +42,10 @@ pub struct Capabilities {
     pub rotational: bool,
     /// Completed writes may be lost by a power cut until `sync` returns.
     pub volatile_cache: bool,
+    /// A durable write goes to the medium by itself, in the order that positioning takes least, and nothing else has to (FUA). Where
+    /// it is false such a write takes what a write and a sync do. So it is on real hardware: Linux sends a flush after
+    /// each of them to a block device, whatever that can do.
+    pub forced_unit_access: bool,
     /// `Discard` gives space back.
     pub discard: bool,
     /// Requests the device works on at once; more wait in a queue.
@@ -64,6 +68,7 @@ impl Capabilities {
         Capabilities {
             rotational: false,
             volatile_cache: true,
+            forced_unit_access: false,
             discard: true,
             queue_depth: 1,
             buffer_alignment_bytes: 1,

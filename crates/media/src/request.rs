@@ -61,6 +61,11 @@ impl<'a> Request<'a> {
         Request { offset_bytes, transfer: Transfer::Write { data, protection: None, durable: false }, outcome: Ok(()) }
     }
 
+    /// A write that is durable once it is completed.
+    pub fn write_durable(offset_bytes: u64, data: &'a [IoSlice<'a>]) -> Self {
+        Request { offset_bytes, transfer: Transfer::Write { data, protection: None, durable: true }, outcome: Ok(()) }
+    }
+
     /// A discard of `length_bytes`.
     pub fn discard(offset_bytes: u64, length_bytes: u64) -> Self {
         Request { offset_bytes, transfer: Transfer::Discard { length_bytes }, outcome: Ok(()) }

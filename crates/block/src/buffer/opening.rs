@@ -317,7 +317,8 @@ impl WriteBuffer {
         };
         let of_disk = disk.block.capabilities().clone();
         let discard = of_disk.discard && zones.is_none();
-        let capabilities = Capabilities { zones: None, volatile_cache: true, discard, ..of_disk };
+        let capabilities =
+            Capabilities { zones: None, volatile_cache: true, forced_unit_access: false, discard, ..of_disk };
         let state = State {
             map,
             pointers: None,

@@ -15,6 +15,7 @@ impl Timing for Immediate {
     fn describe(&self, capabilities: &mut Capabilities) {
         capabilities.rotational = false;
         capabilities.volatile_cache = true;
+        capabilities.forced_unit_access = true;
         capabilities.queue_depth = 1 << 10;
     }
 

@@ -246,6 +246,7 @@ impl Timing for Disk {
     fn describe(&self, capabilities: &mut Capabilities) {
         capabilities.rotational = true;
         capabilities.volatile_cache = self.parameters.cache.write_bytes > 0;
+        capabilities.forced_unit_access = true;
         capabilities.queue_depth = self.parameters.queue_depth.max(1);
     }
 
