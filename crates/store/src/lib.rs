@@ -45,7 +45,7 @@ pub use hybrid::{
 pub use identity::{check_blank, check_rules};
 pub use imr::{
     AllocationName, CostTerm, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrPlacement, ImrStatistics,
-    ImrStore, RewriteName,
+    ImrStore, RewriteName, TrackWrites,
 };
 pub use occupancy::{Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, PieceUsage, StoreMeasure};
 pub use plain::{PlainOptions, PlainStore};

@@ -2,7 +2,8 @@
 //! and without, and conventional disks.
 
 use super::{
-    AllocationName, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName, decode_anything,
+    AllocationName, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName, TrackWrites,
+    decode_anything,
 };
 use crate::conformance::{
     DeviceSubject, Effort, Ending, Fixture, FixturePolicies, Ground, Medium, PairSubject, Subject, TestedStore,
@@ -66,6 +67,11 @@ fn policies() -> impl Iterator<Item = (AllocationName, RewriteName)> {
 
 fn open(env: &Env, devices: ImrDevices) -> Result<Arc<dyn FileStore>, StoreError> {
     Ok(Arc::new(ImrStore::open(env, devices, &ImrOpenOptions::default())?))
+}
+
+fn open_cached(env: &Env, disk: Device) -> Result<Arc<dyn FileStore>, StoreError> {
+    let options = ImrOpenOptions { track_writes: TrackWrites::Cached, ..ImrOpenOptions::default() };
+    Ok(Arc::new(ImrStore::open(env, disk, &options)?))
 }
 
 /// Bytes of a track of a fixture.
@@ -184,7 +190,9 @@ fn alone() -> Vec<TestedSubject> {
             true => Effort { fault_stride: 7, ..Effort::FULL },
             false => Effort::SOME,
         };
-        let disk = DeviceSubject { physical_sector_bytes, ..ALONE };
+        // And of writing tracks.
+        let open = if (place / 2).is_multiple_of(2) { ALONE.open } else { open_cached };
+        let disk = DeviceSubject { physical_sector_bytes, open, ..ALONE };
         TestedSubject::new(PolicySubject { allocation, rewrite, disk }, effort)
     };
     policies().enumerate().map(|(place, (allocation, rewrite))| of_pair(place, allocation, rewrite)).collect()

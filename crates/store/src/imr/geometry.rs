@@ -10,7 +10,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 1 | version, 2 |
-//! | 1 | 1 | allocation: 0 sequential, 1 three-phase, 2 zigzag, 3 region, 4 compaction-aware, 5 cost-aware, from 16 on cost-aware without a term |
+//! | 1 | 1 | allocation: 0 sequential, 1 three-phase, 2 zigzag, 3 region, 4 compaction-aware, 5 cost-aware, 23 to 26 cost-aware without a term |
 //! | 2 | 1 | rewrite: 0 naive, 1 merged |
 //! | 3 | 1 | places of the backup region |
 //! | 4 | 4 | tracks of the device |

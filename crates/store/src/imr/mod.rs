@@ -180,6 +180,21 @@ pub struct ImrOpenOptions {
     pub allocation: Option<AllocationName>,
     /// How tops are saved.
     pub rewrite: Option<RewriteName>,
+    /// How tracks are written.
+    pub track_writes: TrackWrites,
+}
+
+/// How the tracks of one step are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TrackWrites {
+    /// Those that do not border on each other by forced unit access, as many at once as the disk's queue takes, where the
+    /// disk can ([`varve_media::Capabilities::forced_unit_access`]): it then writes next what is nearest, where its cache would
+    /// be written back by address, with half a revolution lost at each gap.
+    #[default]
+    Forced,
+    /// All through the disk's cache, and a sync behind them (KVIMR section 3.3).
+    Cached,
 }
 
 /// A [`FileStore`] on an interlaced disk, or in the same way on a conventional one. See the module for the order of its steps.

@@ -45,6 +45,8 @@ pub(super) struct OpenStore {
     pub(super) policy: Box<dyn AllocationPolicy>,
     pub(super) allocation: AllocationName,
     pub(super) rewrite: RewriteName,
+    /// Tracks with gaps between them are durable when they are written, so many at once; none otherwise.
+    pub(super) forced_at_once: Option<u32>,
     /// A persist ended, or nothing will any more.
     pub(super) released: Condvar,
     pub(super) relocations: ShortMutex<Relocations>,

@@ -27,8 +27,11 @@ use varve_media::{
     AlignedBuffer, BlockDeviceExt, IoCause, IoContext, MediaError, MediaErrorKind, Request, TrackId, TrackTier,
 };
 
-/// Bytes in flight, and in memory, of one step.
+/// Bytes in flight, and in memory, of one step; ...
 const BATCH_BYTES: u64 = 8 << 20;
+
+/// and at most so many where each request is durable by itself: a queue of 32 tracks of 2 MiB.
+const FORCED_BATCH_BYTES_MAX: u64 = 64 << 20;
 
 /// What a persist has for itself until it ends.
 struct Reservation {
@@ -198,7 +201,6 @@ impl OpenStore {
                 usable: &usable,
                 valid: &state.valid,
                 locked: &locked,
-                levels: &state.levels,
                 cursor: state.cursor,
             };
             match self.policy.place(&view, &request) {
@@ -298,6 +300,19 @@ impl OpenStore {
         state.promised_tracks -= reservation.tracks.len();
     }
 
+    /// Whether these pieces, ascending or not, are to be durable when they are written: most have a gap behind them.
+    fn is_forced(&self, pieces: &[(u64, [&[u8]; 2])]) -> bool {
+        let end = |(at, parts): &(u64, [&[u8]; 2])| at + parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        let bordering = pieces.windows(2).filter(|pair| end(&pair[0]) == pair[1].0).count();
+        self.forced_at_once.is_some() && pieces.len() > 1 && 2 * bordering < pieces.len()
+    }
+
+    /// Bytes in flight, and in memory, of one step.
+    fn batch_bytes(&self) -> u64 {
+        let tracks = self.forced_at_once.map_or(0, u64::from) * self.geometry.tracks.top_track_bytes;
+        BATCH_BYTES.max(tracks.min(FORCED_BATCH_BYTES_MAX))
+    }
+
     /// Writes pieces, all in flight at once; those that fail once more.
     fn write_all(&self, pieces: &[(u64, [&[u8]; 2])], context: &IoContext) -> Result<(), MediaError> {
         let alignment = self.disk.block.capabilities().buffer_alignment_bytes as usize;
@@ -306,13 +321,19 @@ impl OpenStore {
             0 | 1 => Vec::new(),
             _ => pieces.iter().map(|(_, parts)| AlignedBuffer::copy_of(&parts.concat(), alignment)).collect(),
         };
+        let is_forced = self.is_forced(pieces);
         let attempt = || {
             let slices: Vec<[IoSlice<'_>; 2]> = match copies.is_empty() {
                 true => pieces.iter().map(|(_, parts)| parts.map(IoSlice::new)).collect(),
                 false => copies.iter().map(|copy| [IoSlice::new(copy), IoSlice::new(&[])]).collect(),
             };
-            let mut requests: Vec<Request<'_>> =
-                pieces.iter().zip(&slices).map(|((at, _), slices)| Request::write(*at, slices)).collect();
+            let mut requests: Vec<Request<'_>> = Vec::with_capacity(pieces.len());
+            for ((at, _), slices) in pieces.iter().zip(&slices) {
+                requests.push(match is_forced {
+                    true => Request::write_durable(*at, slices),
+                    false => Request::write(*at, slices),
+                });
+            }
             self.disk.block.execute(&mut requests, context)
         };
         attempt().or_else(|error| match error.kind() {
@@ -412,13 +433,17 @@ impl<'a> Persist<'a> {
         bytes.next_multiple_of(self.sector_bytes)
     }
 
-    /// Items in groups of about [`BATCH_BYTES`].
-    fn batches<'b, T>(items: &'b [T], bytes: impl Fn(&T) -> u64 + 'b) -> impl Iterator<Item = &'b [T]> {
+    /// Items in groups of about `batch_bytes`.
+    fn batches<'b, T>(
+        batch_bytes: u64,
+        items: &'b [T],
+        bytes: impl Fn(&T) -> u64 + 'b,
+    ) -> impl Iterator<Item = &'b [T]> {
         let mut rest = items;
         std::iter::from_fn(move || {
             let mut sum = 0;
             let count = rest.iter().take_while(|item| {
-                let fits = sum < BATCH_BYTES;
+                let fits = sum < batch_bytes;
                 sum += bytes(item);
                 fits
             });
@@ -468,7 +493,7 @@ impl<'a> Persist<'a> {
         let mut index = 0;
         let saved = std::mem::take(&mut self.saved);
         let mut finished = Vec::with_capacity(saved.len());
-        for batch in Self::batches(&saved, |top| top.length_bytes.max(1)) {
+        for batch in Self::batches(self.core.batch_bytes(), &saved, |top| top.length_bytes.max(1)) {
             let start = |top: &SavedTop| self.core.geometry.tracks.start_bytes(top.track);
             let ranges: Vec<(u64, u64)> =
                 batch.iter().map(|top| (start(top), self.whole_sectors(top.length_bytes))).collect();
@@ -515,7 +540,7 @@ impl<'a> Persist<'a> {
         let zeros = vec![0; self.sector_bytes as usize];
         let (tracks, starts, end) = (&self.reservation.tracks, &self.reservation.starts, self.data.len() as u64);
         let length = |position: &usize| starts[position + 1].min(end) - starts[*position];
-        for batch in Self::batches(positions, length) {
+        for batch in Self::batches(self.core.batch_bytes(), positions, length) {
             let pieces: Vec<(u64, [&[u8]; 2])> = batch
                 .iter()
                 .map(|position| {
@@ -536,7 +561,7 @@ impl<'a> Persist<'a> {
         let place = self.reservation.place.unwrap_or(0);
         let wanted: Vec<(usize, SavedTop)> =
             self.saved.iter().copied().enumerate().filter(|(_, top)| tops.contains(&top.track)).collect();
-        for batch in Self::batches(&wanted, |(_, top)| top.length_bytes.max(1)) {
+        for batch in Self::batches(self.core.batch_bytes(), &wanted, |(_, top)| top.length_bytes.max(1)) {
             let ranges: Vec<(u64, u64)> = batch
                 .iter()
                 .map(|(index, top)| {

@@ -10,7 +10,6 @@
 //! 4. A new generation begins, in which those intents are done.
 //! 5. The device learns which tracks hold nothing that counts.
 
-use super::ImrOpenOptions;
 use super::allocation::PolicySetting;
 use super::change::{Change, Checkpoint, FileRecord, decode_checkpoint, decode_commit};
 use super::devices::{ImrDevices, Mounted, mount};
@@ -22,6 +21,7 @@ use super::open_store::OpenStore;
 use super::relocation::Relocations;
 use super::state::{Beginning, ImrState};
 use super::view::Disk;
+use super::{ImrOpenOptions, TrackWrites};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::extent::ExtentStore;
 use crate::file_store::{CreateOptions, FileStore, Location, StoreProperties};
@@ -367,6 +367,9 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
     let latch = Latch::new(&label, disk.order.clone(), beside_order);
     let allocation = options.allocation.unwrap_or(geometry.allocation);
     let rewrite = options.rewrite.unwrap_or(geometry.rewrite);
+    let capabilities = disk.block.capabilities();
+    let is_forced = options.track_writes == TrackWrites::Forced && capabilities.forced_unit_access;
+    let forced_at_once = is_forced.then_some(capabilities.queue_depth).filter(|&depth| depth > 1);
     Ok(OpenStore {
         kernel: Kernel::new(env, &label, state, journal, Box::new(SingleCommits), latch),
         properties,
@@ -386,6 +389,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         }),
         allocation,
         rewrite,
+        forced_at_once,
         released: Condvar::new(env, "imr store tracks"),
         relocations: ShortMutex::new(Relocations::default()),
         spare_buffers: SpareBuffers::default(),

@@ -103,8 +103,6 @@ pub(super) struct ImrState {
     pub(super) owners: BTreeMap<TrackId, Owner>,
     /// The keys of `owners`.
     pub(super) valid: TrackBitmap,
-    /// Level of the table on each valid track, where it is known; 0 of a removed one.
-    pub(super) levels: Vec<Option<u8>>,
     pub(super) cursor: Cursor,
     pub(super) locks: TrackLocks,
     /// Bottoms beside a top that cannot be read, and so not be saved; by that top.
@@ -146,7 +144,6 @@ impl ImrState {
             next_sequence,
             owners: BTreeMap::new(),
             valid: TrackBitmap::new(track_count),
-            levels: vec![None; track_count as usize],
             cursor: Cursor::default(),
             locks: TrackLocks::new(track_count),
             avoided: BTreeMap::new(),
@@ -165,22 +162,12 @@ impl ImrState {
             self.owners.insert(track, Owner { file: node.file, used_bytes });
             self.valid.insert(track);
         }
-        self.set_levels(map.tracks(), node.level());
-    }
-
-    fn set_levels(&mut self, tracks: &[TrackId], level: Option<u8>) {
-        for track in tracks {
-            if let Some(of_track) = self.levels.get_mut(track.0 as usize) {
-                *of_track = level;
-            }
-        }
     }
 
     /// A file is of this level now.
     pub(super) fn note_level(&mut self, name: &str, level: u8) {
         if let Some(node) = self.names.get(name).cloned() {
             node.set_level(Some(level));
-            self.set_levels(node.map().tracks(), Some(level));
         }
     }
 
@@ -228,7 +215,6 @@ impl ImrState {
             change = self.names.record(Change::Tracks { file: node.file, kept: kept as u32, tracks, size_bytes });
             node.set_needed_change(change);
         }
-        self.set_levels(&lost, Some(0));
         if !lost.is_empty() {
             self.replaced.push(Replaced { change, map: old, tracks: lost });
         }
@@ -313,7 +299,6 @@ impl StoreState for ImrState {
     }
 
     fn lost_name(&mut self, node: &Node) {
-        self.set_levels(node.map().tracks(), Some(0));
         self.packed_waits.fetch_or(node.is_packed, Ordering::Relaxed);
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use varve_media::Device;
 use varve_store::{
     AllocationName, FileStore, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName,
+    TrackWrites,
 };
 
 pub(crate) const IMR: FileStoreKind = FileStoreKind {
@@ -29,6 +30,13 @@ pub(crate) const IMR: FileStoreKind = FileStoreKind {
             value: ValueForm::Choice(&["merged", "naive"]),
             default: "as the disk was laid out; merged for a new one",
             meaning: "how top tracks are saved when a bottom track beside them is written",
+        },
+        OptionDescription {
+            name: "track-writes",
+            value: ValueForm::Choice(&["forced", "cached"]),
+            default: "forced",
+            meaning: "tracks with gaps between them go to the medium by forced unit access, many at once, where the disk can, or \
+                      all through its cache",
         },
         OptionDescription {
             name: "table-size",
@@ -111,7 +119,11 @@ fn open(
         }
         ImrStore::format(construction.env, devices.clone(), &options)?;
     }
-    let options = ImrOpenOptions { allocation: allocation(part)?, rewrite: rewrite(part)? };
+    let track_writes = match part.text("track-writes")? {
+        Some("cached") => TrackWrites::Cached,
+        _ => TrackWrites::Forced,
+    };
+    let options = ImrOpenOptions { allocation: allocation(part)?, rewrite: rewrite(part)?, track_writes };
     Ok(Arc::new(ImrStore::open(construction.env, devices, &options)?))
 }
 

@@ -7,7 +7,6 @@
 //! refuses only when the free tracks together do not. Every policy is defined for an unknown level.
 
 mod compaction_aware;
-mod contiguous;
 mod cost_aware;
 mod region;
 mod sequential;
@@ -34,9 +33,6 @@ pub(crate) struct TrackView<'a> {
     pub(crate) valid: &'a TrackBitmap,
     /// Tracks that must not be given now, whether or not they are valid.
     pub(crate) locked: &'a TrackBitmap,
-    /// Level of the table whose data a valid track holds, by track, where it is known; 0 once the table
-    /// is removed, because the track is free soon.
-    pub(crate) levels: &'a [Option<u8>],
     /// Where the last allocation ended.
     pub(crate) cursor: Cursor,
 }
@@ -122,13 +118,11 @@ macro_rules! policies {
         /// Number on the medium and text of each name.
         const NAMES: &[(AllocationName, u8, &str)] = &[
             $((AllocationName::$name, $number, $text),)*
-            (AllocationName::CostAwareWithout(CostTerm::Cover), 16, "cost-aware-without-cover"),
-            (AllocationName::CostAwareWithout(CostTerm::Lifetime), 17, "cost-aware-without-lifetime"),
-            (AllocationName::CostAwareWithout(CostTerm::Relief), 18, "cost-aware-without-relief"),
-            (AllocationName::CostAwareWithout(CostTerm::Reserve), 19, "cost-aware-without-reserve"),
-            (AllocationName::CostAwareWithout(CostTerm::Whole), 20, "cost-aware-without-whole"),
-            (AllocationName::CostAwareWithout(CostTerm::Locality), 21, "cost-aware-without-locality"),
-            (AllocationName::CostAwareWithout(CostTerm::Contiguity), 22, "cost-aware-without-contiguity"),
+            // From 16 on were terms that there are no more.
+            (AllocationName::CostAwareWithout(CostTerm::Rewrites), 23, "cost-aware-without-rewrites"),
+            (AllocationName::CostAwareWithout(CostTerm::Syncs), 24, "cost-aware-without-syncs"),
+            (AllocationName::CostAwareWithout(CostTerm::Gaps), 25, "cost-aware-without-gaps"),
+            (AllocationName::CostAwareWithout(CostTerm::Cuts), 26, "cost-aware-without-cuts"),
         ];
 
         impl AllocationName {
@@ -158,7 +152,7 @@ policies! {
     Region = 3, "region", |setting| Box::new(region::Region::new(setting));
     /// The largest level to bottoms, all others to tops, each relaxed-sequentially (KVIMR in the paper).
     CompactionAware = 4, "compaction-aware", |_| Box::new(compaction_aware::CompactionAware);
-    /// By what a track costs later, not only now.
+    /// Tracks of both tiers that follow each other, where they cost least.
     #[default]
     CostAware = 5, "cost-aware", |setting| Box::new(CostAware::new(setting, None));
 }

@@ -1,7 +1,6 @@
 //! What every policy keeps, and what each is for.
 
 use super::super::rewrite::PersistCost;
-use super::contiguous::contiguous;
 use super::*;
 use varve_env::Random;
 
@@ -19,14 +18,14 @@ fn bitmap(track_count: u32, tracks: impl IntoIterator<Item = u32>) -> TrackBitma
     bitmap
 }
 
-/// Tracks of a store that was just opened and knows no levels.
+/// Tracks of a store that was just opened.
 fn fresh_view<'a>(
     geometry: &'a TrackGeometry,
     usable: &'a Range<u32>,
     valid: &'a TrackBitmap,
     locked: &'a TrackBitmap,
 ) -> TrackView<'a> {
-    TrackView { geometry, usable, valid, locked, levels: &[], cursor: Cursor::default() }
+    TrackView { geometry, usable, valid, locked, cursor: Cursor::default() }
 }
 
 fn policy(name: AllocationName, rewrite: RewriteName, geometry: &TrackGeometry) -> Box<dyn AllocationPolicy> {
@@ -67,14 +66,7 @@ fn every_policy_gives_free_tracks_that_hold_the_table_and_refuses_only_without_t
                 let largest_level = random.chance(4, 5).then(|| random.below(4) as u8);
                 let locked = bitmap(track_count, (0..track_count).filter(|_| random.chance(1, 20)));
                 let request = TrackRequest { size_bytes: 1 + random.below(8 * TRACK_BYTES), level, largest_level };
-                let view = TrackView {
-                    geometry: &geometry,
-                    usable: &usable,
-                    valid: &valid,
-                    locked: &locked,
-                    levels: &[],
-                    cursor,
-                };
+                let view = TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, cursor };
                 let free: u64 = usable
                     .clone()
                     .map(TrackId)
@@ -168,83 +160,51 @@ fn a_region_is_for_one_table_until_there_is_none_left() {
 }
 
 #[test]
-fn what_costs_later_is_avoided_before_it_costs_now() {
-    let geometry = geometry(32, TRACK_BYTES);
-    let (usable, locked) = (0..32, TrackBitmap::new(32));
-    let name = AllocationName::CostAware;
-    let place = |valid: &[u32], levels: &[Option<u8>], cursor: Cursor, request: &TrackRequest| {
-        let valid = bitmap(32, valid.iter().copied());
-        let view = TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, levels, cursor };
-        placed(name, &view, request)
-    };
-    let (largest, other) = (request(2, Some(3), Some(3)), request(2, Some(1), Some(3)));
-    // Nothing is written: bottoms for all, because a top would take space away from them.
-    assert_eq!(place(&[], &[], Cursor::default(), &largest), [0, 2]);
-    assert_eq!(place(&[], &[], Cursor::default(), &other), [0, 2]);
-    // Tops over valid bottoms are for the smaller levels.
-    let bottoms = [0, 2, 4, 6, 8];
-    assert_eq!(place(&bottoms, &[], Cursor::default(), &other), [1, 3]);
-    assert_eq!(place(&bottoms, &[], Cursor::default(), &largest), [10, 12]);
-    // But not over bottoms that go first, while there is something better.
-    let mut levels = vec![Some(3); 32];
-    levels[2] = Some(0);
-    assert_eq!(place(&bottoms, &levels, Cursor::default(), &other), [5, 7]);
-    // Two covered tops that follow each other before two that do not.
-    assert_eq!(place(&[0, 2, 4, 3, 8, 10, 12, 14], &[], Cursor::default(), &other), [9, 11]);
-    // The outermost, of those that are equal, wherever the last table went.
-    let cursor = Cursor { top: 5, ..Cursor::default() };
-    assert_eq!(place(&bottoms, &[], cursor, &other), [1, 3]);
-}
-
-#[test]
-fn the_largest_level_takes_tops_rather_than_rewrites_while_there_are_enough() {
-    let geometry = geometry(48, TRACK_BYTES);
-    let (usable, locked) = (0..48, TrackBitmap::new(48));
-    let place = |name: AllocationName, tops: std::ops::Range<u32>| {
-        // Bottoms 20 to 26 are free, beside valid tops; these other tops too.
-        let valid = (0..48).filter(|track| match track % 2 {
-            0 => !(20..28).contains(track),
-            _ => !tops.contains(track),
-        });
-        let valid = bitmap(48, valid);
-        let cursor = Cursor::default();
-        let view =
-            TrackView { geometry: &geometry, usable: &usable, valid: &valid, locked: &locked, levels: &[], cursor };
-        placed(name, &view, &request(2, Some(3), Some(3)))
-    };
-    let name = AllocationName::CostAware;
-    assert_eq!(place(name, 30..40), [31, 33]);
-    // Three free tops of 48 tracks are for the smaller levels.
-    assert_eq!(place(name, 30..36), [20, 22]);
-    assert_eq!(place(AllocationName::CostAwareWithout(CostTerm::Reserve), 30..36), [31, 33]);
-    assert_eq!(place(AllocationName::CostAwareWithout(CostTerm::Relief), 30..40), [20, 22]);
-}
-
-#[test]
-fn on_a_nearly_full_disk_a_table_takes_tracks_as_they_lie() {
+fn a_table_takes_tracks_of_both_tiers_as_they_lie() {
     let geometry = geometry(64, TRACK_BYTES);
     let (usable, locked) = (0..64, TrackBitmap::new(64));
-    let place = |name: AllocationName, rewrite: RewriteName, free: &[u32], tracks: u64| {
+    let place = |name: AllocationName, geometry: &TrackGeometry, rewrite: RewriteName, free: &[u32]| {
         let valid = bitmap(64, (0..64).filter(|track| !free.contains(track)));
-        let view = fresh_view(&geometry, &usable, &valid, &locked);
-        let policy = policy(name, rewrite, &geometry);
-        let placement = policy.place(&view, &request(tracks, Some(3), Some(3))).unwrap();
+        let view = fresh_view(geometry, &usable, &valid, &locked);
+        let placement = policy(name, rewrite, geometry).place(&view, &request(3, Some(3), Some(3))).unwrap();
         placement.tracks.iter().map(|track| track.0).collect::<Vec<_>>()
     };
-    let (name, without) = (AllocationName::CostAware, AllocationName::CostAwareWithout(CostTerm::Contiguity));
-    let merged = |name, free: &[u32]| place(name, RewriteName::Merged, free, 3);
-    // Seven of 64 free: the hole between two bottoms costs nothing, beside the other one two tops.
+    let name = AllocationName::CostAware;
+    let merged = |free: &[u32]| place(name, &geometry, RewriteName::Merged, free);
+    assert_eq!(merged(&(0..64).collect::<Vec<_>>()), [0, 1, 2], "the outermost");
+    // The hole between two bottoms costs nothing, beside the other one are two tops.
     let free = [2, 3, 4, 31, 32, 33, 50];
-    assert_eq!(merged(name, &free), [31, 32, 33]);
-    assert_eq!(merged(without, &free), [2, 4, 32]);
-    assert_eq!(place(name, RewriteName::Naive, &free, 3), [2, 4, 32], "track by track it would rewrite its own tops");
+    assert_eq!(merged(&free), [31, 32, 33]);
+    let naive = place(name, &geometry, RewriteName::Naive, &free);
+    assert_eq!(naive, [32, 31, 33], "track by track it would rewrite its own tops");
     // A hole that is filled before one of which a part is left over; gaps before a rewrite.
-    assert_eq!(merged(name, &[9, 10, 11, 12, 41, 42, 43]), [41, 42, 43]);
-    assert_eq!(merged(name, &[9, 10, 11, 12, 13, 41, 42]), [9, 10, 11], "the outermost of those that are equal");
-    assert_eq!(merged(name, &[5, 20, 21, 22, 41, 43, 51]), [41, 43, 51]);
-    // One track more is free: as on any other disk.
-    let more = [2, 3, 4, 31, 32, 33, 50, 52];
-    assert_eq!(merged(name, &more), merged(without, &more));
+    assert_eq!(merged(&[9, 10, 11, 12, 41, 42, 43]), [41, 42, 43]);
+    assert_eq!(merged(&[9, 10, 11, 12, 13, 41, 42]), [9, 10, 11], "the outermost of those that are equal");
+    assert_eq!(merged(&[5, 20, 21, 22, 41, 43, 51]), [41, 43, 51]);
+    // Without a term that is otherwise.
+    let without =
+        |term, free: &[u32]| place(AllocationName::CostAwareWithout(term), &geometry, RewriteName::Merged, free);
+    assert_eq!(
+        without(CostTerm::Rewrites, &[20, 21, 22, 31, 33, 35]),
+        [31, 33, 35],
+        "three for the syncs are more than two gaps"
+    );
+    assert_eq!(without(CostTerm::Cuts, &[9, 10, 11, 12, 41, 42, 43]), [9, 10, 11]);
+    assert_eq!(without(CostTerm::Gaps, &[5, 15, 25, 30, 31, 32]), [5, 15, 25]);
+    // One rewrite and no gap, or six gaps and no rewrite.
+    let seven = |name: AllocationName| {
+        let free = [0, 1, 2, 3, 4, 5, 6, 21, 23, 25, 27, 29, 31, 33];
+        let valid = bitmap(64, (0..64).filter(|track| !free.contains(track)));
+        placed(name, &fresh_view(&geometry, &usable, &valid, &locked), &request(7, Some(3), Some(3)))
+    };
+    assert_eq!(seven(name), [21, 23, 25, 27, 29, 31, 33]);
+    assert_eq!(seven(AllocationName::CostAwareWithout(CostTerm::Syncs)), [0, 1, 2, 3, 4, 5, 6]);
+    // On a conventional disk the hole that fits best, and nothing costs a rewrite.
+    let conventional = geometry.conventional();
+    for rewrite in [RewriteName::Merged, RewriteName::Naive] {
+        assert_eq!(place(name, &conventional, rewrite, &[2, 3, 4, 5, 32, 33, 34]), [32, 33, 34], "{rewrite:?}");
+        assert_eq!(place(name, &conventional, rewrite, &[20, 21, 22, 41, 43, 51]), [20, 21, 22], "{rewrite:?}");
+    }
 }
 
 /// Compared with every run of free tracks, its cost taken from the steps in which it would be written.
@@ -274,7 +234,9 @@ fn tracks_as_they_lie_cost_no_more_than_any_others() {
             Some(&free[start..end])
         });
         let least = runs.map(|run| (cost(run), run)).min_by_key(|(cost, run)| (*cost, run[0]));
-        let found = contiguous(&view, &request, &free);
+        let setting =
+            PolicySetting { rewrite: RewriteName::Merged, geometry: &geometry, table_bytes_max: 8 * TRACK_BYTES };
+        let found = CostAware::new(&setting, None).cheapest(&view, &request, &free);
         assert_eq!(found.map(|run| (cost(run), run)), least, "seed {seed}");
     }
 }

@@ -150,8 +150,7 @@ fn regions_waste_the_space_that_their_tables_do_not_fill() {
         let (mut alone, mut count, mut bytes, mut bytes_alone) = (None, 0u64, 0u64, 0u64);
         loop {
             let size_bytes = TABLE_BYTES_MAX / 2 + random.below(TABLE_BYTES_MAX / 2 + 1);
-            let view =
-                TrackView { geometry: &tracks, usable: &usable, valid: &valid, locked: &locked, levels: &[], cursor };
+            let view = TrackView { geometry: &tracks, usable: &usable, valid: &valid, locked: &locked, cursor };
             let Some(placement) = policy.place(&view, &TrackRequest { size_bytes, level: None, largest_level: None })
             else {
                 break;

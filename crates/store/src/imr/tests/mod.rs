@@ -598,7 +598,11 @@ fn a_large_table_is_rewritten_in_parts() {
 fn the_policy_can_be_chosen_when_it_is_opened() {
     let env = Env::sim(1);
     let (device, _) = formatted(&env, 40, AllocationName::CompactionAware, RewriteName::Merged);
-    let chosen = ImrOpenOptions { allocation: Some(AllocationName::ThreePhase), rewrite: Some(RewriteName::Naive) };
+    let chosen = ImrOpenOptions {
+        allocation: Some(AllocationName::ThreePhase),
+        rewrite: Some(RewriteName::Naive),
+        ..ImrOpenOptions::default()
+    };
     let store = ImrStore::open(&env, device.clone(), &chosen).unwrap();
     write(&store, "a", 1, 2 * TRACK_BYTES, Some(0)).unwrap();
     assert!(tracks(&store, "a").iter().all(|track| track % 2 == 0));
