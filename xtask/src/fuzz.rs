@@ -30,6 +30,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "write_buffer",
     "band_table",
     "log_frame",
+    "scsi_responses",
     "trace",
 ];
 

@@ -9,3 +9,8 @@ pub fn zone_record(data: &[u8]) {
 pub fn media_cache_record(data: &[u8]) {
     crate::emulated::fuzz_media_cache_record(data);
 }
+
+/// Reads what a SCSI disk answers.
+pub fn scsi_responses(data: &[u8]) {
+    crate::hardware::fuzz_scsi_responses(data);
+}

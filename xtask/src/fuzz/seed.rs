@@ -65,6 +65,17 @@ const BAND_TABLES: &[&[u8]] = &[
       \x00\x02\x00\x00\x00\x00\x00\x00\x00\x01\xff\x00\x10\x00\x00\x00\x00\x00\x00\x03log\x00\x00\x00\x00",
 ];
 
+/// Sizes of a disk and its report of a conventional zone and a preferred one; sense data.
+const SCSI_RESPONSES: &[&[u8]] = &[
+    b"\0\0\0\0\0\0\xff\xff\0\0\x02\0\0\0\0\x80\0\0\0\0\0\0\0\0\0\0\xff\xff\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+      \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+      \x01\0\0\0\0\0\0\0\0\0\0\0\0\0\x80\0\0\0\0\0\0\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+      \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+      \x03\x22\0\0\0\0\0\0\0\0\0\0\0\0\x80\0\0\0\0\0\0\0\x80\0\0\0\0\0\0\0\x80\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
+      \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+    b"\x70\0\x05\0\0\0\0\x0a\0\0\0\0\x24\0\0\xcc\0\x01",
+];
+
 /// A database in a directory and its copy on a device.
 pub(super) struct Seeds {
     files: PathBuf,
@@ -112,6 +123,7 @@ impl Seeds {
             "s2tmap" => MAPS,
             "intent" => INTENTS,
             "band_table" => BAND_TABLES,
+            "scsi_responses" => SCSI_RESPONSES,
             _ => &[],
         };
         structures.iter().enumerate().try_for_each(|(index, bytes)| write(&index.to_string(), bytes))?;

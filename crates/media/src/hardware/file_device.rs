@@ -2,6 +2,7 @@
 
 use super::describe::{Description, describe, queue_number};
 use super::positional::{complete, repeat};
+use super::scsi;
 use super::submission::{Submission, Vector};
 use super::uring::UringPool;
 use crate::buffer::{AlignedBuffer, is_aligned};
@@ -101,14 +102,16 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens the file or block device at `path`. A file that this call made is removed again when it fails.
+    /// Opens the file or block device at `path`, or the disk of a SCSI generic device (`/dev/sg0`). A file that this call made is
+    /// removed again when it fails.
     ///
     /// # Errors
     /// [`MediaError::Locked`] when it is open elsewhere or mounted; [`MediaError::Rule`] when the options
     /// do not fit what is there; [`MediaError::Unsuitable`] for what is neither a file nor a block device;
     /// [`MediaError::NotFound`].
     pub fn open(path: impl AsRef<Path>, options: &FileDeviceOptions) -> Result<Self, MediaError> {
-        let path = path.as_ref();
+        let disk = scsi::disk_of_generic(path.as_ref());
+        let path = disk.as_deref().unwrap_or(path.as_ref());
         place::check(path, Wanted::FileOrBlockDevice)?;
         let name = path.display().to_string();
         let failed = |errno| error_of(errno, &name, Operation::Open, 0, 0);

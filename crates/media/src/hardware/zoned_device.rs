@@ -1,7 +1,9 @@
 //! A zoned block device of the machine.
 
 use super::file_device::{FileDevice, FileDeviceOptions};
-use super::zone_commands::{self, zone_of};
+use super::scsi;
+use super::zone_commands::zone_of;
+use super::zone_interface::ZoneInterface;
 use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Device, Geometry};
 use crate::emulated::{RuledDevice, ZoneCommand, ZoneCommands, ZoneState, ZoneTable, Zoned, ZonedGround};
@@ -19,35 +21,39 @@ use std::sync::Arc;
 const LOCKS: usize = 64;
 
 /// Opens the zoned block device at `path`, past the page cache, with its commands through the kernel
-/// (BLKREPORTZONE and the others of `linux/blkzoned.h`).
+/// (BLKREPORTZONE and the others of `linux/blkzoned.h`). A host-aware disk that the kernel takes for an ordinary one, as Linux
+/// does since 6.9, gets them as SCSI commands (REPORT ZONES and the others of ZBC by SG_IO), reads and writes as any disk.
 ///
 /// The device judges each write again after the rules of [`Zoned`] have; what it says counts. The kernel has
 /// no append for programs: an append is a write at the pointer while the zone's lock is held, under which
 /// writes to the zone go too, one at a time, in the order of their batch. What lies at or above a write pointer
-/// reads as zeros whatever the device would give.
+/// reads as zeros whatever the device would give. Of zones of preferred type pointer, condition and flag are the device's own at
+/// each report and before each command: its translation layer changes them when it likes.
 ///
 /// # Errors
 /// Those of [`FileDevice::open`]; [`MediaError::Rule`] when the device at `path` has no zones, or zones that
 /// Linux does not support; what the kernel says to a report.
 pub fn open_zoned_device(path: impl AsRef<Path>, options: &FileDeviceOptions) -> Result<Device, MediaError> {
-    zoned(FileDevice::open(path, &FileDeviceOptions { direct: true, ..options.clone() })?)
+    let file = FileDevice::open(path, &FileDeviceOptions { direct: true, ..options.clone() })?;
+    let interface = ZoneInterface::of_zoned(&file)?;
+    zoned(file, interface)
 }
 
 impl FileDevice {
-    /// This device with what the kernel knows of it beyond blocks: its zones, if it is a zoned block device
+    /// This device with what is known of it beyond blocks: its zones, if it is a zoned block device or a host-aware disk
     /// ([`open_zoned_device`]).
     ///
     /// # Errors
-    /// Those of [`open_zoned_device`], for a zoned block device.
+    /// Those of [`open_zoned_device`], for such a device; what a disk says to the question whether it is host-aware.
     pub fn into_device(self) -> Result<Device, MediaError> {
-        match zone_commands::zone_sizes(self.as_fd()) {
-            Ok((_, zone_count)) if zone_count > 0 => zoned(self),
-            _ => Ok(Device::of_blocks(Arc::new(self))),
+        match ZoneInterface::of(&self)? {
+            Some(interface) => zoned(self, interface),
+            None => Ok(Device::of_blocks(Arc::new(self))),
         }
     }
 }
 
-fn zoned(file: FileDevice) -> Result<Device, MediaError> {
+fn zoned(file: FileDevice, interface: ZoneInterface) -> Result<Device, MediaError> {
     if !file.is_direct() {
         return Err(MediaError::Rule {
             device: file.name().to_owned(),
@@ -57,8 +63,8 @@ fn zoned(file: FileDevice) -> Result<Device, MediaError> {
                 .to_owned(),
         });
     }
-    let reported = report_all(&file)?;
-    let geometry = geometry_of(&file, &reported)?;
+    let reported = report_all(&file, &interface)?;
+    let geometry = geometry_of(&file, interface.sizes(&file, &reported), &reported)?;
     let mut table = ZoneTable::new(&geometry);
     for (zone, description) in (0..geometry.zone_count).map(ZoneId).zip(&reported) {
         table.restore_open(zone, ZoneState::of(description));
@@ -71,6 +77,7 @@ fn zoned(file: FileDevice) -> Result<Device, MediaError> {
     let device = Arc::new(ZonedFileDevice {
         ruled: RuledDevice::new(inner, sizes, Box::new(rules)),
         file,
+        interface,
         zones: geometry,
         table: table.clone(),
         locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
@@ -80,20 +87,21 @@ fn zoned(file: FileDevice) -> Result<Device, MediaError> {
     Ok(Device { zones: Some(control), ..Device::of_blocks(device) })
 }
 
-fn failed(name: &str, offset_bytes: u64, errno: Errno) -> MediaError {
-    MediaError::io(name, Operation::Zone, offset_bytes, errno.into())
+fn failed(name: &str, offset_bytes: u64, source: std::io::Error) -> MediaError {
+    MediaError::io(name, Operation::Zone, offset_bytes, source)
 }
 
-fn report_all(file: &FileDevice) -> Result<Vec<ZoneDescription>, MediaError> {
+/// Every zone of the file's capacity.
+fn report_all(file: &FileDevice, interface: &ZoneInterface) -> Result<Vec<ZoneDescription>, MediaError> {
     let mut reported: Vec<ZoneDescription> = Vec::new();
     let mut at = 0;
     while at < file.geometry().capacity_bytes {
-        let part = zone_commands::report(file.as_fd(), at, u32::MAX).map_err(|errno| failed(file.name(), at, errno))?;
+        let part = interface.report(file, at, u32::MAX).map_err(|error| failed(file.name(), at, error))?;
         let Some(last) = part.last() else { break };
-        // A report that does not get on would never end.
+        // A report that does not get on would never end, and one of more zones than there can be would fill the memory.
         let end = last.start_bytes.saturating_add(last.length_bytes);
-        if end <= at {
-            return Err(failed(file.name(), at, Errno::PROTO));
+        if end <= at || reported.len() + part.len() > ZoneGeometry::ZONES_MAX as usize {
+            return Err(failed(file.name(), at, Errno::PROTO.into()));
         }
         at = end;
         reported.extend(part);
@@ -101,16 +109,18 @@ fn report_all(file: &FileDevice) -> Result<Vec<ZoneDescription>, MediaError> {
     Ok(reported)
 }
 
-fn geometry_of(file: &FileDevice, reported: &[ZoneDescription]) -> Result<ZoneGeometry, MediaError> {
+fn geometry_of(
+    file: &FileDevice,
+    (zone_bytes, zone_count): (u64, u32),
+    reported: &[ZoneDescription],
+) -> Result<ZoneGeometry, MediaError> {
     let name = file.name();
     let refused =
         |rule: String| MediaError::Rule { device: name.to_owned(), operation: Operation::Open, offset_bytes: 0, rule };
-    let sizes = zone_commands::zone_sizes(file.as_fd());
-    let (zone_bytes, zone_count) = sizes.unwrap_or_default();
     let fit = ZoneGeometry::fit(u64::from(zone_count).saturating_mul(zone_bytes), zone_bytes);
     let Some(fit) = fit.filter(|_| reported.len() == zone_count as usize) else {
         return Err(refused(format!(
-            "a block device with zones is needed; the kernel tells of {zone_count} zones of {zone_bytes} bytes and \
+            "a block device with zones is needed; this one tells of {zone_count} zones of {zone_bytes} bytes and \
              reports {}",
             reported.len()
         )));
@@ -204,6 +214,7 @@ fn together(zones: &ZoneGeometry, requests: &[Request<'_>]) -> usize {
 struct ZonedFileDevice {
     ruled: RuledDevice,
     file: Arc<FileDevice>,
+    interface: ZoneInterface,
     zones: ZoneGeometry,
     table: Arc<Mutex<ZoneTable>>,
     locks: Vec<Mutex<()>>,
@@ -220,18 +231,18 @@ impl ZonedFileDevice {
         numbers.into_iter().filter_map(|number| self.locks.get(number)).map(Mutex::lock).collect()
     }
 
-    /// Asks the kernel for zones, and takes over what it says.
+    /// Asks the device for zones, and takes over what it says.
     fn refresh(&self, first: ZoneId, count: u32) -> Result<Vec<ZoneDescription>, MediaError> {
         let end = first.0.saturating_add(count).min(self.zones.zone_count);
         let mut reported = Vec::new();
         while first.0 + (reported.len() as u32) < end {
             let next = ZoneId(first.0 + reported.len() as u32);
             let start_bytes = self.zones.start_bytes(next);
-            let part = zone_commands::report(self.file.as_fd(), start_bytes, end - next.0)
-                .map_err(|errno| failed(self.file.name(), start_bytes, errno))?;
+            let part = self.interface.report(&self.file, start_bytes, end - next.0);
+            let part = part.map_err(|error| failed(self.file.name(), start_bytes, error))?;
             let is_next = |found: &ZoneDescription| zone_of(found, self.zones.zone_bytes) == Some(next);
             if !part.first().is_some_and(is_next) {
-                return Err(failed(self.file.name(), start_bytes, Errno::PROTO));
+                return Err(failed(self.file.name(), start_bytes, Errno::PROTO.into()));
             }
             reported.extend(part);
         }
@@ -254,15 +265,13 @@ impl ZonedFileDevice {
     fn explain(&self, error: MediaError, operation: Operation, zone: ZoneId, offset_bytes: u64) -> MediaError {
         let found = self.refresh_one(zone, operation);
         let condition = found.as_ref().map(|found| found.condition);
-        let code = match &error {
-            MediaError::Io { source, .. } => source.raw_os_error(),
-            _ => return error,
-        };
+        let MediaError::Io { source, .. } = &error else { return error };
+        let code = source.raw_os_error();
         let refusal = match condition {
             Some(ZoneCondition::ReadOnly) if operation != Operation::Read => ZoneRefusal::ReadOnly,
             Some(ZoneCondition::Offline) => ZoneRefusal::Offline,
             // What the block layer makes of BLK_STS_ZONE_OPEN_RESOURCE and BLK_STS_ZONE_ACTIVE_RESOURCE.
-            _ if code == Some(Errno::TOOMANYREFS.raw_os_error()) => {
+            _ if code == Some(Errno::TOOMANYREFS.raw_os_error()) || scsi::is_open_limit(source) => {
                 ZoneRefusal::OpenLimit { limit: self.zones.open_zones_max }
             }
             _ if code == Some(Errno::OVERFLOW.raw_os_error()) => {
@@ -330,9 +339,9 @@ impl ZonedGround for ZonedFileDevice {
     }
 
     fn command(&self, command: ZoneCommand, zone: &ZoneDescription) -> Result<(), MediaError> {
-        let sent = zone_commands::command(self.file.as_fd(), command, zone.start_bytes, zone.length_bytes);
-        sent.map_err(|errno| {
-            let error = failed(self.file.name(), zone.start_bytes, errno);
+        let sent = self.interface.command(&self.file, command, zone);
+        sent.map_err(|error| {
+            let error = failed(self.file.name(), zone.start_bytes, error);
             match self.zones.zone_at(zone.start_bytes) {
                 Some(number) => self.explain(error, Operation::Zone, number, zone.start_bytes),
                 None => error,
@@ -360,6 +369,16 @@ impl KernelZones {
     fn lock(&self, zone: ZoneId) -> Vec<MutexGuard<'_, ()>> {
         self.device.lock(std::iter::once(self.device.zones.range(zone)))
     }
+
+    /// The same, with what the device itself did to the zone, for a command that depends on it. Where that cannot be had, the
+    /// command tells why.
+    fn lock_known(&self, zone: ZoneId) -> Vec<MutexGuard<'_, ()>> {
+        let locked = self.lock(zone);
+        if self.device.zones.contains(zone) && self.device.zones.zone_type(zone) == ZoneType::SequentialWritePreferred {
+            self.device.refresh_one(zone, Operation::Zone);
+        }
+        locked
+    }
 }
 
 impl ZoneControl for KernelZones {
@@ -372,7 +391,7 @@ impl ZoneControl for KernelZones {
             // What the medium did by itself. Pointers of writes in flight are known better here.
             if matches!(found.condition, ZoneCondition::ReadOnly | ZoneCondition::Offline) {
                 table.restore_open(zone, ZoneState::of(found));
-            } else if found.zone_type != ZoneType::Conventional {
+            } else if found.zone_type == ZoneType::SequentialWriteRequired {
                 found.write_pointer_bytes = table.describe(zone).write_pointer_bytes;
             }
         }
@@ -380,22 +399,22 @@ impl ZoneControl for KernelZones {
     }
 
     fn open(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        let _locked = self.lock(zone);
+        let _locked = self.lock_known(zone);
         self.commands.open(zone, context)
     }
 
     fn close(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        let _locked = self.lock(zone);
+        let _locked = self.lock_known(zone);
         self.commands.close(zone, context)
     }
 
     fn finish(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        let _locked = self.lock(zone);
+        let _locked = self.lock_known(zone);
         self.commands.finish(zone, context)
     }
 
     fn reset(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        let _locked = self.lock(zone);
+        let _locked = self.lock_known(zone);
         self.commands.reset(zone, context)
     }
 
