@@ -2,6 +2,7 @@
 
 mod describe;
 mod file_device;
+mod one_write;
 mod positional;
 mod scsi;
 mod submission;

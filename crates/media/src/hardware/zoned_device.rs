@@ -1,6 +1,7 @@
 //! A zoned block device of the machine.
 
 use super::file_device::{FileDevice, FileDeviceOptions};
+use super::one_write::OneWriteAtATime;
 use super::scsi;
 use super::zone_commands::zone_of;
 use super::zone_interface::ZoneInterface;
@@ -72,7 +73,10 @@ fn zoned(file: FileDevice, interface: ZoneInterface) -> Result<Device, MediaErro
     let file = Arc::new(file);
     let rules = Zoned::of(table);
     let table = rules.table();
-    let inner: Arc<dyn BlockDevice> = Arc::new(OneWriteAtATime { file: file.clone(), zones: geometry.clone() });
+    let divided_at_bytes = matches!(interface, ZoneInterface::Scsi(_))
+        .then(|| u64::from(geometry.conventional_zones).saturating_mul(geometry.zone_bytes));
+    let inner: Arc<dyn BlockDevice> =
+        Arc::new(OneWriteAtATime { file: file.clone(), zones: geometry.clone(), divided_at_bytes });
     let sizes = rules.cut(inner.geometry());
     let device = Arc::new(ZonedFileDevice {
         ruled: RuledDevice::new(inner, sizes, Box::new(rules)),
@@ -156,58 +160,6 @@ fn geometry_of(
         append_bytes_max: 0,
         ..fit
     })
-}
-
-/// The file, to which no two writes to one zone go at once: the kernel might reorder them.
-struct OneWriteAtATime {
-    file: Arc<FileDevice>,
-    zones: ZoneGeometry,
-}
-
-impl BlockDevice for OneWriteAtATime {
-    fn name(&self) -> &str {
-        self.file.name()
-    }
-
-    fn geometry(&self) -> &Geometry {
-        self.file.geometry()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.file.capabilities()
-    }
-
-    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
-        let mut result = Ok(());
-        let mut rest = requests;
-        while !rest.is_empty() {
-            let count = together(&self.zones, rest);
-            let (run, later) = rest.split_at_mut(count);
-            result = result.and(self.file.execute(run, context));
-            rest = later;
-        }
-        result
-    }
-
-    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        self.file.sync(context)
-    }
-
-    fn counters(&self) -> Counters {
-        self.file.counters()
-    }
-}
-
-/// How many requests from the first can be in flight at once: none writes a zone that another writes.
-fn together(zones: &ZoneGeometry, requests: &[Request<'_>]) -> usize {
-    let mut written = BTreeSet::new();
-    let conflicts = |request: &Request<'_>| {
-        let range = request.offset_bytes..request.offset_bytes.saturating_add(request.length_bytes());
-        let ordered = |zone: &ZoneId| zones.zone_type(*zone) != ZoneType::Conventional;
-        matches!(request.transfer, Transfer::Write { .. })
-            && zones.zones_in(&range).filter(ordered).any(|zone| !written.insert(zone))
-    };
-    requests.iter().position(conflicts).unwrap_or(requests.len()).max(1)
 }
 
 /// The device: the rules in front of the kernel's.
@@ -427,25 +379,88 @@ impl ZoneControl for KernelZones {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::IoSlice;
+    use crate::device::BlockDeviceExt;
 
+    /// Name a host-aware disk in `VARVE_HOST_AWARE_DEVICE` to test it; what is in its last whole zone is destroyed.
     #[test]
-    fn writes_to_one_zone_are_not_in_flight_together() {
-        let zones = ZoneGeometry { conventional_zones: 1, ..ZoneGeometry::fit(4 << 20, 1 << 20).unwrap() };
-        let data = [0; 512];
-        let slices = [IoSlice::new(&data)];
-        let at = |offsets: &[u64]| offsets.iter().map(|&offset| Request::write(offset, &slices)).collect::<Vec<_>>();
-        for (offsets, expected) in [
-            (vec![1 << 20, 2 << 20, 3 << 20], 3),
-            (vec![1 << 20, 2 << 20, (1 << 20) + 512], 2),
-            (vec![1 << 20, (1 << 20) + 512], 1),
-            (vec![0, 512, 1024, 1 << 20], 4),
-        ] {
-            assert_eq!(together(&zones, &at(&offsets)), expected, "{offsets:?}");
-        }
-        let mut reads = at(&[1 << 20]);
-        reads.push(Request::discard(1 << 20, 512));
-        assert_eq!(together(&zones, &reads), 2);
+    fn host_aware_disk_of_the_machine() {
+        let Some(path) = std::env::var_os("VARVE_HOST_AWARE_DEVICE") else {
+            eprintln!("no host-aware disk tested: VARVE_HOST_AWARE_DEVICE names none");
+            return;
+        };
+        let context = IoContext::default();
+        let open = || open_zoned_device(&path, &FileDeviceOptions::default()).unwrap();
+        let device = open();
+        let zones = device.block.capabilities().zones.clone().unwrap();
+        assert_eq!(zones.sequential_type, ZoneType::SequentialWritePreferred);
+        assert!(zones.can_be_written_anywhere());
+        let (zone, control) = (ZoneId(zones.zone_count - 1), device.zones.clone().unwrap());
+        let start = zones.start_bytes(zone);
+        let report = |control: &Arc<dyn ZoneControl>| control.report(zone, 1, &context).unwrap().remove(0);
+        let read = |device: &Device, at| {
+            let mut found = vec![7; 65_536];
+            device.block.read_at(at, &mut found, &context).unwrap();
+            found
+        };
+        control.reset(zone, &context).unwrap();
+        let empty = report(&control);
+        assert_eq!((empty.condition, empty.non_sequential), (ZoneCondition::Empty, false));
+
+        // At the pointer, then beside it; then at both again. A drive that puts the zone in order at once moves the pointer.
+        let (first, second, third) = (vec![1; 65_536], vec![2; 65_536], vec![3; 65_536]);
+        device.block.write_at(start, &first, &context).unwrap();
+        let written = report(&control);
+        assert_eq!((written.write_pointer_bytes, written.non_sequential), (start + 65_536, false));
+        assert!(written.condition.is_active(), "{written:?}");
+        let beside = start + (1 << 20);
+        device.block.write_at(beside, &second, &context).unwrap();
+        device.block.write_at(start, &third, &context).unwrap();
+        let out_of_order = report(&control);
+        eprintln!("after a write off the pointer: {out_of_order:?}");
+        assert!(out_of_order.non_sequential || out_of_order.write_pointer_bytes == beside + 65_536, "{out_of_order:?}");
+        let check = |device: &Device| {
+            assert!(read(device, start) == third && read(device, beside) == second);
+        };
+        check(&device);
+        assert!(read(&device, start + zones.zone_bytes - 65_536) == [0; 65_536]);
+
+        control.open(zone, &context).unwrap();
+        assert_eq!(report(&control).condition, ZoneCondition::ExplicitlyOpened);
+        control.close(zone, &context).unwrap();
+        let closed = report(&control);
+        assert_eq!(closed.condition, ZoneCondition::Closed);
+
+        // All of this is known to the disk, not to this process.
+        device.block.sync(&context).unwrap();
+        drop((device, control));
+        let device = open();
+        let control = device.zones.clone().unwrap();
+        assert_eq!(report(&control), closed);
+        check(&device);
+        control.finish(zone, &context).unwrap();
+        assert_eq!(report(&control).condition, ZoneCondition::Full);
+        check(&device);
+        control.reset(zone, &context).unwrap();
+        assert_eq!((report(&control), device.block.counters().zone_resets), (empty, 1));
+        assert!(read(&device, start) == [0; 65_536] && read(&device, beside) == [0; 65_536]);
+    }
+
+    /// Name a host-aware disk as above; what is around the end of its conventional zones is destroyed.
+    #[test]
+    fn writes_over_that_end_on_a_host_aware_disk_of_the_machine() {
+        let Some(path) = std::env::var_os("VARVE_HOST_AWARE_DEVICE") else {
+            eprintln!("no host-aware disk tested: VARVE_HOST_AWARE_DEVICE names none");
+            return;
+        };
+        let device = open_zoned_device(&path, &FileDeviceOptions::default()).unwrap();
+        let zones = device.block.capabilities().zones.clone().unwrap();
+        let end = u64::from(zones.conventional_zones) * zones.zone_bytes;
+        let Some(start) = end.checked_sub(32_768) else { return };
+        let (data, context) = (vec![9; 65_536], IoContext::default());
+        device.block.write_at(start, &data, &context).unwrap();
+        let mut found = vec![0; 65_536];
+        device.block.read_at(start, &mut found, &context).unwrap();
+        assert!(found == data);
     }
 
     #[test]
