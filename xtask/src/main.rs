@@ -7,6 +7,7 @@ mod quickstart;
 mod reached;
 mod run;
 mod sanitize;
+mod scsi_debug;
 mod silence;
 mod soak;
 mod suites;
@@ -29,6 +30,7 @@ const VERBS: &[Verb] = &[
     ),
     ("fuzz", "fuzz every decoder: [--seconds N] [TARGET...]", fuzz::run),
     ("soak", "every suite drawn by seed, without bounds: [--minutes N] [--seed S] [--only TEXT]", soak::run),
+    ("scsi-debug", "zones of SCSI disks of a kernel in a virtual machine: [--kernel DIR]...", scsi_debug::run),
     ("miri", "what threads share without locks, under Miri (nightly)", sanitize::miri),
     ("tsan", "what threads share, under ThreadSanitizer (nightly)", sanitize::tsan),
     ("tidy", "check what the compiler does not: dependency directions, names, links", tidy::run),

@@ -57,8 +57,8 @@ impl HostAwareDisk {
         }
     }
 
-    /// The disk `file` that somebody knows to have zones, whether or not it says so itself (`scsi_debug` does not since
-    /// Linux 6.9); `None` where it reports none.
+    /// The disk `file` that somebody knows to have zones, whether or not it says so itself (`scsi_debug` of Linux
+    /// 6.12 does not); `None` where it reports none.
     pub(super) fn that_reports(file: BorrowedFd<'_>) -> Option<Self> {
         let disk = is_whole_disk(file).then(|| HostAwareDisk::sized(file).ok())??;
         disk.report(file, 0, 1).is_ok_and(|zones| !zones.is_empty()).then_some(disk)
