@@ -1,6 +1,7 @@
 //! The ghost media cache: what the cache of the disk is taken to hold.
 
 use super::controller::{Arrival, Work};
+use super::extents::CachedExtents;
 use varve_media::{MediaCache, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};
 
 /// What is thought of a zone.
@@ -17,7 +18,7 @@ struct Zone {
 /// An estimate of the media cache of a disk that does not say how full it is (Zhang, section 4.4.2): the sums of what was written beside
 /// write pointers, by zone. What is written twice counts twice. A report says which zones were cleaned since the last.
 ///
-/// 32 bytes for each zone.
+/// 32 bytes for each zone; [with its map](GhostCache::with_map) some 40 for each extent.
 #[derive(Clone, Debug)]
 pub struct GhostCache {
     limits: MediaCache,
@@ -27,7 +28,12 @@ pub struct GhostCache {
     entries: u64,
     /// How many are non-sequential: asked for with each request, and there are thousands of zones.
     non_sequential: usize,
+    /// What lies in the cache, where extents are not each write.
+    map: Option<CachedExtents>,
 }
+
+/// Extents that are followed for each that the map of the disk holds: beyond its end the disk has cleaned some, and did not say which.
+const FOLLOWED_TO_HELD: usize = 2;
 
 impl GhostCache {
     /// Of a disk with these zones and this cache, of which nothing is known: all zones are empty.
@@ -37,7 +43,15 @@ impl GhostCache {
             ..Zone::default()
         });
         let (geometry, zones) = (geometry.clone(), zones.collect());
-        GhostCache { limits, geometry, zones, cached_bytes: 0, entries: 0, non_sequential: 0 }
+        GhostCache { limits, geometry, zones, cached_bytes: 0, entries: 0, non_sequential: 0, map: None }
+    }
+
+    /// The same, whose extents are counted as the map of the disk has them: what is written over takes none any more. Bytes count twice all the
+    /// same. A write costs a search in the map.
+    #[must_use]
+    pub fn with_map(self) -> Self {
+        let extents_max = (self.limits.extents_max as usize).saturating_mul(FOLLOWED_TO_HELD);
+        GhostCache { map: Some(CachedExtents::new(extents_max)), ..self }
     }
 
     /// The shares of space and of the map that these take.
@@ -60,7 +74,8 @@ impl GhostCache {
 
     /// Memory it takes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.zones.capacity() * size_of::<Zone>()
+        let map = self.map.as_ref().map_or(0, CachedExtents::memory_bytes);
+        size_of::<Self>() + self.zones.capacity() * size_of::<Zone>() + map
     }
 
     /// How full it is taken to be: the share of space or of entries in use, whichever is larger. May be above 1.
@@ -109,10 +124,11 @@ impl GhostCache {
     /// Follows a write, and gives how much of the cache it takes.
     pub fn written(&mut self, offset_bytes: u64, length_bytes: u64) -> f64 {
         let range = offset_bytes..offset_bytes.saturating_add(length_bytes);
-        let (mut bytes, mut entries) = (0, 0);
+        let (mut bytes, mut entries) = (0, 0i64);
         for id in self.geometry.zones_in(&range) {
             let own = self.geometry.range(id);
-            let (from, to) = (range.start.max(own.start) - own.start, range.end.min(own.end) - own.start);
+            let piece = range.start.max(own.start)..range.end.min(own.end);
+            let (from, to) = (piece.start - own.start, piece.end - own.start);
             let Some(zone) = self.zones.get_mut(id.0 as usize).filter(|zone| !zone.is_conventional) else { continue };
             if !zone.non_sequential && from == zone.pointer_bytes {
                 zone.pointer_bytes = to;
@@ -120,12 +136,14 @@ impl GhostCache {
             }
             self.non_sequential += usize::from(!std::mem::replace(&mut zone.non_sequential, true));
             zone.cached_bytes += to - from;
-            zone.entries = zone.entries.saturating_add(1);
-            (bytes, entries) = (bytes + to - from, entries + 1);
+            let more = self.map.as_mut().map_or(1, |map| map.written(&piece, &own));
+            let before = zone.entries;
+            zone.entries = before.saturating_add_signed(i32::try_from(more).unwrap_or(i32::MIN));
+            (bytes, entries) = (bytes + to - from, entries + i64::from(zone.entries) - i64::from(before));
         }
         self.cached_bytes += bytes;
-        self.entries += entries;
-        self.share(bytes, entries)
+        self.entries = self.entries.saturating_add_signed(entries);
+        self.share(bytes, entries.max(0) as u64)
     }
 
     /// Follows a request that goes to the disk, and gives how much of the cache it takes.
@@ -139,6 +157,9 @@ impl GhostCache {
     }
 
     fn give_back(&mut self, id: usize) -> (u64, u64) {
+        if let Some(map) = &mut self.map {
+            map.remove(&self.geometry.range(ZoneId(id as u32)));
+        }
         let Some(zone) = self.zones.get_mut(id) else { return (0, 0) };
         let (bytes, entries) = (zone.cached_bytes, u64::from(zone.entries));
         self.non_sequential -= usize::from(zone.non_sequential);

@@ -9,6 +9,7 @@
 
 mod control;
 mod controller;
+mod extents;
 mod fixed;
 mod ghost;
 mod paced;

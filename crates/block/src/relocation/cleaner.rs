@@ -12,9 +12,10 @@ use varve_media::{
 };
 
 /// Rounds in which what was written meanwhile is copied, before writes to the zone wait for the last.
-const ROUNDS: usize = 3;
-/// Pieces that are copied while writes to the zone wait.
+const ROUNDS: usize = 8;
+/// Pieces that are copied while writes to the zone wait, and steps of bytes of them.
 const HELD_PIECES_MAX: usize = 4;
+const HELD_STEPS_MAX: u64 = 4;
 /// Pieces written meanwhile with which a relocation is given up: each is out of order in the new zone.
 const PIECES_MAX: usize = 256;
 
@@ -53,6 +54,12 @@ impl Cleaner {
         while let Some((logical, is_demanded)) = self.core.wait_for_zone() {
             let result = self.relocate(logical, is_demanded);
             let mut state = self.core.state.lock();
+            state.failures = match result {
+                Ok(()) | Err(Halt::NotNeeded | Halt::Stopped) => 0,
+                Err(_) => state.failures.saturating_add(1),
+            };
+            let wait_nanos = self.core.parameters.back_off_nanos(state.failures);
+            state.not_before_nanos = self.core.now().saturating_add(wait_nanos);
             match result {
                 Ok(()) | Err(Halt::NotNeeded | Halt::Stopped) => {}
                 Err(Halt::Disturbed | Halt::NotCommitted) => state.given_up(logical),
@@ -138,8 +145,9 @@ impl Cleaner {
         let core = std::sync::Arc::clone(&self.core);
         let (from, to) = {
             let state = core.state.lock();
-            match (state.map.zone(logical), state.map.spares().first()) {
-                (Some(from), Some(spare)) => (from, *spare),
+            let from = state.map.zone(logical);
+            match (from, from.and_then(|from| state.map.spare_for(from))) {
+                (Some(from), Some(spare)) => (from, spare),
                 _ => return Err(Halt::NotNeeded),
             }
         };
@@ -149,7 +157,8 @@ impl Cleaner {
         let to = to.zone;
         core.state.lock().moving = Some(Moving::new(logical));
         let found = self.step(|| core.inner_zones.report(from, 1, &context()))?;
-        let Some(found) = found.ok().and_then(|found| found.into_iter().next()) else { return Err(Halt::Unreadable) };
+        // A report that fails says nothing of the zone.
+        let Some(found) = found.ok().and_then(|found| found.into_iter().next()) else { return Err(Halt::NotCommitted) };
         if found.condition == ZoneCondition::NotWritePointer || found.condition == ZoneCondition::Offline {
             return Err(Halt::Unreadable);
         }
@@ -167,25 +176,37 @@ impl Cleaner {
             state.map.set_empty(to, false);
         }
         self.copy(logical, from, to)?;
+        // They lie in the cache again, in the new zone.
+        let mut late = Vec::new();
         for _ in 0..ROUNDS {
             let pieces = self.rewritten()?;
             if pieces.is_empty() {
                 break;
             }
             self.copy_pieces(from, to, &pieces)?;
+            late.extend(pieces);
         }
-        self.step(|| self.sync())??;
-        self.switch(logical, from, to, &found)?;
+        self.sync_if(1)?;
+        self.switch((logical, from, to), &found, late)?;
         core.drain_earlier(logical);
         // What it had of the media cache is given back only now.
         self.empty(from)
     }
 
     fn sync(&self) -> Result<(), Halt> {
+        let copied_bytes = self.core.state.lock().copied_bytes;
         self.core.inner.block.sync(&context()).map_err(|error| {
             self.core.fail(&error);
             Halt::Stopped
-        })
+        })?;
+        self.core.state.lock().is_durable_up_to(copied_bytes);
+        Ok(())
+    }
+
+    /// Makes durable what was copied, if it is so much: syncs of others do so too.
+    fn sync_if(&self, least_bytes: u64) -> Result<(), Halt> {
+        let unsynced_bytes = self.core.state.lock().unsynced_bytes();
+        if unsynced_bytes < least_bytes.max(1) { Ok(()) } else { self.step(|| self.sync())? }
     }
 
     /// Resets a spare.
@@ -223,7 +244,7 @@ impl Cleaner {
         let step_bytes = || core.parameters.step(pressure()).max(1).next_multiple_of(sector);
         let chunk_bytes = core.parameters.chunk_bytes.max(1).next_multiple_of(sector).min(core.logical.zone_bytes);
         let mut buffer = AlignedBuffer::new(chunk_bytes as usize, alignment);
-        let (mut done, mut synced) = (0, 0);
+        let mut done = 0;
         loop {
             let end = {
                 let mut state = core.state.lock();
@@ -257,11 +278,15 @@ impl Cleaner {
                 let place = core.physical.start_bytes(to) + write.start;
                 let result = self.step(|| core.inner.block.write_at(place, data, &context()))?;
                 result.map_err(|_| Halt::BadSpare(to))?;
+                let unsynced_bytes = {
+                    let mut state = core.state.lock();
+                    state.copied_bytes += write.end - at;
+                    state.unsynced_bytes()
+                };
                 at = write.end;
-                if core.parameters.is_sync_due(at - synced, pressure()) {
+                if core.parameters.is_sync_due(unsynced_bytes, pressure()) {
                     // All of a zone at once would be a second for whoever comes then.
                     self.step(|| self.sync())??;
-                    synced = at;
                 }
             }
             core.state.lock().statistics.copied_bytes += end - done;
@@ -272,35 +297,48 @@ impl Cleaner {
     /// Copies what was written meanwhile.
     fn copy_pieces(&self, from: ZoneId, to: ZoneId, pieces: &[Range<u64>]) -> Result<(), Halt> {
         for piece in pieces {
-            self.step(|| self.copy_piece(from, to, piece, false))??;
+            let mut at = piece.start;
+            while at < piece.end {
+                let part = at..piece.end.min(at + self.piece_bytes());
+                self.step(|| self.copy_piece(from, to, &part, false))??;
+                at = part.end;
+            }
         }
         Ok(())
     }
 
+    /// Bytes of such a piece that are copied in one step.
+    fn piece_bytes(&self) -> u64 {
+        let sector = u64::from(self.core.geometry.physical_sector_bytes.max(1));
+        self.core.parameters.step_bytes.max(1 << 16).next_multiple_of(sector)
+    }
+
+    /// Copies a piece of what was written meanwhile, in one request each way.
     fn copy_piece(&self, from: ZoneId, to: ZoneId, piece: &Range<u64>, is_durable: bool) -> Result<(), Halt> {
         let core = &self.core;
         let alignment = core.capabilities.buffer_alignment_bytes.max(1) as usize;
-        let step_bytes = core.parameters.step_bytes.max(1 << 16);
-        let mut at = piece.start;
-        while at < piece.end {
-            let end = piece.end.min(at + step_bytes);
-            let mut buffer = AlignedBuffer::new((end - at) as usize, alignment);
-            let read = core.inner.block.read_at(core.physical.start_bytes(from) + at, &mut buffer, &context());
-            read.map_err(|_| Halt::Unreadable)?;
-            let slices = [IoSlice::new(&buffer)];
-            let mut request = Request::write(core.physical.start_bytes(to) + at, &slices);
-            if let varve_media::Transfer::Write { durable, .. } = &mut request.transfer {
-                *durable = is_durable;
-            }
-            core.inner.block.execute(&mut [request], &context()).map_err(|_| Halt::BadSpare(to))?;
-            core.state.lock().statistics.copied_bytes += end - at;
-            at = end;
+        let mut buffer = AlignedBuffer::new((piece.end - piece.start) as usize, alignment);
+        let read = core.inner.block.read_at(core.physical.start_bytes(from) + piece.start, &mut buffer, &context());
+        read.map_err(|_| Halt::Unreadable)?;
+        let slices = [IoSlice::new(&buffer)];
+        let mut request = Request::write(core.physical.start_bytes(to) + piece.start, &slices);
+        if let varve_media::Transfer::Write { durable, .. } = &mut request.transfer {
+            *durable = is_durable;
         }
+        core.inner.block.execute(&mut [request], &context()).map_err(|_| Halt::BadSpare(to))?;
+        let mut state = core.state.lock();
+        state.statistics.copied_bytes += piece.end - piece.start;
+        state.copied_bytes += if is_durable { 0 } else { piece.end - piece.start };
         Ok(())
     }
 
     /// Puts the new zone in the place of the old one.
-    fn switch(&mut self, logical: ZoneId, from: ZoneId, to: ZoneId, found: &ZoneDescription) -> Result<(), Halt> {
+    fn switch(
+        &mut self,
+        (logical, from, to): (ZoneId, ZoneId, ZoneId),
+        found: &ZoneDescription,
+        mut late: Vec<Range<u64>>,
+    ) -> Result<(), Halt> {
         let core = std::sync::Arc::clone(&self.core);
         let mut state = core.state.lock();
         state.moving.as_mut().ok_or(Halt::Disturbed)?.is_held = true;
@@ -310,12 +348,14 @@ impl Cleaner {
         drop(state);
         // Nobody writes to it from here on.
         let pieces = self.rewritten()?;
-        if pieces.len() > HELD_PIECES_MAX {
+        let held_bytes: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
+        if pieces.len() > HELD_PIECES_MAX || held_bytes > HELD_STEPS_MAX * self.piece_bytes() {
             return Err(Halt::Disturbed);
         }
         for piece in &pieces {
             self.copy_piece(from, to, piece, true)?;
         }
+        late.extend(pieces);
         match found.condition {
             ZoneCondition::ExplicitlyOpened => _ = core.inner_zones.open(to, &context()),
             ZoneCondition::Closed => _ = core.inner_zones.close(to, &context()),
@@ -343,6 +383,9 @@ impl Cleaner {
         if let Some(zone) = state.zones.get_mut(logical.0 as usize) {
             zone.given_up = 0;
             state.ghost.cleaned(logical, zone.written_bytes);
+        }
+        for piece in late {
+            state.ghost.written(core.logical.start_bytes(logical) + piece.start, piece.end - piece.start);
         }
         core.release(state);
         Ok(())

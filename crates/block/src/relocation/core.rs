@@ -2,7 +2,7 @@
 
 use super::map::ZoneMap;
 use super::moving::Moving;
-use super::policy::{Candidate, RelocationParameters, Situation};
+use super::policy::{Candidate, Filling, RelocationParameters, Situation};
 use crate::idler::{GhostCache, Work};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use varve_env::{Condvar, Env, Mutex, MutexGuard};
 use varve_media::{
-    Capabilities, Device, Geometry, MediaError, ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId,
+    Capabilities, Device, Geometry, IoClass, IoContext, MediaError, ZoneCondition, ZoneControl, ZoneDescription,
+    ZoneGeometry, ZoneId,
 };
 
 /// What relocation did so far.
@@ -32,6 +33,8 @@ pub struct RelocationStatistics {
     pub held_writes: u64,
     /// The longest that one did.
     pub longest_hold_nanos: u64,
+    /// Writes of compactions that waited because the cache was about to be full.
+    pub braked_writes: u64,
     /// Reports of all zones that were asked for.
     pub reports: u64,
 }
@@ -75,8 +78,8 @@ pub(super) struct ZoneKnowledge {
 pub(super) struct State {
     pub(super) map: ZoneMap,
     pub(super) ghost: GhostCache,
-    /// When something last went to the media cache.
-    filled_nanos: u64,
+    /// How fast the media cache fills.
+    filling: Filling,
     pub(super) zones: Vec<ZoneKnowledge>,
     in_flight: BTreeMap<u64, InFlight>,
     next_ticket: u64,
@@ -91,6 +94,12 @@ pub(super) struct State {
     pub(super) is_stopped: bool,
     /// What left unknown what is on the medium: nothing is acknowledged any more.
     pub(super) failure: Option<MediaError>,
+    /// Bytes that relocation wrote, and how many of them are durable.
+    pub(super) copied_bytes: u64,
+    durable_bytes: u64,
+    /// Not before then another zone is looked for: what failed once would at once fail again.
+    pub(super) not_before_nanos: u64,
+    pub(super) failures: u32,
     /// Relocation waits for a zone that is worth it, or for requests to end.
     rests: bool,
     listens: bool,
@@ -126,6 +135,8 @@ pub(super) struct Entered {
     /// How many requests had come to change each zone.
     changes: Vec<u64>,
     pub(super) offsets: Vec<u64>,
+    /// What relocation had written before a sync.
+    copied_bytes: u64,
 }
 
 impl State {
@@ -139,7 +150,7 @@ impl State {
         State {
             map,
             ghost,
-            filled_nanos: 0,
+            filling: Filling::default(),
             zones,
             in_flight: BTreeMap::new(),
             next_ticket: 0,
@@ -151,6 +162,10 @@ impl State {
             demanded: VecDeque::new(),
             is_stopped: false,
             failure: None,
+            copied_bytes: 0,
+            durable_bytes: 0,
+            not_before_nanos: 0,
+            failures: 0,
             rests: false,
             listens: false,
             attempts: 0,
@@ -170,7 +185,7 @@ impl State {
 
     /// How full the cache counts as.
     pub(super) fn pressure(&self, parameters: &RelocationParameters, now_nanos: u64) -> f64 {
-        parameters.pressure(self.ghost.utilization(), self.filled_nanos, now_nanos)
+        parameters.pressure(self.ghost.utilization(), &self.filling, now_nanos)
     }
 
     /// The zone to relocate, and whether somebody demanded it.
@@ -181,7 +196,7 @@ impl State {
         if let Some(zone) = self.demanded.pop_front() {
             return Some((zone, true));
         }
-        if !parameters.is_due(self.ghost.utilization()) {
+        if !parameters.is_due(self.ghost.utilization()) || now_nanos < self.not_before_nanos {
             return None;
         }
         let candidates = self.zones.iter().enumerate().filter(|(_, zone)| !zone.is_unfit).map(|(logical, zone)| {
@@ -214,6 +229,15 @@ impl State {
                 moving.rewritten.insert(overlap);
             }
         }
+    }
+
+    /// Bytes that relocation wrote and that are not known to be durable.
+    pub(super) fn unsynced_bytes(&self) -> u64 {
+        self.copied_bytes - self.durable_bytes
+    }
+
+    pub(super) fn is_durable_up_to(&mut self, copied_bytes: u64) {
+        self.durable_bytes = self.durable_bytes.max(copied_bytes);
     }
 
     pub(super) fn given_up(&mut self, logical: ZoneId) {
@@ -269,8 +293,9 @@ impl Core {
     ///
     /// # Errors
     /// Nothing is acknowledged any more.
-    pub(super) fn enter(&self, parts: &[Part]) -> Result<Entered, MediaError> {
+    pub(super) fn enter(&self, parts: &[Part], context: &IoContext) -> Result<Entered, MediaError> {
         let mut state = self.state.lock();
+        self.brake(&mut state, parts, context);
         let came = self.now();
         let mut has_waited = false;
         loop {
@@ -305,7 +330,32 @@ impl Core {
         if state.rests && self.parameters.is_due(state.ghost.utilization()) {
             self.work.notify_all();
         }
-        Ok(Entered { tickets: first..state.next_ticket, changes, offsets })
+        Ok(Entered { tickets: first..state.next_ticket, changes, offsets, copied_bytes: 0 })
+    }
+
+    /// Lets a write of a compaction wait while relocation is behind: as long as the cache is too full, and no longer than a bound.
+    fn brake(&self, state: &mut MutexGuard<'_, State>, parts: &[Part], context: &IoContext) {
+        if context.class != IoClass::Compaction {
+            return;
+        }
+        let came = self.now();
+        let mut has_waited = false;
+        loop {
+            let hold_nanos = self.parameters.brake_nanos(state.ghost.utilization());
+            let deadline_nanos = context.deadline.map_or(u64::MAX, varve_env::Instant::as_nanos);
+            let until_nanos = came.saturating_add(hold_nanos).min(deadline_nanos);
+            let fills = |part: &Part| {
+                let start = self.logical.start_bytes(part.zone).saturating_add(part.range.start);
+                part.work == Work::Write && state.ghost.would_take(start, part.range.end - part.range.start) > 0.0
+            };
+            let is_moving = state.moving.is_some() && state.failure.is_none() && !state.is_stopped;
+            if self.now() >= until_nanos || !is_moving || !parts.iter().any(fills) {
+                break;
+            }
+            has_waited = true;
+            self.released.wait_until(state, varve_env::Instant::from_nanos(until_nanos));
+        }
+        state.statistics.braked_writes += u64::from(has_waited);
     }
 
     fn insert(&self, state: &mut State, used: InFlight) {
@@ -321,7 +371,10 @@ impl Core {
         let found = zones.clone().filter_map(|zone| state.map.zone(ZoneId(zone))).collect();
         self.insert(&mut state, InFlight { zones, range: 0..0, changes: false });
         state.outstanding += 1;
-        (Entered { tickets: first..state.next_ticket, changes: Vec::new(), offsets: Vec::new() }, found)
+        (
+            Entered { tickets: first..state.next_ticket, changes: Vec::new(), offsets: Vec::new(), copied_bytes: 0 },
+            found,
+        )
     }
 
     /// Lets to the device what is of no zone.
@@ -334,7 +387,13 @@ impl Core {
             return Err(failure.clone());
         }
         state.outstanding += 1;
-        Ok(Entered { tickets: 0..0, changes: Vec::new(), offsets: Vec::new() })
+        let copied_bytes = state.copied_bytes;
+        Ok(Entered { tickets: 0..0, changes: Vec::new(), offsets: Vec::new(), copied_bytes })
+    }
+
+    /// Follows a sync that went well: what relocation had written before is durable too.
+    pub(super) fn synced(&self, entered: &Entered) {
+        self.state.lock().is_durable_up_to(entered.copied_bytes);
     }
 
     /// Follows a part of a request that goes to the device, and gives how many had come to change its zone. What is known of how far a zone is written
@@ -352,9 +411,8 @@ impl Core {
             Work::Write => {
                 zone.written_bytes = zone.written_bytes.max(part.range.end);
                 zone.last_write_nanos = now_nanos;
-                if state.ghost.written(start + part.range.start, length_bytes) > 0.0 {
-                    state.filled_nanos = now_nanos;
-                }
+                let share = state.ghost.written(start + part.range.start, length_bytes);
+                self.parameters.filled(&mut state.filling, share, now_nanos);
             }
             // What these make of it is known when they are done.
             Work::Read | Work::Forget | Work::Command => {}

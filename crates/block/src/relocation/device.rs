@@ -136,7 +136,7 @@ impl RelocatingDevice {
         };
         let spares: Vec<ZoneId> = map.spares().iter().map(|spare| spare.zone).collect();
         spares.into_iter().for_each(|zone| map.set_empty(zone, empty(zone)));
-        let ghost = GhostCache::new(&logical, limits);
+        let ghost = GhostCache::new(&logical, limits).with_map();
         let state = State::new(map, ghost, reported);
         let core = Core::new(env, inner, (physical, logical), parameters, state);
         {
@@ -215,8 +215,9 @@ impl BlockDevice for RelocatingDevice {
         let core = &self.front.core;
         let entered = core.enter_sync()?;
         let result = core.inner.block.sync(context);
-        if let Err(error) = &result {
-            core.fail(error);
+        match &result {
+            Ok(()) => core.synced(&entered),
+            Err(error) => core.fail(error),
         }
         core.leave(entered);
         result.and_then(|()| core.acknowledged())
@@ -239,7 +240,7 @@ impl RelocatingDevice {
         context: &IoContext,
     ) -> Vec<Result<(), MediaError>> {
         let core = &self.front.core;
-        let entered = match core.enter(all) {
+        let entered = match core.enter(all, context) {
             Ok(entered) => entered,
             Err(error) => return all.iter().map(|_| Err(error.clone())).collect(),
         };

@@ -221,7 +221,8 @@ impl Journal {
         let opening = Opening { device, zones, geometry, reported };
         let first = ZoneId(geometry.zone_count - JOURNAL_ZONES);
         if formatting == Formatting::Anew {
-            return opening.format(spares);
+            // What cannot be read is not blank.
+            return opening.format(spares, opening.is_blank().unwrap_or(false));
         }
         let (one, two) = (opening.find(first)?, opening.find(ZoneId(first.0 + 1))?);
         let found = match (one, two) {
@@ -232,7 +233,9 @@ impl Journal {
             }
             (Some(one), Some(two)) if one.header.generation > two.header.generation => one,
             (_, Some(found)) | (Some(found), None) => found,
-            (None, None) if formatting != Formatting::Never && opening.is_blank()? => return opening.format(spares),
+            (None, None) if formatting != Formatting::Never && opening.is_blank()? => {
+                return opening.format(spares, true);
+            }
             (None, None) => {
                 return Err(MediaError::Unsuitable {
                     device: opening.name(),
@@ -328,9 +331,13 @@ impl Journal {
 }
 
 impl Opening<'_> {
-    /// Makes a journal of zones that are all in their places.
-    fn format(&self, spares: u32) -> Result<(Journal, ZoneMap), MediaError> {
-        let Some(map) = ZoneMap::new(self.geometry, spares) else {
+    /// Makes a journal. Zones of a device with data are all in their places.
+    fn format(&self, spares: u32, is_blank: bool) -> Result<(Journal, ZoneMap), MediaError> {
+        let map = match is_blank {
+            true => ZoneMap::of_blank(self.geometry, spares),
+            false => ZoneMap::new(self.geometry, spares),
+        };
+        let Some(map) = map else {
             return Err(MediaError::Unsuitable {
                 device: self.name(),
                 operation: Operation::Open,

@@ -35,6 +35,17 @@ impl ZoneMap {
         Some(ZoneMap { zones, spares: spares.collect(), conventional_zones: geometry.conventional_zones })
     }
 
+    /// That of a device that holds nothing: the spares come first, for what is moved to them must not be far from where a device that is
+    /// not full has its data. A disk serves what is near before what is far, again and again.
+    pub(super) fn of_blank(geometry: &ZoneGeometry, spares: u32) -> Option<ZoneMap> {
+        let conventional = geometry.conventional_zones;
+        let logical = ZoneMap::new(geometry, spares)?.len();
+        let moved = |zone: u32| if zone < conventional { zone } else { zone + spares };
+        let zones = (0..logical).map(|zone| ZoneId(moved(zone))).collect();
+        let spares = (conventional..conventional + spares).map(|zone| Spare { zone: ZoneId(zone), is_empty: false });
+        Some(ZoneMap { zones, spares: spares.collect(), conventional_zones: conventional })
+    }
+
     /// The map with these zones, in the order of the logical ones. The error says what is wrong with it.
     pub(super) fn of(geometry: &ZoneGeometry, zones: Vec<ZoneId>) -> Result<ZoneMap, String> {
         let usable = geometry.zone_count.saturating_sub(JOURNAL_ZONES);
@@ -76,6 +87,11 @@ impl ZoneMap {
         &self.spares
     }
 
+    /// The spare to move a zone to: the nearest, so that zones stay about where they were.
+    pub(super) fn spare_for(&self, from: ZoneId) -> Option<Spare> {
+        self.spares.iter().min_by_key(|spare| spare.zone.0.abs_diff(from.0)).copied()
+    }
+
     /// Says of a spare whether it is empty.
     pub(super) fn set_empty(&mut self, zone: ZoneId, is_empty: bool) {
         self.spares.iter_mut().filter(|spare| spare.zone == zone).for_each(|spare| spare.is_empty = is_empty);
@@ -94,7 +110,7 @@ impl ZoneMap {
         match (self.zones.get_mut(logical.0 as usize), place) {
             (Some(zone), Some(place)) if *zone == from && logical.0 >= self.conventional_zones => {
                 *zone = to;
-                // The newest last: the one that has been empty for longest is used next.
+                // The newest last: of two as near the one that has been empty for longest is used.
                 self.spares.remove(place);
                 self.spares.push(Spare { zone: from, is_empty: false });
                 true
@@ -128,6 +144,20 @@ mod tests {
         let mut spares: Vec<ZoneId> = map.spares().iter().map(|spare| spare.zone).collect();
         spares.sort();
         assert_eq!(again.spares().iter().map(|spare| spare.zone).collect::<Vec<_>>(), spares);
+    }
+
+    #[test]
+    fn spares_of_a_blank_device_come_first_and_the_nearest_is_taken() {
+        let mut map = ZoneMap::of_blank(&geometry(), 2).unwrap();
+        assert_eq!((map.len(), map.spares().len()), (16, 2));
+        assert_eq!([0, 2, 3, 15].map(|logical| map.zone(ZoneId(logical)).unwrap().0), [0, 2, 5, 17]);
+        assert_eq!(map.spares().iter().map(|spare| spare.zone.0).collect::<Vec<_>>(), [3, 4]);
+        assert_eq!(map.spare_for(ZoneId(17)).unwrap().zone, ZoneId(4));
+        assert!(map.relocate(ZoneId(15), ZoneId(17), ZoneId(4)));
+        assert_eq!([16, 5].map(|from| map.spare_for(ZoneId(from)).unwrap().zone.0), [17, 3]);
+        let again = ZoneMap::of(&geometry(), map.zones().to_vec()).unwrap();
+        assert_eq!(again.zones(), map.zones());
+        assert_eq!(ZoneMap::of_blank(&geometry(), 15), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! hundred milliseconds, or when the cache is full, while requests wait for seconds. [`RelocatingDevice`] leaves it nothing to clean:
 //! a zone that has much in the cache is read piece by piece while no request is outstanding, and written in order to an empty zone,
 //! which takes nothing of the cache. Then the two change places, durably, and the old one is reset, which gives its part of the cache back.
-//! No request is held back for it, nothing is written in place, and at each moment one of the two zones has all that was synced.
+//! No read is held back for it, and of writes those of compactions alone, when the cache is about to be full; nothing is written in place, and at each moment one of the two zones has all that was synced.
 //!
 //! The [policy](RelocationParameters) is a function of what is known: which zone is next, and when a step of it is taken. How full the cache
 //! is comes from a [ghost](crate::idler::GhostCache), by logical zone.

@@ -27,10 +27,20 @@ pub struct RelocationParameters {
     pub quiet_nanos: u64,
     /// Largest share of the time that steps take although requests are outstanding, when the cache is full.
     pub busy_share_max: f64,
+    /// From here on writes of compactions that go to the cache wait, the fuller the longer: who waits for them can.
+    pub brake_utilization: f64,
+    /// How long one waits at most, when the cache is full.
+    pub brake_max_nanos: u64,
+    /// How long nothing is relocated when it came to nothing; twice as long each time, up to a thousand times.
+    pub retry_nanos: u64,
     /// Time from one report of all zones to the next, while there is something to relocate: what the disk cleaned by itself.
     pub report_nanos: u64,
     /// Bytes that are read in the time that one more extent of the media cache costs when a zone is read.
     pub extent_cost_bytes: u64,
+    /// There is a hurry when the cache would be full within this time, as fast as it fills, and less so the longer it takes.
+    pub horizon_nanos: u64,
+    /// Time over which is taken how fast it fills.
+    pub filling_memory_nanos: u64,
     /// When nothing went to the cache for so long there is no hurry, however full it is.
     pub calm_nanos: u64,
     /// A zone that was written so recently is taken only where it is worth twice another.
@@ -50,12 +60,33 @@ impl Default for RelocationParameters {
             sync_bytes: 4 << 20,
             quiet_nanos: 10_000_000,
             busy_share_max: 0.8,
+            brake_utilization: 0.95,
+            brake_max_nanos: 4_000_000_000,
+            retry_nanos: 100_000_000,
             report_nanos: 600_000_000_000,
             extent_cost_bytes: 1 << 20,
+            horizon_nanos: 60_000_000_000,
+            filling_memory_nanos: 100_000_000_000,
             calm_nanos: 10_000_000_000,
             recent_nanos: 1_000_000_000,
         }
     }
+}
+
+/// How fast the cache fills: what went there, the longer ago the less of it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Filling {
+    last_nanos: u64,
+    remembered: f64,
+}
+
+/// How much still counts of what was so many memories ago: the exponential function of the negative, of sums and products alone, so that runs repeat on
+/// every platform.
+fn remembered_share(memories: f64) -> f64 {
+    let part = memories / 1024.0;
+    let mut growth = 1.0 + part * (1.0 + part / 2.0 * (1.0 + part / 3.0));
+    (0..10).for_each(|_| growth *= growth);
+    1.0 / growth
 }
 
 /// What is known when a step could be taken.
@@ -97,6 +128,10 @@ impl RelocationParameters {
             extent_cost_bytes: self.extent_cost_bytes / divisor,
             quiet_nanos: self.quiet_nanos / divisor,
             report_nanos: self.report_nanos / divisor,
+            brake_max_nanos: self.brake_max_nanos / divisor,
+            retry_nanos: self.retry_nanos / divisor,
+            horizon_nanos: self.horizon_nanos / divisor,
+            filling_memory_nanos: self.filling_memory_nanos / divisor,
             calm_nanos: self.calm_nanos / divisor,
             recent_nanos: self.recent_nanos / divisor,
             ..self.clone()
@@ -108,11 +143,33 @@ impl RelocationParameters {
         utilization > self.utilization
     }
 
-    /// How full the cache counts as: as full as it is, unless nothing fills it any more.
-    pub(super) fn pressure(&self, utilization: f64, filled_nanos: u64, now_nanos: u64) -> f64 {
-        match now_nanos.saturating_sub(filled_nanos) > self.calm_nanos {
-            true => utilization.min(self.urgent_utilization),
-            false => utilization,
+    /// How full the cache counts as: as full as it is, unless it would be full only after a long time, or nothing fills it any more.
+    pub(super) fn pressure(&self, utilization: f64, filling: &Filling, now_nanos: u64) -> f64 {
+        let over = utilization - self.urgent_utilization;
+        if over <= 0.0 {
+            return utilization;
+        }
+        if now_nanos.saturating_sub(filling.last_nanos) > self.calm_nanos {
+            return self.urgent_utilization;
+        }
+        // What would fill the cache until the horizon, to what is left.
+        let share = self.filling_rate(filling, now_nanos) * self.horizon_nanos as f64 / (1.0 - utilization).max(1e-6);
+        self.urgent_utilization + over * share.min(1.0)
+    }
+
+    /// Shares of the cache a nanosecond.
+    fn filling_rate(&self, filling: &Filling, now_nanos: u64) -> f64 {
+        let memory = self.filling_memory_nanos.max(1) as f64;
+        let passed = now_nanos.saturating_sub(filling.last_nanos) as f64;
+        filling.remembered * remembered_share(passed / memory) / memory
+    }
+
+    /// Follows a write that takes so much of the cache.
+    pub(super) fn filled(&self, filling: &mut Filling, share: f64, now_nanos: u64) {
+        if share > 0.0 {
+            let passed = now_nanos.saturating_sub(filling.last_nanos) as f64;
+            let kept = remembered_share(passed / self.filling_memory_nanos.max(1) as f64);
+            *filling = Filling { last_nanos: now_nanos, remembered: filling.remembered * kept + share };
         }
     }
 
@@ -131,6 +188,21 @@ impl RelocationParameters {
     /// Whether so many bytes that are written are to be made durable: later the more of a hurry there is, for a sync loses a rotation.
     pub(super) fn is_sync_due(&self, unsynced_bytes: u64, pressure: f64) -> bool {
         unsynced_bytes as f64 * (1.0 - self.urgency(pressure)) >= self.sync_bytes as f64
+    }
+
+    /// How long a write that may wait does.
+    pub(super) fn brake_nanos(&self, utilization: f64) -> u64 {
+        let band = (1.0 - self.brake_utilization).max(1e-3);
+        let over = ((utilization - self.brake_utilization) / band).clamp(0.0, 1.0);
+        (self.brake_max_nanos as f64 * over) as u64
+    }
+
+    /// How long nothing is relocated when so many came to nothing, one after the other.
+    pub(super) fn back_off_nanos(&self, failures: u32) -> u64 {
+        match failures {
+            0 => 0,
+            failures => self.retry_nanos.saturating_mul(1 << (failures - 1).min(10)),
+        }
     }
 
     /// When the next step is due.
@@ -224,13 +296,53 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cache_that_nothing_fills_is_no_hurry() {
-        let parameters = RelocationParameters { calm_nanos: 100, ..Default::default() };
-        assert_eq!(parameters.pressure(1.1, 900, 1000), 1.1);
-        assert_eq!(parameters.pressure(1.1, 899, 1000), parameters.urgent_utilization);
-        assert_eq!(parameters.pressure(0.3, 0, 1000), 0.3);
-        let calm = Situation { outstanding: 1, utilization: parameters.pressure(1.1, 0, 1000), ..situation() };
+    fn what_was_is_forgotten_exponentially() {
+        for (memories, share) in [(0.0, 1.0), (0.1, 0.904_837_418), (1.0, 0.367_879_441), (5.0, 0.006_737_947)] {
+            assert!((remembered_share(memories) - share).abs() < 1e-9, "{memories}");
+        }
+        assert_eq!(remembered_share(1e12), 0.0);
+    }
+
+    #[test]
+    fn there_is_no_hurry_where_the_cache_would_not_be_full_for_long() {
+        let parameters = RelocationParameters {
+            urgent_utilization: 0.9,
+            calm_nanos: 100,
+            horizon_nanos: 3000,
+            filling_memory_nanos: 1000,
+            ..Default::default()
+        };
+        let filling = |share: f64| {
+            let mut filling = Filling::default();
+            // As much each nanosecond, for long.
+            (0..10_000).for_each(|now| parameters.filled(&mut filling, share, now));
+            filling
+        };
+        let fast = filling(1.0);
+        assert!((parameters.filling_rate(&fast, 9_999) - 1.0).abs() < 1e-2);
+        assert_eq!(parameters.pressure(1.1, &fast, 10_000), 1.1);
+        assert_eq!(parameters.pressure(0.3, &fast, 10_000), 0.3);
+        // Nothing fills it any more.
+        assert_eq!(parameters.pressure(1.1, &fast, 11_000), 0.9);
+        // A twentieth is left, which takes ten times the horizon; when next to nothing is left there is a hurry.
+        let slow = filling(0.05 / 30_000.0);
+        assert!((parameters.pressure(0.95, &slow, 10_000) - 0.905).abs() < 1e-3);
+        assert!((parameters.pressure(0.9999, &slow, 10_000) - 0.9999).abs() < 1e-9);
+        let calm = Situation { outstanding: 1, utilization: parameters.pressure(1.1, &fast, 11_000), ..situation() };
         assert_eq!(parameters.turn(&calm), Turn::WhenQuiet);
+    }
+
+    #[test]
+    fn what_may_wait_waits_the_longer_the_fuller_and_failures_back_off() {
+        let parameters = RelocationParameters {
+            brake_utilization: 0.95,
+            brake_max_nanos: 1000,
+            retry_nanos: 10,
+            ..Default::default()
+        };
+        assert_eq!([0.5, 0.95, 1.0, 2.0].map(|utilization| parameters.brake_nanos(utilization)), [0, 0, 1000, 1000]);
+        assert!((499..=501).contains(&parameters.brake_nanos(0.975)));
+        assert_eq!([0, 1, 2, 5, 99].map(|failures| parameters.back_off_nanos(failures)), [0, 10, 20, 160, 10_240]);
     }
 
     #[test]

@@ -35,13 +35,13 @@ impl RelocatedZones {
     fn command<T>(
         &self,
         zone: ZoneId,
-        work: Work,
+        (work, context): (Work, &IoContext),
         perform: impl FnOnce(&dyn ZoneControl, ZoneId) -> Result<T, MediaError>,
     ) -> Result<T, MediaError> {
         self.check(zone)?;
         let core = &self.front.core;
         let part = Part { zone, range: 0..core.logical.zone_bytes, work };
-        let entered = core.enter(std::slice::from_ref(&part))?;
+        let entered = core.enter(std::slice::from_ref(&part), context)?;
         let start = entered.offsets.first().copied().unwrap_or_default();
         // It is a zone of the map, so there is one.
         let place = core.physical.zone_at(start).unwrap_or(zone);
@@ -68,27 +68,27 @@ impl ZoneControl for RelocatedZones {
     }
 
     fn open(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        self.command(zone, Work::Command, |zones, place| zones.open(place, context))
+        self.command(zone, (Work::Command, context), |zones, place| zones.open(place, context))
     }
 
     fn close(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        self.command(zone, Work::Command, |zones, place| zones.close(place, context))
+        self.command(zone, (Work::Command, context), |zones, place| zones.close(place, context))
     }
 
     fn finish(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        self.command(zone, Work::Command, |zones, place| zones.finish(place, context))?;
+        self.command(zone, (Work::Command, context), |zones, place| zones.finish(place, context))?;
         self.front.core.finished(zone);
         Ok(())
     }
 
     fn reset(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        self.command(zone, Work::Forget, |zones, place| zones.reset(place, context))
+        self.command(zone, (Work::Forget, context), |zones, place| zones.reset(place, context))
     }
 
     fn append(&self, zone: ZoneId, data: &[u8], context: &IoContext) -> Result<u64, MediaError> {
         let core = &self.front.core;
         let mut place = ZoneId(0);
-        let at = self.command(zone, Work::Command, |zones, found| {
+        let at = self.command(zone, (Work::Command, context), |zones, found| {
             place = found;
             zones.append(found, data, context)
         })?;
