@@ -42,7 +42,7 @@ impl LoadOnInterlaced {
 
     /// The disk and the store on it.
     pub(crate) fn spec(&self) -> String {
-        self.setup().interlaced_spec(&self.allocation, &self.rewrite)
+        self.setup().interlaced_spec(&format!("allocation={},rewrite={}", self.allocation, self.rewrite))
     }
 }
 

@@ -3,7 +3,8 @@
 use super::lives::Lives;
 use super::mark::{Mark, Span, Tiers};
 use super::settings::{
-    COMPRESSION_RATIO, INTERVAL_PAIRS, MIX_OPERATIONS, MIXES, PAIRS, READS_TO_ONE, Setup, VALUE_BYTES, Work,
+    COMPRESSION_RATIO, INTERVAL_PAIRS, MIX_OPERATIONS, MIXES, Overwriting, PAIRS, READS_TO_ONE, Setup, VALUE_BYTES,
+    Work,
 };
 use crate::error::LabError;
 use crate::experiment::{Run, emulated, simulate};
@@ -172,7 +173,7 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
                     mixes.push(driver.mix(read_percent, reads_to_one)?);
                 }
             }
-            Work::LoadAndOverwrite { .. } => overwritten = Some(driver.overwrite()?),
+            Work::LoadAndOverwrite { order, .. } => overwritten = Some(driver.overwrite(order)?),
         }
         drop(driver);
         drop(target);
@@ -279,14 +280,19 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
         self.mark()
     }
 
-    /// Every pair again, in another order.
-    fn overwrite(&mut self) -> Result<Overwritten, LabError> {
+    /// As many pairs again.
+    fn overwrite(&mut self, order: Overwriting) -> Result<Overwritten, LabError> {
         self.idle()?;
         let pairs = self.setup.scaled_pairs();
-        let order = Permutation::new(pairs, self.setup.seed);
+        let permutation = Permutation::new(pairs, self.setup.seed);
+        let mut random = Random::named(self.setup.seed, "kvimr overwriting");
+        let mut record = |position: u64| match order {
+            Overwriting::EachOnce => permutation.of(position),
+            Overwriting::Drawn => random.below(pairs),
+        };
         let half = pairs / 2;
         for position in 0..half {
-            self.put(order.of(position), 1)?;
+            self.put(record(position), 1)?;
         }
         let from = self.mark()?;
         let (mut used, mut lives) = (Vec::new(), Lives::default());
@@ -297,7 +303,7 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
                 used.push(Tiers::of(&occupancy).used_share());
                 lives.see(&occupancy);
             }
-            self.put(order.of(position), 1)?;
+            self.put(record(position), 1)?;
         }
         Ok(Overwritten { from, to: self.mark()?, used, lives })
     }

@@ -8,8 +8,8 @@ use crate::experiment::Experiment;
 use crate::experiment::comparison::ours;
 use crate::report::{Axis, Bars, Figure, Plot};
 
-/// Those compared: the disk that knows no rewrites, the paper's best, and ours.
-const SCHEMES: [Scheme; 3] = [Scheme::Cmr, Scheme::KvimrM, Scheme::CostAware];
+/// Those compared: the disk that knows no rewrites, as the paper and as disks are allocated, the paper's best, and ours.
+const SCHEMES: [Scheme; 4] = [Scheme::Cmr, Scheme::CmrContiguous, Scheme::KvimrM, Scheme::CostAware];
 
 pub(in crate::experiment) const LOGS: Experiment = Experiment {
     id: "kvimr/logs",

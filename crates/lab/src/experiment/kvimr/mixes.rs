@@ -66,7 +66,7 @@ pub(in crate::experiment) const FIG_7B: Experiment = Experiment {
 
 fn begin(run: &Run<'_>) -> Result<(Vec<Arc<Loaded>>, Report), LabError> {
     let work = Work::LoadAndMixes { reads_to_one: READS_TO_ONE };
-    let setups = Scheme::ALL.map(|scheme| Setup { work, ..Setup::new(scheme, run.scale, run.settings.seed) });
+    let setups = Scheme::PAPER.map(|scheme| Setup { work, ..Setup::new(scheme, run.scale, run.settings.seed) });
     let all = loads(run, &setups)?;
     let mut report = run.report();
     if let Some(last) = all.last() {

@@ -4,7 +4,9 @@
 //! The figures share loads: one that an earlier experiment of the same run needed is not run again.
 
 mod ablation;
+mod bound;
 mod film;
+mod floor;
 mod foresight;
 mod lives;
 mod load;
@@ -43,6 +45,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     table_size::FIG_8,
     other_stores::FIG_9,
     overall::LOAD,
+    bound::BOUND,
     scales::SCALES,
     ablation::ABLATION,
     logs::LOGS,

@@ -45,7 +45,7 @@ pub(in crate::experiment) const SCALES: Experiment = Experiment {
         let mut all: Vec<Vec<Arc<Loaded>>> = Vec::new();
         for &denominator in &denominators {
             let setup = |scheme| Setup::new(scheme, Scale::one_in(denominator), run.settings.seed);
-            all.push(loads(run, &Scheme::ALL.map(setup))?);
+            all.push(loads(run, &Scheme::FAIR.map(setup))?);
         }
         let mut report = run.report();
         if let Some(loaded) = all.last().and_then(|loads| loads.last()) {

@@ -7,7 +7,10 @@ use varve::options::CompactionPriority;
 use varve::{Compression, Options, TreeKind};
 
 /// Capacity of the disk: "100 GB" (KVIMR, section 4.1).
-const DISK_BYTES: u64 = 100_000_000_000;
+pub(super) const DISK_BYTES: u64 = 100_000_000_000;
+
+/// "a 500 GB Seagate ST500DM002": its mechanics.
+pub(super) const MODEL: &str = "st500dm002";
 
 /// What plots say of the medium.
 pub(super) const PLOTTED_MEDIUM: &str = "emulated interlaced disk of 100 GB in full; CMR: a conventional one";
@@ -82,11 +85,32 @@ pub(super) enum Work {
         /// a read takes then depends on nothing but its place, and none of them can slow anything else.
         reads_to_one: u64,
     },
-    /// As many pairs as fill this share of the tracks, in percent, and each overwritten once.
+    /// As many pairs as fill this share of the tracks, in percent, and as many overwritten.
     LoadAndOverwrite {
         /// Share of the tracks in use while overwriting, about, on average.
         percent: u64,
+        order: Overwriting,
     },
+}
+
+/// Which pairs are overwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Overwriting {
+    /// Each once, in another order.
+    EachOnce,
+    /// Drawn anew each time.
+    Drawn,
+}
+
+impl Overwriting {
+    pub(super) const ALL: [Overwriting; 2] = [Overwriting::EachOnce, Overwriting::Drawn];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Overwriting::EachOnce => "each once",
+            Overwriting::Drawn => "drawn",
+        }
+    }
 }
 
 /// Where logs, the manifest and the store's metadata are.
@@ -131,26 +155,24 @@ impl Setup {
     /// The medium and the store on it. Sizes of the device are given in full and divided by its own
     /// option; those of the store are given as they are to be.
     pub(super) fn spec(&self) -> String {
-        match self.scheme.policies() {
-            Some((allocation, rewrite)) => self.interlaced_spec(&allocation, rewrite),
-            // The same store with the same tracks, which have no neighbours.
-            None => format!(
-                "disk:{DISK_BYTES}B?store=imr,track-size={}B,{},allocation=three-phase,rewrite=naive,table-size={}B,{}",
-                self.scale.of(TRACK_BYTES),
-                self.model(),
-                self.table_bytes_max(),
-                self.beside()
-            ),
+        let policies = self.scheme.policies().options();
+        if self.scheme.is_interlaced() {
+            return self.interlaced_spec(&policies);
         }
+        // The same store with the same tracks, which have no neighbours.
+        format!(
+            "disk:{DISK_BYTES}B?store=imr,track-size={}B,{},{policies},table-size={}B,{}",
+            self.scale.of(TRACK_BYTES),
+            self.model(),
+            self.table_bytes_max(),
+            self.beside()
+        )
     }
 
-    /// The same on an interlaced disk, whatever the scheme.
-    pub(super) fn interlaced_spec(&self, allocation: &str, rewrite: &str) -> String {
+    /// The same on an interlaced disk with these options of the store, whatever the scheme.
+    pub(super) fn interlaced_spec(&self, policies: &str) -> String {
         let (model, beside, table_bytes) = (self.model(), self.beside(), self.table_bytes_max());
-        format!(
-            "imr:{DISK_BYTES}B?track={TRACK_BYTES}B,strict,{model},allocation={allocation},rewrite={rewrite},\
-             table-size={table_bytes}B,{beside}"
-        )
+        format!("imr:{DISK_BYTES}B?track={TRACK_BYTES}B,strict,{model},{policies},table-size={table_bytes}B,{beside}")
     }
 
     /// A table may be larger than it was asked to be by its index and its filter.
@@ -159,7 +181,7 @@ impl Setup {
     }
 
     fn model(&self) -> String {
-        format!("model=st500dm002,scale={},backing={}", self.scale, self.backing())
+        format!("model={MODEL},scale={},backing={}", self.scale, self.backing())
     }
 
     fn beside(&self) -> String {
@@ -255,12 +277,12 @@ impl Setup {
         }
     }
 
-    /// A load that fills so much of the tracks, in percent, and is overwritten once.
-    pub(super) fn overwriting(scheme: Scheme, scale: Scale, seed: u64, percent: u64) -> Setup {
+    /// A load that fills so much of the tracks, in percent, and is overwritten.
+    pub(super) fn overwriting(scheme: Scheme, scale: Scale, seed: u64, percent: u64, order: Overwriting) -> Setup {
         let full_disk_pairs = FULL_DISK_PAIRS - FULL_DISK_PAIRS_LESS * scale.denominator().min(1024);
         Setup {
             pairs: full_disk_pairs / 100 * percent,
-            work: Work::LoadAndOverwrite { percent },
+            work: Work::LoadAndOverwrite { percent, order },
             ..Setup::new(scheme, scale, seed)
         }
     }

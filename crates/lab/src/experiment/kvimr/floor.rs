@@ -1,0 +1,97 @@
+//! What the disk takes to write a table alone, without a store: of tracks behind each other, and of tracks of two tiers.
+
+use super::settings::{DISK_BYTES, MODEL, TABLE_BYTES, TRACK_BYTES};
+use crate::error::LabError;
+use crate::experiment::emulated::bare;
+use crate::experiment::{Scale, simulate};
+use crate::media::{BlockDevice, IoContext, Request};
+use std::io::IoSlice;
+use varve::env::Env;
+
+/// Places at which a table is written, evenly apart, of the part of the disk that the load fills.
+const PLACES: u64 = 64;
+const FILLED: f64 = 0.75;
+
+/// Tracks of a table: a track more than its bytes for its index and filter.
+const TRACKS: u64 = TABLE_BYTES / TRACK_BYTES + 1;
+
+/// Milliseconds of a table, those of the full size by the scale, on average over the places.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Floors {
+    /// Every track behind the one before it, and a sync: a table on a conventional disk.
+    pub(super) contiguous: f64,
+    /// Every second track and a sync, and then the others and a sync, through the cache of the disk: the least that an
+    /// interlaced disk allows, for a bottom that reaches the medium after a top beside it destroys that.
+    pub(super) cached: f64,
+    /// The same by forced unit access, all of a tier at once, so that the disk writes next what is nearest.
+    pub(super) forced: f64,
+}
+
+/// Measures them on the disk of the experiments at this scale. The same numbers for every seed: nothing is random.
+///
+/// # Errors
+/// What the device says.
+pub(super) fn measure(scale: Scale) -> Result<Floors, LabError> {
+    let tiers = || [(0..TRACKS).step_by(2).collect(), (1..TRACKS).step_by(2).collect()];
+    Ok(Floors {
+        contiguous: table(scale, vec![(0..TRACKS).collect()], false)?,
+        cached: table(scale, tiers().into(), false)?,
+        forced: table(scale, tiers().into(), true)?,
+    })
+}
+
+/// Mean milliseconds of writing these tracks of a table, step by step.
+fn table(scale: Scale, steps: Vec<Vec<u64>>, is_forced: bool) -> Result<f64, LabError> {
+    simulate(1, move |env| {
+        let device = bare(env, &format!("disk:{DISK_BYTES}B?model={MODEL},scale={scale},backing=none"))?;
+        let track_bytes = scale.of(TRACK_BYTES);
+        let filled_bytes = (device.geometry().capacity_bytes as f64 * FILLED) as u64;
+        let apart = filled_bytes / PLACES / track_bytes * track_bytes;
+        let mut nanos = 0;
+        for place in 0..PLACES {
+            // The arm comes from elsewhere, as after a read.
+            let elsewhere = (place + PLACES / 3) % PLACES;
+            write(env, &*device, track_bytes, elsewhere * apart, &[vec![0]], false)?;
+            nanos += write(env, &*device, track_bytes, place * apart, &steps, is_forced)?;
+        }
+        Ok(nanos as f64 / 1e6 / PLACES as f64)
+    })
+}
+
+/// Nanoseconds of it from `at` on.
+fn write(
+    env: &Env,
+    device: &dyn BlockDevice,
+    track_bytes: u64,
+    at: u64,
+    steps: &[Vec<u64>],
+    is_forced: bool,
+) -> Result<u64, LabError> {
+    let (context, zeros) = (IoContext::default(), vec![0; track_bytes as usize]);
+    let slices = [IoSlice::new(&zeros)];
+    let begin = env.now();
+    for tracks in steps {
+        let request = |track: &u64| match is_forced {
+            true => Request::write_durable(at + track * track_bytes, &slices),
+            false => Request::write(at + track * track_bytes, &slices),
+        };
+        device.execute(&mut tracks.iter().map(request).collect::<Vec<_>>(), &context)?;
+        device.sync(&context)?;
+    }
+    Ok((env.now() - begin).as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_cost_what_moving_and_waiting_do() {
+        let floors = measure(Scale::FULL).unwrap();
+        let gap = |millis: f64| (millis - floors.contiguous) / TRACKS as f64;
+        // A movement and its settling take 2 ms, half a revolution 4.2.
+        assert!(gap(floors.forced) > 1.0 && gap(floors.cached) > gap(floors.forced), "{floors:?}");
+        assert!(gap(floors.cached) < 8.4, "{floors:?}");
+        assert!(floors.contiguous > TABLE_BYTES as f64 / 168e6 * 1e3, "{floors:?}");
+    }
+}
