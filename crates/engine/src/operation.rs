@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::snapshot::{Snapshot, SnapshotList};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Options of one write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,9 @@ pub struct ReadOptions<'a> {
     pub upper_bound: Option<Vec<u8>>,
     /// Iterators: bytes to read ahead from the medium at most; 0 is what the database's options say.
     pub readahead_size: usize,
+    /// Reads of single keys: how long from the call on the caller wants to wait at most. Whoever holds requests back, as the control of a
+    /// host-aware disk does, lets this one go by then. A read that takes longer all the same is not an error.
+    pub wanted_within: Option<Duration>,
 }
 
 impl Default for ReadOptions<'_> {
@@ -38,6 +42,7 @@ impl Default for ReadOptions<'_> {
             lower_bound: None,
             upper_bound: None,
             readahead_size: 0,
+            wanted_within: None,
         }
     }
 }

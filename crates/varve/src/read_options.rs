@@ -1,6 +1,7 @@
 //! Options of single reads.
 
 use std::ops::RangeBounds;
+use std::time::Duration;
 
 /// Options of one read: [`Varve::get_with`](crate::Varve::get_with), [`Varve::iter_with`](crate::Varve::iter_with),
 /// [`Varve::cursor`](crate::Varve::cursor), and those of a [`Snapshot`](crate::Snapshot).
@@ -23,6 +24,9 @@ pub struct ReadOptions {
     pub upper_bound: Option<Vec<u8>>,
     /// Iterators and cursors: bytes to read ahead from the medium at most; 0 is what the options of the database say.
     pub readahead_size: usize,
+    /// Reads of single keys: how long from the call on the caller wants to wait at most. Whoever holds requests back, as the control of a
+    /// host-aware disk does (`control=` of a spec), lets this one go by then. A read that takes longer all the same is not an error.
+    pub wanted_within: Option<Duration>,
 }
 
 impl Default for ReadOptions {
@@ -34,8 +38,9 @@ impl Default for ReadOptions {
             lower_bound,
             upper_bound,
             readahead_size,
+            wanted_within,
         } = varve_engine::ReadOptions::default();
-        ReadOptions { fill_cache, verify_checksums, lower_bound, upper_bound, readahead_size }
+        ReadOptions { fill_cache, verify_checksums, lower_bound, upper_bound, readahead_size, wanted_within }
     }
 }
 
@@ -64,12 +69,13 @@ impl ReadOptions {
             lower_bound: None,
             upper_bound: None,
             readahead_size: self.readahead_size,
+            wanted_within: self.wanted_within,
         }
     }
 
     /// The same for the engine, for walks.
     pub(crate) fn of_walks<'a>(&self, snapshot: Option<&'a varve_engine::Snapshot>) -> varve_engine::ReadOptions<'a> {
         let (lower_bound, upper_bound) = (self.lower_bound.clone(), self.upper_bound.clone());
-        varve_engine::ReadOptions { lower_bound, upper_bound, ..self.of_keys(snapshot) }
+        varve_engine::ReadOptions { lower_bound, upper_bound, wanted_within: None, ..self.of_keys(snapshot) }
     }
 }

@@ -145,6 +145,13 @@ impl Shared {
         for arrival in &arrivals {
             let mut verdict = guard.controller.arrived(arrival);
             while let Verdict::Wait(until_nanos) = verdict {
+                let deadline_nanos = arrival.deadline_nanos.unwrap_or(u64::MAX);
+                if self.env.now().as_nanos() >= deadline_nanos {
+                    // Whoever holds it back, it does not wait longer.
+                    guard.controller.let_go(self.env.now().as_nanos(), arrival);
+                    break;
+                }
+                let until_nanos = until_nanos.min(deadline_nanos);
                 has_waited = true;
                 let state = &mut *guard;
                 state.waiting.entry(ticket).or_insert_with(|| Waiting { zones: zones(), is_let_go: false });

@@ -27,7 +27,10 @@ fn read_context(parts: &TreeParts, options: &ReadOptions<'_>) -> ReadContext {
         fill_cache: options.fill_cache,
         verify_checksums: options.verify_checksums.unwrap_or(parts.files.options.verify_checksums),
         order: KeyOrder::Checked,
-        io: IoContext::of(IoClass::UserRead),
+        io: IoContext {
+            deadline: options.wanted_within.map(|time| parts.files.env.now() + time),
+            ..IoContext::of(IoClass::UserRead)
+        },
     }
 }
 
