@@ -1,5 +1,6 @@
 //! The project's verbs: `cargo xtask VERB`.
 
+mod figures;
 mod fuzz;
 mod install;
 mod programs;
@@ -29,6 +30,11 @@ const VERBS: &[Verb] = &[
         test::run_only_suites,
     ),
     ("fuzz", "fuzz every decoder: [--seconds N] [TARGET...]", fuzz::run),
+    (
+        "figures",
+        "whether tables of the documentation say what experiments print: [--write] [--results DIR] [ID...]",
+        figures::run,
+    ),
     ("soak", "every suite drawn by seed, without bounds: [--minutes N] [--seed S] [--only TEXT]", soak::run),
     ("scsi-debug", "zones of SCSI disks of a kernel in a virtual machine: [--kernel DIR]...", scsi_debug::run),
     ("miri", "what threads share without locks, under Miri (nightly)", sanitize::miri),
