@@ -17,6 +17,19 @@ pub(super) fn drawn(report: &mut Report, scheme: &str, metric: &str, unit: &str,
     report.rows.push(Row::new(scheme, metric, unit, ours).with_note("drawing only"));
 }
 
+/// Adds a number of ours of which the paper says something in words, and whether it agrees.
+pub(super) fn words(
+    report: &mut Report,
+    scheme: &str,
+    metric: &str,
+    (ours, unit): (f64, &str),
+    paper: &str,
+    agrees: bool,
+) {
+    let verdict = if agrees { "agrees" } else { "does not agree" };
+    report.rows.push(Row::new(scheme, metric, unit, ours).with_note(format!("paper: \"{paper}\"; {verdict}")));
+}
+
 /// Adds a number of ours that the paper does not have.
 pub(super) fn ours(report: &mut Report, scheme: &str, metric: &str, unit: &str, ours: f64) {
     report.rows.push(Row::new(scheme, metric, unit, ours));

@@ -3,7 +3,7 @@
 use super::lives::Lives;
 use super::mark::{Mark, Span, Tiers};
 use super::settings::{
-    COMPRESSION_RATIO, INTERVAL_PAIRS, MIX_OPERATIONS, MIXES, Overwriting, PAIRS, READS_TO_ONE, Setup, VALUE_BYTES,
+    COMPRESSION_RATIO, INTERVAL_PAIRS, Keys, MIX_OPERATIONS, MIXES, Overwriting, PAIRS, READS_TO_ONE, Setup, Variation,
     Work,
 };
 use crate::error::LabError;
@@ -226,10 +226,15 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
     /// Writes `version` of a record.
     pub(super) fn put(&mut self, record: u64, version: u64) -> Result<(), LabError> {
         KEYS.write(record, &mut self.key);
-        self.values.write(&self.key, version, VALUE_BYTES, &mut self.value);
+        self.values.write(&self.key, version, self.setup.variation.value_bytes, &mut self.value);
         self.session.put(&self.key, &self.value, Durability::Buffered).map_err(failed("put"))?;
         self.step();
         Ok(())
+    }
+
+    fn delete(&mut self, record: u64) -> Result<(), LabError> {
+        KEYS.write(record, &mut self.key);
+        self.session.delete(&self.key, Durability::Buffered).map_err(failed("delete"))
     }
 
     fn get(&mut self, record: u64) -> Result<(), LabError> {
@@ -262,9 +267,18 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
         let pairs = self.setup.scaled_pairs();
         let interval = self.setup.scale.of(INTERVAL_PAIRS);
         let mut marks = vec![self.mark()?];
-        for record in 0..pairs {
-            self.put(record, 0)?;
-            let done = record + 1;
+        let Variation { keys, pairs_to_a_delete, .. } = self.setup.variation;
+        let mut chooser = RecordChooser::new(Distribution::Zipfian, pairs, 0, 0, 1)?;
+        let mut random = Random::named(self.setup.seed, "kvimr load");
+        for number in 0..pairs {
+            match keys {
+                Keys::EachOnce => self.put(number, 0)?,
+                Keys::Zipfian => self.put(chooser.next(pairs, &mut random), number)?,
+            }
+            let done = number + 1;
+            if pairs_to_a_delete.is_some_and(|pairs| done.is_multiple_of(pairs)) {
+                self.delete(random.below(done))?;
+            }
             // A few pairs left over by the division belong to the last interval.
             if done == pairs || (done.is_multiple_of(interval) && pairs - done >= interval) {
                 marks.push(self.mark()?);

@@ -5,7 +5,7 @@ use super::overall::FINER_SCALE;
 use super::scheme::Scheme;
 use super::settings::{MIX_OPERATIONS, MIXES, READS_TO_ONE, Setup, Work};
 use crate::error::LabError;
-use crate::experiment::comparison::{compare, drawn, ours};
+use crate::experiment::comparison::{compare, drawn, ours, words};
 use crate::experiment::{Experiment, Run};
 use crate::report::{Axis, Bars, Figure, Plot, Report};
 use std::sync::Arc;
@@ -39,6 +39,13 @@ pub(in crate::experiment) const FIG_7A: Experiment = Experiment {
                 compare(&mut report, "KVIMR-N, -M", &metric, "1", 1.0 + gain / 100.0, least);
             }
         }
+        rising(
+            &mut report,
+            &all,
+            "throughput",
+            "the throughputs of all the evaluated schemes increase as the write intensity increases",
+            throughput,
+        );
         for loaded in &all {
             for mixed in &loaded.mixes {
                 let metric = format!("{} % reads: disk transferring, of the time of what was done", mixed.read_percent);
@@ -59,10 +66,21 @@ pub(in crate::experiment) const FIG_7B: Experiment = Experiment {
     default_scale: FINER_SCALE,
     run: |run| {
         let (all, mut report) = begin(run)?;
-        draw(&mut report, &all, "compactions", "1", |mixed| mixed.span().compactions() as f64);
+        let compactions = |mixed: &Mixed| mixed.span().compactions() as f64;
+        draw(&mut report, &all, "compactions", "1", compactions);
+        let paper = "the number of incurred compactions increases as the write intensity increases";
+        rising(&mut report, &all, "compactions", paper, compactions);
         Ok(report)
     },
 };
+
+/// Whether a number rises from mix to mix under every scheme, as the paper says.
+fn rising(report: &mut Report, all: &[Arc<Loaded>], metric: &str, paper: &str, of: impl Fn(&Mixed) -> f64) {
+    let rises = |loaded: &Arc<Loaded>| loaded.mixes.windows(2).all(|pair| of(&pair[1]) > of(&pair[0]));
+    let count = all.iter().filter(|loaded| rises(loaded)).count();
+    let metric = format!("schemes whose {metric} rises with each mix");
+    words(report, "all", &metric, (count as f64, "1"), paper, count == all.len());
+}
 
 fn begin(run: &Run<'_>) -> Result<(Vec<Arc<Loaded>>, Report), LabError> {
     let work = Work::LoadAndMixes { reads_to_one: READS_TO_ONE };

@@ -16,6 +16,7 @@ mod mixes;
 mod other_stores;
 mod overall;
 mod progress;
+mod robust;
 mod scales;
 mod scheme;
 mod settings;
@@ -50,4 +51,5 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     ablation::ABLATION,
     logs::LOGS,
     usage::USAGE,
+    robust::ROBUST,
 ];

@@ -135,6 +135,43 @@ pub(super) struct Setup {
     pub(super) shape: Shape,
     pub(super) logs: Logs,
     pub(super) work: Work,
+    pub(super) variation: Variation,
+}
+
+/// What is otherwise than in the paper, for [`super::robust`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Variation {
+    /// Bytes of a track in full; of an interlaced disk those of a top.
+    pub(super) track_bytes: u64,
+    /// Size of a bottom to that of a top, as the medium's option says it.
+    pub(super) ratio: &'static str,
+    /// Mechanics of the disk.
+    pub(super) model: &'static str,
+    pub(super) value_bytes: usize,
+    pub(super) keys: Keys,
+    /// After so many pairs an earlier one is deleted.
+    pub(super) pairs_to_a_delete: Option<u64>,
+}
+
+/// Which keys are put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// Each once, in random order.
+    EachOnce,
+    /// Drawn by YCSB's zipfian distribution, scattered.
+    Zipfian,
+}
+
+impl Variation {
+    /// The paper's.
+    pub(super) const NONE: Variation = Variation {
+        track_bytes: TRACK_BYTES,
+        ratio: "1",
+        model: MODEL,
+        value_bytes: VALUE_BYTES,
+        keys: Keys::EachOnce,
+        pairs_to_a_delete: None,
+    };
 }
 
 impl Setup {
@@ -149,6 +186,7 @@ impl Setup {
             shape: Shape::Rocks,
             logs: Logs::Apart,
             work: Work::Load,
+            variation: Variation::NONE,
         }
     }
 
@@ -162,7 +200,7 @@ impl Setup {
         // The same store with the same tracks, which have no neighbours.
         format!(
             "disk:{DISK_BYTES}B?store=imr,track-size={}B,{},{policies},table-size={}B,{}",
-            self.scale.of(TRACK_BYTES),
+            self.scale.of(self.variation.track_bytes),
             self.model(),
             self.table_bytes_max(),
             self.beside()
@@ -172,7 +210,11 @@ impl Setup {
     /// The same on an interlaced disk with these options of the store, whatever the scheme.
     pub(super) fn interlaced_spec(&self, policies: &str) -> String {
         let (model, beside, table_bytes) = (self.model(), self.beside(), self.table_bytes_max());
-        format!("imr:{DISK_BYTES}B?track={TRACK_BYTES}B,strict,{model},{policies},table-size={table_bytes}B,{beside}")
+        let Variation { track_bytes, ratio, .. } = self.variation;
+        let ratio = if ratio == "1" { String::new() } else { format!("ratio={ratio},") };
+        format!(
+            "imr:{DISK_BYTES}B?track={track_bytes}B,{ratio}strict,{model},{policies},table-size={table_bytes}B,{beside}"
+        )
     }
 
     /// A table may be larger than it was asked to be by its index and its filter.
@@ -181,7 +223,7 @@ impl Setup {
     }
 
     fn model(&self) -> String {
-        format!("model={MODEL},scale={},backing={}", self.scale, self.backing())
+        format!("model={},scale={},backing={}", self.variation.model, self.scale, self.backing())
     }
 
     fn beside(&self) -> String {

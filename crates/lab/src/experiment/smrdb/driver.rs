@@ -2,7 +2,7 @@
 
 use super::settings::{COMPRESSION_RATIO, KEY_BYTES, Setup};
 use crate::error::LabError;
-use crate::experiment::{Run, emulated, simulate};
+use crate::experiment::{Run, emulated, simulate, together};
 use crate::generator::{KeyFormat, ValueGenerator};
 use crate::media::{BlockDeviceExt, IoContext};
 use crate::runner::{Latencies, LatencySummary};
@@ -81,29 +81,48 @@ pub(super) struct Driver {
     random: Random,
 }
 
-/// Does `work` on a new database of this setup. What an earlier experiment of the same run measured under the same
-/// name is not measured again.
+/// What is done to a new database of a setup, and what is measured of it.
+pub(super) struct Measurement {
+    setup: Setup,
+    value_bytes: usize,
+    name: String,
+    work: Box<dyn FnOnce(&mut Driver) -> Result<Vec<Phase>, LabError> + Send>,
+}
+
+impl Measurement {
+    /// The name says everything of `work` that the result depends on.
+    pub(super) fn new(
+        setup: &Setup,
+        value_bytes: usize,
+        name: &str,
+        work: impl FnOnce(&mut Driver) -> Result<Vec<Phase>, LabError> + Send + 'static,
+    ) -> Measurement {
+        Measurement { setup: setup.clone(), value_bytes, name: name.to_owned(), work: Box::new(work) }
+    }
+}
+
+/// The phases of each, in order, two databases at a time. What an earlier experiment of the same run measured is not measured again.
 ///
 /// # Errors
-/// Whatever kept it from its end.
-pub(super) fn measure(
+/// Whatever kept the first of them from its end.
+pub(super) fn measure_all(
     run: &Run<'_>,
-    setup: &Setup,
-    value_bytes: usize,
-    name: &str,
-    work: impl FnOnce(&mut Driver) -> Result<Vec<Phase>, LabError> + Send + 'static,
-) -> Result<Arc<Vec<Phase>>, LabError> {
-    let key = format!("smrdb {name} {value_bytes} {setup:?}");
-    if let Some(found) = run.settings.shared.get::<Vec<Phase>>(&key) {
-        return Ok(found);
-    }
-    run.settings.progress.begin(&format!("{name}, {}", setup.scheme.name()), None);
-    let setup = setup.clone();
-    let phases = simulate(setup.seed, move |env| work(&mut Driver::open(env, &setup, value_bytes)?));
-    run.settings.progress.end();
-    let phases = Arc::new(phases?);
-    run.settings.shared.insert(&key, Arc::clone(&phases));
-    Ok(phases)
+    what: &str,
+    measurements: Vec<Measurement>,
+) -> Result<Vec<Arc<Vec<Phase>>>, LabError> {
+    let wanted = |measurement: Measurement| {
+        let Measurement { setup, value_bytes, name, work } = measurement;
+        together::Wanted {
+            key: format!("smrdb {name} {value_bytes} {setup:?}"),
+            operations: 1,
+            run: Box::new(move |advance: together::Advance| {
+                let phases = simulate(setup.seed, move |env| work(&mut Driver::open(env, &setup, value_bytes)?));
+                advance(1);
+                phases
+            }),
+        }
+    };
+    together::measure(run, what, measurements.into_iter().map(wanted).collect())
 }
 
 impl Driver {

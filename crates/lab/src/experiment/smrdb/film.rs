@@ -40,7 +40,7 @@ pub(crate) struct LoadOnBands {
 
 /// Names of the schemes that keep their tables in bands.
 pub(crate) fn band_schemes() -> Vec<&'static str> {
-    Scheme::ALL.into_iter().filter(|scheme| *scheme != Scheme::LevelDb).map(Scheme::name).collect()
+    Scheme::PAPER.into_iter().filter(|scheme| scheme.is_in_bands()).map(Scheme::name).collect()
 }
 
 impl LoadOnBands {
@@ -51,8 +51,8 @@ impl LoadOnBands {
 
     /// Of a disk that is cut to what the load can use, so that its bands can be seen.
     fn setup(&self) -> Result<Setup, LabError> {
-        let scheme = Scheme::ALL.into_iter().find(|scheme| scheme.name() == self.scheme);
-        let Some(scheme) = scheme.filter(|scheme| *scheme != Scheme::LevelDb) else {
+        let scheme = Scheme::PAPER.into_iter().find(|scheme| scheme.name() == self.scheme);
+        let Some(scheme) = scheme.filter(|scheme| scheme.is_in_bands()) else {
             return Err(LabError::invalid(
                 "scheme",
                 format!("'{}' is none of {}", self.scheme, band_schemes().join(", ")),

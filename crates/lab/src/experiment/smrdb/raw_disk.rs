@@ -3,7 +3,7 @@
 use super::floor::{self, BLOCK_BYTES, DISK};
 use super::settings::SEQUENTIAL_BYTES;
 use crate::error::LabError;
-use crate::experiment::comparison::{drawn, ours};
+use crate::experiment::comparison::{drawn, ours, words};
 use crate::experiment::emulated::bare;
 use crate::experiment::{Experiment, Run, Scale, simulate};
 use crate::media::ZoneId;
@@ -74,6 +74,22 @@ pub(in crate::experiment) const FIG_7: Experiment = Experiment {
                     values.1.push(rate);
                 }
                 groups.push(metric);
+            }
+        }
+        let conventional = &series[0].1;
+        for (place, block_bytes) in BLOCKS.into_iter().enumerate() {
+            let [direct, buffered, synced] =
+                [0, 1, 2].map(|job| conventional[place * JOBS.len() + job].unwrap_or(f64::NAN));
+            for (what, ratio, paper) in [
+                ("buffered / direct", buffered / direct, "buffered IO outperforms direct IO"),
+                (
+                    "direct / each synced",
+                    direct / synced,
+                    "buffered IO with a sync for every IO is slower than direct IO",
+                ),
+            ] {
+                let metric = format!("{}, {what}", format_bytes(block_bytes));
+                words(&mut report, CONVENTIONAL, &metric, (ratio, "1"), paper, ratio > 1.0);
             }
         }
         let floors = floor::measure();

@@ -1,6 +1,6 @@
 //! The stores that are compared.
 
-/// A tree on a store (SMRDB, section 5; the last one is ours).
+/// A tree on a store (SMRDB, section 5; those after SMRDB-SOC are ours).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scheme {
     /// The leveled tree with LevelDB's defaults, on a conventional disk with the layout of a file system.
@@ -9,29 +9,87 @@ pub(super) enum Scheme {
     Loc,
     /// Two levels whose bands may overlap.
     Soc,
+    /// LevelDB-like with the read-ahead and the log of ours.
+    LevelDbSameIo,
+    /// SMRDB-SOC with the read-ahead and the log of ours.
+    SocSameIo,
     /// SMRDB-SOC with what goes past the paper: see [`super::settings`].
     Ours,
+    /// Ours without one of the things it has and SMRDB-SOC has not.
+    OursWithout(Term),
+}
+
+/// What ours has and SMRDB-SOC has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Term {
+    /// Compactions and scans read far ahead.
+    ReadAhead,
+    /// A thread writes the log while puts go on.
+    WriteBehind,
+    /// A limit to how many tables overlap.
+    Depth,
+    /// Background work and puts are paced.
+    Pacing,
+    /// More tables between the slowdown and the stop.
+    Stop,
+}
+
+impl Term {
+    const ALL: [Term; 5] = [Term::ReadAhead, Term::WriteBehind, Term::Depth, Term::Pacing, Term::Stop];
 }
 
 impl Scheme {
-    /// All of them, in the paper's order, and ours.
-    pub(super) const ALL: [Scheme; 4] = [Scheme::LevelDb, Scheme::Loc, Scheme::Soc, Scheme::Ours];
+    /// The paper's and ours.
+    pub(super) const PAPER: [Scheme; 4] = [Scheme::LevelDb, Scheme::Loc, Scheme::Soc, Scheme::Ours];
 
-    /// LevelDB and what is compared with it in most figures.
-    pub(super) const COMPARED: [Scheme; 3] = [Scheme::LevelDb, Scheme::Soc, Scheme::Ours];
+    /// Those of figures that compare with LevelDB alone, the base first: as the paper has them and with the same input and
+    /// output, ours, and ours term by term.
+    pub(super) fn compared() -> Vec<Scheme> {
+        let whole = [Scheme::LevelDb, Scheme::Soc, Scheme::LevelDbSameIo, Scheme::SocSameIo, Scheme::Ours];
+        whole.into_iter().chain(Term::ALL.map(Scheme::OursWithout)).collect()
+    }
 
-    /// Whether it is ours, with goals of its own, and not the paper's.
+    /// The same with SMRDB-LOC.
+    pub(super) fn all() -> Vec<Scheme> {
+        let mut all = Scheme::compared();
+        all.insert(1, Scheme::Loc);
+        all
+    }
+
+    /// Whether it is ours, with goals of its own, and not the paper's or a part of ours.
     pub(super) fn is_past_paper(self) -> bool {
         self == Scheme::Ours
     }
 
-    /// The paper's name, but for ours.
+    /// Whether it has a term of ours.
+    pub(super) fn has(self, term: Term) -> bool {
+        match self {
+            Scheme::LevelDb | Scheme::Loc | Scheme::Soc => false,
+            Scheme::LevelDbSameIo | Scheme::SocSameIo => matches!(term, Term::ReadAhead | Term::WriteBehind),
+            Scheme::Ours => true,
+            Scheme::OursWithout(without) => term != without,
+        }
+    }
+
+    /// Its tables are in bands.
+    pub(super) fn is_in_bands(self) -> bool {
+        !matches!(self, Scheme::LevelDb | Scheme::LevelDbSameIo)
+    }
+
+    /// The paper's name where it has one.
     pub(super) fn name(self) -> &'static str {
         match self {
             Scheme::LevelDb => "LevelDB-like",
             Scheme::Loc => "SMRDB-LOC",
             Scheme::Soc => "SMRDB-SOC",
+            Scheme::LevelDbSameIo => "LevelDB-like, same I/O",
+            Scheme::SocSameIo => "SMRDB-SOC, same I/O",
             Scheme::Ours => "ours",
+            Scheme::OursWithout(Term::ReadAhead) => "ours without read-ahead",
+            Scheme::OursWithout(Term::WriteBehind) => "ours without write-behind",
+            Scheme::OursWithout(Term::Depth) => "ours without depth",
+            Scheme::OursWithout(Term::Pacing) => "ours without pacing",
+            Scheme::OursWithout(Term::Stop) => "ours without the later stop",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the paper says it ran: sizes, options of the trees, and what is assumed where it does not say.
 
-use super::scheme::Scheme;
+use super::scheme::{Scheme, Term};
 use crate::experiment::Scale;
 use crate::report::{Report, format_bytes};
 use varve::options::CompactionPriority;
@@ -100,8 +100,8 @@ impl Setup {
         let logs = if self.logs { "" } else { ",logs=(ram:1GiB)" };
         let disk = ByteSize(self.disk_bytes);
         match self.scheme {
-            Scheme::LevelDb => format!("disk:{disk}?{model},store=extent,layout=ext4{logs}"),
-            Scheme::Loc | Scheme::Soc | Scheme::Ours => {
+            scheme if !scheme.is_in_bands() => format!("disk:{disk}?{model},store=extent,layout=ext4{logs}"),
+            _ => {
                 let (zone_bytes, conventional_bytes) =
                     (self.band_bytes / self.zones_of_band, self.conventional_bytes());
                 // Not a size of the device.
@@ -160,22 +160,39 @@ impl Setup {
             log_buffer_size: Some(size(LOG_BUFFER_BYTES) as usize),
             ..leveldb.clone()
         };
-        match self.scheme {
-            Scheme::LevelDb => leveldb,
+        let base = match self.scheme {
+            Scheme::LevelDb | Scheme::LevelDbSameIo => leveldb,
             Scheme::Loc => in_bands,
             // The paper has no limit to what a compaction takes.
-            Scheme::Soc => Options { tree: TreeKind::TwoLevel, max_compaction_bytes: 1 << 62, ..in_bands },
-            Scheme::Ours => Options {
-                tree: TreeKind::TwoLevel,
-                overlap_depth_max: OUR_DEPTH_MAX,
-                level0_stop_writes_trigger: slowdown + OUR_TABLES_TO_STOP,
-                pace_background_work: true,
-                log_write_behind_size: size(OUR_LOG_BEHIND_BYTES) as usize,
-                compaction_readahead_size: Some(size(OUR_COMPACTION_AHEAD_BYTES) as usize),
-                iterator_readahead_size: Some(size(OUR_SCAN_AHEAD_BYTES) as usize),
-                ..in_bands
-            },
+            Scheme::Soc | Scheme::SocSameIo | Scheme::Ours | Scheme::OursWithout(_) => {
+                Options { tree: TreeKind::TwoLevel, max_compaction_bytes: 1 << 62, ..in_bands }
+            }
+        };
+        self.with_terms(base)
+    }
+
+    /// With what of ours the scheme has.
+    fn with_terms(&self, mut options: Options) -> Options {
+        let size = |bytes: u64| self.sizes.of(bytes);
+        let has = |term: Term| self.scheme.has(term);
+        if has(Term::ReadAhead) {
+            options.compaction_readahead_size = Some(size(OUR_COMPACTION_AHEAD_BYTES) as usize);
+            options.iterator_readahead_size = Some(size(OUR_SCAN_AHEAD_BYTES) as usize);
         }
+        if has(Term::WriteBehind) {
+            // What is behind the writers is the buffer.
+            options.log_buffer_size = Some(size(LOG_BUFFER_BYTES) as usize);
+            options.log_write_behind_size = size(OUR_LOG_BEHIND_BYTES) as usize;
+        }
+        if has(Term::Depth) {
+            options.overlap_depth_max = OUR_DEPTH_MAX;
+            options.max_compaction_bytes = size(25 * self.band_bytes);
+        }
+        options.pace_background_work = has(Term::Pacing);
+        if has(Term::Stop) {
+            options.level0_stop_writes_trigger = options.level0_slowdown_writes_trigger + OUR_TABLES_TO_STOP;
+        }
+        options
     }
 
     /// States everything that has to be the same for the numbers to be.
@@ -230,7 +247,7 @@ mod tests {
 
     #[test]
     fn every_setup_is_a_medium_and_options() {
-        for scheme in Scheme::ALL {
+        for scheme in Scheme::all() {
             for sizes in [Scale::FULL, Scale::one_in(16), Scale::one_in(64)] {
                 let setup = Setup::new(scheme, sizes, 1);
                 setup.spec().parse::<varve::Spec>().unwrap_or_else(|error| panic!("{}: {error}", scheme.name()));

@@ -1,11 +1,11 @@
 //! Figures 14 and 15: YCSB with every put synced, and the load over time.
 
 use super::floor::{self, Floors};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, Term};
 use super::settings::{COMPRESSION_RATIO, Setup};
 use crate::error::LabError;
-use crate::experiment::comparison::{drawn, goal, ours};
-use crate::experiment::{Experiment, Run, Scale, emulated, simulate};
+use crate::experiment::comparison::{drawn, goal, ours, words};
+use crate::experiment::{Experiment, Run, Scale, emulated, simulate, together};
 use crate::report::{Axis, Bars, Figure, Lines, Plot, Report};
 use crate::runner::{Finish, Group, LatencySummary, Phase, PhaseResult, run_phase};
 use crate::target::{Durability, Target};
@@ -73,6 +73,17 @@ pub(in crate::experiment) const FIG_14: Experiment = Experiment {
         }
         synced_puts(&mut report, &all, &floors);
         let unsynced = self::phases(run, Durability::Buffered)?;
+        for (of, what) in [(&all, ""), (&unsynced, ", no put synced")] {
+            let find = |wanted: Scheme| of.iter().find(|(scheme, _)| *scheme == wanted).map(|(_, phases)| phases);
+            for base in [Scheme::Soc, Scheme::SocSameIo] {
+                let (Some(own), Some(its)) = (find(Scheme::Ours), find(base)) else { continue };
+                for (place, (_, name)) in MIXES.iter().enumerate() {
+                    let ratio = rate(own, place) / rate(its, place);
+                    let metric = format!("{name}{what}: throughput / {}", base.name());
+                    goal(&mut report, Scheme::Ours.name(), &metric, ratio, "at least 1", ratio >= 1.0);
+                }
+            }
+        }
         for (scheme, phases) in &unsynced[1..] {
             for (place, (_, name)) in MIXES.iter().enumerate() {
                 let ratio = rate(phases, place) / rate(&unsynced[0].1, place);
@@ -133,10 +144,20 @@ pub(in crate::experiment) const FIG_15: Experiment = Experiment {
         ours(&mut report, "disk", "append of 8 KiB and flush", "ms", floors.append);
         for (durability, name) in [(Durability::Synced, "load"), (Durability::Buffered, "load, no put synced")] {
             let all = phases(run, durability)?;
-            let unpaced = all.iter().find(|(scheme, _)| *scheme == Scheme::Soc).map(|(_, phases)| &phases[0]);
             for (scheme, phases) in &all {
-                steadiness(&mut report, *scheme, name, &phases[0], unpaced);
+                steadiness(&mut report, *scheme, name, &phases[0]);
             }
+            if durability == Durability::Synced {
+                let time = |wanted: Scheme| {
+                    let found = all.iter().find(|(scheme, _)| *scheme == wanted);
+                    found.map_or(f64::NAN, |(_, phases)| phases[0].elapsed_nanos as f64)
+                };
+                let ratio = time(Scheme::Soc) / time(Scheme::LevelDb);
+                let paper = "completes in less than half the time it takes LevelDB";
+                let metric = format!("{name}: time / LevelDB-like");
+                words(&mut report, Scheme::Soc.name(), &metric, (ratio, "1"), paper, ratio < 0.5);
+            }
+            beside(&mut report, &all, name, (durability == Durability::Synced).then_some(floors.append));
             let points = |(scheme, phases): &(Scheme, Arc<Vec<PhaseResult>>)| {
                 let timeline = phases[0].groups.iter().flat_map(|group| &group.timeline);
                 let points = timeline.map(|point| (point.start_seconds, point.operations_per_second)).collect();
@@ -158,8 +179,8 @@ pub(in crate::experiment) const FIG_15: Experiment = Experiment {
     },
 };
 
-/// How even a load was, and how much evener than that of the tree that does not pace its compactions.
-fn steadiness(report: &mut Report, scheme: Scheme, name: &str, load: &PhaseResult, unpaced: Option<&PhaseResult>) {
+/// How even a load was.
+fn steadiness(report: &mut Report, scheme: Scheme, name: &str, load: &PhaseResult) {
     let (of, is_past) = (scheme.name(), scheme.is_past_paper());
     drawn(report, of, &format!("{name}: time"), "s", load.elapsed_nanos as f64 / 1e9);
     let slowest = load.groups.iter().find_map(|group| group.slowest_second_operations);
@@ -177,12 +198,31 @@ fn steadiness(report: &mut Report, scheme: Scheme, name: &str, load: &PhaseResul
     {
         ours(report, of, &format!("{name}: {what} of a put"), "ms", nanos as f64 / 1e6);
     }
-    if let Some((unpaced, its)) = unpaced.filter(|_| is_past).and_then(|load| Some((load, latency_of(load)?))) {
-        let ratio = latency.p999_nanos as f64 / its.p999_nanos as f64;
-        let metric = format!("{name}: p99.9 latency of a put / SMRDB-SOC");
-        goal(report, of, &metric, ratio, "at most 0.1", ratio <= 0.1);
-        let ratio = load.elapsed_nanos as f64 / unpaced.elapsed_nanos as f64;
-        goal(report, of, &format!("{name}: time / SMRDB-SOC"), ratio, "at most 1", ratio <= 1.0);
+}
+
+/// Ours beside the tree that does not pace: the paper's, that with the same input and output, and ours without pacing. Where every
+/// put is synced no tree's slowest put is faster than one append and flush.
+fn beside(report: &mut Report, all: &OfSchemes, name: &str, append_millis: Option<f64>) {
+    let find = |wanted: Scheme| all.iter().find(|(scheme, _)| *scheme == wanted).map(|(_, phases)| &phases[0]);
+    let slow = |load: &PhaseResult| latency_of(load).map_or(f64::NAN, |latency| latency.p999_nanos as f64 / 1e6);
+    let (of, Some(own)) = (Scheme::Ours.name(), find(Scheme::Ours)) else { return };
+    if let Some(append_millis) = append_millis {
+        let (metric, ratio) = (format!("{name}: p99.9 latency of a put / append and flush"), slow(own) / append_millis);
+        goal(report, of, &metric, ratio, "at most 1.15", ratio <= 1.15);
+    }
+    for base in [Scheme::Soc, Scheme::SocSameIo, Scheme::OursWithout(Term::Pacing)] {
+        let Some(its) = find(base) else { continue };
+        let (metric, ratio) = (format!("{name}: p99.9 latency of a put / {}", base.name()), slow(own) / slow(its));
+        match base == Scheme::SocSameIo && append_millis.is_none() {
+            true => goal(report, of, &metric, ratio, "at most 0.1", ratio <= 0.1),
+            false => ours(report, of, &metric, "1", ratio),
+        }
+        let (metric, ratio) =
+            (format!("{name}: time / {}", base.name()), own.elapsed_nanos as f64 / its.elapsed_nanos as f64);
+        match base {
+            Scheme::Soc => ours(report, of, &metric, "1", ratio),
+            _ => goal(report, of, &metric, ratio, "at most 1", ratio <= 1.0),
+        }
     }
 }
 
@@ -225,16 +265,14 @@ fn described(run: &Run<'_>) -> Report {
 /// The load and the three workloads on every scheme that is compared, LevelDB-like first.
 fn phases(run: &Run<'_>, durability: Durability) -> Result<OfSchemes, LabError> {
     let options = options(run.scale, run.settings.seed, durability);
-    let mut all = Vec::new();
-    for scheme in Scheme::COMPARED {
-        let setup = Setup::new(scheme, Scale::FULL, run.settings.seed);
-        let key = format!("smrdb ycsb {options:?} {setup:?}");
-        let found = match run.settings.shared.get::<Vec<PhaseResult>>(&key) {
-            Some(found) => found,
-            None => {
-                run.settings.progress.begin(&format!("YCSB, {}", scheme.name()), None);
-                let options = options.clone();
-                let measured = simulate(run.settings.seed, move |env| {
+    let schemes = Scheme::compared();
+    let wanted = |&scheme: &Scheme| {
+        let (setup, options) = (Setup::new(scheme, Scale::FULL, run.settings.seed), options.clone());
+        together::Wanted {
+            key: format!("smrdb ycsb {options:?} {setup:?}"),
+            operations: 1,
+            run: Box::new(move |advance: together::Advance| {
+                let measured = simulate(setup.seed, move |env| {
                     let target: Arc<dyn Target> = Arc::new(emulated::open_varve(env, &setup.spec(), &setup.options())?);
                     let mut results = Vec::new();
                     for place in 0..MIXES.len() {
@@ -242,13 +280,11 @@ fn phases(run: &Run<'_>, durability: Durability) -> Result<OfSchemes, LabError> 
                     }
                     Ok(results)
                 });
-                run.settings.progress.end();
-                let measured = Arc::new(measured?);
-                run.settings.shared.insert(&key, Arc::clone(&measured));
+                advance(1);
                 measured
-            }
-        };
-        all.push((scheme, found));
-    }
-    Ok(all)
+            }),
+        }
+    };
+    let found = together::measure(run, "YCSB", schemes.iter().map(wanted).collect())?;
+    Ok(schemes.into_iter().zip(found).collect())
 }
