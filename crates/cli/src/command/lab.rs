@@ -312,32 +312,41 @@ impl Run {
             progress: console.lab_progress(),
             ..Settings::default()
         };
+        // One that fails, or is interrupted, leaves nothing that could be taken for its results.
+        if let Some(directory) = &self.out {
+            chosen.iter().try_for_each(|experiment| Report::remove_written(experiment.id, directory))?;
+        }
         let (mut skipped, mut failed) = (Vec::new(), Vec::new());
-        let mut first_kind = None;
-        for (index, experiment) in chosen.iter().enumerate() {
-            if !console.json && index > 0 {
-                console.line("")?;
+        let (mut first_kind, mut only, mut written) = (None, None, Ok(()));
+        let mut is_first = true;
+        experiment::run_all(&chosen, &settings, |experiment, report| {
+            if written.is_err() {
+                return;
             }
-            // One that fails, or is interrupted, leaves nothing that could be taken for its results.
-            if let Some(directory) = &self.out {
-                Report::remove_written(experiment.id, directory)?;
-            }
-            let report = match experiment::run(experiment, &settings) {
+            let report = match report {
                 Ok(report) => report,
-                Err(error) if chosen.len() == 1 => return Err(error.into()),
+                Err(error) if chosen.len() == 1 => {
+                    only = Some(error);
+                    return;
+                }
                 Err(error) => {
                     settings.progress.end();
                     let failure = Failure::from(error);
                     console.warn(format!("{} failed: {failure}", experiment.id));
                     first_kind.get_or_insert(failure.kind());
                     failed.push(experiment.id);
-                    continue;
+                    return;
                 }
             };
             if report.skipped.is_some() {
                 skipped.push(experiment.id);
             }
-            console.report(&report, self.out.as_deref())?;
+            let space = if console.json || std::mem::take(&mut is_first) { Ok(()) } else { console.line("") };
+            written = space.and_then(|()| console.report(&report, self.out.as_deref()));
+        });
+        written?;
+        if let Some(error) = only {
+            return Err(error.into());
         }
         if !skipped.is_empty() && !self.allow_skipped {
             let listed = skipped.join(", ");

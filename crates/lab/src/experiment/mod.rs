@@ -27,9 +27,11 @@ pub use smrdb::measure_beside;
 
 use crate::error::LabError;
 use crate::report::{Align, Report, Table};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use varve_env::Env;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use varve_env::{Env, channel};
 
 /// What is to be said while an experiment runs.
 pub trait Progress: Send + Sync {
@@ -194,6 +196,84 @@ pub fn run(experiment: &Experiment, settings: &Settings) -> Result<Report, LabEr
     (experiment.run)(&Run { experiment, scale, settings })
 }
 
+/// Groups whose experiments are in virtual time alone.
+const VIRTUAL: &[&str] = &["kvimr/", "smrdb/", "hhzs/", "idler/"];
+
+/// What measures processor time, and so wants the machine for itself.
+const ALONE: &[&str] = &["idler/overheads"];
+
+/// Runs several, in their order, and gives each report as soon as those before it were given. Two that are in virtual time go on at
+/// once, so that the last run of one does not leave a processor idle; what both need is measured once. Whatever depends on the machine's
+/// time runs alone. The first of two shows its progress.
+pub fn run_all(
+    experiments: &[&'static Experiment],
+    settings: &Settings,
+    mut told: impl FnMut(&'static Experiment, Result<Report, LabError>),
+) {
+    let is_virtual = |id: &str| {
+        VIRTUAL.iter().any(|group| id.starts_with(group)) && !ALONE.contains(&id) && settings.traces.is_none()
+    };
+    let mut rest = experiments;
+    while let Some(first) = rest.first() {
+        let count = rest.iter().take_while(|experiment| is_virtual(experiment.id)).count();
+        if count < 2 {
+            told(first, run(first, settings));
+            rest = &rest[1..];
+            continue;
+        }
+        let (group, later) = rest.split_at(count);
+        run_group(group, settings, &mut told);
+        rest = later;
+    }
+}
+
+/// The same of some that are all in virtual time.
+fn run_group(
+    group: &[&'static Experiment],
+    settings: &Settings,
+    told: &mut impl FnMut(&'static Experiment, Result<Report, LabError>),
+) {
+    let next = Arc::new(AtomicUsize::new(0));
+    let (sender, receiver) = channel::bounded(&Env::real(), "reports", group.len());
+    let lanes: Vec<_> = (0..together::AT_ONCE)
+        .map(|lane| {
+            let (next, sender, group) = (Arc::clone(&next), sender.clone(), group.to_vec());
+            let mut settings = settings.clone();
+            if lane > 0 {
+                settings.progress = Arc::new(Silent);
+            }
+            Env::real().spawn(&format!("experiments {lane}"), move || {
+                while let Some(experiment) = group.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if sender.send((experiment.id, run(experiment, &settings))).is_err() {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    drop(sender);
+    let mut done: BTreeMap<&str, Result<Report, LabError>> = BTreeMap::new();
+    let mut waiting = group.iter();
+    let mut first = waiting.next();
+    while let Ok((id, report)) = receiver.recv() {
+        done.insert(id, report);
+        while let Some(experiment) = first
+            && let Some(report) = done.remove(experiment.id)
+        {
+            told(experiment, report);
+            first = waiting.next();
+        }
+    }
+    let mut failure = lanes.into_iter().find_map(|lane| lane.join().err());
+    // Of a lane that ended early: whatever it was at is told as failed.
+    for experiment in first.into_iter().chain(waiting) {
+        let lost = || Err(LabError::invalid("experiment", "another one ended the run"));
+        let report =
+            done.remove(experiment.id).unwrap_or_else(|| failure.take().map_or_else(lost, |error| Err(error.into())));
+        told(experiment, report);
+    }
+}
+
 /// Runs `f` in a simulated world of its own, on a thread of its own: the calling thread may be an
 /// actor of another one, or be needed for the next.
 pub(crate) fn simulate<T: Send + 'static>(
@@ -263,6 +343,29 @@ mod tests {
         let error = select(&["peers/none"]).unwrap_err().to_string();
         assert!(error.contains("there is peers/db_bench"), "{error}");
         assert!(select(&["nothing"]).is_err());
+    }
+
+    #[test]
+    fn several_at_once_give_what_each_gives_alone_and_in_order() {
+        let chosen = super::select(&["smrdb/fig9", "smrdb/fig10", "smrdb/fig11"].map(str::to_owned)).unwrap();
+        let settings = || Settings { scale: Some(Scale::one_in(512)), ..Settings::default() };
+        let mut told = Vec::new();
+        run_all(&chosen, &settings(), |experiment, report| told.push((experiment.id, report.unwrap().to_json())));
+        let ids: Vec<&str> = chosen.iter().map(|experiment| experiment.id).collect();
+        assert_eq!(told.iter().map(|(id, _)| *id).collect::<Vec<_>>(), ids);
+        for (experiment, (_, report)) in chosen.iter().zip(&told) {
+            assert_eq!(*report, run(experiment, &settings()).unwrap().to_json(), "{}", experiment.id);
+        }
+    }
+
+    #[test]
+    fn one_that_fails_leaves_the_others() {
+        let chosen = super::select(&["kvimr/fig5".to_owned()]).unwrap();
+        let settings = Settings { scale: Some(Scale::one_in(100_000)), ..Settings::default() };
+        let mut failed = Vec::new();
+        run_all(&chosen, &settings, |experiment, report| failed.push((experiment.id, report.is_err())));
+        assert_eq!(failed.len(), chosen.len());
+        assert!(failed.iter().all(|(_, has_failed)| *has_failed));
     }
 
     #[test]

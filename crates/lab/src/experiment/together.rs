@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve::env::Env;
 
-/// Runs at the same time.
-const AT_ONCE: usize = 2;
+/// Runs at the same time, of all experiments together: what the memory of a full-size run allows.
+pub(in crate::experiment) const AT_ONCE: usize = 2;
 
 /// Says that so many operations more were done.
 pub(in crate::experiment) type Advance = Arc<dyn Fn(u64) + Send + Sync>;
@@ -45,15 +45,21 @@ pub(in crate::experiment) fn measure<T: Send + Sync + 'static>(
         let advance: Advance = Arc::new(move |step| progress.advance(done.fetch_add(step, Ordering::Relaxed) + step));
         missing.reverse();
         let queue = Arc::new(Mutex::new(missing));
-        let results: Arc<Mutex<BTreeMap<String, Result<T, LabError>>>> = Arc::default();
+        let failed: Arc<Mutex<BTreeMap<String, LabError>>> = Arc::default();
         let workers: Vec<_> = (0..AT_ONCE)
             .map(|position| {
-                let (queue, results, advance) = (Arc::clone(&queue), Arc::clone(&results), Arc::clone(&advance));
+                let (queue, failed, advance) = (Arc::clone(&queue), Arc::clone(&failed), Arc::clone(&advance));
+                let shared = shared.clone();
                 Env::real().spawn(&format!("run {position}"), move || {
                     loop {
                         let Some(one) = queue.lock().pop() else { return };
-                        let result = (one.run)(Arc::clone(&advance));
-                        results.lock().insert(one.key, result);
+                        // Another experiment may be at it.
+                        let Some(turn) = shared.turn(&one.key, AT_ONCE) else { continue };
+                        match (one.run)(Arc::clone(&advance)) {
+                            Ok(result) => shared.insert(&one.key, Arc::new(result)),
+                            Err(error) => _ = failed.lock().insert(one.key, error),
+                        }
+                        drop(turn);
                     }
                 })
             })
@@ -61,8 +67,8 @@ pub(in crate::experiment) fn measure<T: Send + Sync + 'static>(
         let ended: Result<(), _> = workers.into_iter().try_for_each(|worker| worker.join());
         run.settings.progress.end();
         ended?;
-        for (key, result) in std::mem::take(&mut *results.lock()) {
-            shared.insert(&key, Arc::new(result?));
+        if let Some((_, error)) = std::mem::take(&mut *failed.lock()).pop_first() {
+            return Err(error);
         }
     }
     let found = |key: &String| shared.get(key).ok_or_else(|| LabError::invalid("run", "it left no result"));

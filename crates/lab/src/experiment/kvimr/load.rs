@@ -7,20 +7,13 @@ use super::settings::{
     Work,
 };
 use crate::error::LabError;
-use crate::experiment::{Run, emulated, simulate};
+use crate::experiment::{Run, emulated, simulate, together};
 use crate::generator::{Distribution, KeyFormat, Permutation, RecordChooser, ValueGenerator};
 use crate::target::{Durability, Session, Target, TargetError, VarveTarget};
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use varve::env::{Env, Instant, Random};
 use varve::store::Occupancy;
-
-/// Loads that run at the same time. Each is a world of its own; two is what the memory of a full-size
-/// run allows.
-const AT_ONCE: usize = 2;
 
 /// Operations after which charged processor time becomes virtual time at the latest.
 const SETTLE_STEP: u64 = 8;
@@ -121,36 +114,17 @@ pub(super) fn loads(run: &Run<'_>, setups: &[Setup]) -> Result<Vec<Arc<Loaded>>,
             .find_map(|work| measured(work, setup)),
         work => measured(work, setup),
     };
-    let missing: Vec<Setup> = setups.iter().filter(|setup| find(setup).is_none()).cloned().collect();
-    let total: u64 = missing.iter().map(Setup::operations).sum();
-    if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().map(|setup| setup.scheme.name()).collect();
-        run.settings.progress.begin(&format!("loading {}", names.join(", ")), Some(total));
-        let done = Arc::new(AtomicU64::new(0));
-        let queue = Arc::new(Mutex::new(missing.into_iter().rev().collect::<Vec<_>>()));
-        let results: Arc<Mutex<BTreeMap<String, Result<Loaded, LabError>>>> = Arc::default();
-        let workers: Vec<_> = (0..AT_ONCE)
-            .map(|position| {
-                let (queue, results, done) = (Arc::clone(&queue), Arc::clone(&results), Arc::clone(&done));
-                let progress = Arc::clone(&run.settings.progress);
-                Env::real().spawn(&format!("load {position}"), move || {
-                    loop {
-                        let Some(setup) = queue.lock().pop() else { return };
-                        let (progress, done) = (Arc::clone(&progress), Arc::clone(&done));
-                        let advance = move |step| progress.advance(done.fetch_add(step, Ordering::Relaxed) + step);
-                        let loaded = load(&setup, advance);
-                        results.lock().insert(key(&setup), loaded);
-                    }
-                })
-            })
-            .collect();
-        let ended: Result<(), _> = workers.into_iter().try_for_each(|worker| worker.join());
-        run.settings.progress.end();
-        ended?;
-        for (key, result) in std::mem::take(&mut *results.lock()) {
-            run.settings.shared.insert(&key, Arc::new(result?));
+    let missing = setups.iter().filter(|setup| find(setup).is_none());
+    let names: Vec<String> = missing.clone().map(|setup| setup.scheme.name()).collect();
+    let wanted = missing.map(|setup| {
+        let setup = setup.clone();
+        together::Wanted {
+            key: key(&setup),
+            operations: setup.operations(),
+            run: Box::new(move |advance: together::Advance| load(&setup, move |step| advance(step))),
         }
-    }
+    });
+    together::measure::<Loaded>(run, &format!("loading {}", names.join(", ")), wanted.collect())?;
     let found = |setup: &Setup| find(setup).ok_or_else(|| LabError::invalid("load", "it left no result"));
     setups.iter().map(found).collect()
 }
