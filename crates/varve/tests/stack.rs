@@ -617,12 +617,14 @@ fn zones_are_relocated_by_spec() {
         client.join().unwrap();
         assert_eq!(env.live_actors(), 1);
     }
-    // Without the layer the zone is where it was moved to.
+    // Without the layer the zone is where it was moved to: in the first of the disk, which was the spare.
     let env = Env::sim(1);
     let device = StackBuilder::new(&env).devices(&spec(&plain)).unwrap().remove(0);
     let mut data = [9; 4096];
-    device.device().block.read_at(0, &mut data, &context).unwrap();
+    device.device().block.read_at(4 << 20, &mut data, &context).unwrap();
     assert_eq!(data, [0; 4096]);
+    device.device().block.read_at(0, &mut data, &context).unwrap();
+    assert_eq!(data, [2; 4096]);
 }
 
 /// Where the disk cleans, blocks and is held back, a database is the same.
