@@ -146,9 +146,10 @@ impl Shared {
             let mut verdict = guard.controller.arrived(arrival);
             while let Verdict::Wait(until_nanos) = verdict {
                 let deadline_nanos = arrival.deadline_nanos.unwrap_or(u64::MAX);
-                if self.env.now().as_nanos() >= deadline_nanos {
+                let now = self.env.now().as_nanos();
+                if now >= deadline_nanos {
                     // Whoever holds it back, it does not wait longer.
-                    guard.controller.let_go(self.env.now().as_nanos(), arrival);
+                    guard.controller.let_go(now, arrival);
                     break;
                 }
                 let until_nanos = until_nanos.min(deadline_nanos);

@@ -321,10 +321,8 @@ impl Cleaner {
         let read = core.inner.block.read_at(core.physical.start_bytes(from) + piece.start, &mut buffer, &context());
         read.map_err(|_| Halt::Unreadable)?;
         let slices = [IoSlice::new(&buffer)];
-        let mut request = Request::write(core.physical.start_bytes(to) + piece.start, &slices);
-        if let varve_media::Transfer::Write { durable, .. } = &mut request.transfer {
-            *durable = is_durable;
-        }
+        let at = core.physical.start_bytes(to) + piece.start;
+        let request = if is_durable { Request::write_durable(at, &slices) } else { Request::write(at, &slices) };
         core.inner.block.execute(&mut [request], &context()).map_err(|_| Halt::BadSpare(to))?;
         let mut state = core.state.lock();
         state.statistics.copied_bytes += piece.end - piece.start;

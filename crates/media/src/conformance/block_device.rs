@@ -121,10 +121,7 @@ fn round_trips(subject: &Subject) -> Result<(), Violation> {
     let data = pattern(9, subject.sector as usize);
     let buffer = subject.buffer(&data);
     let slices = [IoSlice::new(&buffer)];
-    let mut request = Request::write(0, &slices);
-    if let Transfer::Write { durable, .. } = &mut request.transfer {
-        *durable = true;
-    }
+    let request = Request::write_durable(0, &slices);
     clause.succeed("a durable write", subject.block().execute(&mut [request], &context()))?;
     subject.done(&[Change { range: 0..subject.sector, is_write: true }]);
     subject.expect(clause, 0, &data)?;

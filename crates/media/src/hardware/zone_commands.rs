@@ -25,6 +25,31 @@ const BLKOPENZONE: Opcode = opcode::write::<ZoneRange>(0x12, 134);
 const BLKCLOSEZONE: Opcode = opcode::write::<ZoneRange>(0x12, 135);
 const BLKFINISHZONE: Opcode = opcode::write::<ZoneRange>(0x12, 136);
 
+/// The type of a number of ZBC, which the kernel has taken over.
+pub(super) fn zone_type(number: u8) -> Option<ZoneType> {
+    match number {
+        1 => Some(ZoneType::Conventional),
+        2 => Some(ZoneType::SequentialWriteRequired),
+        3 => Some(ZoneType::SequentialWritePreferred),
+        _ => None,
+    }
+}
+
+/// The condition of one.
+pub(super) fn zone_condition(number: u8) -> Option<ZoneCondition> {
+    match number {
+        0x0 => Some(ZoneCondition::NotWritePointer),
+        0x1 => Some(ZoneCondition::Empty),
+        0x2 => Some(ZoneCondition::ImplicitlyOpened),
+        0x3 => Some(ZoneCondition::ExplicitlyOpened),
+        0x4 => Some(ZoneCondition::Closed),
+        0xD => Some(ZoneCondition::ReadOnly),
+        0xE => Some(ZoneCondition::Full),
+        0xF => Some(ZoneCondition::Offline),
+        _ => None,
+    }
+}
+
 /// `struct blk_zone_range`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -116,23 +141,8 @@ fn parse_report(bytes: &[u8]) -> Option<Vec<ZoneDescription>> {
 fn parse_zone(bytes: &[u8], has_capacity: bool) -> Option<ZoneDescription> {
     let bytes_at = |at| u64_at(bytes, at)?.checked_mul(KERNEL_SECTOR_BYTES);
     let (start_bytes, length_bytes) = (bytes_at(0)?, bytes_at(8)?);
-    let zone_type = match bytes.get(24)? {
-        1 => ZoneType::Conventional,
-        2 => ZoneType::SequentialWriteRequired,
-        3 => ZoneType::SequentialWritePreferred,
-        _ => return None,
-    };
-    let condition = match bytes.get(25)? {
-        0x0 => ZoneCondition::NotWritePointer,
-        0x1 => ZoneCondition::Empty,
-        0x2 => ZoneCondition::ImplicitlyOpened,
-        0x3 => ZoneCondition::ExplicitlyOpened,
-        0x4 => ZoneCondition::Closed,
-        0xD => ZoneCondition::ReadOnly,
-        0xE => ZoneCondition::Full,
-        0xF => ZoneCondition::Offline,
-        _ => return None,
-    };
+    let zone_type = zone_type(*bytes.get(24)?)?;
+    let condition = zone_condition(*bytes.get(25)?)?;
     // Before Linux 5.9 there were no capacities.
     let capacity_bytes = if has_capacity { bytes_at(32)? } else { length_bytes };
     let end_bytes = start_bytes.checked_add(length_bytes)?;

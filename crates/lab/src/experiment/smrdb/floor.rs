@@ -4,7 +4,7 @@ use crate::error::LabError;
 use crate::experiment::emulated::bare;
 use crate::experiment::simulate;
 use crate::media::probe::{Pattern, Probe};
-use crate::media::{BlockDevice, BlockDeviceExt, IoContext, Request, Transfer};
+use crate::media::{BlockDevice, BlockDeviceExt, IoContext, Request};
 use std::io::IoSlice;
 use varve::env::Env;
 
@@ -86,13 +86,14 @@ fn journaled_appends(
         device.write_at(number * BLOCK_BYTES, block, &context)?;
         device.write_at(transaction, &blocks, &context)?;
         let slices = [IoSlice::new(block)];
-        let mut commit = Request::write(transaction + 2 * BLOCK_BYTES, &slices);
-        if is_flushed {
-            device.sync(&context)?;
-            if let Transfer::Write { durable, .. } = &mut commit.transfer {
-                *durable = true;
+        let at = transaction + 2 * BLOCK_BYTES;
+        let commit = match is_flushed {
+            true => {
+                device.sync(&context)?;
+                Request::write_durable(at, &slices)
             }
-        }
+            false => Request::write(at, &slices),
+        };
         device.execute(&mut [commit], &context)?;
     }
     Ok((env.now() - begin).as_nanos() as f64 / 1e6 / APPENDS as f64)

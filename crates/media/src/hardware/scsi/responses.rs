@@ -46,6 +46,7 @@
 // SCSI is big-endian.
 #![allow(clippy::big_endian_bytes)]
 
+use crate::hardware::zone_commands;
 use crate::zones::{ZoneCondition, ZoneDescription, ZoneType};
 
 /// Bytes of a zone descriptor, and of what stands before the first.
@@ -172,22 +173,11 @@ pub(super) fn zones(bytes: &[u8], disk: Capacity) -> Result<Vec<ZoneDescription>
 /// Reads a zone descriptor, which stands at byte `at` of its report.
 fn zone(bytes: &[u8], at: usize, disk: Capacity) -> Result<ZoneDescription, Malformed> {
     let [type_byte, condition_byte] = bytes_at(bytes, 0, "zone descriptor")?;
-    let zone_type = match type_byte & 0xF {
-        1 => ZoneType::Conventional,
-        2 => ZoneType::SequentialWriteRequired,
-        3 => ZoneType::SequentialWritePreferred,
-        other => return malformed("zone type", at, "1, 2 or 3", other),
+    let Some(zone_type) = zone_commands::zone_type(type_byte & 0xF) else {
+        return malformed("zone type", at, "1, 2 or 3", type_byte & 0xF);
     };
-    let condition = match condition_byte >> 4 {
-        0x0 => ZoneCondition::NotWritePointer,
-        0x1 => ZoneCondition::Empty,
-        0x2 => ZoneCondition::ImplicitlyOpened,
-        0x3 => ZoneCondition::ExplicitlyOpened,
-        0x4 => ZoneCondition::Closed,
-        0xD => ZoneCondition::ReadOnly,
-        0xE => ZoneCondition::Full,
-        0xF => ZoneCondition::Offline,
-        other => return malformed("zone condition", at + 1, "0 to 4 or 13 to 15", other),
+    let Some(condition) = zone_commands::zone_condition(condition_byte >> 4) else {
+        return malformed("zone condition", at + 1, "0 to 4 or 13 to 15", condition_byte >> 4);
     };
     let bytes_of = |offset: usize, what| {
         let blocks = u64_at(bytes, offset, what)?;

@@ -121,11 +121,7 @@ fn a_durable_write_is_in_every_image() {
     layer.write_at(0, &[1; 4096], &context()).unwrap();
     let data = [2; 4096];
     let slices = [IoSlice::new(&data)];
-    let mut request = Request::write(0, &slices);
-    if let crate::Transfer::Write { durable, .. } = &mut request.transfer {
-        *durable = true;
-    }
-    layer.execute(&mut [request], &context()).unwrap();
+    layer.execute(&mut [Request::write_durable(0, &slices)], &context()).unwrap();
     for variant in CrashVariant::OF_DEVICES {
         for seed in 0..20 {
             assert!(read(&layer.capture().image(variant, seed), 0, 4096) == [2; 4096], "{variant:?} {seed}");

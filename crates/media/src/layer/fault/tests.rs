@@ -4,7 +4,7 @@ use crate::directory::{Directory, MemoryDirectory, OpenMode};
 use crate::emulated::Emulated;
 use crate::error::MediaErrorKind;
 use crate::layer::CrashVariant;
-use crate::request::{Request, Transfer};
+use crate::request::Request;
 use std::io::IoSlice;
 
 const WRITE: OpenMode = OpenMode { write: true, create: true, truncate: false, direct: false };
@@ -191,11 +191,7 @@ fn a_failed_sync_can_drop_what_was_not_synced() {
     faulty.block.discard_at(0, 512, &log()).unwrap();
     // Written through: on stable media whatever becomes of the others.
     let through = [IoSlice::new(&[3; 512])];
-    let mut request = Request::write(1024, &through);
-    if let Transfer::Write { durable, .. } = &mut request.transfer {
-        *durable = true;
-    }
-    faulty.block.execute(&mut [request], &log()).unwrap();
+    faulty.block.execute(&mut [Request::write_durable(1024, &through)], &log()).unwrap();
     assert!(faulty.block.sync(&log()).is_err());
     faulty.block.sync(&log()).unwrap();
     assert_eq!(read(&faulty, 0, 8192), [[1; 1024].as_slice(), &[3; 512], &[1; 6656]].concat());
