@@ -117,6 +117,11 @@ described_options! {
         /// Memtables that are flushed together, into one table, what is replaced among them left out; fewer than
         /// `max_write_buffer_number`. A flush that somebody asks for takes what there is.
         min_write_buffer_number_to_merge: usize = 1, "1", Memtables;
+        /// Trees of two levels: divide memtables by keys, and flush the narrowest range of keys that fills a table when all of them
+        /// together, `max_write_buffer_number` of `write_buffer_size`, are nearly full, instead of all keys when one is. Tables are as
+        /// narrow as that allows: with two memtables about a third of keys that are uniform, and as much less is rewritten for as much order. Logs
+        /// become as much longer, up to four times all memtables, and opening after a crash reads them.
+        flush_key_ranges: bool = false, "false", Truth;
         /// Tables in level 0 that start a compaction.
         level0_file_num_compaction_trigger: usize = 4, "4", Tables;
         /// Leveled trees: bytes in level 0 start a compaction as well, once they are `max_bytes_for_level_base`, and make it as

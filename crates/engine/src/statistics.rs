@@ -76,6 +76,8 @@ counters! {
     recovery_dropped_bytes: AtomicU64,
     /// Tables flushed from memtables.
     flushes: AtomicU64,
+    /// Flushes of one range of keys, while others stayed in memory.
+    range_flushes: AtomicU64,
     /// Bytes of tables flushed.
     flush_written_bytes: AtomicU64,
     /// Time spent flushing, all jobs added up.

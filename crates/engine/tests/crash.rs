@@ -98,6 +98,7 @@ struct Run {
     points: Vec<Point>,
     strain: Strain,
     flushes: u64,
+    range_flushes: u64,
     compactions: u64,
     /// Of tables.
     written_bytes: u64,
@@ -105,7 +106,7 @@ struct Run {
 
 /// Runs the workload under `faults`, which must flush and compact some times.
 fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<Point>, Strain) {
-    let Run { points, strain, flushes, compactions, written_bytes } = run(kind, seed, history, faults);
+    let Run { points, strain, flushes, range_flushes, compactions, written_bytes } = run(kind, seed, history, faults);
     let (flushes_min, compactions_min) = match history.options.tree {
         TreeKind::Memory => (0, 4),
         _ if kind.is_imr() => (4, 2),
@@ -115,6 +116,10 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<P
         flushes >= flushes_min && compactions >= compactions_min,
         "{flushes} flushes and {compactions} compactions are too few"
     );
+    if history.options.flush_key_ranges {
+        println!("{kind:?} seed {seed}: {range_flushes} of {flushes} flushes are of ranges");
+        assert!(range_flushes >= 5, "{range_flushes} of {flushes} flushes are of ranges");
+    }
     let around = kind != Kind::EXTENT_NEXT_FIT || written_bytes > medium::SMALL_DEVICE_FREE_BYTES;
     assert!(around, "{written_bytes} bytes of tables do not go around the device");
     if kind.is_imr() {
@@ -138,7 +143,7 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
     };
     let (mut db, mut files) = open();
     let mut strain = Strain::default();
-    let (mut flushes, mut compactions) = (0, 0);
+    let (mut flushes, mut range_flushes, mut compactions) = (0, 0, 0);
     let mut written = 0;
     for step in history.steps.iter().copied().chain([Step::Reopen { close: true }]) {
         match step {
@@ -163,6 +168,7 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
             Step::Reopen { close } => {
                 let counters = db.statistics().counters;
                 flushes += counters.flushes;
+                range_flushes += counters.range_flushes;
                 compactions += counters.compactions;
                 if close {
                     db.close().expect("close");
@@ -183,7 +189,7 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
     let points = std::mem::take(&mut *recorder.points.lock());
     assert_eq!(points.len() as u64, observation.points(), "points of {kind:?} that nobody recorded");
     let written_bytes = image.table_bytes_written();
-    Run { points, strain, flushes, compactions, written_bytes }
+    Run { points, strain, flushes, range_flushes, compactions, written_bytes }
 }
 
 /// A power cut can come before every operation that persists something.
@@ -385,6 +391,35 @@ fn crash_under_drawn_options(seed: u64) -> Result<Reached, String> {
         *reached.entry("images").or_default() += 1;
     }
     Ok(reached)
+}
+
+/// The same with memtables divided by keys, several of which wait for a flush of some.
+fn with_key_ranges(history: History) -> History {
+    let options = Options {
+        tree: TreeKind::TwoLevel,
+        flush_key_ranges: true,
+        write_buffer_size: 6 << 10,
+        // Logs that nobody synced are what a table of some keys must not be ahead of.
+        log_buffer_size: None,
+        ..history.options
+    };
+    let steps = history.steps.into_iter().filter(|step| !matches!(step, Step::Flush | Step::CompactAll)).collect();
+    History { options, steps, ..history }
+}
+
+#[test]
+fn any_crash_leaves_a_prefix_of_the_history_where_ranges_of_keys_are_flushed() {
+    for (seed, kind) in [(300, Kind::PLAIN), (301, Kind::EXTENT), (302, Kind::BAND)] {
+        let history = with_key_ranges(History::new(seed, 160, UNIVERSE));
+        assert!(crash_at_every_point_in_turn(kind, seed, history, 3) > 1000);
+    }
+}
+
+#[test]
+fn crashes_during_recovery_where_ranges_of_keys_are_flushed() {
+    for (seed, kind) in [(310, Kind::EXTENT), (311, Kind::BAND)] {
+        crash_during_recovery(kind, seed, with_key_ranges(History::new(seed, 240, UNIVERSE)), 15);
+    }
 }
 
 #[test]

@@ -15,7 +15,6 @@ use crate::cost;
 use crate::error::Error;
 use crate::key::{SEQUENCE_MAX, Sequence};
 use crate::log_chain::{LogChain, LogHead};
-use crate::memtable::MemTable;
 use crate::statistics::Counters;
 use std::any::Any;
 use varve_env::Env;
@@ -58,11 +57,16 @@ impl Group<'_> {
         self.others.iter().any(|batch| batch.has_puts() != self.first.has_puts())
     }
 
-    /// Puts its batches into a memtable.
-    pub(crate) fn apply(&self, env: &Env, memtable: &MemTable, first_sequence: Sequence) {
+    /// Gives its batches to `add`, each with its first sequence number, which returns the next one.
+    pub(crate) fn apply(
+        &self,
+        env: &Env,
+        first_sequence: Sequence,
+        mut add: impl FnMut(&WriteBatch, Sequence) -> Sequence,
+    ) {
         let mut next = first_sequence;
         for batch in self.batches() {
-            next = memtable.apply(batch.iter(), next);
+            next = add(batch, next);
         }
         env.charge((next - first_sequence) * cost::WRITE_ENTRY);
     }

@@ -5,6 +5,7 @@ use super::*;
 use crate::key::EntryKind;
 use crate::log::LogBacklog;
 use crate::log_chain::{LogChainOptions, replay};
+use crate::memtable::MemTable;
 use crate::snapshot::SnapshotList;
 use crate::test_store::MemoryStore;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ fn a_group_is_applied_seen_and_replayed_as_a_whole() {
     let logged = head.write_log(&env, &chain, &counters, &group).expect("logged");
     assert_eq!(logged, Commit::Logged { first_sequence: 1, count: 4 });
     let memtable = MemTable::new(1, 4096, 1);
-    group.apply(&env, &memtable, 1);
+    group.apply(&env, 1, |batch, next| memtable.apply(batch.iter(), next));
     let seen = |key: &str, sequence| {
         let found = memtable.get(&crate::key::lookup_key(key.as_bytes(), sequence));
         found.map(|found| (found.sequence, found.kind))

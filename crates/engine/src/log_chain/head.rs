@@ -4,13 +4,11 @@ use super::LogChain;
 use crate::error::Error;
 use crate::log::{HEADER_BYTES, LogWriter, PreviousLog};
 
-/// The log that is written, and those before it that were never synced. One owner.
+/// The log that is written. One owner.
 pub(crate) struct LogHead {
     /// None before the first, and at the end.
     log: Option<LogWriter>,
     number: u64,
-    /// A sync must sync them first, so that what is durable is always a prefix of history.
-    unsynced: Vec<(u64, LogWriter)>,
     /// Bytes of the log handed to the store.
     handed_over_bytes: u64,
     /// An append failed, or there is no log: its end is unknown, so it takes no more.
@@ -23,7 +21,7 @@ impl LogHead {
         let number = log.as_ref().map_or(0, |(number, _)| *number);
         let is_broken = log.is_none();
         let log = log.map(|(_, log)| log);
-        LogHead { log, number, unsynced: Vec::new(), handed_over_bytes: 0, is_broken }
+        LogHead { log, number, handed_over_bytes: 0, is_broken }
     }
 
     /// Nothing may be appended before [`LogHead::begin_next`].
@@ -52,16 +50,9 @@ impl LogHead {
         appended
     }
 
-    /// Makes everything appended durable, the oldest first. Logs that are complete get their seal, so that recovery can tell
-    /// a lost end from one that was never durable.
+    /// Makes everything appended durable, the oldest first, so that what is durable is always a prefix of history.
     pub(crate) fn sync(&mut self, chain: &LogChain) -> Result<(), Error> {
-        for (number, mut old) in std::mem::take(&mut self.unsynced) {
-            if chain.is_needed(number) {
-                old.sync()?;
-                // A seal that does not fit leaves nothing in doubt.
-                let _ = old.finish();
-            }
-        }
+        chain.sync_before(u64::MAX)?;
         match self.log.as_mut() {
             Some(log) => log.sync(),
             None => Err(Error::Closed),
@@ -78,14 +69,16 @@ impl LogHead {
             return Err(error);
         }
         let log = chain.create(number, salt, self.previous())?;
+        let mut unsynced = chain.unsynced.lock();
         if let Some(old) = self.log.replace(log)
             && old.synced_bytes() < old.size_bytes()
             && !self.is_broken
         {
-            self.unsynced.push((self.number, old));
+            unsynced.push((self.number, old));
         }
         // Where nobody syncs, nothing else lets go of logs that are in tables, and of their space.
-        self.unsynced.retain(|(number, _)| chain.is_needed(*number));
+        unsynced.retain(|(number, _)| chain.is_needed(*number));
+        drop(unsynced);
         self.number = number;
         self.handed_over_bytes = 0;
         self.is_broken = false;
@@ -93,14 +86,14 @@ impl LogHead {
     }
 
     /// Logs before the one that is written need no sync any more: what they hold is going to be in tables first.
-    pub(crate) fn forget_unsynced(&mut self) {
-        self.unsynced.clear();
+    pub(crate) fn forget_unsynced(&mut self, chain: &LogChain) {
+        chain.unsynced.lock().clear();
     }
 
     /// Numbers of logs before the one that is written that no sync reached.
     #[cfg(test)]
-    pub(super) fn unsynced(&self) -> Vec<u64> {
-        self.unsynced.iter().map(|(number, _)| *number).collect()
+    pub(super) fn unsynced(&self, chain: &LogChain) -> Vec<u64> {
+        chain.unsynced.lock().iter().map(|(number, _)| *number).collect()
     }
 
     fn previous(&self) -> Option<PreviousLog> {
@@ -110,7 +103,7 @@ impl LogHead {
     /// Ends the chain: the log is complete and says so, which lets the next open tell damage from the end. `next` gives the
     /// number and salt of the log that follows.
     pub(crate) fn close(&mut self, chain: &LogChain, next: impl FnOnce() -> (u64, u64)) -> Result<(), Error> {
-        let older = std::mem::take(&mut self.unsynced);
+        let older = std::mem::take(&mut *chain.unsynced.lock());
         let Some(log) = self.log.take() else { return Ok(()) };
         if self.is_broken {
             return Ok(());

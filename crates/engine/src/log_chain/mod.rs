@@ -1,7 +1,7 @@
 //! The write-ahead logs of a database: a chain, in which each continues where the one before ended.
 //!
-//! - [`LogChain`]: where they live, whose they are, which of them are still needed.
-//! - [`LogHead`]: the one that is written, and those before it that were never synced.
+//! - [`LogChain`]: where they live, whose they are, which of them are still needed, and which were never synced.
+//! - [`LogHead`]: the one that is written.
 //! - [`LogRewrite`]: the first of a chain, that begins with everything, and the manifest that names it.
 //! - [`replay`]: what they hold, in order. [`salvage_log`]: what of one can be read when something is damaged.
 
@@ -66,6 +66,8 @@ pub(crate) struct LogChain {
     counters: Arc<LogCounters>,
     backlog: Arc<LogBacklog>,
     live: Live,
+    /// Those that are complete and were never synced, the oldest first. Held across I/O.
+    unsynced: varve_env::Mutex<Vec<(u64, LogWriter)>>,
 }
 
 impl LogChain {
@@ -84,6 +86,7 @@ impl LogChain {
             counters: Arc::default(),
             backlog: backlog.clone(),
             live: Live { numbers: Mutex::default(), oldest: AtomicU64::new(oldest) },
+            unsynced: varve_env::Mutex::new(env, "logs to sync", Vec::new()),
         }
     }
 
@@ -142,6 +145,23 @@ impl LogChain {
     /// The first that is needed for recovery.
     pub(crate) fn oldest(&self) -> u64 {
         self.live.oldest.load(Ordering::Relaxed)
+    }
+
+    /// Makes all that logs before `number` hold durable, the oldest first, those that no sync reached yet; they get their seal,
+    /// so that recovery can tell a lost end from one that was never durable. Logs that are not needed any more are left out.
+    ///
+    /// Errors: those of the store: whether what they hold is durable is unknown.
+    pub(crate) fn sync_before(&self, number: u64) -> Result<(), Error> {
+        let mut unsynced = self.unsynced.lock();
+        let before = unsynced.iter().take_while(|(log, _)| *log < number).count();
+        for (number, mut log) in unsynced.drain(..before) {
+            if self.is_needed(number) {
+                log.sync()?;
+                // A seal that does not fit leaves nothing in doubt.
+                let _ = log.finish();
+            }
+        }
+        Ok(())
     }
 
     fn is_needed(&self, number: u64) -> bool {

@@ -80,6 +80,7 @@ impl LogRewrite {
         if let Some(old) = state.manifest.replace(self.manifest.number()) {
             let _ = files.remove(&file_name::manifest(old));
         }
+        head.forget_unsynced(chain);
         *head = LogHead::new(Some((number, log)));
         Ok(last_sequence)
     }

@@ -49,9 +49,9 @@ fn what_was_appended_comes_back_in_order_over_all_logs() {
         }
         append(&mut head, &chain, sequence).expect("append");
     }
-    assert_eq!(head.unsynced().len(), 3, "nobody synced");
+    assert_eq!(head.unsynced(&chain).len(), 3, "nobody synced");
     head.sync(&chain).expect("sync");
-    assert_eq!(head.unsynced().len(), 0);
+    assert_eq!(head.unsynced(&chain).len(), 0);
     head.close(&chain, || (20, 120)).expect("close");
     assert!(matches!(append(&mut head, &chain, 10), Err(Error::Closed)));
     assert_eq!(replayed(&chain, &[1, 3, 6, 9, 20]).expect("sound"), (1..=9).collect::<Vec<_>>());
@@ -81,11 +81,11 @@ fn what_is_not_needed_is_let_go_of() {
     let mut head = first_log(&chain);
     append(&mut head, &chain, 1).expect("append");
     head.begin_next(&chain, 2, 12).expect("next log");
-    assert_eq!(head.unsynced().len(), 1);
+    assert_eq!(head.unsynced(&chain).len(), 1);
     assert_eq!(chain.retire(2), [1]);
     append(&mut head, &chain, 2).expect("append");
     head.begin_next(&chain, 3, 13).expect("next log");
-    assert_eq!(head.unsynced(), [2]);
+    assert_eq!(head.unsynced(&chain), [2]);
     head.break_off();
     assert!(head.is_broken());
     head.close(&chain, || unreachable!("a log that broke gets no seal")).expect("close");

@@ -1,6 +1,7 @@
 //! What the edits of a manifest add up to.
 
 use super::edit::{AddedFile, VersionEdit};
+use super::flushed_ranges::FlushedRanges;
 use crate::encoding::{Damage, Decoder};
 use crate::key::Sequence;
 use crate::statistics::Totals;
@@ -21,6 +22,8 @@ pub(crate) struct Contents {
     pub(crate) files: BTreeMap<u64, AddedFile>,
     /// What was done since the database was created; `None` when it is not known.
     pub(crate) totals: Option<Totals>,
+    /// Of keys in logs that are needed.
+    pub(crate) flushed: FlushedRanges,
     /// By level.
     pub(crate) compaction_pointers: BTreeMap<u8, Vec<u8>>,
 }
@@ -81,6 +84,8 @@ impl Contents {
             }
             self.totals = Some(totals);
         }
+        edit.flushed.iter().for_each(|range| self.flushed.insert(range));
+        self.flushed.retire(self.last_sequence);
         self.compaction_pointers.extend(edit.compaction_pointers);
         Ok(())
     }

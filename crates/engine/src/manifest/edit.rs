@@ -22,6 +22,7 @@
 //! | 15 | added table | see below; any number of times |
 //! | 17 | totals | the numbers of [`Totals`], in its order, as they are with this edit |
 //! | 19, 21, 23 | key space: whose the fields after it are, a new one, one that is gone | kept for them |
+//! | 25 | flushed range | see [`FlushedRange`]; any number of times |
 //! | 2 | compaction pointer | level, then the internal key the next compaction starts after; any number of times |
 //!
 //! An added table: level, number, size in bytes, entries, deletions, oldest and newest sequence
@@ -29,8 +30,10 @@
 //! (string), then fields as above (none are defined; 1 is kept for range deletes). Removals come before additions, so a table that changes its level is in both.
 //!
 //! Totals are absolute, and none goes down. A version that does not know them would install jobs without counting them, so
-//! the tag is odd. A manifest without them is of a database whose totals are not known.
+//! the tag is odd. Flushed ranges add to those before, as far as they go beyond the last sequence; a version that does not know them would
+//! take entries of logs for newer than tables are. A manifest without them is of a database whose totals are not known.
 
+use super::flushed_ranges::FlushedRange;
 use crate::encoding::{Damage, Decoder, append_string, append_varint};
 use crate::file_name::NUMBER_MAX;
 use crate::key::{self, KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, TRAILER_BYTES};
@@ -47,6 +50,7 @@ const LOG_NUMBER: u64 = 11;
 const REMOVED: u64 = 13;
 const ADDED: u64 = 15;
 const TOTALS: u64 = 17;
+const FLUSHED_RANGE: u64 = 25;
 const COMPACTION_POINTER: u64 = 2;
 
 /// Longest name of a comparator or a tree, in bytes.
@@ -84,6 +88,7 @@ pub(crate) struct VersionEdit {
     pub(crate) removed: Vec<(u8, u64)>,
     pub(crate) added: Vec<AddedFile>,
     pub(crate) totals: Option<Totals>,
+    pub(crate) flushed: Vec<FlushedRange>,
     /// Level and internal key.
     pub(crate) compaction_pointers: Vec<(u8, Vec<u8>)>,
 }
@@ -127,6 +132,9 @@ impl VersionEdit {
         }
         if let Some(totals) = &self.totals {
             field(TOTALS, &|body| totals.fields().iter().for_each(|(_, value)| append_varint(body, *value)));
+        }
+        for range in &self.flushed {
+            field(FLUSHED_RANGE, &|body| range.encode(body));
         }
         for (level, key) in &self.compaction_pointers {
             field(COMPACTION_POINTER, &|body| {
@@ -181,6 +189,10 @@ impl VersionEdit {
                 Ok(())
             }
             TOTALS => set(&mut self.totals, totals(field)?, "totals"),
+            FLUSHED_RANGE => {
+                self.flushed.push(FlushedRange::decode(field)?);
+                Ok(())
+            }
             COMPACTION_POINTER => {
                 self.compaction_pointers.push((level(field, "level")?, internal_key(field, "compaction pointer")?));
                 Ok(())
@@ -348,6 +360,7 @@ pub(super) mod tests {
             removed: vec![(0, 5), (255, u64::MAX)],
             added: vec![file(1, 6), file(6, 7)],
             totals: Some(totals(300)),
+            flushed: vec![FlushedRange { begin: b"f".to_vec(), end: None, sequence: 9 }],
             compaction_pointers: vec![(3, internal(b"p", 1))],
         }
     }
@@ -391,6 +404,10 @@ pub(super) mod tests {
                 compaction_written_tables: 10,
                 compaction_written_bytes: 11,
             }),
+            flushed: vec![
+                FlushedRange { begin: b"a".to_vec(), end: Some(b"b".to_vec()), sequence: 300 },
+                FlushedRange { begin: b"c".to_vec(), end: None, sequence: 4 },
+            ],
             ..VersionEdit::default()
         };
         let expected = [
@@ -403,6 +420,8 @@ pub(super) mod tests {
             &[9, b'a', 1, 3, 0, 0, 0, 0, 0, 0],
             &[9, b'b', 1, 4, 0, 0, 0, 0, 0, 0],
             &[17, 12, 1, 2, 3, 4, 0xac, 0x02, 6, 7, 8, 9, 10, 11],
+            &[25, 6, 0xac, 0x02, 1, b'a', 1, b'b'],
+            &[25, 3, 4, 1, b'c'],
         ]
         .concat();
         assert_eq!(edit.encode(), expected);
@@ -490,7 +509,7 @@ pub(super) mod tests {
         let bytes = full().encode();
         let whole: Vec<usize> = (0..bytes.len()).filter(|&at| VersionEdit::decode(&bytes[..at]).is_ok()).collect();
         // Only cuts between fields are edits, which is why a record has a checksum.
-        assert!(whole.len() <= 12, "{whole:?}");
+        assert!(whole.len() <= 13, "{whole:?}");
         for position in 0..bytes.len() {
             for bit in 0..8 {
                 let mut changed = bytes.clone();

@@ -7,6 +7,7 @@
 mod contents;
 mod current;
 mod edit;
+mod flushed_ranges;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use varve_store::{CreateOptions, FileKind, FileStore, OpenOptions, StoreErrorKin
 
 pub(crate) use contents::Contents;
 pub(crate) use edit::{AddedFile, VersionEdit};
+pub(crate) use flushed_ranges::{FlushedRange, FlushedRanges};
 
 /// Name of the only order of keys there is: as byte strings.
 const COMPARATOR: &str = "bytewise";

@@ -2,7 +2,9 @@
 
 mod arena;
 mod key_filter;
+mod partition;
 mod skip_list;
 mod table;
 
+pub(crate) use partition::Partition;
 pub(crate) use table::{Found, MemTable};

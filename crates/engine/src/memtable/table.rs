@@ -38,6 +38,8 @@ pub(crate) struct MemTable {
     #[cfg_attr(not(test), allow(dead_code, reason = "tells memtables apart in tests and debuggers"))]
     log_number: u64,
     capacity_bytes: usize,
+    /// Memory of the list before the first entry.
+    empty_bytes: usize,
     pool: Arc<ChunkPool>,
     seed: u64,
     entries: AtomicU64,
@@ -56,6 +58,25 @@ impl MemTable {
         Self::with_pool(log_number, capacity_bytes, seed, &[], pool)
     }
 
+    /// An empty memtable of one range of keys, of about `capacity_bytes`. With its successors it shares memory of up to `pool_bytes`.
+    pub(crate) fn of_pool(pool_bytes: usize, capacity_bytes: usize, seed: u64) -> Self {
+        let chunk_bytes = (capacity_bytes / CHUNKS).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1);
+        let pool = Arc::new(ChunkPool::new(chunk_bytes, pool_bytes));
+        Self::with_pool(0, capacity_bytes, seed, &[], pool)
+    }
+
+    /// Puts each of its entries into the memtable `of` its user key.
+    pub(super) fn copy_into<'t>(self: &Arc<Self>, of: impl Fn(&[u8]) -> &'t MemTable) {
+        let mut walk = self.iterator();
+        walk.seek_to_first();
+        while walk.valid() {
+            let (user_key, sequence) = (key::user_key(walk.key()), key::sequence(walk.key()));
+            let kind = EntryKind::from_number(key::kind_number(walk.key())).unwrap_or(EntryKind::Put);
+            of(user_key).insert(sequence, kind, user_key, walk.value());
+            walk.next();
+        }
+    }
+
     /// An empty memtable of the same capacity for the entries of a later log. It learns from this
     /// one's keys what keys begin with, and memtables of one line of succession share memory: one
     /// that is dropped leaves up to its capacity to those that follow.
@@ -71,8 +92,10 @@ impl MemTable {
     }
 
     fn with_pool(log_number: u64, capacity_bytes: usize, seed: u64, prefix: &[u8], pool: Arc<ChunkPool>) -> Self {
+        let list = SkipList::new(&pool, prefix, seed);
         MemTable {
-            list: SkipList::new(&pool, prefix, seed),
+            empty_bytes: list.used_bytes(),
+            list,
             filter: KeyFilter::new(capacity_bytes),
             log_number,
             capacity_bytes,
@@ -178,6 +201,12 @@ impl MemTable {
         self.list.used_bytes() + self.filter.size_bytes()
     }
 
+    /// Memory that entries take, in bytes.
+    #[inline]
+    pub(crate) fn entry_bytes(&self) -> usize {
+        self.list.used_bytes().saturating_sub(self.empty_bytes)
+    }
+
     /// Memory held, in bytes; at least [`Self::memory_bytes`].
     pub(crate) fn reserved_bytes(&self) -> usize {
         self.list.reserved_bytes() + self.filter.size_bytes()
@@ -203,7 +232,6 @@ impl MemTable {
     }
 
     /// Smallest sequence number, if there are entries.
-    #[cfg(test)]
     pub(crate) fn first_sequence(&self) -> Option<Sequence> {
         Some(self.first_sequence.load(Ordering::Relaxed)).filter(|_| !self.is_empty())
     }

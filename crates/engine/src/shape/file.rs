@@ -97,6 +97,18 @@ impl FileMeta {
         key::user_key(&self.largest)
     }
 
+    /// Ends of the buckets of its histogram, of at most so many, and their bytes; neighbours count as one where it has more. Without a
+    /// histogram all of it ends at its largest key.
+    pub(crate) fn buckets(&self, most: usize) -> impl Iterator<Item = (&[u8], u64)> {
+        let known = self.histogram.get().map_or(&[][..], |histogram| histogram.buckets());
+        let whole = known.is_empty().then(|| (self.largest_user_key(), self.size_bytes));
+        let merged = known.chunks(known.len().div_ceil(most).max(1)).filter_map(|chunk| {
+            let bytes = chunk.iter().fold(0u64, |sum, bucket| sum.saturating_add(bucket.bytes));
+            chunk.last().map(|last| (&*last.last, bytes))
+        });
+        merged.chain(whole)
+    }
+
     /// About how many bytes of a manifest name it.
     pub(super) fn listed_bytes(&self) -> u64 {
         const NUMBERS_BYTES: usize = 48;

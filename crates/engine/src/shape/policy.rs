@@ -49,6 +49,9 @@ pub(crate) trait CompactionPolicy: Send + Sync {
     /// when no step is left that would change anything. Nothing else runs.
     fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan>;
 
+    /// Tables in level 0, as what slows and stops writers counts them.
+    fn level0_tables(&self, version: &Version) -> usize;
+
     /// Bytes that compactions must still move until nothing is due.
     fn pending_bytes(&self, version: &Version) -> u64;
 }

@@ -181,6 +181,14 @@ impl Version {
         found
     }
 
+    /// Most tables of a level that lie over one key.
+    pub(crate) fn layers(&self, level: usize) -> usize {
+        match level < self.disjoint_from && !self.runs.is_empty() {
+            true => self.runs.iter().filter(|(of, _, _)| *of == level).count(),
+            false => runs(&self.levels[level]).len(),
+        }
+    }
+
     /// Mean number of tables whose ranges hold the key of a pair, as far as histograms say where pairs are; 0 without
     /// tables.
     ///

@@ -52,8 +52,10 @@ struct ThrottleOptions {
     is_relieved: bool,
     /// Tables of level 0 at which writers are slowed, paced or not.
     level0_slowdown: usize,
-    memtable_bytes: u64,
-    memtables_max: u64,
+    /// What users write while one table is added to level 0, as triggers count them.
+    level0_table_bytes: u64,
+    /// Of all memtables together.
+    memtables_bytes: u64,
 }
 
 impl ThrottleOptions {
@@ -68,14 +70,16 @@ impl ThrottleOptions {
             soft_pending_compaction_bytes_limit: options.soft_pending_compaction_bytes_limit,
             hard_pending_compaction_bytes_limit: options.hard_pending_compaction_bytes_limit,
         };
+        let memtables_bytes = memtable_bytes.saturating_mul(options.max_write_buffer_number.max(2) as u64);
         ThrottleOptions {
             stall,
             delayed_write_rate: options.delayed_write_rate,
             is_paced: options.pace_background_work,
             is_relieved: !options.disable_auto_compactions,
             level0_slowdown: options.level0_slowdown_writes_trigger,
-            memtable_bytes,
-            memtables_max: options.max_write_buffer_number as u64,
+            // Where ranges of keys are flushed several tables are one more over a key; counted so jobs are done sooner.
+            level0_table_bytes: memtable_bytes,
+            memtables_bytes,
         }
     }
 }
@@ -196,13 +200,12 @@ impl Throttle {
 
     fn reservoirs(&self, unsettled: Unsettled) -> [Reservoir; 3] {
         let Unsettled { active_bytes, unflushed_bytes, level0_tables } = unsettled;
-        let memtable_bytes = self.options.memtable_bytes;
-        let memtables_bytes = memtable_bytes.saturating_mul(self.options.memtables_max.max(2));
-        let free_bytes = memtables_bytes.saturating_sub(unflushed_bytes).saturating_sub(active_bytes);
+        let table_bytes = self.options.level0_table_bytes;
+        let free_bytes = self.options.memtables_bytes.saturating_sub(unflushed_bytes).saturating_sub(active_bytes);
         let (backlog, flushes) = (&self.log_backlog, &self.jobs.flushes);
         let stop = self.options.stall.level0_stop_writes_trigger;
         let level0_room_bytes =
-            write_pace::level0_room_bytes(level0_tables, stop, memtable_bytes, active_bytes + unflushed_bytes);
+            write_pace::level0_room_bytes(level0_tables, stop, table_bytes, active_bytes + unflushed_bytes);
         // After a compaction below level 0 another one has to come until there is more space.
         let (compactions, level0_room_bytes) = match self.jobs.level0.left_bytes() {
             0 => (&self.jobs.deeper, level0_room_bytes / 2),
@@ -235,18 +238,18 @@ impl Throttle {
         }
     }
 
-    /// The pace of a flush of so many bytes, when so many memtables wait and the active one has `active_bytes`.
-    pub(crate) fn flush_pace(&self, work_bytes: u64, waiting: usize, active_bytes: u64) -> JobPace {
+    /// The pace of a flush of so many bytes, when `waiting_bytes` wait and what is written has `active_bytes`.
+    pub(crate) fn flush_pace(&self, work_bytes: u64, waiting_bytes: u64, active_bytes: u64) -> JobPace {
         // Until all memtables are full and writers wait for a flush.
-        let free = self.options.memtables_max.saturating_sub(waiting as u64);
-        let headroom_bytes = free.saturating_mul(self.options.memtable_bytes).saturating_sub(active_bytes);
+        let free_bytes = self.options.memtables_bytes.saturating_sub(waiting_bytes);
+        let headroom_bytes = free_bytes.saturating_sub(active_bytes);
         self.pace(&self.jobs.flushes, Share::new(work_bytes, headroom_bytes), work_bytes)
     }
 
     /// The pace of a compaction of so many bytes.
     pub(crate) fn compaction_pace(&self, work_bytes: u64, is_of_level0: bool, level0_tables: usize) -> JobPace {
         let headroom_bytes =
-            compaction_headroom_bytes(level0_tables, self.options.level0_slowdown, self.options.memtable_bytes);
+            compaction_headroom_bytes(level0_tables, self.options.level0_slowdown, self.options.level0_table_bytes);
         let progress = if is_of_level0 { &self.jobs.level0 } else { &self.jobs.deeper };
         self.pace(progress, Share::new(work_bytes, headroom_bytes), work_bytes)
     }

@@ -19,7 +19,7 @@ fn a_job_keeps_pace_with_writes() {
         env.now() - start
     };
     env.sleep(Duration::from_secs(1));
-    let pace = throttle.flush_pace(1 << 20, 1, 0);
+    let pace = throttle.flush_pace(1 << 20, 100 << 10, 0);
     assert_eq!(timed(&pace, 1 << 20), Duration::ZERO, "nobody writes");
     drop(pace);
     let writer = {
@@ -32,7 +32,7 @@ fn a_job_keeps_pace_with_writes() {
         })
     };
     env.sleep(Duration::from_millis(1));
-    let pace = throttle.flush_pace(1000 << 10, 1, 0);
+    let pace = throttle.flush_pace(1000 << 10, 100 << 10, 0);
     for step in 1..=8 {
         // A tenth of the work each: 2.5 KiB are written meanwhile, in ten or eleven writes.
         let took = timed(&pace, 100 << 10);
@@ -42,7 +42,7 @@ fn a_job_keeps_pace_with_writes() {
     assert!(throttle.is_waited_for());
     assert_eq!(timed(&pace, 100 << 10), Duration::ZERO, "somebody waits");
     drop(waiting);
-    let late = throttle.flush_pace(1 << 20, 1, 100 << 10);
+    let late = throttle.flush_pace(1 << 20, 100 << 10, 100 << 10);
     assert_eq!(timed(&late, 1 << 20), Duration::ZERO, "no time was left");
     assert_eq!(timed(&JobPace::unheld(), u64::MAX), Duration::ZERO);
     assert_eq!(throttle.jobs.flushes.left_bytes(), (1000 << 10) - (900 << 10));

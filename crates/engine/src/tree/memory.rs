@@ -185,7 +185,8 @@ impl Committer for MemoryTree {
     }
 
     fn apply(&self, group: &Group<'_>, first_sequence: Sequence) {
-        group.apply(&self.env, &self.entries.load(), first_sequence);
+        let entries = self.entries.load();
+        group.apply(&self.env, first_sequence, |batch, next| entries.apply(batch.iter(), next));
     }
 
     fn is_short_of_space(&self) -> bool {

@@ -57,8 +57,9 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
     };
     let level0_score_by_bytes = random.chance(1, 3);
     let merged = [1, 1, 2, options.max_write_buffer_number - 1][random.index(4)];
-    let merged = merged.min(options.max_write_buffer_number - 1);
-    Options { min_write_buffer_number_to_merge: merged, level0_score_by_bytes, ..options }
+    let flush_key_ranges = random.chance(1, 2) && tree == TreeKind::TwoLevel;
+    let merged = if flush_key_ranges { 1 } else { merged.min(options.max_write_buffer_number - 1) };
+    Options { min_write_buffer_number_to_merge: merged, level0_score_by_bytes, flush_key_ranges, ..options }
 }
 
 /// The same, widened by what takes time, holds writers back, or makes work of little data: for short histories.

@@ -74,6 +74,10 @@ impl CompactionPolicy for Leveled {
         reclaim::reclaim(version, shortage, &self.options)
     }
 
+    fn level0_tables(&self, version: &Version) -> usize {
+        version.levels[0].len()
+    }
+
     fn pending_bytes(&self, version: &Version) -> u64 {
         match lazy::is_lazy(version, &self.options) {
             true => lazy::pending_bytes(version, &self.options),

@@ -51,15 +51,15 @@ const WITHIN_TENTHS: u64 = 6;
 /// Layers of a group, in thousandths, below which it is not worth a rewrite.
 const LAYERS_MIN: u64 = 1200;
 
-/// The compaction due when no key may have more than `depth_max` tables. When level 0 has `level0_urgent` tables or more,
-/// writers are about to be held up by it, and only groups under one of its tables count. Reads at most `bytes_max` bytes
+/// The compaction due when no key may have more than `depth_max` tables. When it `is_urgent`,
+/// writers are about to be held up by level 0, and only groups under one of its tables count. Reads at most `bytes_max` bytes
 /// but for two tables, and writes no more than `space_bytes`.
 ///
 /// Cost: two sorts of the idle tables' ends, and that of [`Density`] over those that overlap at the deepest key.
 pub(super) fn pick(
     version: &Version,
     busy: &Busy,
-    (depth_max, level0_urgent): (usize, usize),
+    (depth_max, is_urgent): (usize, bool),
     bytes_max: u64,
     space_bytes: u64,
 ) -> Option<CompactionPlan> {
@@ -68,7 +68,7 @@ pub(super) fn pick(
     if seeds.len() <= depth_max.max(1) {
         return None;
     }
-    if version.levels[0].len() >= level0_urgent {
+    if is_urgent {
         let is_new = |seed: &&Table| version.levels[0].iter().any(|file| file.number == seed.number);
         let new: Vec<&Table> = seeds.iter().copied().filter(is_new).collect();
         seeds = if new.is_empty() { seeds } else { new };
@@ -184,7 +184,7 @@ mod tests {
     use crate::policy::two_level::tests::{numbers, shape};
 
     fn picked(text: &str, depth_max: usize, bytes_max: u64) -> Option<(usize, Vec<u64>, Vec<u64>)> {
-        let plan = pick(&shape(text), &Busy::default(), (depth_max, usize::MAX), bytes_max, u64::MAX)?;
+        let plan = pick(&shape(text), &Busy::default(), (depth_max, false), bytes_max, u64::MAX)?;
         assert_eq!((plan.reason, plan.output_level), (Reason::Overlap, 1));
         Some((plan.input_level, numbers(&plan.inputs), numbers(&plan.overlapping)))
     }
@@ -217,10 +217,10 @@ mod tests {
     fn what_runs_already_is_left_alone_and_what_does_not_fit_is_not_picked() {
         let version = shape(STACKED);
         let mut busy = Busy::default();
-        busy.enter(&pick(&version, &busy, (4, usize::MAX), u64::MAX, u64::MAX).unwrap());
-        assert!(pick(&version, &busy, (4, usize::MAX), u64::MAX, u64::MAX).is_none());
-        assert!(pick(&version, &Busy::default(), (4, usize::MAX), u64::MAX, 31).is_none());
-        assert!(pick(&version, &Busy::default(), (4, usize::MAX), u64::MAX, 32).is_some());
+        busy.enter(&pick(&version, &busy, (4, false), u64::MAX, u64::MAX).unwrap());
+        assert!(pick(&version, &busy, (4, false), u64::MAX, u64::MAX).is_none());
+        assert!(pick(&version, &Busy::default(), (4, false), u64::MAX, 31).is_none());
+        assert!(pick(&version, &Busy::default(), (4, false), u64::MAX, 32).is_some());
     }
 
     #[test]
@@ -233,12 +233,12 @@ mod tests {
             6 f:3 g:3 h:3
             5 f:3 g:3 h:3
             4 f:3 g:3 h:3";
-        let of = |level0_urgent| {
-            let plan = pick(&shape(text), &Busy::default(), (3, level0_urgent), u64::MAX, u64::MAX).unwrap();
+        let of = |is_urgent| {
+            let plan = pick(&shape(text), &Busy::default(), (3, is_urgent), u64::MAX, u64::MAX).unwrap();
             (plan.input_level, numbers(&plan.inputs), numbers(&plan.overlapping))
         };
-        assert_eq!(of(3), (1, vec![7, 6, 5, 4], vec![]));
-        assert_eq!(of(2), (0, vec![9, 8], vec![]));
+        assert_eq!(of(false), (1, vec![7, 6, 5, 4], vec![]));
+        assert_eq!(of(true), (0, vec![9, 8], vec![]));
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub(crate) struct TwoLevel {
     depth_max: usize,
     /// Tables in level 0 from which on, with a bound on the depth, only what takes some of them is merged.
     level0_urgent: usize,
+    /// Tables of level 0 are narrow: what counts is how many of them lie over a key.
+    counts_layers: bool,
 }
 
 impl TwoLevel {
@@ -113,6 +115,7 @@ impl CompactionPolicy for TwoLevel {
             compaction_bytes_max: options.max_compaction_bytes,
             depth_max: options.overlap_depth_max,
             level0_urgent: options.level0_slowdown_writes_trigger,
+            counts_layers: options.flush_key_ranges,
         }
     }
 
@@ -134,8 +137,8 @@ impl CompactionPolicy for TwoLevel {
 
     fn pick(&self, version: &Version, busy: &Busy, space_bytes: u64) -> Option<CompactionPlan> {
         if self.depth_max > 0 {
-            let bounds = (self.depth_max, self.level0_urgent);
-            let due = depth::pick(version, busy, bounds, self.compaction_bytes_max, space_bytes);
+            let is_urgent = self.level0_tables(version) >= self.level0_urgent;
+            let due = depth::pick(version, busy, (self.depth_max, is_urgent), self.compaction_bytes_max, space_bytes);
             return due.or_else(|| self.oldest_to_level1(version, busy));
         }
         let fits = |plan: &CompactionPlan| plan.written_bytes_max() <= space_bytes;
@@ -197,9 +200,13 @@ impl CompactionPolicy for TwoLevel {
         reclaim::reclaim(version, shortage)
     }
 
+    fn level0_tables(&self, version: &Version) -> usize {
+        if self.counts_layers { version.layers(0) } else { version.levels[0].len() }
+    }
+
     /// What level 0 holds when it is due, and as much of level 1.
     fn pending_bytes(&self, version: &Version) -> u64 {
-        let due = version.levels[0].len() >= self.level0_trigger;
+        let due = self.level0_tables(version) >= self.level0_trigger;
         if due { version.level_bytes(0) + version.level_bytes(0).min(version.level_bytes(1)) } else { 0 }
     }
 }

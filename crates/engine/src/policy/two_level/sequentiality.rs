@@ -22,21 +22,10 @@ pub(super) struct Density<'a> {
     table_buckets_max: usize,
 }
 
-/// Ends of the buckets of a table, of at most so many, and their bytes.
-fn buckets(file: &FileMeta, most: usize) -> impl Iterator<Item = (&[u8], u64)> {
-    let known = file.histogram.get().map_or(&[][..], |histogram| histogram.buckets());
-    let whole = known.is_empty().then(|| (file.largest_user_key(), file.size_bytes));
-    let merged = known.chunks(known.len().div_ceil(most).max(1)).filter_map(|chunk| {
-        let bytes = chunk.iter().fold(0u64, |sum, bucket| sum.saturating_add(bucket.bytes));
-        chunk.last().map(|last| (&*last.last, bytes))
-    });
-    merged.chain(whole)
-}
-
 impl<'a> Density<'a> {
     pub(super) fn new(files: &[&'a Arc<FileMeta>]) -> Self {
         let table_buckets_max = (BUCKETS_MAX / files.len().max(1)).max(TABLE_BUCKETS_MIN);
-        let mut points: Vec<(&[u8], u64)> = files.iter().flat_map(|file| buckets(file, table_buckets_max)).collect();
+        let mut points: Vec<(&[u8], u64)> = files.iter().flat_map(|file| file.buckets(table_buckets_max)).collect();
         points.sort_unstable();
         let mut sum = 0u64;
         for (_, bytes) in &mut points {
@@ -64,7 +53,7 @@ impl<'a> Density<'a> {
     pub(super) fn sequentiality(&self, file: &FileMeta) -> u64 {
         let mut before = self.before(file.smallest_user_key());
         let (mut own_bytes, mut disturbed_bytes) = (0u128, 0u128);
-        for (last, bytes) in buckets(file, self.table_buckets_max) {
+        for (last, bytes) in file.buckets(self.table_buckets_max) {
             let up_to = self.up_to(last).max(before);
             let others = (up_to - before).saturating_sub(bytes);
             own_bytes += u128::from(bytes);

@@ -65,6 +65,7 @@ fn policy() -> TwoLevel {
         compaction_bytes_max: u64::MAX,
         depth_max: 0,
         level0_urgent: usize::MAX,
+        counts_layers: false,
     }
 }
 

@@ -1,13 +1,14 @@
 //! Background workers: they ask what is due and do it, one job at a time each.
 
-use super::board::JobState;
+use super::board::{Immutable, JobState};
 use super::jobs::compaction::{self, Grant};
-use super::jobs::{flush, space_now};
+use super::jobs::flush::{self, FlushPlan};
+use super::jobs::space_now;
 use super::parts::TreeParts;
 use crate::cache::EvictedBlock;
 use crate::commit::panic_message;
 use crate::error::{Error, ErrorKind};
-use crate::memtable::MemTable;
+use crate::manifest::FlushedRange;
 use crate::scheduler::{self, Choice, ChosenCompaction, CompactionState, JobsState, Role, SpaceState};
 use crate::shape::{FileMeta, JobClaim, Version};
 use crate::space::Remembered;
@@ -37,10 +38,7 @@ fn retry_delay(failures: u32) -> Duration {
 }
 
 enum Job {
-    Flush {
-        memtables: Vec<Arc<MemTable>>,
-        log_number: u64,
-    },
+    Flush(FlushPlan),
     Compact {
         version: Arc<Version>,
         chosen: ChosenCompaction,
@@ -143,10 +141,7 @@ fn next_job<'a>(
     let job = match (choice, version) {
         (Choice::Flush, _) => {
             jobs.flush_running = true;
-            Job::Flush {
-                memtables: jobs.immutables.iter().map(|immutable| immutable.memtable.clone()).collect(),
-                log_number: jobs.immutables.back().map_or(0, |immutable| immutable.next_log_number),
-            }
+            Job::Flush(flush_plan(parts, &jobs))
         }
         (Choice::Compact(chosen), Some(version)) => {
             jobs.busy.enter(&chosen.plan);
@@ -274,7 +269,7 @@ pub(super) fn look_at_space<'a>(parts: &TreeParts, remembered: &'a Remembered) -
 fn run(parts: &Arc<TreeParts>, job: Job) -> bool {
     // What a compaction read must be let go of before its space can be collected.
     let (result, ended) = match job {
-        Job::Flush { memtables, log_number } => (flush(parts, &memtables, log_number), Ended::Flush),
+        Job::Flush(plan) => (flush(parts, &plan), Ended::Flush),
         Job::Compact { version, chosen, grant } => {
             let claim = chosen.plan.claim();
             (compact(parts, version, chosen, &grant), Ended::Compaction(claim))
@@ -314,9 +309,43 @@ fn run(parts: &Arc<TreeParts>, job: Job) -> bool {
     failed
 }
 
+/// Flushes all that waits for it.
+fn flush_plan(parts: &TreeParts, jobs: &JobState) -> FlushPlan {
+    // Read first: all up to it is in memtables, and what is not is behind it.
+    let visible = parts.snapshots.visible();
+    let left = parts.catalog.read_state.load().active.first_sequence();
+    let start = jobs.log_with(left.unwrap_or(visible + 1).min(visible + 1));
+    let is_apart = |immutable: &&Immutable| !immutable.memtables.is_whole();
+    let range_of = |immutable: &Immutable| FlushedRange {
+        begin: immutable.memtables.begin().to_vec(),
+        end: immutable.memtables.end().map(<[u8]>::to_vec),
+        sequence: immutable.sequence,
+    };
+    FlushPlan {
+        memtables: jobs.immutables.iter().map(|immutable| immutable.memtables.clone()).collect(),
+        log_start: start.map_or((0, 0), |log| (log.number, log.after)),
+        ranges: jobs.immutables.iter().filter(is_apart).map(range_of).collect(),
+        // Those of all keys leave no earlier entry out.
+        logs_synced_before: jobs.immutables.back().filter(is_apart).map(|immutable| immutable.next_log_number),
+    }
+}
+
 /// Flushes, and gives up the logs that are not needed any more then.
-fn flush(parts: &TreeParts, memtables: &[Arc<MemTable>], log_number: u64) -> Result<(), Error> {
-    flush::flush(&parts.jobs(), memtables, log_number)?;
+fn flush(parts: &TreeParts, plan: &FlushPlan) -> Result<(), Error> {
+    if plan.logs_synced_before.is_some() {
+        // A sync that failed may have been of these very logs.
+        parts.board.refuse_if_poisoned()?;
+    }
+    if let Some(number) = plan.logs_synced_before
+        && let Err(error) = parts.logs.sync_before(number)
+    {
+        // Whether they are durable is unknown: nothing may be built on them.
+        parts.board.poison(&error);
+        return Err(error);
+    }
+    flush::flush(&parts.jobs(), plan)?;
+    let log_number = plan.log_start.0;
+    parts.board.lock().retire_logs(log_number);
     parts.logs.retire(log_number).into_iter().for_each(|number| parts.files.tables.garbage.push_log(number));
     Ok(())
 }

@@ -1,18 +1,31 @@
 //! What runs and what is due, and how those who wait are told.
 
 use crate::error::Error;
-use crate::memtable::MemTable;
+use crate::key::Sequence;
+use crate::memtable::Partition;
 use crate::shape::Busy;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use varve_env::{Condvar, Env, Mutex, MutexGuard};
 
-/// A memtable that takes no more writes and waits for its flush.
+/// Memtables that take no more writes and wait for their flush.
 pub(super) struct Immutable {
-    pub(super) memtable: Arc<MemTable>,
-    /// The oldest log still needed once this memtable is in a table.
+    pub(super) memtables: Arc<Partition>,
+    /// All that was logged of their keys up to this number is in them or in tables, and nothing behind it is in them.
+    pub(super) sequence: Sequence,
+    /// The first log behind that.
     pub(super) next_log_number: u64,
+}
+
+/// Where a log begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogBegin {
+    pub(super) number: u64,
+    /// The newest sequence number before it.
+    pub(super) after: Sequence,
+    /// Bytes that were written to logs before, since the tree was opened.
+    pub(super) written_bytes: u64,
 }
 
 /// What is running and what is due.
@@ -20,6 +33,8 @@ pub(super) struct Immutable {
 pub(super) struct JobState {
     /// Oldest first.
     pub(super) immutables: VecDeque<Immutable>,
+    /// Of the logs that are needed, the oldest first.
+    pub(super) logs: VecDeque<LogBegin>,
     pub(super) flush_running: bool,
     /// Those who wait until all of them are flushed, however few.
     pub(super) flush_wanted: usize,
@@ -55,6 +70,21 @@ impl JobState {
     /// while a compaction runs alone, or a manual one is there, none begins to look.
     pub(super) fn holds_tables(&self) -> bool {
         self.planning > 0 || self.sampling
+    }
+
+    /// A log begins.
+    pub(super) fn begin_log(&mut self, log: LogBegin) {
+        self.logs.push_back(log);
+    }
+
+    /// The log that recovery needs first when no entry before `oldest` is in no table.
+    pub(super) fn log_with(&self, oldest: Sequence) -> Option<LogBegin> {
+        self.logs.iter().rev().find(|log| log.after < oldest).or(self.logs.front()).copied()
+    }
+
+    /// Logs before this one are not needed any more.
+    pub(super) fn retire_logs(&mut self, number: u64) {
+        self.logs.retain(|log| log.number >= number);
     }
 
     /// Memtables wait for a flush that may begin; of fewer than `memtables_min` only where somebody wants it.

@@ -5,8 +5,8 @@ use super::files::TableFiles;
 use crate::error::Error;
 use crate::inventory::Needed;
 use crate::key::Sequence;
-use crate::manifest::{Manifest, ManifestIdentity, VersionEdit};
-use crate::memtable::MemTable;
+use crate::manifest::{FlushedRange, FlushedRanges, Manifest, ManifestIdentity, VersionEdit};
+use crate::memtable::Partition;
 use crate::shape::{CompactionPolicy, FileMeta, Garbage, Version};
 use crate::statistics::{Counters, Totals};
 use crate::throttle::{Pressure, Throttle};
@@ -18,9 +18,10 @@ use varve_store::FileStore;
 /// What a reader needs, replaced as a whole. Readers get it together with a sequence number by
 /// [`crate::snapshot::SnapshotList::view`].
 pub(super) struct ReadState {
-    pub(super) memtable: Arc<MemTable>,
-    /// Newest first.
-    pub(super) immutables: Vec<Arc<MemTable>>,
+    /// What is written.
+    pub(super) active: Arc<Partition>,
+    /// What waits for its flush, the newest first.
+    pub(super) immutables: Vec<Arc<Partition>>,
     pub(super) version: Arc<Version>,
 }
 
@@ -37,6 +38,8 @@ pub(super) struct ManifestState {
     pub(super) last_sequence: Sequence,
     /// What was done since the database was created; `None` when it is not known.
     pub(super) totals: Option<Totals>,
+    /// Of keys in logs from `log_number` on.
+    pub(super) flushed: FlushedRanges,
     /// What changes that failed have left.
     pub(super) in_doubt: InDoubt,
 }
@@ -68,7 +71,9 @@ pub(super) struct Change {
     pub(super) added: Vec<(usize, Arc<FileMeta>)>,
     /// Oldest log needed afterwards, and the newest sequence number before its first.
     pub(super) log_start: Option<(u64, Sequence)>,
-    /// Memtables that are in tables now: this many leave the front of the queue.
+    /// Ranges of keys that logs still needed hold too.
+    pub(super) flushed: Vec<FlushedRange>,
+    /// What waited for its flush and is in tables now: this many leave the front of the queue.
     pub(super) flushed_memtables: usize,
     /// What the job did: counted if the change becomes durable, and with it.
     pub(super) work: Totals,
@@ -118,7 +123,7 @@ impl Catalog {
 
     fn tell_throttle(&self, version: &Version) {
         self.throttle.update(&Pressure {
-            level0_tables: version.levels[0].len(),
+            level0_tables: self.policy.level0_tables(version),
             pending_compaction_bytes: self.policy.pending_bytes(version),
         });
     }
@@ -135,6 +140,9 @@ impl Catalog {
         let next = version.with(&removed, &change.added);
         let (log_number, last_sequence) = change.log_start.unwrap_or((manifest.log_number, manifest.last_sequence));
         let totals = manifest.totals.map(|totals| totals.plus(&change.work));
+        let mut flushed = manifest.flushed.clone();
+        change.flushed.iter().for_each(|range| flushed.insert(range));
+        flushed.retire(last_sequence);
         match manifest.manifest.take() {
             Some(mut current) if !current.is_overgrown(self.manifest_bytes_max) => {
                 let edit = VersionEdit {
@@ -144,6 +152,7 @@ impl Catalog {
                     removed: removed.iter().map(|(level, number)| (*level as u8, *number)).collect(),
                     added: change.added.iter().map(|(level, file)| file.to_added(*level)).collect(),
                     totals,
+                    flushed: change.flushed,
                     ..VersionEdit::default()
                 };
                 if let Err(error) = current.append(&edit) {
@@ -154,7 +163,10 @@ impl Catalog {
             }
             _ => {
                 let number = files.numbers.file();
-                let edit = self.snapshot_edit(&next, log_number, files.numbers.next_file(), last_sequence, totals);
+                let edit = VersionEdit {
+                    flushed: flushed.iter().collect(),
+                    ..self.snapshot_edit(&next, log_number, files.numbers.next_file(), last_sequence, totals)
+                };
                 let store = &*files.media.files;
                 let prepared = match self.prepare_manifest(files, store, files.numbers.database, number, &edit) {
                     Ok(prepared) => prepared,
@@ -179,6 +191,7 @@ impl Catalog {
         manifest.log_number = log_number;
         manifest.last_sequence = last_sequence;
         manifest.totals = totals;
+        manifest.flushed = flushed;
         {
             let mut jobs = board.lock();
             for _ in 0..change.flushed_memtables {
@@ -254,13 +267,13 @@ impl Catalog {
     }
 
     /// Replaces the readers' state. The lock of jobs orders replacements.
-    pub(super) fn publish(&self, jobs: &JobState, memtable: Option<Arc<MemTable>>, version: Option<Arc<Version>>) {
+    pub(super) fn publish(&self, jobs: &JobState, active: Option<Arc<Partition>>, version: Option<Arc<Version>>) {
         let old = self.read_state.load();
         let version = version.unwrap_or_else(|| old.version.clone());
         self.tell_throttle(&version);
         self.read_state.store(Arc::new(ReadState {
-            memtable: memtable.unwrap_or_else(|| old.memtable.clone()),
-            immutables: jobs.immutables.iter().rev().map(|immutable| immutable.memtable.clone()).collect(),
+            active: active.unwrap_or_else(|| old.active.clone()),
+            immutables: jobs.immutables.iter().rev().map(|immutable| immutable.memtables.clone()).collect(),
             version,
         }));
     }

@@ -22,7 +22,7 @@ pub(super) fn announce_levels(parts: &TreeParts) {
 pub(super) fn statistics(parts: &TreeParts) -> Statistics {
     let (immutable_memtables, immutable_bytes, running_jobs) = {
         let jobs = parts.board.lock();
-        let bytes: usize = jobs.immutables.iter().map(|immutable| immutable.memtable.reserved_bytes()).sum();
+        let bytes: usize = jobs.immutables.iter().map(|immutable| immutable.memtables.reserved_bytes()).sum();
         (jobs.immutables.len(), bytes, jobs.running_jobs())
     };
     let state = parts.catalog.read_state.load_full();
@@ -43,7 +43,7 @@ pub(super) fn statistics(parts: &TreeParts) -> Statistics {
     let (headroom, _) = space_now(&parts.catalog, &parts.space, 0);
     Statistics {
         write_state: write_state(parts, headroom.as_ref()),
-        memtable_bytes: (state.memtable.reserved_bytes() + immutable_bytes) as u64,
+        memtable_bytes: (state.active.reserved_bytes() + immutable_bytes) as u64,
         space: headroom.map(|headroom| SpaceStatistics {
             total_bytes: headroom.total_bytes,
             available_bytes: headroom.available_bytes,
@@ -113,7 +113,7 @@ pub(super) fn property(parts: &TreeParts, name: &str) -> Option<String> {
             // What a manifest says of tables that nobody opened yet may be anything.
             let live = |level: &LevelStatistics| level.entries.saturating_sub(level.deletions.saturating_mul(2));
             let tables = statistics.levels().iter().map(live).fold(0, u64::saturating_add);
-            let memory = state.memtable.entries() + state.immutables.iter().map(|table| table.entries()).sum::<u64>();
+            let memory = state.active.entries() + state.immutables.iter().map(|table| table.entries()).sum::<u64>();
             Some(tables.saturating_add(memory).to_string())
         }
         "varve.overlap-depth" => Some(format!("{:.3}", parts.catalog.read_state.load().version.mean_depth())),

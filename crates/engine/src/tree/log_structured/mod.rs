@@ -15,6 +15,7 @@ mod level_iterator;
 mod manual;
 mod options;
 mod parts;
+mod pool;
 mod read;
 mod read_only;
 mod recovery;

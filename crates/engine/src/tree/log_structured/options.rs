@@ -1,7 +1,7 @@
 //! What trees of tables want of options.
 
 use crate::error::Error;
-use crate::options::{FILE_BYTES_MAX, MEDIUM_BYTES_MAX, MEMORY_BYTES_MAX, Options, at_least, at_most};
+use crate::options::{FILE_BYTES_MAX, MEDIUM_BYTES_MAX, MEMORY_BYTES_MAX, Options, TreeKind, at_least, at_most};
 
 /// Errors: [`Error::InvalidArgument`] names an option, its value and the limit.
 pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
@@ -13,6 +13,18 @@ pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
         options.min_write_buffer_number_to_merge as u64,
         options.max_write_buffer_number as u64 - 1,
     )?;
+    if options.flush_key_ranges && options.tree != TreeKind::TwoLevel {
+        return Err(Error::InvalidArgument {
+            what: "option flush_key_ranges = true".to_owned(),
+            reason: format!("a tree of kind {} takes memtables of all keys", options.tree.name()),
+        });
+    }
+    if options.flush_key_ranges && options.min_write_buffer_number_to_merge > 1 {
+        return Err(Error::InvalidArgument {
+            what: format!("option min_write_buffer_number_to_merge = {}", options.min_write_buffer_number_to_merge),
+            reason: "with flush_key_ranges a range of keys is flushed as soon as memtables are full".to_owned(),
+        });
+    }
     at_most("block_cache_capacity", options.block_cache_capacity as u64, MEMORY_BYTES_MAX)?;
     at_least("level0_file_num_compaction_trigger", options.level0_file_num_compaction_trigger as u64, 1)?;
     at_least("level0_slowdown_writes_trigger", options.level0_slowdown_writes_trigger as u64, 1)?;

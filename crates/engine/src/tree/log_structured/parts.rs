@@ -8,10 +8,11 @@ use super::board::JobBoard;
 use super::catalog::{Catalog, ManifestState, ReadState};
 use super::files::{TableFiles, TableSettings};
 use super::jobs::JobContext;
+use super::pool::Pool;
 use super::tables::Tables;
 use crate::log_chain::{LogChain, LogChainOptions};
 use crate::media::FileMedia;
-use crate::memtable::MemTable;
+use crate::memtable::{MemTable, Partition};
 use crate::numbers::Numbers;
 use crate::options::Options;
 use crate::shape::{CompactionPolicy, Version};
@@ -34,13 +35,14 @@ pub(super) struct TreeParts {
     pub(super) board: Arc<JobBoard>,
     /// Write-ahead logs.
     pub(super) logs: LogChain,
+    /// How memtables of ranges of keys are sized, where these are flushed.
+    pub(super) pool: Option<Pool>,
 }
 
 /// A tree as it was found.
 pub(super) struct Found {
     pub(super) database: u64,
     pub(super) tables: Arc<Tables>,
-    pub(super) memtable: Arc<MemTable>,
     pub(super) version: Version,
     pub(super) manifest: ManifestState,
     pub(super) next_file_number: u64,
@@ -55,7 +57,7 @@ impl TreeParts {
         policy: Box<dyn CompactionPolicy>,
         found: Found,
     ) -> TreeParts {
-        let Found { database, tables, memtable, version, manifest, next_file_number, last_sequence } = found;
+        let Found { database, tables, version, manifest, next_file_number, last_sequence } = found;
         let space = SpaceBudget::new(&media.files, &options, policy.histogram_bytes());
         let throttle = Arc::new(Throttle::new(env, &options, space.sizes().memtable_bytes));
         let log_options = LogChainOptions::new(database, &media, &options, space.sizes().memtable_bytes as u64 * 9 / 8);
@@ -65,7 +67,14 @@ impl TreeParts {
             compaction_readahead_bytes: options.compaction_readahead_bytes(media.files.properties()),
             iterator_readahead: options.iterator_readahead(media.files.properties()),
         };
-        let state = ReadState { memtable, immutables: Vec::new(), version: Arc::new(version) };
+        let pool = Pool::new(&options, space.sizes());
+        let seed = env.random("memtable").next_u64();
+        let memtable = match &pool {
+            None => MemTable::new(0, space.sizes().memtable_bytes, seed),
+            Some(pool) => MemTable::of_pool(pool.bytes, pool.part_bytes, seed),
+        };
+        let active = Arc::new(Partition::whole(Arc::new(memtable)));
+        let state = ReadState { active, immutables: Vec::new(), version: Arc::new(version) };
         let manifest_bytes_max = space.sizes().manifest_bytes_max;
         let board = Arc::new(JobBoard::new(env));
         let catalog = Catalog::new(env, state, manifest, manifest_bytes_max, policy, throttle.clone());
@@ -78,6 +87,7 @@ impl TreeParts {
             snapshots: SnapshotList::new(last_sequence),
             board,
             logs,
+            pool,
         }
     }
 

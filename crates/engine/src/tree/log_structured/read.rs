@@ -68,7 +68,7 @@ pub(super) fn multi_get(
             continue;
         }
         let lookup = key::lookup_key(user_key, sequence);
-        match std::iter::once(&state.memtable).chain(&state.immutables).find_map(|table| table.get(&lookup)) {
+        match std::iter::once(&state.active).chain(&state.immutables).find_map(|table| table.get(&lookup)) {
             Some(found) => results[position] = Ok(Value::in_memory(&found)),
             None => open.push(Sought { position, user_key, hash: crate::table::key_hash(user_key), lookup }),
         }
@@ -186,7 +186,7 @@ fn look_up(
     lookup: &[u8],
     context: &ReadContext,
 ) -> Result<Option<Value>, Error> {
-    for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
+    for memtable in std::iter::once(&state.active).chain(&state.immutables) {
         if let Some(found) = memtable.get(lookup) {
             return Ok(Value::in_memory(&found));
         }
@@ -266,9 +266,9 @@ pub(super) fn iterator(parts: &TreeParts, options: &ReadOptions<'_>) -> Result<D
     };
     let (lower, upper) = (options.lower_bound.as_deref(), options.upper_bound.as_deref());
     let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
-    for memtable in std::iter::once(&state.memtable).chain(&state.immutables) {
-        if !memtable.is_empty() {
-            sources.push(Box::new(memtable.iterator()));
+    for memtables in std::iter::once(&state.active).chain(&state.immutables) {
+        if !memtables.is_empty() {
+            sources.push(memtables.iterator());
         }
     }
     let pinned = Arc::new(Pinned { state, tables: parts.files.tables.clone() });

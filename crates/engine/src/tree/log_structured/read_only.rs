@@ -17,15 +17,13 @@ use crate::cache::BlockCache;
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::file_name;
-use crate::inventory::{NO_LOG, needed_logs, read_beside_writer, recover_manifest};
+use crate::inventory::{needed_logs, read_beside_writer, recover_manifest};
 use crate::key::Sequence;
 use crate::media::FileMedia;
-use crate::memtable::MemTable;
 use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::Options;
 use crate::shape::{CompactionPolicy, Garbage};
 use crate::snapshot::Snapshot;
-use crate::space::Sizes;
 use crate::statistics::{Statistics, Totals};
 use crate::tree::Tree;
 use crate::value::Value;
@@ -84,19 +82,18 @@ fn read_all(
 
     let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, None));
     let tables = Tables::new(env, &media, options, blocks, garbage);
-    let memtable = Arc::new(MemTable::new(NO_LOG, Sizes::new(options, &*media.files).memtable_bytes, 0));
     let state = ManifestState {
         manifest: None,
         named: Some(manifest.number),
         log_number: recovered.log_number,
         last_sequence: recovered.last_sequence,
         totals: recovered.totals,
+        flushed: recovered.flushed,
         in_doubt: InDoubt::default(),
     };
     let found = Found {
         database: recovered.database,
         tables,
-        memtable,
         version: recovered.version,
         manifest: state,
         next_file_number: recovered.next_file_number,

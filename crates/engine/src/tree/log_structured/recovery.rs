@@ -1,11 +1,12 @@
 //! Opening: from the manifest and the logs back to the state before the last close or crash.
 
-use super::board::Immutable;
+use super::board::{Immutable, LogBegin};
 use super::catalog::{Change, InDoubt, ManifestState};
 use super::jobs::flush;
 use super::parts::{Found, TreeParts};
 use super::tables::Tables;
 use super::write::Writer;
+use crate::batch::BatchRecord;
 use crate::cache::BlockCache;
 use crate::commit::CommitHead;
 use crate::error::{Error, ErrorKind};
@@ -16,12 +17,11 @@ use crate::inventory::{
 use crate::key::Sequence;
 use crate::log::LogWriter;
 use crate::log_chain::{LogHead, Replay, replay};
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, FlushedRanges, Manifest};
 use crate::media::FileMedia;
-use crate::memtable::MemTable;
+use crate::memtable::{MemTable, Partition};
 use crate::options::Options;
 use crate::shape::{CompactionPolicy, FileMeta, Garbage, Version};
-use crate::space::Sizes;
 use crate::statistics::Totals;
 use crate::throttle::JobPace;
 use std::sync::Arc;
@@ -40,6 +40,7 @@ pub(super) struct Recovered {
     pub(super) next_file_number: u64,
     pub(super) last_sequence: Sequence,
     pub(super) totals: Option<Totals>,
+    pub(super) flushed: FlushedRanges,
 }
 
 /// Brings a database up. The caller holds its lock.
@@ -82,6 +83,7 @@ pub(super) fn open(
             next_file_number: highest + 1,
             last_sequence: 0,
             totals: Some(Totals::default()),
+            flushed: FlushedRanges::default(),
         }
     };
     retain_needed(&**media.log_store(), &mut logs, recovered.log_number, recovered.manifest_number)?;
@@ -92,20 +94,18 @@ pub(super) fn open(
         next_file_number = next_file_number.max(number + 1);
     }
     let tables = Tables::new(env, &media, &options, blocks, garbage);
-    let seed = env.random("memtable").next_u64();
-    let memtable = Arc::new(MemTable::new(0, Sizes::new(&options, &*media.files).memtable_bytes, seed));
     let state = ManifestState {
         manifest: None,
         named: exists.then_some(recovered.manifest_number),
         log_number: recovered.log_number,
         last_sequence: recovered.last_sequence,
         totals: recovered.totals,
+        flushed: recovered.flushed,
         in_doubt: InDoubt::default(),
     };
     let found = Found {
         database: recovered.database,
         tables,
-        memtable: memtable.clone(),
         version: recovered.version.clone(),
         manifest: state,
         next_file_number,
@@ -123,21 +123,31 @@ pub(super) fn open(
             Err(error) => return Err(error),
         }
     };
-    let (log, last_sequence) = match begun {
+    let (log, last_sequence, first_log) = match begun {
         Some(Begun { log_number, log, last_sequence, work }) => {
             // Until here nothing the old state needs was touched. This writes a new manifest that says
             // the old logs are in tables, and switches to it.
             parts.jobs().install(Change { log_start: Some((log_number, last_sequence)), work, ..Change::default() })?;
             parts.logs.retire(log_number);
             remove_strays(&parts.files.media, &parts.catalog.needed_files(), u64::MAX);
-            (Some((log_number, log)), last_sequence)
+            (Some((log_number, log)), last_sequence, (log_number, last_sequence))
         }
-        None => (None, hold(&parts, &replayed, Arc::new(recovered_version))?),
+        None => {
+            let last_sequence = hold(&parts, &replayed, Arc::new(recovered_version))?;
+            (None, last_sequence, (replayed.oldest, replayed.last_sequence))
+        }
     };
+    let (number, after) = first_log;
+    parts.board.lock().begin_log(LogBegin { number, after, written_bytes: 0 });
     let writer = Writer {
         // Without a log the next write makes one first, as after one that broke.
         head: CommitHead { log: LogHead::new(log), last_sequence },
-        memtable,
+        active: parts.catalog.read_state.load().active.clone(),
+        pool_bytes: (0, 0),
+        borders: Vec::new(),
+        ranges_are_narrow: true,
+        logged_bytes: 0,
+        switched: None,
         flush_owed: false,
         due_nanos: 0,
         unlooked_bytes: u64::MAX,
@@ -197,12 +207,12 @@ fn hold(parts: &Arc<TreeParts>, replayed: &Replay<'_>, version: Arc<Version>) ->
 
 /// What the logs hold becomes memtables, however many.
 pub(super) fn replay_into_memory(parts: &Arc<TreeParts>, replayed: &Replay<'_>) -> Result<Sequence, Error> {
-    let last_sequence = replay_into_memtables(parts, replayed, &mut |memtable, _| {
+    let last_sequence = replay_into_memtables(parts, replayed, &mut |memtable, sequence| {
         if !memtable.is_empty() {
             let mut jobs = parts.board.lock();
             jobs.flush_held = true;
-            // Set when there is a log to go on with.
-            jobs.immutables.push_back(Immutable { memtable, next_log_number: replayed.oldest });
+            let memtables = Arc::new(Partition::whole(memtable));
+            jobs.immutables.push_back(Immutable { memtables, sequence, next_log_number: replayed.oldest });
             parts.catalog.publish(&jobs, None, None);
         }
         Ok(())
@@ -270,6 +280,7 @@ pub(super) fn compare_with_files(
         next_file_number: state.next_file_number,
         last_sequence: state.last_sequence,
         totals: state.totals,
+        flushed: state.flushed.clone(),
     })
 }
 
@@ -281,11 +292,13 @@ fn replay_into_memtables(
     replayed: &Replay<'_>,
     sink: &mut dyn FnMut(Arc<MemTable>, Sequence) -> Result<(), Error>,
 ) -> Result<Sequence, Error> {
-    let capacity = parts.space.sizes().memtable_bytes;
+    // A memtable of a pool's size becomes several tables, of ranges of keys.
+    let capacity = parts.pool.as_ref().map_or(parts.space.sizes().memtable_bytes, |pool| pool.bytes);
     let new_memtable = || Arc::new(MemTable::new(0, capacity, 0));
     let mut memtable = new_memtable();
+    let flushed = parts.catalog.manifest().flushed.clone();
     let result = replay(replayed, &mut |batch| {
-        memtable.apply(batch.iter(), batch.first_sequence);
+        apply_unflushed(&memtable, batch, &flushed);
         if memtable.memory_bytes() >= capacity {
             sink(std::mem::replace(&mut memtable, new_memtable()), batch.last_sequence())?;
         }
@@ -296,13 +309,27 @@ fn replay_into_memtables(
     Ok(result.last_sequence)
 }
 
+/// Adds those entries of a batch that are in no table.
+pub(super) fn apply_unflushed(memtable: &MemTable, batch: &BatchRecord<'_>, flushed: &FlushedRanges) {
+    if flushed.is_empty() {
+        memtable.apply(batch.iter(), batch.first_sequence);
+        return;
+    }
+    for (entry, sequence) in batch.iter().zip(batch.first_sequence..) {
+        let (kind, key, value) = entry.parts();
+        if sequence > flushed.sequence_of(key) {
+            memtable.insert(sequence, kind, key, value);
+        }
+    }
+}
+
 /// A recovered memtable becomes a table of the state in memory; the new manifest makes it durable. What that took.
 fn add_to_level0(parts: &Arc<TreeParts>, memtable: &Arc<MemTable>, last_sequence: Sequence) -> Result<Totals, Error> {
     parts.snapshots.publish(last_sequence);
     if memtable.is_empty() {
         return Ok(Totals::default());
     }
-    let outputs = flush::write(&parts.jobs(), std::slice::from_ref(memtable), &JobPace::unheld())?;
+    let outputs = flush::write(&parts.jobs(), &[Arc::new(Partition::whole(memtable.clone()))], &JobPace::unheld())?;
     let added: Vec<_> = outputs.tables.iter().map(|file| (0, file.clone())).collect();
     let next = parts.catalog.read_state.load().version.with(&[], &added);
     let jobs = parts.board.lock();

@@ -12,6 +12,7 @@ use super::jobs::compaction::{self, Grant};
 use super::jobs::flush as flush_job;
 use super::jobs::output::table_meta;
 use super::parts::{Found, TreeParts};
+use super::recovery::apply_unflushed;
 use super::tables::Tables;
 use crate::batch::{BatchRecord, KeptRecord};
 use crate::cache::BlockCache;
@@ -20,9 +21,9 @@ use crate::file_name::{self, FileName};
 use crate::inventory::new_database_id;
 use crate::iterator::InternalIterator;
 use crate::key::Sequence;
-use crate::manifest::Recovered;
+use crate::manifest::{FlushedRanges, Recovered};
 use crate::media::FileMedia;
-use crate::memtable::MemTable;
+use crate::memtable::{MemTable, Partition};
 use crate::options::Options;
 use crate::repair::{
     self, Condition, Originals, Repair, RepairAction, RepairPlan, RepairReport, RepairStep, TableCondition,
@@ -77,18 +78,17 @@ pub(crate) fn repair(
     options.num_levels = options.num_levels.max(levels);
     let blocks = Arc::new(BlockCache::new(0, None, None));
     let tables = Tables::new(env, &repair.media, &options, blocks, Arc::default());
-    let memtable = Arc::new(MemTable::new(0, options.write_buffer_size, 0));
     let policy = policy_of(&options);
     let version = Version::empty(policy.level_count(), policy.disjoint_from());
     // No older log is needed once the fresh manifest holds.
     let log_number = repair.highest_number + 1;
     let totals = repair.contents.as_ref().and_then(|contents| contents.totals);
     let in_doubt = InDoubt::default();
-    let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0, totals, in_doubt };
+    let flushed = FlushedRanges::default();
+    let state = ManifestState { manifest: None, named: None, log_number, last_sequence: 0, totals, flushed, in_doubt };
     let found = Found {
         database: repair.database.unwrap_or(new_database),
         tables,
-        memtable,
         version,
         manifest: state,
         next_file_number: log_number + 1,
@@ -195,6 +195,11 @@ impl Salvage {
         let capacity = self.parts.space.sizes().memtable_bytes;
         let mut memtable = Arc::new(MemTable::new(0, capacity, 0));
         let Salvage { repair, parts, tables, last_sequence } = self;
+        // What is in tables that are whole is not taken from logs once more: of those that are damaged the one that deletes it may be
+        // lost, and what was deleted would come back.
+        let is_whole = repair.report.tables_lost == 0 && repair.report.tables_salvaged == 0;
+        let contents = repair.contents.as_ref().filter(|_| is_whole);
+        let flushed = contents.map(|contents| contents.flushed.clone()).unwrap_or_default();
         let mut flush = |memtable: &Arc<MemTable>, last_sequence| flush(parts, tables, memtable, last_sequence);
         let mut apply = |batch: &BatchRecord<'_>| {
             // Of damaged logs any may come again: a memtable has each number once.
@@ -204,7 +209,7 @@ impl Salvage {
                 flush(&full, *last_sequence)?;
             }
             // A sequence number that is already in a table names the same entry.
-            memtable.apply(batch.iter(), batch.first_sequence);
+            apply_unflushed(&memtable, batch, &flushed);
             *last_sequence = (*last_sequence).max(batch.last_sequence());
             Ok::<(), Error>(())
         };
@@ -268,7 +273,7 @@ fn flush(
         return Ok(());
     }
     parts.snapshots.publish(last_sequence);
-    let outputs = flush_job::write(&parts.jobs(), std::slice::from_ref(memtable), &JobPace::unheld())?;
+    let outputs = flush_job::write(&parts.jobs(), &[Arc::new(Partition::whole(memtable.clone()))], &JobPace::unheld())?;
     // Durable with the fresh manifest, which is written once.
     let mut manifest = parts.catalog.manifest();
     manifest.totals = manifest.totals.map(|totals| totals.plus(&outputs.flush_work()));

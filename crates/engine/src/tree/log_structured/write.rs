@@ -1,24 +1,36 @@
 //! The write path: what a leader of writers does ([`crate::commit`]) for a tree of tables.
 
-use super::board::{Immutable, JobState};
+use super::board::{Immutable, JobState, LogBegin};
 use super::jobs::flush;
 use super::parts::TreeParts;
+use super::pool::{self, Pool, Step};
 use crate::batch::WriteBatch;
 use crate::commit::{Commit, CommitFailure, CommitHead, Committer, Group, WriteGroup, panic_message};
 use crate::error::{Error, ErrorKind};
 use crate::key::Sequence;
-use crate::memtable::MemTable;
+use crate::memtable::Partition;
 use crate::options::Options;
 use crate::throttle::{Stall, Unsettled};
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use varve_env::{Mutex, MutexGuard};
+use varve_env::{Instant, Mutex, MutexGuard};
 
-/// The memtable that is written, and the log that protects it.
+/// The memtables that are written, and the log that protects them.
 pub(super) struct Writer {
     pub(super) head: CommitHead,
-    pub(super) memtable: Arc<MemTable>,
+    pub(super) active: Arc<Partition>,
+    /// Bytes of `active` when they were last looked at, and of writes since then; of a pool only.
+    pub(super) pool_bytes: (usize, usize),
+    /// Where ranges that are flushed begin, but for the first.
+    pub(super) borders: Vec<Box<[u8]>>,
+    /// The last one that was flushed had little of the tree.
+    pub(super) ranges_are_narrow: bool,
+    /// Bytes written to logs.
+    pub(super) logged_bytes: u64,
+    /// The same when memtables were last switched, and the time of the env then, once they were.
+    pub(super) switched: Option<(u64, Instant)>,
     /// A log that broke was replaced, and what it holds is not yet in a table: until then nothing
     /// in a newer log may be acknowledged, because recovery would stop at the broken tail.
     pub(super) flush_owed: bool,
@@ -29,13 +41,13 @@ pub(super) struct Writer {
     pub(super) closed: bool,
 }
 
-/// What is ahead of compactions, with this memtable.
-fn unsettled(parts: &TreeParts, memtable: &MemTable) -> Unsettled {
+/// What is ahead of compactions, with these memtables.
+fn unsettled(parts: &TreeParts, active_bytes: usize) -> Unsettled {
     let state = parts.catalog.read_state.load();
     Unsettled {
-        active_bytes: memtable.memory_bytes() as u64,
+        active_bytes: active_bytes as u64,
         unflushed_bytes: flush::bytes_of(&state.immutables),
-        level0_tables: state.version.levels[0].len(),
+        level0_tables: parts.catalog.policy.level0_tables(&state.version),
     }
 }
 
@@ -59,7 +71,8 @@ impl Committer for Leader<'_> {
 
     fn apply(&self, group: &Group<'_>, first_sequence: Sequence) {
         // Its memtable is the one of the log: it is switched only when all that is logged was applied.
-        group.apply(&self.parts.files.env, &self.parts.catalog.read_state.load().memtable, first_sequence);
+        let state = self.parts.catalog.read_state.load();
+        group.apply(&self.parts.files.env, first_sequence, |batch, next| state.active.apply(batch.iter(), next));
     }
 
     fn is_short_of_space(&self) -> bool {
@@ -111,6 +124,7 @@ impl WritePath {
         match writer.head.write_log(&parts.files.env, &parts.logs, &parts.catalog.counters, group) {
             Ok(logged) => {
                 parts.throttle.note_written(group.bytes);
+                writer.logged_bytes += group.bytes as u64;
                 Ok(logged)
             }
             Err(CommitFailure::Refused(error)) => Err(error),
@@ -136,7 +150,12 @@ impl WritePath {
         bytes: usize,
     ) -> Result<(), Error> {
         let writer: &mut Writer = writer;
-        parts.throttle.keep_pace(&mut writer.due_nanos, bytes, || unsettled(parts, &writer.memtable));
+        let active_bytes = match &parts.pool {
+            None => writer.active.memory_bytes(),
+            Some(_) => writer.pool_bytes.0 + writer.pool_bytes.1,
+        };
+        parts.throttle.keep_pace(&mut writer.due_nanos, bytes, || unsettled(parts, active_bytes));
+        writer.pool_bytes.1 += bytes;
         let mut delayed = false;
         loop {
             parts.board.refuse_if_cancelled()?;
@@ -155,16 +174,61 @@ impl WritePath {
             if writer.head.log.is_broken() || writer.flush_owed {
                 return self.replace_broken_log(parts, writer);
             }
+            if let Some(pool) = &parts.pool {
+                match self.look_at_pool(parts, writer, pool)? {
+                    true => return Ok(()),
+                    false => continue,
+                }
+            }
             if parts.files.media.files.properties().preferred_table_bytes.is_some() {
                 // What the medium likes as one is judged by all that is in it.
                 self.settle(writer)?;
             }
-            if writer.memtable.is_empty() || !is_full(parts, &writer.memtable, bytes) {
+            if writer.active.is_empty() || !is_full(parts, &writer.active, bytes) {
                 return Ok(());
             }
             self.wait_for_flush(parts, parts.files.options.max_write_buffer_number.max(2) - 1)?;
             self.switch_memtable(parts, writer)?;
         }
+    }
+
+    /// Does the next of what is to be done before the pool of memtables can take more; true when nothing is left. Cost: looks at the pool when
+    /// one part in 512 of it was written.
+    fn look_at_pool(&self, parts: &TreeParts, writer: &mut Writer, pool: &Pool) -> Result<bool, Error> {
+        if writer.pool_bytes.1 < pool.look_bytes {
+            return Ok(true);
+        }
+        self.settle(writer)?;
+        let reserve_bytes =
+            pool.reserve_bytes(writer.ranges_are_narrow, written_per_second(parts, writer), flushed_per_second(parts));
+        let waiting_bytes = flush::bytes_of(&parts.catalog.read_state.load().immutables);
+        let logs_since = |first: Sequence| {
+            let begin = parts.board.lock().log_with(first).map_or(0, |log| log.written_bytes);
+            writer.logged_bytes - begin
+        };
+        match pool.step(&writer.active, (waiting_bytes, reserve_bytes), logs_since) {
+            Step::Nothing => {}
+            Step::Divide => {
+                if let Some(divided) = pool.divided(&writer.active) {
+                    writer.active = Arc::new(divided);
+                    parts.catalog.publish(&parts.board.lock(), Some(writer.active.clone()), None);
+                }
+            }
+            Step::Flush { of_the_oldest } => {
+                let states = pool::part_states(&writer.active, &parts.catalog.version(), writer.logged_bytes);
+                let fits = |bytes: u64, entries: u64| !is_full_with(parts, bytes, entries, 0);
+                let range = pool.choose(&states, of_the_oldest, (&writer.active, &mut writer.borders), fits);
+                writer.ranges_are_narrow = pool::is_narrow(&states, &range);
+                self.switch(parts, writer, range)?;
+                return Ok(false);
+            }
+            Step::Wait => {
+                self.wait_for_flush(parts, 1)?;
+                return Ok(false);
+            }
+        }
+        writer.pool_bytes = (writer.active.memory_bytes(), 0);
+        Ok(true)
     }
 
     /// Waits until fewer than `immutables_max` memtables wait for their flush. Fails when flushes fail.
@@ -204,17 +268,28 @@ impl WritePath {
         result
     }
 
-    /// The active memtable becomes immutable; a new log and memtable take its place.
+    /// What is written becomes immutable; a new log and new memtables take its place.
     pub(super) fn switch_memtable(&self, parts: &TreeParts, writer: &mut Writer) -> Result<(), Error> {
+        let all = 0..writer.active.memtables().len();
+        self.switch(parts, writer, all)
+    }
+
+    /// Some of the memtables that are written become immutable; a new log and new memtables take their place.
+    fn switch(&self, parts: &TreeParts, writer: &mut Writer, range: Range<usize>) -> Result<(), Error> {
         self.settle(writer)?;
         let number = parts.files.numbers.file();
         writer.head.log.begin_next(&parts.logs, number, parts.files.numbers.random())?;
-        let memtable = Arc::new(writer.memtable.successor(number));
-        let old = std::mem::replace(&mut writer.memtable, memtable.clone());
+        let least_bytes = parts.pool.as_ref().map_or(0, |pool| pool.part_bytes / 4);
+        let (taken, rest) = writer.active.take(range, (number, writer.logged_bytes), least_bytes);
+        writer.active = Arc::new(rest);
+        writer.pool_bytes = (writer.active.memory_bytes(), 0);
+        writer.switched = Some((writer.logged_bytes, parts.files.env.now()));
+        let sequence = writer.head.last_sequence;
         let mut jobs = parts.board.lock();
-        jobs.immutables.push_back(Immutable { memtable: old, next_log_number: number });
+        jobs.immutables.push_back(Immutable { memtables: Arc::new(taken), sequence, next_log_number: number });
+        jobs.begin_log(LogBegin { number, after: sequence, written_bytes: writer.logged_bytes });
         jobs.flush_held = false;
-        parts.catalog.publish(&jobs, Some(memtable), None);
+        parts.catalog.publish(&jobs, Some(writer.active.clone()), None);
         parts.board.work.notify_all();
         Ok(())
     }
@@ -224,7 +299,7 @@ impl WritePath {
     pub(super) fn replace_broken_log(&self, parts: &TreeParts, writer: &mut Writer) -> Result<(), Error> {
         if writer.head.log.is_broken() {
             self.switch_memtable(parts, writer)?;
-            writer.head.log.forget_unsynced();
+            writer.head.log.forget_unsynced(&parts.logs);
             writer.flush_owed = true;
         }
         self.wait_for_flush(parts, 1)?;
@@ -251,7 +326,7 @@ impl WritePath {
             if writer.head.log.is_broken() || writer.flush_owed {
                 return self.replace_broken_log(parts, &mut writer);
             }
-            if !writer.memtable.is_empty() {
+            if !writer.active.is_empty() {
                 self.switch_memtable(parts, &mut writer)?;
             }
         }
@@ -259,15 +334,37 @@ impl WritePath {
     }
 }
 
+/// How fast was written since memtables were last switched.
+fn written_per_second(parts: &TreeParts, writer: &Writer) -> Option<u64> {
+    let (bytes, moment) = writer.switched?;
+    per_second(writer.logged_bytes - bytes, (parts.files.env.now() - moment).as_nanos() as u64)
+}
+
+/// How fast flushes were until now.
+fn flushed_per_second(parts: &TreeParts) -> Option<u64> {
+    let counters = &parts.catalog.counters;
+    let bytes = counters.flush_written_bytes.load(Ordering::Relaxed);
+    per_second(bytes, counters.flush_nanos.load(Ordering::Relaxed))
+}
+
+fn per_second(bytes: u64, nanos: u64) -> Option<u64> {
+    let per_second = (u128::from(bytes) * 1_000_000_000).checked_div(u128::from(nanos))?;
+    Some(u64::try_from(per_second).unwrap_or(u64::MAX)).filter(|_| bytes > 0)
+}
+
 /// Whether a memtable takes no batch of `batch_bytes` more: it has its size, or its table would outgrow the one the
 /// medium likes.
-fn is_full(parts: &TreeParts, memtable: &MemTable, batch_bytes: usize) -> bool {
-    let memory_bytes = memtable.memory_bytes();
+fn is_full(parts: &TreeParts, active: &Partition, batch_bytes: usize) -> bool {
+    is_full_with(parts, active.memory_bytes() as u64, active.entries(), batch_bytes as u64)
+}
+
+/// The same of a memtable with so many bytes and entries.
+fn is_full_with(parts: &TreeParts, memory_bytes: u64, entries: u64, batch_bytes: u64) -> bool {
     let outgrows = |most_bytes: u64| {
-        let bytes = (memory_bytes + batch_bytes) as u64;
-        bytes.saturating_add(padding_bytes(bytes, memtable.entries() + 1, &parts.files.options)) > most_bytes
+        let bytes = memory_bytes.saturating_add(batch_bytes);
+        bytes.saturating_add(padding_bytes(bytes, entries + 1, &parts.files.options)) > most_bytes
     };
-    memory_bytes >= parts.space.sizes().memtable_bytes
+    memory_bytes >= parts.space.sizes().memtable_bytes as u64
         || parts.files.media.files.properties().preferred_table_bytes.is_some_and(outgrows)
 }
 

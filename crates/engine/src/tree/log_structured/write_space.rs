@@ -9,14 +9,14 @@ use super::parts::TreeParts;
 use super::write::{WritePath, Writer, note_stall};
 use crate::commit::Group;
 use crate::error::{Error, ErrorKind};
-use crate::memtable::MemTable;
+use crate::memtable::Partition;
 use crate::shape::deleted_bytes;
 use crate::space::{Admission, Headroom};
 use std::sync::atomic::Ordering;
 use varve_env::MutexGuard;
 
 /// What is free when `active` is the memtable that is written, and gets `more_bytes`; `None` where the store cannot tell.
-fn look(parts: &TreeParts, active: &MemTable, more_bytes: u64) -> Option<Headroom> {
+fn look(parts: &TreeParts, active: &Partition, more_bytes: u64) -> Option<Headroom> {
     // Asked first: as long as the state is held so are tables that were replaced.
     let space = parts.space.ask()?;
     let state = parts.catalog.read_state.load();
@@ -49,7 +49,7 @@ impl WritePath {
         let start = parts.files.env.now();
         let (mut waited, mut tries) = (false, 0);
         let result = loop {
-            let Some(headroom) = look(parts, &writer.memtable, bytes as u64) else { return Ok(true) };
+            let Some(headroom) = look(parts, &writer.active, bytes as u64) else { return Ok(true) };
             let admission = headroom.admission();
             parts.space.note_admission(admission);
             if admission.takes(has_puts) {
@@ -79,8 +79,7 @@ impl WritePath {
                     // There may be no space for that either.
                     let _ = parts.catalog.settle_doubts(&parts.files, &parts.board);
                     parts.files.tables.collect();
-                    let now =
-                        look(parts, &writer.memtable, bytes as u64).filter(|now| !now.admission().takes(has_puts));
+                    let now = look(parts, &writer.active, bytes as u64).filter(|now| !now.admission().takes(has_puts));
                     tries += 1;
                     if let Some(now) = now.filter(|_| tries >= TRIES_MAX) {
                         break Err(parts.space.refusal(&now, has_puts));
@@ -106,15 +105,15 @@ impl WritePath {
         if writer.head.log.is_broken() || writer.flush_owed {
             return self.replace_broken_log(parts, writer).map(|()| true);
         }
-        let deletions = writer.memtable.deletions();
+        let deletions = writer.active.deletions();
         let deleted = || {
             let version = parts.catalog.version();
             deleted_bytes(&version, deletions, parts.snapshots.oldest())
         };
         let is_much = headroom.admission() == Admission::Full
-            || writer.memtable.memory_bytes() as u64 >= parts.space.sizes().look_bytes();
+            || writer.active.memory_bytes() as u64 >= parts.space.sizes().look_bytes();
         let is_little = || deletions == 0 || deleted() < headroom.worth_bytes();
-        if writer.memtable.is_empty() || (!is_much && is_little()) {
+        if writer.active.is_empty() || (!is_much && is_little()) {
             return Ok(false);
         }
         self.switch_memtable(parts, writer)?;

@@ -3,7 +3,7 @@
 use super::settings::{COMPRESSION_RATIO, KEY_BYTES, Setup};
 use crate::error::LabError;
 use crate::experiment::{Run, emulated, simulate, together};
-use crate::generator::{KeyFormat, ValueGenerator};
+use crate::generator::{KeyFormat, ScatteredZipf, ValueGenerator};
 use crate::media::{BlockDeviceExt, IoContext};
 use crate::runner::{Latencies, LatencySummary};
 use crate::target::{Direction, Durability, Session, Target, TargetError, TargetStatistics, VarveTarget};
@@ -24,6 +24,18 @@ const DEPTHS: u64 = 64;
 
 /// A request when the disk is read past the store.
 const RAW_REQUEST_BYTES: u64 = 1 << 20;
+
+/// Exponent of skewed keys.
+const ZIPF_EXPONENT: f64 = 0.99;
+
+/// Which records are put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PutOrder {
+    Uniform,
+    Zipf,
+    /// Uniform, and each fifth operation deletes one.
+    WithDeletes,
+}
 
 /// Operations that are measured together.
 #[derive(Clone, Debug)]
@@ -191,6 +203,14 @@ impl Driver {
         Ok((self.key.len() + self.value.len()) as u64)
     }
 
+    fn delete(&mut self, record: u64) -> Result<u64, LabError> {
+        KEYS.write(record, &mut self.key);
+        self.session
+            .delete(&self.key, Durability::Buffered)
+            .map_err(|source| failed(self.target.name(), "delete", source))?;
+        Ok(self.key.len() as u64)
+    }
+
     /// Puts the records in order, every `sync_interval`-th synced.
     pub(super) fn put_in_order(&mut self, records: u64, sync_interval: Option<u64>) -> Result<Phase, LabError> {
         self.phase(records, |driver, record| {
@@ -201,12 +221,29 @@ impl Driver {
 
     /// Puts `records` drawn at random from as many, as fillrandom of db_bench.
     pub(super) fn put_at_random(&mut self, records: u64) -> Result<Phase, LabError> {
+        self.put_in(PutOrder::Uniform, records)
+    }
+
+    /// The same, drawn otherwise.
+    pub(super) fn put_in(&mut self, order: PutOrder, records: u64) -> Result<Phase, LabError> {
         let (mut depths, step) = (0.0, (records / DEPTHS).max(1));
+        let zipf = ScatteredZipf::new(records, ZIPF_EXPONENT, 1)?;
         let mut phase = self.phase(records, |driver, number| {
             if number % step == 0 {
                 depths += driver.overlap_depth(records);
             }
-            driver.put_one_at_random(number, records)
+            match order {
+                PutOrder::Uniform => driver.put_one_at_random(number, records),
+                PutOrder::Zipf => {
+                    let record = zipf.next(&mut driver.random);
+                    driver.put(record, number, Durability::Buffered)
+                }
+                PutOrder::WithDeletes if number % 5 == 4 => {
+                    let record = driver.random.below(records);
+                    driver.delete(record)
+                }
+                PutOrder::WithDeletes => driver.put_one_at_random(number, records),
+            }
         })?;
         phase.overlap_depth = Some(depths / records.div_ceil(step).max(1) as f64);
         Ok(phase)

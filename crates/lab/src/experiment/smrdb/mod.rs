@@ -11,6 +11,7 @@ mod floor;
 mod random_gets;
 mod random_puts;
 mod raw_disk;
+mod robust;
 mod scheme;
 mod sequential_puts;
 mod settings;
@@ -34,6 +35,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     ycsb::FIG_14,
     ycsb::FIG_15,
     variable_bands::VARIABLE_BANDS,
+    robust::ROBUST,
 ];
 
 #[cfg(test)]

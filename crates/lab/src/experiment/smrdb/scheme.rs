@@ -32,10 +32,12 @@ pub(super) enum Term {
     Pacing,
     /// More tables between the slowdown and the stop.
     Stop,
+    /// Ranges of keys are flushed.
+    KeyRanges,
 }
 
 impl Term {
-    const ALL: [Term; 5] = [Term::ReadAhead, Term::WriteBehind, Term::Depth, Term::Pacing, Term::Stop];
+    const ALL: [Term; 6] = [Term::ReadAhead, Term::WriteBehind, Term::Depth, Term::Pacing, Term::Stop, Term::KeyRanges];
 }
 
 impl Scheme {
@@ -90,6 +92,7 @@ impl Scheme {
             Scheme::OursWithout(Term::Depth) => "ours without depth",
             Scheme::OursWithout(Term::Pacing) => "ours without pacing",
             Scheme::OursWithout(Term::Stop) => "ours without the later stop",
+            Scheme::OursWithout(Term::KeyRanges) => "ours without key ranges",
         }
     }
 }

@@ -57,7 +57,7 @@ const OUR_LOG_BEHIND_BYTES: u64 = 16 << 20;
 const OUR_TABLES_TO_STOP: usize = 6;
 
 /// Bands that may overlap in one key in ours once compactions have had time.
-const OUR_DEPTH_MAX: usize = 8;
+const OUR_DEPTH_MAX: usize = 9;
 
 /// Size of values where memory holds them compressed, as a share.
 pub(super) const COMPRESSION_RATIO: f64 = 0.012;
@@ -71,6 +71,8 @@ pub(super) struct Setup {
     pub(super) seed: u64,
     /// Capacity of the disk in full.
     pub(super) disk_bytes: u64,
+    /// Preset of the disk.
+    pub(super) model: &'static str,
     /// Size of a band in full.
     pub(super) band_bytes: u64,
     /// Zones of the disk that a band is made of. Of several a table has no more than it needs.
@@ -86,7 +88,8 @@ impl Setup {
     pub(super) fn new(scheme: Scheme, sizes: Scale, seed: u64) -> Setup {
         let (disk_bytes, band_bytes) = (DISK_BYTES, BAND_BYTES);
         let zones_of_band = 1;
-        Setup { scheme, sizes, seed, disk_bytes, band_bytes, zones_of_band, level0_triggers: (4, 8), logs: true }
+        let model = "barracuda-3tb";
+        Setup { scheme, sizes, seed, disk_bytes, model, band_bytes, zones_of_band, level0_triggers: (4, 8), logs: true }
     }
 
     /// The random-access region in full. The number of bands does not shrink with the scale, nor does the band table.
@@ -96,7 +99,7 @@ impl Setup {
 
     /// The medium and the store on it. Sizes of the device are given in full and divided by its own option.
     pub(super) fn spec(&self) -> String {
-        let model = format!("model=barracuda-3tb,scale={},backing=compressed", self.sizes);
+        let model = format!("model={},scale={},backing=compressed", self.model, self.sizes);
         let logs = if self.logs { "" } else { ",logs=(ram:1GiB)" };
         let disk = ByteSize(self.disk_bytes);
         match self.scheme {
@@ -189,6 +192,7 @@ impl Setup {
             options.max_compaction_bytes = size(25 * self.band_bytes);
         }
         options.pace_background_work = has(Term::Pacing);
+        options.flush_key_ranges = has(Term::KeyRanges);
         if has(Term::Stop) {
             options.level0_stop_writes_trigger = options.level0_slowdown_writes_trigger + OUR_TABLES_TO_STOP;
         }
@@ -224,7 +228,7 @@ impl Setup {
         report.condition(
             "ours",
             format!(
-                "two levels with at most {OUR_DEPTH_MAX} bands in a key, background work and puts paced, a stop {OUR_TABLES_TO_STOP} \
+                "two levels with at most {OUR_DEPTH_MAX} bands in a key, ranges of keys flushed, background work and puts paced, a stop {OUR_TABLES_TO_STOP} \
                  tables after the slowdown, {} of the log written behind, compactions read {} ahead of each table and \
                  scans {}",
                 ahead(OUR_LOG_BEHIND_BYTES),

@@ -302,6 +302,7 @@ fn paper() -> TwoLevel {
         compaction_bytes_max: u64::MAX,
         depth_max: 0,
         level0_urgent: 8,
+        counts_layers: false,
     }
 }
 

@@ -214,7 +214,11 @@ fn pace_of(context: &JobContext, version: &Version, plan: &CompactionPlan) -> Jo
     if plan.reason == Reason::Manual {
         return JobPace::unheld();
     }
-    context.throttle.compaction_pace(plan.input_bytes(), plan.input_level == 0, version.levels[0].len())
+    context.throttle.compaction_pace(
+        plan.input_bytes(),
+        plan.input_level == 0,
+        context.catalog.policy.level0_tables(version),
+    )
 }
 
 /// Rewrites the pairs of `[begin, end)`.

@@ -15,7 +15,7 @@ use super::board::JobBoard;
 use super::catalog::{Catalog, Change, ReadState};
 use super::files::TableFiles;
 use crate::error::Error;
-use crate::memtable::MemTable;
+use crate::memtable::Partition;
 use crate::snapshot::SnapshotList;
 use crate::space::{Headroom, SpaceBudget, Unflushed};
 use crate::throttle::Throttle;
@@ -45,10 +45,10 @@ impl JobContext {
 }
 
 /// Bytes of memtables when `active` is the one that is written, and gets `more_bytes`.
-pub(super) fn unflushed(state: &ReadState, active: &MemTable, more_bytes: u64) -> Unflushed {
-    let bytes_of = |memtable: &MemTable| if memtable.is_empty() { 0 } else { memtable.memory_bytes() as u64 };
+pub(super) fn unflushed(state: &ReadState, active: &Partition, more_bytes: u64) -> Unflushed {
+    let bytes_of = |memtables: &Partition| if memtables.is_empty() { 0 } else { memtables.memory_bytes() as u64 };
     Unflushed {
-        waiting_bytes: state.immutables.iter().map(|memtable| bytes_of(memtable)).sum(),
+        waiting_bytes: state.immutables.iter().map(|memtables| bytes_of(memtables)).sum(),
         active_bytes: bytes_of(active).saturating_add(more_bytes),
     }
 }
@@ -59,7 +59,7 @@ pub(super) fn space_now(catalog: &Catalog, budget: &SpaceBudget, own_bytes: u64)
     let Some(space) = budget.ask() else { return (None, u64::MAX) };
     let state = catalog.read_state.load();
     let of = |more_bytes| {
-        let unflushed = unflushed(&state, &state.memtable, more_bytes);
+        let unflushed = unflushed(&state, &state.active, more_bytes);
         budget.headroom(space, &state.version, unflushed, own_bytes)
     };
     (Some(of(1)), of(0).compaction_bytes())

@@ -1,0 +1,107 @@
+//! `smrdb/robust`: which conclusions of the random puts survive when disk and workload are otherwise.
+
+use super::driver::{Measurement, Phase, PutOrder, measure_all};
+use super::random_puts::VALUE_BYTES;
+use super::scheme::{Scheme, Term};
+use super::settings::{KEY_BYTES, RANDOM_BYTES, Setup};
+use crate::experiment::comparison::{goal, ours};
+use crate::experiment::{Experiment, Scale};
+use crate::report::Report;
+use std::sync::Arc;
+
+/// Those that have the same input and output, slowest first, and the paper's.
+const SCHEMES: [Scheme; 5] =
+    [Scheme::Soc, Scheme::LevelDbSameIo, Scheme::SocSameIo, Scheme::OursWithout(Term::KeyRanges), Scheme::Ours];
+
+/// What is otherwise.
+#[derive(Clone)]
+struct Variation {
+    setup: Setup,
+    value_bytes: usize,
+    /// Bytes put in full.
+    put_bytes: u64,
+    order: PutOrder,
+}
+
+type Change = (&'static str, fn(&mut Variation));
+
+const CHANGES: [Change; 10] = [
+    ("as elsewhere", |_| {}),
+    ("another seed", |variation| variation.setup.seed += 1),
+    ("another disk", |variation| variation.setup.model = "measured-4tb"),
+    ("bands of 40 MiB", |variation| variation.setup.band_bytes /= 2),
+    ("bands of 256 MiB", |variation| variation.setup.band_bytes = 256 << 20),
+    ("values of 1,000 B", |variation| variation.value_bytes = 1000),
+    ("values of 32 KiB", |variation| variation.value_bytes = 32 << 10),
+    ("zipf of 0.99", |variation| variation.order = PutOrder::Zipf),
+    ("one delete to four puts", |variation| variation.order = PutOrder::WithDeletes),
+    ("twice as much", |variation| variation.put_bytes *= 2),
+];
+
+pub(in crate::experiment) const ROBUST: Experiment = Experiment {
+    id: "smrdb/robust",
+    title: "which conclusions of SMRDB's random puts survive on other disks and under other loads (not in the paper)",
+    description: "The puts of smrdb/fig9 with one thing otherwise at a time: the seed, the disk, the size of bands and of values, skewed \
+                  keys, deletes, how much is put. What ours is to the others, and whether the goals of figures 9 and 10 are reached.",
+    default_scale: Scale::one_in(128),
+    run: |run| {
+        let variations = CHANGES.map(|(_, change)| {
+            SCHEMES.map(|scheme| {
+                let mut variation = Variation {
+                    setup: Setup::new(scheme, run.scale, run.settings.seed),
+                    value_bytes: VALUE_BYTES,
+                    put_bytes: RANDOM_BYTES,
+                    order: PutOrder::Uniform,
+                };
+                change(&mut variation);
+                variation
+            })
+        });
+        let measurement = |variation: &Variation| {
+            let Variation { setup, value_bytes, put_bytes, order } = variation.clone();
+            let records = run.scale.of(put_bytes / (KEY_BYTES + value_bytes) as u64);
+            Measurement::new(&setup, value_bytes, &format!("{order:?} puts of {put_bytes}"), move |driver| {
+                Ok(vec![driver.put_in(order, records)?, driver.read_in_order()?])
+            })
+        };
+        let wanted = variations.iter().flatten().map(measurement).collect();
+        let all = measure_all(run, "random puts", wanted)?;
+        let mut report = run.report();
+        variations[0][0].setup.describe(&mut report);
+        for ((change, _), phases) in CHANGES.iter().zip(all.chunks(SCHEMES.len())) {
+            told(&mut report, change, phases);
+        }
+        Ok(report)
+    },
+};
+
+/// The schemes of one variation beside each other.
+fn told(report: &mut Report, change: &str, all: &[Arc<Vec<Phase>>]) {
+    type Measure = fn(&[Phase]) -> f64;
+    let measures: [(&str, &str, Measure); 4] = [
+        ("random puts", "MB/s", |phases| phases[0].megabytes_per_second()),
+        ("rewritten to a user byte", "1", |phases| {
+            phases[0].growth(|statistics| statistics.compaction_written_bytes) as f64 / phases[0].user_bytes as f64
+        }),
+        ("tables over a key", "1", |phases| phases[0].overlap_depth.unwrap_or(f64::NAN)),
+        ("sequential gets", "MB/s", |phases| phases[1].megabytes_per_second()),
+    ];
+    for (metric, unit, of) in measures {
+        for (scheme, phases) in SCHEMES.iter().zip(all) {
+            ours(report, scheme.name(), &format!("{change}: {metric}"), unit, of(phases));
+        }
+    }
+    let of = |scheme: Scheme| SCHEMES.iter().position(|other| *other == scheme).map(|position| &all[position][..]);
+    let (Some(own), Some(base)) = (of(Scheme::Ours), of(Scheme::SocSameIo)) else { return };
+    for ((metric, _, of), (wanted, limit, is_most)) in measures.into_iter().zip([
+        ("at least 1.5", 1.5, false),
+        ("at most 0.6", 0.6, true),
+        ("at most 1", 1.0, true),
+        ("at least 1", 1.0, false),
+    ]) {
+        let ratio = of(own) / of(base);
+        let is_reached = if is_most { ratio <= limit } else { ratio >= limit };
+        let metric = format!("{change}: {metric} / {}", Scheme::SocSameIo.name());
+        goal(report, Scheme::Ours.name(), &metric, ratio, wanted, is_reached);
+    }
+}
