@@ -20,6 +20,9 @@ pub(crate) const FILE_BYTES_MAX: u64 = 1 << 40;
 /// More than any medium holds.
 pub(crate) const MEDIUM_BYTES_MAX: u64 = 256 << 40;
 
+/// Longest stall of a write that is asked for, in milliseconds: a minute.
+const WRITE_STALL_MS_MAX: u64 = 60_000;
+
 /// How blocks of a level are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -237,6 +240,12 @@ described_options! {
         /// the log's way to the medium, memtables and level 0 are not found full: in place of the slowdown at
         /// `level0_slowdown_writes_trigger`. Tables are written back every few mebibytes, so that no sync waits for much.
         pace_background_work: bool = false, "false", Truth;
+        /// With `pace_background_work`: how long background work may keep a write waiting at once. It then moves in bursts of up to
+        /// 32 MiB that have the medium to themselves: what writes the log waits for one to end, so that one write in
+        /// thousands waits, for about as long as this at most, instead of thousands a little; and writers that are held to their
+        /// pace wait as long at once. The shorter, the more of them wait: some hundred milliseconds on a disk. Reads
+        /// are not kept waiting. 0 is small steps. Of no use, and without effect, where logs have a store of their own.
+        max_write_stall_ms: u64 = 0, "0", Milliseconds;
         /// Bytes per second writers get at most while slowed; less while compactions fall further behind.
         delayed_write_rate: u64 = 16 << 20, "16MiB", BytesPerSecond;
         /// Verify checksums of blocks read by users (compactions always do).
@@ -328,6 +337,7 @@ impl Options {
         at_most("max_background_jobs", self.max_background_jobs as u64, 1024)?;
         at_most("log_buffer_size", self.log_buffer_size.unwrap_or(0) as u64, 1 << 30)?;
         at_most("log_write_behind_size", self.log_write_behind_size as u64, 1 << 30)?;
+        at_most("max_write_stall_ms", self.max_write_stall_ms, WRITE_STALL_MS_MAX)?;
         at_least("delayed_write_rate", self.delayed_write_rate, 1)?;
         at_least("max_manifest_file_size", self.max_manifest_file_size, 1)?;
         at_most("max_manifest_file_size", self.max_manifest_file_size, FILE_BYTES_MAX)?;

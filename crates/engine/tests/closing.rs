@@ -114,7 +114,7 @@ fn put(db: &Db, number: u32, bytes: usize) -> Result<(), Error> {
 #[test]
 fn a_job_does_not_wait_for_centuries_when_its_blocks_shrink() {
     for compression in [Compression::Lz4, Compression::Zstd] {
-        for pace_background_work in [false, true] {
+        for (pace_background_work, max_write_stall_ms) in [(false, 0), (true, 0), (true, 50)] {
             let options = Options {
                 compression,
                 compression_per_level: Vec::new(),
@@ -122,9 +122,11 @@ fn a_job_does_not_wait_for_centuries_when_its_blocks_shrink() {
                 write_buffer_size: 32 << 20,
                 block_size: 4 << 20,
                 pace_background_work,
+                max_write_stall_ms,
                 ..options(TreeKind::Leveled)
             };
-            let scene = Scene::new(options, &format!("{compression:?}, paced {pace_background_work}"));
+            let note = format!("{compression:?}, paced {pace_background_work}, bursts of {max_write_stall_ms} ms");
+            let scene = Scene::new(options, &note);
             let begin = scene.env.now();
             for round in 0..2 {
                 for number in 0..6 {
@@ -257,9 +259,16 @@ fn closing_ends_a_compaction_of_small_tables_on_a_slow_medium() {
 
 #[test]
 fn closing_ends_a_job_that_keeps_pace_with_writes() {
-    for tree in TreeKind::OF_TABLES {
-        let paced = Options { pace_background_work: true, level0_file_num_compaction_trigger: 2, ..options(tree) };
-        let mut scene = with_tables(options(tree), paced, "paced");
+    for (tree, max_write_stall_ms) in
+        TreeKind::OF_TABLES.into_iter().flat_map(|tree| [0, 100].map(|stall| (tree, stall)))
+    {
+        let paced = Options {
+            pace_background_work: true,
+            max_write_stall_ms,
+            level0_file_num_compaction_trigger: 2,
+            ..options(tree)
+        };
+        let mut scene = with_tables(options(tree), paced, &format!("paced, bursts of {max_write_stall_ms} ms"));
         scene.call("writes", |db, env| {
             for number in 0.. {
                 put(db, 10_000 + number, 1 << 10)?;

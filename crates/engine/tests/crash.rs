@@ -563,6 +563,27 @@ fn a_log_that_is_held_back_loses_nothing_that_was_synced() {
     assert!(crash_in_turn_under(slow_flushes(), Kind::BAND, 12, behind(12), 3) > 1000);
 }
 
+/// Jobs move in bursts, which whatever is written to the log waits for.
+#[test]
+fn a_crash_during_bursts_loses_nothing_that_was_synced() {
+    let in_bursts = |seed: u64, log_write_behind_size: usize| {
+        let history = hurried(seed, 160);
+        let options = Options {
+            pace_background_work: true,
+            max_write_stall_ms: 5,
+            log_buffer_size: Some(2 << 10),
+            log_write_behind_size,
+            ..history.options
+        };
+        History { options, ..history }
+    };
+    assert!(crash_in_turn_under(slow_flushes(), Kind::PLAIN, 25, in_bursts(25, 6 << 10), 3) > 1000);
+    assert!(crash_in_turn_under(slow_flushes(), Kind::EXTENT, 26, in_bursts(26, 0), 3) > 1000);
+    assert!(crash_in_turn_under(slow_flushes(), Kind::BAND, 27, in_bursts(27, 6 << 10), 3) > 1000);
+    let two_levels = in_bursts(28, 0).in_tree(TreeKind::TwoLevel);
+    assert!(crash_in_turn_under(slow_flushes(), Kind::BAND, 28, two_levels, 3) > 1000);
+}
+
 #[test]
 fn plain_survives_crashes_during_recovery() {
     crash_during_recovery(Kind::PLAIN, 4, History::new(4, 120, UNIVERSE), CRASHED_STATES_MIN);

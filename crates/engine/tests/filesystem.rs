@@ -173,6 +173,7 @@ fn draw(place: Place, seed: u64) -> Draw {
         block_size: 256 << random.below(5),
         block_cache_capacity: 256 << 10,
         pace_background_work: random.chance(1, 8),
+        max_write_stall_ms: Random::named(seed, "stall").index(2) as u64 * 20,
         level_compaction_dynamic_level_bytes: random.chance(1, 2),
         ..Options::default()
     };

@@ -3,7 +3,7 @@
 use super::publication::Publication;
 use super::*;
 use crate::key::EntryKind;
-use crate::log::LogBacklog;
+use crate::log::{LogBacklog, LogGate};
 use crate::log_chain::{LogChainOptions, replay};
 use crate::memtable::MemTable;
 use crate::snapshot::SnapshotList;
@@ -26,7 +26,7 @@ fn deletes(key: &str) -> WriteBatch {
 fn chain(env: &Env) -> LogChain {
     let options = LogChainOptions { database: 7, buffer_bytes: 1 << 20, expected_bytes: 1 << 20, map: false };
     let store: Arc<dyn FileStore> = Arc::new(MemoryStore::new());
-    LogChain::new(env, &store, options, &Arc::new(LogBacklog::new(0)), 1)
+    LogChain::new(env, &store, options, &Arc::new(LogBacklog::new(0, LogGate::default())), 1)
 }
 
 fn head(chain: &LogChain, last_sequence: Sequence) -> CommitHead {

@@ -4,7 +4,7 @@ use super::{NO_LOG, highest_number, log_numbers, names, new_database_id, refuse_
 use crate::batch::BatchRecord;
 use crate::error::Error;
 use crate::key::Sequence;
-use crate::log::LogBacklog;
+use crate::log::{LogBacklog, LogGate};
 use crate::log_chain::{LogChain, LogChainOptions, Replay, chain_from, replay};
 use crate::manifest::{Manifest, Recovered};
 use crate::media::FileMedia;
@@ -62,7 +62,7 @@ impl RecoveredLogs {
     /// Its chain of logs, none of which is written behind.
     pub(crate) fn chain(&self, env: &Env, media: &FileMedia, options: &Options) -> LogChain {
         let log_options = LogChainOptions::new(self.database, media, options, options.write_buffer_size as u64);
-        let backlog = Arc::new(LogBacklog::new(0));
+        let backlog = Arc::new(LogBacklog::new(0, LogGate::default()));
         let chain = LogChain::new(env, media.log_store(), log_options, &backlog, self.oldest_log);
         chain.adopt(&self.logs);
         chain

@@ -44,7 +44,9 @@
 //! this one was synced. A frame that is only a mark, or a seal when the log is closed, covers what
 //! was synced without waiting for the next record.
 
+mod direct;
 mod frame;
+mod gate;
 mod reader;
 #[cfg(test)]
 mod tests;
@@ -60,6 +62,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use varve_store::{IoClass, IoContext};
 
+pub(crate) use gate::{ExclusiveTurn, LogGate};
 pub(crate) use reader::LogReader;
 pub(crate) use throughput::Throughput;
 pub(crate) use write_behind::LogBacklog;

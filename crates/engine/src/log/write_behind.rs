@@ -7,7 +7,7 @@
 //!
 //! What the medium holds is a prefix of what was appended, as without it. What is on its way is lost with the process.
 
-use super::Throughput;
+use super::{LogGate, Throughput};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,18 +17,24 @@ use varve_env::{Condvar, Env, JoinHandle, Mutex};
 use varve_store::{IoContext, StoreError, WritableFile};
 
 /// What is on its way to the medium, of all logs of one tree together.
-#[derive(Debug)]
 pub(crate) struct LogBacklog {
     /// Bytes that may be on their way before writers wait.
     limit_bytes: u64,
     bytes: AtomicU64,
     rate: Throughput,
+    /// What log writes wait at while somebody else has the medium.
+    gate: LogGate,
 }
 
 impl LogBacklog {
     /// With a limit of nothing, writers write.
-    pub(crate) fn new(limit_bytes: u64) -> LogBacklog {
-        LogBacklog { limit_bytes, bytes: AtomicU64::new(0), rate: Throughput::default() }
+    pub(crate) fn new(limit_bytes: u64, gate: LogGate) -> LogBacklog {
+        LogBacklog { limit_bytes, bytes: AtomicU64::new(0), rate: Throughput::default(), gate }
+    }
+
+    /// What whoever writes a log passes.
+    pub(crate) fn gate(&self) -> &LogGate {
+        &self.gate
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {
@@ -211,6 +217,7 @@ impl WriteBehindLog {
             let mut buffers = std::mem::take(&mut state.queue);
             state.is_writing = true;
             drop(state);
+            let pass = self.backlog.gate.pass();
             let start = self.env.now();
             let written = catch_unwind(AssertUnwindSafe(|| match self.file.lock().as_mut() {
                 Some(file) => {
@@ -220,6 +227,7 @@ impl WriteBehindLog {
                 None => Ok(()),
             }));
             let nanos = self.env.now().as_nanos() - start.as_nanos();
+            drop(pass);
             let written_bytes: u64 = buffers.iter().map(|bytes| bytes.len() as u64).sum();
             self.backlog.rate.note(written_bytes, nanos);
             state = self.state.lock();
@@ -322,7 +330,7 @@ mod tests {
     /// A log file that may leave 20 bytes behind.
     fn slow(trouble: Trouble) -> (Env, Arc<LogBacklog>, Arc<parking_lot::Mutex<Written>>, WriteBehind) {
         let env = Env::sim(1);
-        let (backlog, written) = (Arc::new(LogBacklog::new(20)), Arc::default());
+        let (backlog, written) = (Arc::new(LogBacklog::new(20, LogGate::default())), Arc::default());
         let file = SlowFile { env: env.clone(), written: Arc::clone(&written), trouble };
         let context = IoContext::of(varve_store::IoClass::Log);
         let behind = WriteBehind::new(Box::new(file), context, &env, backlog.clone());

@@ -1,5 +1,6 @@
 //! Writing a log.
 
+use super::direct::DirectLog;
 use super::frame::{EncodedHeader, FrameKind, PAYLOAD_BYTES_MAX, Seed};
 use super::write_behind::{LogBacklog, WriteBehind};
 use super::{HEADER_BYTES, LogCounters, LogHeader};
@@ -12,7 +13,7 @@ use varve_store::{IoContext, StoreError, WritableFile};
 /// Who writes to the file.
 enum LogFile {
     /// Who appends, flushes or syncs.
-    Direct(Box<dyn WritableFile>),
+    Direct(DirectLog),
     Behind(WriteBehind),
 }
 
@@ -83,7 +84,7 @@ impl LogWriter {
         counters: Arc<LogCounters>,
     ) -> Result<Self, Error> {
         let mut writer = LogWriter {
-            file: LogFile::Direct(file),
+            file: LogFile::Direct(DirectLog::new(file)),
             seed: Seed::of(header),
             context: header.purpose.context(),
             counters,
@@ -99,10 +100,23 @@ impl LogWriter {
 
     /// Lets a thread of its own write what is handed over from now on, and as much be on its way as `backlog` allows.
     pub(crate) fn write_behind(mut self, env: &Env, backlog: &Arc<LogBacklog>) -> Self {
-        if let LogFile::Direct(file) = self.file {
-            self.file = LogFile::Behind(WriteBehind::new(file, self.context, env, backlog.clone()));
+        if let LogFile::Direct(log) = self.file {
+            self.file = LogFile::Behind(WriteBehind::new(log.file, self.context, env, backlog.clone()));
         }
         self
+    }
+
+    /// Lets appends be no requests to a device from now on.
+    pub(crate) fn hold_back(mut self) -> Self {
+        if let LogFile::Direct(log) = &mut self.file {
+            log.hold_back();
+        }
+        self
+    }
+
+    /// Whoever hands over makes a request to a device, which appends do not.
+    pub(crate) fn holds_back(&self) -> bool {
+        matches!(&self.file, LogFile::Direct(log) if log.holds_back())
     }
 
     /// Appends one record: the concatenation of `pieces`, of any length. It may stay in a buffer of

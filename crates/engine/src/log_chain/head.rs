@@ -41,6 +41,7 @@ impl LogHead {
         let Some(log) = self.log.as_mut() else { return Err(Error::Closed) };
         let appended = log.append(pieces).and_then(|_| {
             if log.size_bytes() - self.handed_over_bytes > chain.options.buffer_bytes {
+                let _pass = log.holds_back().then(|| chain.gate().pass());
                 log.hand_over()?;
                 self.handed_over_bytes = log.size_bytes();
             }
@@ -52,7 +53,9 @@ impl LogHead {
 
     /// Makes everything appended durable, the oldest first, so that what is durable is always a prefix of history.
     pub(crate) fn sync(&mut self, chain: &LogChain) -> Result<(), Error> {
-        chain.sync_before(u64::MAX)?;
+        // It waits for what is on its way.
+        let _pass = chain.gate().lead();
+        chain.sync_complete(u64::MAX)?;
         match self.log.as_mut() {
             Some(log) => log.sync(),
             None => Err(Error::Closed),
@@ -61,14 +64,7 @@ impl LogHead {
 
     /// Goes on in a new log; on failure in the one there is, unless that broke.
     pub(crate) fn begin_next(&mut self, chain: &LogChain, number: u64, salt: u64) -> Result<(), Error> {
-        if !self.is_broken
-            && let Some(log) = self.log.as_mut()
-            && let Err(error) = log.flush()
-        {
-            self.is_broken = true;
-            return Err(error);
-        }
-        let log = chain.create(number, salt, self.previous())?;
+        let log = self.create_next(chain, number, salt)?;
         let mut unsynced = chain.unsynced.lock();
         if let Some(old) = self.log.replace(log)
             && old.synced_bytes() < old.size_bytes()
@@ -83,6 +79,18 @@ impl LogHead {
         self.handed_over_bytes = 0;
         self.is_broken = false;
         Ok(())
+    }
+
+    fn create_next(&mut self, chain: &LogChain, number: u64, salt: u64) -> Result<LogWriter, Error> {
+        let _pass = chain.gate().lead();
+        if !self.is_broken
+            && let Some(log) = self.log.as_mut()
+            && let Err(error) = log.flush()
+        {
+            self.is_broken = true;
+            return Err(error);
+        }
+        chain.create(number, salt, self.previous())
     }
 
     /// Logs before the one that is written need no sync any more: what they hold is going to be in tables first.

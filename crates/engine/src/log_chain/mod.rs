@@ -20,7 +20,7 @@ pub(crate) use salvage::{Salvaged, salvage_log};
 use crate::error::Error;
 use crate::file_name;
 use crate::key::Sequence;
-use crate::log::{LogBacklog, LogCounters, LogHeader, LogWriter, PreviousLog, Purpose};
+use crate::log::{LogBacklog, LogCounters, LogGate, LogHeader, LogWriter, PreviousLog, Purpose};
 use crate::media::FileMedia;
 use crate::options::Options;
 use parking_lot::Mutex;
@@ -90,6 +90,11 @@ impl LogChain {
         }
     }
 
+    /// What whoever writes a log to the medium passes.
+    fn gate(&self) -> &LogGate {
+        self.backlog.gate()
+    }
+
     /// What its logs did.
     pub(crate) fn counters(&self) -> &LogCounters {
         &self.counters
@@ -110,7 +115,12 @@ impl LogChain {
         match LogWriter::create(file, &header, self.counters.clone()) {
             Ok(log) => {
                 self.live.numbers.lock().push(number);
-                Ok(if self.backlog.limit_bytes() > 0 { log.write_behind(&self.env, &self.backlog) } else { log })
+                let is_gated = self.gate().is_there() && self.store.properties().flush_is_device_request;
+                Ok(match self.backlog.limit_bytes() {
+                    0 if is_gated => log.hold_back(),
+                    0 => log,
+                    _ => log.write_behind(&self.env, &self.backlog),
+                })
             }
             Err(error) => {
                 // Nothing was written to it: tries on a full medium must not pile up files.
@@ -152,6 +162,12 @@ impl LogChain {
     ///
     /// Errors: those of the store: whether what they hold is durable is unknown.
     pub(crate) fn sync_before(&self, number: u64) -> Result<(), Error> {
+        let _pass = self.gate().lead();
+        self.sync_complete(number)
+    }
+
+    /// The same for who may write logs to the medium.
+    fn sync_complete(&self, number: u64) -> Result<(), Error> {
         let mut unsynced = self.unsynced.lock();
         let before = unsynced.iter().take_while(|(log, _)| *log < number).count();
         for (number, mut log) in unsynced.drain(..before) {

@@ -15,7 +15,7 @@ const OPTIONS: LogChainOptions =
 
 fn chain() -> LogChain {
     let store: Arc<dyn FileStore> = Arc::new(MemoryStore::new());
-    LogChain::new(&Env::sim(1), &store, OPTIONS, &Arc::new(LogBacklog::new(0)), 1)
+    LogChain::new(&Env::sim(1), &store, OPTIONS, &Arc::new(LogBacklog::new(0, LogGate::default())), 1)
 }
 
 /// Appends a batch of one put.

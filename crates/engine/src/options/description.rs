@@ -38,6 +38,7 @@ pub enum OptionUnit {
     Entries,
     Blocks,
     Bits,
+    Milliseconds,
     /// A ratio of two sizes.
     Factor,
     Percent,
@@ -63,6 +64,7 @@ impl OptionUnit {
             OptionUnit::Entries => "entries",
             OptionUnit::Blocks => "blocks",
             OptionUnit::Bits => "bits",
+            OptionUnit::Milliseconds => "milliseconds",
             OptionUnit::Factor => "factor",
             OptionUnit::Percent => "percent",
             OptionUnit::Truth => "true or false",

@@ -18,6 +18,7 @@
 //! What is decided is a pure function of a job's [`Share`] and what was written; [`JobPace`] waits. It also tells of the
 //! job's progress, which writers are held to in turn: see [`super::write_pace`].
 
+use super::burst::BurstCosts;
 use crate::log::Throughput;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -70,6 +71,7 @@ pub(super) struct Progress {
     begun_bytes: AtomicU64,
     done_bytes: AtomicU64,
     rate: Throughput,
+    burst_costs: BurstCosts,
 }
 
 impl Progress {
@@ -173,19 +175,45 @@ impl JobPace {
 
     /// Tells of a step of the work and returns when the next may begin.
     pub(super) fn step(&self, env: &Env, jobs: &Jobs, bytes: u64) {
-        let Some(share) = self.share else { return };
-        let done_bytes = self.done_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if self.is_held() {
+            self.note_done(bytes);
+            self.note_time(env, bytes);
+            self.wait(env, jobs, 0, || false);
+            self.begin_step(env);
+        }
+    }
+
+    /// So much of the work was done.
+    pub(super) fn note_done(&self, bytes: u64) {
+        self.done_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.progress.done_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// So much of it was done since [`JobPace::begin_step`].
+    pub(super) fn note_time(&self, env: &Env, bytes: u64) {
         let since_nanos = self.since_nanos.load(Ordering::Relaxed);
         // Before the first step tables are opened and first pieces of all of them read, which says little about the rest.
         if since_nanos > 0 {
             self.progress.rate.note(bytes, env.now().as_nanos().saturating_sub(since_nanos));
         }
+    }
+
+    /// The next step begins now.
+    pub(super) fn begin_step(&self, env: &Env) {
+        self.since_nanos.store(env.now().as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Waits until `next_bytes` more may be done, or what is left if that is less. As long as `is_log_written` nobody is taken to
+    /// be quiet.
+    pub(super) fn wait(&self, env: &Env, jobs: &Jobs, next_bytes: u64, is_log_written: impl Fn() -> bool) {
+        let Some(share) = self.share else { return };
+        let done_bytes = self.done_bytes.load(Ordering::Relaxed);
+        let wanted_bytes = done_bytes.saturating_add(next_bytes.min(self.work_bytes.saturating_sub(done_bytes)));
         loop {
             let written = jobs.written_bytes().saturating_sub(self.begin_bytes);
             let idle_nanos = env.now().as_nanos().saturating_sub(jobs.writes.last_nanos.load(Ordering::Relaxed));
-            if share.allowed_bytes(written) >= done_bytes
-                || Duration::from_nanos(idle_nanos) >= QUIET
+            if share.allowed_bytes(written) >= wanted_bytes
+                || (Duration::from_nanos(idle_nanos) >= QUIET && !is_log_written())
                 || jobs.waiting.load(Ordering::Relaxed) > 0
                 || jobs.has_ended()
             {
@@ -193,7 +221,15 @@ impl JobPace {
             }
             env.sleep(WAIT);
         }
-        self.since_nanos.store(env.now().as_nanos(), Ordering::Relaxed);
+    }
+
+    /// How fast such jobs are while they are not held, once that is known.
+    pub(super) fn bytes_per_second(&self) -> Option<u64> {
+        self.progress.rate.bytes_per_second()
+    }
+
+    pub(super) fn burst_costs(&self) -> &BurstCosts {
+        &self.progress.burst_costs
     }
 }
 

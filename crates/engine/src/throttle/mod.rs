@@ -3,23 +3,26 @@
 //! - *stall*: the triggers at which writers are slowed or stopped ([`stall`]), and the rate of those slowed
 //!   ([`write_delay`]).
 //! - *pace*, if it is asked for: writers are held to what is emptied behind them ([`write_pace`]), jobs to what writers
-//!   write ([`job_pace`]).
+//!   write ([`job_pace`]), in small steps between writes or in few long ones that keep logs waiting ([`burst`]).
 //! - *rate limit* of background writes ([`rate_limiter`]).
 //!
 //! What is decided are pure functions in these files; [`Throttle`] has the state they need, and sleeps.
 
+mod burst;
 mod job_pace;
 mod rate_limiter;
 mod stall;
 mod write_delay;
 mod write_pace;
 
-pub(crate) use job_pace::{JobPace, STEP_BYTES};
+pub(crate) use burst::Burst;
+pub(crate) use job_pace::JobPace;
 pub(crate) use stall::{Pressure, Stall};
 
-use crate::log::LogBacklog;
+use crate::log::{LogBacklog, LogGate};
 use crate::options::Options;
-use job_pace::{Jobs, Share, compaction_headroom_bytes};
+use burst::{BURST_STEP_BYTES, Bursts};
+use job_pace::{Jobs, STEP_BYTES, Share, compaction_headroom_bytes};
 use rate_limiter::RateLimiter;
 use stall::StallOptions;
 use std::sync::Arc;
@@ -100,6 +103,8 @@ pub(crate) struct Throttle {
     options: ThrottleOptions,
     writers: WriterDelay,
     jobs: Jobs,
+    /// If jobs move in bursts.
+    bursts: Option<Bursts>,
     rate_limiter: RateLimiter,
     log_backlog: Arc<LogBacklog>,
 }
@@ -115,8 +120,12 @@ pub(crate) struct Unsettled {
 }
 
 impl Throttle {
-    /// Of a tree whose memtables are full at `memtable_bytes`.
-    pub(crate) fn new(env: &Env, options: &Options, memtable_bytes: usize) -> Throttle {
+    /// Of a tree whose memtables are full at `memtable_bytes`. Where logs are on a medium of their own (`logs_apart`) nothing
+    /// is gained by keeping them waiting.
+    pub(crate) fn new(env: &Env, options: &Options, memtable_bytes: usize, logs_apart: bool) -> Throttle {
+        let stall = Duration::from_millis(options.max_write_stall_ms);
+        let bursts = options.pace_background_work && !stall.is_zero() && !logs_apart;
+        let gate = if bursts { LogGate::new(env) } else { LogGate::default() };
         let delay = WriteDelay::new(options.delayed_write_rate);
         Throttle {
             env: env.clone(),
@@ -127,8 +136,9 @@ impl Throttle {
                 delay: parking_lot::Mutex::new(delay),
             },
             jobs: Jobs::default(),
+            bursts: Bursts::new(stall, gate.clone()),
             rate_limiter: RateLimiter::new(env, options.rate_limit_bytes_per_second),
-            log_backlog: Arc::new(LogBacklog::new(options.log_write_behind_size as u64)),
+            log_backlog: Arc::new(LogBacklog::new(options.log_write_behind_size as u64, gate)),
         }
     }
 
@@ -180,7 +190,7 @@ impl Throttle {
 
     /// Sleeps so that users' writes keep the pace of what empties the log's way to the medium, memtables and level 0, where
     /// that was asked for. `due_nanos` as for [`Throttle::delay`].
-    pub(crate) fn keep_pace(&self, due_nanos: &mut u64, bytes: usize, unsettled: impl FnOnce() -> Unsettled) {
+    pub(crate) fn keep_pace(&self, due_nanos: &mut u64, bytes: usize, unsettled: impl Fn() -> Unsettled) {
         if !self.options.is_paced || !self.options.is_relieved {
             return;
         }
@@ -192,9 +202,26 @@ impl Throttle {
         let nanos = (bytes as u64).saturating_mul(1_000_000_000) / rate;
         *due_nanos = (*due_nanos).max(now.as_nanos()).saturating_add(nanos);
         let ahead = Duration::from_nanos(*due_nanos - now.as_nanos());
-        if ahead >= PACE_DELAY_MIN {
-            self.env.sleep(ahead.min(PACE_DELAY_MAX));
-            *due_nanos = (*due_nanos).min(self.env.now().as_nanos());
+        match &self.bursts {
+            None if ahead < PACE_DELAY_MIN => return,
+            None => self.env.sleep(ahead.min(PACE_DELAY_MAX)),
+            // One write waits for all that came before it.
+            Some(bursts) if ahead < bursts.stall() => return,
+            Some(bursts) => self.hold_writer(bursts.stall(), unsettled),
+        }
+        *due_nanos = (*due_nanos).min(self.env.now().as_nanos());
+    }
+
+    /// Sleeps that long, or until nothing is to be emptied.
+    fn hold_writer(&self, time: Duration, unsettled: impl Fn() -> Unsettled) {
+        let end = self.env.now() + time;
+        loop {
+            let left = end - self.env.now();
+            let is_due = || write_pace::bytes_per_second(&self.reservoirs(unsettled())).is_some();
+            if left.is_zero() || self.jobs.has_ended() || !is_due() {
+                return;
+            }
+            self.env.sleep(left.min(PACE_DELAY_MAX));
         }
     }
 
@@ -261,14 +288,44 @@ impl Throttle {
         }
     }
 
-    /// Tells of a step of a job's work and returns when the next may begin.
-    pub(crate) fn step(&self, pace: &JobPace, bytes: u64) {
-        pace.step(&self.env, &self.jobs, bytes);
+    /// Bytes of a job's input between two steps.
+    pub(crate) fn step_bytes(&self) -> u64 {
+        if self.bursts.is_some() { BURST_STEP_BYTES } else { STEP_BYTES }
     }
 
-    /// Returns when so many bytes more may be written by jobs, or when the throttle ends.
-    pub(crate) fn admit(&self, bytes: u64) {
-        self.rate_limiter.admit(bytes);
+    /// Returns when a job may begin: in a burst, if jobs move in bursts.
+    pub(crate) fn begin(&self, pace: &JobPace, burst: &mut Burst) {
+        if let Some(bursts) = &self.bursts {
+            bursts.begin(&self.env, &self.jobs, pace, burst);
+        }
+    }
+
+    /// Tells of a step of a job's work, which is part of `burst` if that is one, and returns when the next may begin. Before a
+    /// burst ends `write_back` has the medium write down what it wrote.
+    ///
+    /// Errors: those of `write_back`.
+    pub(crate) fn step<E>(
+        &self,
+        pace: &JobPace,
+        burst: &mut Burst,
+        bytes: u64,
+        write_back: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        match &self.bursts {
+            Some(bursts) => bursts.step(&self.env, &self.jobs, (pace, burst), bytes, write_back),
+            None => {
+                pace.step(&self.env, &self.jobs, bytes);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns when so many bytes more may be written by jobs, or when the throttle ends. A burst ends before that is waited for.
+    pub(crate) fn admit(&self, burst: &mut Burst, bytes: u64) {
+        if self.rate_limiter.is_limited() {
+            burst.end();
+            self.rate_limiter.admit(bytes);
+        }
     }
 
     /// As long as what is returned lives somebody waits for a job to end: jobs make haste.
@@ -285,6 +342,7 @@ impl Throttle {
     /// Ends all waits, those to come as well.
     pub(crate) fn end(&self) {
         self.jobs.end();
+        self.bursts.iter().for_each(Bursts::end);
         self.rate_limiter.end();
     }
 }

@@ -27,9 +27,14 @@ impl RateLimiter {
         }
     }
 
+    /// Somebody may have to wait.
+    pub(super) fn is_limited(&self) -> bool {
+        self.bytes_per_second > 0
+    }
+
     /// Returns when `bytes` more may be written, or when the limit ended.
     pub(super) fn admit(&self, bytes: u64) {
-        if self.bytes_per_second == 0 {
+        if !self.is_limited() {
             return;
         }
         let mut state = self.state.lock();

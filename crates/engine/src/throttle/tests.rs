@@ -3,7 +3,7 @@
 use super::*;
 
 fn throttle(env: &Env, options: Options) -> Throttle {
-    Throttle::new(env, &options, 100 << 10)
+    Throttle::new(env, &options, 100 << 10, false)
 }
 
 /// A job goes on with what users write; at once when nobody writes, when somebody waits, when it is late, and at the end.
@@ -15,7 +15,7 @@ fn a_job_keeps_pace_with_writes() {
     let throttle = Arc::new(throttle(&env, options));
     let timed = |pace: &JobPace, bytes: u64| {
         let start = env.now();
-        throttle.step(pace, bytes);
+        throttle.step(pace, &mut Burst::default(), bytes, || Ok::<(), ()>(())).expect("nothing is written back");
         env.now() - start
     };
     env.sleep(Duration::from_secs(1));
@@ -98,4 +98,80 @@ fn nobody_is_held_where_nothing_is_compacted() {
     let mut due_nanos = 0;
     throttle.keep_pace(&mut due_nanos, 1 << 30, || unreachable!("nobody asks"));
     assert_eq!(env.now().as_nanos(), 0);
+}
+
+/// A writer of a log meets bursts: seldom, for no longer than was asked for, and between two of them it passes.
+#[test]
+fn a_job_in_bursts_keeps_few_writes_waiting() {
+    const MILLIS: u64 = 1_000_000;
+    for seed in 0..20 {
+        let env = Env::sim(seed);
+        let options = Options {
+            pace_background_work: true,
+            max_write_stall_ms: 100,
+            max_write_buffer_number: 2,
+            ..Options::default()
+        };
+        let throttle = Arc::new(throttle(&env, options));
+        let writer = {
+            let (throttle, env) = (throttle.clone(), env.clone());
+            env.clone().spawn("writer", move || {
+                let mut waits = Vec::new();
+                for _ in 0..400 {
+                    let begin = env.now();
+                    let pass = throttle.log_backlog().gate().pass();
+                    waits.push((env.now() - begin).as_nanos() as u64);
+                    env.sleep(Duration::from_millis(1));
+                    drop(pass);
+                    throttle.note_written(100);
+                    env.sleep(Duration::from_millis(4));
+                }
+                waits
+            })
+        };
+        env.sleep(Duration::from_millis(1));
+        // A quarter of 100 KiB may be written meanwhile: 4 MiB a write of a hundred bytes.
+        let (pace, mut burst, mut bursts) = (throttle.flush_pace(1 << 30, 1, 0), Burst::default(), 0);
+        throttle.begin(&pace, &mut burst);
+        for _ in 0..(64 << 20) / throttle.step_bytes() {
+            env.sleep(Duration::from_millis(2));
+            let write_back = || {
+                env.sleep(Duration::from_millis(7));
+                bursts += 1;
+                Ok::<(), ()>(())
+            };
+            throttle.step(&pace, &mut burst, throttle.step_bytes(), write_back).expect("nothing fails");
+        }
+        drop((burst, pace));
+        let waits = writer.join().unwrap_or_else(|panic| panic.resume());
+        let waited: Vec<u64> = waits.into_iter().filter(|&nanos| nanos > 0).collect();
+        // The first one does not know yet how long writing back takes.
+        assert!(waited.iter().all(|&nanos| nanos <= 107 * MILLIS), "seed {seed}: {waited:?}");
+        assert!(waited.iter().skip(1).all(|&nanos| nanos <= 100 * MILLIS), "seed {seed}: {waited:?}");
+        assert!((20..=26).contains(&bursts), "seed {seed}: {bursts} bursts");
+        assert!(waited.len() <= bursts + 1, "seed {seed}: {} waits for {bursts} bursts", waited.len());
+    }
+}
+
+/// Writers that keep the pace wait at once for what they are ahead, and no longer than was asked for.
+#[test]
+fn where_jobs_move_in_bursts_writers_wait_seldom_and_as_long() {
+    let env = Env::sim(1);
+    let options = Options { pace_background_work: true, max_write_stall_ms: 100, ..Options::default() };
+    let throttle = throttle(&env, options);
+    throttle.jobs.flushes.rate().note(1 << 20, 1_000_000_000);
+    // As much room as there is to do: a mebibyte a second.
+    let unsettled = || Unsettled { active_bytes: 0, unflushed_bytes: 150 << 10, level0_tables: 0 };
+    let (mut due_nanos, mut waits) = (0, Vec::new());
+    for _ in 0..1000 {
+        let begin = env.now();
+        throttle.keep_pace(&mut due_nanos, 1 << 10, unsettled);
+        waits.push((env.now() - begin).as_nanos() as u64);
+    }
+    let waited: Vec<u64> = waits.into_iter().filter(|&nanos| nanos > 0).collect();
+    assert!((9..=10).contains(&waited.len()), "{waited:?}");
+    assert!(waited.iter().all(|&nanos| nanos == 100_000_000), "{waited:?}");
+    throttle.end();
+    throttle.keep_pace(&mut due_nanos, 1 << 20, unsettled);
+    assert_eq!(env.now().as_nanos(), waited.iter().sum::<u64>(), "nobody waits at the end");
 }

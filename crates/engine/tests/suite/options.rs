@@ -51,6 +51,7 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
         overlap_depth_max: pick(&mut random, &[0, 1, 4]) as usize,
         pace_background_work: random.chance(1, 3),
         log_write_behind_size: pick(&mut random, &[0, 0, 2 << 10]) as usize,
+        max_write_stall_ms: Random::named(seed, "stall").index(3) as u64 * 5,
         max_size_amplification_percent: pick(&mut random, &[0, 12, 12, 100, 300]),
         tree,
         ..Options::default()

@@ -169,6 +169,7 @@ pub(crate) fn options(seed: u64, round: u64) -> Options {
         use_direct_reads: pick(&[0, 1]) == 1,
         use_direct_io_for_flush_and_compaction: pick(&[0, 1]) == 1,
         pace_background_work: pick(&[0, 0, 1]) == 1,
+        max_write_stall_ms: [0, 1, 20][Random::named(seed ^ round << 32, "stall").index(3)],
         max_open_files: pick(&[4, 100]),
         // What a store was made for.
         tree: trees[Random::named(seed, "tree").index(trees.len())],

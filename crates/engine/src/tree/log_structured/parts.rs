@@ -3,6 +3,8 @@
 //! Locks, in the order they are taken; none is taken while a later one is held:
 //! `queue` (the write group) - `writer` (log and active memtable; held across log I/O) -
 //! `manifest` (held across manifest I/O) - `jobs` (scheduling; never held across I/O).
+//!
+//! Whoever writes the log passes the log gate under `writer` at most; a job that has it to itself takes none of these locks.
 
 use super::board::JobBoard;
 use super::catalog::{Catalog, ManifestState, ReadState};
@@ -59,7 +61,7 @@ impl TreeParts {
     ) -> TreeParts {
         let Found { database, tables, version, manifest, next_file_number, last_sequence } = found;
         let space = SpaceBudget::new(&media.files, &options, policy.histogram_bytes());
-        let throttle = Arc::new(Throttle::new(env, &options, space.sizes().memtable_bytes));
+        let throttle = Arc::new(Throttle::new(env, &options, space.sizes().memtable_bytes, media.logs.is_some()));
         let log_options = LogChainOptions::new(database, &media, &options, space.sizes().memtable_bytes as u64 * 9 / 8);
         let logs = LogChain::new(env, media.log_store(), log_options, throttle.log_backlog(), manifest.log_number);
         let settings = TableSettings {

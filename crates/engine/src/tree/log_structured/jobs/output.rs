@@ -12,7 +12,7 @@ use crate::snapshot::VersionFilter;
 use crate::space::Reservation;
 use crate::statistics::Totals;
 use crate::table::{Record, TableBuilder, TableSummary, key_hash};
-use crate::throttle::{JobPace, STEP_BYTES};
+use crate::throttle::{Burst, JobPace};
 use std::sync::Arc;
 use varve_store::{BlockOrigin, CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId, RecordCache};
 
@@ -270,6 +270,18 @@ struct Open {
     spent_bytes: u64,
 }
 
+impl Open {
+    /// Has the medium write down what it was given since the last time.
+    fn write_back(&mut self) -> Result<(), Error> {
+        let bytes = self.builder.written_bytes();
+        if bytes > self.written_back_bytes {
+            self.written_back_bytes = bytes;
+            self.builder.write_back()?;
+        }
+        Ok(())
+    }
+}
+
 /// Writes the walk from where it stands up to `end` (a user key, exclusive). Tables of a failed
 /// call are removed.
 pub(super) fn write_tables(
@@ -312,6 +324,8 @@ fn write_all(
     let follows = plan.hints_outputs && context.files.media.files.properties().wants_rewrites;
     let mut origins = Origins::default();
     let (mut passed_bytes, mut admitted_bytes) = (0, 0);
+    let (mut burst, step_bytes) = (Burst::default(), context.throttle.step_bytes());
+    context.throttle.begin(plan.pace, &mut burst);
     let result = (|| {
         while source.valid() {
             let internal = source.key();
@@ -375,19 +389,19 @@ fn write_all(
                 let bytes = current.builder.written_bytes();
                 let job_bytes = outputs.written_bytes + bytes;
                 if job_bytes - admitted_bytes >= PACE_BYTES {
-                    context.throttle.admit(job_bytes - admitted_bytes);
+                    context.throttle.admit(&mut burst, job_bytes - admitted_bytes);
                     admitted_bytes = job_bytes;
                     context.board.refuse_if_cancelled()?;
                 }
-                if bytes - current.written_back_bytes >= WRITE_BACK_BYTES && plan.pace.is_held() {
-                    current.written_back_bytes = bytes;
-                    current.builder.write_back()?;
+                if bytes - current.written_back_bytes >= WRITE_BACK_BYTES && plan.pace.is_held() && !burst.is_held() {
+                    current.write_back()?;
                 }
             }
             passed_bytes += (internal.len() + source.value().len()) as u64;
             source.next();
-            if passed_bytes >= STEP_BYTES {
-                context.throttle.step(plan.pace, std::mem::take(&mut passed_bytes));
+            if passed_bytes >= step_bytes {
+                let write_back = || open.as_mut().map_or(Ok(()), Open::write_back);
+                context.throttle.step(plan.pace, &mut burst, std::mem::take(&mut passed_bytes), write_back)?;
                 context.board.refuse_if_cancelled()?;
             }
         }
