@@ -5,6 +5,7 @@ use crate::experiment::emulated::bare;
 use crate::experiment::simulate;
 use crate::media::probe::{Pattern, Probe};
 use crate::media::{BlockDevice, BlockDeviceExt, IoContext, Request};
+use crate::runner::Latencies;
 use std::io::IoSlice;
 use varve::env::Env;
 
@@ -64,6 +65,26 @@ pub(super) fn measure() -> Result<Floors, LabError> {
         journaled_append_nearby: journaled(Some(128 << 20), true)?,
         unflushed_append: append(false)?,
         unflushed_journaled_append: journaled(None, false)?,
+    })
+}
+
+/// What one of a thousand of so many appends of two blocks takes with its flush, or longer, in milliseconds: some of them go on from
+/// one track to the next. The same number for every seed.
+///
+/// # Errors
+/// What the device says.
+pub(super) fn slowest_appends_millis(appends: u64) -> Result<f64, LabError> {
+    simulate(1, move |env| {
+        let device = bare(env, DISK)?;
+        let (context, blocks) = (IoContext::default(), [0; 2 * BLOCK_BYTES as usize]);
+        let mut latencies = Latencies::default();
+        for number in 0..appends {
+            let begin = env.now();
+            device.write_at(number * 2 * BLOCK_BYTES, &blocks, &context)?;
+            device.sync(&context)?;
+            latencies.record((env.now() - begin).as_nanos() as u64);
+        }
+        Ok(latencies.summary().map_or(f64::NAN, |latency| latency.p999_nanos as f64 / 1e6))
     })
 }
 

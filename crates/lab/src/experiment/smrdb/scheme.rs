@@ -15,6 +15,8 @@ pub(super) enum Scheme {
     SocSameIo,
     /// SMRDB-SOC with what goes past the paper: see [`super::settings`].
     Ours,
+    /// Ours whose background work moves in bursts that log writes wait for.
+    OursInBursts(Stall),
     /// Ours without one of the things it has and SMRDB-SOC has not.
     OursWithout(Term),
 }
@@ -36,6 +38,28 @@ pub(super) enum Term {
     KeyRanges,
 }
 
+/// How long a burst of background work may keep a put waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stall {
+    /// 50 ms: a few revolutions of the disk.
+    Short,
+    /// 130 ms: of the values between 110 and 160 ms, which do about the same.
+    Middle,
+    /// 450 ms: what reading and writing 32 MiB takes.
+    Long,
+}
+
+impl Stall {
+    /// In milliseconds.
+    pub(super) fn millis(self) -> u64 {
+        match self {
+            Stall::Short => 50,
+            Stall::Middle => 130,
+            Stall::Long => 450,
+        }
+    }
+}
+
 impl Term {
     const ALL: [Term; 6] = [Term::ReadAhead, Term::WriteBehind, Term::Depth, Term::Pacing, Term::Stop, Term::KeyRanges];
 }
@@ -51,7 +75,16 @@ impl Scheme {
         whole.into_iter().chain(Term::ALL.map(Scheme::OursWithout)).collect()
     }
 
-    /// The same with SMRDB-LOC.
+    /// Ours in bursts, both ends of what may be asked for and what lies between.
+    pub(super) const IN_BURSTS: [Scheme; 3] =
+        [Scheme::OursInBursts(Stall::Short), Scheme::OursInBursts(Stall::Middle), Scheme::OursInBursts(Stall::Long)];
+
+    /// Those of figures in full size, where a burst is to the disk what it is in truth, with ours in bursts.
+    pub(super) fn compared_in_full_size() -> Vec<Scheme> {
+        Scheme::compared().into_iter().chain(Scheme::IN_BURSTS).collect()
+    }
+
+    /// Those of [`Scheme::compared`] with SMRDB-LOC.
     pub(super) fn all() -> Vec<Scheme> {
         let mut all = Scheme::compared();
         all.insert(1, Scheme::Loc);
@@ -60,7 +93,7 @@ impl Scheme {
 
     /// Whether it is ours, with goals of its own, and not the paper's or a part of ours.
     pub(super) fn is_past_paper(self) -> bool {
-        self == Scheme::Ours
+        matches!(self, Scheme::Ours | Scheme::OursInBursts(_))
     }
 
     /// Whether it has a term of ours.
@@ -68,7 +101,7 @@ impl Scheme {
         match self {
             Scheme::LevelDb | Scheme::Loc | Scheme::Soc => false,
             Scheme::LevelDbSameIo | Scheme::SocSameIo => matches!(term, Term::ReadAhead | Term::WriteBehind),
-            Scheme::Ours => true,
+            Scheme::Ours | Scheme::OursInBursts(_) => true,
             Scheme::OursWithout(without) => term != without,
         }
     }
@@ -87,6 +120,9 @@ impl Scheme {
             Scheme::LevelDbSameIo => "LevelDB-like, same I/O",
             Scheme::SocSameIo => "SMRDB-SOC, same I/O",
             Scheme::Ours => "ours",
+            Scheme::OursInBursts(Stall::Short) => "ours, bursts of 50 ms",
+            Scheme::OursInBursts(Stall::Middle) => "ours, bursts of 130 ms",
+            Scheme::OursInBursts(Stall::Long) => "ours, bursts of 450 ms",
             Scheme::OursWithout(Term::ReadAhead) => "ours without read-ahead",
             Scheme::OursWithout(Term::WriteBehind) => "ours without write-behind",
             Scheme::OursWithout(Term::Depth) => "ours without depth",

@@ -167,7 +167,7 @@ impl Setup {
             Scheme::LevelDb | Scheme::LevelDbSameIo => leveldb,
             Scheme::Loc => in_bands,
             // The paper has no limit to what a compaction takes.
-            Scheme::Soc | Scheme::SocSameIo | Scheme::Ours | Scheme::OursWithout(_) => {
+            Scheme::Soc | Scheme::SocSameIo | Scheme::Ours | Scheme::OursInBursts(_) | Scheme::OursWithout(_) => {
                 Options { tree: TreeKind::TwoLevel, max_compaction_bytes: 1 << 62, ..in_bands }
             }
         };
@@ -193,6 +193,9 @@ impl Setup {
         }
         options.pace_background_work = has(Term::Pacing);
         options.flush_key_ranges = has(Term::KeyRanges);
+        if let Scheme::OursInBursts(stall) = self.scheme {
+            options.max_write_stall_ms = stall.millis();
+        }
         if has(Term::Stop) {
             options.level0_stop_writes_trigger = options.level0_slowdown_writes_trigger + OUR_TABLES_TO_STOP;
         }
@@ -251,7 +254,7 @@ mod tests {
 
     #[test]
     fn every_setup_is_a_medium_and_options() {
-        for scheme in Scheme::all() {
+        for scheme in Scheme::all().into_iter().chain(Scheme::IN_BURSTS) {
             for sizes in [Scale::FULL, Scale::one_in(16), Scale::one_in(64)] {
                 let setup = Setup::new(scheme, sizes, 1);
                 setup.spec().parse::<varve::Spec>().unwrap_or_else(|error| panic!("{}: {error}", scheme.name()));
