@@ -67,7 +67,7 @@ mod tests {
         let rows = found.rows.iter().filter(|row| row.metric == "load: mean latency of a put");
         let latencies: Vec<f64> = rows.filter_map(|row| row.ours).collect();
         assert!(
-            latencies.len() == Scheme::compared_in_full_size().len() && latencies.iter().all(|millis| *millis > 4.0),
+            latencies.len() == Scheme::compared_with_bursts().len() && latencies.iter().all(|millis| *millis > 4.0),
             "{}",
             found.to_text()
         );

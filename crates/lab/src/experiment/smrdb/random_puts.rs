@@ -15,6 +15,9 @@ pub(super) const VALUE_BYTES: usize = 4096;
 /// Sizes and positioning times are divided alike.
 const DEFAULT_SCALE: Scale = Scale::one_in(32);
 
+/// Of figures in which work is paced: how long it sleeps at least is not divided.
+const PACED_SCALE: Scale = Scale::one_in(8);
+
 const DESCRIPTION: &str = "Puts 4 KiB values under keys drawn at random from as many as are put (11 GB), none synced, and \
                            then reads everything in order, at once. Scale divides every size and every positioning time.";
 
@@ -22,7 +25,7 @@ pub(in crate::experiment) const FIG_9: Experiment = Experiment {
     id: "smrdb/fig9",
     title: "SMRDB, figure 9: random puts, and sequential gets after them",
     description: DESCRIPTION,
-    default_scale: DEFAULT_SCALE,
+    default_scale: PACED_SCALE,
     run: |run| {
         let (all, mut report) = loads(run, &setups_of(run, Scheme::all()))?;
         let rate = |loaded: &Loaded, phase: usize| loaded.phases[phase].megabytes_per_second();
@@ -55,7 +58,7 @@ pub(in crate::experiment) const FIG_10: Experiment = Experiment {
     id: "smrdb/fig10",
     title: "SMRDB, figure 10: time and bytes of compactions during random puts",
     description: "Of the puts of smrdb/fig9: time spent in compactions, and bytes read and written but for the log.",
-    default_scale: DEFAULT_SCALE,
+    default_scale: PACED_SCALE,
     run: |run| {
         let (all, mut report) = loads(run, &setups_of(run, Scheme::all()))?;
         let factor = run.scale.denominator() as f64;

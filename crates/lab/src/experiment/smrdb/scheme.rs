@@ -15,7 +15,7 @@ pub(super) enum Scheme {
     SocSameIo,
     /// SMRDB-SOC with what goes past the paper: see [`super::settings`].
     Ours,
-    /// Ours whose background work moves in bursts that log writes wait for.
+    /// Ours with bursts of background work of another length.
     OursInBursts(Stall),
     /// Ours without one of the things it has and SMRDB-SOC has not.
     OursWithout(Term),
@@ -32,10 +32,10 @@ pub(super) enum Term {
     Depth,
     /// Background work and puts are paced.
     Pacing,
-    /// More tables between the slowdown and the stop.
-    Stop,
     /// Ranges of keys are flushed.
     KeyRanges,
+    /// Background work moves in bursts that log writes wait for, and not in small steps.
+    Bursts,
 }
 
 /// How long a burst of background work may keep a put waiting.
@@ -43,7 +43,7 @@ pub(super) enum Term {
 pub(super) enum Stall {
     /// 50 ms: a few revolutions of the disk.
     Short,
-    /// 130 ms: of the values between 110 and 160 ms, which do about the same.
+    /// 130 ms: of the values between 110 and 160 ms, which do about the same. What ours has.
     Middle,
     /// 450 ms: what reading and writing 32 MiB takes.
     Long,
@@ -61,7 +61,8 @@ impl Stall {
 }
 
 impl Term {
-    const ALL: [Term; 6] = [Term::ReadAhead, Term::WriteBehind, Term::Depth, Term::Pacing, Term::Stop, Term::KeyRanges];
+    const ALL: [Term; 6] =
+        [Term::ReadAhead, Term::WriteBehind, Term::Depth, Term::Pacing, Term::KeyRanges, Term::Bursts];
 }
 
 impl Scheme {
@@ -75,13 +76,21 @@ impl Scheme {
         whole.into_iter().chain(Term::ALL.map(Scheme::OursWithout)).collect()
     }
 
-    /// Ours in bursts, both ends of what may be asked for and what lies between.
-    pub(super) const IN_BURSTS: [Scheme; 3] =
-        [Scheme::OursInBursts(Stall::Short), Scheme::OursInBursts(Stall::Middle), Scheme::OursInBursts(Stall::Long)];
+    /// Ours with bursts of other lengths, both ends of what may be asked for.
+    pub(super) const OTHER_BURSTS: [Scheme; 2] =
+        [Scheme::OursInBursts(Stall::Short), Scheme::OursInBursts(Stall::Long)];
 
-    /// Those of figures in full size, where a burst is to the disk what it is in truth, with ours in bursts.
-    pub(super) fn compared_in_full_size() -> Vec<Scheme> {
-        Scheme::compared().into_iter().chain(Scheme::IN_BURSTS).collect()
+    /// Those of [`Scheme::compared`] with bursts of other lengths.
+    pub(super) fn compared_with_bursts() -> Vec<Scheme> {
+        Scheme::compared().into_iter().chain(Scheme::OTHER_BURSTS).collect()
+    }
+
+    /// How long bursts of background work are, if it moves in bursts.
+    pub(super) fn stall(self) -> Option<Stall> {
+        match self {
+            Scheme::OursInBursts(stall) => Some(stall),
+            _ => self.has(Term::Bursts).then_some(Stall::Middle),
+        }
     }
 
     /// Those of [`Scheme::compared`] with SMRDB-LOC.
@@ -127,8 +136,8 @@ impl Scheme {
             Scheme::OursWithout(Term::WriteBehind) => "ours without write-behind",
             Scheme::OursWithout(Term::Depth) => "ours without depth",
             Scheme::OursWithout(Term::Pacing) => "ours without pacing",
-            Scheme::OursWithout(Term::Stop) => "ours without the later stop",
             Scheme::OursWithout(Term::KeyRanges) => "ours without key ranges",
+            Scheme::OursWithout(Term::Bursts) => "ours without bursts",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Figure 8: 10 GB put in order, by how often a put is synced and by the size of values, with and without log.
 
 use super::driver::{Driver, Measurement, measure_all};
-use super::scheme::Scheme;
+use super::scheme::{Scheme, Term};
 use super::settings::{KEY_BYTES, SEQUENTIAL_BYTES, Setup};
 use crate::experiment::comparison::{compare, drawn, goal, ours, words};
 use crate::experiment::{Experiment, Scale};
@@ -30,7 +30,7 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
         let mut report = run.report();
         let setup = |scheme: Scheme| Setup::new(scheme, Scale::FULL, run.settings.seed);
         setup(Scheme::Soc).describe(&mut report);
-        let schemes = Scheme::compared_in_full_size();
+        let schemes = Scheme::compared();
         let mut cells: Vec<Cell> = Vec::new();
         for value_bytes in VALUES {
             let of = |has_log: bool, interval: Option<u64>| Cell { value_bytes, interval, has_log };
@@ -113,7 +113,7 @@ impl Cell {
         }
         let of =
             |wanted: Scheme| schemes.iter().zip(rates).find(|(scheme, _)| **scheme == wanted).map(|(_, rate)| rate);
-        for scheme in [Scheme::Ours].into_iter().chain(Scheme::IN_BURSTS) {
+        for scheme in [Scheme::Ours, Scheme::OursWithout(Term::Bursts)] {
             if let (Some(own), Some(base)) = (of(scheme), of(Scheme::LevelDbSameIo)) {
                 let metric = format!("{metric} / {}", Scheme::LevelDbSameIo.name());
                 goal(report, scheme.name(), &metric, own / base, "at least 1", own >= base);

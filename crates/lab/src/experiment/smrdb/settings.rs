@@ -1,6 +1,6 @@
 //! What the paper says it ran: sizes, options of the trees, and what is assumed where it does not say.
 
-use super::scheme::{Scheme, Term};
+use super::scheme::{Scheme, Stall, Term};
 use crate::experiment::Scale;
 use crate::report::{Report, format_bytes};
 use varve::options::CompactionPriority;
@@ -52,12 +52,8 @@ const OUR_COMPACTION_AHEAD_BYTES: u64 = 4 << 20;
 /// What of the log may be on its way to the disk while puts go on: a fifth of LevelDB's log buffer.
 const OUR_LOG_BEHIND_BYTES: u64 = 16 << 20;
 
-/// Tables of level 0 between the slowdown and the stop in ours. The more, the evener puts are and the more tables overlap
-/// while they come: see docs/smrdb.md.
-const OUR_TABLES_TO_STOP: usize = 6;
-
 /// Bands that may overlap in one key in ours once compactions have had time.
-const OUR_DEPTH_MAX: usize = 9;
+const OUR_DEPTH_MAX: usize = 6;
 
 /// Size of values where memory holds them compressed, as a share.
 pub(super) const COMPRESSION_RATIO: f64 = 0.012;
@@ -193,11 +189,8 @@ impl Setup {
         }
         options.pace_background_work = has(Term::Pacing);
         options.flush_key_ranges = has(Term::KeyRanges);
-        if let Scheme::OursInBursts(stall) = self.scheme {
-            options.max_write_stall_ms = stall.millis();
-        }
-        if has(Term::Stop) {
-            options.level0_stop_writes_trigger = options.level0_slowdown_writes_trigger + OUR_TABLES_TO_STOP;
+        if let Some(stall) = self.scheme.stall() {
+            options.max_write_stall_ms = size(stall.millis()).max(1);
         }
         options
     }
@@ -231,9 +224,9 @@ impl Setup {
         report.condition(
             "ours",
             format!(
-                "two levels with at most {OUR_DEPTH_MAX} bands in a key, ranges of keys flushed, background work and puts paced, a stop {OUR_TABLES_TO_STOP} \
-                 tables after the slowdown, {} of the log written behind, compactions read {} ahead of each table and \
-                 scans {}",
+                "two levels with at most {OUR_DEPTH_MAX} bands in a key, ranges of keys flushed, background work and puts paced, \
+                 in bursts of {} ms, {} of the log written behind, compactions read {} ahead of each table and scans {}",
+                Stall::Middle.millis(),
                 ahead(OUR_LOG_BEHIND_BYTES),
                 ahead(OUR_COMPACTION_AHEAD_BYTES),
                 ahead(OUR_SCAN_AHEAD_BYTES)
@@ -254,7 +247,7 @@ mod tests {
 
     #[test]
     fn every_setup_is_a_medium_and_options() {
-        for scheme in Scheme::all().into_iter().chain(Scheme::IN_BURSTS) {
+        for scheme in Scheme::all().into_iter().chain(Scheme::OTHER_BURSTS) {
             for sizes in [Scale::FULL, Scale::one_in(16), Scale::one_in(64)] {
                 let setup = Setup::new(scheme, sizes, 1);
                 setup.spec().parse::<varve::Spec>().unwrap_or_else(|error| panic!("{}: {error}", scheme.name()));

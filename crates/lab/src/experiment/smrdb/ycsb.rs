@@ -207,7 +207,7 @@ fn steadiness(report: &mut Report, scheme: Scheme, name: &str, load: &PhaseResul
     }
 }
 
-/// Ours, in steps and in bursts, beside the tree that does not pace: the paper's, that with the same input and output, and ours
+/// Ours, with bursts and without them, beside the tree that does not pace: the paper's, that with the same input and output, and ours
 /// without pacing. Where every put is synced no tree's puts are faster than appends and flushes: `floor` is the mean of these and their
 /// p99.9.
 fn beside(report: &mut Report, all: &OfSchemes, name: &str, floor: Option<(f64, f64)>) {
@@ -239,9 +239,9 @@ fn beside(report: &mut Report, all: &OfSchemes, name: &str, floor: Option<(f64, 
     }
 }
 
-/// Ours in steps, and in bursts.
+/// Ours, without bursts, and with those of other lengths.
 fn own_schemes() -> impl Iterator<Item = Scheme> {
-    [Scheme::Ours].into_iter().chain(Scheme::IN_BURSTS)
+    [Scheme::Ours, Scheme::OursWithout(Term::Bursts)].into_iter().chain(Scheme::OTHER_BURSTS)
 }
 
 /// Latency of the first kind of operation of a phase.
@@ -283,7 +283,7 @@ fn described(run: &Run<'_>) -> Report {
 /// The load and the three workloads on every scheme that is compared, LevelDB-like first.
 fn phases(run: &Run<'_>, durability: Durability) -> Result<OfSchemes, LabError> {
     let options = options(run.scale, run.settings.seed, durability);
-    let schemes = Scheme::compared_in_full_size();
+    let schemes = Scheme::compared_with_bursts();
     let wanted = |&scheme: &Scheme| {
         let (setup, options) = (Setup::new(scheme, Scale::FULL, run.settings.seed), options.clone());
         together::Wanted {
