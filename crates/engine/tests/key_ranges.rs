@@ -220,3 +220,32 @@ fn the_option_may_come_and_go() {
         }
     }
 }
+
+/// What a lost table of a flushed range had is still in logs that other ranges need: a repair finds it there.
+#[test]
+fn a_repair_takes_from_logs_what_a_lost_table_had() {
+    let (env, mut random) = (simulation(11), Random::named(11, "keys"));
+    let image = Image::fresh(&env, Kind::PLAIN);
+    let options = Options { disable_auto_compactions: true, ..options() };
+    let (db, mut model) = (open(&env, &image, &options), Model::new());
+    for number in 0u64.. {
+        let (key, value) = (Order::Uniform.key(number, &mut random), vec![number as u8; 80]);
+        db.put(&key, &value).expect("put");
+        model.insert(key, value);
+        if db.statistics().counters.range_flushes > 0 {
+            break;
+        }
+    }
+    db.put_with(b"last", b"put", &WriteOptions { sync: true }).expect("put");
+    model.insert(b"last".to_vec(), b"put".to_vec());
+    let tables = tables(&db);
+    assert_eq!(tables.len(), 1);
+    drop(db);
+    let store = image.store(&env, None).expect("store");
+    let name = store.list().expect("list").into_iter().map(|entry| entry.name).find(|name| name.ends_with(".sst"));
+    store.remove(&name.expect("a table")).expect("remove");
+    drop(store);
+    assert!(Db::open(&env, image.media(&env).expect("media"), options.clone()).is_err(), "a table is missing");
+    varve_engine::repair(&env, image.media(&env).expect("media"), options.clone()).expect("repair");
+    compare(&open(&env, &image, &options), &model, None, "repaired");
+}

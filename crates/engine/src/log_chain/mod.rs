@@ -160,7 +160,7 @@ impl LogChain {
     /// Makes all that logs before `number` hold durable, the oldest first, those that no sync reached yet; they get their seal,
     /// so that recovery can tell a lost end from one that was never durable. Logs that are not needed any more are left out.
     ///
-    /// Errors: those of the store: whether what they hold is durable is unknown.
+    /// Errors: those of the store: whether what they hold is durable is unknown, and no sync succeeds from then on.
     pub(crate) fn sync_before(&self, number: u64) -> Result<(), Error> {
         let _pass = self.gate().lead();
         self.sync_complete(number)
@@ -169,10 +169,14 @@ impl LogChain {
     /// The same for who may write logs to the medium.
     fn sync_complete(&self, number: u64) -> Result<(), Error> {
         let mut unsynced = self.unsynced.lock();
-        let before = unsynced.iter().take_while(|(log, _)| *log < number).count();
-        for (number, mut log) in unsynced.drain(..before) {
-            if self.is_needed(number) {
+        while let Some((oldest, log)) = unsynced.first_mut().filter(|(log, _)| *log < number) {
+            let is_needed = self.is_needed(*oldest);
+            if is_needed {
+                // One that failed stays, and fails for whoever asks next.
                 log.sync()?;
+            }
+            let (_, log) = unsynced.remove(0);
+            if is_needed {
                 // A seal that does not fit leaves nothing in doubt.
                 let _ = log.finish();
             }

@@ -5,6 +5,7 @@ use crate::batch::{self, WriteBatch};
 use crate::db_iterator::DbIterator;
 use crate::key::EntryKind;
 use crate::manifest::Manifest;
+use crate::memory_file::MemoryFile;
 use crate::memtable::MemTable;
 use crate::numbers::Numbers;
 use crate::operation::ReadOptions;
@@ -89,6 +90,28 @@ fn what_is_not_needed_is_let_go_of() {
     head.break_off();
     assert!(head.is_broken());
     head.close(&chain, || unreachable!("a log that broke gets no seal")).expect("close");
+}
+
+/// A sync of theirs that failed is no sync for whoever asks next, and those behind it wait on.
+#[test]
+fn a_sync_that_failed_is_not_forgotten() {
+    let chain = chain();
+    let mut head = first_log(&chain);
+    let file = MemoryFile::default();
+    let header =
+        LogHeader { purpose: Purpose::WriteAhead, number: 2, salt: 12, database: OPTIONS.database, previous: None };
+    let mut log = LogWriter::create(file.writer(), &header, Arc::default()).expect("log");
+    log.append(&[b"what nobody synced"]).expect("append");
+    file.fail_sync();
+    let behind = chain.create(3, 13, None).expect("log");
+    chain.unsynced.lock().extend([(2, log), (3, behind)]);
+    for _ in 0..2 {
+        assert!(chain.sync_before(4).is_err() && head.sync(&chain).is_err());
+        assert_eq!(head.unsynced(&chain), [2, 3]);
+    }
+    assert!(chain.sync_before(2).is_ok(), "it is not asked for");
+    chain.retire(3);
+    assert!(chain.sync_before(4).is_ok(), "what is in tables needs no sync");
 }
 
 /// One that was not switched to is nothing: no manifest names it, and it continues no log.

@@ -4,16 +4,15 @@ use super::parts::TreeParts;
 use crate::error::Error;
 use crate::file_name;
 use crate::inventory::{NO_LOG, copy, new_database_id, refuse_target};
+use crate::shape::Version;
 use crate::statistics::Totals;
 use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext};
 
-/// Writes the tables of the newest version and a manifest that names them into `target`. The
+/// Writes the tables of `version` and a manifest that names them into `target`. The
 /// memtables were flushed just before, so this holds everything written before the call; of what
-/// is written meanwhile it holds nothing.
-pub(super) fn write(parts: &TreeParts, target: &dyn FileStore) -> Result<(), Error> {
+/// is written meanwhile it holds nothing. Whoever holds the version keeps its tables from being removed.
+pub(super) fn write(parts: &TreeParts, version: &Version, target: &dyn FileStore) -> Result<(), Error> {
     refuse_target(&parts.files.media, target)?;
-    // Holding the version keeps its tables from being removed.
-    let version = parts.catalog.version();
     let context = IoContext::of(IoClass::Maintenance);
     let mut highest = 0;
     let mut last_sequence = 0;
@@ -29,7 +28,7 @@ pub(super) fn write(parts: &TreeParts, target: &dyn FileStore) -> Result<(), Err
     target.sync_names()?;
     // From here on both go their own ways: nothing was done to the new one yet.
     let totals = Some(Totals::default());
-    let edit = parts.catalog.snapshot_edit(&version, NO_LOG, highest + 2, last_sequence, totals);
+    let edit = parts.catalog.snapshot_edit(version, NO_LOG, highest + 2, last_sequence, totals);
     let id = new_database_id(&parts.files.env, target);
     parts.catalog.prepare_manifest(&parts.files, target, id, highest + 1, &edit)?.switch(target)
 }

@@ -134,8 +134,8 @@ impl Tree for LogStructuredTree {
     }
 
     fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error> {
-        self.write_path.flush(&self.parts)?;
-        checkpoint::write(&self.parts, target)
+        let version = self.write_path.flush_to_version(&self.parts)?;
+        checkpoint::write(&self.parts, &version, target)
     }
 
     fn statistics(&self) -> Statistics {

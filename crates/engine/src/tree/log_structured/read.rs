@@ -43,6 +43,18 @@ pub(super) fn get(parts: &TreeParts, user_key: &[u8], options: &ReadOptions<'_>)
     Ok(found)
 }
 
+/// What reads of several keys see. Memtables of a pool may be written on when others of the same state were taken out: a newer sequence number
+/// would show what came to the former and not what came to those in the place of the latter.
+fn view_of_many(parts: &TreeParts, options: &ReadOptions<'_>) -> (Arc<ReadState>, Sequence) {
+    loop {
+        let (state, sequence) = parts.snapshots.view(&parts.catalog.read_state, options.snapshot);
+        let is_newest = || Arc::ptr_eq(&state, &parts.catalog.read_state.load());
+        if options.snapshot.is_some() || parts.pool.is_none() || is_newest() {
+            return (Guard::into_inner(state), sequence);
+        }
+    }
+}
+
 /// See [`crate::tree::Tree::multi_get`].
 pub(super) fn multi_get(
     parts: &TreeParts,
@@ -52,8 +64,7 @@ pub(super) fn multi_get(
     if let Err(error) = options.check_snapshot(&parts.snapshots) {
         return keys.iter().map(|_| Err(error.clone())).collect();
     }
-    let (state, sequence) = parts.snapshots.view(&parts.catalog.read_state, options.snapshot);
-    let state = Guard::into_inner(state);
+    let (state, sequence) = view_of_many(parts, options);
     let context = read_context(parts, options);
     parts.files.env.charge(cost::GET * keys.len() as u64);
     let mut results: Vec<Result<Option<Value>, Error>> = keys.iter().map(|_| Ok(None)).collect();
@@ -250,8 +261,7 @@ pub(super) fn iterator(parts: &TreeParts, options: &ReadOptions<'_>) -> Result<D
     options.check_snapshot(&parts.snapshots)?;
     parts.catalog.counters.iterators.fetch_add(1, Ordering::Relaxed);
     parts.files.env.charge(cost::ITERATOR);
-    let (state, sequence) = parts.snapshots.view(&parts.catalog.read_state, options.snapshot);
-    let state = Guard::into_inner(state);
+    let (state, sequence) = view_of_many(parts, options);
     let context = read_context(parts, options);
     let mut readahead = parts.files.settings.iterator_readahead;
     if options.readahead_size > 0 {

@@ -305,8 +305,28 @@ fn replay_into_memtables(
         Ok(())
     })?;
     parts.catalog.counters.recovery_dropped_bytes.fetch_add(result.dropped_bytes, Ordering::Relaxed);
+    expect_logs_of_tables(parts, &flushed, result.last_sequence)?;
     sink(memtable, result.last_sequence)?;
     Ok(result.last_sequence)
+}
+
+/// Logs were synced before a table of some keys was part of the tree: where they end before it, what they had of other keys is lost, and
+/// numbers of what is written next would be those of entries that are in tables.
+fn expect_logs_of_tables(parts: &TreeParts, flushed: &FlushedRanges, last_sequence: Sequence) -> Result<(), Error> {
+    let version = parts.catalog.version();
+    let newest = version.files().map(|(_, file)| file).max_by_key(|file| file.newest_sequence);
+    let of_ranges = flushed.iter().map(|range| range.sequence).max().unwrap_or(0);
+    let of_tables = newest.map_or(0, |file| file.newest_sequence);
+    if of_tables.max(of_ranges) <= last_sequence {
+        return Ok(());
+    }
+    Err(Error::Corruption {
+        file: newest.map_or_else(|| "logs".to_owned(), |file| file_name::table(file.number)),
+        offset_bytes: 0,
+        structure: "write-ahead logs beside tables".to_owned(),
+        expected: format!("logs up to sequence number {}, which were synced before", of_tables.max(of_ranges)),
+        found: format!("logs that end at {last_sequence}"),
+    })
 }
 
 /// Adds those entries of a batch that are in no table.

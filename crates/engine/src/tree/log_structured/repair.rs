@@ -197,8 +197,11 @@ impl Salvage {
         let Salvage { repair, parts, tables, last_sequence } = self;
         // What is in tables that are whole is not taken from logs once more: of those that are damaged the one that deletes it may be
         // lost, and what was deleted would come back.
-        let is_whole = repair.report.tables_lost == 0 && repair.report.tables_salvaged == 0;
-        let contents = repair.contents.as_ref().filter(|_| is_whole);
+        let is_kept = |number: &u64| {
+            let name = file_name::table(*number);
+            repair.steps.iter().any(|step| step.file == name && matches!(step.action, RepairAction::Keep))
+        };
+        let contents = repair.contents.as_ref().filter(|contents| contents.files.keys().all(is_kept));
         let flushed = contents.map(|contents| contents.flushed.clone()).unwrap_or_default();
         let mut flush = |memtable: &Arc<MemTable>, last_sequence| flush(parts, tables, memtable, last_sequence);
         let mut apply = |batch: &BatchRecord<'_>| {

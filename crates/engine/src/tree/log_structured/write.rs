@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::key::Sequence;
 use crate::memtable::Partition;
 use crate::options::Options;
+use crate::shape::Version;
 use crate::throttle::{Stall, Unsettled};
 use std::any::Any;
 use std::ops::Range;
@@ -299,10 +300,11 @@ impl WritePath {
     pub(super) fn replace_broken_log(&self, parts: &TreeParts, writer: &mut Writer) -> Result<(), Error> {
         if writer.head.log.is_broken() {
             self.switch_memtable(parts, writer)?;
-            writer.head.log.forget_unsynced(&parts.logs);
             writer.flush_owed = true;
         }
         self.wait_for_flush(parts, 1)?;
+        // Until here a flush of some keys may have needed them.
+        writer.head.log.forget_unsynced(&parts.logs);
         writer.flush_owed = false;
         Ok(())
     }
@@ -313,6 +315,27 @@ impl WritePath {
         let mut writer = self.writer.lock();
         writer.closed = true;
         writer.head.log.close(&parts.logs, || (parts.files.numbers.file(), parts.files.numbers.random()))
+    }
+
+    /// Everything written so far into tables, and the version that has them: all writes up to one of them, and none behind it. Where
+    /// ranges of keys are flushed writers wait until then: a table of some keys that came after would be in the version, too.
+    pub(super) fn flush_to_version(&self, parts: &TreeParts) -> Result<Arc<Version>, Error> {
+        if parts.pool.is_none() {
+            self.flush(parts)?;
+            return Ok(parts.catalog.version());
+        }
+        let mut writer = self.writer.lock();
+        if writer.closed {
+            return Err(Error::Closed);
+        }
+        parts.board.refuse_if_poisoned()?;
+        if writer.head.log.is_broken() || writer.flush_owed {
+            self.replace_broken_log(parts, &mut writer)?;
+        } else if !writer.active.is_empty() {
+            self.switch_memtable(parts, &mut writer)?;
+        }
+        self.wait_for_flush(parts, 1)?;
+        Ok(parts.catalog.version())
     }
 
     /// Everything written so far into tables.

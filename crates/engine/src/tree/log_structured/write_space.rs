@@ -110,7 +110,14 @@ impl WritePath {
             let version = parts.catalog.version();
             deleted_bytes(&version, deletions, parts.snapshots.oldest())
         };
+        // What is in memory may be little, and keep logs that are long.
+        let logs_bytes = || {
+            let first = writer.active.first_sequence().filter(|_| parts.pool.is_some())?;
+            let begin = parts.board.lock().log_with(first)?;
+            Some(writer.logged_bytes - begin.written_bytes)
+        };
         let is_much = headroom.admission() == Admission::Full
+            || logs_bytes().is_some_and(|bytes| bytes >= parts.space.sizes().look_bytes())
             || writer.active.memory_bytes() as u64 >= parts.space.sizes().look_bytes();
         let is_little = || deletions == 0 || deleted() < headroom.worth_bytes();
         if writer.active.is_empty() || (!is_much && is_little()) {
