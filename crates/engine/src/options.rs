@@ -236,7 +236,7 @@ described_options! {
         rate_limit_bytes_per_second: u64 = 0, "0", BytesPerSecond;
         /// Do flushes and compactions in small steps between the writes that come until their results are needed, instead
         /// of at once: for writes that are to take about the same time each. They go on at once while nobody writes, while
-        /// writers wait for them, and when they are late. Writers are held to their pace in turn, a little all the time, so that
+        /// writers wait for them, when they are late, and where logs are on a medium of their own. Writers are held to their pace in turn, a little all the time, so that
         /// the log's way to the medium, memtables and level 0 are not found full: in place of the slowdown at
         /// `level0_slowdown_writes_trigger`. Tables are written back every few mebibytes, so that no sync waits for much.
         pace_background_work: bool = false, "false", Truth;

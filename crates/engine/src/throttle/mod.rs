@@ -103,6 +103,8 @@ pub(crate) struct Throttle {
     options: ThrottleOptions,
     writers: WriterDelay,
     jobs: Jobs,
+    /// Logs are on a medium of their own: what jobs do keeps no write from it.
+    logs_apart: bool,
     /// If jobs move in bursts.
     bursts: Option<Bursts>,
     rate_limiter: RateLimiter,
@@ -136,6 +138,7 @@ impl Throttle {
                 delay: parking_lot::Mutex::new(delay),
             },
             jobs: Jobs::default(),
+            logs_apart,
             bursts: Bursts::new(stall, gate.clone()),
             rate_limiter: RateLimiter::new(env, options.rate_limit_bytes_per_second),
             log_backlog: Arc::new(LogBacklog::new(options.log_write_behind_size as u64, gate)),
@@ -283,9 +286,16 @@ impl Throttle {
 
     fn pace(&self, progress: &Arc<job_pace::Progress>, share: Share, work_bytes: u64) -> JobPace {
         match self.options.is_paced {
+            // It is told how far it is, which writers are held to, and need not wait for them.
+            true if self.logs_apart => JobPace::new(&self.jobs, progress, Share::new(work_bytes, 0), work_bytes),
             true => JobPace::new(&self.jobs, progress, share, work_bytes),
             false => JobPace::unheld(),
         }
+    }
+
+    /// Tables of a job are written back on the way, so that no sync of a log waits for much.
+    pub(crate) fn writes_back(&self, pace: &JobPace) -> bool {
+        pace.is_held() && !self.logs_apart
     }
 
     /// Bytes of a job's input between two steps.

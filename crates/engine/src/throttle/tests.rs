@@ -54,6 +54,20 @@ fn a_job_keeps_pace_with_writes() {
     writer.join().expect("writer");
 }
 
+/// Nobody's log is kept waiting there; how far a job is still is told.
+#[test]
+fn a_job_waits_for_nobody_where_logs_are_apart() {
+    let env = Env::sim(1);
+    let options = Options { pace_background_work: true, max_write_buffer_number: 2, ..Options::default() };
+    let throttle = Throttle::new(&env, &options, 100 << 10, true);
+    throttle.note_written(1);
+    let (pace, start) = (throttle.flush_pace(1 << 20, 100 << 10, 0), env.now());
+    let mut burst = Burst::default();
+    throttle.step(&pace, &mut burst, 1 << 19, || Ok::<(), ()>(())).expect("step");
+    assert_eq!((env.now() - start, throttle.writes_back(&pace)), (Duration::ZERO, false));
+    assert_eq!((throttle.jobs.flushes.done_bytes(), throttle.jobs.flushes.left_bytes()), (1 << 19, 1 << 19));
+}
+
 /// The rate is used up over all writes, and a writer that is not slowed any more, or is told to end, goes on.
 #[test]
 fn slowed_writers_get_their_rate() {

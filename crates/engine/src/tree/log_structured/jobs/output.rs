@@ -393,7 +393,10 @@ fn write_all(
                     admitted_bytes = job_bytes;
                     context.board.refuse_if_cancelled()?;
                 }
-                if bytes - current.written_back_bytes >= WRITE_BACK_BYTES && plan.pace.is_held() && !burst.is_held() {
+                if bytes - current.written_back_bytes >= WRITE_BACK_BYTES
+                    && context.throttle.writes_back(plan.pace)
+                    && !burst.is_held()
+                {
                     current.write_back()?;
                 }
             }
