@@ -30,8 +30,10 @@
 //! (string), then fields as above (none are defined; 1 is kept for range deletes). Removals come before additions, so a table that changes its level is in both.
 //!
 //! Totals are absolute, and none goes down. A version that does not know them would install jobs without counting them, so
-//! the tag is odd. Flushed ranges add to those before, as far as they go beyond the last sequence; a version that does not know them would
-//! take entries of logs for newer than tables are. A manifest without them is of a database whose totals are not known.
+//! the tag is odd. A manifest without them is of a database whose totals are not known.
+//!
+//! Flushed ranges add to those before, as far as they go beyond the last sequence. A version that does not know them would
+//! take entries of logs for newer than tables are.
 
 use super::flushed_ranges::FlushedRange;
 use crate::encoding::{Damage, Decoder, append_string, append_varint};

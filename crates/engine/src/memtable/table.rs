@@ -48,21 +48,23 @@ pub(crate) struct MemTable {
     last_sequence: AtomicU64,
 }
 
+/// Chunks for memtables of `capacity_bytes`, of which those that are dropped leave up to `kept_bytes`.
+fn chunks(capacity_bytes: usize, kept_bytes: usize) -> Arc<ChunkPool> {
+    let chunk_bytes = (capacity_bytes / CHUNKS).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1);
+    Arc::new(ChunkPool::new(chunk_bytes, kept_bytes))
+}
+
 impl MemTable {
     /// An empty memtable for the entries of log `log_number`. `capacity_bytes` is the size at which
     /// the caller will start another one; it only decides how much memory is taken at once. `seed`
     /// decides the list's shape.
     pub(crate) fn new(log_number: u64, capacity_bytes: usize, seed: u64) -> Self {
-        let chunk_bytes = (capacity_bytes / CHUNKS).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1);
-        let pool = Arc::new(ChunkPool::new(chunk_bytes, capacity_bytes));
-        Self::with_pool(log_number, capacity_bytes, seed, &[], pool)
+        Self::with_pool(log_number, capacity_bytes, seed, &[], chunks(capacity_bytes, capacity_bytes))
     }
 
     /// An empty memtable of one range of keys, of about `capacity_bytes`. With its successors it shares memory of up to `pool_bytes`.
     pub(crate) fn of_pool(pool_bytes: usize, capacity_bytes: usize, seed: u64) -> Self {
-        let chunk_bytes = (capacity_bytes / CHUNKS).clamp(CHUNK_BYTES.0, CHUNK_BYTES.1);
-        let pool = Arc::new(ChunkPool::new(chunk_bytes, pool_bytes));
-        Self::with_pool(0, capacity_bytes, seed, &[], pool)
+        Self::with_pool(0, capacity_bytes, seed, &[], chunks(capacity_bytes, pool_bytes))
     }
 
     /// Puts each of its entries into the memtable `of` its user key.

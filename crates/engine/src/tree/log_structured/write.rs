@@ -320,10 +320,19 @@ impl WritePath {
     /// Everything written so far into tables, and the version that has them: all writes up to one of them, and none behind it. Where
     /// ranges of keys are flushed writers wait until then: a table of some keys that came after would be in the version, too.
     pub(super) fn flush_to_version(&self, parts: &TreeParts) -> Result<Arc<Version>, Error> {
-        if parts.pool.is_none() {
-            self.flush(parts)?;
-            return Ok(parts.catalog.version());
-        }
+        let _held = Some(self.begin_flush(parts)?).filter(|_| parts.pool.is_some());
+        self.wait_for_flush(parts, 1)?;
+        Ok(parts.catalog.version())
+    }
+
+    /// Everything written so far into tables.
+    pub(super) fn flush(&self, parts: &TreeParts) -> Result<(), Error> {
+        drop(self.begin_flush(parts)?);
+        self.wait_for_flush(parts, 1)
+    }
+
+    /// Everything written so far waits for its flush. Nothing is written as long as what is returned lives.
+    fn begin_flush(&self, parts: &TreeParts) -> Result<MutexGuard<'_, Writer>, Error> {
         let mut writer = self.writer.lock();
         if writer.closed {
             return Err(Error::Closed);
@@ -334,26 +343,7 @@ impl WritePath {
         } else if !writer.active.is_empty() {
             self.switch_memtable(parts, &mut writer)?;
         }
-        self.wait_for_flush(parts, 1)?;
-        Ok(parts.catalog.version())
-    }
-
-    /// Everything written so far into tables.
-    pub(super) fn flush(&self, parts: &TreeParts) -> Result<(), Error> {
-        {
-            let mut writer = self.writer.lock();
-            if writer.closed {
-                return Err(Error::Closed);
-            }
-            parts.board.refuse_if_poisoned()?;
-            if writer.head.log.is_broken() || writer.flush_owed {
-                return self.replace_broken_log(parts, &mut writer);
-            }
-            if !writer.active.is_empty() {
-                self.switch_memtable(parts, &mut writer)?;
-            }
-        }
-        self.wait_for_flush(parts, 1)
+        Ok(writer)
     }
 }
 
