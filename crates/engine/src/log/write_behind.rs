@@ -16,6 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::{Condvar, Env, JoinHandle, Mutex};
 use varve_store::{IoContext, StoreError, WritableFile};
 
+/// Of what may be on its way one part in so many goes to the medium in one request: the larger the more a busy medium does, but writers get its
+/// place at its end only.
+const REQUEST_PARTS: u64 = 4;
+
 /// What is on its way to the medium, of all logs of one tree together.
 pub(crate) struct LogBacklog {
     /// Bytes that may be on their way before writers wait.
@@ -213,27 +217,40 @@ impl WriteBehindLog {
                 self.changed.wait(&mut state);
                 continue;
             }
-            // All of it in one request: that is what a busy medium does most of.
             let mut buffers = std::mem::take(&mut state.queue);
             state.is_writing = true;
             drop(state);
             let pass = self.backlog.gate.pass();
-            let start = self.env.now();
-            let written = catch_unwind(AssertUnwindSafe(|| match self.file.lock().as_mut() {
-                Some(file) => {
-                    let appended = buffers.iter().try_for_each(|bytes| append_all(&mut **file, bytes, &self.context));
-                    appended.and_then(|()| file.flush(&self.context))
+            let mut begin = 0;
+            let written = loop {
+                let end = begin + request_buffers(&buffers, begin, self.backlog.limit_bytes / REQUEST_PARTS);
+                let start = self.env.now();
+                let written = catch_unwind(AssertUnwindSafe(|| match self.file.lock().as_mut() {
+                    Some(file) => {
+                        let mut appended = buffers.range(begin..end);
+                        let appended = appended.try_for_each(|bytes| append_all(&mut **file, bytes, &self.context));
+                        appended.and_then(|()| file.flush(&self.context))
+                    }
+                    None => Ok(()),
+                }));
+                let nanos = self.env.now().as_nanos() - start.as_nanos();
+                let is_last = end == buffers.len() || !matches!(written, Ok(Ok(())));
+                // What is given up after a failure is not on its way either.
+                let through = if is_last { buffers.len() } else { end };
+                let bytes: u64 = buffers.range(begin..through).map(|bytes| bytes.len() as u64).sum();
+                self.backlog.rate.note(bytes, nanos);
+                self.backlog.bytes.fetch_sub(bytes, Ordering::Relaxed);
+                if is_last {
+                    drop(pass);
+                    state = self.state.lock();
+                    state.bytes -= bytes;
+                    break written;
                 }
-                None => Ok(()),
-            }));
-            let nanos = self.env.now().as_nanos() - start.as_nanos();
-            drop(pass);
-            let written_bytes: u64 = buffers.iter().map(|bytes| bytes.len() as u64).sum();
-            self.backlog.rate.note(written_bytes, nanos);
-            state = self.state.lock();
+                self.state.lock().bytes -= bytes;
+                self.changed.notify_all();
+                begin = end;
+            };
             state.is_writing = false;
-            state.bytes -= written_bytes;
-            self.backlog.bytes.fetch_sub(written_bytes, Ordering::Relaxed);
             match written {
                 Ok(Err(error)) => state.failure = Some(error),
                 Ok(Ok(())) => {}
@@ -252,6 +269,15 @@ impl WriteBehindLog {
             self.changed.notify_all();
         }
     }
+}
+
+/// How many buffers from one on go to the medium in one request: those that are `bytes` together at most, and one at least.
+fn request_buffers(buffers: &VecDeque<Vec<u8>>, begin: usize, bytes: u64) -> usize {
+    let sums = buffers.range(begin..).scan(0u64, |sum, buffer| {
+        *sum += buffer.len() as u64;
+        Some(*sum)
+    });
+    sums.take_while(|&sum| sum <= bytes).count().max(1)
 }
 
 fn append_all(file: &mut dyn WritableFile, bytes: &[u8], context: &IoContext) -> Result<(), StoreError> {
@@ -354,7 +380,7 @@ mod tests {
         }
         assert_eq!((seconds(&env), backlog.bytes()), (0, 20));
         hand_over(&mut behind, b"ABCDEFGHIJ").unwrap();
-        assert_eq!((seconds(&env), backlog.bytes()), (2, 10), "two went together");
+        assert_eq!((seconds(&env), backlog.bytes()), (1, 20), "there is place when the first is written");
         behind.append(b"the end");
         behind.with_all_written(|file, context| file.sync(context)).unwrap();
         assert_eq!((seconds(&env), backlog.bytes()), (4, 0));

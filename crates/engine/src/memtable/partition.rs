@@ -139,7 +139,7 @@ impl Partition {
 
     /// Takes some of its parts out: these, and the partition that follows, in which parts without entries stand for them. Of those with
     /// less than `least_bytes` several become one, and so do neighbours that have had no entries for as long as they were there.
-    /// [`Partition::begun`] says `now` of those that are new.
+    /// [`Partition::begun`] says `now` of those that are new. With `least_bytes` of 0 there are as many parts as before, or fewer.
     pub(crate) fn take(
         &self,
         parts: Range<usize>,
@@ -177,6 +177,16 @@ impl Partition {
                 });
             }
         }
+        // Keys that come in order come behind what is taken, and to no memtable that lies over its table.
+        if least_bytes > 0
+            && parts.end == self.memtables.len()
+            && self.end.is_none()
+            && let Some(behind) = behind(&self.memtables[parts.end - 1])
+        {
+            rest.begins.push(behind);
+            rest.begun.push(now);
+            rest.memtables.push(Arc::new(self.memtables[parts.end - 1].successor(log_number)));
+        }
         (taken, rest)
     }
 
@@ -186,10 +196,7 @@ impl Partition {
         let memtable = &self.memtables[part];
         let mut next = self.clone();
         if part + 1 == self.memtables.len() && self.end.is_none() {
-            let mut walk = memtable.iterator();
-            walk.seek_to_last();
-            let behind = [key::user_key(Some(walk.key()).filter(|_| walk.valid())?), &[0]].concat();
-            next.begins.push(behind.into());
+            next.begins.push(behind(memtable)?);
             next.memtables.push(Arc::new(memtable.successor(0)));
             next.begun.push(self.begun[part]);
             return Some(next);
@@ -219,6 +226,14 @@ impl Partition {
         next.begun[first] = next.begun[first].min(later);
         Some(next)
     }
+}
+
+/// The least key behind all of a memtable's entries; nothing when it has none.
+fn behind(memtable: &Arc<MemTable>) -> Option<Box<[u8]>> {
+    let mut walk = memtable.iterator();
+    walk.seek_to_last();
+    let last = key::user_key(Some(walk.key()).filter(|_| walk.valid())?);
+    Some([last, &[0]].concat().into())
 }
 
 /// The key in the middle of a memtable's entries, or the next one if that is its first; nothing when it has one key.

@@ -121,7 +121,7 @@ impl Pool {
 
     /// What is left free for writes while a flush runs. The less, the narrower are ranges, and the more writers wait for flushes, which costs nothing as
     /// long as merges of what they wrote take longer. Where ranges `are_narrow` however little is flushed, writes have what they
-    /// need at these rates in bytes per second: as fast as flushes, a whole table.
+    /// need at these rates in bytes per second: as fast as flushes, or where that is not known, a whole table.
     pub(super) fn reserve_bytes(
         &self,
         are_narrow: bool,
@@ -129,11 +129,16 @@ impl Pool {
         flushed_per_second: Option<u64>,
     ) -> usize {
         let least = self.table_bytes / RESERVE_PART;
-        let (true, Some(written), Some(flushed)) = (are_narrow, written_per_second, flushed_per_second) else {
+        if !are_narrow {
             return least;
+        }
+        let needed = match (written_per_second, flushed_per_second) {
+            (Some(written), Some(flushed)) => {
+                u128::from(written) * self.table_bytes as u128 * u128::from(RESERVE_PERCENT)
+                    / (u128::from(flushed.max(1)) * 100)
+            }
+            _ => u128::MAX,
         };
-        let needed = u128::from(written) * self.table_bytes as u128 * u128::from(RESERVE_PERCENT);
-        let needed = needed / (u128::from(flushed.max(1)) * 100);
         usize::try_from(needed).unwrap_or(usize::MAX).clamp(least, self.table_bytes.max(least))
     }
 
@@ -227,12 +232,20 @@ struct Candidate {
     range: Range<usize>,
     bytes: u64,
     width_bytes: u64,
+    /// Of its oldest entry.
+    first_sequence: Sequence,
 }
 
 impl Candidate {
     /// What the tree holds of its range to a byte of its own: the fewer the narrower it is.
     fn narrowness(&self) -> u128 {
         (u128::from(self.width_bytes) << 20) / u128::from(self.bytes.max(1))
+    }
+
+    /// The narrower before the wider, and of those that are as narrow the older: keys that come in order leave memory in order, and no
+    /// range that is left behind lies around tables that came from beside it.
+    fn rank(&self) -> impl Ord + use<> {
+        (self.narrowness(), self.first_sequence, self.range.len(), self.range.start)
     }
 }
 
@@ -262,7 +275,7 @@ impl Pool {
                 && candidate.narrowness() * 100 <= narrowest.narrowness() * NARROW_ENOUGH_PERCENT
                 && (!of_the_oldest || candidate.range.contains(&oldest(parts)))
         };
-        if let Some(again) = again.filter(is_good).min_by_key(Candidate::narrowness) {
+        if let Some(again) = again.filter(is_good).min_by_key(Candidate::rank) {
             return again.range;
         }
         let bytes = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes));
@@ -302,7 +315,8 @@ fn candidate(parts: &[PartState], range: Range<usize>) -> Option<Candidate> {
     let (first, last) = (range.clone().find(has_entries)?, range.rev().find(has_entries)?);
     let sum = |of: fn(&PartState) -> u64| parts[first..=last].iter().map(of).fold(0u64, u64::saturating_add);
     let (bytes, width_bytes) = (sum(|part| part.bytes), sum(|part| part.width_bytes));
-    Some(Candidate { range: first..last + 1, bytes, width_bytes })
+    let first_sequence = parts[first..=last].iter().filter_map(|part| part.first_sequence).min();
+    Some(Candidate { range: first..last + 1, bytes, width_bytes, first_sequence: first_sequence.unwrap_or(0) })
 }
 
 /// The part with the oldest entry.
@@ -328,13 +342,14 @@ fn narrowest(parts: &[PartState], of_the_oldest: bool, fits: impl Fn(u64, u64) -
     }
     let fullest = found.iter().map(|candidate| candidate.bytes).max().unwrap_or(0);
     found.retain(|candidate| candidate.bytes >= fullest - fullest / FULL_PART);
-    let narrowest = found.into_iter().min_by_key(|found| (found.narrowness(), found.range.len(), found.range.start));
-    narrowest.unwrap_or(Candidate { range: 0..parts.len(), bytes: 0, width_bytes: 0 })
+    let narrowest = found.into_iter().min_by_key(Candidate::rank);
+    narrowest.unwrap_or(Candidate { range: 0..parts.len(), bytes: 0, width_bytes: 0, first_sequence: 0 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::iterator::InternalIterator;
     use crate::key::EntryKind;
 
     fn parts(text: &str) -> Vec<PartState> {
@@ -362,6 +377,11 @@ mod tests {
         assert_eq!(chosen("1:1:1 9:90:1 10:50:1", false), 2..3, "fewest bytes of tables to a byte");
         assert_eq!(chosen("3:1:1 3:1:1 2:1:1", false), 0..3, "all of it where a table has room for all");
         assert_eq!(chosen("1:0:1 30:99:1 1:0:1", false), 1..2, "one part may be more than a table");
+        assert_eq!(
+            chosen("5:5:9 5:5:8 5:5:2 5:5:3 5:5:1 9:9:9", false),
+            3..5,
+            "the oldest of those that are as narrow"
+        );
     }
 
     #[test]
@@ -404,6 +424,36 @@ mod tests {
         let settled = &flushed[9..];
         assert!(settled.windows(4).all(|four| four[0].0 == four[3].0 && four[0].0 != four[1].0), "{flushed:?}");
         assert!(settled.iter().all(|(_, kib)| (60..=80).contains(kib)), "{flushed:?}");
+    }
+
+    /// Else what is left behind comes to a table that lies around others, which are merged with it for nothing.
+    #[test]
+    fn keys_in_order_leave_memory_in_order() {
+        let pool = pool();
+        let mut active = filled(&pool, 0.., 40 << 10);
+        let (mut borders, mut sequence, mut flushed) = (Vec::new(), 100_000u64, Vec::<(u64, u64)>::new());
+        let mut next = active.entries();
+        while flushed.len() < 10 {
+            let mut batch = crate::batch::WriteBatch::new();
+            batch.put(format!("{next:08}").as_bytes(), &[7; 100]).unwrap();
+            active.apply(batch.iter(), sequence);
+            (sequence, next) = (sequence + 1, next + 1);
+            active = pool.divided(&active).unwrap_or(active);
+            if active.memtables().iter().map(|memtable| memtable.entry_bytes()).sum::<usize>() >= 140 << 10 {
+                let states = part_states(&active, &Version::empty(2, 2), next * 170);
+                let fits = |bytes: u64, _| bytes <= 80 << 10;
+                let range = pool.choose(&states, false, (&active, &mut borders), fits);
+                let entries = states[range.clone()].iter().map(|state| state.entries).sum();
+                let mut first = active.memtables()[range.start].iterator();
+                first.seek_to_first();
+                let first_key = std::str::from_utf8(crate::key::user_key(first.key())).unwrap().parse().unwrap();
+                flushed.push((first_key, entries));
+                active = active.take(range, (2, next * 170), pool.part_bytes / 4).1;
+            }
+        }
+        let expected: u64 = flushed.iter().take(9).map(|(_, entries)| entries).sum();
+        assert!(flushed.windows(2).all(|two| two[0].0 + two[0].1 == two[1].0), "{flushed:?}");
+        assert_eq!(flushed.last().map(|(first, _)| *first), Some(expected));
     }
 
     fn pool() -> Pool {
@@ -449,7 +499,7 @@ mod tests {
     fn as_much_is_left_free_as_writers_need_while_a_flush_runs() {
         let pool = pool();
         let reserve_kib = |written, flushed| pool.reserve_bytes(true, Some(written), Some(flushed)) >> 10;
-        assert_eq!((pool.reserve_bytes(true, None, Some(1)), reserve_kib(10, 100)), (20 << 10, 20));
+        assert_eq!((pool.reserve_bytes(true, None, Some(1)), reserve_kib(10, 100)), (80 << 10, 20));
         assert_eq!([reserve_kib(32, 100), reserve_kib(100, 100), reserve_kib(5, 0)], [32, 80, 80]);
         assert_eq!((reserve_kib(u64::MAX, 1), pool.reserve_bytes(false, Some(9), Some(1))), (80, 20 << 10));
     }
