@@ -31,7 +31,9 @@ pub(in crate::experiment) const BOUND: Experiment = Experiment {
     default_scale: DEFAULT_SCALE,
     run: |run| {
         let setups = SCHEMES.map(|scheme| Setup::new(scheme, run.scale, run.settings.seed));
-        let all = loads(run, &setups)?;
+        let again = Setup::new(Scheme::CmrContiguous, run.scale, run.settings.seed + 1);
+        let mut all = loads(run, &setups.iter().cloned().chain([again]).collect::<Vec<_>>())?;
+        let again = all.pop();
         let mut report = run.report();
         if let Some(last) = setups.last() {
             last.describe(&mut report);
@@ -88,6 +90,12 @@ pub(in crate::experiment) const BOUND: Experiment = Experiment {
             ours(&mut report, &name, "top tracks rewritten", "1", span.rewrites());
         }
         slowest_intervals(&mut report, &all, conventional);
+        if let Some(again) = again {
+            let least = slowest_interval(&again, conventional);
+            ours(&mut report, "CMR contiguous, another seed", SLOWEST_INTERVAL, "1", least);
+            let least = latest(&again, conventional);
+            ours(&mut report, "CMR contiguous, another seed", LATEST, "1", least);
+        }
         report.notes.push(
             "the bound knows nothing of holes: it gives every table tracks that follow each other, of both tiers, and reads as fast \
              as on the conventional disk. What that one lost at holes of its own stands in its time already, so a scheme \
@@ -99,15 +107,32 @@ pub(in crate::experiment) const BOUND: Experiment = Experiment {
     },
 };
 
-/// The interval of a million pairs in which a scheme is furthest behind the conventional disk.
+const SLOWEST_INTERVAL: &str = "slowest interval of a million pairs / CMR contiguous";
+const LATEST: &str = "time to any number of million pairs, at worst: throughput / CMR contiguous";
+
+/// The interval of a million pairs in which a load is furthest behind the conventional disk.
+fn slowest_interval(loaded: &Loaded, conventional: &Loaded) -> f64 {
+    let pairs = loaded.intervals().zip(conventional.intervals());
+    pairs.map(|(own, base)| own.throughput() / base.throughput()).fold(f64::INFINITY, f64::min)
+}
+
+/// The moment at which a load is furthest behind the conventional disk, from its beginning on.
+fn latest(loaded: &Loaded, conventional: &Loaded) -> f64 {
+    let (mut own_seconds, mut base_seconds, mut least) = (0.0, 0.0, f64::INFINITY);
+    for (own, base) in loaded.intervals().zip(conventional.intervals()) {
+        (own_seconds, base_seconds) = (own_seconds + own.seconds(), base_seconds + base.seconds());
+        least = least.min(base_seconds / own_seconds);
+    }
+    least
+}
+
 fn slowest_intervals(report: &mut Report, all: &[Arc<Loaded>], conventional: &Loaded) {
-    for loaded in all.iter().filter(|loaded| loaded.setup.scheme.is_interlaced()) {
-        let pairs = loaded.intervals().zip(conventional.intervals());
-        let least = pairs.map(|(own, base)| own.throughput() / base.throughput()).fold(f64::INFINITY, f64::min);
-        let (name, metric) = (loaded.setup.scheme.name(), "slowest interval of a million pairs / CMR contiguous");
+    for loaded in all.iter().filter(|loaded| loaded.setup.scheme != Scheme::CmrContiguous) {
+        let (name, least) = (loaded.setup.scheme.name(), slowest_interval(loaded, conventional));
         match loaded.setup.scheme {
-            Scheme::CostAware => goal(report, &name, metric, least, "at least 0.90", least >= 0.90),
-            _ => ours(report, &name, metric, "1", least),
+            Scheme::CostAware => goal(report, &name, SLOWEST_INTERVAL, least, "at least 0.90", least >= 0.90),
+            _ => ours(report, &name, SLOWEST_INTERVAL, "1", least),
         }
+        ours(report, &name, LATEST, "1", latest(loaded, conventional));
     }
 }
