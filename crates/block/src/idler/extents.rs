@@ -13,7 +13,7 @@ struct Extent {
 /// Which bytes are taken to lie in the media cache. What is written over takes no extent any more, and what continues an extent in both
 /// spaces, as writes in order do that nothing came between, is one with it.
 ///
-/// Some 40 bytes for each extent; what comes when there are `extents_max` is not followed, and each write then counts as one.
+/// 32 bytes for each extent; what comes when there are `extents_max` is not followed, and each write then counts as one.
 #[derive(Clone, Debug)]
 pub(super) struct CachedExtents {
     extents: BTreeMap<u64, Extent>,
@@ -27,10 +27,10 @@ impl CachedExtents {
         CachedExtents { extents: BTreeMap::new(), extents_max, head_bytes: 0 }
     }
 
-    /// Memory it takes.
-    pub(super) fn memory_bytes(&self) -> usize {
+    /// Memory it takes at most.
+    pub(super) fn memory_bytes_max(&self) -> usize {
         // Nodes of the tree are three quarters full.
-        self.extents.len() * size_of::<(u64, Extent)>() * 4 / 3
+        self.extents_max.saturating_mul(size_of::<(u64, Extent)>() * 4 / 3)
     }
 
     /// Follows a write of some bytes of one zone, of which `own` are all; gives by how many extents there are more.

@@ -18,7 +18,8 @@ struct Zone {
 /// An estimate of the media cache of a disk that does not say how full it is (Zhang, section 4.4.2): the sums of what was written beside
 /// write pointers, by zone. What is written twice counts twice. A report says which zones were cleaned since the last.
 ///
-/// 32 bytes for each zone; [with its map](GhostCache::with_map) some 40 for each extent.
+/// 24 bytes for each zone; [with its map](GhostCache::with_map) 32 for each extent that is followed, of which there are at most twice as many as the
+/// map of the disk holds.
 #[derive(Clone, Debug)]
 pub struct GhostCache {
     limits: MediaCache,
@@ -72,9 +73,9 @@ impl GhostCache {
         if self.is_short_of_entries() { map } else { space }
     }
 
-    /// Memory it takes.
-    pub fn memory_bytes(&self) -> usize {
-        let map = self.map.as_ref().map_or(0, CachedExtents::memory_bytes);
+    /// Memory that it takes at most, however full it is.
+    pub fn memory_bytes_max(&self) -> usize {
+        let map = self.map.as_ref().map_or(0, CachedExtents::memory_bytes_max);
         size_of::<Self>() + self.zones.capacity() * size_of::<Zone>() + map
     }
 

@@ -117,6 +117,9 @@ impl PacedParameters {
 /// *The brake.* Where none of that gives a pause and the cache is about to be full, what may be held waits as long as it may, again and
 /// again: writes of compactions come slower, whoever writes waits for them in the end, and then the drive is left alone.
 ///
+/// *The map.* Extents are counted as the disk's map has them: what is written over takes none any more. Where each write counted as one, as in Idler,
+/// bursts of writes over the same few blocks were held back for a cache that was nearly empty.
+///
 /// Where the device does not report as it should, nothing is held back.
 pub struct PacedIdle {
     parameters: PacedParameters,
@@ -166,12 +169,12 @@ fn pause_nanos(parameters: &PacedParameters, need: f64, hold_max_nanos: u64) -> 
 }
 
 impl PacedIdle {
-    /// Over a disk of which the ghost is, before it is looked at for the first time.
+    /// Over a disk of which the ghost is, before it is looked at for the first time; it is followed [with its map](GhostCache::with_map).
     pub fn new(parameters: PacedParameters, ghost: GhostCache) -> Self {
         PacedIdle {
             reports: Reports::each(parameters.report_nanos),
             parameters,
-            ghost,
+            ghost: ghost.with_map(),
             open: 0,
             quiet_since_nanos: 0,
             idle_since_nanos: 0,
@@ -480,6 +483,22 @@ mod tests {
             Verdict::Wait(nanos) => Some(nanos / 1_000_000),
             Verdict::Go | Verdict::Pass => None,
         }
+    }
+
+    /// Each write counted as an extent once, and requests were held back for a cache of which next to nothing was used.
+    #[test]
+    fn what_is_written_over_fills_no_map() {
+        let mut controller = in_need(1, 10);
+        for step in 0..100 {
+            let nanos = step * 1_000_000;
+            let write = Arrival { nanos, work: crate::idler::Work::Write, offset_bytes: 4096, ..of(IoClass::Other, 0) };
+            controller.pass(nanos);
+            controller.goes(nanos, &write);
+            controller.completed(nanos, nanos, &write);
+        }
+        assert!((controller.ghost.utilization() - 0.1).abs() < 1e-9, "{}", controller.ghost.utilization());
+        assert!(!controller.is_pressing());
+        assert_eq!(controller.need(), 0.0);
     }
 
     #[test]

@@ -115,9 +115,14 @@ impl Drive {
         })
     }
 
-    /// Memory of what is known of the zones.
-    pub(super) fn ghost_bytes(&self) -> Result<usize, LabError> {
-        Ok(GhostCache::new(&self.zones(0)?, self.translation.media_cache).memory_bytes())
+    /// Memory of what control knows of the zones and of the map, at most.
+    pub(super) fn ghost_bytes(&self, control: Control) -> Result<usize, LabError> {
+        let ghost = || Ok::<_, LabError>(GhostCache::new(&self.zones(0)?, self.translation.media_cache));
+        Ok(match control {
+            Control::Idler => ghost()?.memory_bytes_max(),
+            Control::Paced => ghost()?.with_map().memory_bytes_max(),
+            _ => 0,
+        })
     }
 
     /// A write buffer before a disk, on an emulated SATA SSD without bytes: by zones before one that has them, by pages before one that has none, as

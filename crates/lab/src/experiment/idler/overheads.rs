@@ -15,8 +15,8 @@ use varve::env::Env;
 pub(in crate::experiment) const OVERHEADS: Experiment = Experiment {
     id: "idler/overheads",
     title: "what control costs the host: memory and processor time, on proj_1 (synthetic, calibrated)",
-    description: "Memory beyond no control: what is known of the zones, and requests that wait, as many as ever did at once (in the paper 0.3 MB for \
-                  AT-IC and 1.2 MB for Idler). Processor time is that of the controllers alone, told of each request and its end, the best of \
+    description: "Memory beyond no control: what is known of the zones and, by ours, of the map, at most; and requests that \
+                  wait, as many as ever did at once (in the paper 0.3 MB for AT-IC and 1.2 MB for Idler). Processor time is that of the controllers alone, told of each request and its end, the best of \
                   five rounds in turns, as a share of the time in which the requests come; those rows are measured and differ from run to run.",
     default_scale: super::DEFAULT_SCALE,
     run: overheads,
@@ -41,8 +41,7 @@ fn overheads(run: &Run<'_>) -> Result<Report, LabError> {
             let scheme = ran.task.control.name();
             let waiting = ran.statistics.waiting_max;
             ours(&mut report, &scheme, &format!("{threads} threads: most that waited"), "1", waiting as f64);
-            let knows_zones = matches!(ran.task.control, Control::Idler | Control::Paced);
-            let known = if knows_zones { full.ghost_bytes()? } else { 0 };
+            let known = full.ghost_bytes(ran.task.control)?;
             let megabytes = (known + waiting as usize * WAITING_BYTES) as f64 / 1e6;
             let metric = format!("{threads} threads: memory, of the drive in full (MB)");
             match ran.task.control {
