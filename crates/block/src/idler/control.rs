@@ -101,10 +101,36 @@ struct Shared {
     changed: Condvar,
 }
 
-/// What was asked for, as it goes.
-struct Entered {
+/// What was asked for, as it goes. That it is done is told when this is dropped, also where the device panicked.
+struct Entered<'a> {
+    shared: &'a Shared,
     arrivals: Vec<Arrival>,
     begun_nanos: u64,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let now = self.shared.env.now().as_nanos();
+        let mut state = self.shared.state.lock();
+        for arrival in &self.arrivals {
+            state.controller.completed(now, self.begun_nanos, arrival);
+        }
+    }
+}
+
+/// A report that was asked for. What it says is told when this is dropped: where the device panicked, that it failed.
+struct Reporting<'a> {
+    shared: &'a Shared,
+    begun_nanos: u64,
+    zones: Option<Vec<ZoneDescription>>,
+}
+
+impl Drop for Reporting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.is_reporting = false;
+        state.controller.reported(self.begun_nanos, self.zones.as_deref());
+    }
 }
 
 impl Shared {
@@ -135,7 +161,7 @@ impl Shared {
     }
 
     /// Waits until all may go. `commanded` is the zone that a command is to.
-    fn enter(&self, arrivals: Vec<Arrival>, commanded: Option<ZoneId>, context: &IoContext) -> Entered {
+    fn enter(&self, arrivals: Vec<Arrival>, commanded: Option<ZoneId>, context: &IoContext) -> Entered<'_> {
         // Wanted only where somebody waits.
         let zones = || self.zones_of(&arrivals, commanded);
         let mut guard = self.state.lock();
@@ -196,9 +222,12 @@ impl Shared {
             statistics.longest_delay_nanos = statistics.longest_delay_nanos.max(waited);
         }
         drop(guard);
+        let mut entered = Entered { shared: self, arrivals, begun_nanos: if has_waited { now } else { came } };
         self.report_if_wanted(context);
-        let begun_nanos = if has_waited { self.env.now().as_nanos() } else { came };
-        Entered { arrivals, begun_nanos }
+        if has_waited {
+            entered.begun_nanos = self.env.now().as_nanos();
+        }
+        entered
     }
 
     /// Waits until then, or until this one is let go or another one passes.
@@ -218,14 +247,6 @@ impl Shared {
         }
     }
 
-    fn leave(&self, entered: &Entered) {
-        let now = self.env.now().as_nanos();
-        let mut state = self.state.lock();
-        for arrival in &entered.arrivals {
-            state.controller.completed(now, entered.begun_nanos, arrival);
-        }
-    }
-
     fn report_if_wanted(&self, context: &IoContext) {
         let now = self.env.now().as_nanos();
         {
@@ -237,13 +258,10 @@ impl Shared {
             state.statistics.reports += 1;
         }
         let context = IoContext { class: IoClass::Maintenance, ..*context };
-        let zones = match (&self.inner.zones, &self.inner.block.capabilities().zones) {
-            (Some(zones), Some(geometry)) => zones.report(ZoneId(0), geometry.zone_count, &context).ok(),
-            _ => None,
-        };
-        let mut state = self.state.lock();
-        state.is_reporting = false;
-        state.controller.reported(now, zones.as_deref());
+        let mut reporting = Reporting { shared: self, begun_nanos: now, zones: None };
+        if let (Some(zones), Some(geometry)) = (&self.inner.zones, &self.inner.block.capabilities().zones) {
+            reporting.zones = zones.report(ZoneId(0), geometry.zone_count, &context).ok();
+        }
     }
 
     fn around<T>(
@@ -254,10 +272,8 @@ impl Shared {
         context: &IoContext,
         perform: impl FnOnce() -> Result<T, MediaError>,
     ) -> Result<T, MediaError> {
-        let entered = self.enter(vec![self.arrival(work, range.0, range.1, context)], commanded, context);
-        let result = perform();
-        self.leave(&entered);
-        result
+        let _entered = self.enter(vec![self.arrival(work, range.0, range.1, context)], commanded, context);
+        perform()
     }
 }
 
@@ -326,10 +342,8 @@ impl BlockDevice for ControlledDevice {
         if arrivals.is_empty() {
             return self.shared.inner.block.execute(requests, context);
         }
-        let entered = self.shared.enter(arrivals, None, context);
-        let result = self.shared.inner.block.execute(requests, context);
-        self.shared.leave(&entered);
-        result
+        let _entered = self.shared.enter(arrivals, None, context);
+        self.shared.inner.block.execute(requests, context)
     }
 
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {

@@ -35,6 +35,28 @@ enum Halt {
     NotCommitted,
 }
 
+/// The end of relocation, also by a panic of the device: nobody waits for it any more. No zone is being moved at any other end.
+struct Ended(std::sync::Arc<Core>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let core = &self.0;
+        let mut state = core.state.lock();
+        if state.moving.as_ref().is_some_and(|moving| moving.is_held) {
+            // Which of two maps is on the medium is not known.
+            let source = std::io::Error::other("relocation panicked when a zone was put in its place; open it anew");
+            state.failure.get_or_insert_with(|| MediaError::Io {
+                device: core.inner.block.name().to_owned(),
+                operation: varve_media::Operation::Write,
+                offset_bytes: core.physical.start_bytes(ZoneId(core.physical.zone_count.saturating_sub(1))),
+                source: std::sync::Arc::new(source),
+            });
+        }
+        state.is_stopped = true;
+        core.release(&mut state);
+    }
+}
+
 pub(super) struct Cleaner {
     core: std::sync::Arc<Core>,
     journal: Journal,
@@ -51,6 +73,7 @@ impl Cleaner {
 
     /// Relocates until it is told to end.
     pub(super) fn run(mut self) {
+        let _ended = Ended(std::sync::Arc::clone(&self.core));
         while let Some((logical, is_demanded)) = self.core.wait_for_zone() {
             let result = self.relocate(logical, is_demanded);
             let mut state = self.core.state.lock();

@@ -129,14 +129,22 @@ pub(super) struct Core {
     pub(super) refused: AtomicU64,
 }
 
-/// Requests at the device, and where their parts are.
-pub(super) struct Entered {
+/// Requests at the device, and where their parts are. They leave it when this is dropped, also where the device panicked: whoever waits for them
+/// would wait for ever.
+pub(super) struct Entered<'a> {
+    core: &'a Core,
     tickets: Range<u64>,
     /// How many requests had come to change each zone.
     changes: Vec<u64>,
     pub(super) offsets: Vec<u64>,
     /// What relocation had written before a sync.
     copied_bytes: u64,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.core.leave(self.tickets.clone());
+    }
 }
 
 impl State {
@@ -293,7 +301,7 @@ impl Core {
     ///
     /// # Errors
     /// Nothing is acknowledged any more.
-    pub(super) fn enter(&self, parts: &[Part], context: &IoContext) -> Result<Entered, MediaError> {
+    pub(super) fn enter(&self, parts: &[Part], context: &IoContext) -> Result<Entered<'_>, MediaError> {
         let mut state = self.state.lock();
         self.brake(&mut state, parts, context);
         let came = self.now();
@@ -330,7 +338,7 @@ impl Core {
         if state.rests && self.parameters.is_due(state.ghost.utilization()) {
             self.work.notify_all();
         }
-        Ok(Entered { tickets: first..state.next_ticket, changes, offsets, copied_bytes: 0 })
+        Ok(Entered { core: self, tickets: first..state.next_ticket, changes, offsets, copied_bytes: 0 })
     }
 
     /// Lets a write of a compaction wait while relocation is behind: as long as the cache is too full, and no longer than a bound.
@@ -365,34 +373,32 @@ impl Core {
     }
 
     /// Lets a look at some logical zones to the device; gives where they are.
-    pub(super) fn enter_report(&self, zones: Range<u32>) -> (Entered, Vec<ZoneId>) {
+    pub(super) fn enter_report(&self, zones: Range<u32>) -> (Entered<'_>, Vec<ZoneId>) {
         let mut state = self.state.lock();
         let first = state.next_ticket;
         let found = zones.clone().filter_map(|zone| state.map.zone(ZoneId(zone))).collect();
         self.insert(&mut state, InFlight { zones, range: 0..0, changes: false });
         state.outstanding += 1;
-        (
-            Entered { tickets: first..state.next_ticket, changes: Vec::new(), offsets: Vec::new(), copied_bytes: 0 },
-            found,
-        )
+        let tickets = first..state.next_ticket;
+        (Entered { core: self, tickets, changes: Vec::new(), offsets: Vec::new(), copied_bytes: 0 }, found)
     }
 
     /// Lets to the device what is of no zone.
     ///
     /// # Errors
     /// Nothing is acknowledged any more.
-    pub(super) fn enter_sync(&self) -> Result<Entered, MediaError> {
+    pub(super) fn enter_sync(&self) -> Result<Entered<'_>, MediaError> {
         let mut state = self.state.lock();
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
         state.outstanding += 1;
         let copied_bytes = state.copied_bytes;
-        Ok(Entered { tickets: 0..0, changes: Vec::new(), offsets: Vec::new(), copied_bytes })
+        Ok(Entered { core: self, tickets: 0..0, changes: Vec::new(), offsets: Vec::new(), copied_bytes })
     }
 
     /// Follows a sync that went well: what relocation had written before is durable too.
-    pub(super) fn synced(&self, entered: &Entered) {
+    pub(super) fn synced(&self, entered: &Entered<'_>) {
         self.state.lock().is_durable_up_to(entered.copied_bytes);
     }
 
@@ -428,9 +434,9 @@ impl Core {
     }
 
     /// Follows the end of requests.
-    pub(super) fn leave(&self, entered: Entered) {
+    fn leave(&self, tickets: Range<u64>) {
         let mut state = self.state.lock();
-        for ticket in entered.tickets {
+        for ticket in tickets {
             state.in_flight.remove(&ticket);
         }
         state.outstanding = state.outstanding.saturating_sub(1);
@@ -444,7 +450,7 @@ impl Core {
 
     /// Follows a zone that was reset, unless others changed it meanwhile: then nobody knows what came first, and to take it for written to where it was
     /// is right in any case. `entered` is that of the reset, which has not left.
-    pub(super) fn was_reset(&self, logical: ZoneId, entered: &Entered) {
+    pub(super) fn was_reset(&self, logical: ZoneId, entered: &Entered<'_>) {
         let mut state = self.state.lock();
         let is_alone = state.in_flight.iter().all(|(ticket, used)| {
             entered.tickets.contains(ticket) || !used.changes || !used.zones.contains(&logical.0)
@@ -539,7 +545,8 @@ impl Core {
         let before = state.attempts;
         state.demanded.push_back(logical);
         self.work.notify_all();
-        while state.attempts == before && state.failure.is_none() && !state.map.spares().is_empty() {
+        let ends = |state: &State| state.is_stopped || state.failure.is_some() || state.map.spares().is_empty();
+        while state.attempts == before && !ends(&state) {
             self.released.wait(&mut state);
         }
     }

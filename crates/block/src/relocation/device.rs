@@ -219,7 +219,7 @@ impl BlockDevice for RelocatingDevice {
             Ok(()) => core.synced(&entered),
             Err(error) => core.fail(error),
         }
-        core.leave(entered);
+        drop(entered);
         result.and_then(|()| core.acknowledged())
     }
 
@@ -265,8 +265,6 @@ impl RelocatingDevice {
             let delta = |place: u64| place.wrapping_sub(offset).wrapping_add(logical);
             outcome.map_err(|error| elsewhere(error, delta, part.zone))
         });
-        let outcomes = outcomes.collect();
-        core.leave(entered);
-        outcomes
+        outcomes.collect()
     }
 }

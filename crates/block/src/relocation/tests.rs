@@ -12,6 +12,7 @@ mod cleaning;
 mod crash;
 mod faults;
 mod opening;
+mod panics;
 mod together;
 
 /// Zones of the devices for tests.

@@ -49,7 +49,7 @@ impl RelocatedZones {
         if work == Work::Forget && result.is_ok() {
             core.was_reset(zone, &entered);
         }
-        core.leave(entered);
+        drop(entered);
         let logical = core.logical.start_bytes(zone);
         result.map_err(|error| elsewhere(error, |place| place.wrapping_sub(start).wrapping_add(logical), zone))
     }
@@ -62,7 +62,7 @@ impl ZoneControl for RelocatedZones {
         let end = first.0.saturating_add(count).min(core.logical.zone_count);
         let (entered, places) = core.enter_report(first.0..end);
         let result = report(&*core.inner_zones, &places, core.physical.zone_count, context);
-        core.leave(entered);
+        drop(entered);
         let described = result?.into_iter().zip((first.0..).map(ZoneId));
         Ok(described.map(|(found, zone)| core.described(zone, found)).collect())
     }
