@@ -33,6 +33,8 @@ enum Halt {
     BadSpare(ZoneId),
     /// Not committed; the map is as before.
     NotCommitted,
+    /// No record can be written: not even begun.
+    NoJournal,
 }
 
 /// The end of relocation, also by a panic of the device: nobody waits for it any more. No zone is being moved at any other end.
@@ -77,15 +79,21 @@ impl Cleaner {
         while let Some((logical, is_demanded)) = self.core.wait_for_zone() {
             let result = self.relocate(logical, is_demanded);
             let mut state = self.core.state.lock();
-            state.failures = match result {
-                Ok(()) | Err(Halt::NotNeeded | Halt::Stopped) => 0,
-                Err(_) => state.failures.saturating_add(1),
-            };
-            let wait_nanos = self.core.parameters.back_off_nanos(state.failures);
-            state.not_before_nanos = self.core.now().saturating_add(wait_nanos);
+            match result {
+                Ok(()) => state.failures = 0,
+                // A look at the zones says nothing of whether they can be moved.
+                Err(Halt::NotNeeded | Halt::Stopped) => {}
+                Err(_) => {
+                    state.failures = state.failures.saturating_add(1);
+                    let wait_nanos = self.core.parameters.back_off_nanos(state.failures);
+                    state.not_before_nanos = self.core.now().saturating_add(wait_nanos);
+                }
+            }
             match result {
                 Ok(()) | Err(Halt::NotNeeded | Halt::Stopped) => {}
                 Err(Halt::Disturbed | Halt::NotCommitted) => state.given_up(logical),
+                // That says nothing of the zone.
+                Err(Halt::NoJournal) => state.statistics.given_up += 1,
                 Err(Halt::Unreadable) => {
                     state.given_up(logical);
                     if let Some(zone) = state.zones.get_mut(logical.0 as usize) {
@@ -105,33 +113,8 @@ impl Cleaner {
         }
     }
 
-    /// Waits for the next step, and takes it.
     fn step<T>(&self, perform: impl FnOnce() -> T) -> Result<T, Halt> {
-        let core = &self.core;
-        let mut state = core.state.lock();
-        let (begun, is_busy) = loop {
-            if state.is_stopped || state.failure.is_some() {
-                return Err(Halt::Stopped);
-            }
-            let situation = state.situation(&core.parameters, core.now());
-            match core.parameters.turn(&situation) {
-                Turn::Now => break (situation.now_nanos, situation.outstanding > 0),
-                Turn::At(nanos) => core.listen(&mut state, Some(nanos)),
-                Turn::WhenQuiet => core.listen(&mut state, None),
-            }
-        };
-        drop(state);
-        let done = perform();
-        let ended = core.now();
-        let mut state = core.state.lock();
-        if is_busy {
-            state.last_busy_step = (begun, ended);
-        }
-        let statistics = &mut state.statistics;
-        statistics.steps += 1;
-        statistics.step_nanos += ended.saturating_sub(begun);
-        statistics.longest_step_nanos = statistics.longest_step_nanos.max(ended.saturating_sub(begun));
-        Ok(done)
+        self.core.step(perform)
     }
 
     /// Looks at all zones, if that is due: what the disk cleaned by itself needs no relocation.
@@ -160,11 +143,22 @@ impl Cleaner {
         Err(Halt::NotNeeded)
     }
 
+    /// Sees that a record can be written in the end.
+    fn prepare_journal(&mut self) -> Result<(), Halt> {
+        if self.journal.is_prepared() {
+            return Ok(());
+        }
+        let Cleaner { core, journal } = self;
+        let map = core.state.lock().map.clone();
+        core.step(|| journal.prepare(&map))?.map_err(|error| core.not_committed(error, Halt::NoJournal))
+    }
+
     /// Moves a zone.
     fn relocate(&mut self, logical: ZoneId, is_demanded: bool) -> Result<(), Halt> {
         if !is_demanded {
             self.look()?;
         }
+        self.prepare_journal()?;
         let core = std::sync::Arc::clone(&self.core);
         let (from, to) = {
             let state = core.state.lock();
@@ -389,14 +383,8 @@ impl Cleaner {
         if !after.relocate(logical, from, to) {
             return Err(Halt::NotCommitted);
         }
-        match self.journal.commit(&before, &after, (logical, from, to)) {
-            Ok(()) => {}
-            Err(CommitError::NotDone) => return Err(Halt::NotCommitted),
-            Err(CommitError::Unknown(error)) => {
-                core.fail(&error);
-                return Err(Halt::Stopped);
-            }
-        }
+        let committed = self.journal.commit(&before, (logical, from, to));
+        committed.map_err(|error| core.not_committed(error, Halt::NotCommitted))?;
         let mut state = core.state.lock();
         state.map = after;
         let state = &mut *state;
@@ -414,6 +402,45 @@ impl Cleaner {
 }
 
 impl Core {
+    /// Waits for the next step, and takes it.
+    fn step<T>(&self, perform: impl FnOnce() -> T) -> Result<T, Halt> {
+        let mut state = self.state.lock();
+        let (begun, is_busy) = loop {
+            if state.is_stopped || state.failure.is_some() {
+                return Err(Halt::Stopped);
+            }
+            let situation = state.situation(&self.parameters, self.now());
+            match self.parameters.turn(&situation) {
+                Turn::Now => break (situation.now_nanos, situation.outstanding > 0),
+                Turn::At(nanos) => self.listen(&mut state, Some(nanos)),
+                Turn::WhenQuiet => self.listen(&mut state, None),
+            }
+        };
+        drop(state);
+        let done = perform();
+        let ended = self.now();
+        let mut state = self.state.lock();
+        if is_busy {
+            state.last_busy_step = (begun, ended);
+        }
+        let statistics = &mut state.statistics;
+        statistics.steps += 1;
+        statistics.step_nanos += ended.saturating_sub(begun);
+        statistics.longest_step_nanos = statistics.longest_step_nanos.max(ended.saturating_sub(begun));
+        Ok(done)
+    }
+
+    /// Why a zone was not put in its place: for that reason, where the map is as it was.
+    fn not_committed(&self, error: CommitError, reason: Halt) -> Halt {
+        match error {
+            CommitError::NotDone => reason,
+            CommitError::Unknown(error) => {
+                self.fail(&error);
+                Halt::Stopped
+            }
+        }
+    }
+
     /// What the device says of the zone that a logical one is in, as one says it of that.
     pub(super) fn described(&self, logical: ZoneId, found: ZoneDescription) -> ZoneDescription {
         let start_bytes = self.logical.start_bytes(logical);

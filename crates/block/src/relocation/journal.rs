@@ -298,25 +298,47 @@ impl Journal {
         }
         self.device.block.sync(&context()).map_err(CommitError::Unknown)?;
         (self.current, self.generation, self.records, self.is_clean) = (other, self.generation + 1, 0, true);
-        // Tried again before the next record.
+        // Tried again when the next record is prepared.
         let _ = self.empty_other();
         Ok(())
     }
 
-    /// Makes a relocation durable. `before` and `after` are the maps before and after it. All that was written to `to` must be durable.
+    /// Whether a record can be written.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.other_is_empty && self.is_clean && self.has_room()
+    }
+
+    fn has_room(&self) -> bool {
+        self.records_end_bytes() + SLOT_BYTES as u64 <= self.geometry.zone_capacity_bytes
+    }
+
+    /// From the start of the zone in use.
+    fn records_end_bytes(&self) -> u64 {
+        self.checkpoint_bytes + self.records * SLOT_BYTES as u64
+    }
+
+    /// Makes ready for a record, with the map as it is: goes over to the other zone where this one has no more room, and empties the one that is not
+    /// in use. So what does not work is known before anything is copied.
+    pub(super) fn prepare(&mut self, map: &ZoneMap) -> Result<(), CommitError> {
+        if !self.is_clean || !self.has_room() {
+            self.begin_generation(map)?;
+        }
+        self.empty_other().map_err(|_| CommitError::NotDone)
+    }
+
+    /// Makes a relocation durable. `before` is the map before it. The journal must be [prepared](Journal::prepare), and all that was written to `to`
+    /// durable.
     pub(super) fn commit(
         &mut self,
         before: &ZoneMap,
-        after: &ZoneMap,
         (logical, from, to): (ZoneId, ZoneId, ZoneId),
     ) -> Result<(), CommitError> {
-        let at = self.checkpoint_bytes + self.records * SLOT_BYTES as u64;
-        if !self.is_clean || at + SLOT_BYTES as u64 > self.geometry.zone_capacity_bytes {
-            return self.begin_generation(after);
+        if !self.is_prepared() {
+            return Err(CommitError::NotDone);
         }
-        self.empty_other().map_err(|_| CommitError::NotDone)?;
         let record = Record { generation: self.generation, number: self.records + 1, logical, from, to };
-        if let Err(error) = self.write(self.geometry.start_bytes(self.current) + at, &record.encode()) {
+        let at = self.geometry.start_bytes(self.current) + self.records_end_bytes();
+        if let Err(error) = self.write(at, &record.encode()) {
             // It may have arrived: a checkpoint of what was before says that it does not count.
             self.is_clean = false;
             return match self.begin_generation(before) {

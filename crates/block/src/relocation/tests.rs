@@ -8,6 +8,7 @@ use varve_media::{
     BlockDeviceExt, Device, Geometry, IoContext, MediaCache, MediaError, MediaErrorKind, ZoneCondition, ZoneId,
 };
 
+mod back_off;
 mod cleaning;
 mod crash;
 mod faults;
