@@ -27,7 +27,7 @@ enum Halt {
     NotNeeded,
     /// The zone was written or commanded too much.
     Disturbed,
-    /// The zone could not be read.
+    /// The zone could not be read, or is not told of.
     Unreadable,
     /// The spare could not be written.
     BadSpare(ZoneId),
@@ -94,12 +94,7 @@ impl Cleaner {
                 Err(Halt::Disturbed | Halt::NotCommitted) => state.given_up(logical),
                 // That says nothing of the zone.
                 Err(Halt::NoJournal) => state.statistics.given_up += 1,
-                Err(Halt::Unreadable) => {
-                    state.given_up(logical);
-                    if let Some(zone) = state.zones.get_mut(logical.0 as usize) {
-                        zone.is_unfit = true;
-                    }
-                }
+                Err(Halt::Unreadable) => state.was_unreadable(logical, &self.core.parameters, self.core.now()),
                 Err(Halt::BadSpare(spare)) => {
                     // Of one that could not be emptied afterwards the zone has been moved.
                     if state.moving.is_some() {
@@ -138,7 +133,10 @@ impl Cleaner {
                 Some(core.described(ZoneId(zone), found.clone()))
             })
             .collect();
-        logical.and_then(|logical| state.ghost.reported(&logical));
+        if let Some(logical) = logical.filter(|logical| state.ghost.reported(logical).is_some()) {
+            let in_order = (0..).map(ZoneId).zip(&logical).filter(|(_, found)| !found.non_sequential);
+            in_order.for_each(|(zone, _)| state.is_in_order(zone));
+        }
         drop(state);
         Err(Halt::NotNeeded)
     }
@@ -174,8 +172,7 @@ impl Cleaner {
         let to = to.zone;
         core.state.lock().moving = Some(Moving::new(logical));
         let found = self.step(|| core.inner_zones.report(from, 1, &context()))?;
-        // A report that fails says nothing of the zone.
-        let Some(found) = found.ok().and_then(|found| found.into_iter().next()) else { return Err(Halt::NotCommitted) };
+        let Some(found) = found.ok().and_then(|found| found.into_iter().next()) else { return Err(Halt::Unreadable) };
         if found.condition == ZoneCondition::NotWritePointer || found.condition == ZoneCondition::Offline {
             return Err(Halt::Unreadable);
         }
@@ -183,6 +180,7 @@ impl Cleaner {
             let mut state = core.state.lock();
             if !found.non_sequential && !is_demanded {
                 state.ghost.cleaned(logical, written_bytes(&found));
+                state.is_in_order(logical);
                 return Err(Halt::NotNeeded);
             }
             if found.condition == ZoneCondition::Full
@@ -389,8 +387,8 @@ impl Cleaner {
         state.map = after;
         let state = &mut *state;
         state.statistics.relocated_zones += 1;
-        if let Some(zone) = state.zones.get_mut(logical.0 as usize) {
-            zone.given_up = 0;
+        state.is_in_order(logical);
+        if let Some(zone) = state.zones.get(logical.0 as usize) {
             state.ghost.cleaned(logical, zone.written_bytes);
         }
         for piece in late {

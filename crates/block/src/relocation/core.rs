@@ -67,12 +67,14 @@ struct InFlight {
 pub(super) struct ZoneKnowledge {
     /// First byte behind all that was written.
     pub(super) written_bytes: u64,
-    last_write_nanos: u64,
+    last_change_nanos: u64,
     /// Requests that changed it, or were to.
     changes: u64,
-    pub(super) given_up: u32,
-    /// It could not be read: it is left where it is, until it is reset.
-    pub(super) is_unfit: bool,
+    given_up: u32,
+    /// How often it could not be read, or was not reported, since it was moved or reset last.
+    unreadable: u32,
+    /// Until then it is left where it is.
+    left_until_nanos: u64,
 }
 
 pub(super) struct State {
@@ -207,15 +209,16 @@ impl State {
         if !parameters.is_due(self.ghost.utilization()) || now_nanos < self.not_before_nanos {
             return None;
         }
-        let candidates = self.zones.iter().enumerate().filter(|(_, zone)| !zone.is_unfit).map(|(logical, zone)| {
+        let candidates = self.zones.iter().enumerate().map(|(logical, zone)| {
             let (share, extents) = self.ghost.zone_share(ZoneId(logical as u32));
             Candidate {
                 logical: logical as u32,
                 share,
                 extents,
                 written_bytes: zone.written_bytes,
-                last_write_nanos: zone.last_write_nanos,
+                last_change_nanos: zone.last_change_nanos,
                 given_up: zone.given_up,
+                is_left: now_nanos < zone.left_until_nanos,
             }
         });
         parameters.next(candidates, now_nanos).map(|logical| (ZoneId(logical), false))
@@ -252,6 +255,22 @@ impl State {
         self.statistics.given_up += 1;
         if let Some(zone) = self.zones.get_mut(logical.0 as usize) {
             zone.given_up = zone.given_up.saturating_add(1);
+        }
+    }
+
+    /// Leaves a zone alone that could not be read, or of which there was no report, for a while.
+    pub(super) fn was_unreadable(&mut self, logical: ZoneId, parameters: &RelocationParameters, now_nanos: u64) {
+        self.statistics.given_up += 1;
+        if let Some(zone) = self.zones.get_mut(logical.0 as usize) {
+            zone.unreadable = zone.unreadable.saturating_add(1);
+            zone.left_until_nanos = now_nanos.saturating_add(parameters.unreadable_nanos(zone.unreadable));
+        }
+    }
+
+    /// Forgets what was tried in vain with a zone that is in order now.
+    pub(super) fn is_in_order(&mut self, logical: ZoneId) {
+        if let Some(zone) = self.zones.get_mut(logical.0 as usize) {
+            (zone.given_up, zone.unreadable, zone.left_until_nanos) = (0, 0, 0);
         }
     }
 }
@@ -412,11 +431,11 @@ impl Core {
             return zone.changes;
         }
         zone.changes += 1;
+        zone.last_change_nanos = now_nanos;
         let changes = zone.changes;
         match part.work {
             Work::Write => {
                 zone.written_bytes = zone.written_bytes.max(part.range.end);
-                zone.last_write_nanos = now_nanos;
                 let share = state.ghost.written(start + part.range.start, length_bytes);
                 self.parameters.filled(&mut state.filling, share, now_nanos);
             }

@@ -3,6 +3,10 @@
 /// Least bytes of a step of a drive that is scaled.
 const STEP_BYTES_MIN: u64 = 16 << 10;
 
+/// A zone that gives back less for what it costs than this share of what all do together is not worth it, however full the cache is: it would have to be
+/// moved again and again.
+const WORTH_MIN: f64 = 0.1;
+
 /// What relocation is told.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelocationParameters {
@@ -33,7 +37,8 @@ pub struct RelocationParameters {
     pub brake_max_nanos: u64,
     /// How long nothing is relocated when it came to nothing; twice as long each time, up to a thousand times.
     pub retry_nanos: u64,
-    /// Time from one report of all zones to the next, while there is something to relocate: what the disk cleaned by itself.
+    /// Time from one report of all zones to the next, while there is something to relocate: what the disk cleaned by itself. A zone that cannot be
+    /// read is left alone for as long, and twice as long each time, up to a thousand times.
     pub report_nanos: u64,
     /// Bytes that are read in the time that one more extent of the media cache costs when a zone is read.
     pub extent_cost_bytes: u64,
@@ -205,6 +210,11 @@ impl RelocationParameters {
         }
     }
 
+    /// How long a zone is left alone that could not be read so many times.
+    pub(super) fn unreadable_nanos(&self, failures: u32) -> u64 {
+        self.report_nanos.saturating_mul(1 << failures.saturating_sub(1).min(10))
+    }
+
     /// When the next step is due.
     pub(super) fn turn(&self, situation: &Situation) -> Turn {
         let Situation { now_nanos, outstanding, quiet_since_nanos, utilization, last_busy_step } = *situation;
@@ -236,29 +246,48 @@ pub(super) struct Candidate {
     pub(super) extents: u32,
     /// Bytes to copy.
     pub(super) written_bytes: u64,
-    pub(super) last_write_nanos: u64,
-    /// How often it was given up since it was written last in peace.
+    pub(super) last_change_nanos: u64,
+    /// How often it was given up since it was moved last.
     pub(super) given_up: u32,
+    /// It is left alone for now.
+    pub(super) is_left: bool,
 }
 
 impl RelocationParameters {
-    /// What a zone gives back for what it costs.
-    fn worth(&self, candidate: &Candidate, now_nanos: u64) -> f64 {
+    /// Bytes that are read and written for a zone, or could be in the time that it takes.
+    fn cost_bytes(&self, candidate: &Candidate) -> f64 {
         let extents = u64::from(candidate.extents).saturating_mul(self.extent_cost_bytes);
         // Read and written, and two steps at least.
-        let cost =
-            candidate.written_bytes.saturating_mul(2).saturating_add(extents).saturating_add(2 * self.step_bytes);
-        let is_recent = now_nanos.saturating_sub(candidate.last_write_nanos) < self.recent_nanos;
-        let doubt = f64::from(1 + candidate.given_up) * if is_recent { 2.0 } else { 1.0 };
-        candidate.share / cost as f64 / doubt
+        candidate.written_bytes.saturating_mul(2).saturating_add(extents).saturating_add(2 * self.step_bytes) as f64
     }
 
-    /// The zone to relocate next: of those that are worth most the first.
-    pub(super) fn next(&self, candidates: impl Iterator<Item = Candidate>, now_nanos: u64) -> Option<u32> {
+    /// By how much less a zone is worth that may be written while it is moved.
+    fn doubt(&self, candidate: &Candidate, now_nanos: u64) -> f64 {
+        let is_recent = now_nanos.saturating_sub(candidate.last_change_nanos) < self.recent_nanos;
+        f64::from(candidate.given_up.saturating_add(1)) * if is_recent { 2.0 } else { 1.0 }
+    }
+
+    /// Whether a zone has not been written for so long that nothing is doubted: the longer the more often it was given up.
+    fn is_calm(&self, candidate: &Candidate, now_nanos: u64) -> bool {
+        let calm_nanos = self.calm_nanos.saturating_mul(u64::from(candidate.given_up.saturating_add(1)));
+        now_nanos.saturating_sub(candidate.last_change_nanos) >= calm_nanos
+    }
+
+    /// The zone to relocate next: of those that are worth most the first, if it is worth it at all. Each that is moved, or tried, gives back
+    /// [a part](WORTH_MIN) of what its like did in the mean, or is tried the less the more often it was given up: so what is moved is bounded by
+    /// what fills the cache.
+    pub(super) fn next(&self, candidates: impl Iterator<Item = Candidate> + Clone, now_nanos: u64) -> Option<u32> {
+        let in_cache = candidates.filter(|candidate| candidate.share > 0.0);
+        let (share, cost) = in_cache
+            .clone()
+            .fold((0.0, 0.0), |(share, cost), candidate| (share + candidate.share, cost + self.cost_bytes(&candidate)));
+        let least = WORTH_MIN * share / f64::max(cost, 1.0);
         let mut best: Option<(f64, u32)> = None;
-        for candidate in candidates {
-            let worth = self.worth(&candidate, now_nanos);
-            if worth > 0.0 && best.is_none_or(|(most, _)| worth > most) {
+        for candidate in in_cache.filter(|candidate| !candidate.is_left) {
+            let gain = candidate.share / self.cost_bytes(&candidate);
+            let worth = gain / self.doubt(&candidate, now_nanos);
+            let is_worth_it = if self.is_calm(&candidate, now_nanos) { gain >= least } else { worth >= least };
+            if is_worth_it && best.is_none_or(|(most, _)| worth > most) {
                 best = Some((worth, candidate.logical));
             }
         }
@@ -343,6 +372,8 @@ mod tests {
         assert_eq!([0.5, 0.95, 1.0, 2.0].map(|utilization| parameters.brake_nanos(utilization)), [0, 0, 1000, 1000]);
         assert!((499..=501).contains(&parameters.brake_nanos(0.975)));
         assert_eq!([0, 1, 2, 5, 99].map(|failures| parameters.back_off_nanos(failures)), [0, 10, 20, 160, 10_240]);
+        let parameters = RelocationParameters { report_nanos: 7, ..parameters };
+        assert_eq!([1, 2, 99].map(|failures| parameters.unreadable_nanos(failures)), [7, 14, 7168]);
     }
 
     #[test]
@@ -383,8 +414,9 @@ mod tests {
             share,
             extents: 10,
             written_bytes,
-            last_write_nanos: 0,
+            last_change_nanos: 0,
             given_up: 0,
+            is_left: false,
         };
         let now = 100_000 * MILLI;
         let next = |candidates: &[Candidate]| parameters.next(candidates.iter().copied(), now);
@@ -392,9 +424,35 @@ mod tests {
         assert_eq!(next(&[zone(1, 0.0, 1 << 20)]), None);
         assert_eq!(next(&[zone(1, 0.1, 256 << 20), zone(2, 0.2, 256 << 20), zone(3, 0.2, 256 << 20)]), Some(2));
         assert_eq!(next(&[zone(1, 0.1, 16 << 20), zone(2, 0.2, 256 << 20)]), Some(1));
-        let recent = Candidate { last_write_nanos: now - MILLI, ..zone(2, 0.15, 256 << 20) };
+        let recent = Candidate { last_change_nanos: now - MILLI, ..zone(2, 0.15, 256 << 20) };
         assert_eq!(next(&[zone(1, 0.1, 256 << 20), recent]), Some(1));
         let given_up = Candidate { given_up: 3, ..zone(2, 0.3, 256 << 20) };
         assert_eq!(next(&[zone(1, 0.1, 256 << 20), given_up]), Some(1));
+        assert_eq!(next(&[Candidate { is_left: true, ..zone(1, 0.9, 256 << 20) }, zone(2, 0.2, 256 << 20)]), Some(2));
+    }
+
+    /// What fills the cache may be what cannot be moved now: the rest is not moved again and again for the little that it gives back.
+    #[test]
+    fn what_gives_back_next_to_nothing_is_not_moved() {
+        let parameters = RelocationParameters { calm_nanos: 1000 * MILLI, ..Default::default() };
+        let now = 100_000 * MILLI;
+        let zone = |logical, share, last_change_nanos| Candidate {
+            logical,
+            share,
+            extents: 0,
+            written_bytes: 256 << 20,
+            last_change_nanos,
+            given_up: 0,
+            is_left: logical == 0,
+        };
+        let next = |candidates: &[Candidate]| parameters.next(candidates.iter().copied(), now);
+        assert_eq!(next(&[zone(0, 0.9, 0), zone(1, 0.001, now)]), None);
+        assert_eq!(next(&[zone(0, 0.9, 0), zone(1, 0.3, now)]), Some(1));
+        // Of one that is written all the time nothing is expected after ten times, and something again when it is left in peace.
+        let tried = |given_up, millis| Candidate { given_up, ..zone(1, 0.1, now - millis * MILLI) };
+        assert_eq!(next(&[tried(3, 0)]), Some(1));
+        assert_eq!(next(&[tried(10, 0)]), None);
+        assert_eq!(next(&[tried(10, 10_999)]), None);
+        assert_eq!(next(&[tried(10, 11_000)]), Some(1));
     }
 }

@@ -1,6 +1,7 @@
 //! What does not work is not tried without end, and is tried again.
 
 use super::*;
+use std::time::Duration;
 use varve_media::conformance::devices::TRANSLATED_ZONES;
 use varve_media::{
     Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation,
@@ -60,7 +61,7 @@ fn a_journal_that_cannot_be_written_is_tried_ever_less_often() {
         injector.set_plan(resets_fail(None));
         for step in 0..6000u64 {
             device.block.write_at(step % 5 * ZONE + 8192, &[1; 4096], &context()).unwrap();
-            env.sleep(std::time::Duration::from_millis(100));
+            env.sleep(Duration::from_millis(100));
         }
         // Ten minutes: after 0.1, 0.2 ... 51.2 s, and then each 102.4 s.
         let given_up = handle.statistics().given_up;
@@ -97,5 +98,86 @@ fn the_other_zone_of_the_journal_is_emptied_before_a_record_is_written() {
         let mut data = [0; 4096];
         device.block.read_at(3 * ZONE + 8192, &mut data, &context()).unwrap();
         assert_eq!(data, [99; 4096]);
+    });
+}
+
+/// Reads of relocation in these zones that fail.
+fn reads_fail(zones: std::ops::Range<u64>) -> FaultPlan {
+    let fails = FaultEffect::Fail(FaultError::Unreadable);
+    let fault = Fault::new(Operation::Read, FaultTrigger::From(0), fails);
+    FaultPlan::of(fault.on_class(IoClass::Maintenance).on_range(zones.start * ZONE..zones.end * ZONE))
+}
+
+/// Lets time pass in which the disk is read, and does not clean by itself.
+fn pass(env: &Env, device: &Device, seconds: u64) {
+    for _ in 0..seconds * 10 {
+        env.sleep(Duration::from_millis(100));
+        device.block.read_at(30 * ZONE, &mut [0; 4096], &context()).unwrap();
+    }
+}
+
+/// A zone that could not be read once was never moved again.
+#[test]
+fn a_zone_that_could_not_be_read_is_tried_again_ever_less_often() {
+    simulate(1, false, |env| {
+        let injector = FaultInjector::new(env, FaultPlan::default());
+        let inner = FaultDevice::device(&injector, &memory(env, &TRANSLATED_ZONES, 40));
+        let parameters = RelocationParameters { report_nanos: 1_000_000_000, ..eager() };
+        let (device, handle) = open(env, &inner, parameters).unwrap();
+        let passes = |seconds: u64| {
+            pass(env, &device, seconds);
+            handle.statistics()
+        };
+        injector.set_plan(reads_fail(0..40));
+        device.block.write_at(8192, &[1; 4096], &context()).unwrap();
+        // After 1, 2, 4 ... 512 s.
+        let failed = passes(1000);
+        assert!(failed.relocated_zones == 0 && (8..=11).contains(&failed.given_up), "{failed:?}");
+        injector.set_plan(FaultPlan::default());
+        assert_eq!(passes(600).relocated_zones, 1);
+    });
+}
+
+/// Where the cache is full of what cannot be read, a zone that is written all the time was moved all the time.
+#[test]
+fn a_zone_is_not_moved_again_and_again_for_what_others_hold() {
+    simulate(1, false, |env| {
+        let injector = FaultInjector::new(env, FaultPlan::default());
+        let inner = FaultDevice::device(&injector, &memory(env, &TRANSLATED_ZONES, 40));
+        let parameters = RelocationParameters { utilization: 0.1, extent_cost_bytes: 0, ..eager() };
+        let (device, handle) = open(env, &inner, parameters).unwrap();
+        injector.set_plan(reads_fail(8..40));
+        let write = |zone: u64, block: u64| {
+            device.block.write_at(zone * ZONE + block * 4096, &[1; 4096], &context()).unwrap();
+            env.sleep(Duration::from_millis(5));
+        };
+        (0..230).for_each(|step| write(20 + step % 2, 1 + step / 2 % 7 * 2));
+        let before = handle.statistics();
+        assert!(handle.utilization() > 0.8 && before.relocated_zones == 0, "{before:?} {}", handle.utilization());
+        // What one write takes is no reason to move a zone.
+        (0..1000).for_each(|step| write(0, 1 + step % 2 * 4));
+        let after = handle.statistics();
+        assert!(after.relocated_zones < 300, "{after:?} {}", handle.utilization());
+    });
+}
+
+/// A zone that cannot be moved because it is written all the time is left to the disk, until it has been left in peace for long.
+#[test]
+fn a_zone_that_is_written_all_the_time_is_given_up_until_it_is_calm() {
+    simulate(1, false, |env| {
+        let stall = FaultEffect::Stall(Duration::from_millis(20));
+        let stalled = Fault::new(Operation::Read, FaultTrigger::From(0), stall).on_class(IoClass::Maintenance);
+        let injector = FaultInjector::new(env, FaultPlan::of(stalled));
+        let inner = FaultDevice::device(&injector, &memory(env, &TRANSLATED_ZONES, 40));
+        let parameters = RelocationParameters { urgent_utilization: -1e9, retry_nanos: 1_000_000, ..eager() };
+        let (device, handle) = open(env, &inner, parameters).unwrap();
+        for step in 0..30_000u64 {
+            device.block.write_at((1 + step % 7 * 2) * 4096, &[1; 4096], &context()).unwrap();
+            env.sleep(Duration::from_millis(4));
+        }
+        let statistics = handle.statistics();
+        assert!((3..=12).contains(&statistics.given_up) && statistics.relocated_zones == 0, "{statistics:?}");
+        pass(env, &device, 150);
+        assert_eq!(handle.statistics().relocated_zones, 1);
     });
 }
