@@ -190,6 +190,21 @@ impl GhostCache {
         }
     }
 
+    /// Takes it that what lies in the cache of zones that are not sequential, of which nothing else is known, fills so much of it, of space as of the
+    /// map: each as much as the others.
+    pub fn suppose(&mut self, utilization: f64) {
+        let is_unknown = |zone: &Zone| zone.non_sequential && zone.cached_bytes == 0 && zone.entries == 0;
+        let zones = self.zones.iter().filter(|zone| is_unknown(zone)).count() as u64;
+        // No less than nothing, and no more than all.
+        let each = |limit: u64| (limit as f64 * utilization.clamp(0.0, 1.0)) as u64 / zones.max(1);
+        let (bytes, entries) = (each(self.limits.bytes), each(self.limits.extents_max.into()));
+        for zone in self.zones.iter_mut().filter(|zone| is_unknown(zone)) {
+            (zone.cached_bytes, zone.entries) = (bytes, entries as u32);
+            self.cached_bytes += bytes;
+            self.entries += entries;
+        }
+    }
+
     /// Takes over what a report of all zones says; gives how much of the cache the cleaned zones give back. `None` where the report is of
     /// other zones than these, which changes nothing.
     pub fn reported(&mut self, zones: &[ZoneDescription]) -> Option<f64> {

@@ -206,7 +206,9 @@ impl State {
         if let Some(zone) = self.demanded.pop_front() {
             return Some((zone, true));
         }
-        if !parameters.is_due(self.ghost.utilization()) || now_nanos < self.not_before_nanos {
+        // What nobody adds to needs no making room: a device that is only read is left as it is.
+        let is_filling = self.filling.has_begun();
+        if !is_filling || !parameters.is_due(self.ghost.utilization()) || now_nanos < self.not_before_nanos {
             return None;
         }
         let candidates = self.zones.iter().enumerate().map(|(logical, zone)| {

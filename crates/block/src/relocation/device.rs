@@ -147,7 +147,10 @@ impl RelocatingDevice {
                     Some(core.described(logical, reported.get(zone.0 as usize)?.clone()))
                 });
             let described: Vec<_> = described.collect();
-            let _ = state.ghost.reported(&described);
+            // A report says which zones have something in the cache, and not how much.
+            if state.ghost.reported(&described).is_some() {
+                state.ghost.suppose(core.parameters.urgent_utilization);
+            }
         }
         core
     }

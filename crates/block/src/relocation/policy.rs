@@ -85,6 +85,13 @@ pub(super) struct Filling {
     remembered: f64,
 }
 
+impl Filling {
+    /// Whether anything went there.
+    pub(super) fn has_begun(&self) -> bool {
+        self.remembered > 0.0
+    }
+}
+
 /// How much still counts of what was so many memories ago: the exponential function of the negative, of sums and products alone, so that runs repeat on
 /// every platform.
 fn remembered_share(memories: f64) -> f64 {

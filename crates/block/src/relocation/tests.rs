@@ -2,6 +2,7 @@ use super::core::Core;
 use super::*;
 use crate::idler::GhostCache;
 use std::sync::Arc;
+use std::time::Duration;
 use varve_env::Env;
 use varve_media::conformance::{BlockDeviceCheck, check_block_device, check_zoned_device, devices};
 use varve_media::{
@@ -51,6 +52,14 @@ fn relocate(handle: &RelocatingDevice, logical: u32) -> RelocationStatistics {
     handle.statistics()
 }
 
+/// Lets time pass in which the disk is read, and does not clean by itself.
+fn pass(env: &Env, device: &Device, seconds: u64) {
+    for _ in 0..seconds * 10 {
+        env.sleep(Duration::from_millis(100));
+        device.block.read_at(30 * ZONE, &mut [0; 4096], &context()).unwrap();
+    }
+}
+
 /// Runs `f` as an actor of a simulation, at whose end no other is left.
 fn simulate<T: Send + 'static>(seed: u64, perturb: bool, f: impl FnOnce(&Env) -> T + Send + 'static) -> T {
     let env = Env::sim_with(varve_env::SimOptions { seed, perturb, ..Default::default() });
@@ -86,6 +95,29 @@ fn check_suites(make: &'static devices::TestedDevice, parameters: RelocationPara
 fn conformance() {
     check_suites(&devices::PREFERRED_ZONES, at_rest());
     check_suites(&devices::TRANSLATED_ZONES, at_rest());
+}
+
+/// A zone of which nothing is known takes as much as the others of its kind, and gives it back.
+#[test]
+fn the_ghost_supposes_of_what_it_does_not_know() {
+    let zones = varve_media::ZoneGeometry::fit(4 * ZONE, ZONE).unwrap();
+    let mut ghost = GhostCache::new(&zones, LIMITS);
+    ghost.suppose(0.9);
+    assert_eq!(ghost.utilization(), 0.0);
+    ghost.distrust(0);
+    ghost.distrust(2);
+    ghost.written(3 * ZONE + 4096, 4096);
+    ghost.suppose(0.9);
+    // Two of 200 extents, and one.
+    assert_eq!(
+        (ghost.zone_share(ZoneId(0)).1, ghost.zone_share(ZoneId(1)).1, ghost.zone_share(ZoneId(3)).1),
+        (90, 0, 1)
+    );
+    assert!((ghost.utilization() - 0.905).abs() < 1e-3, "{}", ghost.utilization());
+    ghost.cleaned(ZoneId(0), 4096);
+    ghost.reset(2 * ZONE, ZONE);
+    assert_eq!(ghost.zone_share(ZoneId(3)), (1.0 / 200.0, 1));
+    assert_eq!(ghost.utilization(), 1.0 / 200.0);
 }
 
 #[test]

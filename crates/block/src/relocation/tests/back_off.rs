@@ -1,7 +1,6 @@
 //! What does not work is not tried without end, and is tried again.
 
 use super::*;
-use std::time::Duration;
 use varve_media::conformance::devices::TRANSLATED_ZONES;
 use varve_media::{
     Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation,
@@ -106,14 +105,6 @@ fn reads_fail(zones: std::ops::Range<u64>) -> FaultPlan {
     let fails = FaultEffect::Fail(FaultError::Unreadable);
     let fault = Fault::new(Operation::Read, FaultTrigger::From(0), fails);
     FaultPlan::of(fault.on_class(IoClass::Maintenance).on_range(zones.start * ZONE..zones.end * ZONE))
-}
-
-/// Lets time pass in which the disk is read, and does not clean by itself.
-fn pass(env: &Env, device: &Device, seconds: u64) {
-    for _ in 0..seconds * 10 {
-        env.sleep(Duration::from_millis(100));
-        device.block.read_at(30 * ZONE, &mut [0; 4096], &context()).unwrap();
-    }
 }
 
 /// A zone that could not be read once was never moved again.

@@ -2,7 +2,6 @@
 
 use super::*;
 use std::io::{IoSlice, IoSliceMut};
-use std::time::Duration;
 use varve_media::conformance::devices::{PREFERRED_ZONES, TRANSLATED_ZONES};
 use varve_media::{
     Fault, FaultDevice, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation, Request,

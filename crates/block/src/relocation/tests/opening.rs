@@ -141,3 +141,31 @@ fn a_damaged_journal_is_told() {
     restored.0.block.read_at(2 * ZONE + 4096, &mut data, &context()).unwrap();
     assert_eq!(data, [7; 4096]);
 }
+
+/// What was in the cache before counted as nothing, and the cache was full before anything was moved.
+#[test]
+fn what_lies_in_the_cache_at_opening_counts() {
+    simulate(1, false, |env| {
+        let inner = memory(env, &TRANSLATED_ZONES, 40);
+        let write =
+            |device: &Device, zone: u64| device.block.write_at(zone * ZONE + 8192, &[1; 4096], &context()).unwrap();
+        {
+            let (device, handle) = open(env, &inner, at_rest()).unwrap();
+            assert_eq!(handle.utilization(), 0.0);
+            (0..8).for_each(|zone| write(&device, zone));
+        }
+        let parameters = RelocationParameters { utilization: 0.5, ..eager() };
+        let (device, handle) = open(env, &inner, parameters).unwrap();
+        // The eight of which nothing else is known, together.
+        assert!((0.85..=0.9).contains(&handle.utilization()), "{}", handle.utilization());
+        // Who only reads has nothing moved.
+        pass(env, &device, 5);
+        assert_eq!(handle.statistics(), RelocationStatistics::default());
+        write(&device, 20);
+        pass(env, &device, 1);
+        let moved = handle.statistics();
+        assert!(moved.relocated_zones == 4 && handle.utilization() <= 0.5, "{moved:?} {}", handle.utilization());
+        // They are known now.
+        assert_eq!(inner.block.counters().cleaning.extents, 5);
+    });
+}
