@@ -13,7 +13,7 @@ use varve_media::{
 
 /// Rounds in which what was written meanwhile is copied, before writes to the zone wait for the last.
 const ROUNDS: usize = 8;
-/// Pieces that are copied while writes to the zone wait, and steps of bytes of them.
+/// Pieces that are copied while writes to the zone wait, and steps of bytes of them: both bound how long they do.
 const HELD_PIECES_MAX: usize = 4;
 const HELD_STEPS_MAX: u64 = 4;
 /// Pieces written meanwhile with which a relocation is given up: each is out of order in the new zone.
@@ -362,7 +362,7 @@ impl Cleaner {
         // Nobody writes to it from here on.
         let pieces = self.rewritten()?;
         let held_bytes: u64 = pieces.iter().map(|piece| piece.end - piece.start).sum();
-        if pieces.len() > HELD_PIECES_MAX || held_bytes > HELD_STEPS_MAX * self.piece_bytes() {
+        if pieces.len() > HELD_PIECES_MAX || held_bytes > HELD_STEPS_MAX.saturating_mul(core.parameters.step_bytes) {
             return Err(Halt::Disturbed);
         }
         for piece in &pieces {

@@ -1,7 +1,6 @@
 //! Requests that are in flight together, with each other and with what relocation does.
 
 use super::*;
-use std::time::Duration;
 use varve_media::conformance::devices::TRANSLATED_ZONES;
 use varve_media::{
     Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation,
@@ -116,4 +115,55 @@ fn a_sync_beside_one_that_failed_is_not_acknowledged() {
         assert!(two.is_err());
         assert!(one.is_err() || data[0] == 4, "{one:?}");
     });
+}
+
+/// Requests of this class take so long.
+fn slow(env: &Env, inner: &Device, operation: Operation) -> Device {
+    let stall = FaultEffect::Stall(Duration::from_micros(900));
+    let fault = Fault::new(operation, FaultTrigger::From(0), stall).on_class(IoClass::UserRead);
+    FaultDevice::device(&FaultInjector::new(env, FaultPlan::of(fault)), inner)
+}
+
+/// Also where the reset was on its way when the relocation began: it would be left with zeros up to where it had been written.
+#[test]
+fn a_zone_that_is_being_reset_is_not_moved() {
+    simulate(1, false, |env| {
+        let inner = slow(env, &memory(env, &TRANSLATED_ZONES, 14), Operation::Zone);
+        let (device, handle) = open(env, &inner, hurried()).unwrap();
+        device.block.write_at(4096, &[7; 8192], &context()).unwrap();
+        let zones = device.zones.clone().unwrap();
+        let of_resetter = zones.clone();
+        let resetter = env.spawn("reset", move || of_resetter.reset(ZoneId(0), &IoContext::of(IoClass::UserRead)));
+        env.sleep(Duration::from_micros(100));
+        let moved = relocate(&handle, 0);
+        assert_eq!((moved.relocated_zones, moved.given_up), (0, 1));
+        resetter.join().unwrap_or_else(|panicked| panicked.resume()).unwrap();
+        let found = zones.report(ZoneId(0), 1, &context()).unwrap().remove(0);
+        assert_eq!((found.condition, found.write_pointer_bytes), (ZoneCondition::Empty, 0));
+    });
+}
+
+/// However few pieces they are: a zone is not moved when more than four steps of bytes would be copied while writes wait.
+#[test]
+fn what_is_copied_while_writes_are_held_is_bounded_in_bytes() {
+    for (bytes, moved) in [(8192, 1), (12288, 0)] {
+        simulate(1, false, move |env| {
+            let inner = slow(env, &memory(env, &TRANSLATED_ZONES, 14), Operation::Write);
+            let parameters = RelocationParameters { step_bytes: 2048, urgent_step_bytes: 2048, ..hurried() };
+            let (device, handle) = open(env, &inner, parameters).unwrap();
+            device.block.write_at(4096, &[7; 32768], &context()).unwrap();
+            let of_writer = device.clone();
+            let writer = env.spawn("writer", move || {
+                let written = vec![9; bytes];
+                of_writer.block.write_at(8192, &written, &IoContext::of(IoClass::UserRead)).unwrap();
+            });
+            env.sleep(Duration::from_micros(100));
+            assert_eq!(relocate(&handle, 0).relocated_zones, moved, "{bytes}");
+            writer.join().unwrap_or_else(|panicked| panicked.resume());
+            let mut data = vec![0; 40960];
+            device.block.read_at(0, &mut data, &context()).unwrap();
+            let is_written = |place: &usize| (8192..8192 + bytes).contains(place);
+            assert!((4096..36864).all(|place| data[place] == if is_written(&place) { 9 } else { 7 }), "{bytes}");
+        });
+    }
 }
