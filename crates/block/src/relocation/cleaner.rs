@@ -202,6 +202,9 @@ impl Cleaner {
             late.extend(pieces);
         }
         self.sync_if(1)?;
+        if !core.drain_syncs() {
+            return Err(Halt::Stopped);
+        }
         self.switch((logical, from, to), &found, late)?;
         core.drain_earlier(logical);
         // What it had of the media cache is given back only now.

@@ -54,7 +54,7 @@ impl Part {
     }
 }
 
-/// Logical zones that somebody uses.
+/// Logical zones that somebody uses: none in a sync.
 #[derive(Clone, Debug)]
 struct InFlight {
     zones: Range<u32>,
@@ -413,9 +413,11 @@ impl Core {
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
+        let first = state.next_ticket;
+        self.insert(&mut state, InFlight { zones: 0..0, range: 0..0, changes: false });
         state.outstanding += 1;
-        let copied_bytes = state.copied_bytes;
-        Ok(Entered { core: self, tickets: 0..0, changes: Vec::new(), offsets: Vec::new(), copied_bytes })
+        let (tickets, copied_bytes) = (first..state.next_ticket, state.copied_bytes);
+        Ok(Entered { core: self, tickets, changes: Vec::new(), offsets: Vec::new(), copied_bytes })
     }
 
     /// Follows a sync that went well: what relocation had written before is durable too.
@@ -551,6 +553,16 @@ impl Core {
         while state.is_in_use(logical, Some(now)) {
             self.listen(&mut state, None);
         }
+    }
+
+    /// Waits for syncs that entered before now: one that fails may have taken with it what another, which succeeded later, was for. False at the end.
+    pub(super) fn drain_syncs(&self) -> bool {
+        let mut state = self.state.lock();
+        let now = state.next_ticket;
+        while state.in_flight.range(..now).any(|(_, used)| used.zones.is_empty()) && state.failure.is_none() {
+            self.listen(&mut state, None);
+        }
+        state.failure.is_none()
     }
 
     /// Ends the relocation that is under way, whatever came of it.

@@ -3,7 +3,8 @@
 use super::*;
 use varve_media::conformance::devices::TRANSLATED_ZONES;
 use varve_media::{
-    Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation,
+    BlockDevice, Capabilities, Counters, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan,
+    FaultTrigger, IoClass, Operation, Request,
 };
 
 fn hurried() -> RelocationParameters {
@@ -140,6 +141,74 @@ fn a_zone_that_is_being_reset_is_not_moved() {
         resetter.join().unwrap_or_else(|panicked| panicked.resume()).unwrap();
         let found = zones.report(ZoneId(0), 1, &context()).unwrap().remove(0);
         assert_eq!((found.condition, found.write_pointer_bytes), (ZoneCondition::Empty, 0));
+    });
+}
+
+/// A device whose syncs of users return late.
+struct LateSync {
+    env: Env,
+    inner: Device,
+}
+
+impl BlockDevice for LateSync {
+    fn name(&self) -> &str {
+        self.inner.block.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inner.block.geometry()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.block.capabilities()
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        self.inner.block.execute(requests, context)
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        let result = self.inner.block.sync(context);
+        if context.class == IoClass::UserRead {
+            self.env.sleep(Duration::from_micros(900));
+        }
+        result
+    }
+
+    fn counters(&self) -> Counters {
+        self.inner.block.counters()
+    }
+}
+
+/// A sync that failed had taken a copy with it, and had not returned yet when the next one succeeded: the old zone was reset.
+#[test]
+fn a_copy_that_a_failed_sync_took_with_it_replaces_nothing() {
+    simulate(1, false, |env| {
+        let memory = memory(env, &TRANSLATED_ZONES, 14);
+        let drops = FaultEffect::FailDroppingUnsynced(FaultError::Io);
+        let fails = Fault::new(Operation::Sync, FaultTrigger::From(0), drops).on_class(IoClass::UserRead);
+        let failing = FaultDevice::device(&FaultInjector::new(env, FaultPlan::of(fails)), &memory);
+        let late = Arc::new(LateSync { env: env.clone(), inner: failing.clone() });
+        let late = Device { zones: failing.zones.clone(), ..Device::of_blocks(late) };
+        // Relocation's own, before it is done.
+        let stall = FaultEffect::Stall(Duration::from_micros(500));
+        let stalls = Fault::new(Operation::Sync, FaultTrigger::From(0), stall).on_class(IoClass::Maintenance);
+        let inner = FaultDevice::device(&FaultInjector::new(env, FaultPlan::of(stalls)), &late);
+        let (device, handle) = open(env, &inner, RelocationParameters { quiet_nanos: 0, ..at_rest() }).unwrap();
+        device.block.write_at(4096, &[7; 8192], &context()).unwrap();
+        device.block.sync(&context()).unwrap();
+        let (of_syncer, of_env) = (device.clone(), env.clone());
+        let syncer = env.spawn("sync", move || {
+            of_env.sleep(Duration::from_micros(100));
+            of_syncer.block.sync(&IoContext::of(IoClass::UserRead))
+        });
+        let moved = relocate(&handle, 0).relocated_zones;
+        assert!(syncer.join().unwrap_or_else(|panicked| panicked.resume()).is_err());
+        drop((device, handle));
+        let (device, _handle) = open(env, &memory, at_rest()).unwrap();
+        let mut data = [0; 8192];
+        device.block.read_at(4096, &mut data, &context()).unwrap();
+        assert!(data == [7; 8192] && moved == 0, "{} {moved}", data[0]);
     });
 }
 
