@@ -20,6 +20,7 @@ fn a_database_on_a_disk_with_a_write_buffer() {
     let mut found = Vec::new();
     for (number, (disk, options)) in [
         (SMALL, ""),
+        (SMALL, ",buffer-ahead=off"),
         (SMALL, ",control=idler"),
         (SMALL, ",control=paced,buffer-rewrite=20"),
         ("hasmr:64MiB?zone=1MiB,cache=2MiB,extents=100,device-managed", ""),

@@ -1,11 +1,13 @@
 //! The disk with its write buffer, as a device.
 
+use super::ahead::Front;
 use super::error::Stopped;
 use super::journal::{Journal, Layout};
 use super::pages::PageMap;
 use super::parameters::{BufferParameters, BufferStatistics};
 use super::record::{PAGE_BYTES, Staged};
-use super::transfer::{gather, pages_of, part_of, parts_of, read_parts, runs, scatter, sectors_of, write_parts};
+use super::room::{DiskLoad, Queue};
+use super::transfer::{gather, pages_of, part_of, parts_of, sectors_of, write_parts};
 use crate::idler::{ControlledDevice, GhostCache};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -33,7 +35,7 @@ use varve_media::{
 /// Any thread may use it. Memory: some 100 bytes for each page, 32 for each zone. A clone is another handle.
 #[derive(Clone)]
 pub struct WriteBuffer {
-    pub(super) shared: Arc<Shared>,
+    pub(super) front: Arc<Front>,
 }
 
 pub(super) struct Shared {
@@ -54,14 +56,32 @@ pub(super) struct Shared {
     pub(super) state: Mutex<State>,
     /// Something in the state is otherwise.
     pub(super) changed: Condvar,
+    /// Something has come for pages that leave ahead.
+    pub(super) work: Condvar,
 }
 
 pub(super) struct State {
     pub(super) map: PageMap,
     /// Where the write pointers of the disk are taken to be.
     pub(super) pointers: Option<GhostCache>,
-    /// Somebody writes pages to the disk.
-    pub(super) is_evicting: bool,
+    /// Those who wait for room.
+    pub(super) queue: Queue,
+    /// Times that pages are being written to the disk now, and how many pages.
+    pub(super) evictions: u32,
+    pub(super) leaving_pages: usize,
+    /// One of them writes a zone anew.
+    pub(super) is_rewriting: bool,
+    /// The map on the medium is being brought up to date to make room.
+    pub(super) is_recording: bool,
+    /// Pages could not leave ahead, and none could since.
+    pub(super) has_failed: bool,
+    /// Pages that are being discarded: they do not leave.
+    pub(super) discards: BTreeMap<u64, Range<u64>>,
+    pub(super) next_discard: u64,
+    pub(super) disk_load: DiskLoad,
+    /// What lets pages leave ahead waits, or is to end.
+    pub(super) rests: bool,
+    pub(super) is_closed: bool,
     /// The zone that is being written anew.
     pub(super) busy: Option<u32>,
     /// What the copy of a zone is.
@@ -84,22 +104,6 @@ pub(super) struct State {
     pub(super) counters: Counters,
 }
 
-/// Where a part of a read comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    Disk { offset_bytes: u64 },
-    Fast { offset_bytes: u64, slot: Option<u32> },
-}
-
-/// A part of a read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
-    /// From the start of the request.
-    at: u64,
-    length_bytes: u64,
-    source: Source,
-}
-
 impl State {
     /// Refuses what a buffer that stopped does not do any more.
     pub(super) fn check(&self) -> Result<(), MediaError> {
@@ -107,7 +111,7 @@ impl State {
     }
 
     /// Counts zones of a range in one of the tables of what is in flight.
-    fn count(table: &mut BTreeMap<u32, u32>, zones: &[u32], begins: bool) {
+    pub(super) fn count(table: &mut BTreeMap<u32, u32>, zones: &[u32], begins: bool) {
         for &zone in zones {
             let count = table.entry(zone).or_default();
             *count = if begins { *count + 1 } else { count.saturating_sub(1) };
@@ -150,7 +154,7 @@ impl Shared {
         AlignedBuffer::new(length_bytes as usize, alignment(&self.disk).max(alignment(&self.fast)) as usize)
     }
 
-    fn zones_of(&self, range: Range<u64>) -> Vec<u32> {
+    pub(super) fn zones_of(&self, range: Range<u64>) -> Vec<u32> {
         self.zones.iter().flat_map(|zones| zones.zones_in(&range)).map(|zone| zone.0).collect()
     }
 
@@ -209,11 +213,14 @@ impl Shared {
             pointers.written(range.start, range.end - range.start);
         }
         state.statistics.direct_writes += 1;
+        state.disk_load.begin(true);
         drop(state);
         let mut data = self.buffer(&self.disk, range.end - range.start);
         gather(request, 0, &mut data);
         let outcome = write_parts(&self.disk, &[(range.start, &data)], context).into_iter().collect();
+        let now_nanos = self.env.now().as_nanos();
         let mut state = self.state.lock();
+        state.disk_load.end(true, now_nanos);
         State::count(&mut state.writes_in_flight, &zones, false);
         if let (Err(_), Some(pointers)) = (&outcome, &mut state.pointers) {
             // Nobody knows where it is.
@@ -221,28 +228,41 @@ impl Shared {
         }
         state.is_disk_dirty = true;
         state.completed += 1;
-        self.changed.notify_all();
+        self.tell(&state);
         outcome
+    }
+
+    /// Begins to write pages, as soon as there is room for those that are not held. Gives where each is, and how many were not held.
+    fn take_room(&self, pages: Range<u64>, context: &IoContext) -> Result<(Vec<u32>, usize), MediaError> {
+        let mut state = self.state.lock();
+        state.check()?;
+        let missing = state.map.missing(pages.clone());
+        if missing > 0 && missing + state.queue.wanted() > state.map.free() {
+            state.statistics.waits += 1;
+            let ticket = state.queue.join(missing);
+            let waited;
+            (state, waited) = self.wait_for_room(state, (ticket, &pages), context);
+            state.queue.leave(ticket);
+            if waited.is_err() {
+                // Those behind may go.
+                self.changed.notify_all();
+            }
+            waited?;
+        }
+        let missing = state.map.missing(pages.clone());
+        state.statistics.absorbed_pages += missing as u64;
+        state.statistics.overwritten_pages += pages.end - pages.start - missing as u64;
+        // There is room for each, so each begins.
+        let slots = pages.filter_map(|page| state.map.begin_write(page)).collect();
+        self.wake(&state);
+        Ok((slots, missing))
     }
 
     /// Takes a part of a write in.
     fn absorb(&self, request: &Request<'_>, range: Range<u64>, context: &IoContext) -> Result<(), MediaError> {
         let came = self.env.now();
         let pages = pages_of(&range);
-        let (slots, missing): (Vec<u32>, usize) = loop {
-            let mut state = self.state.lock();
-            state.check()?;
-            let missing = state.map.missing(pages.clone());
-            if missing <= state.map.free() {
-                state.statistics.absorbed_pages += missing as u64;
-                state.statistics.overwritten_pages += pages.end - pages.start - missing as u64;
-                // There is room for each, so each begins.
-                break (pages.filter_map(|page| state.map.begin_write(page)).collect(), missing);
-            }
-            state.statistics.waits += 1;
-            drop(state);
-            self.make_room(missing, context)?;
-        };
+        let (slots, missing) = self.take_room(pages, context)?;
         let mut parts = Vec::with_capacity(slots.len());
         for (&slot, (page, own)) in slots.iter().zip(parts_of(&range)) {
             let mut data = self.buffer(&self.fast, own.end - own.start);
@@ -259,7 +279,7 @@ impl Shared {
             state.map.end_write(*slot, if outcome.is_ok() { sectors } else { 0 });
         }
         (state.is_fast_dirty, state.completed) = (true, state.completed + 1);
-        self.changed.notify_all();
+        self.tell(&state);
         drop(state);
         if let (true, Some(control)) = (missing > 0, &self.control) {
             control.absorbed(came, &range, context);
@@ -278,179 +298,72 @@ impl Shared {
         }
         let mut state = self.state.lock();
         state.check()?;
-        // Pages on their way to the disk would come to life again behind it, so nothing leaves meanwhile.
-        while state.is_evicting {
+        // Pages on their way to the disk would come to life again behind it. None of these begins to leave from here on, so it waits for no more than
+        // those that have begun.
+        let pages = pages_of(&range);
+        let ticket = state.next_discard;
+        state.next_discard += 1;
+        state.discards.insert(ticket, pages.clone());
+        while state.map.is_leaving(&pages) {
             self.changed.wait(&mut state);
-            state.check()?;
         }
-        state.is_evicting = true;
+        if let Err(error) = state.check() {
+            state.discards.remove(&ticket);
+            self.tell(&state);
+            return Err(error);
+        }
+        state.disk_load.begin(true);
         drop(state);
         let length_bytes = range.end - range.start;
         let outcome = self.disk.block.discard_at(range.start, length_bytes, context);
+        let now_nanos = self.env.now().as_nanos();
         let mut state = self.state.lock();
         if outcome.is_ok() {
             // Not before: what the disk has is older, and would be found if it refuses.
-            for page in state.map.held_in(pages_of(&range)) {
+            for page in state.map.held_in(pages) {
                 state.map.discard(page, sectors_of(&part_of(&range, page), self.sector_bytes()));
             }
         }
-        (state.is_evicting, state.is_disk_dirty, state.completed) = (false, true, state.completed + 1);
-        self.changed.notify_all();
+        state.discards.remove(&ticket);
+        (state.is_disk_dirty, state.completed) = (true, state.completed + 1);
+        state.disk_load.end(true, now_nanos);
+        self.tell(&state);
         outcome
-    }
-
-    /// Where the parts of a read are now; what is in the buffer stays there until it is read.
-    fn parts(&self, state: &mut State, range: &Range<u64>) -> Vec<Part> {
-        let mut parts: Vec<Part> = Vec::new();
-        let mut push = |at: u64, length_bytes: u64, source: Source| {
-            if let (Some(last), Source::Disk { .. }) = (parts.last_mut(), source)
-                && matches!(last.source, Source::Disk { .. })
-            {
-                last.length_bytes += length_bytes;
-                return;
-            }
-            parts.push(Part { at, length_bytes, source });
-        };
-        for (page, own) in parts_of(range) {
-            let start = page * PAGE_BYTES;
-            let (slot, sectors) = state.map.find(page).unwrap_or((0, 0));
-            for (is_held, from, to) in runs(sectors, own.start, own.end, self.sector_bytes()) {
-                let source = match (is_held, self.copied(state, start + from)) {
-                    (true, _) => {
-                        state.map.begin_use(slot);
-                        Source::Fast { offset_bytes: self.layout.page(slot) + from, slot: Some(slot) }
-                    }
-                    (false, Some(offset_bytes)) => Source::Fast { offset_bytes, slot: None },
-                    (false, None) => Source::Disk { offset_bytes: start + from },
-                };
-                state.statistics.read_hit_pages += u64::from(is_held);
-                push(start + from - range.start, to - from, source);
-            }
-        }
-        parts
-    }
-
-    /// Where the copy of a byte of the disk is, if reads are served from there.
-    fn copied(&self, state: &State, offset_bytes: u64) -> Option<u64> {
-        let staged = state.staged.filter(|_| state.serves_copy)?;
-        let start = self.zones.as_ref()?.start_bytes(varve_media::ZoneId(staged.zone));
-        let at = offset_bytes.checked_sub(start).filter(|at| *at < staged.length_bytes)?;
-        Some(self.layout.staging() + at)
-    }
-
-    fn read(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
-        let mut state = self.state.lock();
-        let ranges = requests.iter().map(|request| {
-            let is_read = matches!(request.transfer, Transfer::Read { .. }) && request.outcome.is_ok();
-            is_read.then(|| request.offset_bytes..request.offset_bytes + request.length_bytes())
-        });
-        let ranges: Vec<Option<Range<u64>>> = ranges.map(|range| range.filter(|range| !range.is_empty())).collect();
-        let parts: Vec<Vec<Part>> = ranges
-            .iter()
-            .map(|range| range.as_ref().map_or_else(Vec::new, |range| self.parts(&mut state, range)))
-            .collect();
-        let is_of_disk = |part: &&Part| matches!(part.source, Source::Disk { .. });
-        let of_disk = parts.iter().filter(|parts| parts.iter().any(|part| is_of_disk(&part))).count();
-        let of_zones = |part: &Part| match part.source {
-            Source::Disk { offset_bytes } => self.zones_of(offset_bytes..offset_bytes + part.length_bytes),
-            Source::Fast { .. } => Vec::new(),
-        };
-        let zones: Vec<u32> = parts.iter().flatten().flat_map(of_zones).collect();
-        let reads_copy = parts.iter().flatten().any(|part| matches!(part.source, Source::Fast { slot: None, .. }));
-        state.copy_readers += u32::from(reads_copy);
-        if of_disk > 0 {
-            state.statistics.disk_reads += of_disk as u64;
-            State::count(&mut state.reads_in_flight, &zones, true);
-        }
-        drop(state);
-        // As they are, where the buffer has nothing of any.
-        let goes_whole = ranges.iter().all(Option::is_some)
-            && parts.iter().all(|parts| parts.len() == 1 && parts.iter().all(|part| is_of_disk(&part)));
-        if goes_whole {
-            let result = self.disk.block.execute(requests, context);
-            self.end_reads(&zones, &[], false);
-            return result;
-        }
-        let mut buffers: Vec<(usize, Part, AlignedBuffer)> = Vec::new();
-        for (number, parts) in parts.into_iter().enumerate() {
-            for part in parts {
-                let device = if is_of_disk(&&part) { &self.disk } else { &self.fast };
-                buffers.push((number, part, self.buffer(device, part.length_bytes)));
-            }
-        }
-        for from_disk in [false, true] {
-            let device = if from_disk { &self.disk } else { &self.fast };
-            let mut numbers = Vec::new();
-            let mut wanted: Vec<(u64, &mut AlignedBuffer)> = Vec::new();
-            for (number, part, buffer) in &mut buffers {
-                match part.source {
-                    Source::Disk { offset_bytes } if from_disk => wanted.push((offset_bytes, buffer)),
-                    Source::Fast { offset_bytes, .. } if !from_disk => wanted.push((offset_bytes, buffer)),
-                    _ => continue,
-                }
-                numbers.push(*number);
-            }
-            for (number, outcome) in numbers.into_iter().zip(read_parts(device, &mut wanted, context)) {
-                if let (Err(error), true) = (outcome, requests[number].outcome.is_ok()) {
-                    requests[number].outcome = Err(error);
-                }
-            }
-        }
-        let slots: Vec<u32> = buffers
-            .iter()
-            .filter_map(|(_, part, _)| match part.source {
-                Source::Fast { slot, .. } => slot,
-                Source::Disk { .. } => None,
-            })
-            .collect();
-        self.end_reads(&zones, &slots, reads_copy);
-        for (number, part, buffer) in &buffers {
-            scatter(&mut requests[*number], part.at, buffer);
-        }
-        Ok(())
-    }
-
-    fn end_reads(&self, zones: &[u32], slots: &[u32], reads_copy: bool) {
-        let mut state = self.state.lock();
-        slots.iter().for_each(|&slot| state.map.end_use(slot));
-        State::count(&mut state.reads_in_flight, zones, false);
-        state.copy_readers -= u32::from(reads_copy);
-        self.changed.notify_all();
     }
 }
 
 impl WriteBuffer {
     /// What the buffer did so far.
     pub fn statistics(&self) -> BufferStatistics {
-        self.shared.state.lock().statistics
+        self.front.shared.state.lock().statistics
     }
 
     /// Pages that are in the buffer and not on the disk.
     pub fn held_pages(&self) -> usize {
-        self.shared.state.lock().map.held().count()
+        self.front.shared.state.lock().map.held().count()
     }
 }
 
 /// The two devices as one.
 pub(super) struct BufferedDevice {
-    pub(super) shared: Arc<Shared>,
+    pub(super) front: Arc<Front>,
 }
 
 impl BlockDevice for BufferedDevice {
     fn name(&self) -> &str {
-        &self.shared.name
+        &self.front.shared.name
     }
 
     fn geometry(&self) -> &Geometry {
-        &self.shared.geometry
+        &self.front.shared.geometry
     }
 
     fn capabilities(&self) -> &Capabilities {
-        &self.shared.capabilities
+        &self.front.shared.capabilities
     }
 
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
-        let shared = &self.shared;
+        let shared = &self.front.shared;
         let mut must_last = false;
         for request in requests.iter_mut() {
             request.outcome = check_request(self, request).and_then(|()| match &request.transfer {
@@ -482,8 +395,8 @@ impl BlockDevice for BufferedDevice {
     }
 
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        let synced = self.shared.make_durable(false, context);
-        let counters = &mut self.shared.state.lock().counters;
+        let synced = self.front.shared.make_durable(false, context);
+        let counters = &mut self.front.shared.state.lock().counters;
         match &synced {
             Ok(()) => counters.syncs += 1,
             Err(_) => counters.errors += 1,
@@ -493,7 +406,7 @@ impl BlockDevice for BufferedDevice {
 
     /// Requests as they came; what media wrote and read is of both devices, time and cleaning are the disk's.
     fn counters(&self) -> Counters {
-        let (disk, fast) = (self.shared.disk.block.counters(), self.shared.fast.block.counters());
+        let (disk, fast) = (self.front.shared.disk.block.counters(), self.front.shared.fast.block.counters());
         Counters {
             media_written_bytes: disk.media_written_bytes + fast.media_written_bytes,
             media_read_bytes: disk.media_read_bytes + fast.media_read_bytes,
@@ -501,7 +414,7 @@ impl BlockDevice for BufferedDevice {
             cache_hits: disk.cache_hits,
             time: disk.time,
             cleaning: disk.cleaning,
-            ..self.shared.state.lock().counters.clone()
+            ..self.front.shared.state.lock().counters.clone()
         }
     }
 }

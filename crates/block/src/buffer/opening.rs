@@ -1,11 +1,13 @@
 //! How a write buffer is made and opened.
 
+use super::ahead::Front;
 use super::device::{BufferedDevice, Shared, State, WriteBuffer};
 use super::error::BufferError;
 use super::journal::{Journal, Layout, Recovered};
 use super::pages::PageMap;
-use super::parameters::{BufferParameters, BufferStatistics, EvictionOrder};
+use super::parameters::{BufferParameters, BufferStatistics};
 use super::record::{Found, PAGE_BYTES, Role, SUPERBLOCK_BYTES, Superblock};
+use super::room::{DiskLoad, Queue};
 use crate::idler::{ControlledDevice, GhostCache};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,8 +121,8 @@ impl<'a> Pair<'a> {
                 of_disk.capacity_bytes.to_string(),
             ));
         }
-        let staging_bytes = match (&capabilities.zones, parameters.rewrite_pages, parameters.order) {
-            (Some(zones), Some(_), EvictionOrder::Zones) => zones.zone_bytes,
+        let staging_bytes = match (&capabilities.zones, parameters.rewrite_pages) {
+            (Some(zones), Some(_)) if parameters.order.is_by_zones() => zones.zone_bytes,
             _ => 0,
         };
         let layout = Layout::new(parameters.page_count, staging_bytes, of_fast.physical_sector_bytes);
@@ -291,8 +293,8 @@ impl WriteBuffer {
         let pair = Pair::new(env, disk, fast, &parameters)?;
         let (journal, recovered) = pair.open(opening)?;
         let zones = disk.block.capabilities().zones.clone();
-        let pages_per_group = match (&zones, parameters.order) {
-            (Some(zones), EvictionOrder::Zones) => zones.zone_bytes / PAGE_BYTES,
+        let pages_per_group = match &zones {
+            Some(zones) if parameters.order.is_by_zones() => zones.zone_bytes / PAGE_BYTES,
             _ => 1,
         };
         let usable_pages = pair.usable_bytes.div_ceil(PAGE_BYTES);
@@ -322,7 +324,17 @@ impl WriteBuffer {
         let state = State {
             map,
             pointers: None,
-            is_evicting: false,
+            queue: Queue::default(),
+            evictions: 0,
+            leaving_pages: 0,
+            is_rewriting: false,
+            is_recording: false,
+            has_failed: false,
+            discards: BTreeMap::new(),
+            next_discard: 0,
+            disk_load: DiskLoad::default(),
+            rests: false,
+            is_closed: false,
             busy: None,
             staged: recovered.staged,
             serves_copy: false,
@@ -351,12 +363,13 @@ impl WriteBuffer {
             journal: Mutex::new(env, "page map", journal),
             state: Mutex::new(env, "write buffer", state),
             changed: Condvar::new(env, "write buffer"),
+            work: Condvar::new(env, "eviction"),
         };
         shared.finish_copy(&pair.context)?;
         shared.look_at_zones(&pair.context)?;
-        let shared = Arc::new(shared);
-        let device = Device::of_blocks(Arc::new(BufferedDevice { shared: Arc::clone(&shared) }));
-        Ok((device, WriteBuffer { shared }))
+        let front = Arc::new(Front::new(env, shared));
+        let device = Device::of_blocks(Arc::new(BufferedDevice { front: Arc::clone(&front) }));
+        Ok((device, WriteBuffer { front }))
     }
 }
 

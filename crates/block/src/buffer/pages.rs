@@ -154,10 +154,26 @@ impl PageMap {
         self.release(number);
     }
 
-    /// Pages that are to leave: of the oldest groups, at least so many, those that are being taken in aside.
-    pub(super) fn oldest(&self, pages_min: usize) -> Vec<u64> {
+    /// Pages that could leave, by groups that none are leaving from, those that were asked for longest ago first. Pages that are being taken in
+    /// are not among them.
+    pub(super) fn groups(&self) -> impl Iterator<Item = Vec<u64>> {
         let is_held = |page: &u64| self.find(*page).is_some_and(|(_, sectors)| sectors != 0);
-        self.recency.oldest(pages_min).into_iter().filter(is_held).collect()
+        let groups = self.recency.groups().map(move |pages| pages.iter().copied().filter(is_held).collect());
+        groups.filter(|pages: &Vec<u64>| !pages.is_empty())
+    }
+
+    /// The groups of these pages are one eviction's, until `end_eviction`: nobody else writes any of their pages to the disk.
+    pub(super) fn begin_eviction(&mut self, pages: &[u64]) {
+        self.recency.begin_leave(pages);
+    }
+
+    pub(super) fn end_eviction(&mut self, pages: &[u64]) {
+        self.recency.end_leave(pages);
+    }
+
+    /// Whether pages are leaving from any group of these pages.
+    pub(super) fn is_leaving(&self, pages: &std::ops::Range<u64>) -> bool {
+        self.recency.is_leaving(pages)
     }
 
     /// A page that could not leave is as if it had been asked for: others leave first.

@@ -10,6 +10,30 @@ pub enum EvictionOrder {
     Pages,
 }
 
+impl EvictionOrder {
+    /// Whether pages leave with others of their zone, where the disk has zones.
+    pub(super) fn is_by_zones(self) -> bool {
+        self != EvictionOrder::Pages
+    }
+}
+
+/// How pages leave before room is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvictionAhead {
+    /// One in so many pages is kept free. The fewer that is, the less of what is written again is still there.
+    pub reserve_share: u32,
+    /// When less than one in so many is free pages leave although requests are outstanding.
+    pub urgent_share: u32,
+    /// How long no request must have been outstanding at the disk, while there is no hurry.
+    pub quiet_nanos: u64,
+}
+
+impl Default for EvictionAhead {
+    fn default() -> Self {
+        EvictionAhead { reserve_share: 8, urgent_share: 32, quiet_nanos: 2_000_000 }
+    }
+}
+
 /// The numbers of a write buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BufferParameters {
@@ -24,18 +48,31 @@ pub struct BufferParameters {
     pub evicted_pages_min: u32,
     /// Requests of an eviction that are at the disk at once: reads of others wait behind them.
     pub requests_at_once: u32,
+    /// Evictions that those who wait for room have under way at once. They begin no more than they need.
+    pub evictions_at_once: u32,
+    /// How pages leave before room is needed, in a thread of its own; `None` lets them leave when somebody waits for room, as in the paper.
+    pub ahead: Option<EvictionAhead>,
 }
 
-impl Default for BufferParameters {
-    /// The paper's: 64 MB of pages, by zones, rewritten above 400. Not said there: 8 requests at once.
-    fn default() -> Self {
+impl BufferParameters {
+    /// The paper's: 64 MB of pages, by zones, rewritten above 400; pages leave when room is needed. Not said there: 8 requests at once, of one eviction.
+    pub fn paper() -> Self {
         BufferParameters {
             page_count: 16_384,
             order: EvictionOrder::Zones,
             rewrite_pages: Some(400),
             evicted_pages_min: 1,
             requests_at_once: 8,
+            evictions_at_once: 1,
+            ahead: None,
         }
+    }
+}
+
+impl Default for BufferParameters {
+    /// The paper's, but for evictions: pages leave ahead of need, and where that was not enough in several evictions at once.
+    fn default() -> Self {
+        BufferParameters { evictions_at_once: 16, ahead: Some(EvictionAhead::default()), ..BufferParameters::paper() }
     }
 }
 
@@ -58,9 +95,11 @@ pub struct BufferStatistics {
     pub eviction_writes: u64,
     /// Times that pages left.
     pub evictions: u64,
+    /// Of these, those before room was needed.
+    pub evictions_ahead: u64,
     /// Zones that were written anew.
     pub rewritten_zones: u64,
-    /// Times that a write found no room.
+    /// Writes that waited for room.
     pub waits: u64,
     /// Records of the page map.
     pub records: u64,

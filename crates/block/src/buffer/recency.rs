@@ -1,6 +1,7 @@
 //! Which group of pages was asked for longest ago.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Pages in groups of neighbours, and the order in which groups were last asked for: groups of zones are ZLRU, groups of a page LRU.
 #[derive(Clone, Debug)]
@@ -10,6 +11,8 @@ pub(super) struct Recency {
     /// When each was asked for, by ticks.
     order: BTreeSet<(u64, u64)>,
     tick: u64,
+    /// Groups that pages are leaving from.
+    leaving: BTreeSet<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -20,7 +23,8 @@ struct Group {
 
 impl Recency {
     pub(super) fn new(pages_per_group: u64) -> Self {
-        Recency { pages_per_group: pages_per_group.max(1), groups: BTreeMap::new(), order: BTreeSet::new(), tick: 0 }
+        let (groups, order, leaving) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Recency { pages_per_group: pages_per_group.max(1), groups, order, tick: 0, leaving }
     }
 
     /// A page, which is there from now on if it was not, is asked for.
@@ -46,16 +50,27 @@ impl Recency {
         }
     }
 
-    /// The pages of groups, those that were asked for longest ago first, until they are at least so many; in each group by number.
-    pub(super) fn oldest(&self, pages_min: usize) -> Vec<u64> {
-        let mut pages = Vec::new();
-        for (_, key) in &self.order {
-            if pages.len() >= pages_min.max(1) {
-                break;
-            }
-            pages.extend(self.groups.get(key).into_iter().flat_map(|group| &group.pages));
+    /// The pages of each group that none are leaving from, those that were asked for longest ago first; in each by number.
+    pub(super) fn groups(&self) -> impl Iterator<Item = &BTreeSet<u64>> {
+        let stays = self.order.iter().filter(|(_, key)| !self.leaving.contains(key));
+        stays.filter_map(|(_, key)| self.groups.get(key)).map(|group| &group.pages)
+    }
+
+    /// The groups of these pages are those of one eviction, until `end_leave`.
+    pub(super) fn begin_leave(&mut self, pages: &[u64]) {
+        self.leaving.extend(pages.iter().map(|page| page / self.pages_per_group));
+    }
+
+    pub(super) fn end_leave(&mut self, pages: &[u64]) {
+        for page in pages {
+            self.leaving.remove(&(page / self.pages_per_group));
         }
-        pages
+    }
+
+    /// Whether pages are leaving from any group of these pages.
+    pub(super) fn is_leaving(&self, pages: &Range<u64>) -> bool {
+        let keys = pages.start / self.pages_per_group..pages.end.div_ceil(self.pages_per_group);
+        !pages.is_empty() && self.leaving.range(keys).next().is_some()
     }
 }
 
@@ -63,25 +78,42 @@ impl Recency {
 mod tests {
     use super::*;
 
+    fn oldest(recency: &Recency) -> Vec<Vec<u64>> {
+        recency.groups().map(|pages| pages.iter().copied().collect()).collect()
+    }
+
     #[test]
     fn groups_leave_whole_and_the_oldest_first() {
         let mut zones = Recency::new(100);
         for page in [250, 10, 110, 20, 260] {
             zones.touch(page);
         }
-        assert_eq!(zones.oldest(1), [110]);
+        assert_eq!(oldest(&zones), [vec![110], vec![10, 20], vec![250, 260]]);
         zones.touch(110);
-        assert_eq!(zones.oldest(1), [10, 20]);
-        assert_eq!(zones.oldest(3), [10, 20, 250, 260]);
+        assert_eq!(oldest(&zones), [vec![10, 20], vec![250, 260], vec![110]]);
         zones.remove(10);
         zones.remove(20);
         zones.remove(20);
-        assert_eq!(zones.oldest(1), [250, 260]);
+        assert_eq!(oldest(&zones), [vec![250, 260], vec![110]]);
         let mut pages = Recency::new(1);
         for page in [3, 1, 2, 3] {
             pages.touch(page);
         }
-        assert_eq!(pages.oldest(2), [1, 2]);
-        assert!(Recency::new(0).oldest(5).is_empty());
+        assert_eq!(oldest(&pages), [[1], [2], [3]]);
+        assert!(oldest(&Recency::new(0)).is_empty());
+    }
+
+    #[test]
+    fn a_group_leaves_once_at_a_time() {
+        let mut zones = Recency::new(100);
+        [10, 110, 20].into_iter().for_each(|page| zones.touch(page));
+        zones.begin_leave(&[10, 20]);
+        zones.remove(10);
+        zones.touch(30);
+        assert_eq!(oldest(&zones), [[110]]);
+        assert!(zones.is_leaving(&(99..100)) && zones.is_leaving(&(50..150)));
+        assert!(!zones.is_leaving(&(100..200)) && !zones.is_leaving(&(50..50)));
+        zones.end_leave(&[10, 20]);
+        assert_eq!(oldest(&zones), [vec![110], vec![20, 30]]);
     }
 }

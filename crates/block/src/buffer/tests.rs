@@ -8,9 +8,11 @@ use varve_media::conformance::{BlockDeviceCheck, check_block_device};
 use varve_media::emulated::TranslationParameters;
 use varve_media::presets::Preset;
 use varve_media::{
-    BlockDeviceExt, Device, IoContext, MediaCache, Pacing, RamBacking, Request, ZoneGeometry, ZoneType, Zoned,
+    BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry, IoContext, MediaCache, MediaError, Pacing,
+    RamBacking, Request, Transfer, ZoneGeometry, ZoneType, Zoned,
 };
 
+mod ahead;
 mod crash;
 mod faults;
 mod regressions;
@@ -57,6 +59,10 @@ fn parameters(seed: u64) -> BufferParameters {
         rewrite_pages: [Some(3), None, Some(1)][(seed / 2 % 3) as usize],
         evicted_pages_min: [1, 4][(seed % 2) as usize],
         requests_at_once: 4,
+        evictions_at_once: [1, 3][(seed / 4 % 2) as usize],
+        ahead: [None, Some(EvictionAhead { reserve_share: 4, urgent_share: 8, quiet_nanos: 0 })]
+            [(seed / 2 % 2) as usize]
+            .clone(),
     }
 }
 
@@ -103,7 +109,7 @@ impl Host {
         first as usize..(first + length).min(sectors) as usize
     }
 
-    fn write(&mut self, range: std::ops::Range<usize>) -> Result<(), varve_media::MediaError> {
+    fn write(&mut self, range: std::ops::Range<usize>) -> Result<(), MediaError> {
         self.next += 1;
         self.stamps[range.clone()].fill(self.next);
         let data = content(&self.stamps[range.clone()]);
@@ -169,6 +175,52 @@ fn first_stamps(device: &Device, bytes: u64) -> Option<Vec<u64>> {
     data.chunks(SECTOR as usize).map(sector).collect()
 }
 
+/// How long a request takes beside what its device takes.
+type Delay = dyn Fn(&Request<'_>, &IoContext) -> Duration + Send + Sync;
+
+/// A device that looks at requests, and takes longer for some.
+struct Watched {
+    inner: Device,
+    env: Env,
+    delay: Box<Delay>,
+}
+
+impl Watched {
+    fn device(
+        env: &Env,
+        inner: Device,
+        delay: impl Fn(&Request<'_>, &IoContext) -> Duration + Send + Sync + 'static,
+    ) -> Device {
+        let block = Arc::new(Watched { inner: inner.clone(), env: env.clone(), delay: Box::new(delay) });
+        Device { block, ..inner }
+    }
+}
+
+impl BlockDevice for Watched {
+    fn name(&self) -> &str {
+        self.inner.block.name()
+    }
+    fn geometry(&self) -> &Geometry {
+        self.inner.block.geometry()
+    }
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.block.capabilities()
+    }
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        let delay = requests.iter().map(|request| (self.delay)(request, context)).max().unwrap_or_default();
+        if !delay.is_zero() {
+            self.env.sleep(delay);
+        }
+        self.inner.block.execute(requests, context)
+    }
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        self.inner.block.sync(context)
+    }
+    fn counters(&self) -> Counters {
+        self.inner.block.counters()
+    }
+}
+
 #[test]
 fn a_disk_with_a_buffer_does_what_every_device_does() {
     for number in 0..6 {
@@ -222,8 +274,13 @@ fn reads_give_what_was_written_last() {
 fn threads_see_their_own_writes() {
     for seed in 0..12 {
         in_simulation(seed, move |env| {
-            let (below, fast) = (disk(env), fast(env));
-            let (device, _) = open(env, &below, &fast, seed);
+            let delays = std::sync::Mutex::new(env.random("delays"));
+            // So that several evictions are under way at once.
+            let below = Watched::device(env, disk(env), move |request, _| match request.transfer {
+                Transfer::Read { .. } => Duration::ZERO,
+                _ => Duration::from_micros(delays.lock().unwrap().below(2) * 9000),
+            });
+            let (device, _) = open(env, &below, &fast(env), seed);
             let workers: Vec<_> = (0..8usize)
                 .map(|thread| {
                     let (device, env) = (device.clone(), env.clone());

@@ -11,6 +11,7 @@ const BUFFER: &str = "buffer";
 const SIZE: &str = "buffer-size";
 const ORDER: &str = "buffer-order";
 const REWRITE: &str = "buffer-rewrite";
+const AHEAD: &str = "buffer-ahead";
 const LOST: &str = "buffer-lost";
 
 /// Bytes of a page of a buffer.
@@ -36,6 +37,13 @@ pub(crate) const BUFFER_LAYER: LayerKind = LayerKind {
             value: ValueForm::Number(0),
             default: "400",
             meaning: "pages of one zone above which the zone is read, merged and written anew; 0 never does. Takes a zone of the fast device",
+        },
+        OptionDescription {
+            name: AHEAD,
+            value: ValueForm::Choice(&["on", "off"]),
+            default: "on",
+            meaning: "when pages leave: before room is needed, where the disk has nothing else to do, and several zones at once where that was not \
+                      enough; off is when room is needed, one zone after the other",
         },
         OptionDescription {
             name: LOST,
@@ -86,7 +94,10 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
 }
 
 fn parameters(part: &Part) -> Result<BufferParameters, Error> {
-    let usual = BufferParameters::default();
+    let usual = match part.text(AHEAD)? {
+        Some("off") => BufferParameters::paper(),
+        _ => BufferParameters::default(),
+    };
     let page_count = match part.size_bytes(SIZE)? {
         Some(bytes) => {
             let pages = u32::try_from(bytes / PAGE_BYTES).ok().filter(|pages| *pages > 0);

@@ -2,8 +2,7 @@
 
 use super::*;
 use varve_media::{
-    BlockDevice, Capabilities, Counters, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan,
-    FaultTrigger, Geometry, IoClass, MediaError, Operation, Transfer,
+    Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation, Transfer,
 };
 
 fn get(device: &Device, at: u64, length: usize) -> Vec<u8> {
@@ -68,6 +67,7 @@ fn rewriting() -> BufferParameters {
         rewrite_pages: Some(3),
         evicted_pages_min: 1,
         requests_at_once: 4,
+        ..BufferParameters::paper()
     }
 }
 
@@ -117,52 +117,17 @@ fn what_lies_behind_a_zone_that_is_written_anew_reads_as_zeros() {
     });
 }
 
-struct Slow {
-    inner: Device,
-    env: Env,
-    from: u64,
-    to: u64,
-}
-impl BlockDevice for Slow {
-    fn name(&self) -> &str {
-        self.inner.block.name()
-    }
-    fn geometry(&self) -> &Geometry {
-        self.inner.block.geometry()
-    }
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.block.capabilities()
-    }
-    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
-        let is_slow = context.class != IoClass::Maintenance
-            && requests.iter().any(|request| {
-                matches!(request.transfer, Transfer::Read { .. })
-                    && (self.from..self.to).contains(&request.offset_bytes)
-            });
-        if is_slow {
-            self.env.sleep(Duration::from_secs(20));
-        }
-        self.inner.block.execute(requests, context)
-    }
-    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        self.inner.block.sync(context)
-    }
-    fn counters(&self) -> Counters {
-        self.inner.block.counters()
-    }
-}
-
 #[test]
 fn the_copy_of_a_zone_is_not_made_over_under_who_reads_it() {
     in_simulation(1, |env| {
         let (below, above) = (disk(env), fast(env));
         let layout = super::super::journal::Layout::new(8, ZONE, 4096);
-        let slow = Device::of_blocks(Arc::new(Slow {
-            inner: above,
-            env: env.clone(),
-            from: layout.staging(),
-            to: layout.staging() + ZONE,
-        }));
+        let copy = layout.staging()..layout.staging() + ZONE;
+        let slow = Watched::device(env, above, move |request, context| {
+            let is_read = matches!(request.transfer, Transfer::Read { .. }) && context.class != IoClass::Maintenance;
+            let is_slow = is_read && copy.contains(&request.offset_bytes);
+            if is_slow { Duration::from_secs(20) } else { Duration::ZERO }
+        });
         let (device, buffer) =
             WriteBuffer::open(env, &below, &slow, rewriting(), BufferOpening::default(), None).unwrap();
         put(&device, 0, 7, ZONE as usize);
@@ -214,4 +179,46 @@ fn a_zone_that_cannot_be_read_keeps_no_others_from_being_written() {
         device.block.sync(&IoContext::default()).unwrap();
         assert!(buffer.held_pages() <= 8);
     });
+}
+
+/// Writers that find no room all the time, before a disk that takes a while for each write.
+fn busy_writers(env: &Env, device: &Device, count: u64) -> Vec<varve_env::JoinHandle<()>> {
+    let writer = |number: u64| {
+        let device = device.clone();
+        env.spawn("writer", move || {
+            for round in 0..100 {
+                put(&device, 3 * ZONE + (round * 8 + number) % 50 * 8192, 9, 8192);
+            }
+        })
+    };
+    (0..count).map(writer).collect()
+}
+
+#[test]
+fn a_discard_has_its_turn_under_constant_evictions() {
+    for ahead in [None, Some(EvictionAhead { quiet_nanos: 0, ..EvictionAhead::default() })] {
+        in_simulation(1, move |env| {
+            let slow = Watched::device(env, conventional(env), |request, _| match request.transfer {
+                Transfer::Write { .. } => Duration::from_millis(10),
+                _ => Duration::ZERO,
+            });
+            let parameters =
+                BufferParameters { page_count: 8, evictions_at_once: 2, ahead, ..BufferParameters::paper() };
+            let opening = BufferOpening::default();
+            let (device, buffer) = WriteBuffer::open(env, &slow, &fast(env), parameters, opening, None).unwrap();
+            let writers = busy_writers(env, &device, 8);
+            env.sleep(Duration::from_millis(100));
+            for round in 0..5 {
+                let before = buffer.statistics().evictions;
+                // Of what nobody writes, and of what is always on its way to the disk.
+                let at = [0, 3 * ZONE][round % 2];
+                device.block.discard_at(at, 50 * 8192, &IoContext::default()).unwrap();
+                let meanwhile = buffer.statistics().evictions - before;
+                assert!(meanwhile <= 4, "{meanwhile} evictions went before");
+                env.sleep(Duration::from_millis(25));
+            }
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            assert!(buffer.statistics().waits > 200);
+        });
+    }
 }
