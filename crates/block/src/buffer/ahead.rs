@@ -35,10 +35,19 @@ impl Drop for Front {
             // One that panicked has said so.
             let _ = actor.join();
         }
+        self.shared.seal();
     }
 }
 
 impl Shared {
+    /// Closes the map on the medium, so that damage to its end is noticed. What it says is the same without.
+    fn seal(&self) {
+        let has_stopped = self.state.lock().stopped.is_some();
+        if !has_stopped {
+            let _ = self.journal.lock().seal(&self.fast, &IoContext::of(IoClass::Metadata));
+        }
+    }
+
     /// Wakes those who wait for something to change in the state.
     pub(super) fn tell(&self, state: &State) {
         self.changed.notify_all();

@@ -1,9 +1,6 @@
 //! The page map on the buffer's device: two areas used in turn, each a checkpoint and the changes since.
 
-use super::record::{
-    ENTRY_BYTES, Entry, Flaw, PAGE_BYTES, RECORD_HEADER_BYTES, Record, SUPERBLOCK_BYTES, Staged, Superblock,
-    record_bytes,
-};
+use super::record::{Claimed, Entry, Flaw, PAGE_BYTES, Record, SUPERBLOCK_BYTES, Staged, Superblock, record_bytes};
 use std::collections::BTreeMap;
 use varve_media::{AlignedBuffer, BlockDeviceExt, Device, IoContext, MediaError};
 
@@ -56,6 +53,8 @@ pub(super) struct Journal {
     place: u32,
     /// What the last one said.
     staged: Option<Staged>,
+    /// It said nothing: the one before it is known to have been durable.
+    is_sealed: bool,
     alignment_bytes: usize,
 }
 
@@ -69,15 +68,24 @@ pub(super) struct Recovered {
 impl Journal {
     /// The journal of a device that has none: `append` begins with a checkpoint.
     pub(super) fn blank(layout: &Layout, identity: [u8; 16], alignment_bytes: usize) -> Self {
-        let (next_bytes, place, staged) = (layout.area_bytes, 0, None);
-        Journal { layout: layout.clone(), identity, generation: 0, next_bytes, place, staged, alignment_bytes }
+        let (next_bytes, place, staged, is_sealed) = (layout.area_bytes, 0, None, false);
+        Journal {
+            layout: layout.clone(),
+            identity,
+            generation: 0,
+            next_bytes,
+            place,
+            staged,
+            is_sealed,
+            alignment_bytes,
+        }
     }
 
     /// Reads what is there.
     ///
     /// # Errors
-    /// The device's; a flaw where there is no sound checkpoint, or records go on behind one that cannot be read: each was durable before
-    /// the next was begun.
+    /// The device's; a flaw where there is no sound checkpoint, where records go on behind one that cannot be read, as each was durable before
+    /// the next was begun, or where the last cannot be read and is too short to have been cut short.
     pub(super) fn open(
         device: &Device,
         superblock: &Superblock,
@@ -85,34 +93,37 @@ impl Journal {
         context: &IoContext,
     ) -> Result<Result<(Journal, Recovered), Flaw>, MediaError> {
         let alignment_bytes = device.block.capabilities().buffer_alignment_bytes as usize;
-        let mut best: Option<(u64, Vec<(u64, Record)>)> = None;
+        let sector_bytes = device.block.geometry().physical_sector_bytes as usize;
+        let mut best: Option<(u64, Area)> = None;
         let mut orphan: Option<u64> = None;
-        for area in 0..2 {
+        for number in 0..2 {
             let mut bytes = AlignedBuffer::new(layout.area_bytes as usize, alignment_bytes);
-            device.block.read_at(layout.area(area), &mut bytes, context)?;
-            let records = match records(&bytes, superblock, layout) {
-                Ok(records) => records,
-                Err(flaw) => return Ok(Err(flaw)),
-            };
-            let Some(generation) = records.first().map(|(_, record)| record.generation) else {
-                orphan = orphan.max(changes_in(&bytes, superblock, layout));
+            device.block.read_at(layout.area(number), &mut bytes, context)?;
+            let area = Area::of(&bytes, superblock, layout, sector_bytes);
+            let Some(generation) = area.records.first().map(|(_, record)| record.generation) else {
+                let whole = whole_at(&bytes, superblock, sector_bytes).filter(|whole| whole.place == 0);
+                orphan = orphan.max(changes_in(&bytes, superblock, layout)).max(whole.map(|whole| whole.generation));
                 continue;
             };
-            if generation % 2 == area as u64 && best.as_ref().is_none_or(|(known, _)| generation > *known) {
-                best = Some((generation, records));
+            if generation % 2 == number as u64 && best.as_ref().is_none_or(|(known, _)| generation > *known) {
+                best = Some((generation, area));
             }
         }
-        let Some((generation, records)) = best.filter(|(generation, _)| orphan.is_none_or(|of| of < *generation))
-        else {
+        let Some((generation, area)) = best.filter(|(generation, _)| orphan.is_none_or(|of| of < *generation)) else {
             return Ok(Err(Flaw {
                 what: "page map",
                 expected: "a checkpoint".to_owned(),
                 found: "none that can be read, or changes since one that cannot".to_owned(),
             }));
         };
+        let records = match area {
+            Area { flaw: Some(flaw), .. } => return Ok(Err(flaw)),
+            Area { records, flaw: None } => records,
+        };
         let mut entries: BTreeMap<u32, Entry> = BTreeMap::new();
-        let (mut next_bytes, mut place, mut staged) = (0, 0, None);
+        let (mut next_bytes, mut place, mut staged, mut is_sealed) = (0, 0, None, false);
         for (end_bytes, record) in records {
+            is_sealed = !record.is_checkpoint && record.entries.is_empty() && record.staged == staged;
             for entry in record.entries {
                 match entry.sectors {
                     0 => entries.remove(&entry.slot),
@@ -122,7 +133,7 @@ impl Journal {
             (next_bytes, place, staged) = (end_bytes, record.place + 1, record.staged);
         }
         let (layout, identity) = (layout.clone(), superblock.identity);
-        let journal = Journal { layout, identity, generation, next_bytes, place, staged, alignment_bytes };
+        let journal = Journal { layout, identity, generation, next_bytes, place, staged, is_sealed, alignment_bytes };
         Ok(Ok((journal, Recovered { entries: entries.into_values().collect(), staged })))
     }
 
@@ -136,10 +147,24 @@ impl Journal {
         (self.generation, self.place) == (1, 1)
     }
 
-    /// Whether a record of so many changes has no room: a checkpoint is due.
+    /// Whether a record of so many changes has no room: a checkpoint is due. Room for a seal is left.
     pub(super) fn is_full(&self, changes: usize) -> bool {
         let bytes = record_bytes(changes as u64).next_multiple_of(self.layout.unit_bytes);
-        self.next_bytes + bytes > self.layout.area_bytes
+        self.next_bytes + bytes + self.layout.unit_bytes > self.layout.area_bytes
+    }
+
+    /// Writes a record that says nothing behind the last one, if that is not one: from then on the last that said something, damaged, is not taken for
+    /// one that a power cut cut short.
+    ///
+    /// # Errors
+    /// The device's. What was recorded before is there all the same.
+    pub(super) fn seal(&mut self, device: &Device, context: &IoContext) -> Result<(), MediaError> {
+        if self.is_sealed || self.next_bytes + self.layout.unit_bytes > self.layout.area_bytes {
+            return Ok(());
+        }
+        self.append(device, Vec::new(), self.staged, false, context)?;
+        self.is_sealed = true;
+        Ok(())
     }
 
     /// Writes a record and makes it durable: of changes, or of everything where `is_full` says so.
@@ -171,50 +196,69 @@ impl Journal {
         device.block.sync(context)?;
         self.next_bytes += bytes.len() as u64;
         self.place += 1;
-        self.staged = staged;
+        (self.staged, self.is_sealed) = (staged, false);
         Ok(())
     }
 }
 
-/// The records of an area with where each ends: of one generation, from a checkpoint on, as far as they follow each other.
-fn records(area: &[u8], superblock: &Superblock, layout: &Layout) -> Result<Vec<(u64, Record)>, Flaw> {
-    let unit = layout.unit_bytes as usize;
-    let read = |at: usize| {
-        let record = Record::decode(area.get(at..)?, superblock)?;
-        (record.identity == superblock.identity).then_some(record)
-    };
-    let mut found: Vec<(u64, Record)> = Vec::new();
-    let mut at = 0;
-    while let Some(record) = read(at) {
-        let follows = match found.last() {
-            None => record.is_checkpoint && record.place == 0,
-            Some((_, last)) => {
-                !record.is_checkpoint && record.generation == last.generation && record.place == last.place + 1
-            }
+/// What is in an area.
+struct Area {
+    /// With where each ends: of one generation, from a checkpoint on, as far as they follow each other.
+    records: Vec<(u64, Record)>,
+    /// One that was durable does not follow.
+    flaw: Option<Flaw>,
+}
+
+impl Area {
+    fn of(area: &[u8], superblock: &Superblock, layout: &Layout, physical_sector_bytes: usize) -> Area {
+        let unit = layout.unit_bytes as usize;
+        let read = |at: usize| {
+            let record = Record::decode(area.get(at..)?, superblock)?;
+            (record.identity == superblock.identity).then_some(record)
         };
-        if !follows {
-            break;
+        let mut records: Vec<(u64, Record)> = Vec::new();
+        let mut at = 0;
+        while let Some(record) = read(at) {
+            let follows = match records.last() {
+                None => record.is_checkpoint && record.place == 0,
+                Some((_, last)) => {
+                    !record.is_checkpoint
+                        && record.generation == last.generation
+                        && Some(record.place) == last.place.checked_add(1)
+                }
+            };
+            if !follows {
+                break;
+            }
+            at += (record_bytes(record.entries.len() as u64) as usize).next_multiple_of(unit);
+            records.push((at as u64, record));
         }
-        at += (RECORD_HEADER_BYTES + record.entries.len() * ENTRY_BYTES + 4).next_multiple_of(unit);
-        found.push((at as u64, record));
-    }
-    let Some(last) = found.last().map(|(_, record)| (record.generation, record.place)) else { return Ok(found) };
-    // One that was begun when the power went has none behind it.
-    let mut behind = at;
-    while behind < area.len() {
-        if let Some(record) = read(behind)
-            && record.generation == last.0
-            && record.place > last.1 + 1
-        {
-            return Err(Flaw {
-                what: "page map",
-                expected: format!("record {} of generation {}", last.1 + 1, last.0),
-                found: format!("record {}, which is behind it, and none before", record.place),
-            });
+        let Some((generation, next)) =
+            records.last().map(|(_, record)| (record.generation, record.place.saturating_add(1)))
+        else {
+            return Area { records, flaw: None };
+        };
+        let flaw = |found: String| {
+            let expected = format!("record {next} of generation {generation}");
+            Area { records: records.clone(), flaw: Some(Flaw { what: "page map", expected, found }) }
+        };
+        let whole = area.get(at..).and_then(|bytes| whole_at(bytes, superblock, physical_sector_bytes));
+        if whole.is_some_and(|whole| (whole.generation, whole.place) == (generation, next)) {
+            return flaw("one that is not sound, and that no power cut can have cut short".to_owned());
         }
-        behind += unit;
+        // One that was begun when the power went has none behind it.
+        let behind = (at..area.len()).step_by(unit).filter_map(read);
+        let later = behind.into_iter().find(|record| record.generation == generation && record.place > next);
+        match later {
+            Some(record) => flaw(format!("record {}, which is behind it, and none before", record.place)),
+            None => Area { records, flaw: None },
+        }
     }
-    Ok(found)
+}
+
+/// The header of a record that fits in a physical sector, which a power cut leaves as it was or as it is: that record was there as a whole.
+fn whole_at(bytes: &[u8], superblock: &Superblock, physical_sector_bytes: usize) -> Option<Claimed> {
+    Claimed::of(bytes, superblock).filter(|claimed| claimed.length_bytes <= physical_sector_bytes)
 }
 
 /// The newest generation of which an area without a checkpoint has changes: its checkpoint was durable before they were begun.
@@ -291,32 +335,104 @@ mod tests {
         assert!(journal.generation > 5);
     }
 
+    /// A journal whose records have so many entries each, the first of them a checkpoint; and what opens it with a byte of a record damaged.
+    struct Damaged {
+        device: Device,
+        journal: Journal,
+        layout: Layout,
+        superblock: Superblock,
+        starts: Vec<u64>,
+    }
+
+    impl Damaged {
+        fn new(lengths: &[u32]) -> Damaged {
+            let device = device(&Env::real());
+            let layout = Layout::new(1000, 0, 4096);
+            let superblock = superblock(&layout);
+            let journal = Journal::blank(&layout, superblock.identity, 1);
+            let mut made = Damaged { device, journal, layout, superblock, starts: Vec::new() };
+            lengths.iter().enumerate().for_each(|(number, &length)| made.append(length, number == 0));
+            made
+        }
+
+        fn append(&mut self, length: u32, is_checkpoint: bool) {
+            let entries = (0..length).map(|slot| Entry { slot, page: 1 + u64::from(slot), sectors: 1 }).collect();
+            let context = IoContext::default();
+            self.journal.append(&self.device, entries, None, is_checkpoint, &context).unwrap();
+            let bytes = record_bytes(length.into()).next_multiple_of(self.layout.unit_bytes);
+            let area = self.layout.area((self.journal.generation % 2) as usize);
+            self.starts.push(area + self.journal.next_bytes - bytes);
+        }
+
+        /// How many entries are found, or what is wrong, where `at` bytes from the start of a record something was changed.
+        fn open(&self, record: usize, at: u64) -> Result<usize, Flaw> {
+            let context = IoContext::default();
+            let (place, mut byte) = (self.starts[record] + at, [0; 4096]);
+            let sector = place / 4096 * 4096;
+            self.device.block.read_at(sector, &mut byte, &context).unwrap();
+            let before = byte;
+            byte[(place % 4096) as usize] ^= 4;
+            self.device.block.write_at(sector, &byte, &context).unwrap();
+            let opened = Journal::open(&self.device, &self.superblock, &self.layout, &context).unwrap();
+            self.device.block.write_at(sector, &before, &context).unwrap();
+            opened.map(|(_, found)| found.entries.len())
+        }
+    }
+
     #[test]
     fn what_is_damaged_is_not_taken_for_the_end() {
-        let device = device(&Env::real());
-        let layout = Layout::new(200, 0, 4096);
-        let (superblock, context) = (superblock(&layout), IoContext::default());
-        let mut journal = Journal::blank(&layout, superblock.identity, 1);
-        let entry = |slot| vec![Entry { slot, page: 1 + u64::from(slot), sectors: 1 }];
-        journal.append(&device, entry(0), None, true, &context).unwrap();
-        journal.append(&device, entry(1), None, false, &context).unwrap();
-        journal.append(&device, entry(2), None, false, &context).unwrap();
-        let open = || Journal::open(&device, &superblock, &layout, &context).unwrap();
-        assert_eq!(open().unwrap().1.entries.len(), 3);
-        let at = layout.area(1);
-        let mut bytes = vec![0; 3 << 12];
-        device.block.read_at(at, &mut bytes, &context).unwrap();
-        let damage = |unit: usize| {
-            let mut damaged = bytes.clone();
-            damaged[unit << 12 | 70] ^= 4;
-            device.block.write_at(at, &damaged, &context).unwrap();
-        };
-        // The last: it was never durable.
-        damage(2);
-        assert_eq!(open().unwrap().1.entries.len(), 2);
-        damage(1);
-        assert_eq!(open().unwrap_err().what, "page map");
-        damage(0);
-        assert_eq!(open().unwrap_err().what, "page map");
+        let damaged = Damaged::new(&[1, 2, 3]);
+        for record in 0..3 {
+            // The last fits in a sector, so it was not cut short.
+            assert_eq!(damaged.open(record, 70).unwrap_err().what, "page map", "{record}");
+        }
+        // Nor is it where it is the only one, or a checkpoint behind an older generation.
+        assert!(Damaged::new(&[1]).open(0, 70).is_err());
+        let mut damaged = Damaged::new(&[1, 2]);
+        damaged.append(2, true);
+        assert!(damaged.open(2, 70).is_err());
+        // What an older generation said is of no interest any more.
+        assert_eq!(damaged.open(0, 70), Ok(2));
+        assert_eq!(damaged.open(1, 70), Ok(2));
+    }
+
+    #[test]
+    fn behind_a_seal_no_damage_is_taken_for_the_end() {
+        for lengths in [&[1, 2, 900][..], &[900], &[1, 900, 3]] {
+            let mut damaged = Damaged::new(lengths);
+            let last = lengths.len() - 1;
+            if lengths[last] > 300 && last > 0 {
+                // This may be one that a power cut cut short.
+                assert_eq!(damaged.open(last, 5000), Ok(2));
+            }
+            damaged.journal.seal(&damaged.device, &IoContext::default()).unwrap();
+            let sealed = damaged.journal.next_bytes;
+            for at in [1, 33, 70] {
+                assert!(damaged.open(last, at).is_err(), "{lengths:?}, {at}");
+            }
+            // One is enough, also when it is opened.
+            damaged.journal.seal(&damaged.device, &IoContext::default()).unwrap();
+            let opened = Journal::open(&damaged.device, &damaged.superblock, &damaged.layout, &IoContext::default());
+            let (mut again, _) = opened.unwrap().unwrap();
+            again.seal(&damaged.device, &IoContext::default()).unwrap();
+            assert_eq!((damaged.journal.next_bytes, again.next_bytes), (sealed, sealed));
+        }
+        // A checkpoint of a new generation is not taken for none either.
+        let mut damaged = Damaged::new(&[1, 2]);
+        damaged.append(900, true);
+        assert_eq!(damaged.open(2, 5000), Ok(2));
+        damaged.journal.seal(&damaged.device, &IoContext::default()).unwrap();
+        assert!(damaged.open(2, 5000).is_err());
+    }
+
+    #[test]
+    fn there_is_always_room_for_a_seal() {
+        let mut damaged = Damaged::new(&[900]);
+        while !damaged.journal.is_full(1) {
+            damaged.append(1, false);
+        }
+        let before = damaged.journal.next_bytes;
+        damaged.journal.seal(&damaged.device, &IoContext::default()).unwrap();
+        assert!(damaged.journal.next_bytes > before && damaged.journal.is_full(0));
     }
 }

@@ -20,6 +20,9 @@ use varve_media::{
 /// Reserved at the end of a disk without zones; of one with zones it is the last zone.
 const RESERVED_BYTES: u64 = 1 << 20;
 
+/// Pieces in which the areas of the map are zeroed.
+const CLEARED_BYTES: u64 = 4 << 20;
+
 /// What may be made, and what lost, when a write buffer is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferOpening {
@@ -157,6 +160,19 @@ impl<'a> Pair<'a> {
         device.block.sync(&self.context)
     }
 
+    /// Zeros bytes of the buffer's device, in pieces: the areas of a large buffer are gigabytes.
+    fn clear(&self, range: std::ops::Range<u64>) -> Result<(), MediaError> {
+        let alignment = self.fast.block.capabilities().buffer_alignment_bytes as usize;
+        let zeros = AlignedBuffer::new(CLEARED_BYTES.min(range.end - range.start) as usize, alignment);
+        let mut at = range.start;
+        while at < range.end {
+            let length = CLEARED_BYTES.min(range.end - at);
+            self.fast.block.write_at(at, &zeros[..length as usize], &self.context)?;
+            at += length;
+        }
+        self.fast.block.sync(&self.context)
+    }
+
     /// Marks the disk as one with this buffer.
     fn mark(&self, superblock: &Superblock) -> Result<(), MediaError> {
         if let (Some(control), Some(zones)) = (&self.disk.zones, &self.disk.block.capabilities().zones)
@@ -182,7 +198,7 @@ impl<'a> Pair<'a> {
         let superblock = Superblock { identity, ..self.wanted.clone() };
         // What was there before must not be found beside what is.
         self.write(self.fast, 0, &[0; SUPERBLOCK_BYTES])?;
-        self.write(self.fast, self.layout.area(0), &vec![0; 2 * self.layout.area_bytes as usize])?;
+        self.clear(self.layout.area(0)..self.layout.area(2))?;
         let alignment = self.fast.block.capabilities().buffer_alignment_bytes as usize;
         let mut journal = Journal::blank(&self.layout, identity, alignment);
         journal.append(self.fast, Vec::new(), None, true, &self.context)?;
@@ -291,7 +307,7 @@ impl WriteBuffer {
         control: Option<ControlledDevice>,
     ) -> Result<(Device, WriteBuffer), BufferError> {
         let pair = Pair::new(env, disk, fast, &parameters)?;
-        let (journal, recovered) = pair.open(opening)?;
+        let (mut journal, recovered) = pair.open(opening)?;
         let zones = disk.block.capabilities().zones.clone();
         let pages_per_group = match &zones {
             Some(zones) if parameters.order.is_by_zones() => zones.zone_bytes / PAGE_BYTES,
@@ -310,6 +326,8 @@ impl WriteBuffer {
                 found: "one twice, or one that is not".to_owned(),
             });
         };
+        // What it was found to say cannot be taken for one that was cut short any more.
+        journal.seal(fast, &pair.context)?;
         let of_disk = disk.block.geometry();
         let geometry = Geometry {
             capacity_bytes: pair.usable_bytes,

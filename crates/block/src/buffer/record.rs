@@ -271,6 +271,26 @@ impl Record {
     }
 }
 
+/// What the header of a record says, which may be damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Claimed {
+    pub(super) generation: u64,
+    pub(super) place: u32,
+    /// Of header, entries and checksum.
+    pub(super) length_bytes: usize,
+}
+
+impl Claimed {
+    /// Of the header of a record of this buffer; `None` of anything else.
+    pub(super) fn of(bytes: &[u8], superblock: &Superblock) -> Option<Claimed> {
+        let header = bytes.get(..RECORD_HEADER_BYTES)?;
+        let entries = Record::entries_of(header, superblock.page_count)?;
+        let length_bytes = record_bytes(entries.into()) as usize;
+        let is_of_this = header[16..32] == superblock.identity;
+        is_of_this.then(|| Claimed { generation: u64_at(header, 32), place: u32_at(header, 40), length_bytes })
+    }
+}
+
 /// Decodes any bytes as a superblock and as a record.
 pub(crate) fn fuzz(data: &[u8]) {
     let Some((&pages, data)) = data.split_first() else { return };
@@ -299,6 +319,8 @@ pub(crate) fn fuzz(data: &[u8]) {
         record[checked..checked + CHECKSUM_BYTES].copy_from_slice(&checksum);
     }
     for bytes in [data, &record] {
+        let claimed = Claimed::of(bytes, &superblock);
+        assert!(claimed.is_none_or(|claimed| claimed.length_bytes as u64 <= record_bytes(pages.into())));
         let Some(record) = Record::decode(bytes, &superblock) else { continue };
         assert!(record.entries.len() <= superblock.page_count as usize);
         assert!(record.entries.iter().all(|entry| entry.slot < superblock.page_count));

@@ -222,3 +222,55 @@ fn a_discard_has_its_turn_under_constant_evictions() {
         });
     }
 }
+
+#[test]
+fn the_areas_of_a_large_map_are_zeroed_in_pieces() {
+    in_simulation(1, |env| {
+        let longest = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let preset = Preset::find("nvme-ssd").unwrap().with_capacity(1 << 30);
+        let large = preset.build(env, "fast", Box::new(RamBacking::new()), Pacing::Account);
+        let seen = Arc::clone(&longest);
+        let watched = Watched::device(env, Device::of_blocks(Arc::new(large)), move |request, _| {
+            if matches!(request.transfer, Transfer::Write { .. }) {
+                seen.fetch_max(request.length_bytes(), std::sync::atomic::Ordering::SeqCst);
+            }
+            Duration::ZERO
+        });
+        let parameters = BufferParameters { page_count: 200_000, ..parameters(0) };
+        let layout = super::super::journal::Layout::new(200_000, ZONE, 4096);
+        assert!(layout.area_bytes > 12 << 20);
+        // Nothing of what was there is left, to the last byte.
+        let last = layout.area(2) - 4096;
+        for at in [layout.area(0), layout.area(1) - 4096, last] {
+            put(&watched, at, 0xAA, 4096);
+        }
+        let opening = BufferOpening { format: true, ..BufferOpening::default() };
+        WriteBuffer::open(env, &disk(env), &watched, parameters, opening, None).unwrap();
+        for at in [layout.area(0), layout.area(1) - 4096, last] {
+            assert!(get(&watched, at, 4096).iter().all(|&byte| byte == 0), "{at}");
+        }
+        assert!(longest.load(std::sync::atomic::Ordering::SeqCst) <= 4 << 20);
+    });
+}
+
+#[test]
+fn damage_to_the_last_record_of_a_closed_buffer_is_an_error() {
+    in_simulation(1, |env| {
+        let (below, above) = (disk(env), fast(env));
+        let parameters = BufferParameters { page_count: 400, ..rewriting() };
+        let layout = super::super::journal::Layout::new(400, ZONE, 4096);
+        let open = || WriteBuffer::open(env, &below, &above, parameters.clone(), BufferOpening::default(), None);
+        let (device, _) = open().unwrap();
+        // More pages than a physical sector of the map says.
+        (0..300).rev().for_each(|page| put(&device, 8192 + page * 4096, 7, 4096));
+        device.block.sync(&IoContext::default()).unwrap();
+        drop(device);
+        let area = layout.area(1);
+        let mut bytes = get(&above, area, layout.area_bytes as usize);
+        // That of the format, one behind it when it was opened, what was synced.
+        bytes[2 * 4096 + 4096 + 100] ^= 1;
+        above.block.write_at(area, &bytes, &IoContext::default()).unwrap();
+        let damaged = open().map(|_| ()).unwrap_err().to_string();
+        assert!(damaged.contains("page map of the write buffer: expected record 2 of generation 1"), "{damaged}");
+    });
+}
