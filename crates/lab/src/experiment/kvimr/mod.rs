@@ -4,6 +4,7 @@
 //! The figures share loads: one that an earlier experiment of the same run needed is not run again.
 
 mod ablation;
+mod alternatives;
 mod bound;
 mod film;
 mod floor;
@@ -49,6 +50,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     bound::BOUND,
     scales::SCALES,
     ablation::ABLATION,
+    alternatives::ALTERNATIVES,
     logs::LOGS,
     usage::USAGE,
     robust::ROBUST,

@@ -217,6 +217,15 @@ impl Setup {
         )
     }
 
+    /// Bytes of the tracks that a region of the policy of that name has: pairs of a bottom and a top, for the largest table.
+    pub(super) fn region_bytes(&self) -> u64 {
+        let top_bytes = self.scale.of(self.variation.track_bytes);
+        let (of, to) = self.variation.ratio.split_once('/').unwrap_or((self.variation.ratio, "1"));
+        let number = |text: &str| text.parse::<u64>().unwrap_or(1).max(1);
+        let pair_bytes = (top_bytes + top_bytes * number(of) / number(to)).max(1);
+        self.table_bytes_max().div_ceil(pair_bytes) * pair_bytes
+    }
+
     /// A table may be larger than it was asked to be by its index and its filter.
     fn table_bytes_max(&self) -> u64 {
         self.scale.of(self.table_bytes / 8 * 9)
@@ -429,5 +438,21 @@ impl Setup {
             _ => "min_overlapping_ratio, nearest to HyperLevelDB's choice",
         };
         report.condition("compaction_pri", priority);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_has_pairs_of_tracks_for_the_largest_table() {
+        let setup = Setup::new(Scheme::Region, Scale::FULL, 1);
+        // 72 MiB in pairs of 4, and of 18: eighteen, and four.
+        assert_eq!(setup.region_bytes(), 72 << 20);
+        let variation = Variation { track_bytes: 8 << 20, ratio: "5/4", ..setup.variation };
+        assert_eq!(Setup { variation, ..setup }.region_bytes(), 72 << 20);
+        let odd = Variation { track_bytes: 5 << 20, ..setup.variation };
+        assert_eq!(Setup { variation: odd, ..setup }.region_bytes(), 80 << 20);
     }
 }
