@@ -7,7 +7,7 @@ use crate::target::{Target, VarveTarget};
 use std::sync::Arc;
 use varve::env::Env;
 use varve::stack::StackBuilder;
-use varve::{Options, Spec};
+use varve::{DatabaseBuilder, MediaImage, Options, Spec, Varve};
 
 /// The disk of the experiments: 7200 rpm, 500 GB.
 pub(super) const DISK: &str = "disk:500GB?model=st500dm002";
@@ -22,9 +22,23 @@ pub(super) fn open(env: &Env, spec: &str, options: &Options) -> Result<Arc<dyn T
 
 /// The same, as what it is.
 pub(super) fn open_varve(env: &Env, spec: &str, options: &Options) -> Result<VarveTarget, LabError> {
+    open_with(Varve::builder().env(env).options(options.clone()), spec)
+}
+
+/// Opens the database that an image holds, on the medium `spec` it was taken of.
+pub(super) fn reopen_varve(
+    env: &Env,
+    spec: &str,
+    options: &Options,
+    image: &MediaImage,
+) -> Result<VarveTarget, LabError> {
+    open_with(Varve::builder().env(env).options(options.clone()).begin_with(image), spec)
+}
+
+fn open_with(builder: DatabaseBuilder, spec: &str) -> Result<VarveTarget, LabError> {
     let parsed: Spec =
         spec.parse().map_err(|error: varve::spec::SpecError| LabError::invalid("medium", error.to_string()))?;
-    VarveTarget::open(env, &parsed, options.clone()).map_err(|source| LabError::Target {
+    builder.open_spec(&parsed).map(VarveTarget::of).map_err(|source| LabError::Target {
         target: spec.to_owned(),
         operation: "open",
         source: source.into(),

@@ -23,6 +23,11 @@ impl VarveTarget {
         VarveTarget { varve }
     }
 
+    /// The database, and no target any more.
+    pub fn into_varve(self) -> Varve {
+        self.varve
+    }
+
     /// The database.
     pub fn varve(&self) -> &Varve {
         &self.varve

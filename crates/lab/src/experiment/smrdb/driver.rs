@@ -9,6 +9,7 @@ use crate::runner::{Latencies, LatencySummary};
 use crate::target::{Direction, Durability, Session, Target, TargetError, TargetStatistics, VarveTarget};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use varve::MediaImage;
 use varve::env::{Env, Random};
 use varve::stack::Stack;
 use varve::store::PieceUsage;
@@ -143,6 +144,30 @@ impl Driver {
         let varve = Arc::new(emulated::open_varve(env, &setup.spec(), &setup.options())?);
         let driver = Driver::over(env, Arc::clone(&varve) as Arc<dyn Target>, setup.seed, value_bytes)?;
         Ok(Driver { varve: Some(varve), ..driver })
+    }
+
+    /// Opens the database of a setup that an image holds.
+    pub(super) fn reopen(env: &Env, setup: &Setup, value_bytes: usize, image: &MediaImage) -> Result<Driver, LabError> {
+        let varve = Arc::new(emulated::reopen_varve(env, &setup.spec(), &setup.options(), image)?);
+        let driver = Driver::over(env, Arc::clone(&varve) as Arc<dyn Target>, setup.seed, value_bytes)?;
+        Ok(Driver { varve: Some(varve), ..driver })
+    }
+
+    /// Closes the store, and gives what its devices hold; nothing is flushed.
+    pub(super) fn close_into_image(self) -> Result<MediaImage, LabError> {
+        let Driver { session, target, varve, .. } = self;
+        let name = target.name().to_owned();
+        drop((session, target));
+        let varve = varve.and_then(Arc::into_inner).ok_or_else(|| LabError::invalid("store", "one of ours"))?;
+        varve.into_varve().close_into_image().map_err(|source| failed(&name, "close", source.into()))
+    }
+
+    /// Bytes of the logs that are there; 0 when the store is none of ours.
+    pub(super) fn log_bytes(&self) -> Result<u64, LabError> {
+        let Some(stack) = self.stack() else { return Ok(0) };
+        let listed = stack.logs().unwrap_or(stack.files()).list();
+        let entries = listed.map_err(|source| failed(self.target.name(), "list", source.into()))?;
+        Ok(entries.iter().filter(|entry| entry.name.ends_with(".log")).map(|entry| entry.size_bytes).sum())
     }
 
     /// A driver of any store.

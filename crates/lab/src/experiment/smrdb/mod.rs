@@ -11,6 +11,7 @@ mod floor;
 mod random_gets;
 mod random_puts;
 mod raw_disk;
+mod recovery;
 mod robust;
 mod scheme;
 mod sequential_puts;
@@ -36,6 +37,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     ycsb::FIG_15,
     variable_bands::VARIABLE_BANDS,
     robust::ROBUST,
+    recovery::RECOVERY,
 ];
 
 #[cfg(test)]
@@ -71,6 +73,22 @@ mod tests {
             "{}",
             found.to_text()
         );
+    }
+
+    #[test]
+    fn opening_replays_the_log_that_was_left() {
+        let found = report("smrdb/recovery", 512);
+        let of = |scheme: &str, metric: &str| {
+            let row = found.rows.iter().find(|row| row.scheme == scheme && row.metric == metric);
+            row.and_then(|row| row.ours).unwrap()
+        };
+        for scheme in ["SMRDB-SOC, same I/O", "ours"] {
+            let (log, longest) = (of(scheme, "log that opening replays"), of(scheme, "log, longest"));
+            assert!(log > 0.0 && log <= 1.1 * longest, "{scheme}: {}", found.to_text());
+            let flushed = of(scheme, "opening when everything was flushed");
+            assert!(of(scheme, "read by opening") > log, "{scheme}: {}", found.to_text());
+            assert!(of(scheme, "opening") > flushed, "{scheme}: {}", found.to_text());
+        }
     }
 
     #[test]
