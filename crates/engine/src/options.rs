@@ -146,6 +146,11 @@ described_options! {
         /// Trees of two levels: tables that may overlap in one key; where there are more, those are merged with which a
         /// rewritten byte gains most order. 0 is the paper's selection (SMRDB), which the two triggers above steer.
         overlap_depth_max: usize = 0, "0", Tables;
+        /// Trees of two levels: tables that a compaction writes become part of the tree one by one, in place of what was read for them,
+        /// instead of all at its end. Less space is taken and fewer tables overlap meanwhile, for a change of the manifest to a table. Compactions that
+        /// several threads share, or that must not leave more tables than they read, go on doing it at once. With `overlap_depth_max` what is
+        /// merged is selected by the space it frees too.
+        compact_in_pieces: bool = false, "false", Truth;
         /// Levels of a leveled tree.
         num_levels: usize = 7, "7", Levels;
         /// Size of level 1.

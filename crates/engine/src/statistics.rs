@@ -84,6 +84,8 @@ counters! {
     flush_nanos: AtomicU64,
     /// Compactions that rewrote tables.
     compactions: AtomicU64,
+    /// Tables of compactions that became part of the tree while these went on.
+    compaction_pieces: AtomicU64,
     /// Compactions that only moved a table to another level.
     trivial_moves: AtomicU64,
     /// Bytes compactions read.

@@ -100,13 +100,15 @@ struct Run {
     flushes: u64,
     range_flushes: u64,
     compactions: u64,
+    pieces: u64,
     /// Of tables.
     written_bytes: u64,
 }
 
 /// Runs the workload under `faults`, which must flush and compact some times.
 fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<Point>, Strain) {
-    let Run { points, strain, flushes, range_flushes, compactions, written_bytes } = run(kind, seed, history, faults);
+    let Run { points, strain, flushes, range_flushes, compactions, pieces, written_bytes } =
+        run(kind, seed, history, faults);
     let (flushes_min, compactions_min) = match history.options.tree {
         TreeKind::Memory => (0, 4),
         _ if kind.is_imr() => (4, 2),
@@ -119,6 +121,10 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<P
     if history.options.flush_key_ranges {
         println!("{kind:?} seed {seed}: {range_flushes} of {flushes} flushes are of ranges");
         assert!(range_flushes >= 5, "{range_flushes} of {flushes} flushes are of ranges");
+    }
+    if history.options.compact_in_pieces {
+        println!("{kind:?} seed {seed}: {pieces} pieces of {compactions} compactions");
+        assert!(pieces >= 20, "{pieces} pieces of {compactions} compactions are too few");
     }
     let around = kind != Kind::EXTENT_NEXT_FIT || written_bytes > medium::SMALL_DEVICE_FREE_BYTES;
     assert!(around, "{written_bytes} bytes of tables do not go around the device");
@@ -143,7 +149,7 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
     };
     let (mut db, mut files) = open();
     let mut strain = Strain::default();
-    let (mut flushes, mut range_flushes, mut compactions) = (0, 0, 0);
+    let (mut flushes, mut range_flushes, mut compactions, mut pieces) = (0, 0, 0, 0);
     let mut written = 0;
     for step in history.steps.iter().copied().chain([Step::Reopen { close: true }]) {
         match step {
@@ -170,6 +176,7 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
                 flushes += counters.flushes;
                 range_flushes += counters.range_flushes;
                 compactions += counters.compactions;
+                pieces += counters.compaction_pieces;
                 if close {
                     db.close().expect("close");
                 }
@@ -189,7 +196,7 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
     let points = std::mem::take(&mut *recorder.points.lock());
     assert_eq!(points.len() as u64, observation.points(), "points of {kind:?} that nobody recorded");
     let written_bytes = image.table_bytes_written();
-    Run { points, strain, flushes, range_flushes, compactions, written_bytes }
+    Run { points, strain, flushes, range_flushes, compactions, pieces, written_bytes }
 }
 
 /// A power cut can come before every operation that persists something.
@@ -420,6 +427,33 @@ fn crashes_during_recovery_where_ranges_of_keys_are_flushed() {
     for (seed, kind) in [(310, Kind::EXTENT), (311, Kind::BAND)] {
         crash_during_recovery(kind, seed, with_key_ranges(History::new(seed, 240, UNIVERSE)), 15);
     }
+}
+
+/// The same with tables so small that a compaction writes many, each of which becomes part of the tree when it is written.
+fn in_pieces(history: History) -> History {
+    let options = Options {
+        tree: TreeKind::TwoLevel,
+        compact_in_pieces: true,
+        target_file_size_base: 1 << 10,
+        max_subcompactions: 1,
+        ..history.options
+    };
+    History { options, ..history }
+}
+
+#[test]
+fn any_crash_between_pieces_of_compactions_leaves_a_prefix_of_the_history() {
+    for (seed, kind) in [(320, Kind::PLAIN), (321, Kind::EXTENT)] {
+        let history = in_pieces(History::new(seed, 120, UNIVERSE));
+        assert!(crash_at_every_point_in_turn(kind, seed, history, 3) > 1000);
+    }
+    let history = in_pieces(with_key_ranges(History::new(322, 160, UNIVERSE)));
+    assert!(crash_at_every_point_in_turn(Kind::PLAIN, 322, history, 3) > 1000);
+}
+
+#[test]
+fn crashes_during_recovery_between_pieces_of_compactions() {
+    crash_during_recovery(Kind::EXTENT, 330, in_pieces(History::new(330, 160, UNIVERSE)), 15);
 }
 
 #[test]

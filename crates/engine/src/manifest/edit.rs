@@ -27,7 +27,16 @@
 //!
 //! An added table: level, number, size in bytes, entries, deletions, oldest and newest sequence
 //! number, the table's id (8 bytes, as in its footer), smallest internal key (string), largest internal key
-//! (string), then fields as above (none are defined; 1 is kept for range deletes). Removals come before additions, so a table that changes its level is in both.
+//! (string), then fields as above. Removals come before additions, so a table that changes its level, or of which less
+//! counts than before, is in both.
+//!
+//! | tag | field of an added table | bytes |
+//! |---|---|---|
+//! | 1 | range deletes | kept for them |
+//! | 3 | begin | user key from which on entries count, above the smallest key and at most the largest |
+//!
+//! A table has a begin while a merge reads it whose outputs, up to there, are in the tree already. A version that does not know it would
+//! find entries again that the merge dropped.
 //!
 //! Totals are absolute, and none goes down. A version that does not know them would install jobs without counting them, so
 //! the tag is odd. A manifest without them is of a database whose totals are not known.
@@ -55,6 +64,9 @@ const TOTALS: u64 = 17;
 const FLUSHED_RANGE: u64 = 25;
 const COMPACTION_POINTER: u64 = 2;
 
+/// Of an added table.
+const BEGIN: u64 = 3;
+
 /// Longest name of a comparator or a tree, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -75,6 +87,8 @@ pub(crate) struct AddedFile {
     pub(crate) smallest: Vec<u8>,
     /// Largest internal key.
     pub(crate) largest: Vec<u8>,
+    /// User key from which on its entries count; all of them without one.
+    pub(crate) begin: Option<Vec<u8>>,
 }
 
 /// What changed. What is not said stays as it was.
@@ -222,10 +236,14 @@ impl AddedFile {
         out.extend_from_slice(&self.table_id.to_le_bytes());
         append_string(out, &self.smallest);
         append_string(out, &self.largest);
+        if let Some(begin) = &self.begin {
+            append_varint(out, BEGIN);
+            append_string(out, begin);
+        }
     }
 
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, Damage> {
-        let file = AddedFile {
+        let mut file = AddedFile {
             level: level(decoder, "level")?,
             number: decoder.varint_at_most(NUMBER_MAX, "table number")?,
             size_bytes: decoder.varint("table size")?,
@@ -236,9 +254,11 @@ impl AddedFile {
             table_id: decoder.fixed_u64("table id")?,
             smallest: internal_key(decoder, "smallest key")?,
             largest: internal_key(decoder, "largest key")?,
+            begin: None,
         };
+        let number = file.number;
         let contradiction = |expected: &str| {
-            let found = format!("table {} that contradicts this", file.number);
+            let found = format!("table {number} that contradicts this");
             Err(Decoder::damage(0, expected, found))
         };
         if key::compare(&file.smallest, &file.largest).is_gt() {
@@ -254,7 +274,16 @@ impl AddedFile {
             let tag = decoder.varint("the tag of a field")?;
             let start = decoder.position();
             let body = decoder.string(decoder.remaining(), "the field's length")?;
-            skip(tag, &mut Decoder::new(body), &KEPT_TAGS_OF_TABLES).map_err(|damage| within(damage, start))?;
+            match tag {
+                BEGIN => set(&mut file.begin, body.to_vec(), "begin").map_err(|damage| within(damage, start))?,
+                _ => {
+                    skip(tag, &mut Decoder::new(body), &KEPT_TAGS_OF_TABLES).map_err(|damage| within(damage, start))?
+                }
+            }
+        }
+        let (smallest, largest) = (key::user_key(&file.smallest), key::user_key(&file.largest));
+        if file.begin.as_deref().is_some_and(|begin| begin <= smallest || begin > largest) {
+            return contradiction("a begin above the smallest key and not above the largest");
         }
         Ok(file)
     }
@@ -341,6 +370,7 @@ pub(super) mod tests {
             newest_sequence: 10 * number + 9,
             smallest: internal(format!("key{number:06}a").as_bytes(), 10 * number),
             largest: internal(format!("key{number:06}z").as_bytes(), 10 * number + 9),
+            begin: None,
         }
     }
 
@@ -360,7 +390,7 @@ pub(super) mod tests {
             last_sequence: Some(SEQUENCE_MAX),
             log_number: Some(0),
             removed: vec![(0, 5), (255, u64::MAX)],
-            added: vec![file(1, 6), file(6, 7)],
+            added: vec![file(1, 6), AddedFile { begin: Some(b"key000007k".to_vec()), ..file(6, 7) }],
             totals: Some(totals(300)),
             flushed: vec![FlushedRange { begin: b"f".to_vec(), end: None, sequence: 9 }],
             compaction_pointers: vec![(3, internal(b"p", 1))],
@@ -392,6 +422,7 @@ pub(super) mod tests {
                 newest_sequence: 4,
                 smallest: internal(b"a", 3),
                 largest: internal(b"b", 4),
+                begin: None,
             }],
             totals: Some(Totals {
                 flush_jobs: 1,
@@ -427,6 +458,18 @@ pub(super) mod tests {
         ]
         .concat();
         assert_eq!(edit.encode(), expected);
+    }
+
+    /// The bytes of a table that begins later.
+    #[test]
+    fn golden_begin() {
+        let whole = VersionEdit { added: vec![AddedFile { number: 1, ..file(0, 1) }], ..VersionEdit::default() };
+        let mut rest = whole.clone();
+        rest.added[0].begin = Some(b"key000001k".to_vec());
+        let (whole, rest) = (whole.encode(), rest.encode());
+        let fields = [&[3, 10][..], b"key000001k"].concat();
+        assert_eq!(rest[2], whole[2] + fields.len() as u8);
+        assert_eq!(rest[3..], [&whole[3..], &fields].concat());
     }
 
     #[test]
@@ -490,6 +533,9 @@ pub(super) mod tests {
         refuse(|edit| edit.added[0].oldest_sequence = 1000);
         refuse(|edit| edit.added[0].deletions = 1000);
         refuse(|edit| edit.added[0].largest.truncate(7));
+        refuse(|edit| edit.added[0].begin = Some(b"key000006a".to_vec()));
+        refuse(|edit| edit.added[0].begin = Some(b"key000006zz".to_vec()));
+        refuse(|edit| edit.added[0].begin = Some(Vec::new()));
         refuse(|edit| edit.last_sequence = Some(SEQUENCE_MAX + 1));
         refuse(|edit| edit.tree = Some("x".repeat(256)));
         refuse(|edit| edit.next_file_number = Some(NUMBER_MAX + 1));

@@ -17,12 +17,15 @@ pub(crate) struct FileMeta {
     pub(crate) smallest: Box<[u8]>,
     /// Largest internal key.
     pub(crate) largest: Box<[u8]>,
+    /// User key from which on its entries count; all of them without one. What lies before is in tables that a merge has written so far.
+    pub(crate) begin: Option<Box<[u8]>>,
+    /// The table of which this is the rest, if that was known here: the file is one, and goes with it.
+    whole: Option<Arc<FileMeta>>,
     pub(crate) oldest_sequence: u64,
     pub(crate) newest_sequence: u64,
     pub(crate) entries: u64,
     pub(crate) deletions: u64,
-    /// The open table, while it stays open.
-    pub(crate) handle: TableHandle,
+    handle: TableHandle,
     /// How its bytes are spread over keys, once it is known; empty when the table does not say.
     pub(crate) histogram: OnceLock<Histogram>,
     obsolete: AtomicBool,
@@ -39,12 +42,18 @@ impl Drop for FileMeta {
 
 impl FileMeta {
     pub(crate) fn new(added: &AddedFile, garbage: &Arc<Garbage>) -> Arc<Self> {
-        Arc::new(FileMeta {
+        Arc::new(FileMeta::of(added, garbage))
+    }
+
+    fn of(added: &AddedFile, garbage: &Arc<Garbage>) -> Self {
+        FileMeta {
             number: added.number,
             size_bytes: added.size_bytes,
             table_id: added.table_id,
             smallest: added.smallest.clone().into_boxed_slice(),
             largest: added.largest.clone().into_boxed_slice(),
+            begin: added.begin.clone().map(Vec::into_boxed_slice),
+            whole: None,
             oldest_sequence: added.oldest_sequence,
             newest_sequence: added.newest_sequence,
             entries: added.entries,
@@ -53,7 +62,24 @@ impl FileMeta {
             histogram: OnceLock::new(),
             obsolete: AtomicBool::new(false),
             garbage: garbage.clone(),
-        })
+        }
+    }
+
+    /// The same table, of which only entries from a user key on count: above its smallest that counts, and at most its largest.
+    pub(crate) fn rest_from(self: &Arc<Self>, begin: &[u8]) -> Arc<Self> {
+        let whole = self.whole.as_ref().unwrap_or(self);
+        let added = AddedFile { begin: Some(begin.to_vec()), ..self.to_added(0) };
+        let mut rest = FileMeta::of(&added, &self.garbage);
+        rest.whole = Some(whole.clone());
+        if let Some(histogram) = self.histogram.get() {
+            let _ = rest.histogram.set(histogram.from(begin));
+        }
+        Arc::new(rest)
+    }
+
+    /// The open table, while it stays open.
+    pub(crate) fn handle(&self) -> &TableHandle {
+        &self.whole.as_deref().unwrap_or(self).handle
     }
 
     pub(crate) fn to_added(&self, level: usize) -> AddedFile {
@@ -64,6 +90,7 @@ impl FileMeta {
             table_id: self.table_id,
             smallest: self.smallest.to_vec(),
             largest: self.largest.to_vec(),
+            begin: self.begin.as_deref().map(<[u8]>::to_vec),
             oldest_sequence: self.oldest_sequence,
             newest_sequence: self.newest_sequence,
             entries: self.entries,
@@ -86,11 +113,13 @@ impl FileMeta {
 
     /// Says that no version installed from now on holds it: its file goes when its readers do.
     pub(crate) fn mark_obsolete(&self) {
-        self.obsolete.store(true, Ordering::Release);
+        self.whole.as_deref().unwrap_or(self).obsolete.store(true, Ordering::Release);
     }
 
+    /// Of entries that count none has a smaller one.
+    #[inline]
     pub(crate) fn smallest_user_key(&self) -> &[u8] {
-        key::user_key(&self.smallest)
+        self.begin.as_deref().unwrap_or_else(|| key::user_key(&self.smallest))
     }
 
     pub(crate) fn largest_user_key(&self) -> &[u8] {

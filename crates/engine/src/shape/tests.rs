@@ -24,6 +24,7 @@ pub(crate) fn table(number: u64, range: &str, size_bytes: u64, deletions: u64) -
         entries: 100,
         deletions,
         table_id: number,
+        begin: None,
     };
     FileMeta::new(&added, &Arc::new(Garbage::default()))
 }

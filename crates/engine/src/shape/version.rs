@@ -65,7 +65,10 @@ fn find_in(run: &[Arc<FileMeta>], prefixes: &Prefixes, user_key: &[u8]) -> usize
 /// As few runs as hold all these tables: as many as tables overlap at most in one key.
 pub(crate) fn runs<'a>(files: impl IntoIterator<Item = &'a Arc<FileMeta>>) -> Vec<Run> {
     let mut files: Vec<&Arc<FileMeta>> = files.into_iter().collect();
-    files.sort_by(|a, b| key::compare(&a.smallest, &b.smallest).then(a.number.cmp(&b.number)));
+    files.sort_by(|a, b| {
+        let order = a.smallest_user_key().cmp(b.smallest_user_key());
+        order.then_with(|| key::compare(&a.smallest, &b.smallest)).then(a.number.cmp(&b.number))
+    });
     let mut runs: Vec<Run> = Vec::new();
     // Runs by the largest user key of their last table: the one that ends first is the first to be free.
     let mut ends: BinaryHeap<Reverse<(&[u8], usize)>> = BinaryHeap::new();

@@ -42,6 +42,13 @@ impl Histogram {
         &self.buckets
     }
 
+    /// Without the buckets that end before a user key.
+    pub(crate) fn from(&self, begin: &[u8]) -> Histogram {
+        let begin = &begin[..begin.len().min(KEY_BYTES_KEPT)];
+        let passed = self.buckets.partition_point(|bucket| &*bucket.last < begin);
+        Histogram { buckets: self.buckets[passed..].into() }
+    }
+
     #[cfg(test)]
     pub(crate) fn of(buckets: Vec<Bucket>) -> Self {
         Histogram { buckets: buckets.into_boxed_slice() }

@@ -180,6 +180,14 @@ impl Bursts {
         }
     }
 
+    /// Ends the burst of a job, if it has one, before its next step.
+    pub(super) fn pause(&self, env: &Env, pace: &JobPace, burst: &mut Burst) {
+        if burst.is_held() {
+            pace.note_time(env, std::mem::take(&mut burst.untimed_bytes));
+            burst.end();
+        }
+    }
+
     fn stall_nanos(&self) -> u64 {
         u64::try_from(self.stall.as_nanos()).unwrap_or(u64::MAX)
     }

@@ -310,6 +310,13 @@ impl Throttle {
         }
     }
 
+    /// Lets others have the medium until a job [begins](Throttle::begin) again.
+    pub(crate) fn pause(&self, pace: &JobPace, burst: &mut Burst) {
+        if let Some(bursts) = &self.bursts {
+            bursts.pause(&self.env, pace, burst);
+        }
+    }
+
     /// Tells of a step of a job's work, which is part of `burst` if that is one, and returns when the next may begin. Before a
     /// burst ends `write_back` has the medium write down what it wrote.
     ///

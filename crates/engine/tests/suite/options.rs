@@ -60,7 +60,14 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
     let merged = [1, 1, 2, options.max_write_buffer_number - 1][random.index(4)];
     let flush_key_ranges = random.chance(1, 2) && tree == TreeKind::TwoLevel;
     let merged = if flush_key_ranges { 1 } else { merged.min(options.max_write_buffer_number - 1) };
-    Options { min_write_buffer_number_to_merge: merged, level0_score_by_bytes, flush_key_ranges, ..options }
+    let compact_in_pieces = random.chance(1, 2);
+    Options {
+        min_write_buffer_number_to_merge: merged,
+        level0_score_by_bytes,
+        flush_key_ranges,
+        compact_in_pieces,
+        ..options
+    }
 }
 
 /// The same, widened by what takes time, holds writers back, or makes work of little data: for short histories.

@@ -74,6 +74,7 @@ impl Paper {
             entries: keys.len() as u64,
             deletions: 0,
             table_id: self.next,
+            begin: None,
         };
         self.written += keys.len() as u64;
         self.keys.insert(self.next, keys);

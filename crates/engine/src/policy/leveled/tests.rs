@@ -50,6 +50,7 @@ fn shape(text: &str) -> Version {
                             entries: 1000,
                             deletions: 0,
                             table_id: number,
+                            begin: None,
                         },
                         &garbage,
                     )
@@ -246,6 +247,7 @@ fn plans_that_run_at_once_never_make_tables_of_a_level_overlap() {
                     entries: 10,
                     deletions: 0,
                     table_id: number,
+                    begin: None,
                 },
                 &garbage,
             )

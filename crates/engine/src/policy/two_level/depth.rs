@@ -33,11 +33,12 @@
 
 use super::selection::{overlap, within};
 use super::sequentiality::Density;
+use super::worth::most_worth;
 use crate::shape::{Busy, CompactionPlan, FileMeta, Reason, Version};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-type Table = Arc<FileMeta>;
+pub(super) type Table = Arc<FileMeta>;
 
 /// Tables of a group are at most this much wider than the seed, in tenths of it, ...
 const WIDEST_TENTHS: u64 = 11;
@@ -51,15 +52,25 @@ const WITHIN_TENTHS: u64 = 6;
 /// Layers of a group, in thousandths, below which it is not worth a rewrite.
 const LAYERS_MIN: u64 = 1200;
 
-/// The compaction due when no key may have more than `depth_max` tables. When it `is_urgent`,
-/// writers are about to be held up by level 0, and only groups under one of its tables count. Reads at most `bytes_max` bytes
+/// How deep tables may lie over each other, and what is merged then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    /// Tables over a key.
+    pub(super) depth_max: usize,
+    /// Writers are about to be held up by level 0: only groups under one of its tables count.
+    pub(super) is_urgent: bool,
+    /// What is [worth](super::worth) most, instead of what has most layers.
+    pub(super) is_by_worth: bool,
+}
+
+/// The compaction due where more tables than the bound allows lie over a key. Reads at most `bytes_max` bytes
 /// but for two tables, and writes no more than `space_bytes`.
 ///
 /// Cost: two sorts of the idle tables' ends, and that of [`Density`] over those that overlap at the deepest key.
 pub(super) fn pick(
     version: &Version,
     busy: &Busy,
-    (depth_max, is_urgent): (usize, bool),
+    Bound { depth_max, is_urgent, is_by_worth }: Bound,
     bytes_max: u64,
     space_bytes: u64,
 ) -> Option<CompactionPlan> {
@@ -73,7 +84,15 @@ pub(super) fn pick(
         let new: Vec<&Table> = seeds.iter().copied().filter(is_new).collect();
         seeds = if new.is_empty() { seeds } else { new };
     }
-    let group = most_layers(&idle, &seeds, bytes_max.min(space_bytes));
+    let bytes_max = bytes_max.min(space_bytes);
+    let total_bytes = || version.files().fold(0u64, |sum, (_, file)| sum.saturating_add(file.size_bytes));
+    let best = match is_by_worth {
+        true => most_worth(&idle, &seeds, bytes_max, total_bytes()),
+        false => most_layers(&idle, &seeds, bytes_max),
+    };
+    // Tables of all widths, one each: whatever is there.
+    let group =
+        best.unwrap_or_else(|| within(seeds.iter().copied(), 2, bytes_max).iter().map(|file| file.number).collect());
     let of_level = |wanted: usize| -> Vec<Table> {
         let chosen = idle.iter().filter(|(level, file)| *level == wanted && group.contains(&file.number));
         chosen.map(|(_, file)| (*file).clone()).collect()
@@ -107,7 +126,7 @@ fn deepest<'a>(tables: &[(usize, &'a Table)]) -> Vec<&'a Table> {
 }
 
 /// Numbers of the tables of the group with the most layers under one of `seeds`, which overlap each other.
-fn most_layers(idle: &[(usize, &Table)], seeds: &[&Table], bytes_max: u64) -> Vec<u64> {
+fn most_layers(idle: &[(usize, &Table)], seeds: &[&Table], bytes_max: u64) -> Option<Vec<u64>> {
     let near: Vec<&Table> =
         idle.iter().map(|(_, file)| *file).filter(|file| seeds.iter().any(|seed| overlap(seed, file))).collect();
     let density = Density::new(&near);
@@ -136,11 +155,7 @@ fn most_layers(idle: &[(usize, &Table)], seeds: &[&Table], bytes_max: u64) -> Ve
             best = Some((layers, seed_span.width(), numbers));
         }
     }
-    match best {
-        Some((_, _, numbers)) => numbers,
-        // Tables of all widths, one each: whatever is there.
-        None => within(seeds.iter().copied(), 2, bytes_max).iter().map(|file| file.number).collect(),
-    }
+    best.map(|(_, _, numbers)| numbers)
 }
 
 /// Sum of the widths over the width of all together, in thousandths.
@@ -154,28 +169,36 @@ fn layers(members: &[(&Table, &Span)]) -> u64 {
 
 /// Where a table lies among the bytes of the database.
 #[derive(Clone, Copy, Debug)]
-struct Span {
-    begin: u64,
-    end: u64,
+pub(super) struct Span {
+    pub(super) begin: u64,
+    pub(super) end: u64,
 }
 
 impl Span {
-    fn of(density: &Density<'_>, file: &FileMeta) -> Span {
+    pub(super) fn of(density: &Density<'_>, file: &FileMeta) -> Span {
         let begin = density.before(file.smallest_user_key());
         Span { begin, end: density.up_to(file.largest_user_key()).max(begin) }
     }
 
-    fn width(&self) -> u64 {
+    pub(super) fn width(&self) -> u64 {
         self.end - self.begin
     }
 
-    fn lies_under(&self, seed: &Span) -> bool {
+    /// Has most of its width within another one.
+    pub(super) fn is_within(&self, seed: &Span) -> bool {
         let common = self.end.min(seed.end).saturating_sub(self.begin.max(seed.begin));
-        let times = |bytes: u64, factor: u64| u128::from(bytes) * u128::from(factor);
+        times(common, 10) >= times(self.width(), WITHIN_TENTHS)
+    }
+
+    fn lies_under(&self, seed: &Span) -> bool {
         times(self.width(), 10) <= times(seed.width(), WIDEST_TENTHS)
             && times(self.width(), NARROWEST_PART) >= u128::from(seed.width())
-            && times(common, 10) >= times(self.width(), WITHIN_TENTHS)
+            && self.is_within(seed)
     }
+}
+
+fn times(bytes: u64, factor: u64) -> u128 {
+    u128::from(bytes) * u128::from(factor)
 }
 
 #[cfg(test)]
@@ -183,8 +206,12 @@ mod tests {
     use super::*;
     use crate::policy::two_level::tests::{numbers, shape};
 
+    fn bound(depth_max: usize) -> Bound {
+        Bound { depth_max, is_urgent: false, is_by_worth: false }
+    }
+
     fn picked(text: &str, depth_max: usize, bytes_max: u64) -> Option<(usize, Vec<u64>, Vec<u64>)> {
-        let plan = pick(&shape(text), &Busy::default(), (depth_max, false), bytes_max, u64::MAX)?;
+        let plan = pick(&shape(text), &Busy::default(), bound(depth_max), bytes_max, u64::MAX)?;
         assert_eq!((plan.reason, plan.output_level), (Reason::Overlap, 1));
         Some((plan.input_level, numbers(&plan.inputs), numbers(&plan.overlapping)))
     }
@@ -217,10 +244,10 @@ mod tests {
     fn what_runs_already_is_left_alone_and_what_does_not_fit_is_not_picked() {
         let version = shape(STACKED);
         let mut busy = Busy::default();
-        busy.enter(&pick(&version, &busy, (4, false), u64::MAX, u64::MAX).unwrap());
-        assert!(pick(&version, &busy, (4, false), u64::MAX, u64::MAX).is_none());
-        assert!(pick(&version, &Busy::default(), (4, false), u64::MAX, 31).is_none());
-        assert!(pick(&version, &Busy::default(), (4, false), u64::MAX, 32).is_some());
+        busy.enter(&pick(&version, &busy, bound(4), u64::MAX, u64::MAX).unwrap());
+        assert!(pick(&version, &busy, bound(4), u64::MAX, u64::MAX).is_none());
+        assert!(pick(&version, &Busy::default(), bound(4), u64::MAX, 31).is_none());
+        assert!(pick(&version, &Busy::default(), bound(4), u64::MAX, 32).is_some());
     }
 
     #[test]
@@ -234,7 +261,8 @@ mod tests {
             5 f:3 g:3 h:3
             4 f:3 g:3 h:3";
         let of = |is_urgent| {
-            let plan = pick(&shape(text), &Busy::default(), (3, is_urgent), u64::MAX, u64::MAX).unwrap();
+            let plan =
+                pick(&shape(text), &Busy::default(), Bound { is_urgent, ..bound(3) }, u64::MAX, u64::MAX).unwrap();
             (plan.input_level, numbers(&plan.inputs), numbers(&plan.overlapping))
         };
         assert_eq!(of(false), (1, vec![7, 6, 5, 4], vec![]));

@@ -4,7 +4,7 @@
 //! Level 0 buffers what memtables were written as; level 1 is kept mostly in order. A compaction takes the oldest
 //! tables of level 0 and, of the tables of level 1 they overlap, only those it pays to reorder: the least
 //! sequential one and the newer ones it overlaps. When tables of level 1 overlap too much they are reordered
-//! among themselves. With a bound on the depth (`overlap_depth_max`) tables are selected otherwise: see [`depth`].
+//! among themselves. With a bound on the depth (`overlap_depth_max`) tables are selected otherwise: see [`depth`] and [`worth`].
 //!
 //! # Why reads are right
 //!
@@ -46,9 +46,11 @@ mod selection;
 mod sequentiality;
 #[cfg(test)]
 mod tests;
+mod worth;
 
 use crate::options::Options;
 use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, JobClaim, Reason, Shortage, Version};
+use depth::Bound;
 use selection::overlap;
 use std::sync::Arc;
 
@@ -72,6 +74,8 @@ pub(crate) struct TwoLevel {
     level0_urgent: usize,
     /// Tables of level 0 are narrow: what counts is how many of them lie over a key.
     counts_layers: bool,
+    /// With a bound on the depth: merges what is worth most, as merges give back what they read on the way.
+    by_worth: bool,
 }
 
 impl TwoLevel {
@@ -116,6 +120,7 @@ impl CompactionPolicy for TwoLevel {
             depth_max: options.overlap_depth_max,
             level0_urgent: options.level0_slowdown_writes_trigger,
             counts_layers: options.flush_key_ranges,
+            by_worth: options.compact_in_pieces,
         }
     }
 
@@ -138,7 +143,8 @@ impl CompactionPolicy for TwoLevel {
     fn pick(&self, version: &Version, busy: &Busy, space_bytes: u64) -> Option<CompactionPlan> {
         if self.depth_max > 0 {
             let is_urgent = self.level0_tables(version) >= self.level0_urgent;
-            let due = depth::pick(version, busy, (self.depth_max, is_urgent), self.compaction_bytes_max, space_bytes);
+            let bound = Bound { depth_max: self.depth_max, is_urgent, is_by_worth: self.by_worth };
+            let due = depth::pick(version, busy, bound, self.compaction_bytes_max, space_bytes);
             return due.or_else(|| self.oldest_to_level1(version, busy));
         }
         let fits = |plan: &CompactionPlan| plan.written_bytes_max() <= space_bytes;

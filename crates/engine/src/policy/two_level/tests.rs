@@ -35,6 +35,7 @@ pub(super) fn table(number: u64, buckets: &str) -> Arc<FileMeta> {
             entries: 1000,
             deletions: 0,
             table_id: number,
+            begin: None,
         },
         &Arc::new(Garbage::default()),
     );
@@ -66,6 +67,7 @@ fn policy() -> TwoLevel {
         depth_max: 0,
         level0_urgent: usize::MAX,
         counts_layers: false,
+        by_worth: false,
     }
 }
 

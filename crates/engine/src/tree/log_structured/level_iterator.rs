@@ -8,8 +8,19 @@ use crate::key;
 use crate::shape::{FileMeta, Run, Version, runs};
 use crate::table::{TableIterator, TableIteratorOptions};
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// As few walks as can be over tables that may overlap, for a merge that reads them forward once: they let go of each table that they have passed.
+pub(super) fn sources_once(
+    tables: &Arc<Tables>,
+    files: &[Arc<FileMeta>],
+    options: &TableIteratorOptions,
+) -> impl Iterator<Item = Box<dyn InternalIterator>> {
+    let walk = |run: Run| LevelIterator::new(Files::Once { run: run.into(), tables: tables.clone() }, *options);
+    runs(files).into_iter().map(move |run| Box::new(walk(run)) as Box<dyn InternalIterator>)
+}
 
 /// Walks over tables of one level: one where they are disjoint, else as few as can be.
 pub(super) fn sources_of(
@@ -28,7 +39,7 @@ pub(super) fn sources_of(
         _ => runs(files)
             .into_iter()
             .map(|run| match &run[..] {
-                [file] => {
+                [file] if file.begin.is_none() => {
                     Ok(Box::new(tables.get_for(file, &options.io)?.iterator(*options)) as Box<dyn InternalIterator>)
                 }
                 _ => Ok(walk(run)),
@@ -56,6 +67,11 @@ enum Files {
         run: Run,
         tables: Arc<Tables>,
     },
+    /// Those that were not passed yet, for one walk forward.
+    Once {
+        run: VecDeque<Arc<FileMeta>>,
+        tables: Arc<Tables>,
+    },
 }
 
 impl Files {
@@ -63,13 +79,15 @@ impl Files {
         match self {
             Files::Level { pinned, level, range } => &pinned.state.version.levels[*level][range.clone()],
             Files::Run { run, .. } => run,
+            // Never filled from behind.
+            Files::Once { run, .. } => run.as_slices().0,
         }
     }
 
     fn tables(&self) -> &Tables {
         match self {
             Files::Level { pinned, .. } => &pinned.tables,
-            Files::Run { tables, .. } => tables,
+            Files::Run { tables, .. } | Files::Once { tables, .. } => tables,
         }
     }
 }
@@ -80,6 +98,8 @@ pub(super) struct LevelIterator {
     options: TableIteratorOptions,
     position: usize,
     current: Option<TableIterator>,
+    /// Not all entries of the table that was entered last count.
+    has_begin: bool,
     /// A walk that left its table, for its memory.
     spare: Option<TableIterator>,
     error: Option<Error>,
@@ -87,7 +107,7 @@ pub(super) struct LevelIterator {
 
 impl LevelIterator {
     fn new(files: Files, options: TableIteratorOptions) -> Self {
-        LevelIterator { files, options, position: 0, current: None, spare: None, error: None }
+        LevelIterator { files, options, position: 0, current: None, has_begin: false, spare: None, error: None }
     }
 
     /// Over those tables of a level, which are disjoint.
@@ -109,6 +129,7 @@ impl LevelIterator {
         self.spare = self.current.take().or(self.spare.take());
         self.position = position;
         let file = self.files.as_slice().get(position)?;
+        self.has_begin = file.begin.is_some();
         match (self.files.tables().get_for(file, &self.options.io), self.spare.take()) {
             (Ok(table), Some(mut walk)) => {
                 if goes_on {
@@ -134,16 +155,47 @@ impl LevelIterator {
             if current.valid() || !self.keep_going() {
                 return;
             }
-            match self.enter(self.position + 1, true) {
-                Some(table) => table.seek_to_first(),
-                None => return,
+            let next = self.leave();
+            if self.enter(next, true).is_none() {
+                return;
             }
+            self.seek_to_begin();
         }
+    }
+
+    /// Goes behind the last entry of the table the walk stands in; position of the next one.
+    fn leave(&mut self) -> usize {
+        let Files::Once { run, .. } = &mut self.files else { return self.position + 1 };
+        run.pop_front();
+        // Nothing of the last one is kept.
+        self.spare = self.current.take().filter(|_| !run.is_empty());
+        0
+    }
+
+    /// To the first entry that counts of the table that was entered.
+    fn seek_to_begin(&mut self) {
+        let Some(current) = &mut self.current else { return };
+        match self.files.as_slice().get(self.position).and_then(|file| file.begin.as_deref()) {
+            Some(begin) => current.seek(&key::lookup_key(begin, key::SEQUENCE_MAX)),
+            None => current.seek_to_first(),
+        }
+    }
+
+    /// The entry the walk stands on is before those that count of its table.
+    #[inline]
+    fn is_before_begin(&self) -> bool {
+        if !self.has_begin {
+            return false;
+        }
+        let begin = self.files.as_slice().get(self.position).and_then(|file| file.begin.as_deref());
+        let current = self.current.as_ref().filter(|current| current.valid());
+        begin.zip(current).is_some_and(|(begin, current)| key::user_key(current.key()) < begin)
     }
 
     fn backward_past_ends(&mut self) {
         while let Some(current) = &self.current {
-            if current.valid() || !self.keep_going() {
+            let is_in = current.valid() && !self.is_before_begin();
+            if is_in || !self.keep_going() {
                 return;
             }
             let Some(before) = self.position.checked_sub(1) else {
@@ -176,8 +228,8 @@ impl InternalIterator for LevelIterator {
 
     fn seek_to_first(&mut self) {
         self.error = None;
-        if let Some(table) = self.enter(0, false) {
-            table.seek_to_first();
+        if self.enter(0, false).is_some() {
+            self.seek_to_begin();
         }
         self.forward_past_ends();
     }
@@ -193,9 +245,18 @@ impl InternalIterator for LevelIterator {
 
     fn seek(&mut self, internal_key: &[u8]) {
         self.error = None;
-        let position = self.find(internal_key);
+        let mut position = self.find(internal_key);
+        if let Files::Once { run, .. } = &mut self.files
+            && position > 0
+        {
+            run.drain(..position);
+            (self.current, position) = (None, 0);
+        }
         if let Some(table) = self.enter(position, false) {
             table.seek(internal_key);
+        }
+        if self.is_before_begin() {
+            self.seek_to_begin();
         }
         self.forward_past_ends();
     }
@@ -226,7 +287,7 @@ impl InternalIterator for LevelIterator {
     fn previous(&mut self) {
         if let Some(current) = &mut self.current {
             current.previous();
-            if !current.valid() {
+            if !current.valid() || self.is_before_begin() {
                 self.backward_past_ends();
             }
         }

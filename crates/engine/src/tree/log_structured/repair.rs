@@ -131,7 +131,8 @@ impl Salvage {
         let table = self.open(number, &name)?;
         self.repair.report.tables_salvaged += 1;
         let fresh = self.parts.files.numbers.file();
-        if self.rewrite(&table, &name, fresh)? {
+        let begin = self.begin_of(number).map(<[u8]>::to_vec);
+        if self.rewrite(&table, (&name, begin.as_deref()), fresh)? {
             let table = self.open(fresh, &file_name::table(fresh))?;
             self.take(&table, fresh);
         }
@@ -146,12 +147,23 @@ impl Salvage {
 
     fn take(&mut self, table: &Table, number: u64) {
         self.last_sequence = self.last_sequence.max(table.properties().newest_sequence);
-        self.tables.push(table_meta(number, 0, table.summary(), &self.parts.files.tables.garbage));
+        let file = table_meta(number, 0, table.summary(), &self.parts.files.tables.garbage);
+        self.tables.push(self.begin_of(number).map_or(file.clone(), |begin| file.rest_from(begin)));
     }
 
-    /// Copies the entries of every block that can be read of the table in `original` into table `fresh`; false when
+    /// User key from which on entries of a table count, if the manifest says one.
+    fn begin_of(&self, number: u64) -> Option<&[u8]> {
+        self.repair.contents.as_ref()?.files.get(&number)?.begin.as_deref()
+    }
+
+    /// Copies the entries from `begin` on of every block that can be read of the table in `original` into table `fresh`; false when
     /// there are none.
-    fn rewrite(&mut self, table: &Arc<Table>, original: &str, fresh: u64) -> Result<bool, Error> {
+    fn rewrite(
+        &mut self,
+        table: &Arc<Table>,
+        (original, begin): (&str, Option<&[u8]>),
+        fresh: u64,
+    ) -> Result<bool, Error> {
         let name = file_name::table(fresh);
         let create = CreateOptions { kind: FileKind::Table, ..CreateOptions::default() };
         let file = self.parts.files.media.files.create(&name, &create)?;
@@ -169,8 +181,9 @@ impl Salvage {
         for block in 0..table.block_count() {
             walk.seek_to_block(block);
             while walk.valid() && walk.block_number() == block {
+                let counts = begin.is_none_or(|begin| crate::key::user_key(walk.key()) >= begin);
                 // Entries out of order are part of the damage.
-                if last.is_empty() || crate::key::compare(&last, walk.key()).is_lt() {
+                if counts && (last.is_empty() || crate::key::compare(&last, walk.key()).is_lt()) {
                     builder.add(walk.key(), walk.value())?;
                     last.clear();
                     last.extend_from_slice(walk.key());
@@ -254,7 +267,8 @@ impl Salvage {
             parts.catalog.manifest().last_sequence = self.last_sequence;
             let inputs = version.levels[0].clone();
             let plan = CompactionPlan::new(Reason::Manual, (0, inputs), (last, Vec::new()));
-            let grant = Grant::new(&parts.space, &version, &plan, u64::MAX, true);
+            // The fresh manifest is to say all or nothing.
+            let grant = Grant { is_at_once: true, ..Grant::new(&parts.space, &version, &plan, u64::MAX, true) };
             compaction::compact(&parts.jobs(), version, plan, &grant)?;
         }
         let report = self.repair.finish(&parts.catalog.needed_files(), log_number)?;

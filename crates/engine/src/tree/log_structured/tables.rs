@@ -42,13 +42,13 @@ impl Tables {
     /// The open table of `file`, opening it when needed.
     #[inline]
     pub(super) fn get<'a>(&self, file: &'a FileMeta) -> Result<TableRef<'a>, Error> {
-        self.cache.table(&file.handle, || Some(file.identity()))
+        self.cache.table(file.handle(), || Some(file.identity()))
     }
 
     /// [`Tables::get`] for a walk or a job, whose class the requests have that open it.
     #[inline]
     pub(super) fn get_for<'a>(&self, file: &'a FileMeta, io: &IoContext) -> Result<TableRef<'a>, Error> {
-        self.cache.table_for(&file.handle, io, || Some(file.identity()))
+        self.cache.table_for(file.handle(), io, || Some(file.identity()))
     }
 
     /// Opens a table that is not part of the tree, for salvage.

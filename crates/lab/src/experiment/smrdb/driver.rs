@@ -49,8 +49,18 @@ pub(super) struct Phase {
     /// Tables whose range of keys holds a record, on average over the records and over moments of the phase; only of
     /// random puts.
     pub(super) overlap_depth: Option<f64>,
+    /// What tables take of the devices, at the same moments; only of random puts.
+    pub(super) table_space: Option<TableSpace>,
     pub(super) from: TargetStatistics,
     pub(super) to: TargetStatistics,
+}
+
+/// Bytes of what tables lie in, whole bands where the store gives them whole bands: those of the tree, those that are written, and those that
+/// somebody still reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableSpace {
+    pub(super) mean_bytes: f64,
+    pub(super) most_bytes: u64,
 }
 
 impl Phase {
@@ -216,7 +226,16 @@ impl Driver {
         self.env.settle();
         let seconds = (self.env.now() - start).as_secs_f64();
         let to = self.statistics()?;
-        Ok(Phase { operations, user_bytes, seconds, latency: latencies.summary(), overlap_depth: None, from, to })
+        Ok(Phase {
+            operations,
+            user_bytes,
+            seconds,
+            latency: latencies.summary(),
+            overlap_depth: None,
+            table_space: None,
+            from,
+            to,
+        })
     }
 
     fn put(&mut self, record: u64, version: u64, durability: Durability) -> Result<u64, LabError> {
@@ -252,10 +271,14 @@ impl Driver {
     /// The same, drawn otherwise.
     pub(super) fn put_in(&mut self, order: PutOrder, records: u64) -> Result<Phase, LabError> {
         let (mut depths, step) = (0.0, (records / DEPTHS).max(1));
+        let (mut space_bytes, mut most_bytes) = (0.0, 0);
         let zipf = ScatteredZipf::new(records, ZIPF_EXPONENT, 1)?;
         let mut phase = self.phase(records, |driver, number| {
             if number % step == 0 {
                 depths += driver.overlap_depth(records);
+                let bytes = driver.table_space_bytes();
+                space_bytes += bytes as f64;
+                most_bytes = most_bytes.max(bytes);
             }
             match order {
                 PutOrder::Uniform => driver.put_one_at_random(number, records),
@@ -270,7 +293,9 @@ impl Driver {
                 PutOrder::WithDeletes => driver.put_one_at_random(number, records),
             }
         })?;
-        phase.overlap_depth = Some(depths / records.div_ceil(step).max(1) as f64);
+        let moments = records.div_ceil(step).max(1) as f64;
+        phase.overlap_depth = Some(depths / moments);
+        phase.table_space = Some(TableSpace { mean_bytes: space_bytes / moments, most_bytes });
         Ok(phase)
     }
 
@@ -295,6 +320,14 @@ impl Driver {
     fn overlap_depth(&self, records: u64) -> f64 {
         let tables = self.tables().into_iter();
         tables.map(|(_, held)| held.end().saturating_sub(*held.start()) + 1).sum::<u64>() as f64 / records as f64
+    }
+
+    /// What tables take of the devices.
+    fn table_space_bytes(&self) -> u64 {
+        // What is removed is not free before its readers are gone; some stores do not tell kinds of files.
+        let is_taken = |usage| matches!(usage, PieceUsage::Table | PieceUsage::File | PieceUsage::Removed);
+        let pieces = self.stack().map(|stack| stack.files().occupancy().pieces).unwrap_or_default();
+        pieces.iter().filter(|piece| is_taken(piece.usage)).map(|piece| piece.length_bytes).sum()
     }
 
     /// Reads every piece of the first device that holds tables, by address, past the store: how fast their bytes come.

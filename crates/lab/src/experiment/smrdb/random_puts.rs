@@ -143,6 +143,18 @@ fn rewriting(report: &mut Report, all: &[Loaded]) {
     row("rewritten to a user byte", "1", "at most 0.6", &rewritten, |ratio| ratio <= 0.6);
     row("tables over a key, mean of the puts", "1", "at most 1", &depth, |ratio| ratio <= 1.0);
     row("sequential gets at once", "MB/s", "at least 1", &scan, |ratio| ratio >= 1.0);
+    let factor = all.first().map_or(1.0, |loaded| loaded.setup.sizes.denominator() as f64);
+    let disk_space = |loaded: &Loaded| {
+        loaded.phases[0].table_space.map_or((f64::NAN, f64::NAN), |space| {
+            (space.mean_bytes * factor / 1e9, space.most_bytes as f64 * factor / 1e9)
+        })
+    };
+    row("space of tables on the disk, mean of the puts", "GB", "at most 1", &|loaded| disk_space(loaded).0, |ratio| {
+        ratio <= 1.0
+    });
+    row("space of tables on the disk, most of the puts", "GB", "at most 1", &|loaded| disk_space(loaded).1, |ratio| {
+        ratio <= 1.0
+    });
     row("tables' bytes to a byte of keys and values there are", "1", "at most 1", &space, |ratio| ratio <= 1.0);
 }
 

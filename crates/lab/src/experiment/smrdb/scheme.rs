@@ -34,6 +34,8 @@ pub(super) enum Term {
     Pacing,
     /// Ranges of keys are flushed.
     KeyRanges,
+    /// Compactions become part of the tree table by table.
+    Pieces,
     /// Background work moves in bursts that log writes wait for, and not in small steps.
     Bursts,
 }
@@ -61,8 +63,8 @@ impl Stall {
 }
 
 impl Term {
-    const ALL: [Term; 6] =
-        [Term::ReadAhead, Term::WriteBehind, Term::Depth, Term::Pacing, Term::KeyRanges, Term::Bursts];
+    const ALL: [Term; 7] =
+        [Term::ReadAhead, Term::WriteBehind, Term::Depth, Term::Pacing, Term::KeyRanges, Term::Pieces, Term::Bursts];
 }
 
 impl Scheme {
@@ -136,6 +138,7 @@ impl Scheme {
             Scheme::OursWithout(Term::Depth) => "ours without depth",
             Scheme::OursWithout(Term::Pacing) => "ours without pacing",
             Scheme::OursWithout(Term::KeyRanges) => "ours without key ranges",
+            Scheme::OursWithout(Term::Pieces) => "ours without pieces",
             Scheme::OursWithout(Term::Bursts) => "ours without bursts",
         }
     }

@@ -53,7 +53,7 @@ const OUR_COMPACTION_AHEAD_BYTES: u64 = 4 << 20;
 const OUR_LOG_BEHIND_BYTES: u64 = 16 << 20;
 
 /// Bands that may overlap in one key in ours once compactions have had time.
-const OUR_DEPTH_MAX: usize = 6;
+const OUR_DEPTH_MAX: usize = 10;
 
 /// Size of values where memory holds them compressed, as a share.
 pub(super) const COMPRESSION_RATIO: f64 = 0.012;
@@ -189,6 +189,7 @@ impl Setup {
         }
         options.pace_background_work = has(Term::Pacing);
         options.flush_key_ranges = has(Term::KeyRanges);
+        options.compact_in_pieces = has(Term::Pieces);
         if let Some(stall) = self.scheme.stall() {
             options.max_write_stall_ms = size(stall.millis()).max(1);
         }
@@ -224,7 +225,7 @@ impl Setup {
         report.condition(
             "ours",
             format!(
-                "two levels with at most {OUR_DEPTH_MAX} bands in a key, ranges of keys flushed, background work and puts paced, \
+                "two levels with at most {OUR_DEPTH_MAX} bands in a key, ranges of keys flushed, compactions installed table by table, background work and puts paced, \
                  in bursts of {} ms, {} of the log written behind, compactions read {} ahead of each table and scans {}",
                 Stall::Middle.millis(),
                 ahead(OUR_LOG_BEHIND_BYTES),

@@ -119,6 +119,7 @@ impl Replay {
             entries: pairs.len() as u64,
             deletions: 0,
             table_id: number,
+            begin: None,
         };
         let file = FileMeta::new(&added, &Arc::new(Garbage::default()));
         let bucket =
@@ -303,6 +304,7 @@ fn paper() -> TwoLevel {
         depth_max: 0,
         level0_urgent: 8,
         counts_layers: false,
+        by_worth: false,
     }
 }
 
@@ -330,6 +332,29 @@ fn a_bound_on_the_depth_rewrites_less() {
         assert!(found.rewritten <= share * paper.rewritten, "{found:?} {paper:?}");
         assert!(found.depth <= depth_max as f64 && found.depth_after <= depth_max as f64 + 2.0, "{found:?}");
         assert!(found.tables <= TABLES, "{found:?} {paper:?}");
+    }
+}
+
+/// What is worth most frees more of what is older than what has most layers, where as much is moved.
+#[test]
+fn selection_by_worth_takes_less_space() {
+    const TABLES: usize = 137;
+    let keys = (TABLES * TABLE_PAIRS) as u64;
+    let mut random = Random::seeded(1);
+    let puts: Vec<u64> = (0..keys).map(|_| random.below(keys)).collect();
+    for moved in [4, 8] {
+        let load = Load {
+            table_pairs: TABLE_PAIRS,
+            puts: puts.clone(),
+            counted_from: 0,
+            keys,
+            sampled: 1,
+            moved: Some(moved),
+        };
+        let layers = load.run(&mut bounded(10));
+        let worth = load.run(&mut TwoLevel { by_worth: true, ..bounded(10) });
+        println!("moved {moved}, by layers: {layers:?}\nmoved {moved}, by worth: {worth:?}");
+        assert!(worth.space < layers.space, "{worth:?} {layers:?}");
     }
 }
 

@@ -1,8 +1,9 @@
 //! Carries out compaction plans.
 
 use super::super::catalog::Change;
-use super::super::level_iterator::sources_of;
+use super::super::level_iterator::{sources_of, sources_once};
 use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
+use super::pieces::Pieces;
 use super::{JobContext, partial_compaction, space_now};
 use crate::error::Error;
 use crate::iterator::InternalIterator;
@@ -25,6 +26,8 @@ pub(crate) struct Grant {
     pub(crate) reservation: Arc<Reservation>,
     /// It may leave more tables than it reads where puts are refused.
     pub(crate) may_grow: bool,
+    /// Nothing of it becomes part of the tree before all of it does, whatever options say.
+    pub(crate) is_at_once: bool,
 }
 
 impl Grant {
@@ -40,7 +43,7 @@ impl Grant {
             true => partial_compaction::reserved_bytes(version, plan, space_bytes, space.is_in_tables()),
             false => plan.written_bytes_max().min(space_bytes),
         };
-        Grant { space_bytes, reservation: space.reserve(reserved_bytes), may_grow }
+        Grant { space_bytes, reservation: space.reserve(reserved_bytes), may_grow, is_at_once: false }
     }
 }
 
@@ -56,7 +59,7 @@ pub(crate) fn compact(
     if plan.is_trivial_move() {
         return move_tables(context, &plan);
     }
-    let Grant { space_bytes, reservation, may_grow } = grant;
+    let Grant { space_bytes, reservation, may_grow, is_at_once } = grant;
     if plan.is_partial_within(&version, *space_bytes) {
         drop(version);
         return partial_compaction::compact(context, plan, reservation);
@@ -69,8 +72,15 @@ pub(crate) fn compact(
     let coalesced = (plan.reason == Reason::Coalescing).then(|| numbers(&plan.inputs));
     let headroom = || space_now(&context.catalog, &context.space, reservation.left_bytes()).0;
     let short = if *may_grow { None } else { headroom().filter(|headroom| !headroom.allows_growth()) };
-    let part = Part { short, ..Part::whole(parts_max) };
-    let result = compact_part(context, &version, plan, &part, pace, reservation);
+    let in_pieces = context.files.options.compact_in_pieces
+        && !is_at_once
+        && short.is_none()
+        && subcompaction_boundaries(&plan, parts_max).is_empty()
+        && Pieces::are_possible(&version, &plan);
+    let result = match in_pieces {
+        true => compact_in_pieces(context, version, plan, &pace, reservation),
+        false => compact_part(context, &version, plan, &Part { short, ..Part::whole(parts_max) }, pace, reservation),
+    };
     if let Some(inputs) = coalesced {
         context.space.note_coalesced(&inputs, result.as_deref().map_err(|_| ()));
     }
@@ -90,6 +100,32 @@ fn move_tables(context: &JobContext, plan: &CompactionPlan) -> Result<(), Error>
     }
     context.catalog.counters.trivial_moves.fetch_add(plan.inputs.len() as u64, Ordering::Relaxed);
     Ok(())
+}
+
+/// Merges what a plan's tables hold; each table that is written becomes part of the tree when it is, in place of what was read for
+/// it. Lets go of inputs as they leave the tree.
+fn compact_in_pieces(
+    context: &JobContext,
+    version: Arc<Version>,
+    plan: CompactionPlan,
+    pace: &JobPace,
+    reservation: &Reservation,
+) -> Result<Vec<Arc<FileMeta>>, Error> {
+    let start = context.files.env.now();
+    let job = context.files.numbers.job();
+    let output_level = plan.output_level;
+    let inputs: Vec<HintedFile> = plan.inputs_by_level().map(|(level, file)| hinted(file, level)).collect();
+    let files = &context.files.media.files;
+    files.hint(&Hint::CompactionBegin { job, inputs: &inputs, output_level: Some(output_level as u8) });
+    let mut pieces = Pieces::new(&plan);
+    let part = (None, None);
+    let result =
+        rewrite_part(context, Inputs { version, plan, pieces: Some(&mut pieces) }, job, part, 1, (pace, reservation))
+            .and_then(|mut outputs| pieces.install_last(context, &mut outputs, output_level).map(|()| outputs));
+    let hinted = result.as_ref().map(|outputs| outputs.hinted(output_level)).unwrap_or_default();
+    files.hint(&Hint::CompactionEnd { job, outputs: &hinted, succeeded: result.is_ok() });
+    pieces.count(context, start);
+    result.map(|outputs| outputs.tables)
 }
 
 /// What of a plan is done at once.
@@ -186,12 +222,14 @@ fn rewrite(
             let (pace, reservation) = (pace.clone(), reservation.clone());
             let name = format!("subcompaction {}.{position}", job.0);
             context.files.env.clone().spawn(&name, move || {
-                rewrite_part(&context, &version, &plan, job, (begin, end), part_count, (&pace, &reservation))
+                let inputs = Inputs { version, plan, pieces: None };
+                rewrite_part(&context, inputs, job, (begin, end), part_count, (&pace, &reservation))
             })
         })
         .collect();
     let (begin, end) = part(0);
-    let mut result = rewrite_part(context, version, plan, job, (begin, end), part_count, (pace, reservation));
+    let inputs = Inputs { version: version.clone(), plan: plan.clone(), pieces: None };
+    let mut result = rewrite_part(context, inputs, job, (begin, end), part_count, (pace, reservation));
     for worker in workers {
         let other = worker.join().unwrap_or_else(|panic| panic.resume());
         result = match (result, other) {
@@ -221,11 +259,18 @@ fn pace_of(context: &JobContext, version: &Version, plan: &CompactionPlan) -> Jo
     )
 }
 
+/// What is rewritten.
+struct Inputs<'a> {
+    version: Arc<Version>,
+    plan: CompactionPlan,
+    /// Where each table goes when it is written, if not all go at once.
+    pieces: Option<&'a mut Pieces>,
+}
+
 /// Rewrites the pairs of `[begin, end)`.
 fn rewrite_part(
     context: &JobContext,
-    version: &Version,
-    plan: &CompactionPlan,
+    Inputs { version, plan, pieces }: Inputs<'_>,
     job: JobId,
     (begin, end): (Option<Vec<u8>>, Option<Vec<u8>>),
     part_count: usize,
@@ -238,17 +283,26 @@ fn rewrite_part(
         order: KeyOrder::Checked,
         io: IoContext::of(IoClass::Compaction).at_level(level as u8).for_job(job),
     };
+    let below: Vec<_> = version.levels.get(plan.output_level + 1).cloned().unwrap_or_default();
+    let older = plan.older_runs(&version);
+    let expected_bytes = plan.input_bytes() / part_count as u64 + 1;
+    let CompactionPlan { input_level, output_level, inputs, overlapping, between, cuts, .. } = plan;
     let mut sources: Vec<Box<dyn InternalIterator>> = Vec::new();
-    let mut add = |level: usize, files: &[Arc<FileMeta>]| {
-        sources.extend(sources_of(&context.files.tables, version, level, files, &read(level))?);
+    let (tables, lets_go) = (&context.files.tables, pieces.is_some());
+    let mut add = |level: usize, files: Vec<Arc<FileMeta>>| {
+        match lets_go {
+            true => sources.extend(sources_once(tables, &files, &read(level))),
+            false => sources.extend(sources_of(tables, &version, level, &files, &read(level))?),
+        }
         Ok::<(), Error>(())
     };
-    add(plan.input_level, &plan.inputs)?;
-    for of_level in plan.between.chunk_by(|(before, _), (after, _)| before == after) {
-        let files: Vec<Arc<FileMeta>> = of_level.iter().map(|(_, file)| file.clone()).collect();
-        add(of_level[0].0, &files)?;
+    add(input_level, inputs)?;
+    for of_level in between.chunk_by(|(before, _), (after, _)| before == after) {
+        add(of_level[0].0, of_level.iter().map(|(_, file)| file.clone()).collect())?;
     }
-    add(plan.output_level, &plan.overlapping)?;
+    add(output_level, overlapping)?;
+    // Who holds a table keeps its space.
+    drop((version, between));
     let mut source = merge(sources);
     match &begin {
         Some(user_key) => {
@@ -258,20 +312,19 @@ fn rewrite_part(
         }
         None => source.seek_to_first(),
     }
-    let below: Vec<_> = version.levels.get(plan.output_level + 1).cloned().unwrap_or_default();
-    let older = plan.older_runs(version);
     let output = OutputPlan {
         job,
-        level: plan.output_level,
-        context: IoContext::of(IoClass::Compaction).at_level(plan.output_level as u8).for_job(job),
+        level: output_level,
+        context: IoContext::of(IoClass::Compaction).at_level(output_level as u8).for_job(job),
         size: TableSize::of_compaction(context),
-        expected_bytes: plan.input_bytes() / part_count as u64 + 1,
+        expected_bytes,
         below: &below,
-        cuts: &plan.cuts,
+        cuts: &cuts,
         older: Some(&older),
         hints_outputs: true,
         pace,
         reservation: Some(reservation),
     };
-    output::write_tables(context, &mut *source, end.as_deref(), context.snapshots.boundaries(), &output)
+    let boundaries = context.snapshots.boundaries();
+    output::write_tables(context, &mut *source, end.as_deref(), boundaries, &output, pieces)
 }

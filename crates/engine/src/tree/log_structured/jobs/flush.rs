@@ -81,7 +81,7 @@ pub(crate) fn write(context: &JobContext, memtables: &[Arc<Partition>], pace: &J
         pace,
         reservation: None,
     };
-    let result = output::write_tables(context, &mut *source, None, context.snapshots.boundaries(), &plan);
+    let result = output::write_tables(context, &mut *source, None, context.snapshots.boundaries(), &plan, None);
     let hinted = result.as_ref().map(|outputs| outputs.hinted(0)).unwrap_or_default();
     context.files.media.files.hint(&Hint::FlushEnd { job, outputs: &hinted, succeeded: result.is_ok() });
     result

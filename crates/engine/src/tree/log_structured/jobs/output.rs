@@ -1,6 +1,7 @@
 //! Writes a sorted walk into new tables: what flushes and compactions have in common.
 
 use super::JobContext;
+use super::pieces::Pieces;
 use crate::cost;
 use crate::error::Error;
 use crate::file_name;
@@ -50,6 +51,8 @@ pub(super) struct OutputPlan<'a> {
 #[derive(Default)]
 pub(crate) struct Outputs {
     pub(crate) tables: Vec<Arc<FileMeta>>,
+    /// How many of them are part of the tree, or may be.
+    pub(super) installed: usize,
     pub(super) written_bytes: u64,
     pub(super) read_entries: u64,
     /// Bytes of their keys, as users wrote them, and values.
@@ -113,6 +116,7 @@ pub(crate) fn table_meta(number: u64, level: usize, summary: TableSummary, garba
         newest_sequence: properties.newest_sequence,
         entries: properties.entries,
         deletions: properties.deletions,
+        begin: None,
     };
     let file = FileMeta::new(&added, garbage);
     let _ = file.histogram.set(properties.histogram);
@@ -282,19 +286,20 @@ impl Open {
     }
 }
 
-/// Writes the walk from where it stands up to `end` (a user key, exclusive). Tables of a failed
-/// call are removed.
+/// Writes the walk from where it stands up to `end` (a user key, exclusive). All tables but the last become part of the tree as soon as
+/// they are written where `pieces` say what they take the place of. Those of a failed call that did not are removed.
 pub(super) fn write_tables(
     context: &JobContext,
     source: &mut dyn InternalIterator,
     end: Option<&[u8]>,
     boundaries: Vec<Sequence>,
     plan: &OutputPlan<'_>,
+    pieces: Option<&mut Pieces>,
 ) -> Result<Outputs, Error> {
     let mut outputs = Outputs::default();
-    let result = write_all(context, source, end, boundaries, plan, &mut outputs);
+    let result = write_all(context, source, (end, boundaries), plan, &mut outputs, pieces);
     if let Err(error) = result {
-        discard(&outputs.tables);
+        discard(&outputs.tables[outputs.installed..]);
         return Err(error);
     }
     Ok(outputs)
@@ -308,10 +313,10 @@ pub(super) fn discard(tables: &[Arc<FileMeta>]) {
 fn write_all(
     context: &JobContext,
     source: &mut dyn InternalIterator,
-    end: Option<&[u8]>,
-    boundaries: Vec<Sequence>,
+    (end, boundaries): (Option<&[u8]>, Vec<Sequence>),
     plan: &OutputPlan<'_>,
     outputs: &mut Outputs,
+    mut pieces: Option<&mut Pieces>,
 ) -> Result<(), Error> {
     let mut filter = VersionFilter::new(boundaries);
     let mut older = plan.older.map(OlderVersions::new);
@@ -346,6 +351,12 @@ fn write_all(
                     && (is_cut || plan.size.is_reached(&current.builder, crossed, internal, source.value()))
                 {
                     finish(context, open.take(), plan, outputs)?;
+                    if let Some(pieces) = pieces.as_deref_mut() {
+                        // Others may have the medium meanwhile.
+                        context.throttle.pause(plan.pace, &mut burst);
+                        pieces.install(context, outputs, plan.level, user)?;
+                        context.throttle.begin(plan.pace, &mut burst);
+                    }
                 }
             }
             outputs.read_user_bytes += (user.len() + source.value().len()) as u64;

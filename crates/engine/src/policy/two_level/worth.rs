@@ -1,0 +1,142 @@
+//! Selection by worth: of groups of tables that could be merged the one that gives most order and space for what is moved.
+//!
+//! [`super::depth`] merges what has most layers, which is what takes most off the depth where it works. It leaves tables out that are much narrower than
+//! the others, as they are in order already, so these gather in layers of their own, with older versions of one key in several of them. Merging with them costs more
+//! for as much depth, and frees what is older.
+//!
+//! A group's *worth* counts both: the layers that it takes off, in the bytes of the database over which it does, and [`SPACE_WORTH`] times the bytes it frees,
+//! to a byte read and written. Small groups give more of both for a byte than large ones, and leave as much to be done again: so each counts as if it moved
+//! a [`MOVED_PART`] of the database more.
+//!
+//! How much a merge frees is not known before. It is told as if keys of different tables were drawn independently of each other, from as many as the tables have
+//! together in the range: a table that has the share `s` of these has as much of what any other one has. Where no key was written twice nothing is
+//! freed, and what is merged was only more than would have been needed for the depth.
+//!
+//! Groups are those under one table, the seed, as there. A group has its widest tables, down to one of the places where the next is much narrower.
+//!
+//! A merge that takes many tables takes long, and readers look through all of them until it ends, unless its outputs take their place one by one
+//! (`compact_in_pieces`). With them it is selected so; without them by layers alone.
+
+use super::depth::{Span, Table};
+use super::selection::{overlap, within};
+use super::sequentiality::Density;
+use std::cmp::Reverse;
+
+/// Bytes that are freed count so many times what a layer over as many bytes counts. With more of it random puts are slower, with less more space is
+/// taken (`docs/design/0001-order-and-pace.md`).
+const SPACE_WORTH: f64 = 40.0;
+
+/// A merge counts as if it moved so much of the database more than it does.
+const MOVED_PART: f64 = 10.0;
+
+/// A group may end before a table that is this much narrower than the one before, in tenths.
+const NARROWER_TENTHS: u64 = 13;
+
+/// Numbers of the tables of the group under one of `seeds`, which overlap each other, that is worth most; of equals the first. Reads at most `bytes_max` but for two
+/// tables. All tables of the tree have `total_bytes`.
+///
+/// Cost: that of [`Density`] over the tables that overlap a seed, and for each seed a walk over these to each place where a group may end.
+pub(super) fn most_worth(
+    idle: &[(usize, &Table)],
+    seeds: &[&Table],
+    bytes_max: u64,
+    total_bytes: u64,
+) -> Option<Vec<u64>> {
+    let near: Vec<&Table> =
+        idle.iter().map(|(_, file)| *file).filter(|file| seeds.iter().any(|seed| overlap(seed, file))).collect();
+    let density = Density::new(&near);
+    let spans: Vec<Span> = near.iter().map(|file| Span::of(&density, file)).collect();
+    let mut best: Option<(f64, Vec<u64>)> = None;
+    for (seed, seed_span) in near.iter().zip(&spans) {
+        if !seeds.iter().any(|file| file.number == seed.number) {
+            continue;
+        }
+        let is_member = |file: &Table, span: &Span| {
+            file.number == seed.number || (overlap(file, seed) && span.is_within(seed_span))
+        };
+        let mut members: Vec<(&Table, &Span)> = near.iter().copied().zip(&spans).collect();
+        members.retain(|(file, span)| is_member(file, span));
+        members.sort_by_key(|(file, span)| (file.number != seed.number, Reverse(span.width()), file.number));
+        members.truncate(within(members.iter().map(|(file, _)| *file), 2, bytes_max).len());
+        for count in 2..=members.len() {
+            let (_, last) = members[count - 1];
+            let is_narrower =
+                |next: &Span| u128::from(next.width()) * u128::from(NARROWER_TENTHS) <= u128::from(last.width()) * 10;
+            if members.get(count).is_some_and(|(_, next)| !is_narrower(next)) {
+                continue;
+            }
+            let worth = worth(&members[..count], total_bytes);
+            if best.as_ref().is_none_or(|(most, _)| worth > *most) {
+                best = Some((worth, members[..count].iter().map(|(file, _)| file.number).collect()));
+            }
+        }
+    }
+    best.map(|(_, numbers)| numbers)
+}
+
+fn worth(group: &[(&Table, &Span)], total_bytes: u64) -> f64 {
+    let begin = group.iter().map(|(_, span)| span.begin).min().unwrap_or(0);
+    let end = group.iter().map(|(_, span)| span.end).max().unwrap_or(0);
+    let width = end.saturating_sub(begin).max(1) as f64;
+    let widths: f64 = group.iter().map(|(_, span)| span.width() as f64).sum();
+    let read: f64 = group.iter().map(|(file, _)| file.size_bytes as f64).sum();
+    let absent: f64 = group.iter().map(|(file, _)| 1.0 - (file.size_bytes as f64 / width).min(1.0)).product();
+    let written = (width * (1.0 - absent)).min(read);
+    (widths - width + SPACE_WORTH * (read - written)) / (read + written + total_bytes as f64 / MOVED_PART)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::two_level::tests::shape;
+
+    fn chosen(text: &str, seeds: &[u64], bytes_max: u64) -> Option<Vec<u64>> {
+        let version = shape(text);
+        let idle: Vec<(usize, &Table)> = version.files().collect();
+        let seeds: Vec<&Table> =
+            idle.iter().map(|(_, file)| *file).filter(|file| seeds.contains(&file.number)).collect();
+        let total_bytes = idle.iter().map(|(_, file)| file.size_bytes).sum();
+        most_worth(&idle, &seeds, bytes_max, total_bytes)
+    }
+
+    /// Wide ones over two that lie in the middle of them.
+    const OVER_TWO: &str = "
+        9 a:4 h:4 p:4 z:4
+        8 a:4 h:4 p:4 z:4
+        --
+        7 a:4 h:4 p:4 z:4
+        3 h:9 i:9
+        2 h:9 i:9";
+
+    #[test]
+    fn narrow_tables_are_merged_too_where_that_frees_enough() {
+        assert_eq!(chosen(OVER_TWO, &[9, 8, 7], u64::MAX), Some(vec![9, 7, 8, 2, 3]));
+        // Of them alone no more may be read, ...
+        assert_eq!(chosen(OVER_TWO, &[9, 8, 7], 50), Some(vec![9, 7, 8]));
+        // and two in any case.
+        assert_eq!(chosen(OVER_TWO, &[9, 8, 7], 1), Some(vec![9, 7]));
+    }
+
+    #[test]
+    fn what_lies_elsewhere_is_left_out() {
+        let text = "
+            4 a:9 c:9 h:9
+            3 a:9 c:9 h:9
+            --
+            1 h:1 p:40 z:40";
+        assert_eq!(chosen(text, &[4, 3], u64::MAX), Some(vec![4, 3]));
+        assert_eq!(chosen(text, &[], u64::MAX), None, "no seed");
+        assert_eq!(chosen("4 a:9 z:9\n--\n", &[4], u64::MAX), None, "no other table");
+    }
+
+    /// What tables say of themselves may be anything.
+    #[test]
+    fn sums_do_not_overflow() {
+        let most = (u64::MAX / 4).to_string();
+        let text = format!("2 a:{most} z:{most}\n1 a:{most} z:{most}\n--\n");
+        let version = shape(&text);
+        let idle: Vec<(usize, &Table)> = version.files().collect();
+        let seeds: Vec<&Table> = idle.iter().map(|(_, file)| *file).collect();
+        assert!(most_worth(&idle, &seeds, u64::MAX, u64::MAX).is_some_and(|numbers| numbers.len() == 2));
+    }
+}
