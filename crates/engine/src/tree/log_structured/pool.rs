@@ -121,7 +121,8 @@ impl Pool {
 
     /// What is left free for writes while a flush runs. The less, the narrower are ranges, and the more writers wait for flushes, which costs nothing as
     /// long as merges of what they wrote take longer. Where ranges `are_narrow` however little is flushed, writes have what they
-    /// need at these rates in bytes per second: as fast as flushes, or where that is not known, a whole table.
+    /// need at these rates in bytes per second: as fast as flushes, a whole table. As long as a rate is not known no more than elsewhere: whether
+    /// ranges will be narrow is not known then either.
     pub(super) fn reserve_bytes(
         &self,
         are_narrow: bool,
@@ -129,16 +130,11 @@ impl Pool {
         flushed_per_second: Option<u64>,
     ) -> usize {
         let least = self.table_bytes / RESERVE_PART;
-        if !are_narrow {
+        let (true, Some(written), Some(flushed)) = (are_narrow, written_per_second, flushed_per_second) else {
             return least;
-        }
-        let needed = match (written_per_second, flushed_per_second) {
-            (Some(written), Some(flushed)) => {
-                u128::from(written) * self.table_bytes as u128 * u128::from(RESERVE_PERCENT)
-                    / (u128::from(flushed.max(1)) * 100)
-            }
-            _ => u128::MAX,
         };
+        let needed = u128::from(written) * self.table_bytes as u128 * u128::from(RESERVE_PERCENT);
+        let needed = needed / (u128::from(flushed.max(1)) * 100);
         usize::try_from(needed).unwrap_or(usize::MAX).clamp(least, self.table_bytes.max(least))
     }
 
@@ -499,7 +495,7 @@ mod tests {
     fn as_much_is_left_free_as_writers_need_while_a_flush_runs() {
         let pool = pool();
         let reserve_kib = |written, flushed| pool.reserve_bytes(true, Some(written), Some(flushed)) >> 10;
-        assert_eq!((pool.reserve_bytes(true, None, Some(1)), reserve_kib(10, 100)), (80 << 10, 20));
+        assert_eq!((pool.reserve_bytes(true, None, Some(1)), reserve_kib(10, 100)), (20 << 10, 20));
         assert_eq!([reserve_kib(32, 100), reserve_kib(100, 100), reserve_kib(5, 0)], [32, 80, 80]);
         assert_eq!((reserve_kib(u64::MAX, 1), pool.reserve_bytes(false, Some(9), Some(1))), (80, 20 << 10));
     }
