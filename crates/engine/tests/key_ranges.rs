@@ -3,11 +3,14 @@
 #[path = "suite/medium.rs"]
 #[allow(dead_code)]
 mod medium;
+#[path = "suite/walk.rs"]
+mod walk;
 
 use medium::{Image, Kind};
 use std::collections::BTreeMap;
 use varve_engine::{Db, Options, ReadOptions, Snapshot, TreeKind, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
+use walk::compare_forward;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -69,13 +72,7 @@ impl Order {
 fn compare(db: &Db, model: &Model, snapshot: Option<&Snapshot>, note: &str) {
     let read = ReadOptions { snapshot, ..ReadOptions::default() };
     let mut walk = db.iterator(&read).expect("iterator");
-    walk.seek_to_first();
-    for (key, value) in model {
-        assert!(walk.valid(), "{note}: {} is missing", key.escape_ascii());
-        assert_eq!((walk.key(), walk.value()), (&**key, &**value), "{note}");
-        walk.next();
-    }
-    assert!(!walk.valid() && walk.status().is_ok(), "{note}: {:?}", walk.status());
+    compare_forward(&mut walk, model, note);
     for key in model.keys().step_by(7) {
         let found = db.get_with(key, &read).expect("get");
         assert_eq!(found.as_deref(), model.get(key).map(Vec::as_slice), "{note}");

@@ -3,6 +3,8 @@
 #[path = "suite/medium.rs"]
 #[allow(dead_code)]
 mod medium;
+#[path = "suite/walk.rs"]
+mod walk;
 
 use medium::{Image, Kind};
 use std::collections::BTreeMap;
@@ -10,6 +12,7 @@ use std::time::Duration;
 use varve_engine::{Db, Options, ReadOptions, Snapshot, TreeKind, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{Fault, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
+use walk::compare_forward;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -46,13 +49,7 @@ fn options() -> Options {
 fn compare(db: &Db, model: &Model, snapshot: Option<&Snapshot>, note: &str) {
     let read = ReadOptions { snapshot, ..ReadOptions::default() };
     let mut walk = db.iterator(&read).expect("iterator");
-    walk.seek_to_first();
-    for (key, value) in model {
-        assert!(walk.valid(), "{note}: {} is missing", key.escape_ascii());
-        assert_eq!((walk.key(), walk.value()), (&**key, &**value), "{note}");
-        walk.next();
-    }
-    assert!(!walk.valid() && walk.status().is_ok(), "{note}: {:?}", walk.status());
+    compare_forward(&mut walk, model, note);
     walk.seek_to_last();
     for (key, value) in model.iter().rev() {
         assert!(walk.valid(), "{note}: {} is missing backward", key.escape_ascii());

@@ -121,7 +121,7 @@ fn compact_in_pieces(
     let part = (None, None);
     let result =
         rewrite_part(context, Inputs { version, plan, pieces: Some(&mut pieces) }, job, part, 1, (pace, reservation))
-            .and_then(|mut outputs| pieces.install_last(context, &mut outputs, output_level).map(|()| outputs));
+            .and_then(|mut outputs| pieces.install(context, &mut outputs, output_level, None).map(|()| outputs));
     let hinted = result.as_ref().map(|outputs| outputs.hinted(output_level)).unwrap_or_default();
     files.hint(&Hint::CompactionEnd { job, outputs: &hinted, succeeded: result.is_ok() });
     pieces.count(context, start);

@@ -354,7 +354,7 @@ fn write_all(
                     if let Some(pieces) = pieces.as_deref_mut() {
                         // Others may have the medium meanwhile.
                         context.throttle.pause(plan.pace, &mut burst);
-                        pieces.install(context, outputs, plan.level, user)?;
+                        pieces.install(context, outputs, plan.level, Some(user))?;
                         context.throttle.begin(plan.pace, &mut burst);
                     }
                 }

@@ -52,30 +52,10 @@ impl Pieces {
         Pieces { left, installed: Installed::default() }
     }
 
-    /// Makes what was written since the last time part of the tree; all inputs were merged up to a user key, exclusive.
+    /// Makes what was written since the last time part of the tree; all inputs were merged up to a user key, exclusive, or as a whole.
     ///
     /// Errors: those of [`JobContext::install`]. The tree is then as it was.
     pub(super) fn install(
-        &mut self,
-        context: &JobContext,
-        outputs: &mut Outputs,
-        level: usize,
-        end: &[u8],
-    ) -> Result<(), Error> {
-        self.install_up_to(context, outputs, level, Some(end))
-    }
-
-    /// The same when all inputs were merged.
-    pub(super) fn install_last(
-        &mut self,
-        context: &JobContext,
-        outputs: &mut Outputs,
-        level: usize,
-    ) -> Result<(), Error> {
-        self.install_up_to(context, outputs, level, None)
-    }
-
-    fn install_up_to(
         &mut self,
         context: &JobContext,
         outputs: &mut Outputs,
