@@ -33,6 +33,9 @@ const LOOK_PARTS: usize = 512;
 /// Of a table one part in so many is left for writes while a flush runs, ...
 const RESERVE_PART: usize = 4;
 
+/// or in so many while a merge runs, ...
+const RESERVE_PART_OF_MERGES: usize = 32;
+
 /// and where ranges are narrow anyway, this much more than writes need at their rate, in percent.
 const RESERVE_PERCENT: u64 = 125;
 
@@ -56,6 +59,19 @@ const AGE_PART_MIN: usize = 8;
 
 /// A range is as good as the fullest when it has all but one part in so many of its bytes.
 const FULL_PART: u64 = 16;
+
+/// What decides how much is left free for writes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Demand {
+    /// Ranges have little of the tree's bytes however little is flushed.
+    pub(super) ranges_are_narrow: bool,
+    /// A merge runs.
+    pub(super) merges: bool,
+    /// Bytes per second that users write, once that is known.
+    pub(super) written_per_second: Option<u64>,
+    /// The same of flushes.
+    pub(super) flushed_per_second: Option<u64>,
+}
 
 /// Sizes in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -119,18 +135,15 @@ impl Pool {
         })
     }
 
-    /// What is left free for writes while a flush runs. The less, the narrower are ranges, and the more writers wait for flushes, which costs nothing as
-    /// long as merges of what they wrote take longer. Where ranges `are_narrow` however little is flushed, writes have what they
-    /// need at these rates in bytes per second: as fast as flushes, a whole table. As long as a rate is not known no more than elsewhere: whether
+    /// What is left free for writes while a flush runs. The less, the narrower are ranges and the fuller their tables, and the more writers wait for flushes. While a merge runs
+    /// that costs next to nothing: it has the medium meanwhile. Where ranges are narrow however little is flushed, writes have what they
+    /// need at their rates: as fast as flushes, a whole table. As long as a rate is not known no more than elsewhere: whether
     /// ranges will be narrow is not known then either.
-    pub(super) fn reserve_bytes(
-        &self,
-        are_narrow: bool,
-        written_per_second: Option<u64>,
-        flushed_per_second: Option<u64>,
-    ) -> usize {
-        let least = self.table_bytes / RESERVE_PART;
-        let (true, Some(written), Some(flushed)) = (are_narrow, written_per_second, flushed_per_second) else {
+    pub(super) fn reserve_bytes(&self, demand: &Demand) -> usize {
+        let least = self.table_bytes / if demand.merges { RESERVE_PART_OF_MERGES } else { RESERVE_PART };
+        let (true, Some(written), Some(flushed)) =
+            (demand.ranges_are_narrow, demand.written_per_second, demand.flushed_per_second)
+        else {
             return least;
         };
         let needed = u128::from(written) * self.table_bytes as u128 * u128::from(RESERVE_PERCENT);
@@ -391,7 +404,14 @@ mod tests {
     #[test]
     fn ranges_come_again_where_keys_are_uniform() {
         let pool = pool();
-        let mut active = filled(&pool, (0..).map(|key: u64| key * 7919 % 99_991), 40 << 10);
+        for (demand, kib_least) in [(Demand::default(), 60), (Demand { merges: true, ..Demand::default() }, 70)] {
+            take_turns(&pool, pool.bytes - pool.reserve_bytes(&demand), kib_least);
+        }
+    }
+
+    /// Ranges of uniform keys are flushed when memory has `full_bytes`; each has so many KiB at least.
+    fn take_turns(pool: &Pool, full_bytes: usize, kib_least: u64) {
+        let mut active = filled(pool, (0..).map(|key: u64| key * 7919 % 99_991), 40 << 10);
         let (mut borders, mut sequence, mut flushed) = (Vec::new(), 100_000, Vec::new());
         let mut logged_bytes = 40 << 10;
         while flushed.len() < 30 {
@@ -400,7 +420,7 @@ mod tests {
             active.apply(batch.iter(), sequence);
             (sequence, logged_bytes) = (sequence + 1, logged_bytes + 170);
             active = pool.divided(&active).unwrap_or(active);
-            if active.memtables().iter().map(|memtable| memtable.entry_bytes()).sum::<usize>() >= 140 << 10 {
+            if active.memtables().iter().map(|memtable| memtable.entry_bytes()).sum::<usize>() >= full_bytes {
                 let mut states = part_states(&active, &Version::empty(2, 2), logged_bytes);
                 // As wide as it would be in a tree of uniform keys.
                 let number =
@@ -419,7 +439,7 @@ mod tests {
         println!("{flushed:?}");
         let settled = &flushed[9..];
         assert!(settled.windows(4).all(|four| four[0].0 == four[3].0 && four[0].0 != four[1].0), "{flushed:?}");
-        assert!(settled.iter().all(|(_, kib)| (60..=80).contains(kib)), "{flushed:?}");
+        assert!(settled.iter().all(|(_, kib)| (kib_least..=80).contains(kib)), "{flushed:?}");
     }
 
     /// Else what is left behind comes to a table that lies around others, which are merged with it for nothing.
@@ -475,7 +495,7 @@ mod tests {
     #[test]
     fn a_pool_is_flushed_before_it_is_full_and_writers_wait_when_it_is() {
         let pool = pool();
-        let reserve_bytes = pool.reserve_bytes(false, None, None);
+        let reserve_bytes = pool.reserve_bytes(&Demand::default());
         let step = |active: &Partition, waiting_bytes, log_bytes| {
             pool.step(active, (waiting_bytes, reserve_bytes), |_| log_bytes)
         };
@@ -494,10 +514,26 @@ mod tests {
     #[test]
     fn as_much_is_left_free_as_writers_need_while_a_flush_runs() {
         let pool = pool();
-        let reserve_kib = |written, flushed| pool.reserve_bytes(true, Some(written), Some(flushed)) >> 10;
-        assert_eq!((pool.reserve_bytes(true, None, Some(1)), reserve_kib(10, 100)), (20 << 10, 20));
+        let rates = |written_per_second, flushed_per_second| Demand {
+            ranges_are_narrow: true,
+            written_per_second,
+            flushed_per_second,
+            ..Demand::default()
+        };
+        let reserve_kib = |written, flushed| pool.reserve_bytes(&rates(Some(written), Some(flushed))) >> 10;
+        assert_eq!((pool.reserve_bytes(&rates(None, Some(1))), reserve_kib(10, 100)), (20 << 10, 20));
         assert_eq!([reserve_kib(32, 100), reserve_kib(100, 100), reserve_kib(5, 0)], [32, 80, 80]);
-        assert_eq!((reserve_kib(u64::MAX, 1), pool.reserve_bytes(false, Some(9), Some(1))), (80, 20 << 10));
+        let wide = Demand { ranges_are_narrow: false, ..rates(Some(9), Some(1)) };
+        assert_eq!((reserve_kib(u64::MAX, 1), pool.reserve_bytes(&wide)), (80, 20 << 10));
+    }
+
+    #[test]
+    fn next_to_nothing_is_left_free_while_a_merge_has_the_medium() {
+        let (pool, merges) = (pool(), Demand { merges: true, ..Demand::default() });
+        assert_eq!(pool.reserve_bytes(&merges), (80 << 10) / 32);
+        let narrow =
+            Demand { ranges_are_narrow: true, written_per_second: Some(32), flushed_per_second: Some(100), ..merges };
+        assert_eq!(pool.reserve_bytes(&narrow) >> 10, 32, "what writers need where ranges are narrow anyway");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::board::{Immutable, JobState, LogBegin};
 use super::jobs::flush;
 use super::parts::TreeParts;
-use super::pool::{self, Pool, Step};
+use super::pool::{self, Demand, Pool, Step};
 use crate::batch::WriteBatch;
 use crate::commit::{Commit, CommitFailure, CommitHead, Committer, Group, WriteGroup, panic_message};
 use crate::error::{Error, ErrorKind};
@@ -200,8 +200,13 @@ impl WritePath {
             return Ok(true);
         }
         self.settle(writer)?;
-        let reserve_bytes =
-            pool.reserve_bytes(writer.ranges_are_narrow, written_per_second(parts, writer), flushed_per_second(parts));
+        let merges = parts.board.lock().running_compactions > 0;
+        let reserve_bytes = pool.reserve_bytes(&Demand {
+            ranges_are_narrow: writer.ranges_are_narrow,
+            merges,
+            written_per_second: written_per_second(parts, writer),
+            flushed_per_second: flushed_per_second(parts),
+        });
         let waiting_bytes = flush::bytes_of(&parts.catalog.read_state.load().immutables);
         let logs_since = |first: Sequence| {
             let begin = parts.board.lock().log_with(first).map_or(0, |log| log.written_bytes);

@@ -6,8 +6,9 @@ use super::mark::Span;
 use super::overall::DEFAULT_SCALE;
 use super::scheme::Scheme;
 use super::settings::Setup;
+use crate::error::LabError;
 use crate::experiment::comparison::{goal, ours};
-use crate::experiment::{Experiment, Scale};
+use crate::experiment::{Experiment, Run, Scale};
 use crate::report::Report;
 
 /// What the distance from the conventional disk is told of.
@@ -28,82 +29,96 @@ pub(in crate::experiment) const BOUND: Experiment = Experiment {
                   conventional disk with contiguous tables that pays the least of it, wherever that is, for each table and nothing else. Beside it the load of \
                   kvimr/fig5a under several schemes, and what of its time is beyond that of the conventional disk.",
     default_scale: DEFAULT_SCALE,
-    run: |run| {
-        let setups = SCHEMES.map(|scheme| Setup::new(scheme, run.scale, run.settings.seed));
-        let again = Setup::new(Scheme::CmrContiguous, run.scale, run.settings.seed + 1);
-        let mut all = loads(run, &setups.iter().cloned().chain([again]).collect::<Vec<_>>())?;
-        let again = all.pop();
-        let mut report = run.report();
-        if let Some(last) = setups.last() {
-            last.describe(&mut report);
-        }
-        let factor = run.scale.denominator() as f64;
-        // Sectors do not shrink with the scale, so the coarsest disks turn further than the full one for a gap.
-        let floors = floor::measure(run.scale)?;
-        for (of, floors, factor) in [("this scale", floors, factor), ("full size", floor::measure(Scale::FULL)?, 1.0)] {
-            for (metric, millis) in [
-                ("a table of tracks behind each other", floors.contiguous),
-                ("a table of two tiers, through the cache", floors.cached),
-                ("a table of two tiers, by forced unit access", floors.forced),
-                ("the last beyond the first, where that is least", floors.least_gaps),
-            ] {
-                ours(&mut report, "disk", &format!("{of}: {metric}"), "ms", millis * factor);
-            }
-        }
-        let Some(conventional) = all.iter().find(|loaded| loaded.setup.scheme == Scheme::CmrContiguous) else {
-            return Ok(report);
-        };
-        let seconds = |loaded: &Loaded| loaded.whole().seconds() * factor;
-        let gap_seconds = |loaded: &Loaded| floors.least_gaps * factor / 1e3 * loaded.whole().tables();
-        let bound = seconds(conventional) / (seconds(conventional) + gap_seconds(conventional));
-        ours(&mut report, "bound", "throughput / CMR contiguous", "1", bound);
-        for loaded in &all {
-            let (name, span) = (loaded.setup.scheme.name(), loaded.whole());
-            let interlaced = loaded.setup.scheme.is_interlaced();
-            let share = seconds(conventional) / seconds(loaded);
-            ours(&mut report, &name, "throughput", "op/s", span.throughput());
-            match loaded.setup.scheme {
-                Scheme::CostAware => {
-                    let metric = "throughput / CMR contiguous";
-                    goal(&mut report, &name, metric, share, "at least 0.95", share >= 0.95);
-                    let metric = "the same / bound";
-                    goal(&mut report, &name, metric, share / bound, "at least 0.95", share / bound >= 0.95);
-                }
-                _ => ours(&mut report, &name, "throughput / CMR contiguous", "1", share),
-            }
-            if loaded.setup.scheme == Scheme::CmrContiguous {
-                continue;
-            }
-            let base = conventional.whole();
-            let others = |span: &Span<'_>| (span.compaction_seconds() - span.persist_seconds()) * factor;
-            for (what, seconds) in [
-                ("time", seconds(loaded) - seconds(conventional)),
-                ("persisting", (span.persist_seconds() - base.persist_seconds()) * factor),
-                ("rewriting tops", span.rewrite_seconds() * factor),
-                ("gaps of two tiers, at least,", if interlaced { gap_seconds(loaded) } else { 0.0 }),
-                ("compactions but for persisting", others(&span) - others(&base)),
-            ] {
-                ours(&mut report, &name, &format!("{what} beyond CMR contiguous"), "s", seconds);
-            }
-            ours(&mut report, &name, "syncs to a table", "1", span.syncs() / span.tables().max(1.0));
-            ours(&mut report, &name, "top tracks rewritten", "1", span.rewrites());
-        }
-        for loaded in all.iter().filter(|loaded| loaded.setup.scheme != Scheme::CmrContiguous) {
-            intervals(&mut report, &loaded.setup.scheme.name(), loaded, conventional);
-        }
-        if let Some(again) = again {
-            intervals(&mut report, "CMR contiguous, another seed", &again, conventional);
-        }
-        report.notes.push(
-            "the bound knows nothing of holes: it gives every table tracks that follow each other, of both tiers, and reads as fast \
-             as on the conventional disk. What that one lost at holes of its own stands in its time already, so a scheme \
-             with as few holes can pass the bound by as much. An interlaced disk could only do better where a step is of more than one table, which takes \
-             those tables' memory, or where its firmware kept the order of writes"
-                .to_owned(),
-        );
-        Ok(report)
-    },
+    run: |run| distances(run, &SCHEMES, true),
 };
+
+/// Of [`BOUND`] what two goals are about, as few loads as that takes: in full each is half an hour of one processor.
+pub(in crate::experiment) const FULL: Experiment = Experiment {
+    id: "kvimr/full",
+    title: "ours, KVIMR-M and a conventional disk with contiguous tables, for the full size",
+    description: "The rows of kvimr/bound about these three. Made for `--scale 1`, where each load is half an hour of one processor and 5 GB.",
+    default_scale: DEFAULT_SCALE,
+    run: |run| distances(run, &[Scheme::CmrContiguous, Scheme::KvimrM, Scheme::CostAware], false),
+};
+
+/// How far the loads of these schemes are from the conventional disk, and, if `again`, that one with another seed from itself.
+fn distances(run: &Run<'_>, schemes: &[Scheme], again: bool) -> Result<Report, LabError> {
+    let seed = run.settings.seed;
+    let mut setups: Vec<Setup> = schemes.iter().map(|scheme| Setup::new(*scheme, run.scale, seed)).collect();
+    let last = setups.last().cloned();
+    setups.extend(again.then(|| Setup::new(Scheme::CmrContiguous, run.scale, seed + 1)));
+    let mut all = loads(run, &setups)?;
+    let again = if again { all.pop() } else { None };
+    let mut report = run.report();
+    if let Some(last) = last {
+        last.describe(&mut report);
+    }
+    let factor = run.scale.denominator() as f64;
+    // Sectors do not shrink with the scale, so the coarsest disks turn further than the full one for a gap.
+    let floors = floor::measure(run.scale)?;
+    for (of, floors, factor) in [("this scale", floors, factor), ("full size", floor::measure(Scale::FULL)?, 1.0)] {
+        for (metric, millis) in [
+            ("a table of tracks behind each other", floors.contiguous),
+            ("a table of two tiers, through the cache", floors.cached),
+            ("a table of two tiers, by forced unit access", floors.forced),
+            ("the last beyond the first, where that is least", floors.least_gaps),
+        ] {
+            ours(&mut report, "disk", &format!("{of}: {metric}"), "ms", millis * factor);
+        }
+    }
+    let Some(conventional) = all.iter().find(|loaded| loaded.setup.scheme == Scheme::CmrContiguous) else {
+        return Ok(report);
+    };
+    let seconds = |loaded: &Loaded| loaded.whole().seconds() * factor;
+    let gap_seconds = |loaded: &Loaded| floors.least_gaps * factor / 1e3 * loaded.whole().tables();
+    let bound = seconds(conventional) / (seconds(conventional) + gap_seconds(conventional));
+    ours(&mut report, "bound", "throughput / CMR contiguous", "1", bound);
+    for loaded in &all {
+        let (name, span) = (loaded.setup.scheme.name(), loaded.whole());
+        let interlaced = loaded.setup.scheme.is_interlaced();
+        let share = seconds(conventional) / seconds(loaded);
+        ours(&mut report, &name, "throughput", "op/s", span.throughput());
+        match loaded.setup.scheme {
+            Scheme::CostAware => {
+                let metric = "throughput / CMR contiguous";
+                goal(&mut report, &name, metric, share, "at least 0.95", share >= 0.95);
+                let metric = "the same / bound";
+                goal(&mut report, &name, metric, share / bound, "at least 0.95", share / bound >= 0.95);
+            }
+            _ => ours(&mut report, &name, "throughput / CMR contiguous", "1", share),
+        }
+        if loaded.setup.scheme == Scheme::CmrContiguous {
+            continue;
+        }
+        let base = conventional.whole();
+        let others = |span: &Span<'_>| (span.compaction_seconds() - span.persist_seconds()) * factor;
+        for (what, seconds) in [
+            ("time", seconds(loaded) - seconds(conventional)),
+            ("persisting", (span.persist_seconds() - base.persist_seconds()) * factor),
+            ("rewriting tops", span.rewrite_seconds() * factor),
+            ("gaps of two tiers, at least,", if interlaced { gap_seconds(loaded) } else { 0.0 }),
+            ("compactions but for persisting", others(&span) - others(&base)),
+        ] {
+            ours(&mut report, &name, &format!("{what} beyond CMR contiguous"), "s", seconds);
+        }
+        ours(&mut report, &name, "syncs to a table", "1", span.syncs() / span.tables().max(1.0));
+        ours(&mut report, &name, "top tracks rewritten", "1", span.rewrites());
+    }
+    for loaded in all.iter().filter(|loaded| loaded.setup.scheme != Scheme::CmrContiguous) {
+        intervals(&mut report, &loaded.setup.scheme.name(), loaded, conventional);
+    }
+    if let Some(again) = again {
+        intervals(&mut report, "CMR contiguous, another seed", &again, conventional);
+    }
+    report.notes.push(
+        "the bound knows nothing of holes: it gives every table tracks that follow each other, of both tiers, and reads as fast \
+         as on the conventional disk. What that one lost at holes of its own stands in its time already, so a scheme \
+         with as few holes can pass the bound by as much. An interlaced disk could only do better where a step is of more than one table, which takes \
+         those tables' memory, or where its firmware kept the order of writes"
+            .to_owned(),
+    );
+    Ok(report)
+}
 
 /// The interval of a million pairs in which a load is furthest behind the conventional disk.
 fn slowest_interval(loaded: &Loaded, conventional: &Loaded) -> f64 {

@@ -48,6 +48,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     other_stores::FIG_9,
     overall::LOAD,
     bound::BOUND,
+    bound::FULL,
     scales::SCALES,
     ablation::ABLATION,
     alternatives::ALTERNATIVES,

@@ -14,6 +14,7 @@ mod raw_disk;
 mod recovery;
 mod robust;
 mod scheme;
+mod seeds;
 mod sequential_puts;
 mod settings;
 mod variable_bands;
@@ -38,6 +39,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     variable_bands::VARIABLE_BANDS,
     robust::ROBUST,
     recovery::RECOVERY,
+    seeds::SEEDS_OF_PUTS,
 ];
 
 #[cfg(test)]

@@ -45,13 +45,16 @@ pub(super) enum Term {
 pub(super) enum Stall {
     /// 50 ms: a few revolutions of the disk.
     Short,
-    /// 130 ms: of the values between 110 and 160 ms, which do about the same. What ours has.
+    /// 130 ms: of the values between 110 and 160 ms, which do about the same.
     Middle,
-    /// 450 ms: what reading and writing 32 MiB takes.
+    /// 450 ms: what reading and writing 32 MiB takes. What ours has.
     Long,
 }
 
 impl Stall {
+    /// What ours has.
+    pub(super) const OURS: Stall = Stall::Long;
+
     /// In milliseconds.
     pub(super) fn millis(self) -> u64 {
         match self {
@@ -78,9 +81,9 @@ impl Scheme {
         whole.into_iter().chain(Term::ALL.map(Scheme::OursWithout)).collect()
     }
 
-    /// Ours with bursts of other lengths, both ends of what may be asked for.
+    /// Ours with shorter bursts than it has.
     pub(super) const OTHER_BURSTS: [Scheme; 2] =
-        [Scheme::OursInBursts(Stall::Short), Scheme::OursInBursts(Stall::Long)];
+        [Scheme::OursInBursts(Stall::Short), Scheme::OursInBursts(Stall::Middle)];
 
     /// Those of [`Scheme::compared`] with bursts of other lengths.
     pub(super) fn compared_with_bursts() -> Vec<Scheme> {
@@ -91,7 +94,7 @@ impl Scheme {
     pub(super) fn stall(self) -> Option<Stall> {
         match self {
             Scheme::OursInBursts(stall) => Some(stall),
-            _ => self.has(Term::Bursts).then_some(Stall::Middle),
+            _ => self.has(Term::Bursts).then_some(Stall::OURS),
         }
     }
 
@@ -130,8 +133,9 @@ impl Scheme {
             Scheme::Soc => "SMRDB-SOC",
             Scheme::LevelDbSameIo => "LevelDB-like, same I/O",
             Scheme::SocSameIo => "SMRDB-SOC, same I/O",
-            Scheme::Ours | Scheme::OursInBursts(Stall::Middle) => "ours",
+            Scheme::Ours => "ours",
             Scheme::OursInBursts(Stall::Short) => "ours, bursts of 50 ms",
+            Scheme::OursInBursts(Stall::Middle) => "ours, bursts of 130 ms",
             Scheme::OursInBursts(Stall::Long) => "ours, bursts of 450 ms",
             Scheme::OursWithout(Term::ReadAhead) => "ours without read-ahead",
             Scheme::OursWithout(Term::WriteBehind) => "ours without write-behind",

@@ -49,11 +49,11 @@ const OUR_SCAN_AHEAD_BYTES: u64 = 4 << 20;
 /// What compactions of ours read ahead of each table, the same.
 const OUR_COMPACTION_AHEAD_BYTES: u64 = 4 << 20;
 
-/// What of the log may be on its way to the disk while puts go on: a fifth of LevelDB's log buffer.
-const OUR_LOG_BEHIND_BYTES: u64 = 16 << 20;
+/// What of the log may be on its way to the disk while puts go on: three tenths of LevelDB's log buffer.
+const OUR_LOG_BEHIND_BYTES: u64 = 24 << 20;
 
 /// Bands that may overlap in one key in ours once compactions have had time.
-const OUR_DEPTH_MAX: usize = 10;
+const OUR_DEPTH_MAX: usize = 11;
 
 /// Size of values where memory holds them compressed, as a share.
 pub(super) const COMPRESSION_RATIO: f64 = 0.012;
@@ -227,7 +227,7 @@ impl Setup {
             format!(
                 "two levels with at most {OUR_DEPTH_MAX} bands in a key, ranges of keys flushed, compactions installed table by table, background work and puts paced, \
                  in bursts of {} ms, {} of the log written behind, compactions read {} ahead of each table and scans {}",
-                Stall::Middle.millis(),
+                Stall::OURS.millis(),
                 ahead(OUR_LOG_BEHIND_BYTES),
                 ahead(OUR_COMPACTION_AHEAD_BYTES),
                 ahead(OUR_SCAN_AHEAD_BYTES)
