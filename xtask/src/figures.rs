@@ -1,7 +1,7 @@
 //! `cargo xtask figures`: whether the tables of the documentation say what the experiments print.
 //!
-//! A table that quotes an experiment has a comment in front of it that says which ([`table`]). The experiments are run at the
-//! scale that is quoted, and every cell is compared with its row at the digits it has.
+//! A table that quotes experiments has a comment in front of it that says which ([`table`]). The experiments are run at the
+//! scales that are quoted, and every cell is compared with its rows at the digits it has.
 
 mod table;
 
@@ -9,7 +9,7 @@ use crate::run::{self, cargo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use table::{Binding, Cell, Table};
+use table::{Binding, Cell, Number, Table};
 
 /// What was asked for.
 #[derive(Default)]
@@ -22,8 +22,18 @@ struct Asked {
     of: Vec<String>,
 }
 
-/// Rows of a report: what was measured, by scheme and metric.
-type Rows = BTreeMap<(String, String), f64>;
+/// What a report says of one thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Row {
+    ours: Option<f64>,
+    paper: Option<f64>,
+}
+
+/// Rows of a report, by scheme and metric.
+type Rows = BTreeMap<(String, String), Row>;
+
+/// The reports that were asked for.
+type Reports = BTreeMap<table::Experiment, Rows>;
 
 /// Runs what the documentation quotes, and compares.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
@@ -36,7 +46,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         if free > 0 {
             unbound.push(format!("{}: {free} of {} tables quote no experiment", path.display(), tables.len()));
         }
-        quoted.extend(tables.into_iter().filter_map(|table| table.binding).map(|binding| binding.experiment));
+        for binding in tables.into_iter().filter_map(|table| table.binding) {
+            quoted.extend(binding.experiments().map_err(|reason| format!("{}: {reason}", path.display()))?);
+        }
     }
     let is_asked = |id: &str| asked.of.is_empty() || asked.of.iter().any(|start| id.starts_with(start.as_str()));
     let (wanted, left): (Vec<_>, Vec<_>) = quoted.into_iter().partition(|experiment| is_asked(&experiment.id));
@@ -44,7 +56,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
         Some(directory) => directory.clone(),
         None => measure(&wanted)?,
     };
-    let mut reports = BTreeMap::new();
+    let mut reports = Reports::new();
     for experiment in &wanted {
         let path = directory.join(experiment.directory()).join(format!("{}.json", experiment.id.replace('/', "-")));
         reports.insert(experiment.clone(), rows(&path)?);
@@ -147,7 +159,8 @@ fn rows(path: &Path) -> Result<Rows, String> {
     let rows = report["rows"].as_array().ok_or_else(|| format!("{}: no rows", path.display()))?;
     let row = |row: &serde_json::Value| {
         let text = |key: &str| row[key].as_str().map(str::to_owned);
-        Some(((text("scheme")?, text("metric")?), row["ours"].as_f64()?))
+        let found = Row { ours: row["ours"].as_f64(), paper: row["paper"].as_f64() };
+        Some(((text("scheme")?, text("metric")?), found))
     };
     Ok(rows.iter().filter_map(row).collect())
 }
@@ -161,24 +174,24 @@ struct Compared {
     text: String,
 }
 
-fn compare(text: &str, reports: &BTreeMap<table::Experiment, Rows>) -> Result<Compared, String> {
+fn compare(text: &str, reports: &Reports) -> Result<Compared, String> {
     let mut compared = Compared::default();
     let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
     for Table { binding, body } in table::all(text)? {
         let Some(binding) = binding else { continue };
-        let Some(rows) = reports.get(&binding.experiment) else { continue };
         for (place, line) in body.enumerate() {
-            lines[line] = row_of(&binding, rows, place, line + 1, &lines[line], &mut compared)?;
+            let written = row_of(&binding, reports, place, line + 1, &lines[line], &mut compared);
+            lines[line] = written.map_err(|reason| format!("line {}: {reason}", line + 1))?;
         }
     }
     compared.text = lines.join("\n");
     Ok(compared)
 }
 
-/// A row of a table with its cells as they should be.
+/// A row of a table with its cells as they should be; those of reports that were not asked for as they are.
 fn row_of(
     binding: &Binding,
-    rows: &Rows,
+    reports: &Reports,
     place: usize,
     number: usize,
     line: &str,
@@ -187,32 +200,31 @@ fn row_of(
     let cells = table::cells(line);
     let mut written = vec![cells[0].to_owned()];
     for (column, text) in cells[1..].iter().enumerate() {
-        let Some(bound) = binding.of(place, column).map_err(|reason| format!("line {number}: {reason}"))? else {
+        let bound = binding.of(place, column)?.filter(|_| !text.trim().is_empty()).unwrap_or_default();
+        if bound.iter().any(|number| !reports.contains_key(&number.experiment)) {
             written.push((*text).to_owned());
             continue;
-        };
-        let mut values = Vec::new();
-        for (scheme, metric) in &bound {
-            let value = rows.get(&(scheme.clone(), metric.clone()));
-            let id = &binding.experiment;
-            values.push(*value.ok_or_else(|| format!("line {number}: {id} has no row '{metric}' of '{scheme}'"))?);
         }
-        let cell = Cell { text, values: &values, factor: binding.factor };
-        let right = cell.written().map_err(|reason| format!("line {number}: {reason}"))?;
+        let values: Vec<f64> = bound.iter().map(|number| value_of(number, reports)).collect::<Result<_, _>>()?;
+        let right = Cell { text, values: &values }.written()?;
         compared.cells += values.len();
         if right != *text {
-            let what: Vec<String> = bound.iter().map(|(scheme, metric)| format!("{scheme}, {metric}")).collect();
-            compared.wrong.push(format!(
-                "line {number}: '{}' is '{}' ({}: {})",
-                text.trim(),
-                right.trim(),
-                binding.experiment,
-                what.join("; ")
-            ));
+            let what: Vec<String> = bound.iter().map(Number::to_string).collect();
+            let (text, right) = (text.trim(), right.trim());
+            compared.wrong.push(format!("line {number}: '{text}' is '{right}' ({})", what.join("; ")));
         }
         written.push(right);
     }
     Ok(format!("|{}|", written.join("|")))
+}
+
+/// What the report says of a number.
+fn value_of(number: &Number, reports: &Reports) -> Result<f64, String> {
+    let Number { experiment, scheme, metric, is_of_paper, factor } = number;
+    let row = reports.get(experiment).and_then(|rows| rows.get(&(scheme.clone(), metric.clone())));
+    let row = row.ok_or_else(|| format!("{experiment} has no row '{metric}' of '{scheme}'"))?;
+    let (value, whose) = if *is_of_paper { (row.paper, "of the paper's") } else { (row.ours, "measured") };
+    Ok(value.ok_or_else(|| format!("{experiment} says nothing {whose} in its row '{metric}' of '{scheme}'"))? * factor)
 }
 
 #[cfg(test)]
@@ -238,7 +250,21 @@ rows metrics: speed | - | low & high
 | 1 | 2 |
 ";
 
-    fn reports(speed: f64) -> BTreeMap<table::Experiment, Rows> {
+    /// A table of two experiments and what the paper says of one.
+    const WORDS: &str = "\
+<!-- figures: lab/one at 1/64
+columns: paper :: {row} | {row}
+rows: A :: speed | lab/two :: C :: share * 100
+cell: {column}
+-->
+
+| | paper | ours |
+|---|---|---|
+| speed | 1,300 | 1,234 |
+| share | | 51.5 % |
+";
+
+    fn reports(speed: f64) -> Reports {
         let experiment = table::Experiment { id: "lab/one".to_owned(), scale: Some("1/64".to_owned()) };
         let rows = [
             ("A", "speed", speed),
@@ -248,8 +274,11 @@ rows metrics: speed | - | low & high
             ("B", "low", 2.96),
             ("B", "high", 4.0),
         ];
-        let rows = rows.map(|(scheme, metric, value)| ((scheme.to_owned(), metric.to_owned()), value));
-        BTreeMap::from([(experiment, rows.into())])
+        let row = |(scheme, metric, value): (&str, &str, f64)| {
+            let paper = (metric == "speed").then_some(1_300.0);
+            ((scheme.to_owned(), metric.to_owned()), Row { ours: Some(value), paper })
+        };
+        Reports::from([(experiment, rows.map(row).into())])
     }
 
     #[test]
@@ -267,11 +296,24 @@ rows metrics: speed | - | low & high
     }
 
     #[test]
+    fn a_cell_is_left_until_all_of_its_reports_are_asked_for() {
+        let mut reports = reports(1_234.0);
+        assert_eq!(compare(WORDS, &reports).unwrap().cells, 2);
+        let share = Row { ours: Some(0.5149), paper: None };
+        let other = table::Experiment { id: "lab/two".to_owned(), scale: None };
+        reports.insert(other, [(("C".to_owned(), "share".to_owned()), share)].into());
+        let compared = compare(WORDS, &reports).unwrap();
+        assert_eq!((compared.cells, compared.text.as_str()), (3, WORDS), "{:?}", compared.wrong);
+        let invented = compare(&WORDS.replace("| share | |", "| share | 3 |"), &reports).unwrap_err();
+        assert!(invented.contains("line 10: lab/two says nothing of the paper's"), "{invented}");
+    }
+
+    #[test]
     fn what_no_run_prints_is_refused() {
         let gone = compare(&PAGE.replace("speed | -", "speeds | -"), &reports(1.0)).unwrap_err();
         assert!(gone.contains("no row 'speeds' of 'A'"), "{gone}");
         let short = compare(&PAGE.replace("A | B\nrows", "A\nrows"), &reports(1.0)).unwrap_err();
-        assert!(short.contains("line 10"), "{short}");
+        assert!(short.contains("line 8") && short.contains("names (3, 1)"), "{short}");
         assert!(asked(&["--what".to_owned()]).is_err() && asked(&["--results".to_owned()]).is_err());
     }
 }

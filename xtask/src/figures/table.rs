@@ -3,15 +3,30 @@
 //! ```text
 //! <!-- figures: kvimr/usage at 1/256
 //! columns schemes: CMR | KVIMR-M | -
-//! rows metrics: throughput | - | low & high
-//! factor: 100
+//! rows metrics: throughput | - | low & high | share * 100
 //! -->
 //! ```
 //!
 //! Columns and rows follow each other as in the table, without the column of labels and the two lines of the head; one of them
-//! are schemes and the other metrics. `-` is a row or column that quotes nothing; of `low & high` a cell has two numbers. Without `at` the scale
-//! is the experiment's own; `factor` is what values are multiplied by, as for percent.
+//! are schemes and the other metrics. `-` is a row or column that quotes nothing, and so does an empty cell; of `low & high` a
+//! cell has two numbers; `* 100` is what a value is multiplied by, as for percent. Without `at` the scale is the experiment's own.
+//!
+//! Where a cell is not a scheme and a metric, `cell` says what it is made of, with the names of its row and column for `{row}`
+//! and `{column}`; a name may have the other one in it:
+//!
+//! ```text
+//! <!-- figures: lab/one
+//! columns: paper :: {row} | {row} | at 1/4 :: {row}
+//! rows: A :: speed
+//! | lab/two :: B :: least & lab/two :: B :: most
+//! cell: {column}
+//! -->
+//! ```
+//!
+//! A number is `scheme :: metric`. What differs stands in front of it: another experiment, `at` another scale of the same, `paper`
+//! for what the paper says of the row. A line that begins with `|` goes on with the names of the one before.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -23,6 +38,12 @@ pub(super) struct Experiment {
 }
 
 impl Experiment {
+    /// `id` or `id at scale`.
+    fn named(text: &str) -> Experiment {
+        let (id, scale) = text.split_once(" at ").map_or((text, None), |(id, scale)| (id, Some(scale)));
+        Experiment { id: id.trim().to_owned(), scale: scale.map(|scale| scale.trim().to_owned()) }
+    }
+
     /// Where reports of its scale are, below all of them.
     pub(super) fn directory(&self) -> String {
         self.scale.as_ref().map_or(String::new(), |scale| scale.replace('/', "-"))
@@ -38,14 +59,53 @@ impl fmt::Display for Experiment {
     }
 }
 
+/// What a number of a cell is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Number {
+    pub(super) experiment: Experiment,
+    pub(super) scheme: String,
+    pub(super) metric: String,
+    /// Not what was measured, but what the paper says.
+    pub(super) is_of_paper: bool,
+    pub(super) factor: f64,
+}
+
+impl Number {
+    fn parsed(text: &str, usual: &Experiment) -> Result<Number, String> {
+        let (names, factor) = text.rsplit_once(" * ").map_or((text, Ok(1.0)), |(names, by)| (names, by.trim().parse()));
+        let factor = factor.map_err(|_| format!("'{text}' is multiplied by no number"))?;
+        let parts: Vec<&str> = names.split("::").map(str::trim).collect();
+        let [before @ .., scheme, metric] = &parts[..] else {
+            return Err(format!("'{text}' is no 'scheme :: metric'"));
+        };
+        let (mut experiment, mut is_of_paper) = (usual.clone(), false);
+        for part in before {
+            match part.strip_prefix("at ") {
+                Some(scale) => experiment.scale = Some(scale.trim().to_owned()),
+                None if *part == "paper" => is_of_paper = true,
+                None => experiment = Experiment::named(part),
+            }
+        }
+        Ok(Number { experiment, scheme: (*scheme).to_owned(), metric: (*metric).to_owned(), is_of_paper, factor })
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paper = if self.is_of_paper { "the paper's of " } else { "" };
+        write!(formatter, "{}: {paper}{}, {}", self.experiment, self.scheme, self.metric)
+    }
+}
+
 /// What a table quotes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Binding {
-    pub(super) experiment: Experiment,
+    /// Of numbers that name no other.
+    experiment: Experiment,
     columns: Vec<String>,
     rows: Vec<String>,
-    columns_are_schemes: bool,
-    pub(super) factor: f64,
+    /// Numbers of a cell, with holes for the names of its row and its column.
+    cell: String,
 }
 
 /// A table of a page: what it quotes, if anything, and the lines of its body, from 0.
@@ -56,8 +116,8 @@ pub(super) struct Table {
 }
 
 impl Binding {
-    /// Scheme and metric of each number of a cell; `None` where nothing is quoted.
-    pub(super) fn of(&self, row: usize, column: usize) -> Result<Option<Vec<(String, String)>>, String> {
+    /// The numbers of a cell; `None` where nothing is quoted.
+    pub(super) fn of(&self, row: usize, column: usize) -> Result<Option<Vec<Number>>, String> {
         let named = |of: &[String], place: usize, what: &str| {
             of.get(place).cloned().ok_or_else(|| format!("the table has more {what} than its comment names"))
         };
@@ -65,8 +125,32 @@ impl Binding {
         if row == "-" || column == "-" {
             return Ok(None);
         }
-        let (scheme, metrics) = if self.columns_are_schemes { (column, row) } else { (row, column) };
-        Ok(Some(metrics.split(" & ").map(|metric| (scheme.clone(), metric.trim().to_owned())).collect()))
+        let mut numbers: Vec<String> = self.cell.split(" & ").map(str::to_owned).collect();
+        // Twice, as a name may have the other one in it.
+        for (hole, name) in [("{row}", &row), ("{column}", &column)].into_iter().cycle().take(4) {
+            let filled = |number: String| -> Vec<String> {
+                match number.contains(hole) {
+                    true => name.split(" & ").map(|name| number.replace(hole, name.trim())).collect(),
+                    false => vec![number],
+                }
+            };
+            numbers = numbers.into_iter().flat_map(filled).collect();
+        }
+        if let Some(open) = numbers.iter().find(|number| number.contains('{')) {
+            return Err(format!("'{open}' names what is no {{row}} and no {{column}}, or itself"));
+        }
+        numbers.iter().map(|number| Number::parsed(number, &self.experiment)).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// The experiments of all cells.
+    pub(super) fn experiments(&self) -> Result<BTreeSet<Experiment>, String> {
+        let mut experiments = BTreeSet::new();
+        for (row, column) in
+            (0..self.rows.len()).flat_map(|row| (0..self.columns.len()).map(move |column| (row, column)))
+        {
+            experiments.extend(self.of(row, column)?.into_iter().flatten().map(|number| number.experiment));
+        }
+        Ok(experiments)
     }
 }
 
@@ -74,9 +158,13 @@ impl Binding {
 pub(super) fn all(text: &str) -> Result<Vec<Table>, String> {
     let lines: Vec<&str> = text.split('\n').collect();
     let (mut tables, mut binding, mut number) = (Vec::new(), None, 0);
+    let mut is_code = false;
     while number < lines.len() {
         let line = lines[number];
-        if let Some(rest) = line.strip_prefix("<!-- figures:") {
+        if is_code || line.starts_with("```") {
+            is_code ^= line.starts_with("```");
+            number += 1;
+        } else if let Some(rest) = line.strip_prefix("<!-- figures:") {
             let behind = lines[number..].iter().position(|line| line.trim_end().ends_with("-->"));
             let end = number + behind.ok_or_else(|| format!("line {}: a comment without an end", number + 1))?;
             let body = lines[number + 1..=end].iter().map(|line| line.trim_end_matches("-->"));
@@ -85,7 +173,17 @@ pub(super) fn all(text: &str) -> Result<Vec<Table>, String> {
         } else if line.starts_with('|') {
             let length = lines[number..].iter().take_while(|line| line.starts_with('|')).count();
             // The head and the line below it.
-            tables.push(Table { binding: binding.take(), body: (number + 2).min(number + length)..number + length });
+            let body = (number + 2).min(number + length)..number + length;
+            if let Some(Binding { rows, columns, .. }) = &binding {
+                let (named, found) = ((rows.len(), columns.len()), (body.len(), cells(line).len() - 1));
+                if named != found {
+                    let at = number + 1;
+                    return Err(format!(
+                        "line {at}: rows and columns of the table are {found:?}, its comment names {named:?}"
+                    ));
+                }
+            }
+            tables.push(Table { binding: binding.take(), body });
             number += length;
         } else {
             if !line.is_empty() && binding.is_some() {
@@ -98,30 +196,46 @@ pub(super) fn all(text: &str) -> Result<Vec<Table>, String> {
 }
 
 fn parsed<'a>(first: &str, lines: impl Iterator<Item = &'a str>) -> Result<Binding, String> {
-    let mut words = first.trim().split(" at ");
-    let id = words.next().unwrap_or_default().trim().to_owned();
-    let experiment = Experiment { id, scale: words.next().map(|scale| scale.trim().to_owned()) };
-    let mut binding =
-        Binding { experiment, columns: Vec::new(), rows: Vec::new(), columns_are_schemes: true, factor: 1.0 };
-    for line in lines.filter(|line| !line.trim().is_empty()) {
-        let (key, value) = line.split_once(':').ok_or_else(|| format!("'{line}' is no 'what: names'"))?;
-        let names = || value.split('|').map(|name| name.trim().to_owned()).collect();
-        match key.trim() {
-            "columns schemes" => binding.columns = names(),
-            "columns metrics" => (binding.columns, binding.columns_are_schemes) = (names(), false),
-            "rows metrics" | "rows schemes" => binding.rows = names(),
-            "factor" => {
-                binding.factor = value.trim().parse().map_err(|_| format!("'{}' is no factor", value.trim()))?;
-            }
-            other => {
-                return Err(format!(
-                    "'{other}' is none of columns schemes, columns metrics, rows metrics, rows schemes, factor"
-                ));
-            }
+    let experiment = Experiment::named(first.trim());
+    let mut binding = Binding { experiment, columns: Vec::new(), rows: Vec::new(), cell: String::new() };
+    let mut whole: Vec<String> = Vec::new();
+    for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
+        match whole.last_mut().filter(|_| line.starts_with('|')) {
+            Some(before) => before.push_str(line),
+            None => whole.push(line.to_owned()),
         }
     }
-    match binding.columns.is_empty() || binding.rows.is_empty() || binding.experiment.id.is_empty() {
-        true => Err("a comment of figures names an experiment, columns and rows".to_owned()),
+    for line in &whole {
+        let (key, value) = line.split_once(':').ok_or_else(|| format!("'{line}' is no 'what: names'"))?;
+        let cell = match key.trim() {
+            "columns schemes" | "rows metrics" => "{column} :: {row}",
+            "columns metrics" | "rows schemes" => "{row} :: {column}",
+            "columns" | "rows" => "",
+            "cell" => value.trim(),
+            other => {
+                return Err(format!(
+                    "'{other}' is none of columns, rows, cell, columns schemes, columns metrics, rows metrics, rows schemes"
+                ));
+            }
+        };
+        if !cell.is_empty() && !binding.cell.is_empty() && cell != binding.cell {
+            return Err(format!("a cell is both '{}' and '{cell}'", binding.cell));
+        }
+        if !cell.is_empty() {
+            cell.clone_into(&mut binding.cell);
+        }
+        let names = || value.split('|').map(|name| name.trim().to_owned()).collect();
+        match key.trim() {
+            columns if columns.starts_with("columns") => binding.columns = names(),
+            rows if rows.starts_with("rows") => binding.rows = names(),
+            _ => {}
+        }
+    }
+    let Binding { experiment, columns, rows, cell } = &binding;
+    match columns.is_empty() || rows.is_empty() || cell.is_empty() || experiment.id.is_empty() {
+        true => {
+            Err("a comment of figures names an experiment, columns, rows and what a cell is made of them".to_owned())
+        }
         false => Ok(binding),
     }
 }
@@ -136,7 +250,6 @@ pub(super) fn cells(line: &str) -> Vec<&str> {
 pub(super) struct Cell<'a> {
     pub(super) text: &'a str,
     pub(super) values: &'a [f64],
-    pub(super) factor: f64,
 }
 
 impl Cell<'_> {
@@ -150,7 +263,7 @@ impl Cell<'_> {
                 found.ok_or_else(|| format!("'{}' has fewer numbers than its comment says", self.text.trim()))?;
             let decimals = rest[range.clone()].split_once('.').map_or(0, |(_, decimals)| decimals.len());
             written.push_str(&rest[..range.start]);
-            written.push_str(&grouped(value * self.factor, decimals));
+            written.push_str(&grouped(*value, decimals));
             rest = &rest[range.end..];
         }
         Ok(written + rest)
@@ -196,17 +309,26 @@ fn grouped(value: f64, decimals: usize) -> String {
 mod tests {
     use super::*;
 
-    fn written(text: &str, values: &[f64], factor: f64) -> Result<String, String> {
-        Cell { text, values, factor }.written()
+    fn written(text: &str, values: &[f64]) -> Result<String, String> {
+        Cell { text, values }.written()
+    }
+
+    fn bound(comment: &str) -> Result<Binding, String> {
+        parsed("a/b", comment.lines())
+    }
+
+    fn numbers(binding: &Binding, row: usize, column: usize) -> Vec<String> {
+        let numbers = binding.of(row, column).unwrap().unwrap();
+        numbers.iter().map(|number| format!("{number} * {}", number.factor)).collect()
     }
 
     #[test]
     fn a_cell_keeps_its_decimals_and_everything_around_its_numbers() {
-        assert_eq!(written(" **1,234** ", &[1_240.4], 1.0).unwrap(), " **1,240** ");
-        assert_eq!(written(" 0.95 | ", &[1_000.0], 1.0).unwrap(), " 1,000.00 | ");
-        assert_eq!(written(" -3 %, 4.5 s ", &[-0.026, 0.0449], 100.0).unwrap(), " -3 %, 4.5 s ");
-        assert_eq!(written(" 12,5 ", &[1.0, 2.0], 1.0).unwrap(), " 1,2 ", "a comma that parts no thousands");
-        assert!(written(" none ", &[1.0], 1.0).is_err() && written(" 1 ", &[1.0, 2.0], 1.0).is_err());
+        assert_eq!(written(" **1,234** ", &[1_240.4]).unwrap(), " **1,240** ");
+        assert_eq!(written(" 0.95 | ", &[1_000.0]).unwrap(), " 1,000.00 | ");
+        assert_eq!(written(" -3 %, 4.5 s ", &[-2.6, 4.49]).unwrap(), " -3 %, 4.5 s ");
+        assert_eq!(written(" 12,5 ", &[1.0, 2.0]).unwrap(), " 1,2 ", "a comma that parts no thousands");
+        assert!(written(" none ", &[1.0]).is_err() && written(" 1 ", &[1.0, 2.0]).is_err());
     }
 
     #[test]
@@ -214,18 +336,60 @@ mod tests {
         for (text, said) in [
             ("<!-- figures: a/b\ncolumns schemes: A\n", "without an end"),
             ("<!-- figures: a/b\ncolumns schemes: A\n-->", "names an experiment"),
+            ("<!-- figures: a/b\ncolumns: A\nrows: m\n-->", "names an experiment"),
             ("<!-- figures: a/b\nrow: A\n-->", "is none of"),
-            ("<!-- figures: a/b\ncolumns schemes: A\nrows metrics: m\nfactor: x\n-->", "no factor"),
+            ("<!-- figures: a/b\ncolumns schemes: A\nrows schemes: B\n-->", "is both"),
             ("<!-- figures: a/b\ncolumns schemes: A\nrows metrics: m\n-->\ntext", "followed by a table"),
+            (
+                "<!-- figures: a/b\ncolumns schemes: A\nrows metrics: m | n\n-->\n| | A |\n|---|---|\n| m | 1 |",
+                "names (2, 1)",
+            ),
         ] {
             let error = all(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");
         }
-        let tables =
-            all("<!-- figures: a/b\ncolumns metrics: m\nrows schemes: A\n-->\n\n| |\n|---|\n| A | 1 |").unwrap();
-        let binding = tables[0].binding.as_ref().unwrap();
-        assert_eq!(binding.of(0, 0).unwrap().unwrap(), [("A".to_owned(), "m".to_owned())]);
-        assert!(binding.of(1, 0).is_err() && binding.of(0, 1).is_err());
-        assert_eq!((tables[0].body.clone(), binding.experiment.to_string().as_str()), (7..8, "a/b"));
+        for (comment, said) in [
+            ("columns: A\nrows: m\ncell: {row}", "no 'scheme :: metric'"),
+            ("columns: A\nrows: m * x\ncell: A :: {row}", "multiplied by no number"),
+            ("columns: A\nrows: m {row}\ncell: A :: {row}", "or itself"),
+            ("columns: A\nrows: m\ncell: A :: {line}", "names what is no"),
+        ] {
+            let error = bound(comment).unwrap().experiments().unwrap_err();
+            assert!(error.contains(said), "{comment}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_code_is_an_example() {
+        let tables = all("```text\n<!-- figures: a/b\n-->\n| A | 1 |\n```\n\n| |\n|---|\n| A | 1 |").unwrap();
+        assert_eq!((tables.len(), tables[0].body.clone()), (1, 8..9));
+    }
+
+    #[test]
+    fn schemes_and_metrics_stand_either_way() {
+        let metrics = bound("columns metrics: m | -\nrows schemes: A").unwrap();
+        assert_eq!(numbers(&metrics, 0, 0), ["a/b: A, m * 1"]);
+        assert_eq!(metrics.of(0, 1).unwrap(), None);
+        assert!(metrics.of(1, 0).is_err() && metrics.of(0, 2).is_err());
+        let schemes = bound("columns schemes: A\nrows metrics: low & high * 100").unwrap();
+        assert_eq!(numbers(&schemes, 0, 0), ["a/b: A, low * 1", "a/b: A, high * 100"]);
+    }
+
+    #[test]
+    fn a_cell_is_made_of_the_names_of_its_row_and_its_column() {
+        let words =
+            bound("columns: C | D\nrows: A | B\ncell: {row} :: {column}: reads & {row} :: {column}: rate").unwrap();
+        assert_eq!(numbers(&words, 1, 0), ["a/b: B, C: reads * 1", "a/b: B, C: rate * 1"]);
+        let text = "columns: paper :: {row} | {row} | at 1/4 :: {row} after rest\nrows: A :: m | c/d :: B :: low & B :: high\ncell: {column}";
+        let columns = bound(text).unwrap();
+        assert_eq!(numbers(&columns, 0, 0), ["a/b: the paper's of A, m * 1"]);
+        assert_eq!(numbers(&columns, 1, 1), ["c/d: B, low * 1", "a/b: B, high * 1"]);
+        assert_eq!(numbers(&columns, 0, 2), ["a/b at 1/4: A, m after rest * 1"]);
+        let rows = bound("columns: 20\n| 40\nrows: c/d at 1 :: A :: {column} zones\ncell: {row}").unwrap();
+        assert_eq!(numbers(&rows, 0, 1), ["c/d at 1: A, 40 zones * 1"]);
+        let experiments =
+            bound("columns: x\nrows: A :: m | c/d at 1/4 :: B :: m | -\ncell: {row}").unwrap().experiments();
+        let names: Vec<String> = experiments.unwrap().iter().map(Experiment::to_string).collect();
+        assert_eq!(names, ["a/b", "c/d at 1/4"]);
     }
 }
