@@ -447,7 +447,7 @@ fn any_crash_between_pieces_of_compactions_leaves_a_prefix_of_the_history() {
         let history = in_pieces(History::new(seed, 120, UNIVERSE));
         assert!(crash_at_every_point_in_turn(kind, seed, history, 3) > 1000);
     }
-    let history = in_pieces(with_key_ranges(History::new(322, 160, UNIVERSE)));
+    let history = in_pieces(with_key_ranges(History::new(322, 200, UNIVERSE)));
     assert!(crash_at_every_point_in_turn(Kind::PLAIN, 322, history, 3) > 1000);
 }
 
