@@ -128,11 +128,16 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
-    pub(super) fn is_reached(self, ratio: f64) -> bool {
+    fn is_reached(self, ratio: f64) -> bool {
         match self {
             Wanted::AtMost(most) => ratio <= most,
             Wanted::AtLeast(least) => ratio >= least,
         }
+    }
+
+    /// Adds a ratio of ours, and whether it is what it is to be.
+    pub(super) fn judge(self, report: &mut Report, metric: &str, ratio: f64) {
+        goal(report, Scheme::Ours.name(), metric, ratio, &self.to_string(), self.is_reached(ratio));
     }
 }
 
@@ -211,7 +216,7 @@ fn rewriting(report: &mut Report, all: &[Loaded]) {
             let (name, ratio) = (Scheme::Ours.name(), of(own) / of(base));
             let metric = format!("{metric} / {}", base.setup.scheme.name());
             match base.setup.scheme {
-                Scheme::SocSameIo => goal(report, name, &metric, ratio, &wanted.to_string(), wanted.is_reached(ratio)),
+                Scheme::SocSameIo => wanted.judge(report, &metric, ratio),
                 _ => ours(report, name, &metric, "1", ratio),
             }
         }
@@ -353,7 +358,7 @@ fn over_leveldb(report: &mut Report, all: &[Loaded], metric: &str, of: impl Fn(&
         let (name, ratio) = (Scheme::Ours.name(), of(own) / of(base));
         let metric = format!("{metric} / {}", base.setup.scheme.name());
         match base.setup.scheme == Scheme::SocSameIo && metric.starts_with("random puts") {
-            true => goal(report, name, &metric, ratio, &PUTS.wanted.to_string(), PUTS.wanted.is_reached(ratio)),
+            true => PUTS.wanted.judge(report, &metric, ratio),
             false => ours(report, name, &metric, "1", ratio),
         }
     }

@@ -1,10 +1,10 @@
 //! `smrdb/robust`: which conclusions of the random puts survive when disk and workload are otherwise.
 
 use super::driver::{Measurement, Phase, PutOrder, measure_all};
-use super::random_puts::VALUE_BYTES;
+use super::random_puts::{VALUE_BYTES, Wanted};
 use super::scheme::{Scheme, Term};
 use super::settings::{KEY_BYTES, RANDOM_BYTES, Setup};
-use crate::experiment::comparison::{goal, ours};
+use crate::experiment::comparison::ours;
 use crate::experiment::{Experiment, Scale};
 use crate::report::Report;
 use std::sync::Arc;
@@ -93,15 +93,9 @@ fn told(report: &mut Report, change: &str, all: &[Arc<Vec<Phase>>]) {
     }
     let of = |scheme: Scheme| SCHEMES.iter().position(|other| *other == scheme).map(|position| &all[position][..]);
     let (Some(own), Some(base)) = (of(Scheme::Ours), of(Scheme::SocSameIo)) else { return };
-    for ((metric, _, of), (wanted, limit, is_most)) in measures.into_iter().zip([
-        ("at least 1.5", 1.5, false),
-        ("at most 0.6", 0.6, true),
-        ("at most 1", 1.0, true),
-        ("at least 1", 1.0, false),
-    ]) {
-        let ratio = of(own) / of(base);
-        let is_reached = if is_most { ratio <= limit } else { ratio >= limit };
+    let wanted = [Wanted::AtLeast(1.5), Wanted::AtMost(0.6), Wanted::AtMost(1.0), Wanted::AtLeast(1.0)];
+    for ((metric, _, of), wanted) in measures.into_iter().zip(wanted) {
         let metric = format!("{change}: {metric} / {}", Scheme::SocSameIo.name());
-        goal(report, Scheme::Ours.name(), &metric, ratio, wanted, is_reached);
+        wanted.judge(report, &metric, of(own) / of(base));
     }
 }

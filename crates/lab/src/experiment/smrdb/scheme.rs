@@ -47,7 +47,7 @@ pub(super) enum Stall {
     Short,
     /// 130 ms: of the values between 110 and 160 ms, which do about the same.
     Middle,
-    /// 450 ms: what reading and writing 32 MiB takes. What ours has.
+    /// 450 ms: what reading and writing 32 MiB takes.
     Long,
 }
 

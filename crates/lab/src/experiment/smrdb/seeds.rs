@@ -4,7 +4,7 @@ use super::random_puts::{Loaded, PACED_SCALE, PUTS, REWRITING, loads};
 use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::experiment::Experiment;
-use crate::experiment::comparison::{goal, ours};
+use crate::experiment::comparison::ours;
 
 /// How many seeds, from the run's own on.
 const SEEDS: u64 = 3;
@@ -29,8 +29,7 @@ pub(in crate::experiment) const SEEDS_OF_PUTS: Experiment = Experiment {
                 ours(&mut report, name, &format!("{metric}, seed {}", setup[0].seed), "1", *ratio);
             }
             let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-            let wanted = measured.wanted;
-            goal(&mut report, name, &format!("{metric}, mean"), mean, &wanted.to_string(), wanted.is_reached(mean));
+            measured.wanted.judge(&mut report, &format!("{metric}, mean"), mean);
         }
         Ok(report)
     },
