@@ -24,7 +24,7 @@ use std::cmp::Reverse;
 
 /// Bytes that are freed count so many times what a layer over as many bytes counts. With more of it random puts are slower, with less more space is
 /// taken (`docs/design/0001-order-and-pace.md`).
-const SPACE_WORTH: f64 = 45.0;
+const SPACE_WORTH: f64 = 43.0;
 
 /// A merge counts as if it moved so much of the database more than it does.
 const MOVED_PART: f64 = 10.0;
