@@ -24,6 +24,7 @@
 //! `docs/kvimr.md`.
 
 use super::{AllocationPolicy, Choice, PolicySetting, RewriteName, TrackPlacement, TrackRequest, TrackView};
+use std::ops::Range;
 use varve_media::{TrackId, TrackTier};
 
 // What tracks cost, in gaps.
@@ -80,7 +81,8 @@ impl CostAware {
     }
 
     /// Of the free tracks of a view, ascending, those that follow each other in it, hold the table and cost least; the
-    /// outermost of them. `None` when all together do not hold it. Cost: two steps for each free track.
+    /// outermost of them. `None` when all together do not hold it. Cost: two steps for each free track, but within a hole that is
+    /// larger than the table only near its ends.
     pub(super) fn cheapest<'a>(
         &self,
         view: &TrackView<'_>,
@@ -95,7 +97,8 @@ impl CostAware {
         // Of the tracks behind the first.
         let mut inner = Cost::default();
         let mut best: Option<(u64, usize, usize)> = None;
-        for start in 0..free.len() {
+        let (mut start, mut hole_end) = (0, 0);
+        while start < free.len() {
             while bytes < size_bytes && end < free.len() {
                 bytes += view.geometry.length_bytes(free[end]);
                 if end > start {
@@ -113,8 +116,23 @@ impl CostAware {
                 best = Some((cost, start, end));
             }
             bytes -= view.geometry.length_bytes(free[start]);
-            if start + 1 < end {
-                inner.subtract(tracks.within(start + 1));
+            start += 1;
+            if start < end {
+                inner.subtract(tracks.within(start));
+            }
+            if start >= hole_end {
+                hole_end = tracks.hole_end(start);
+            }
+            // What begins and ends within one hole cuts it twice: it is no better.
+            if tracks.is_cut(start) && end < hole_end && best.is_some_and(|(least, ..)| least <= 2 * cut) {
+                let last = tracks.last_within(start..hole_end, size_bytes);
+                if last > start {
+                    start = last;
+                    end = hole_end - 1;
+                    bytes = free[start..end].iter().map(|track| view.geometry.length_bytes(*track)).sum();
+                    inner = Cost::default();
+                    (start + 1..end).for_each(|index| inner.add(tracks.within(index)));
+                }
             }
         }
         best.map(|(_, start, end)| &free[start..end])
@@ -166,6 +184,37 @@ impl Tracks<'_> {
     fn within(&self, index: usize) -> Cost {
         let distance = self.free[index].0 - self.free[index - 1].0;
         Cost { rewrites: self.view.rewrites(self.free[index], distance == 2), gaps: u64::from(distance > 1) }
+    }
+
+    /// Behind the last track of the hole in which this one is.
+    fn hole_end(&self, index: usize) -> usize {
+        let Some(first) = self.free.get(index) else { return index };
+        // Tracks ascend, so those that follow each other come before those that do not.
+        let follows = |(count, track): (usize, &TrackId)| (track.0 - first.0) as usize == count;
+        let (mut within, mut beyond) = (1, 2);
+        while self.free.get(index + beyond - 1).is_some_and(|track| follows((beyond - 1, track))) {
+            (within, beyond) = (beyond, 2 * beyond);
+        }
+        beyond = beyond.min(self.free.len() - index);
+        while within < beyond {
+            let middle = within.midpoint(beyond);
+            if follows((middle, &self.free[index + middle])) { within = middle + 1 } else { beyond = middle }
+        }
+        index + within
+    }
+
+    /// The first place of a hole from which a table is that needs the last track of it.
+    fn last_within(&self, hole: Range<usize>, size_bytes: u64) -> usize {
+        let mut bytes = 0;
+        let mut first = hole.end - 1;
+        while first > hole.start {
+            bytes += self.view.geometry.length_bytes(self.free[first - 1]);
+            if bytes >= size_bytes {
+                break;
+            }
+            first -= 1;
+        }
+        first
     }
 
     /// The tracks on both sides of this place are one hole.
