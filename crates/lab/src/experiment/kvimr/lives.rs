@@ -40,19 +40,19 @@ impl Lives {
     /// Takes in what lies where now. A removed table counts as gone, although its tracks may not be given
     /// yet; one that came and went between two looks is not seen. Both make bounds lower, never higher.
     pub(super) fn see(&mut self, occupancy: &Occupancy) {
-        let mut tracks: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut tracks = vec![0; occupancy.files.len()];
         self.tracks = 0;
         for piece in occupancy.pieces.iter().filter(|piece| piece.device == 0) {
             let usable = matches!(piece.usage, PieceUsage::Free | PieceUsage::Table | PieceUsage::Removed);
             self.tracks += usize::from(usable);
             if let (PieceUsage::Table, Some(file)) = (piece.usage, piece.file) {
-                *tracks.entry(file).or_default() += 1;
+                tracks.get_mut(file as usize).into_iter().for_each(|tracks| *tracks += 1);
             }
         }
         let mut seen = BTreeSet::new();
-        for (file, tracks) in tracks {
-            let Some(name) = occupancy.files.get(file as usize).map(|file| &file.name) else { continue };
-            seen.insert(name.clone());
+        for (file, tracks) in occupancy.files.iter().zip(tracks).filter(|(_, tracks)| *tracks > 0) {
+            let name = &file.name;
+            seen.insert(name);
             if !self.present.contains_key(name) {
                 self.present.insert(name.clone(), self.tables.len());
                 self.tables.push(Life { from: self.looks, to: usize::MAX, tracks });

@@ -21,8 +21,8 @@ const SETTLE_STEP: u64 = 8;
 /// Operations between two reports of progress.
 const PROGRESS_STEP: u64 = 256;
 
-/// Looks at the tracks while pairs are overwritten.
-const SAMPLES: u64 = 1000;
+/// Looks at the tracks while a quarter of the pairs is overwritten.
+const SAMPLES: u64 = 500;
 
 /// YCSB's keys: a hash of the record's number, so that numbers in order are keys in random order.
 const KEYS: KeyFormat = KeyFormat::YcsbHashed;
@@ -37,8 +37,8 @@ pub(super) struct Loaded {
     pub(super) idle: Option<Mark>,
     /// What followed.
     pub(super) mixes: Vec<Mixed>,
-    /// Or this.
-    pub(super) overwritten: Option<Overwritten>,
+    /// Or this, in the order it was done.
+    pub(super) overwritten: Vec<Overwritten>,
     pub(super) event_hash: u64,
     pub(super) wall_seconds: f64,
 }
@@ -58,9 +58,10 @@ pub(super) struct Mixed {
     pub(super) to: Mark,
 }
 
-/// Every pair overwritten once: the second half of it.
+/// A quarter as many pairs as there are overwritten, when half were before.
 #[derive(Debug)]
 pub(super) struct Overwritten {
+    pub(super) order: Overwriting,
     pub(super) from: Mark,
     pub(super) to: Mark,
     /// Shares of the tracks in use, evenly apart by pairs.
@@ -138,7 +139,7 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
         let target = emulated::open_varve(env, &setup.spec(), &setup.options())?;
         let mut driver = Driver::new(env, &target, &setup, advance)?;
         let marks = driver.fill()?;
-        let (mut idle, mut mixes, mut overwritten) = (None, Vec::new(), None);
+        let (mut idle, mut mixes, mut overwritten) = (None, Vec::new(), Vec::new());
         match setup.work {
             Work::Load => {}
             Work::LoadUntilIdle => idle = Some(driver.idle()?),
@@ -147,7 +148,7 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
                     mixes.push(driver.mix(read_percent, reads_to_one)?);
                 }
             }
-            Work::LoadAndOverwrite { order, .. } => overwritten = Some(driver.overwrite(order)?),
+            Work::LoadAndOverwrite { .. } => overwritten = driver.overwrite()?,
         }
         drop(driver);
         drop(target);
@@ -268,32 +269,40 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
         self.mark()
     }
 
-    /// As many pairs again.
-    fn overwrite(&mut self, order: Overwriting) -> Result<Overwritten, LabError> {
+    /// Three quarters of the pairs once, in another order: the last of them; and then as many as that drawn anew each time.
+    fn overwrite(&mut self) -> Result<Vec<Overwritten>, LabError> {
         self.idle()?;
         let pairs = self.setup.scaled_pairs();
         let permutation = Permutation::new(pairs, self.setup.seed);
         let mut random = Random::named(self.setup.seed, "kvimr overwriting");
-        let mut record = |position: u64| match order {
-            Overwriting::EachOnce => permutation.of(position),
-            Overwriting::Drawn => random.below(pairs),
-        };
         let half = pairs / 2;
         for position in 0..half {
-            self.put(record(position), 1)?;
+            self.put(permutation.of(position), 1)?;
         }
+        let once = self.overwrite_quarter(Overwriting::EachOnce, |position| permutation.of(half + position))?;
+        let drawn = self.overwrite_quarter(Overwriting::Drawn, |_| random.below(pairs))?;
+        Ok(vec![once, drawn])
+    }
+
+    /// As many pairs as a quarter of those there are.
+    fn overwrite_quarter(
+        &mut self,
+        order: Overwriting,
+        mut record: impl FnMut(u64) -> u64,
+    ) -> Result<Overwritten, LabError> {
+        let pairs = self.setup.scaled_pairs() / 4;
         let from = self.mark()?;
         let (mut used, mut lives) = (Vec::new(), Lives::default());
-        let step = ((pairs - half) / SAMPLES).max(1);
-        for position in half..pairs {
-            if (position - half).is_multiple_of(step) {
+        let step = (pairs / SAMPLES).max(1);
+        for position in 0..pairs {
+            if position.is_multiple_of(step) {
                 let occupancy = self.occupancy();
                 used.push(Tiers::of(&occupancy).used_share());
                 lives.see(&occupancy);
             }
             self.put(record(position), 1)?;
         }
-        Ok(Overwritten { from, to: self.mark()?, used, lives })
+        Ok(Overwritten { order, from, to: self.mark()?, used, lives })
     }
 
     /// No flush and no compaction runs.

@@ -85,11 +85,10 @@ pub(super) enum Work {
         /// a read takes then depends on nothing but its place, and none of them can slow anything else.
         reads_to_one: u64,
     },
-    /// As many pairs as fill this share of the tracks, in percent, and as many overwritten.
+    /// As many pairs as fill this share of the tracks, in percent, and overwritten in every order there is.
     LoadAndOverwrite {
         /// Share of the tracks in use while overwriting, about, on average.
         percent: u64,
-        order: Overwriting,
     },
 }
 
@@ -329,11 +328,11 @@ impl Setup {
     }
 
     /// A load that fills so much of the tracks, in percent, and is overwritten.
-    pub(super) fn overwriting(scheme: Scheme, scale: Scale, seed: u64, percent: u64, order: Overwriting) -> Setup {
+    pub(super) fn overwriting(scheme: Scheme, scale: Scale, seed: u64, percent: u64) -> Setup {
         let full_disk_pairs = FULL_DISK_PAIRS - FULL_DISK_PAIRS_LESS * scale.denominator().min(1024);
         Setup {
             pairs: full_disk_pairs / 100 * percent,
-            work: Work::LoadAndOverwrite { percent, order },
+            work: Work::LoadAndOverwrite { percent },
             ..Setup::new(scheme, scale, seed)
         }
     }

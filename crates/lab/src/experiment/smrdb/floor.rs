@@ -33,14 +33,20 @@ pub(super) struct Floors {
     pub(super) unflushed_journaled_append: f64,
 }
 
-/// Measures them. The same numbers for every seed: nothing is random.
+/// A disk of another model in full size, of which only the time is wanted.
+pub(super) fn disk_of(model: &str) -> String {
+    format!("disk:3TB?model={model},backing=none")
+}
+
+/// Measures them on this disk. The same numbers for every seed: nothing is random.
 ///
 /// # Errors
 /// What the device says.
-pub(super) fn measure() -> Result<Floors, LabError> {
+pub(super) fn measure(disk: &str) -> Result<Floors, LabError> {
     let append = |is_flushed: bool| {
+        let disk = disk.to_owned();
         simulate(1, move |env| {
-            let device = bare(env, DISK)?;
+            let device = bare(env, &disk)?;
             let probe = Probe {
                 pattern: if is_flushed { Pattern::SyncedWrite } else { Pattern::SequentialWrite },
                 request_bytes: 2 * BLOCK_BYTES,
@@ -53,8 +59,9 @@ pub(super) fn measure() -> Result<Floors, LabError> {
         })
     };
     let journaled = |journal_bytes: Option<u64>, is_flushed: bool| {
+        let disk = disk.to_owned();
         simulate(1, move |env| {
-            let device = bare(env, DISK)?;
+            let device = bare(env, &disk)?;
             let middle = device.geometry().capacity_bytes / 2 / BLOCK_BYTES * BLOCK_BYTES;
             journaled_appends(env, &*device, journal_bytes.unwrap_or(middle), is_flushed)
         })
@@ -73,9 +80,10 @@ pub(super) fn measure() -> Result<Floors, LabError> {
 ///
 /// # Errors
 /// What the device says.
-pub(super) fn slowest_appends_millis(appends: u64) -> Result<f64, LabError> {
+pub(super) fn slowest_appends_millis(disk: &str, appends: u64) -> Result<f64, LabError> {
+    let disk = disk.to_owned();
     simulate(1, move |env| {
-        let device = bare(env, DISK)?;
+        let device = bare(env, &disk)?;
         let (context, blocks) = (IoContext::default(), [0; 2 * BLOCK_BYTES as usize]);
         let mut latencies = Latencies::default();
         for number in 0..appends {
@@ -126,7 +134,7 @@ mod tests {
 
     #[test]
     fn an_append_takes_a_turn_and_a_journaled_one_moves_the_arm_there_and_back() {
-        let floors = measure().unwrap();
+        let floors = measure(DISK).unwrap();
         // 7200 revolutions a minute.
         let revolution = 60_000.0 / 7_200.0;
         assert!(floors.append > revolution && floors.append < 1.1 * revolution, "{floors:?}");

@@ -4,6 +4,7 @@
 //! Figures that need the same puts share them: what an earlier experiment of the same run measured is not
 //! measured again.
 
+mod another_disk;
 mod beside;
 mod driver;
 mod film;
@@ -38,6 +39,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     ycsb::FIG_15,
     variable_bands::VARIABLE_BANDS,
     robust::ROBUST,
+    another_disk::ANOTHER_DISK,
     recovery::RECOVERY,
     seeds::SEEDS_OF_PUTS,
 ];
@@ -91,6 +93,20 @@ mod tests {
             assert!(of(scheme, "read by opening") > log, "{scheme}: {}", found.to_text());
             assert!(of(scheme, "opening") > flushed, "{scheme}: {}", found.to_text());
         }
+    }
+
+    #[test]
+    fn the_other_disk_has_the_goals_of_every_figure() {
+        let found = report("smrdb/another-disk", 20_000);
+        assert!(found.to_text().contains("model=measured-4tb"), "{}", found.to_text());
+        let judged = |of: &str| {
+            let rows = found.rows.iter().filter(|row| row.scheme == "ours" && row.metric.contains(of));
+            rows.filter(|row| row.note.as_deref().is_some_and(|note| note.starts_with("goal"))).count()
+        };
+        // Random puts; puts in order by sync interval, size and without log; YCSB; its load over time.
+        let figures =
+            ["/ SMRDB-SOC, same I/O", "/ LevelDB-like, same I/O", "throughput / SMRDB-SOC", "/ append and flush"];
+        assert_eq!(figures.map(judged), [7 + 8 + 3, 18, 8, 1], "{}", found.to_text());
     }
 
     #[test]

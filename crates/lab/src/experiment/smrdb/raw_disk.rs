@@ -92,7 +92,7 @@ pub(in crate::experiment) const FIG_7: Experiment = Experiment {
                 words(&mut report, CONVENTIONAL, &metric, (ratio, "1"), paper, ratio > 1.0);
             }
         }
-        let floors = floor::measure();
+        let floors = floor::measure(DISK);
         run.settings.progress.end();
         let floors = floors?;
         for (metric, millis) in [

@@ -3,7 +3,7 @@
 use super::driver::{Measurement, Phase, PutOrder, measure_all};
 use super::random_puts::{VALUE_BYTES, Wanted};
 use super::scheme::{Scheme, Term};
-use super::settings::{KEY_BYTES, RANDOM_BYTES, Setup};
+use super::settings::{KEY_BYTES, OTHER_MODEL, RANDOM_BYTES, Setup};
 use crate::experiment::comparison::ours;
 use crate::experiment::{Experiment, Scale};
 use crate::report::Report;
@@ -28,7 +28,7 @@ type Change = (&'static str, fn(&mut Variation));
 const CHANGES: [Change; 10] = [
     ("as elsewhere", |_| {}),
     ("another seed", |variation| variation.setup.seed += 1),
-    ("another disk", |variation| variation.setup.model = "measured-4tb"),
+    ("another disk", |variation| variation.setup.model = OTHER_MODEL),
     ("bands of 40 MiB", |variation| variation.setup.band_bytes /= 2),
     ("bands of 256 MiB", |variation| variation.setup.band_bytes = 256 << 20),
     ("values of 1,000 B", |variation| variation.value_bytes = 1000),

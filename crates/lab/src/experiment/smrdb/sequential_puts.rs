@@ -2,9 +2,10 @@
 
 use super::driver::{Driver, Measurement, measure_all};
 use super::scheme::{Scheme, Term};
-use super::settings::{KEY_BYTES, SEQUENTIAL_BYTES, Setup};
+use super::settings::{KEY_BYTES, MODEL, SEQUENTIAL_BYTES, Setup};
+use crate::error::LabError;
 use crate::experiment::comparison::{compare, drawn, goal, ours, words};
-use crate::experiment::{Experiment, Scale};
+use crate::experiment::{Experiment, Run, Scale};
 use crate::report::Report;
 
 /// Sizes of values; at the last one a sync interval of 1,000 is a tenth of a gigabyte.
@@ -24,34 +25,18 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
     title: "SMRDB, figure 8: sequential puts by sync interval and size of values, and without log",
     description: "Puts 10 GB in order of the keys, every 1st, 10th, 100th, 1000th or no put synced, with values of 100 B, 4 KiB \
                   and 100 KiB. A sync costs a revolution of the disk whatever the scale, so scale divides the number of puts only; \
-                  loads with more than 200,000 syncs are cut to as many. Then no put synced and the log in memory.",
+                  loads with more than 200,000 syncs are cut to as many. Then no put synced and the log in memory. Ours is shown without \
+                  each of its terms where every put is synced, or none.",
     default_scale: Scale::one_in(16),
     run: |run| {
         let mut report = run.report();
         let setup = |scheme: Scheme| Setup::new(scheme, Scale::FULL, run.settings.seed);
         setup(Scheme::Soc).describe(&mut report);
-        let schemes = Scheme::compared();
-        let mut cells: Vec<Cell> = Vec::new();
-        for value_bytes in VALUES {
-            let of = |has_log: bool, interval: Option<u64>| Cell { value_bytes, interval, has_log };
-            cells.extend(INTERVALS.map(|interval| of(true, interval)));
-            // "if logging is disabled in both SMRDB and LevelDB".
-            cells.push(of(false, None));
-        }
-        let measurements = cells.iter().flat_map(|cell| {
-            let records = records_of(run.scale, cell.value_bytes, cell.interval);
-            let (name, interval) = (format!("sequential puts {:?} {records}", cell.interval), cell.interval);
-            let of_scheme = move |&scheme: &Scheme| {
-                let setup = Setup { logs: cell.has_log, ..Setup::new(scheme, Scale::FULL, run.settings.seed) };
-                let work = move |driver: &mut Driver| Ok(vec![driver.put_in_order(records, interval)?]);
-                Measurement::new(&setup, cell.value_bytes, &name, work)
-            };
-            schemes.iter().map(of_scheme).collect::<Vec<_>>()
-        });
-        let phases = measure_all(run, "sequential puts", measurements.collect())?;
+        let cells = cells();
+        let all = rates(run, (run.scale, MODEL), &cells, Cell::schemes)?;
         let mut unsynced: Vec<f64> = Vec::new();
-        for (cell, phases) in cells.iter().zip(phases.chunks(schemes.len())) {
-            let rates: Vec<f64> = phases.iter().map(|phases| phases[0].megabytes_per_second()).collect();
+        for (cell, rates) in cells.iter().zip(all) {
+            let schemes = cell.schemes();
             cell.rows(&mut report, &schemes, &rates);
             if cell.has_log {
                 unsynced = rates;
@@ -69,8 +54,42 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
     },
 };
 
+/// Every way of putting them.
+pub(super) fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for value_bytes in VALUES {
+        let of = |has_log: bool, interval: Option<u64>| Cell { value_bytes, interval, has_log };
+        cells.extend(INTERVALS.map(|interval| of(true, interval)));
+        // "if logging is disabled in both SMRDB and LevelDB".
+        cells.push(of(false, None));
+    }
+    cells
+}
+
+/// Megabytes per second of each cell under each scheme, on a disk of this model, with so many puts.
+pub(super) fn rates(
+    run: &Run<'_>,
+    (scale, model): (Scale, &'static str),
+    cells: &[Cell],
+    schemes: impl Fn(&Cell) -> Vec<Scheme>,
+) -> Result<Vec<Vec<f64>>, LabError> {
+    let measurements = cells.iter().flat_map(|cell| {
+        let records = records_of(scale, cell.value_bytes, cell.interval);
+        let (name, interval) = (format!("sequential puts {:?} {records}", cell.interval), cell.interval);
+        let of_scheme = move |scheme: Scheme| {
+            let setup = Setup { logs: cell.has_log, model, ..Setup::new(scheme, Scale::FULL, run.settings.seed) };
+            let work = move |driver: &mut Driver| Ok(vec![driver.put_in_order(records, interval)?]);
+            Measurement::new(&setup, cell.value_bytes, &name, work)
+        };
+        schemes(cell).into_iter().map(of_scheme).collect::<Vec<_>>()
+    });
+    let phases = measure_all(run, "sequential puts", measurements.collect())?;
+    let mut rates = phases.iter().map(|phases| phases[0].megabytes_per_second());
+    Ok(cells.iter().map(|cell| rates.by_ref().take(schemes(cell).len()).collect()).collect())
+}
+
 /// How the pairs are put.
-struct Cell {
+pub(super) struct Cell {
     value_bytes: usize,
     interval: Option<u64>,
     /// Logs are on the disk. If not they are in memory.
@@ -78,6 +97,15 @@ struct Cell {
 }
 
 impl Cell {
+    /// Who is compared in it. What a term of ours is worth shows where every put is synced, or none; between these are the others.
+    fn schemes(&self) -> Vec<Scheme> {
+        let mut schemes = Scheme::compared();
+        if self.interval.is_some_and(|interval| interval > 1) {
+            schemes.retain(|scheme| !matches!(scheme, Scheme::OursWithout(_)));
+        }
+        schemes
+    }
+
     /// What the paper says of it, and whether SMRDB is ahead by that.
     fn paper(&self) -> Option<(&'static str, bool)> {
         match (self.has_log, self.interval) {
@@ -93,12 +121,7 @@ impl Cell {
 
     /// The rate of each scheme, and to that of LevelDB-like.
     fn rows(&self, report: &mut Report, schemes: &[Scheme], rates: &[f64]) {
-        let what = match (self.has_log, self.interval) {
-            (false, _) => "no log".to_owned(),
-            (true, Some(interval)) => format!("1 sync in {interval}"),
-            (true, None) => "no sync".to_owned(),
-        };
-        let metric = format!("{} B, {what}", self.value_bytes);
+        let metric = self.metric();
         for (scheme, rate) in schemes.iter().zip(rates) {
             drawn(report, scheme.name(), &metric, "MB/s", *rate);
         }
@@ -111,11 +134,25 @@ impl Cell {
                 None => ours(report, scheme.name(), &metric, "1", ratio),
             }
         }
+        self.judge(report, schemes, rates);
+    }
+
+    fn metric(&self) -> String {
+        let what = match (self.has_log, self.interval) {
+            (false, _) => "no log".to_owned(),
+            (true, Some(interval)) => format!("1 sync in {interval}"),
+            (true, None) => "no sync".to_owned(),
+        };
+        format!("{} B, {what}", self.value_bytes)
+    }
+
+    /// Ours to LevelDB-like with the same input and output.
+    pub(super) fn judge(&self, report: &mut Report, schemes: &[Scheme], rates: &[f64]) {
         let of =
             |wanted: Scheme| schemes.iter().zip(rates).find(|(scheme, _)| **scheme == wanted).map(|(_, rate)| rate);
         for scheme in [Scheme::Ours, Scheme::OursWithout(Term::Bursts)] {
             if let (Some(own), Some(base)) = (of(scheme), of(Scheme::LevelDbSameIo)) {
-                let metric = format!("{metric} / {}", Scheme::LevelDbSameIo.name());
+                let metric = format!("{} / {}", self.metric(), Scheme::LevelDbSameIo.name());
                 goal(report, scheme.name(), &metric, own / base, "at least 1", own >= base);
             }
         }

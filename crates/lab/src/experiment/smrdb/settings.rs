@@ -13,6 +13,10 @@ pub(super) const BAND_BYTES: u64 = 80 << 20;
 /// "a Seagate Barracuda SATA 3 TB 7200 rpm disk".
 const DISK_BYTES: u64 = 3_000_000_000_000;
 
+/// Preset of the paper's disk, and of the other one of about that size.
+pub(super) const MODEL: &str = "barracuda-3tb";
+pub(super) const OTHER_MODEL: &str = "measured-4tb";
+
 /// The random-access region.
 const CONVENTIONAL_BYTES: u64 = 1 << 30;
 
@@ -84,8 +88,17 @@ impl Setup {
     pub(super) fn new(scheme: Scheme, sizes: Scale, seed: u64) -> Setup {
         let (disk_bytes, band_bytes) = (DISK_BYTES, BAND_BYTES);
         let zones_of_band = 1;
-        let model = "barracuda-3tb";
-        Setup { scheme, sizes, seed, disk_bytes, model, band_bytes, zones_of_band, level0_triggers: (4, 8), logs: true }
+        Setup {
+            scheme,
+            sizes,
+            seed,
+            disk_bytes,
+            model: MODEL,
+            band_bytes,
+            zones_of_band,
+            level0_triggers: (4, 8),
+            logs: true,
+        }
     }
 
     /// The random-access region in full. The number of bands does not shrink with the scale, nor does the band table.

@@ -1,8 +1,8 @@
 //! Figures 14 and 15: YCSB with every put synced, and the load over time.
 
-use super::floor::{self, Floors};
+use super::floor::{self, DISK, Floors};
 use super::scheme::{Scheme, Term};
-use super::settings::{COMPRESSION_RATIO, Setup};
+use super::settings::{COMPRESSION_RATIO, MODEL, Setup};
 use crate::error::LabError;
 use crate::experiment::comparison::{drawn, goal, ours, words};
 use crate::experiment::{Experiment, Run, Scale, emulated, simulate, together};
@@ -53,7 +53,7 @@ pub(in crate::experiment) const FIG_14: Experiment = Experiment {
                 drawn(&mut report, scheme.name(), &format!("{name}: throughput"), "op/s", rate(phases, place));
             }
         }
-        let floors = floor::measure()?;
+        let floors = floor::measure(DISK)?;
         let (_, leveldb) = &all[0];
         for (scheme, phases) in &all[1..] {
             for (place, (_, name)) in MIXES.iter().enumerate() {
@@ -76,16 +76,7 @@ pub(in crate::experiment) const FIG_14: Experiment = Experiment {
         synced_puts(&mut report, &all, &floors);
         let unsynced = self::phases(run, Durability::Buffered)?;
         for (of, what) in [(&all, ""), (&unsynced, ", no put synced")] {
-            let find = |wanted: Scheme| of.iter().find(|(scheme, _)| *scheme == wanted).map(|(_, phases)| phases);
-            for (scheme, base) in own_schemes().flat_map(|own| [Scheme::Soc, Scheme::SocSameIo].map(|base| (own, base)))
-            {
-                let (Some(own), Some(its)) = (find(scheme), find(base)) else { continue };
-                for (place, (_, name)) in MIXES.iter().enumerate() {
-                    let ratio = rate(own, place) / rate(its, place);
-                    let metric = format!("{name}{what}: throughput / {}", base.name());
-                    goal(&mut report, scheme.name(), &metric, ratio, "at least 1", ratio >= 1.0);
-                }
-            }
+            not_below(&mut report, of, what);
         }
         for (scheme, phases) in &unsynced[1..] {
             for (place, (_, name)) in MIXES.iter().enumerate() {
@@ -111,6 +102,19 @@ pub(in crate::experiment) const FIG_14: Experiment = Experiment {
         Ok(report)
     },
 };
+
+/// Ours, with bursts and without them, to SMRDB-SOC as it is and with the same input and output.
+pub(super) fn not_below(report: &mut Report, of: &OfSchemes, what: &str) {
+    let find = |wanted: Scheme| of.iter().find(|(scheme, _)| *scheme == wanted).map(|(_, phases)| phases);
+    for (scheme, base) in own_schemes().flat_map(|own| [Scheme::Soc, Scheme::SocSameIo].map(|base| (own, base))) {
+        let (Some(own), Some(its)) = (find(scheme), find(base)) else { continue };
+        for (place, (_, name)) in MIXES.iter().enumerate() {
+            let ratio = own[place].operations_per_second / its[place].operations_per_second;
+            let metric = format!("{name}{what}: throughput / {}", base.name());
+            goal(report, scheme.name(), &metric, ratio, "at least 1", ratio >= 1.0);
+        }
+    }
+}
 
 /// What a synced put of the load cost, beside what the disk takes for the least of it.
 fn synced_puts(report: &mut Report, all: &OfSchemes, floors: &Floors) {
@@ -143,10 +147,10 @@ pub(in crate::experiment) const FIG_15: Experiment = Experiment {
     default_scale: DEFAULT_SCALE,
     run: |run| {
         let mut report = described(run);
-        let floors = floor::measure()?;
+        let floors = floor::measure(DISK)?;
         ours(&mut report, "disk", "append of 8 KiB and flush", "ms", floors.append);
         let records = options(run.scale, run.settings.seed, Durability::Synced).records;
-        let appends_millis = floor::slowest_appends_millis(records)?;
+        let appends_millis = floor::slowest_appends_millis(DISK, records)?;
         ours(&mut report, "disk", "append of 8 KiB and flush, p99.9 of as many as puts", "ms", appends_millis);
         for (durability, name) in [(Durability::Synced, "load"), (Durability::Buffered, "load, no put synced")] {
             let all = phases(run, durability)?;
@@ -187,7 +191,7 @@ pub(in crate::experiment) const FIG_15: Experiment = Experiment {
 };
 
 /// How even a load was.
-fn steadiness(report: &mut Report, scheme: Scheme, name: &str, load: &PhaseResult) {
+pub(super) fn steadiness(report: &mut Report, scheme: Scheme, name: &str, load: &PhaseResult) {
     let (of, is_past) = (scheme.name(), scheme.is_past_paper());
     drawn(report, of, &format!("{name}: time"), "s", load.elapsed_nanos as f64 / 1e9);
     let slowest = load.groups.iter().find_map(|group| group.slowest_second_operations);
@@ -210,7 +214,7 @@ fn steadiness(report: &mut Report, scheme: Scheme, name: &str, load: &PhaseResul
 /// Ours, with bursts and without them, beside the tree that does not pace: the paper's, that with the same input and output, and ours
 /// without pacing. Where every put is synced no tree's puts are faster than appends and flushes: `floor` is the mean of these and their
 /// p99.9.
-fn beside(report: &mut Report, all: &OfSchemes, name: &str, floor: Option<(f64, f64)>) {
+pub(super) fn beside(report: &mut Report, all: &OfSchemes, name: &str, floor: Option<(f64, f64)>) {
     let find = |wanted: Scheme| all.iter().find(|(scheme, _)| *scheme == wanted).map(|(_, phases)| &phases[0]);
     let slow = |load: &PhaseResult| latency_of(load).map_or(f64::NAN, |latency| latency.p999_nanos as f64 / 1e6);
     for scheme in own_schemes() {
@@ -249,7 +253,8 @@ fn latency_of(phase: &PhaseResult) -> Option<LatencySummary> {
     phase.groups.iter().flat_map(|group| &group.kinds).find_map(|kind| kind.latency)
 }
 
-type OfSchemes = Vec<(Scheme, Arc<Vec<PhaseResult>>)>;
+/// Results of the [`MIXES`] by scheme.
+pub(super) type OfSchemes = Vec<(Scheme, Arc<Vec<PhaseResult>>)>;
 
 pub(super) fn options(scale: Scale, seed: u64, durability: Durability) -> YcsbOptions {
     YcsbOptions {
@@ -282,10 +287,20 @@ fn described(run: &Run<'_>) -> Report {
 
 /// The load and the three workloads on every scheme that is compared, LevelDB-like first.
 fn phases(run: &Run<'_>, durability: Durability) -> Result<OfSchemes, LabError> {
+    phases_of(run, Scheme::compared_with_bursts(), MODEL, durability)
+}
+
+/// The same on these schemes and a disk of this model.
+pub(super) fn phases_of(
+    run: &Run<'_>,
+    schemes: Vec<Scheme>,
+    model: &'static str,
+    durability: Durability,
+) -> Result<OfSchemes, LabError> {
     let options = options(run.scale, run.settings.seed, durability);
-    let schemes = Scheme::compared_with_bursts();
     let wanted = |&scheme: &Scheme| {
-        let (setup, options) = (Setup::new(scheme, Scale::FULL, run.settings.seed), options.clone());
+        let setup = Setup { model, ..Setup::new(scheme, Scale::FULL, run.settings.seed) };
+        let options = options.clone();
         together::Wanted {
             key: format!("smrdb ycsb {options:?} {setup:?}"),
             operations: 1,
