@@ -511,21 +511,33 @@ mod tests {
 
     #[test]
     fn threads_share_it() {
-        let backing = Arc::new(CompressedBacking::new());
+        const THREADS: u64 = 4;
+        const QUARTER: usize = CHUNK_BYTES / THREADS as usize;
+        // More chunks of one shard than it holds open, so that they are closed under other threads.
+        let at = |chunk: u64, thread: u64| chunk * SHARDS * CHUNK + thread * QUARTER as u64;
+        let chunks = OPEN_CHUNKS as u64 + 8;
+        let backing = CompressedBacking::new();
         std::thread::scope(|scope| {
-            for thread in 0..4u64 {
-                let backing = Arc::clone(&backing);
+            for thread in 0..THREADS {
+                let backing = &backing;
                 scope.spawn(move || {
                     let mut random = Random::seeded(thread);
-                    let mut data = vec![0; 8_000];
-                    for round in 0..60 {
-                        // Four threads in every chunk, each in its own quarter.
-                        let offset = random.below(40) * CHUNK + thread * (CHUNK / 4) + random.below(CHUNK / 8);
-                        data.fill((thread * 60 + round) as u8);
-                        backing.write_at(offset, &data).unwrap();
-                        let mut got = vec![0; 8_000];
-                        backing.read_at(offset, &mut got).unwrap();
-                        assert!(got == data, "thread {thread} round {round}");
+                    // All threads in every chunk, each in its own quarter, of which it knows every byte.
+                    let mut model = vec![[0; QUARTER]; chunks as usize];
+                    let mut found = [0; QUARTER];
+                    for round in 0..600 {
+                        let chunk = random.below(chunks);
+                        let own = &mut model[chunk as usize];
+                        let start = random.below(QUARTER as u64) as usize;
+                        let length = 1 + random.below((QUARTER - start) as u64) as usize;
+                        fill(&mut random, &mut own[start..start + length]);
+                        backing.write_at(at(chunk, thread) + start as u64, &own[start..start + length]).unwrap();
+                        backing.read_at(at(chunk, thread), &mut found).unwrap();
+                        assert!(found == *own, "thread {thread} round {round}");
+                    }
+                    for (chunk, own) in (0..).zip(&model) {
+                        backing.read_at(at(chunk, thread), &mut found).unwrap();
+                        assert!(found == *own, "thread {thread}, chunk {chunk} at the end");
                     }
                 });
             }
