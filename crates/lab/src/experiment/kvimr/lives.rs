@@ -45,8 +45,10 @@ impl Lives {
         for piece in occupancy.pieces.iter().filter(|piece| piece.device == 0) {
             let usable = matches!(piece.usage, PieceUsage::Free | PieceUsage::Table | PieceUsage::Removed);
             self.tracks += usize::from(usable);
-            if let (PieceUsage::Table, Some(file)) = (piece.usage, piece.file) {
-                tracks.get_mut(file as usize).into_iter().for_each(|tracks| *tracks += 1);
+            if let (PieceUsage::Table, Some(file)) = (piece.usage, piece.file)
+                && let Some(tracks) = tracks.get_mut(file as usize)
+            {
+                *tracks += 1;
             }
         }
         let mut seen = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! `smrdb/another-disk`: the goals of SMRDB's figures on the other disk that there is a preset of.
 
 use super::floor;
-use super::random_puts::{PACED_SCALE, PUTS, REWRITING, loads};
+use super::random_puts::{PACED_SCALE, goals, loads};
 use super::scheme::{Scheme, Term};
 use super::sequential_puts::{cells, rates};
 use super::settings::{OTHER_MODEL, Setup};
@@ -25,9 +25,8 @@ pub(in crate::experiment) const ANOTHER_DISK: Experiment = Experiment {
         let (puts, mut report) = loads(run, &setups)?;
         setup(Scheme::Ours).describe(&mut report);
         let [base, own] = &puts[..] else { return Ok(report) };
-        for measured in [PUTS].iter().chain(&REWRITING) {
-            let metric = format!("{} / {}", measured.metric, Scheme::SocSameIo.name());
-            measured.wanted.judge(&mut report, &metric, (measured.of)(own) / (measured.of)(base));
+        for goal in goals() {
+            goal.wanted.judge(&mut report, &goal.ratio_metric(), goal.ratio(own, base));
         }
         let schemes = [Scheme::LevelDbSameIo, Scheme::Ours];
         let fewer = Scale::one_in(run.scale.denominator() * FEWER_IN_ORDER);

@@ -114,10 +114,21 @@ fn told(report: &mut Report, all: &[Loaded], rate: impl Fn(&Loaded, usize) -> f6
 
 /// What ours is to be, to SMRDB-SOC with the same input and output.
 pub(super) struct Goal {
-    pub(super) metric: &'static str,
+    metric: &'static str,
     unit: &'static str,
     pub(super) wanted: Wanted,
-    pub(super) of: fn(&Loaded) -> f64,
+    of: fn(&Loaded) -> f64,
+}
+
+impl Goal {
+    /// What the ratio of ours to SMRDB-SOC with the same input and output is called.
+    pub(super) fn ratio_metric(&self) -> String {
+        format!("{} / {}", self.metric, Scheme::SocSameIo.name())
+    }
+
+    pub(super) fn ratio(&self, own: &Loaded, base: &Loaded) -> f64 {
+        (self.of)(own) / (self.of)(base)
+    }
 }
 
 /// Of a ratio.
@@ -150,8 +161,13 @@ impl std::fmt::Display for Wanted {
     }
 }
 
+/// All goals of random puts.
+pub(super) fn goals() -> impl Iterator<Item = Goal> {
+    [PUTS].into_iter().chain(REWRITING)
+}
+
 /// How fast random puts are.
-pub(super) const PUTS: Goal = Goal {
+const PUTS: Goal = Goal {
     metric: "random puts",
     unit: "MB/s",
     wanted: Wanted::AtLeast(1.5),
@@ -159,7 +175,7 @@ pub(super) const PUTS: Goal = Goal {
 };
 
 /// Bytes that compactions wrote, and what writing fewer of them must not cost: overlap, scans, space.
-pub(super) const REWRITING: [Goal; 6] = [
+const REWRITING: [Goal; 6] = [
     Goal {
         metric: "rewritten to a user byte",
         unit: "1",
@@ -206,19 +222,18 @@ pub(super) const REWRITING: [Goal; 6] = [
 
 fn rewriting(report: &mut Report, all: &[Loaded]) {
     let find = |scheme: Scheme| all.iter().find(|loaded| loaded.setup.scheme == scheme);
-    for Goal { metric, unit, wanted, of } in REWRITING {
+    for rewriting in REWRITING {
+        let Goal { metric, unit, wanted, of } = rewriting;
         for loaded in all {
             ours(report, loaded.setup.scheme.name(), metric, unit, of(loaded));
         }
         let Some(own) = find(Scheme::Ours) else { return };
-        for base in [Scheme::Soc, Scheme::SocSameIo] {
-            let Some(base) = find(base) else { continue };
-            let (name, ratio) = (Scheme::Ours.name(), of(own) / of(base));
-            let metric = format!("{metric} / {}", base.setup.scheme.name());
-            match base.setup.scheme {
-                Scheme::SocSameIo => wanted.judge(report, &metric, ratio),
-                _ => ours(report, name, &metric, "1", ratio),
-            }
+        if let Some(base) = find(Scheme::Soc) {
+            let metric = format!("{metric} / {}", Scheme::Soc.name());
+            ours(report, Scheme::Ours.name(), &metric, "1", rewriting.ratio(own, base));
+        }
+        if let Some(base) = find(Scheme::SocSameIo) {
+            wanted.judge(report, &rewriting.ratio_metric(), rewriting.ratio(own, base));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `smrdb/seeds`: the goals of the random puts with several seeds.
 
-use super::random_puts::{Loaded, PACED_SCALE, PUTS, REWRITING, loads};
+use super::random_puts::{Loaded, PACED_SCALE, goals, loads};
 use super::scheme::Scheme;
 use super::settings::Setup;
 use crate::experiment::Experiment;
@@ -21,15 +21,15 @@ pub(in crate::experiment) const SEEDS_OF_PUTS: Experiment = Experiment {
         let setups: Vec<Setup> = (0..SEEDS).map(|step| run.settings.seed + step).flat_map(of_seed).collect();
         let (all, mut report) = loads(run, &setups)?;
         let name = Scheme::Ours.name();
-        for measured in [PUTS].iter().chain(&REWRITING) {
-            let ratio = |pair: &[Loaded]| (measured.of)(&pair[1]) / (measured.of)(&pair[0]);
+        for goal in goals() {
+            let ratio = |pair: &[Loaded]| goal.ratio(&pair[1], &pair[0]);
             let ratios: Vec<f64> = all.chunks(schemes.len()).map(ratio).collect();
-            let metric = format!("{} / {}", measured.metric, Scheme::SocSameIo.name());
+            let metric = goal.ratio_metric();
             for (setup, ratio) in setups.chunks(schemes.len()).zip(&ratios) {
                 ours(&mut report, name, &format!("{metric}, seed {}", setup[0].seed), "1", *ratio);
             }
             let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-            measured.wanted.judge(&mut report, &format!("{metric}, mean"), mean);
+            goal.wanted.judge(&mut report, &format!("{metric}, mean"), mean);
         }
         Ok(report)
     },

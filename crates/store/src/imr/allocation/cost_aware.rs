@@ -190,15 +190,15 @@ impl Tracks<'_> {
     fn hole_end(&self, index: usize) -> usize {
         let Some(first) = self.free.get(index) else { return index };
         // Tracks ascend, so those that follow each other come before those that do not.
-        let follows = |(count, track): (usize, &TrackId)| (track.0 - first.0) as usize == count;
-        let (mut within, mut beyond) = (1, 2);
-        while self.free.get(index + beyond - 1).is_some_and(|track| follows((beyond - 1, track))) {
-            (within, beyond) = (beyond, 2 * beyond);
+        let follows =
+            |count: usize| self.free.get(index + count).is_some_and(|track| (track.0 - first.0) as usize == count);
+        let (mut within, mut beyond) = (1, 1);
+        while follows(beyond) {
+            (within, beyond) = (beyond + 1, 2 * beyond);
         }
-        beyond = beyond.min(self.free.len() - index);
         while within < beyond {
             let middle = within.midpoint(beyond);
-            if follows((middle, &self.free[index + middle])) { within = middle + 1 } else { beyond = middle }
+            if follows(middle) { within = middle + 1 } else { beyond = middle }
         }
         index + within
     }
