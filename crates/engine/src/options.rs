@@ -243,7 +243,9 @@ described_options! {
         /// of at once: for writes that are to take about the same time each. They go on at once while nobody writes, while
         /// writers wait for them, when they are late, and where logs are on a medium of their own. Writers are held to their pace in turn, a little all the time, so that
         /// the log's way to the medium, memtables and level 0 are not found full: in place of the slowdown at
-        /// `level0_slowdown_writes_trigger`. Tables are written back every few mebibytes, so that no sync waits for much.
+        /// `level0_slowdown_writes_trigger`. Tables are written back every few mebibytes, so that no sync waits for much. All of it is for writes that wait for
+        /// the log: while none was synced for ten seconds and a thread writes the log (`log_write_behind_size`), jobs go on at once and
+        /// writers are held for level 0 alone.
         pace_background_work: bool = false, "false", Truth;
         /// With `pace_background_work`: how long background work may keep a write waiting at once. It then moves in bursts of up to
         /// 32 MiB that have the medium to themselves: what writes the log waits for one to end, so that one write in

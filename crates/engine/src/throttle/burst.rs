@@ -6,6 +6,8 @@
 //! mebibytes without a break, has the medium write down what it wrote, so that no log pays for it, and lets go. One write in
 //! thousands then waits, as long as was asked for at most, and all others find the medium as if there were no jobs.
 //!
+//! Where nobody waits for the log there is nobody to keep waiting, and a job goes on without bursts until somebody does.
+//!
 //! How long a burst goes on is a pure function of what it did and of what steps took of late ([`goes_on`]). Measured is
 //! kept per kind of job ([`BurstCosts`]), as flushes read nothing and compactions read far ahead.
 
@@ -161,18 +163,30 @@ impl Bursts {
             pace.note_time(env, burst.untimed_bytes);
             costs.write_back.note(burst.moved_bytes, (env.now() - now).as_nanos() as u64);
             burst.end();
+        } else if !jobs.is_log_awaited(now) {
+            burst.untimed_bytes += bytes;
+            if burst.untimed_bytes >= TIMED_BYTES {
+                pace.note_time(env, std::mem::take(&mut burst.untimed_bytes));
+                pace.begin_step(env);
+            }
+            return Ok(());
         }
         self.begin(env, jobs, pace, burst);
         Ok(())
     }
 
-    /// Returns when a burst of a job has begun, or need not be waited for.
+    /// Returns when a burst of a job has begun, or need not be waited for: where nobody waits for the log there are none.
     pub(super) fn begin(&self, env: &Env, jobs: &Jobs, pace: &JobPace, burst: &mut Burst) {
         if !pace.is_held() {
             return;
         }
         let next_bytes = expected_bytes(self.stall_nanos(), pace.bytes_per_second());
         pace.wait(env, jobs, next_bytes, || self.gate.is_passed());
+        if !jobs.is_log_awaited(env.now()) {
+            *burst = Burst::default();
+            pace.begin_step(env);
+            return;
+        }
         if let Some(turn) = self.gate.begin_burst() {
             pace.begin_step(env);
             let begin = env.now();

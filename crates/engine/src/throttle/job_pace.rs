@@ -7,9 +7,11 @@
 //! So a job is geared to the writers, as in "spring and gear" schedulers (Sears and Ramakrishnan, "bLSM: a general purpose
 //! log structured merge tree", SIGMOD 2012, section 4): it may move its work's share `u / h` once users wrote `u` bytes, where
 //! `h` is a part of what they may write until its result is needed. Its progress is incremental in small steps along the
-//! key range, writes are slowed by one step at most at a time, all alike, and the sum of the work is what it was. Three
+//! key range, writes are slowed by one step at most at a time, all alike, and the sum of the work is what it was. Four
 //! things let a job go on at once:
 //!
+//! - Nobody waits for the log: no write was synced for a while, and a thread of the log writes it. What keeps the medium
+//!   busy then keeps nobody waiting but those who fill the log's way to it, and being done sooner helps these most.
 //! - Writers wait for a job: then haste is all that helps them.
 //! - Nobody wrote for a while: then there is nobody to hold up.
 //! - It is late: `h` has been written. A job that begins with no time left is late from the start, so that under
@@ -23,7 +25,7 @@ use crate::log::Throughput;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use varve_env::Env;
+use varve_env::{Env, Instant};
 
 /// Bytes of input a job moves between two looks at its pace: a few times what positioning on a disk is worth.
 pub(crate) const STEP_BYTES: u64 = 512 << 10;
@@ -33,6 +35,9 @@ const WAIT: Duration = Duration::from_millis(5);
 
 /// Without a write for this long there is nobody to hold up.
 const QUIET: Duration = Duration::from_millis(50);
+
+/// Whoever waited for the log is taken to do so again for this long: long enough for a few syncs of those who sync by the clock.
+const AWAITED: Duration = Duration::from_secs(10);
 
 /// Part of what may be written until a result is needed, in which it is there: what else comes up meanwhile has the rest.
 const HEADROOM_PARTS: u64 = 4;
@@ -93,6 +98,8 @@ impl Progress {
 /// What paced jobs and writers know of each other.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
+    /// Whoever fills the log's buffer writes it to the medium.
+    writers_write_logs: bool,
     writes: Writes,
     /// Threads that wait for a job to end.
     pub(super) waiting: AtomicUsize,
@@ -109,9 +116,27 @@ struct Writes {
     bytes: AtomicU64,
     /// Time of the env of the last one.
     last_nanos: AtomicU64,
+    /// Until then somebody is taken to wait for the log.
+    log_awaited_until_nanos: AtomicU64,
 }
 
 impl Jobs {
+    /// Of a tree whose log is written to the medium by `writers_write_logs` themselves, or by a thread of its own.
+    pub(super) fn new(writers_write_logs: bool) -> Jobs {
+        Jobs { writers_write_logs, ..Jobs::default() }
+    }
+
+    /// Somebody waits until the log is on the medium.
+    pub(super) fn note_log_awaited(&self, env: &Env) {
+        let until = env.now() + AWAITED;
+        self.writes.log_awaited_until_nanos.store(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Writes wait for the medium to take the log, or did so of late.
+    pub(super) fn is_log_awaited(&self, now: Instant) -> bool {
+        self.writers_write_logs || now.as_nanos() < self.writes.log_awaited_until_nanos.load(Ordering::Relaxed)
+    }
+
     pub(super) fn note_written(&self, env: &Env, bytes: usize) {
         self.writes.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.writes.last_nanos.store(env.now().as_nanos(), Ordering::Relaxed);
@@ -211,8 +236,10 @@ impl JobPace {
         let wanted_bytes = done_bytes.saturating_add(next_bytes.min(self.work_bytes.saturating_sub(done_bytes)));
         loop {
             let written = jobs.written_bytes().saturating_sub(self.begin_bytes);
-            let idle_nanos = env.now().as_nanos().saturating_sub(jobs.writes.last_nanos.load(Ordering::Relaxed));
+            let now = env.now();
+            let idle_nanos = now.as_nanos().saturating_sub(jobs.writes.last_nanos.load(Ordering::Relaxed));
             if share.allowed_bytes(written) >= wanted_bytes
+                || !jobs.is_log_awaited(now)
                 || (Duration::from_nanos(idle_nanos) >= QUIET && !is_log_written())
                 || jobs.waiting.load(Ordering::Relaxed) > 0
                 || jobs.has_ended()

@@ -3,7 +3,8 @@
 //! - *stall*: the triggers at which writers are slowed or stopped ([`stall`]), and the rate of those slowed
 //!   ([`write_delay`]).
 //! - *pace*, if it is asked for: writers are held to what is emptied behind them ([`write_pace`]), jobs to what writers
-//!   write ([`job_pace`]), in small steps between writes or in few long ones that keep logs waiting ([`burst`]).
+//!   write ([`job_pace`]), in small steps between writes or in few long ones that keep logs waiting ([`burst`]). All of it is for those
+//!   who wait for the log: while nobody does, writers are held to what empties level 0 alone, and jobs to nothing.
 //! - *rate limit* of background writes ([`rate_limiter`]).
 //!
 //! What is decided are pure functions in these files; [`Throttle`] has the state they need, and sleeps.
@@ -40,6 +41,10 @@ const PACE_DELAY_MIN: Duration = Duration::from_micros(200);
 
 /// A write that is held to the pace sleeps no longer than this: rates change while it does.
 const PACE_DELAY_MAX: Duration = Duration::from_millis(20);
+
+/// Writers are held as if there were one part in so many of the room that is left in level 0: fewer tables overlap for it, and puts are as fast
+/// (trials in `docs/design/0001-order-and-pace.md`).
+const LEVEL0_ROOM_PARTS: u64 = 2;
 
 /// How long a slowed writer sleeps until it looks again.
 const DELAY_STEP: Duration = Duration::from_millis(10);
@@ -121,10 +126,19 @@ pub(crate) struct Unsettled {
     pub(crate) level0_tables: usize,
 }
 
+/// What there is to know of the medium that logs are on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogMedium {
+    /// It is none of the tables': nothing is gained by keeping log writes waiting.
+    pub(crate) is_apart: bool,
+    /// Whoever hands a log over waits for a device.
+    pub(crate) flush_is_device_request: bool,
+}
+
 impl Throttle {
-    /// Of a tree whose memtables are full at `memtable_bytes`. Where logs are on a medium of their own (`logs_apart`) nothing
-    /// is gained by keeping them waiting.
-    pub(crate) fn new(env: &Env, options: &Options, memtable_bytes: usize, logs_apart: bool) -> Throttle {
+    /// Of a tree whose memtables are full at `memtable_bytes`.
+    pub(crate) fn new(env: &Env, options: &Options, memtable_bytes: usize, logs: LogMedium) -> Throttle {
+        let LogMedium { is_apart: logs_apart, flush_is_device_request } = logs;
         let stall = Duration::from_millis(options.max_write_stall_ms);
         let bursts = options.pace_background_work && !stall.is_zero() && !logs_apart;
         let gate = if bursts { LogGate::new(env) } else { LogGate::default() };
@@ -137,7 +151,7 @@ impl Throttle {
                 bytes_per_second: AtomicU64::new(options.delayed_write_rate),
                 delay: parking_lot::Mutex::new(delay),
             },
-            jobs: Jobs::default(),
+            jobs: Jobs::new(flush_is_device_request && options.log_write_behind_size == 0),
             logs_apart,
             bursts: Bursts::new(stall, gate.clone()),
             rate_limiter: RateLimiter::new(env, options.rate_limit_bytes_per_second),
@@ -198,7 +212,7 @@ impl Throttle {
             return;
         }
         let now = self.env.now();
-        let Some(rate) = write_pace::bytes_per_second(&self.reservoirs(unsettled())) else {
+        let Some(rate) = self.write_rate(unsettled()) else {
             *due_nanos = now.as_nanos();
             return;
         };
@@ -220,7 +234,7 @@ impl Throttle {
         let end = self.env.now() + time;
         loop {
             let left = end - self.env.now();
-            let is_due = || write_pace::bytes_per_second(&self.reservoirs(unsettled())).is_some();
+            let is_due = || self.write_rate(unsettled()).is_some();
             if left.is_zero() || self.jobs.has_ended() || !is_due() {
                 return;
             }
@@ -228,14 +242,26 @@ impl Throttle {
         }
     }
 
+    /// Bytes per second that writers are held to, if they are.
+    fn write_rate(&self, unsettled: Unsettled) -> Option<u64> {
+        let [log, memtables, level0] = self.reservoirs(unsettled);
+        match self.jobs.is_log_awaited(self.env.now()) {
+            true => write_pace::bytes_per_second(&[log, memtables, level0]),
+            // Those who fill the first two wait for them now and then, for as long in all as if they were held.
+            false => write_pace::bytes_per_second(&[level0]),
+        }
+    }
+
+    /// The log's way to the medium, memtables, and level 0.
     fn reservoirs(&self, unsettled: Unsettled) -> [Reservoir; 3] {
         let Unsettled { active_bytes, unflushed_bytes, level0_tables } = unsettled;
         let table_bytes = self.options.level0_table_bytes;
         let free_bytes = self.options.memtables_bytes.saturating_sub(unflushed_bytes).saturating_sub(active_bytes);
         let (backlog, flushes) = (&self.log_backlog, &self.jobs.flushes);
         let stop = self.options.stall.level0_stop_writes_trigger;
+        let written_bytes = active_bytes + unflushed_bytes;
         let level0_room_bytes =
-            write_pace::level0_room_bytes(level0_tables, stop, table_bytes, active_bytes + unflushed_bytes);
+            write_pace::level0_room_bytes(level0_tables, stop, table_bytes, written_bytes) / LEVEL0_ROOM_PARTS;
         // After a compaction below level 0 another one has to come until there is more space.
         let (compactions, level0_room_bytes) = match self.jobs.level0.left_bytes() {
             0 => (&self.jobs.deeper, level0_room_bytes / 2),
@@ -268,6 +294,14 @@ impl Throttle {
         }
     }
 
+    /// A write waits until the log is on the medium.
+    #[inline]
+    pub(crate) fn note_log_awaited(&self) {
+        if self.options.is_paced {
+            self.jobs.note_log_awaited(&self.env);
+        }
+    }
+
     /// The pace of a flush of so many bytes, when `waiting_bytes` wait and what is written has `active_bytes`.
     pub(crate) fn flush_pace(&self, work_bytes: u64, waiting_bytes: u64, active_bytes: u64) -> JobPace {
         // Until all memtables are full and writers wait for a flush.
@@ -295,7 +329,7 @@ impl Throttle {
 
     /// Tables of a job are written back on the way, so that no sync of a log waits for much.
     pub(crate) fn writes_back(&self, pace: &JobPace) -> bool {
-        pace.is_held() && !self.logs_apart
+        pace.is_held() && !self.logs_apart && self.jobs.is_log_awaited(self.env.now())
     }
 
     /// Bytes of a job's input between two steps.

@@ -2,8 +2,11 @@
 
 use super::*;
 
+/// Whoever fills the log's buffer writes it.
+const DISK: LogMedium = LogMedium { is_apart: false, flush_is_device_request: true };
+
 fn throttle(env: &Env, options: Options) -> Throttle {
-    Throttle::new(env, &options, 100 << 10, false)
+    Throttle::new(env, &options, 100 << 10, DISK)
 }
 
 /// A job goes on with what users write; at once when nobody writes, when somebody waits, when it is late, and at the end.
@@ -59,7 +62,7 @@ fn a_job_keeps_pace_with_writes() {
 fn a_job_waits_for_nobody_where_logs_are_apart() {
     let env = Env::sim(1);
     let options = Options { pace_background_work: true, max_write_buffer_number: 2, ..Options::default() };
-    let throttle = Throttle::new(&env, &options, 100 << 10, true);
+    let throttle = Throttle::new(&env, &options, 100 << 10, LogMedium { is_apart: true, ..DISK });
     throttle.note_written(1);
     let (pace, start) = (throttle.flush_pace(1 << 20, 100 << 10, 0), env.now());
     let mut burst = Burst::default();
@@ -188,4 +191,42 @@ fn where_jobs_move_in_bursts_writers_wait_seldom_and_as_long() {
     throttle.end();
     throttle.keep_pace(&mut due_nanos, 1 << 20, unsettled);
     assert_eq!(env.now().as_nanos(), waited.iter().sum::<u64>(), "nobody waits at the end");
+}
+
+/// Where a thread writes the log and nothing is synced nobody is held but by level 0, until somebody waits, and for some seconds then.
+#[test]
+fn while_nobody_waits_for_the_log_nobody_is_held() {
+    for max_write_stall_ms in [0, 100] {
+        let env = Env::sim(1);
+        let options = Options {
+            pace_background_work: true,
+            max_write_stall_ms,
+            max_write_buffer_number: 2,
+            log_write_behind_size: 1 << 20,
+            ..Options::default()
+        };
+        let throttle = throttle(&env, options);
+        throttle.jobs.flushes.rate().note(1 << 20, 1_000_000_000);
+        let (mut due_nanos, mut burst) = (0, Burst::default());
+        let unsettled = |level0_tables| Unsettled { active_bytes: 0, unflushed_bytes: 2 << 20, level0_tables };
+        // Whether a quarter of a job is kept waiting, and who wrote a quarter of a mebibyte; and whether tables are written back.
+        let mut held = |pace: &JobPace, level0_tables: usize| {
+            let begin = env.now();
+            throttle.note_written(1);
+            throttle.begin(pace, &mut burst);
+            (0..4 << 10).for_each(|_| throttle.step(pace, &mut burst, 64, || Ok::<(), ()>(())).expect("step"));
+            let middle = env.now();
+            throttle.keep_pace(&mut due_nanos, 256 << 10, || unsettled(level0_tables));
+            (!(middle - begin).is_zero(), !(env.now() - middle).is_zero(), throttle.writes_back(pace))
+        };
+        let pace = throttle.flush_pace(1 << 20, 1, 0);
+        assert_eq!(held(&pace, 0), (false, false, false), "{max_write_stall_ms}");
+        throttle.note_log_awaited();
+        assert_eq!(held(&pace, 0), (true, true, true), "{max_write_stall_ms}");
+        env.sleep(Duration::from_secs(11));
+        assert_eq!(held(&pace, 0), (false, false, false), "{max_write_stall_ms}");
+        let merge = throttle.compaction_pace(1 << 20, true, 11);
+        throttle.jobs.level0.rate().note(1 << 20, 1_000_000_000);
+        assert_eq!(held(&merge, 35), (false, true, false), "level 0 is nearly full, {max_write_stall_ms}");
+    }
 }

@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::shape::{CompactionPolicy, Version};
 use crate::snapshot::SnapshotList;
 use crate::space::SpaceBudget;
-use crate::throttle::Throttle;
+use crate::throttle::{LogMedium, Throttle};
 use std::sync::Arc;
 use varve_env::Env;
 
@@ -61,7 +61,11 @@ impl TreeParts {
     ) -> TreeParts {
         let Found { database, tables, version, manifest, next_file_number, last_sequence } = found;
         let space = SpaceBudget::new(&media.files, &options, policy.histogram_bytes());
-        let throttle = Arc::new(Throttle::new(env, &options, space.sizes().memtable_bytes, media.logs.is_some()));
+        let log_medium = LogMedium {
+            is_apart: media.logs.is_some(),
+            flush_is_device_request: media.log_store().properties().flush_is_device_request,
+        };
+        let throttle = Arc::new(Throttle::new(env, &options, space.sizes().memtable_bytes, log_medium));
         let log_options = LogChainOptions::new(database, &media, &options, space.sizes().memtable_bytes as u64 * 9 / 8);
         let logs = LogChain::new(env, media.log_store(), log_options, throttle.log_backlog(), manifest.log_number);
         let settings = TableSettings {

@@ -122,6 +122,9 @@ impl WritePath {
             return Ok(Commit::Yields);
         }
         self.await_memtable(parts, writer, group.bytes)?;
+        if group.sync {
+            parts.throttle.note_log_awaited();
+        }
         match writer.head.write_log(&parts.files.env, &parts.logs, &parts.catalog.counters, group) {
             Ok(logged) => {
                 parts.throttle.note_written(group.bytes);
