@@ -244,14 +244,15 @@ described_options! {
         /// writers wait for them, when they are late, and where logs are on a medium of their own. Writers are held to their pace in turn, a little all the time, so that
         /// the log's way to the medium, memtables and level 0 are not found full: in place of the slowdown at
         /// `level0_slowdown_writes_trigger`. Tables are written back every few mebibytes, so that no sync waits for much. All of it is for writes that wait for
-        /// the log: while none was synced for ten seconds and a thread writes the log (`log_write_behind_size`), jobs go on at once and
-        /// writers are held for level 0 alone.
+        /// the log: while none was synced for ten seconds and writers need no device to hand the log over (with `log_write_behind_size`, or in a
+        /// directory), jobs go on at once and writers are held for level 0 alone.
         pace_background_work: bool = false, "false", Truth;
         /// With `pace_background_work`: how long background work may keep a write waiting at once. It then moves in bursts of up to
         /// 32 MiB that have the medium to themselves: what writes the log waits for one to end, so that one write in
         /// thousands waits, for about as long as this at most, instead of thousands a little; and writers that are held to their
         /// pace wait as long at once. The shorter, the more of them wait: some hundred milliseconds on a disk. Reads
-        /// are not kept waiting. 0 is small steps. Of no use, and without effect, where logs have a store of their own.
+        /// are not kept waiting. 0 is small steps. Of no use, and without effect, where logs have a store of their own; there are no
+        /// bursts while nobody waits for the log.
         max_write_stall_ms: u64 = 0, "0", Milliseconds;
         /// Bytes per second writers get at most while slowed; less while compactions fall further behind.
         delayed_write_rate: u64 = 16 << 20, "16MiB", BytesPerSecond;

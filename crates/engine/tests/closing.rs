@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use varve_engine::{Compression, Db, Error, ErrorKind, Media, Options, TreeKind};
+use varve_engine::{Compression, Db, Error, ErrorKind, Media, Options, TreeKind, WriteOptions};
 use varve_env::{Env, JoinHandle, Random, SimOptions};
 use varve_media::{
     Directory, Fault, FaultDirectory, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, MemoryDirectory,
@@ -104,9 +104,13 @@ fn key(number: u32) -> Vec<u8> {
 
 /// A value that does not compress.
 fn put(db: &Db, number: u32, bytes: usize) -> Result<(), Error> {
+    put_with(db, number, bytes, false)
+}
+
+fn put_with(db: &Db, number: u32, bytes: usize, sync: bool) -> Result<(), Error> {
     let mut value = vec![0; bytes];
     Random::named(number.into(), "value").fill_bytes(&mut value);
-    db.put(&key(number), &value)
+    db.put_with(&key(number), &value, &WriteOptions { sync })
 }
 
 /// The estimate of a table shrinks when a block that is gathered for compression is compressed: what was let through
@@ -270,8 +274,9 @@ fn closing_ends_a_job_that_keeps_pace_with_writes() {
         };
         let mut scene = with_tables(options(tree), paced, &format!("paced, bursts of {max_write_stall_ms} ms"));
         scene.call("writes", |db, env| {
+            // Synced: jobs are held for those who wait for the log.
             for number in 0.. {
-                put(db, 10_000 + number, 1 << 10)?;
+                put_with(db, 10_000 + number, 1 << 10, true)?;
                 env.sleep(Duration::from_millis(10));
             }
             Ok(())

@@ -10,8 +10,9 @@
 //! key range, writes are slowed by one step at most at a time, all alike, and the sum of the work is what it was. Four
 //! things let a job go on at once:
 //!
-//! - Nobody waits for the log: no write was synced for a while, and a thread of the log writes it. What keeps the medium
-//!   busy then keeps nobody waiting but those who fill the log's way to it, and being done sooner helps these most.
+//! - Nobody waits for the log: no write was synced for a while, and those who hand it over need no device for that (a thread of the log writes it,
+//!   or the system). What keeps the medium busy then keeps nobody waiting but those who fill the log's way to it or begin a memtable, and
+//!   being done sooner helps these most.
 //! - Writers wait for a job: then haste is all that helps them.
 //! - Nobody wrote for a while: then there is nobody to hold up.
 //! - It is late: `h` has been written. A job that begins with no time left is late from the start, so that under
@@ -98,7 +99,7 @@ impl Progress {
 /// What paced jobs and writers know of each other.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    /// Whoever fills the log's buffer writes it to the medium.
+    /// Whoever fills the log's buffer writes it to a device.
     writers_write_logs: bool,
     writes: Writes,
     /// Threads that wait for a job to end.
@@ -121,7 +122,7 @@ struct Writes {
 }
 
 impl Jobs {
-    /// Of a tree whose log is written to the medium by `writers_write_logs` themselves, or by a thread of its own.
+    /// Of a tree whose log is written to a device by writers themselves, if `writers_write_logs`.
     pub(super) fn new(writers_write_logs: bool) -> Jobs {
         Jobs { writers_write_logs, ..Jobs::default() }
     }

@@ -29,7 +29,7 @@ use stall::StallOptions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use varve_env::Env;
+use varve_env::{Env, Instant};
 use write_delay::WriteDelay;
 use write_pace::Reservoir;
 
@@ -205,14 +205,14 @@ impl Throttle {
         true
     }
 
-    /// Sleeps so that users' writes keep the pace of what empties the log's way to the medium, memtables and level 0, where
-    /// that was asked for. `due_nanos` as for [`Throttle::delay`].
+    /// Sleeps so that users' writes keep the pace of what empties the log's way to the medium, memtables and level 0, or while nobody
+    /// waits for the log level 0 alone, where that was asked for. `due_nanos` as for [`Throttle::delay`].
     pub(crate) fn keep_pace(&self, due_nanos: &mut u64, bytes: usize, unsettled: impl Fn() -> Unsettled) {
         if !self.options.is_paced || !self.options.is_relieved {
             return;
         }
         let now = self.env.now();
-        let Some(rate) = self.write_rate(unsettled()) else {
+        let Some(rate) = self.write_rate(now, unsettled()) else {
             *due_nanos = now.as_nanos();
             return;
         };
@@ -233,8 +233,9 @@ impl Throttle {
     fn hold_writer(&self, time: Duration, unsettled: impl Fn() -> Unsettled) {
         let end = self.env.now() + time;
         loop {
-            let left = end - self.env.now();
-            let is_due = || self.write_rate(unsettled()).is_some();
+            let now = self.env.now();
+            let left = end - now;
+            let is_due = || self.write_rate(now, unsettled()).is_some();
             if left.is_zero() || self.jobs.has_ended() || !is_due() {
                 return;
             }
@@ -243,9 +244,9 @@ impl Throttle {
     }
 
     /// Bytes per second that writers are held to, if they are.
-    fn write_rate(&self, unsettled: Unsettled) -> Option<u64> {
+    fn write_rate(&self, now: Instant, unsettled: Unsettled) -> Option<u64> {
         let [log, memtables, level0] = self.reservoirs(unsettled);
-        match self.jobs.is_log_awaited(self.env.now()) {
+        match self.jobs.is_log_awaited(now) {
             true => write_pace::bytes_per_second(&[log, memtables, level0]),
             // Those who fill the first two wait for them now and then, for as long in all as if they were held.
             false => write_pace::bytes_per_second(&[level0]),
@@ -327,7 +328,7 @@ impl Throttle {
         }
     }
 
-    /// Tables of a job are written back on the way, so that no sync of a log waits for much.
+    /// Tables of a job are written back on the way, so that no sync of a log waits for much: while there are such.
     pub(crate) fn writes_back(&self, pace: &JobPace) -> bool {
         pace.is_held() && !self.logs_apart && self.jobs.is_log_awaited(self.env.now())
     }

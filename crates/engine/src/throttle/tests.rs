@@ -230,3 +230,40 @@ fn while_nobody_waits_for_the_log_nobody_is_held() {
         assert_eq!(held(&merge, 35), (false, true, false), "level 0 is nearly full, {max_write_stall_ms}");
     }
 }
+
+/// Writers are held to it when somebody waits again.
+#[test]
+fn how_fast_jobs_are_that_nobody_holds_is_measured() {
+    let env = Env::sim(1);
+    let options = Options {
+        pace_background_work: true,
+        max_write_stall_ms: 100,
+        log_write_behind_size: 1 << 20,
+        ..Options::default()
+    };
+    let throttle = throttle(&env, options);
+    let step = |pace: &JobPace, burst: &mut Burst| {
+        env.sleep(Duration::from_millis(10));
+        throttle.step(pace, burst, 1 << 20, || Ok::<(), ()>(())).expect("step");
+    };
+    let (pace, mut burst) = (throttle.compaction_pace(1 << 30, true, 0), Burst::default());
+    env.sleep(Duration::from_millis(1));
+    throttle.begin(&pace, &mut burst);
+    (0..5).for_each(|_| step(&pace, &mut burst));
+    throttle.pause(&pace, &mut burst);
+    // What comes until it begins again does not count.
+    env.sleep(Duration::from_secs(1));
+    throttle.begin(&pace, &mut burst);
+    (0..2).for_each(|_| step(&pace, &mut burst));
+    let rate = throttle.jobs.level0.rate().bytes_per_second().expect("measured");
+    assert!((99 << 20..=101 << 20).contains(&rate), "{rate}");
+    assert!(!burst.is_held());
+    // Somebody waits: the next step begins a burst.
+    throttle.note_log_awaited();
+    step(&pace, &mut burst);
+    assert!(burst.is_held());
+    // And when it is long ago, no other one after it.
+    env.sleep(Duration::from_secs(11));
+    step(&pace, &mut burst);
+    assert!(!burst.is_held());
+}

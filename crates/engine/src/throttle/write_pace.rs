@@ -9,6 +9,8 @@
 //! and a write waits for no more than its own share. bLSM's spring ("bLSM: a general purpose log structured merge tree",
 //! SIGMOD 2012, section 4.3) does this with the memtable; here it is all three, and rates are measured rather than given.
 //!
+//! While nobody waits for the log only level 0 is looked at: who fills the other two waits now and then, for as long in all as if he were held.
+//!
 //! This is a pure function from what stands to a rate; [`super::Throttle`] sleeps.
 
 /// One of the things that fill up, in bytes users write.

@@ -102,7 +102,16 @@ impl WritePath {
 
     /// Applies a batch; see [`crate::tree::Tree::write`].
     pub(super) fn write(&self, parts: &TreeParts, batch: WriteBatch, sync: bool) -> Result<(), Error> {
-        self.group.write(&Leader { path: self, parts }, batch, sync)
+        // Before, as it may wait for long for jobs that need to know, and after, as it has waited until then.
+        let note = || {
+            if sync {
+                parts.throttle.note_log_awaited();
+            }
+        };
+        note();
+        let written = self.group.write(&Leader { path: self, parts }, batch, sync);
+        note();
+        written
     }
 
     /// Writes a group to the log once there is space for it.
@@ -122,9 +131,6 @@ impl WritePath {
             return Ok(Commit::Yields);
         }
         self.await_memtable(parts, writer, group.bytes)?;
-        if group.sync {
-            parts.throttle.note_log_awaited();
-        }
         match writer.head.write_log(&parts.files.env, &parts.logs, &parts.catalog.counters, group) {
             Ok(logged) => {
                 parts.throttle.note_written(group.bytes);

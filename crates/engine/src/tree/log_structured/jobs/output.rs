@@ -404,11 +404,12 @@ fn write_all(
                     admitted_bytes = job_bytes;
                     context.board.refuse_if_cancelled()?;
                 }
-                if bytes - current.written_back_bytes >= WRITE_BACK_BYTES
-                    && context.throttle.writes_back(plan.pace)
-                    && !burst.is_held()
-                {
-                    current.write_back()?;
+                if bytes - current.written_back_bytes >= WRITE_BACK_BYTES && !burst.is_held() {
+                    match context.throttle.writes_back(plan.pace) {
+                        true => current.write_back()?,
+                        // Nobody waits for it. Who comes to wait later has what follows written back.
+                        false => current.written_back_bytes = bytes,
+                    }
                 }
             }
             passed_bytes += (internal.len() + source.value().len()) as u64;
