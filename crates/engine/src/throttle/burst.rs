@@ -106,6 +106,14 @@ impl Burst {
         self.turn.is_some()
     }
 
+    /// Tells the pace how long what was moved took, once it is enough.
+    fn note_time(&mut self, env: &Env, pace: &JobPace) {
+        if self.untimed_bytes >= TIMED_BYTES {
+            pace.note_time(env, std::mem::take(&mut self.untimed_bytes));
+            pace.begin_step(env);
+        }
+    }
+
     /// Lets others have the medium.
     pub(super) fn end(&mut self) {
         self.turn = None;
@@ -144,19 +152,16 @@ impl Bursts {
             return Ok(());
         }
         pace.note_done(bytes);
+        burst.untimed_bytes += bytes;
         let now = env.now();
         let costs = pace.burst_costs();
         if burst.turn.is_some() {
             costs.note_step((now - burst.step_begin).as_nanos() as u64);
             burst.step_begin = now;
             burst.moved_bytes += bytes;
-            burst.untimed_bytes += bytes;
             let elapsed_nanos = (now - burst.begin).as_nanos() as u64;
             if goes_on(self.stall_nanos(), elapsed_nanos, burst.moved_bytes, &costs.measured()) && !jobs.has_ended() {
-                if burst.untimed_bytes >= TIMED_BYTES {
-                    pace.note_time(env, std::mem::take(&mut burst.untimed_bytes));
-                    pace.begin_step(env);
-                }
+                burst.note_time(env, pace);
                 return Ok(());
             }
             write_back()?;
@@ -164,11 +169,7 @@ impl Bursts {
             costs.write_back.note(burst.moved_bytes, (env.now() - now).as_nanos() as u64);
             burst.end();
         } else if !jobs.is_log_awaited(now) {
-            burst.untimed_bytes += bytes;
-            if burst.untimed_bytes >= TIMED_BYTES {
-                pace.note_time(env, std::mem::take(&mut burst.untimed_bytes));
-                pace.begin_step(env);
-            }
+            burst.note_time(env, pace);
             return Ok(());
         }
         self.begin(env, jobs, pace, burst);
