@@ -287,7 +287,12 @@ fn described(run: &Run<'_>) -> Report {
 
 /// The load and the three workloads on every scheme that is compared, LevelDB-like first.
 fn phases(run: &Run<'_>, durability: Durability) -> Result<OfSchemes, LabError> {
-    phases_of(run, Scheme::compared_with_bursts(), MODEL, durability)
+    let schemes = match durability {
+        Durability::Synced => Scheme::compared_with_bursts(),
+        // Nobody waits for the log, so there are no bursts, whatever their length.
+        Durability::Buffered => Scheme::compared(),
+    };
+    phases_of(run, schemes, MODEL, durability)
 }
 
 /// The same on these schemes and a disk of this model.
