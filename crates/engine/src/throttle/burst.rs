@@ -197,10 +197,10 @@ impl Bursts {
 
     /// Ends the burst of a job, if it has one, before its next step.
     pub(super) fn pause(&self, env: &Env, pace: &JobPace, burst: &mut Burst) {
-        if burst.is_held() {
+        if burst.is_held() || burst.untimed_bytes > 0 {
             pace.note_time(env, std::mem::take(&mut burst.untimed_bytes));
-            burst.end();
         }
+        burst.end();
     }
 
     fn stall_nanos(&self) -> u64 {

@@ -267,3 +267,29 @@ fn how_fast_jobs_are_that_nobody_holds_is_measured() {
     step(&pace, &mut burst);
     assert!(!burst.is_held());
 }
+
+/// A table's sync is part of what it takes, and of tables that are small as well.
+#[test]
+fn what_ends_a_table_counts_where_nobody_holds_a_job() {
+    let env = Env::sim(1);
+    let options = Options {
+        pace_background_work: true,
+        max_write_stall_ms: 100,
+        log_write_behind_size: 1 << 20,
+        ..Options::default()
+    };
+    let throttle = throttle(&env, options);
+    let (pace, mut burst) = (throttle.compaction_pace(1 << 30, true, 0), Burst::default());
+    env.sleep(Duration::from_millis(1));
+    throttle.begin(&pace, &mut burst);
+    for _table in 0..3 {
+        env.sleep(Duration::from_millis(10));
+        throttle.step(&pace, &mut burst, 1 << 20, || Ok::<(), ()>(())).expect("step");
+        env.sleep(Duration::from_millis(10));
+        throttle.pause(&pace, &mut burst);
+        env.sleep(Duration::from_secs(1));
+        throttle.begin(&pace, &mut burst);
+    }
+    let rate = throttle.jobs.level0.rate().bytes_per_second().expect("measured");
+    assert!((49 << 20..=51 << 20).contains(&rate), "{rate}");
+}

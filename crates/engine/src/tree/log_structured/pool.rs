@@ -42,6 +42,9 @@ const RESERVE_PERCENT: u64 = 125;
 /// Ranges are narrow anyway, as where keys come in order, when they have one part in so many of the tree's bytes.
 const NARROW_PART: u64 = 16;
 
+/// So many parts tell whether keys come in order, where the tree does not.
+const ORDERED_PARTS_MIN: usize = 8;
+
 /// Logs hold at most so many times the pool: then what is oldest is flushed with its neighbours, however wide that is.
 const LOG_POOLS: u64 = 4;
 
@@ -135,20 +138,22 @@ impl Pool {
         })
     }
 
-    /// What is left free for writes while a flush runs. The less, the narrower are ranges and the fuller their tables, and the more writers wait for flushes. While a merge runs
-    /// that costs next to nothing: it has the medium meanwhile. Where ranges are narrow however little is flushed, writes have what they
-    /// need at their rates: as fast as flushes, a whole table. As long as a rate is not known no more than elsewhere: whether
-    /// ranges will be narrow is not known then either.
+    /// What is left free for writes while a flush runs. The less, the narrower are ranges and the fuller their tables, and the more
+    /// writers wait for flushes. While a merge runs that costs next to nothing: it has the medium meanwhile. Where ranges are narrow
+    /// however little is flushed, writes have what they need at their rates: as fast as flushes, a whole table, and so they have as long as
+    /// a rate is not known.
     pub(super) fn reserve_bytes(&self, demand: &Demand) -> usize {
         let least = self.table_bytes / if demand.merges { RESERVE_PART_OF_MERGES } else { RESERVE_PART };
-        let (true, Some(written), Some(flushed)) =
-            (demand.ranges_are_narrow, demand.written_per_second, demand.flushed_per_second)
-        else {
+        if !demand.ranges_are_narrow {
             return least;
+        }
+        let most = self.table_bytes.max(least);
+        let (Some(written), Some(flushed)) = (demand.written_per_second, demand.flushed_per_second) else {
+            return most;
         };
         let needed = u128::from(written) * self.table_bytes as u128 * u128::from(RESERVE_PERCENT);
         let needed = needed / (u128::from(flushed.max(1)) * 100);
-        usize::try_from(needed).unwrap_or(usize::MAX).clamp(least, self.table_bytes.max(least))
+        usize::try_from(needed).unwrap_or(usize::MAX).clamp(least, most)
     }
 
     /// What there is to do before more is written, while `reserve_bytes` are to be left free, and `waiting_bytes` wait for their flush. `log_bytes` are those of logs from an entry on.
@@ -227,12 +232,28 @@ pub(super) fn part_states(active: &Partition, version: &Version, logged_bytes: u
     states
 }
 
-/// Whether a range has little of the tree's bytes, its own in memory not counted.
+/// Whether a range has little of the tree's bytes, its own in memory not counted. A tree without bytes does not tell: there ranges will
+/// be narrow if keys come in order.
 pub(super) fn is_narrow(parts: &[PartState], range: &Range<usize>) -> bool {
     let in_tables = |parts: &[PartState]| {
         parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.width_bytes.saturating_sub(part.bytes)))
     };
-    in_tables(&parts[range.clone()]) <= in_tables(parts) / NARROW_PART
+    match in_tables(parts) {
+        0 => are_in_order(parts.iter().filter_map(|part| part.first_sequence)),
+        bytes => in_tables(&parts[range.clone()]) <= bytes / NARROW_PART,
+    }
+}
+
+/// Whether keys come in order, up or down, as far as memory tells.
+pub(super) fn keys_come_in_order(active: &Partition) -> bool {
+    are_in_order(active.memtables().iter().filter_map(|memtable| memtable.first_sequence()))
+}
+
+/// Whether parts that begin with these entries, in the order of their keys, were written one after another. Keys in any order come to as
+/// many parts like that once in tens of thousands of times.
+fn are_in_order(first_sequences: impl Iterator<Item = Sequence> + Clone) -> bool {
+    first_sequences.clone().count() >= ORDERED_PARTS_MIN
+        && (first_sequences.clone().is_sorted() || first_sequences.is_sorted_by(|one, next| one >= next))
 }
 
 /// A range of parts that may be flushed.
@@ -521,10 +542,31 @@ mod tests {
             ..Demand::default()
         };
         let reserve_kib = |written, flushed| pool.reserve_bytes(&rates(Some(written), Some(flushed))) >> 10;
-        assert_eq!((pool.reserve_bytes(&rates(None, Some(1))), reserve_kib(10, 100)), (20 << 10, 20));
+        assert_eq!((pool.reserve_bytes(&rates(None, Some(1))), reserve_kib(10, 100)), (80 << 10, 20));
         assert_eq!([reserve_kib(32, 100), reserve_kib(100, 100), reserve_kib(5, 0)], [32, 80, 80]);
         let wide = Demand { ranges_are_narrow: false, ..rates(Some(9), Some(1)) };
         assert_eq!((reserve_kib(u64::MAX, 1), pool.reserve_bytes(&wide)), (80, 20 << 10));
+    }
+
+    /// Else keys in order wait for the first flush, or others have it of nearly all keys.
+    #[test]
+    fn memory_tells_whether_keys_come_in_order_where_no_table_does() {
+        let pool = pool();
+        let orders: [(fn(u64) -> u64, bool); 4] = [
+            (|key| key, true),
+            (|key| 100_000 - key, true),
+            (|key| key * 7919 % 100_000, false),
+            (|key| key % 2 * 50_000 + key, false),
+        ];
+        for (order, (of, expected)) in orders.into_iter().enumerate() {
+            let active = filled(&pool, (0..).map(of), 80 << 10);
+            assert_eq!(keys_come_in_order(&active), expected, "order {order}");
+            let states = part_states(&active, &Version::empty(2, 2), 1 << 20);
+            assert_eq!(is_narrow(&states, &(0..1)), expected, "order {order}");
+        }
+        assert!(!keys_come_in_order(&filled(&pool, 0.., 10 << 10)), "too few to tell");
+        let of_tables = parts("1:1:9 1:1:1 1:33:5");
+        assert!(is_narrow(&of_tables, &(0..2)) && !is_narrow(&of_tables, &(1..3)), "whatever the order");
     }
 
     #[test]

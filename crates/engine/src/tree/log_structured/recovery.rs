@@ -145,7 +145,7 @@ pub(super) fn open(
         active: parts.catalog.read_state.load().active.clone(),
         pool_bytes: (0, 0),
         borders: Vec::new(),
-        ranges_are_narrow: true,
+        ranges_are_narrow: false,
         logged_bytes: 0,
         switched: None,
         flush_owed: false,

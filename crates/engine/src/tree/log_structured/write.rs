@@ -26,7 +26,7 @@ pub(super) struct Writer {
     pub(super) pool_bytes: (usize, usize),
     /// Where ranges that are flushed begin, but for the first.
     pub(super) borders: Vec<Box<[u8]>>,
-    /// The last one that was flushed had little of the tree.
+    /// The last range that was flushed had little of the tree; of no meaning before the first one.
     pub(super) ranges_are_narrow: bool,
     /// Bytes written to logs.
     pub(super) logged_bytes: u64,
@@ -211,7 +211,10 @@ impl WritePath {
         self.settle(writer)?;
         let merges = parts.board.lock().running_compactions > 0;
         let reserve_bytes = pool.reserve_bytes(&Demand {
-            ranges_are_narrow: writer.ranges_are_narrow,
+            ranges_are_narrow: match writer.switched {
+                Some(_) => writer.ranges_are_narrow,
+                None => pool::keys_come_in_order(&writer.active),
+            },
             merges,
             written_per_second: written_per_second(parts, writer),
             flushed_per_second: flushed_per_second(parts),
