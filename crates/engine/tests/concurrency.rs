@@ -60,14 +60,7 @@ fn draw(seed: u64) -> (Kind, Options) {
     let kind = KINDS[random.index(KINDS.len())];
     let of_tables = TreeKind::OF_TABLES[random.index(2)];
     let tree = if seed % 7 == 6 { TreeKind::Memory } else { of_tables };
-    // Real time is not there to be slept away.
-    let options = Options {
-        rate_limit_bytes_per_second: 0,
-        delayed_write_rate: 1 << 30,
-        pace_background_work: false,
-        ..short_option_set(tree, seed)
-    };
-    (kind, options)
+    (kind, short_option_set(tree, seed))
 }
 
 fn key(number: u64) -> Vec<u8> {
@@ -193,7 +186,16 @@ impl Shared {
 
 /// One history on this env, from beginning to end.
 fn history(env: &Env, seed: u64) -> Result<Reached, String> {
-    let (kind, options) = draw(seed);
+    let (kind, mut options) = draw(seed);
+    if !env.is_virtual() {
+        // Real time is not there to be slept away.
+        options = Options {
+            rate_limit_bytes_per_second: 0,
+            delayed_write_rate: 1 << 30,
+            pace_background_work: false,
+            ..options
+        };
+    }
     let note = format!("{kind:?}, {options:?}");
     let run = || -> Result<Reached, String> {
         let image = Image::fresh_of(env, kind, ROOM_BYTES);

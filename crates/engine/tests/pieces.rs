@@ -107,7 +107,7 @@ fn reads_snapshots_and_iterators_are_right_across_pieces() {
             let media = image.media_under(&env, Some(&injector)).expect("media");
             Db::open(&env, media, options.clone()).expect("open")
         };
-        let (mut db, mut model, mut pieces) = (open(), Model::new(), 0);
+        let (mut db, mut model, mut pieces, mut range_flushes) = (open(), Model::new(), 0, 0);
         let mut held: Vec<(Snapshot, Model)> = Vec::new();
         for round in 0..60 {
             let note = format!("{kind:?} seed {seed} round {round}");
@@ -135,6 +135,7 @@ fn reads_snapshots_and_iterators_are_right_across_pieces() {
             if round % 20 == 19 {
                 held.clear();
                 pieces += db.statistics().counters.compaction_pieces;
+                range_flushes += db.statistics().counters.range_flushes;
                 // Without closing, in the middle of whatever goes on.
                 drop(db);
                 db = open();
@@ -147,7 +148,9 @@ fn reads_snapshots_and_iterators_are_right_across_pieces() {
         let findings = db.check().expect("check");
         assert!(findings.is_empty(), "{findings:?}");
         pieces += db.statistics().counters.compaction_pieces;
-        println!("{kind:?} seed {seed}: {pieces} pieces");
+        range_flushes += db.statistics().counters.range_flushes;
+        println!("{kind:?} seed {seed}: {pieces} pieces, {range_flushes} flushes of ranges");
+        assert!(range_flushes >= if options.flush_key_ranges { 20 } else { 0 }, "{range_flushes} flushes of ranges");
         assert!(pieces >= if kind == Kind::BAND { 0 } else { 20 }, "{kind:?} seed {seed}: {pieces} pieces");
     }
 }

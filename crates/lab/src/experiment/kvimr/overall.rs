@@ -17,8 +17,7 @@ pub(super) const DEFAULT_SCALE: Scale = Scale::one_in(256);
 /// the smallest there can be. `kvimr/scales` shows what that changes.
 pub(super) const MANY_LOADS_SCALE: Scale = Scale::one_in(512);
 
-/// The scale of figure 7, where blocks count for more than they should the coarser it is, and the finest of `kvimr/scales`,
-/// unless told otherwise.
+/// The scale of figure 7 unless told otherwise: blocks count for more than they should the coarser it is.
 pub(super) const FINER_SCALE: Scale = Scale::one_in(128);
 
 /// The schemes of section 2.3.

@@ -4,7 +4,7 @@ use super::driver::{Measurement, Phase, PutOrder, measure_all};
 use super::random_puts::{VALUE_BYTES, Wanted};
 use super::scheme::{Scheme, Term};
 use super::settings::{KEY_BYTES, OTHER_MODEL, RANDOM_BYTES, Setup};
-use crate::experiment::comparison::ours;
+use crate::experiment::comparison::{goal, ours};
 use crate::experiment::{Experiment, Scale};
 use crate::report::Report;
 use std::sync::Arc;
@@ -91,8 +91,14 @@ fn told(report: &mut Report, change: &str, all: &[Arc<Vec<Phase>>]) {
             ours(report, scheme.name(), &format!("{change}: {metric}"), unit, of(phases));
         }
     }
+    let puts = measures[0].2;
     let of = |scheme: Scheme| SCHEMES.iter().position(|other| *other == scheme).map(|position| &all[position][..]);
     let (Some(own), Some(base)) = (of(Scheme::Ours), of(Scheme::SocSameIo)) else { return };
+    if let Some(leveldb) = of(Scheme::LevelDbSameIo) {
+        let metric = format!("{change}: random puts / {}", Scheme::LevelDbSameIo.name());
+        let ratio = puts(base) / puts(leveldb);
+        goal(report, Scheme::SocSameIo.name(), &metric, ratio, "above 1", ratio > 1.0);
+    }
     let wanted = [Wanted::AtLeast(1.5), Wanted::AtMost(0.6), Wanted::AtMost(1.0), Wanted::AtLeast(1.0)];
     for ((metric, _, of), wanted) in measures.into_iter().zip(wanted) {
         let metric = format!("{change}: {metric} / {}", Scheme::SocSameIo.name());

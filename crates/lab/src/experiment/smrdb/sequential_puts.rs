@@ -17,6 +17,9 @@ pub(super) const INTERVALS: [Option<u64>; 5] = [Some(1), Some(10), Some(100), So
 /// "if logging is disabled in both SMRDB and LevelDB, SMRDB's performance doubles its default case".
 const WITHOUT_LOG: f64 = 2.0;
 
+/// The size of values of which ours is shown without each of its terms where there is no log.
+const TERMS_WITHOUT_LOG_VALUE_BYTES: usize = VALUES[1];
+
 /// Synced puts of the most expensive row at full scale; loads of many are shortened to as many.
 const SYNCS_MAX: u64 = 200_000;
 
@@ -26,7 +29,7 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
     description: "Puts 10 GB in order of the keys, every 1st, 10th, 100th, 1000th or no put synced, with values of 100 B, 4 KiB \
                   and 100 KiB. A sync costs a revolution of the disk whatever the scale, so scale divides the number of puts only; \
                   loads with more than 200,000 syncs are cut to as many. Then no put synced and the log in memory. Ours is shown without \
-                  each of its terms where every put is synced, or none.",
+                  each of its terms where every put is synced, or none, and with values of 4 KiB without a log.",
     default_scale: Scale::one_in(16),
     run: |run| {
         let mut report = run.report();
@@ -34,15 +37,16 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
         setup(Scheme::Soc).describe(&mut report);
         let cells = cells();
         let all = rates(run, (run.scale, MODEL), &cells, Cell::schemes)?;
-        let mut unsynced: Vec<f64> = Vec::new();
+        let mut unsynced: Vec<(Scheme, f64)> = Vec::new();
         for (cell, rates) in cells.iter().zip(all) {
             let schemes = cell.schemes();
             cell.rows(&mut report, &schemes, &rates);
             if cell.has_log {
-                unsynced = rates;
+                unsynced = schemes.into_iter().zip(rates).collect();
                 continue;
             }
-            for ((scheme, rate), logged) in schemes.iter().zip(&rates).zip(&unsynced) {
+            for (scheme, rate) in schemes.iter().zip(&rates) {
+                let Some((_, logged)) = unsynced.iter().find(|(other, _)| other == scheme) else { continue };
                 let metric = format!("{} B, no log / with log, no sync", cell.value_bytes);
                 match scheme {
                     Scheme::Soc => compare(&mut report, scheme.name(), &metric, "1", WITHOUT_LOG, rate / logged),
@@ -97,10 +101,15 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Who is compared in it. What a term of ours is worth shows where every put is synced, or none; between these are the others.
+    /// Who is compared in it. What a term of ours is worth shows where every put is synced, or none; between these are the others. Without
+    /// a log it is told of one size.
     fn schemes(&self) -> Vec<Scheme> {
         let mut schemes = Scheme::compared();
-        if self.interval.is_some_and(|interval| interval > 1) {
+        let has_terms = match self.has_log {
+            true => self.interval.is_none_or(|interval| interval == 1),
+            false => self.value_bytes == TERMS_WITHOUT_LOG_VALUE_BYTES,
+        };
+        if !has_terms {
             schemes.retain(|scheme| !matches!(scheme, Scheme::OursWithout(_)));
         }
         schemes
