@@ -74,6 +74,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     for line in unbound {
         println!("left out: {line}");
     }
+    println!("left out: numbers in running text, and what docs/design quotes");
     if !left.is_empty() {
         let ids: Vec<String> = left.into_iter().map(|experiment| experiment.to_string()).collect();
         println!("left out: {}", ids.join(", "));

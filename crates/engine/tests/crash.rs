@@ -600,8 +600,8 @@ fn a_log_that_is_held_back_loses_nothing_that_was_synced() {
 /// Jobs move in bursts, which whatever is written to the log waits for.
 #[test]
 fn a_crash_during_bursts_loses_nothing_that_was_synced() {
-    let in_bursts = |seed: u64, log_write_behind_size: usize| {
-        let history = hurried(seed, 160);
+    let of_batches = |seed: u64, batches: usize, log_write_behind_size: usize| {
+        let history = hurried(seed, batches);
         let options = Options {
             pace_background_work: true,
             max_write_stall_ms: 5,
@@ -611,11 +611,17 @@ fn a_crash_during_bursts_loses_nothing_that_was_synced() {
         };
         History { options, ..history }
     };
+    let in_bursts = |seed, log_write_behind_size| of_batches(seed, 160, log_write_behind_size);
     assert!(crash_in_turn_under(slow_flushes(), Kind::PLAIN, 25, in_bursts(25, 6 << 10), 3) > 1000);
     assert!(crash_in_turn_under(slow_flushes(), Kind::EXTENT, 26, in_bursts(26, 0), 3) > 1000);
     assert!(crash_in_turn_under(slow_flushes(), Kind::BAND, 27, in_bursts(27, 6 << 10), 3) > 1000);
     let two_levels = in_bursts(28, 0).in_tree(TreeKind::TwoLevel);
     assert!(crash_in_turn_under(slow_flushes(), Kind::BAND, 28, two_levels, 3) > 1000);
+    // Ranges of keys that wait for slow flushes, and merges in pieces, all of it in bursts.
+    for (seed, kind) in [(29, Kind::PLAIN), (30, Kind::EXTENT)] {
+        let history = in_pieces(with_key_ranges(of_batches(seed, 260, 6 << 10)));
+        assert!(crash_in_turn_under(slow_flushes(), kind, seed, history, 3) > 1000);
+    }
 }
 
 #[test]
