@@ -69,10 +69,9 @@ impl Scheme {
         [Scheme::ThreePhase, Scheme::Zigzag, Scheme::Region, Scheme::KvimrM, Scheme::CostAware];
 
     /// Ours with all its terms and without each of them.
-    pub(super) const ABLATION: [Scheme; 6] = [
+    pub(super) const ABLATION: [Scheme; 5] = [
         Scheme::CostAware,
         Scheme::CostAwareCached,
-        Scheme::CostAwareWithout("rewrites"),
         Scheme::CostAwareWithout("syncs"),
         Scheme::CostAwareWithout("gaps"),
         Scheme::CostAwareWithout("cuts"),

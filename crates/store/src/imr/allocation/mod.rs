@@ -119,7 +119,6 @@ macro_rules! policies {
         const NAMES: &[(AllocationName, u8, &str)] = &[
             $((AllocationName::$name, $number, $text),)*
             // From 16 on were terms that there are no more.
-            (AllocationName::CostAwareWithout(CostTerm::Rewrites), 23, "cost-aware-without-rewrites"),
             (AllocationName::CostAwareWithout(CostTerm::Syncs), 24, "cost-aware-without-syncs"),
             (AllocationName::CostAwareWithout(CostTerm::Gaps), 25, "cost-aware-without-gaps"),
             (AllocationName::CostAwareWithout(CostTerm::Cuts), 26, "cost-aware-without-cuts"),
