@@ -8,15 +8,7 @@ use crate::experiment::Experiment;
 use crate::experiment::comparison::ours;
 use crate::report::{Axis, Bars, Figure, Plot};
 
-/// What a disk with little room is overwritten under.
-const OF_FULL_DISKS: [Scheme; 4] = [
-    Scheme::CostAware,
-    Scheme::CostAwareWithout("syncs"),
-    Scheme::CostAwareWithout("gaps"),
-    Scheme::CostAwareWithout("cuts"),
-];
-
-/// How full that disk is, in percent, as in `kvimr/usage`.
+/// How full the disk that is overwritten is, in percent, as in `kvimr/usage`.
 const FULL_PERCENT: u64 = 95;
 
 pub(in crate::experiment) const ABLATION: Experiment = Experiment {
@@ -48,8 +40,9 @@ pub(in crate::experiment) const ABLATION: Experiment = Experiment {
                 nanos as f64 * factor / 1e9
             });
         }
-        let full = |&scheme: &Scheme| Setup::overwriting(scheme, run.scale, run.settings.seed, FULL_PERCENT);
-        for loaded in loads(run, &OF_FULL_DISKS.each_ref().map(full))? {
+        let full = |scheme: Scheme| Setup::overwriting(scheme, run.scale, run.settings.seed, FULL_PERCENT);
+        let terms = Scheme::ABLATION.into_iter().filter(|scheme| *scheme != Scheme::CostAwareCached);
+        for loaded in loads(run, &terms.map(full).collect::<Vec<Setup>>())? {
             let name = loaded.setup.scheme.name();
             for order in Overwriting::ALL {
                 let Some(quarter) = loaded.overwritten.iter().find(|quarter| quarter.order == order) else { continue };

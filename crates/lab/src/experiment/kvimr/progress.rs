@@ -29,11 +29,7 @@ pub(in crate::experiment) const FIG_6A: Experiment = Experiment {
             (Scheme::KvimrM, Scheme::Seq, 2.01),
             (Scheme::KvimrM, Scheme::ThreePhase, 2.17),
         ] {
-            let last = |scheme: Scheme| {
-                let loaded = all.iter().find(|loaded| loaded.setup.scheme == scheme)?;
-                Some(loaded.intervals().last()?.throughput())
-            };
-            if let (Some(of), Some(by)) = (last(scheme), last(base)) {
+            if let (Some(of), Some(by)) = (last_rate(&all, scheme), last_rate(&all, base)) {
                 let metric = format!("throughput of the last million / {}", base.name());
                 compare(&mut report, &scheme.name(), &metric, "1", paper, of / by);
             }
@@ -133,12 +129,20 @@ fn phases(report: &mut Report, all: &[Arc<Loaded>]) {
     ours(report, &name, "largest share of tracks in use at the end of a million", "1", peak);
 }
 
+/// A number of every million pairs under a scheme; nothing when it was not loaded.
+fn series(all: &[Arc<Loaded>], scheme: Scheme, of: impl Fn(&Span<'_>) -> f64) -> Vec<f64> {
+    let loaded = all.iter().find(|loaded| loaded.setup.scheme == scheme);
+    loaded.map(|loaded| loaded.intervals().map(|span| of(&span)).collect()).unwrap_or_default()
+}
+
+/// Throughput of the last million.
+fn last_rate(all: &[Arc<Loaded>], scheme: Scheme) -> Option<f64> {
+    series(all, scheme, |span| span.throughput()).last().copied()
+}
+
 /// How often the schemes stand as the paper says they do.
 fn order(report: &mut Report, all: &[Arc<Loaded>]) {
-    let series = |scheme: Scheme| -> Vec<f64> {
-        let loaded = all.iter().find(|loaded| loaded.setup.scheme == scheme);
-        loaded.map(|loaded| loaded.intervals().map(|span| span.throughput()).collect()).unwrap_or_default()
-    };
+    let series = |scheme: Scheme| series(all, scheme, |span| span.throughput());
     let [seq, three_phase, naive, merged] =
         [Scheme::Seq, Scheme::ThreePhase, Scheme::KvimrN, Scheme::KvimrM].map(series);
     let share = |holds: &dyn Fn(usize) -> bool| {
@@ -156,11 +160,7 @@ fn order(report: &mut Report, all: &[Arc<Loaded>]) {
 
 /// What the paper says of the end of the load under 3Phase.
 fn ends_as_seq(report: &mut Report, all: &[Arc<Loaded>]) {
-    let last = |scheme: Scheme| {
-        let loaded = all.iter().find(|loaded| loaded.setup.scheme == scheme)?;
-        Some(loaded.intervals().last()?.throughput())
-    };
-    if let (Some(three_phase), Some(seq)) = (last(Scheme::ThreePhase), last(Scheme::Seq)) {
+    if let (Some(three_phase), Some(seq)) = (last_rate(all, Scheme::ThreePhase), last_rate(all, Scheme::Seq)) {
         let (metric, ratio) = (format!("throughput of the last million / {}", Scheme::Seq.name()), three_phase / seq);
         let paper = "suffers very low throughput as Seq at the very end of the loading process";
         words(report, &Scheme::ThreePhase.name(), &metric, (ratio, "1"), paper, ratio <= 1.1);
@@ -169,10 +169,7 @@ fn ends_as_seq(report: &mut Report, all: &[Arc<Loaded>]) {
 
 /// In how many of the millions both KVIMR-N and KVIMR-M do less of it than Seq, and than 3Phase.
 fn much_fewer(report: &mut Report, all: &[Arc<Loaded>], metric: &str, of: impl Fn(&Span<'_>) -> f64) {
-    let series = |scheme: Scheme| -> Vec<f64> {
-        let loaded = all.iter().find(|loaded| loaded.setup.scheme == scheme);
-        loaded.map(|loaded| loaded.intervals().map(|span| of(&span)).collect()).unwrap_or_default()
-    };
+    let series = |scheme: Scheme| series(all, scheme, &of);
     let [seq, three_phase, naive, merged] =
         [Scheme::Seq, Scheme::ThreePhase, Scheme::KvimrN, Scheme::KvimrM].map(series);
     let paper = "KVIMR-N and KVIMR-M incur much less number of top track rewrites and sync calls during the whole loading process";
@@ -186,10 +183,7 @@ fn much_fewer(report: &mut Report, all: &[Arc<Loaded>], metric: &str, of: impl F
 
 /// From where on KVIMR-M stays the fastest of the interlaced schemes of the paper: "about 60 million".
 fn lead(report: &mut Report, all: &[Arc<Loaded>]) {
-    let series = |scheme: Scheme| -> Vec<f64> {
-        let loaded = all.iter().find(|loaded| loaded.setup.scheme == scheme);
-        loaded.map(|loaded| loaded.intervals().map(|span| span.throughput()).collect()).unwrap_or_default()
-    };
+    let series = |scheme: Scheme| series(all, scheme, |span| span.throughput());
     let merged = series(Scheme::KvimrM);
     let others = [Scheme::Seq, Scheme::ThreePhase, Scheme::KvimrN].map(series);
     let leads = |index: usize| others.iter().all(|other| other.get(index).is_none_or(|&rate| rate < merged[index]));
