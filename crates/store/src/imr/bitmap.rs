@@ -50,7 +50,7 @@ impl TrackBitmap {
 
     /// The tracks, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = TrackId> + '_ {
-        (0..).zip(&self.words).flat_map(|(index, &word)| bits(index, word))
+        tracks(0..self.words.len() as u32, |index| self.word(index))
     }
 
     /// The tracks of `range` that are neither in this set nor in `other`, ascending. Cost: a look at each 64 tracks and
@@ -61,24 +61,32 @@ impl TrackBitmap {
         range: Range<u32>,
     ) -> impl Iterator<Item = TrackId> + 'a {
         let words = if range.is_empty() { 0..0 } else { range.start / WORD_TRACKS..range.end.div_ceil(WORD_TRACKS) };
-        words.flat_map(move |index| {
-            let of = |set: &TrackBitmap| set.words.get(index as usize).copied().unwrap_or(0);
+        tracks(words, move |index| {
             let first = index * WORD_TRACKS;
             let below = |track: u32| match track.saturating_sub(first) {
                 count if count < WORD_TRACKS => (1 << count) - 1,
                 _ => u64::MAX,
             };
-            bits(index, !of(self) & !of(other) & below(range.end) & !below(range.start))
+            !self.word(index) & !other.word(index) & below(range.end) & !below(range.start)
         })
+    }
+
+    fn word(&self, index: u32) -> u64 {
+        self.words.get(index as usize).copied().unwrap_or(0)
     }
 }
 
-/// The tracks of one word, ascending.
-fn bits(index: u32, mut word: u64) -> impl Iterator<Item = TrackId> {
+/// The tracks of these words, ascending. A loop, not words flattened: an allocation goes through all free tracks.
+fn tracks(mut words: Range<u32>, word_at: impl Fn(u32) -> u64) -> impl Iterator<Item = TrackId> {
+    let (mut first, mut word) = (0, 0);
     std::iter::from_fn(move || {
-        let track = (word != 0).then(|| TrackId(index * WORD_TRACKS + word.trailing_zeros()));
-        word &= word.wrapping_sub(1);
-        track
+        while word == 0 {
+            let index = words.next()?;
+            (first, word) = (index * WORD_TRACKS, word_at(index));
+        }
+        let track = TrackId(first + word.trailing_zeros());
+        word &= word - 1;
+        Some(track)
     })
 }
 

@@ -184,7 +184,9 @@ impl ImrState {
 
     /// The largest level that has a table, `level` among them.
     pub(super) fn largest_level(&self, level: Option<u8>) -> Option<u8> {
-        self.names.values().filter(|node| node.flushed_bytes() > 0).filter_map(|node| node.level()).max().max(level)
+        // Whether it has bytes is asked last, under a lock of its own.
+        let is_larger = |node: &Node, largest| node.level() > largest && node.flushed_bytes() > 0;
+        self.names.values().fold(level, |largest, node| if is_larger(node, largest) { node.level() } else { largest })
     }
 
     /// A sequence for an intent.

@@ -108,7 +108,7 @@ fn zones_in_use_are_hardly_more_than_what_lives() {
     let of = |what: &str, trial: Trial| {
         let figures = run(trial);
         println!(
-            "reached: {what}: lifetimes differ by {} of 1000: zones in use {} of 1000, at most {}, copied {} of 1000",
+            "{what}: lifetimes differ by {} of 1000: zones in use {} of 1000, at most {}, copied {} of 1000",
             trial.deviation, figures.zones, figures.zones_most, figures.copied
         );
         figures
