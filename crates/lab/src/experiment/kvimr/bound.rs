@@ -5,7 +5,7 @@ use super::load::{Loaded, loads};
 use super::mark::Span;
 use super::overall::DEFAULT_SCALE;
 use super::scheme::Scheme;
-use super::settings::Setup;
+use super::settings::{Setup, Variation};
 use crate::error::LabError;
 use crate::experiment::comparison::{goal, ours};
 use crate::experiment::{Experiment, Run, Scale};
@@ -25,9 +25,10 @@ pub(in crate::experiment) const BOUND: Experiment = Experiment {
     id: "kvimr/bound",
     title: "how near the load comes to what an interlaced disk allows",
     description: "Ours. A table on an interlaced disk is written in two steps, bottoms and then tops, with a gap between any two \
-                  tracks of a step; no allocation avoids that. What it costs is measured on the disk alone, and the bound is a \
+                  tracks of a step. What that costs is measured on the disk alone, and the estimate is a \
                   conventional disk with contiguous tables that pays the least of it, wherever that is, for each table and nothing else. Beside it the load of \
-                  kvimr/fig5a under several schemes, and what of its time is beyond that of the conventional disk.",
+                  kvimr/fig5a under several schemes, and what of its time is beyond that of the conventional disk; and under CostAware on a disk of twice the size, \
+                  where free tracks follow each other for every table: an allocation that knows the future could do no more for a table than that.",
     default_scale: DEFAULT_SCALE,
     run: |run| distances(run, &SCHEMES, true),
 };
@@ -46,9 +47,12 @@ fn distances(run: &Run<'_>, schemes: &[Scheme], again: bool) -> Result<Report, L
     let seed = run.settings.seed;
     let mut setups: Vec<Setup> = schemes.iter().map(|scheme| Setup::new(*scheme, run.scale, seed)).collect();
     let last = setups.last().cloned();
-    setups.extend(again.then(|| Setup::new(Scheme::CmrContiguous, run.scale, seed + 1)));
+    if again {
+        setups.push(twice_the_disk(run));
+        setups.push(Setup::new(Scheme::CmrContiguous, run.scale, seed + 1));
+    }
     let mut all = loads(run, &setups)?;
-    let again = if again { all.pop() } else { None };
+    let (again, roomy) = if again { (all.pop(), all.pop()) } else { (None, None) };
     let mut report = run.report();
     if let Some(last) = last {
         last.describe(&mut report);
@@ -71,8 +75,14 @@ fn distances(run: &Run<'_>, schemes: &[Scheme], again: bool) -> Result<Report, L
     };
     let seconds = |loaded: &Loaded| loaded.whole().seconds() * factor;
     let gap_seconds = |loaded: &Loaded| floors.least_gaps * factor / 1e3 * loaded.whole().tables();
-    let bound = seconds(conventional) / (seconds(conventional) + gap_seconds(conventional));
-    ours(&mut report, "bound", "throughput / CMR contiguous", "1", bound);
+    let estimate = seconds(conventional) / (seconds(conventional) + gap_seconds(conventional));
+    ours(&mut report, "estimate", "throughput / CMR contiguous", "1", estimate);
+    if let Some(roomy) = &roomy {
+        let name = "CostAware, twice the disk";
+        ours(&mut report, name, "throughput", "op/s", roomy.whole().throughput());
+        ours(&mut report, name, "throughput / CMR contiguous", "1", seconds(conventional) / seconds(roomy));
+        ours(&mut report, name, "syncs to a table", "1", roomy.whole().syncs() / roomy.whole().tables().max(1.0));
+    }
     for loaded in &all {
         let (name, span) = (loaded.setup.scheme.name(), loaded.whole());
         let interlaced = loaded.setup.scheme.is_interlaced();
@@ -82,8 +92,11 @@ fn distances(run: &Run<'_>, schemes: &[Scheme], again: bool) -> Result<Report, L
             Scheme::CostAware => {
                 let metric = "throughput / CMR contiguous";
                 goal(&mut report, &name, metric, share, "at least 0.95", share >= 0.95);
-                let metric = "the same / bound";
-                goal(&mut report, &name, metric, share / bound, "at least 0.95", share / bound >= 0.95);
+                ours(&mut report, &name, "the same / estimate", "1", share / estimate);
+                if let Some(roomy) = &roomy {
+                    let (metric, share) = ("throughput / the same, twice the disk", seconds(roomy) / seconds(loaded));
+                    goal(&mut report, &name, metric, share, "at least 0.95", share >= 0.95);
+                }
             }
             _ => ours(&mut report, &name, "throughput / CMR contiguous", "1", share),
         }
@@ -96,7 +109,7 @@ fn distances(run: &Run<'_>, schemes: &[Scheme], again: bool) -> Result<Report, L
             ("time", seconds(loaded) - seconds(conventional)),
             ("persisting", (span.persist_seconds() - base.persist_seconds()) * factor),
             ("rewriting tops", span.rewrite_seconds() * factor),
-            ("gaps of two tiers, at least,", if interlaced { gap_seconds(loaded) } else { 0.0 }),
+            ("gaps of two tiers, where they cost least,", if interlaced { gap_seconds(loaded) } else { 0.0 }),
             ("compactions but for persisting", others(&span) - others(&base)),
         ] {
             ours(&mut report, &name, &format!("{what} beyond CMR contiguous"), "s", seconds);
@@ -111,13 +124,21 @@ fn distances(run: &Run<'_>, schemes: &[Scheme], again: bool) -> Result<Report, L
         intervals(&mut report, "CMR contiguous, another seed", &again, conventional);
     }
     report.notes.push(
-        "the bound knows nothing of holes: it gives every table tracks that follow each other, of both tiers, and reads as fast \
+        "the estimate knows nothing of holes: it gives every table tracks that follow each other, of both tiers, and reads as fast \
          as on the conventional disk. What that one lost at holes of its own stands in its time already, so a scheme \
-         with as few holes can pass the bound by as much. An interlaced disk could only do better where a step is of more than one table, which takes \
+         with as few holes can pass the estimate by as much. Twice the disk is a little more than foresight could have: tables lie further out on its tracks as \
+         well, where a disk transfers faster. An interlaced disk could only do better where a step is of more than one table, which takes \
          those tables' memory, or where its firmware kept the order of writes"
             .to_owned(),
     );
     Ok(report)
+}
+
+/// CostAware where there is always a hole for a table: as many tracks free as in use at the end.
+fn twice_the_disk(run: &Run<'_>) -> Setup {
+    let setup = Setup::new(Scheme::CostAware, run.scale, run.settings.seed);
+    let variation = Variation { disk_bytes: 2 * setup.variation.disk_bytes, ..setup.variation };
+    Setup { variation, ..setup }
 }
 
 /// The interval of a million pairs in which a load is furthest behind the conventional disk.

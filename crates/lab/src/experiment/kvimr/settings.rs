@@ -140,6 +140,8 @@ pub(super) struct Setup {
 /// What is otherwise than in the paper, for [`super::robust`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Variation {
+    /// Bytes of the disk in full.
+    pub(super) disk_bytes: u64,
     /// Bytes of a track in full; of an interlaced disk those of a top.
     pub(super) track_bytes: u64,
     /// Size of a bottom to that of a top, as the medium's option says it.
@@ -164,6 +166,7 @@ pub(super) enum Keys {
 impl Variation {
     /// The paper's.
     pub(super) const NONE: Variation = Variation {
+        disk_bytes: DISK_BYTES,
         track_bytes: TRACK_BYTES,
         ratio: "1",
         model: MODEL,
@@ -198,7 +201,8 @@ impl Setup {
         }
         // The same store with the same tracks, which have no neighbours.
         format!(
-            "disk:{DISK_BYTES}B?store=imr,track-size={}B,{},{policies},table-size={}B,{}",
+            "disk:{}B?store=imr,track-size={}B,{},{policies},table-size={}B,{}",
+            self.variation.disk_bytes,
             self.scale.of(self.variation.track_bytes),
             self.model(),
             self.table_bytes_max(),
@@ -209,10 +213,10 @@ impl Setup {
     /// The same on an interlaced disk with these options of the store, whatever the scheme.
     pub(super) fn interlaced_spec(&self, policies: &str) -> String {
         let (model, beside, table_bytes) = (self.model(), self.beside(), self.table_bytes_max());
-        let Variation { track_bytes, ratio, .. } = self.variation;
+        let Variation { disk_bytes, track_bytes, ratio, .. } = self.variation;
         let ratio = if ratio == "1" { String::new() } else { format!("ratio={ratio},") };
         format!(
-            "imr:{DISK_BYTES}B?track={track_bytes}B,{ratio}strict,{model},{policies},table-size={table_bytes}B,{beside}"
+            "imr:{disk_bytes}B?track={track_bytes}B,{ratio}strict,{model},{policies},table-size={table_bytes}B,{beside}"
         )
     }
 

@@ -73,6 +73,11 @@ impl Phase {
         of(&self.to).unwrap_or(0) - of(&self.from).unwrap_or(0)
     }
 
+    /// Bytes that compactions wrote to a byte of its keys and values.
+    pub(super) fn rewritten(&self) -> f64 {
+        self.growth(|statistics| statistics.compaction_written_bytes) as f64 / self.user_bytes as f64
+    }
+
     /// Bytes that the devices read.
     pub(super) fn device_read_bytes(&self) -> u64 {
         let read = |statistics: &TargetStatistics| -> u64 {

@@ -191,10 +191,7 @@ const REWRITING: [Goal; 6] = [
         metric: "rewritten to a user byte",
         unit: "1",
         wanted: Wanted::AtMost(0.6),
-        of: |loaded| {
-            let puts = &loaded.phases[0];
-            puts.growth(|statistics| statistics.compaction_written_bytes) as f64 / puts.user_bytes as f64
-        },
+        of: |loaded| loaded.phases[0].rewritten(),
     },
     Goal {
         metric: "tables over a key, mean of the puts",
@@ -265,16 +262,13 @@ pub(in crate::experiment) const FIG_11: Experiment = Experiment {
         let of = |scheme: Scheme| {
             move |level0_triggers| Setup { level0_triggers, ..Setup::new(scheme, run.scale, run.settings.seed) }
         };
-        let setups: Vec<Setup> = BESIDE_SOC.into_iter().flat_map(|scheme| TRIGGERS.map(of(scheme))).collect();
+        let last = TRIGGERS[TRIGGERS.len() - 1];
+        let terms = Scheme::without_terms().map(|scheme| of(scheme)(last));
+        let setups: Vec<Setup> =
+            BESIDE_SOC.into_iter().flat_map(|scheme| TRIGGERS.map(of(scheme))).chain(terms).collect();
         let (all, mut report) = loads(run, &setups)?;
-        for loaded in &all {
-            let (trigger, slowdown) = loaded.setup.level0_triggers;
-            for (phase, metric) in [(0, "random puts"), (1, "sequential gets")] {
-                let name = format!("{trigger}/{slowdown}: {metric}");
-                let rate = loaded.phases[phase].megabytes_per_second();
-                drawn(&mut report, loaded.setup.scheme.name(), &name, "MB/s", rate);
-            }
-        }
+        let name = |setup: &Setup| format!("{}/{}", setup.level0_triggers.0, setup.level0_triggers.1);
+        beside_soc(&mut report, &all, name, |one, other| one.level0_triggers == other.level0_triggers);
         let paper = "the random insert performance increases as the number of bands to trigger compaction increases";
         rising(&mut report, &all, Scheme::Soc, 0, "random puts rise with each step", paper);
         Ok(report)
@@ -295,15 +289,11 @@ pub(in crate::experiment) const FIG_13: Experiment = Experiment {
         let setups: Vec<Setup> = BANDS
             .iter()
             .flat_map(|&size| [Scheme::Loc].into_iter().chain(BESIDE_SOC).map(move |scheme| of(scheme, size)))
+            .chain(Scheme::without_terms().map(|scheme| of(scheme, BANDS[BANDS.len() - 1])))
             .collect();
         let (all, mut report) = loads(run, &setups)?;
-        for loaded in &all {
-            for (phase, metric) in [(0, "random puts"), (1, "sequential gets")] {
-                let metric = format!("{} MiB: {metric}", loaded.setup.band_bytes >> 20);
-                let rate = loaded.phases[phase].megabytes_per_second();
-                drawn(&mut report, loaded.setup.scheme.name(), &metric, "MB/s", rate);
-            }
-        }
+        let name = |setup: &Setup| format!("{} MiB", setup.band_bytes >> 20);
+        beside_soc(&mut report, &all, name, |one, other| one.band_bytes == other.band_bytes);
         for (scheme, paper) in [
             (Scheme::Loc, "better performance as band size increased even for old LevelDB style compaction"),
             (Scheme::Soc, "SMRDB with SMR friendly compactions performed much better as band size increased"),
@@ -315,6 +305,39 @@ pub(in crate::experiment) const FIG_13: Experiment = Experiment {
         Ok(report)
     },
 };
+
+/// What each load of a varied setup comes to, and ours beside SMRDB-SOC with the same input and output in the same setup.
+fn beside_soc(
+    report: &mut Report,
+    all: &[Loaded],
+    name: impl Fn(&Setup) -> String,
+    is_same: impl Fn(&Setup, &Setup) -> bool,
+) {
+    type Measure = fn(&Loaded) -> f64;
+    let measures: [(&str, &str, Measure); 4] = [
+        ("random puts", "MB/s", |loaded| loaded.phases[0].megabytes_per_second()),
+        ("sequential gets", "MB/s", |loaded| loaded.phases[1].megabytes_per_second()),
+        ("rewritten to a user byte", "1", |loaded| loaded.phases[0].rewritten()),
+        ("tables over a key", "1", |loaded| loaded.phases[0].overlap_depth.unwrap_or(f64::NAN)),
+    ];
+    for loaded in all {
+        for (metric, unit, of) in measures {
+            let metric = format!("{}: {metric}", name(&loaded.setup));
+            match unit {
+                "MB/s" => drawn(report, loaded.setup.scheme.name(), &metric, unit, of(loaded)),
+                _ => ours(report, loaded.setup.scheme.name(), &metric, unit, of(loaded)),
+            }
+        }
+    }
+    for own in all.iter().filter(|loaded| loaded.setup.scheme == Scheme::Ours) {
+        let is_base = |other: &&Loaded| other.setup.scheme == Scheme::SocSameIo && is_same(&other.setup, &own.setup);
+        let Some(base) = all.iter().find(is_base) else { continue };
+        for (metric, _, of) in measures {
+            let metric = format!("{}: {metric} / {}", name(&own.setup), Scheme::SocSameIo.name());
+            ours(report, Scheme::Ours.name(), &metric, "1", of(own) / of(base));
+        }
+    }
+}
 
 /// In how many steps a phase of a scheme becomes faster, in the order of the setups.
 fn rising(report: &mut Report, all: &[Loaded], scheme: Scheme, phase: usize, metric: &str, paper: &str) {

@@ -78,7 +78,12 @@ impl Scheme {
     /// output, ours, and ours term by term.
     pub(super) fn compared() -> Vec<Scheme> {
         let whole = [Scheme::LevelDb, Scheme::Soc, Scheme::LevelDbSameIo, Scheme::SocSameIo, Scheme::Ours];
-        whole.into_iter().chain(Term::ALL.map(Scheme::OursWithout)).collect()
+        whole.into_iter().chain(Scheme::without_terms()).collect()
+    }
+
+    /// Ours without each of its terms.
+    pub(super) fn without_terms() -> [Scheme; 7] {
+        Term::ALL.map(Scheme::OursWithout)
     }
 
     /// Ours with shorter bursts than it has.

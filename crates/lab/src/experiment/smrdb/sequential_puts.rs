@@ -143,7 +143,18 @@ impl Cell {
                 None => ours(report, scheme.name(), &metric, "1", ratio),
             }
         }
+        self.beside_soc(report, schemes, rates);
         self.judge(report, schemes, rates);
+    }
+
+    /// Ours to SMRDB-SOC, as the paper has it and with the same input and output.
+    fn beside_soc(&self, report: &mut Report, schemes: &[Scheme], rates: &[f64]) {
+        for base in [Scheme::Soc, Scheme::SocSameIo] {
+            if let (Some(own), Some(rate)) = (rate_of(schemes, rates, Scheme::Ours), rate_of(schemes, rates, base)) {
+                let metric = format!("{} / {}", self.metric(), base.name());
+                ours(report, Scheme::Ours.name(), &metric, "1", own / rate);
+            }
+        }
     }
 
     fn metric(&self) -> String {
@@ -157,8 +168,7 @@ impl Cell {
 
     /// Ours to LevelDB-like with the same input and output.
     pub(super) fn judge(&self, report: &mut Report, schemes: &[Scheme], rates: &[f64]) {
-        let of =
-            |wanted: Scheme| schemes.iter().zip(rates).find(|(scheme, _)| **scheme == wanted).map(|(_, rate)| rate);
+        let of = |wanted: Scheme| rate_of(schemes, rates, wanted);
         for scheme in [Scheme::Ours, Scheme::OursWithout(Term::Bursts)] {
             if let (Some(own), Some(base)) = (of(scheme), of(Scheme::LevelDbSameIo)) {
                 let metric = format!("{} / {}", self.metric(), Scheme::LevelDbSameIo.name());
@@ -166,6 +176,10 @@ impl Cell {
             }
         }
     }
+}
+
+fn rate_of(schemes: &[Scheme], rates: &[f64], wanted: Scheme) -> Option<f64> {
+    schemes.iter().zip(rates).find(|(scheme, _)| **scheme == wanted).map(|(_, rate)| *rate)
 }
 
 /// Puts of a load in which every `interval`-th is synced.

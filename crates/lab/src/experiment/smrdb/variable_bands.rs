@@ -13,7 +13,7 @@ use varve::store::{Occupancy, OccupancyPiece, PieceUsage};
 /// Zones that the band of a full table is made of.
 const ZONES_OF_BAND: [u64; 5] = [1, 2, 4, 8, 16];
 
-const SCHEMES: [Scheme; 3] = [Scheme::Loc, Scheme::Soc, Scheme::Ours];
+const SCHEMES: [Scheme; 4] = [Scheme::Loc, Scheme::Soc, Scheme::SocSameIo, Scheme::Ours];
 
 /// Bytes of the bands to a byte that is put, and bands beside those: enough to go on without waiting for space.
 const SPACE_FACTOR: u64 = 2;
