@@ -5,6 +5,9 @@ use crate::report::{Report, Row};
 /// How far from the paper's value counts as the same.
 const TOLERANCE: f64 = 0.10;
 
+/// By what factor something must be ahead to count as "much" ahead.
+pub(super) const MUCH: f64 = 1.5;
+
 /// Adds a number that stands in the paper's text, and says whether ours is within a tenth of it.
 pub(super) fn compare(report: &mut Report, scheme: &str, metric: &str, unit: &str, paper: f64, ours: f64) {
     let off = ours / paper - 1.0;

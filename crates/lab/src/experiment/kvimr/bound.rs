@@ -117,6 +117,16 @@ fn distances(run: &Run<'_>, schemes: &[Scheme], again: bool) -> Result<Report, L
         ours(&mut report, &name, "syncs to a table", "1", span.syncs() / span.tables().max(1.0));
         ours(&mut report, &name, "top tracks rewritten", "1", span.rewrites());
     }
+    let find = |scheme: Scheme| all.iter().find(|loaded| loaded.setup.scheme == scheme);
+    if let (Some(own), Some(base)) = (find(Scheme::CostAware), find(Scheme::KvimrM)) {
+        let name = own.setup.scheme.name();
+        let ratio = base.whole().seconds() / own.whole().seconds();
+        goal(&mut report, &name, "throughput / KVIMR-M", ratio, "at least 1", ratio >= 1.0);
+        let slowest = slowest_interval(own, base);
+        ours(&mut report, &name, "slowest interval of a million pairs / KVIMR-M", "1", slowest);
+        let metric = "time to any number of million pairs, at worst: throughput / KVIMR-M";
+        ours(&mut report, &name, metric, "1", latest(own, base));
+    }
     for loaded in all.iter().filter(|loaded| loaded.setup.scheme != Scheme::CmrContiguous) {
         intervals(&mut report, &loaded.setup.scheme.name(), loaded, conventional);
     }
@@ -141,16 +151,16 @@ fn twice_the_disk(run: &Run<'_>) -> Setup {
     Setup { variation, ..setup }
 }
 
-/// The interval of a million pairs in which a load is furthest behind the conventional disk.
-fn slowest_interval(loaded: &Loaded, conventional: &Loaded) -> f64 {
-    let pairs = loaded.intervals().zip(conventional.intervals());
+/// The interval of a million pairs in which a load is furthest behind another one.
+fn slowest_interval(loaded: &Loaded, other: &Loaded) -> f64 {
+    let pairs = loaded.intervals().zip(other.intervals());
     pairs.map(|(own, base)| own.throughput() / base.throughput()).fold(f64::INFINITY, f64::min)
 }
 
-/// The moment at which a load is furthest behind the conventional disk, from its beginning on.
-fn latest(loaded: &Loaded, conventional: &Loaded) -> f64 {
+/// The moment at which a load is furthest behind another one, from its beginning on.
+fn latest(loaded: &Loaded, other: &Loaded) -> f64 {
     let (mut own_seconds, mut base_seconds, mut least) = (0.0, 0.0, f64::INFINITY);
-    for (own, base) in loaded.intervals().zip(conventional.intervals()) {
+    for (own, base) in loaded.intervals().zip(other.intervals()) {
         (own_seconds, base_seconds) = (own_seconds + own.seconds(), base_seconds + base.seconds());
         least = least.min(base_seconds / own_seconds);
     }

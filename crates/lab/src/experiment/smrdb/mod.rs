@@ -19,6 +19,7 @@ mod seeds;
 mod sequential_puts;
 mod settings;
 mod variable_bands;
+mod varied_puts;
 mod ycsb;
 
 pub use beside::measure_beside;
@@ -32,9 +33,9 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     sequential_puts::FIG_8,
     random_puts::FIG_9,
     random_puts::FIG_10,
-    random_puts::FIG_11,
+    varied_puts::FIG_11,
     random_gets::FIG_12,
-    random_puts::FIG_13,
+    varied_puts::FIG_13,
     ycsb::FIG_14,
     ycsb::FIG_15,
     variable_bands::VARIABLE_BANDS,

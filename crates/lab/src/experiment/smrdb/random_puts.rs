@@ -1,10 +1,11 @@
-//! Figures 9 to 11 and 13: 11 GB put at random, what compactions cost, and reading everything in order afterwards.
+//! Figures 9 and 10: 11 GB put at random, what compactions cost, and reading everything in order afterwards.
 
 use super::driver::{Measurement, Phase, measure_all};
 use super::scheme::Scheme;
+use super::sequential_puts;
 use super::settings::{BAND_BYTES, KEY_BYTES, RANDOM_BYTES, Setup};
 use crate::error::LabError;
-use crate::experiment::comparison::{drawn, goal, ours, words};
+use crate::experiment::comparison::{MUCH, drawn, goal, ours, words};
 use crate::experiment::{Experiment, Run, Scale};
 use crate::report::{Axis, Bars, Figure, Plot, Report};
 use crate::target::TargetStatistics;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 pub(super) const VALUE_BYTES: usize = 4096;
 
 /// Sizes and positioning times are divided alike.
-const DEFAULT_SCALE: Scale = Scale::one_in(32);
+pub(super) const DEFAULT_SCALE: Scale = Scale::one_in(32);
 
 /// Of figures in which work is paced: how long it sleeps at least is not divided.
 pub(super) const PACED_SCALE: Scale = Scale::one_in(8);
@@ -50,6 +51,7 @@ pub(in crate::experiment) const FIG_9: Experiment = Experiment {
                 false => ours(&mut report, name, metric, "1", share),
             }
         }
+        beside_order(run, &mut report, &all)?;
         report.plots.push(bars("throughput", "throughput (MB/s)", &["random puts", "sequential gets"], &all, rate));
         Ok(report)
     },
@@ -121,6 +123,20 @@ fn told(report: &mut Report, all: &[Loaded], rate: impl Fn(&Loaded, usize) -> f6
         let metric = format!("{}, to {}", ["random puts", "sequential gets"][phase], base.name());
         words(report, scheme.name(), &metric, (ratio, "1"), paper, ratio > least && ratio < most);
     }
+}
+
+/// What random puts are to those of figure 8 in order.
+fn beside_order(run: &Run<'_>, report: &mut Report, all: &[Loaded]) -> Result<(), LabError> {
+    let schemes = [Scheme::LevelDb, Scheme::Soc];
+    let in_order = sequential_puts::unsynced_rates(run, VALUE_BYTES, schemes.to_vec())?;
+    let paper = "The random write performance is much less than the sequential write performance on all setups";
+    for (scheme, in_order) in schemes.into_iter().zip(in_order) {
+        let Some(loaded) = all.iter().find(|loaded| loaded.setup.scheme == scheme) else { continue };
+        let ratio = loaded.phases[0].megabytes_per_second() / in_order;
+        let metric = "random puts, to sequential ones of figure 8 with no sync";
+        words(report, scheme.name(), metric, (ratio, "1"), paper, ratio * MUCH <= 1.0);
+    }
+    Ok(())
 }
 
 /// What ours is to be, to SMRDB-SOC with the same input and output.
@@ -246,108 +262,6 @@ fn rewriting(report: &mut Report, all: &[Loaded]) {
     }
 }
 
-/// The paper's best as it is and with ours' input and output, and ours, where one thing is varied.
-const BESIDE_SOC: [Scheme; 3] = [Scheme::Soc, Scheme::SocSameIo, Scheme::Ours];
-
-/// Tables in level 0 that start a compaction, and those that slow writers down.
-const TRIGGERS: [(usize, usize); 4] = [(4, 8), (8, 16), (16, 32), (32, 64)];
-
-pub(in crate::experiment) const FIG_11: Experiment = Experiment {
-    id: "smrdb/fig11",
-    title: "SMRDB, figure 11: random puts with delayed compactions",
-    description: "The puts and gets of smrdb/fig9 under SMRDB-SOC and ours, with more bands in level 0 before a compaction begins; the \
-                  values of the figure's axis after the first are not in the text.",
-    default_scale: DEFAULT_SCALE,
-    run: |run| {
-        let of = |scheme: Scheme| {
-            move |level0_triggers| Setup { level0_triggers, ..Setup::new(scheme, run.scale, run.settings.seed) }
-        };
-        let last = TRIGGERS[TRIGGERS.len() - 1];
-        let terms = Scheme::without_terms().map(|scheme| of(scheme)(last));
-        let setups: Vec<Setup> =
-            BESIDE_SOC.into_iter().flat_map(|scheme| TRIGGERS.map(of(scheme))).chain(terms).collect();
-        let (all, mut report) = loads(run, &setups)?;
-        let name = |setup: &Setup| format!("{}/{}", setup.level0_triggers.0, setup.level0_triggers.1);
-        beside_soc(&mut report, &all, name, |one, other| one.level0_triggers == other.level0_triggers);
-        let paper = "the random insert performance increases as the number of bands to trigger compaction increases";
-        rising(&mut report, &all, Scheme::Soc, 0, "random puts rise with each step", paper);
-        Ok(report)
-    },
-};
-
-/// Sizes of bands in MiB.
-const BANDS: [u64; 4] = [40, 80, 160, 320];
-
-pub(in crate::experiment) const FIG_13: Experiment = Experiment {
-    id: "smrdb/fig13",
-    title: "SMRDB, figure 13: random puts by size of the bands",
-    description: "The puts of smrdb/fig9 with bands, tables and memtables of other sizes; the sizes on the figure's axis are not \
-                  in the text.",
-    default_scale: DEFAULT_SCALE,
-    run: |run| {
-        let of = |scheme: Scheme, mebibytes: u64| Setup { band_bytes: mebibytes << 20, ..setup(run, scheme) };
-        let setups: Vec<Setup> = BANDS
-            .iter()
-            .flat_map(|&size| [Scheme::Loc].into_iter().chain(BESIDE_SOC).map(move |scheme| of(scheme, size)))
-            .chain(Scheme::without_terms().map(|scheme| of(scheme, BANDS[BANDS.len() - 1])))
-            .collect();
-        let (all, mut report) = loads(run, &setups)?;
-        let name = |setup: &Setup| format!("{} MiB", setup.band_bytes >> 20);
-        beside_soc(&mut report, &all, name, |one, other| one.band_bytes == other.band_bytes);
-        for (scheme, paper) in [
-            (Scheme::Loc, "better performance as band size increased even for old LevelDB style compaction"),
-            (Scheme::Soc, "SMRDB with SMR friendly compactions performed much better as band size increased"),
-        ] {
-            rising(&mut report, &all, scheme, 0, "random puts rise with each size", paper);
-        }
-        let paper = "Bigger bands have larger sequential regions and are also good for sequential reads";
-        rising(&mut report, &all, Scheme::Soc, 1, "sequential gets rise with each size", paper);
-        Ok(report)
-    },
-};
-
-/// What each load of a varied setup comes to, and ours beside SMRDB-SOC with the same input and output in the same setup.
-fn beside_soc(
-    report: &mut Report,
-    all: &[Loaded],
-    name: impl Fn(&Setup) -> String,
-    is_same: impl Fn(&Setup, &Setup) -> bool,
-) {
-    type Measure = fn(&Loaded) -> f64;
-    let measures: [(&str, &str, Measure); 4] = [
-        ("random puts", "MB/s", |loaded| loaded.phases[0].megabytes_per_second()),
-        ("sequential gets", "MB/s", |loaded| loaded.phases[1].megabytes_per_second()),
-        ("rewritten to a user byte", "1", |loaded| loaded.phases[0].rewritten()),
-        ("tables over a key", "1", |loaded| loaded.phases[0].overlap_depth.unwrap_or(f64::NAN)),
-    ];
-    for loaded in all {
-        for (metric, unit, of) in measures {
-            let metric = format!("{}: {metric}", name(&loaded.setup));
-            match unit {
-                "MB/s" => drawn(report, loaded.setup.scheme.name(), &metric, unit, of(loaded)),
-                _ => ours(report, loaded.setup.scheme.name(), &metric, unit, of(loaded)),
-            }
-        }
-    }
-    for own in all.iter().filter(|loaded| loaded.setup.scheme == Scheme::Ours) {
-        let is_base = |other: &&Loaded| other.setup.scheme == Scheme::SocSameIo && is_same(&other.setup, &own.setup);
-        let Some(base) = all.iter().find(is_base) else { continue };
-        for (metric, _, of) in measures {
-            let metric = format!("{}: {metric} / {}", name(&own.setup), Scheme::SocSameIo.name());
-            ours(report, Scheme::Ours.name(), &metric, "1", of(own) / of(base));
-        }
-    }
-}
-
-/// In how many steps a phase of a scheme becomes faster, in the order of the setups.
-fn rising(report: &mut Report, all: &[Loaded], scheme: Scheme, phase: usize, metric: &str, paper: &str) {
-    let own = all.iter().filter(|loaded| loaded.setup.scheme == scheme);
-    let rates: Vec<f64> = own.map(|loaded| loaded.phases[phase].megabytes_per_second()).collect();
-    let steps = rates.windows(2).filter(|pair| pair[1] > pair[0]).count();
-    let metric = format!("{metric}, of {}", rates.len().saturating_sub(1));
-    words(report, scheme.name(), &metric, (steps as f64, "1"), paper, steps + 1 == rates.len());
-}
-
 /// Random puts and what followed.
 pub(super) struct Loaded {
     pub(super) setup: Setup,
@@ -366,7 +280,7 @@ impl Loaded {
     }
 }
 
-fn setup(run: &Run<'_>, scheme: Scheme) -> Setup {
+pub(super) fn setup(run: &Run<'_>, scheme: Scheme) -> Setup {
     Setup::new(scheme, run.scale, run.settings.seed)
 }
 

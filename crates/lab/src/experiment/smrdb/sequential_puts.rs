@@ -20,6 +20,8 @@ const WITHOUT_LOG: f64 = 2.0;
 /// The size of values of which ours is shown without each of its terms where there is no log.
 const TERMS_WITHOUT_LOG_VALUE_BYTES: usize = VALUES[1];
 
+const DEFAULT_SCALE: Scale = Scale::one_in(16);
+
 /// Synced puts of the most expensive row at full scale; loads of many are shortened to as many.
 const SYNCS_MAX: u64 = 200_000;
 
@@ -30,7 +32,7 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
                   and 100 KiB. A sync costs a revolution of the disk whatever the scale, so scale divides the number of puts only; \
                   loads with more than 200,000 syncs are cut to as many. Then no put synced and the log in memory. Ours is shown without \
                   each of its terms where every put is synced, or none, and with values of 4 KiB without a log.",
-    default_scale: Scale::one_in(16),
+    default_scale: DEFAULT_SCALE,
     run: |run| {
         let mut report = run.report();
         let setup = |scheme: Scheme| Setup::new(scheme, Scale::FULL, run.settings.seed);
@@ -38,6 +40,7 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
         let cells = cells();
         let all = rates(run, (run.scale, MODEL), &cells, Cell::schemes)?;
         let mut unsynced: Vec<(Scheme, f64)> = Vec::new();
+        larger_values(&mut report, &cells, &all);
         for (cell, rates) in cells.iter().zip(all) {
             let schemes = cell.schemes();
             cell.rows(&mut report, &schemes, &rates);
@@ -57,6 +60,20 @@ pub(in crate::experiment) const FIG_8: Experiment = Experiment {
         Ok(report)
     },
 };
+
+/// In how many pairs of cells that differ in the size of values alone the larger one is faster.
+fn larger_values(report: &mut Report, cells: &[Cell], all: &[Vec<f64>]) {
+    let paper = "As expected, inserting pairs with larger value sizes resulted in greater throughput";
+    for scheme in [Scheme::LevelDb, Scheme::Soc] {
+        let rates: Vec<Option<f64>> =
+            cells.iter().zip(all).map(|(cell, rates)| rate_of(&cell.schemes(), rates, scheme)).collect();
+        let of_a_size = cells.len() / VALUES.len();
+        let pairs: Vec<bool> = rates.iter().zip(rates.iter().skip(of_a_size)).map(|(less, more)| more > less).collect();
+        let count = pairs.iter().filter(|is_faster| **is_faster).count();
+        let metric = format!("faster with the next larger values, of {} cells", pairs.len());
+        words(report, scheme.name(), &metric, (count as f64, "1"), paper, count == pairs.len());
+    }
+}
 
 /// Every way of putting them.
 pub(super) fn cells() -> Vec<Cell> {
@@ -90,6 +107,13 @@ pub(super) fn rates(
     let phases = measure_all(run, "sequential puts", measurements.collect())?;
     let mut rates = phases.iter().map(|phases| phases[0].megabytes_per_second());
     Ok(cells.iter().map(|cell| rates.by_ref().take(schemes(cell).len()).collect()).collect())
+}
+
+/// Megabytes per second of the figure's cell with values of this size, a log and no put synced.
+pub(super) fn unsynced_rates(run: &Run<'_>, value_bytes: usize, schemes: Vec<Scheme>) -> Result<Vec<f64>, LabError> {
+    let cell = Cell { value_bytes, interval: None, has_log: true };
+    let rates = rates(run, (DEFAULT_SCALE, MODEL), &[cell], |_| schemes.clone())?;
+    Ok(rates.concat())
 }
 
 /// How the pairs are put.
