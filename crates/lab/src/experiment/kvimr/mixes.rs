@@ -19,7 +19,7 @@ pub(in crate::experiment) const FIG_7A: Experiment = Experiment {
     description: "Loads as kvimr/fig5a does and then does 7.5 million operations each with 90, 50 and 10 % reads, zipfian, \
                   one mix after the other on one load, each from when the store was idle. Scale divides the updates like everything else, but not the reads: \
                   each moves the arm for 1/N of the time. What it transfers and computes is not divided and so counts N \
-                  times as much: about a third of a read at 1/128, a fifth at 1/64. While no flush and no compaction runs, one read of \
+                  times as much, as its rows say. While no flush and no compaction runs, one read of \
                   eight is done and the time of the others passes: nothing else can happen meanwhile.",
     default_scale: FINER_SCALE,
     run: |run| {

@@ -53,7 +53,8 @@ const OUR_SCAN_AHEAD_BYTES: u64 = 4 << 20;
 /// What compactions of ours read ahead of each table, the same.
 const OUR_COMPACTION_AHEAD_BYTES: u64 = 4 << 20;
 
-/// What of the log may be on its way to the disk while puts go on: three tenths of LevelDB's log buffer.
+/// What of the log may be on its way to the disk while puts go on, of ours and of those with the same input and output. With 16 MiB ours is behind LevelDB-like
+/// in figure 8 at 100 B; from 26 on no put of SMRDB-SOC that is not synced waits for a merge, so that a tenth of its p99.9 is below what a put takes.
 const OUR_LOG_BEHIND_BYTES: u64 = 24 << 20;
 
 /// Bands that may overlap in one key in ours once compactions have had time.
