@@ -2,7 +2,7 @@
 
 mod properties;
 
-use crate::log::LogCounters;
+use crate::log::{LogCounters, LogGate};
 use crate::snapshot::SnapshotList;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -104,6 +104,10 @@ counters! {
     stall_nanos: AtomicU64,
     /// Times a writer was held back.
     stalls: AtomicU64,
+    /// Bursts of background work, which have the medium to themselves.
+    bursts: AtomicU64,
+    /// Writes of logs that waited for a burst.
+    log_waits_for_bursts: AtomicU64,
     /// Groups of batches refused because the medium was out of space.
     writes_out_of_space: AtomicU64,
     /// Gets.
@@ -328,10 +332,16 @@ pub struct TableStatistics {
 
 impl Statistics {
     /// What is the same for any tree: counters, the newest sequence number, snapshots. The rest is left to the tree.
-    pub(crate) fn of_any_tree(counters: &Counters, logs: &LogCounters, snapshots: &SnapshotList) -> Statistics {
+    pub(crate) fn of_any_tree(
+        counters: &Counters,
+        (logs, gate): (&LogCounters, &LogGate),
+        snapshots: &SnapshotList,
+    ) -> Statistics {
         let mut counters = counters.values();
         counters.log_bytes = logs.file_bytes.load(Ordering::Relaxed);
         counters.log_syncs = logs.syncs.load(Ordering::Relaxed);
+        counters.bursts = gate.bursts();
+        counters.log_waits_for_bursts = gate.waits();
         let (last_sequence, snapshots) = (snapshots.visible(), snapshots.len());
         Statistics { counters, last_sequence, snapshots, ..Statistics::default() }
     }

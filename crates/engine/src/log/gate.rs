@@ -9,6 +9,7 @@
 //! hold any lock that neither of them takes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::{Condvar, Env, Mutex};
 
 /// The gate of one medium, or none: then everybody passes at once. Cloned for each who passes. Thread-safe.
@@ -18,6 +19,14 @@ pub(crate) struct LogGate(Option<Arc<Gate>>);
 struct Gate {
     state: Mutex<GateState>,
     changed: Condvar,
+    counters: GateCounters,
+}
+
+/// What a gate did, read without keeping anybody waiting.
+#[derive(Debug, Default)]
+struct GateCounters {
+    bursts: AtomicU64,
+    waits: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +67,8 @@ impl LogGate {
     /// A gate that is closed by bursts.
     pub(crate) fn new(env: &Env) -> LogGate {
         let state = Mutex::new(env, "log gate", GateState::default());
-        LogGate(Some(Arc::new(Gate { state, changed: Condvar::new(env, "log gate") })))
+        let counters = GateCounters::default();
+        LogGate(Some(Arc::new(Gate { state, changed: Condvar::new(env, "log gate"), counters })))
     }
 
     /// Somebody may be kept waiting.
@@ -86,6 +96,7 @@ impl LogGate {
         } else {
             state.waiting += 1;
             state.waiting_to_lead += usize::from(leads);
+            gate.counters.waits.fetch_add(1, Ordering::Relaxed);
             let ended = state.ended_bursts;
             while state.ended_bursts == ended {
                 gate.changed.wait(&mut state);
@@ -109,6 +120,7 @@ impl LogGate {
             return None;
         }
         state.is_bursting = true;
+        gate.counters.bursts.fetch_add(1, Ordering::Relaxed);
         Some(ExclusiveTurn(gate.clone()))
     }
 
@@ -118,6 +130,16 @@ impl LogGate {
             let state = gate.state.lock();
             state.passing + state.waiting > 0
         })
+    }
+
+    /// Bursts that had the medium to themselves.
+    pub(crate) fn bursts(&self) -> u64 {
+        self.0.as_deref().map_or(0, |gate| gate.counters.bursts.load(Ordering::Relaxed))
+    }
+
+    /// Log writes that waited for one.
+    pub(crate) fn waits(&self) -> u64 {
+        self.0.as_deref().map_or(0, |gate| gate.counters.waits.load(Ordering::Relaxed))
     }
 
     /// Ends all waits, those to come as well.
@@ -268,6 +290,7 @@ mod tests {
         drop(first);
         join([burst, second]);
         assert!(!gate.is_passed());
+        assert_eq!((gate.bursts(), gate.waits()), (1, 1), "the first write waited for nobody");
     }
 
     /// A write that waits for another one must not wait for ever because a burst wants to begin.
@@ -329,6 +352,7 @@ mod tests {
         drop(turn);
         assert_eq!(env.now().as_nanos(), 10_000_000);
         assert!(!gate.is_passed());
+        assert_eq!((gate.bursts(), gate.waits()), (1, 2), "a burst that was given up is none");
     }
 
     #[test]
@@ -353,5 +377,6 @@ mod tests {
         assert!(!gate.is_there() && gate.begin_burst().is_none());
         let _passes = (gate.pass(), gate.pass());
         assert!(!gate.is_passed());
+        assert_eq!((gate.bursts(), gate.waits()), (0, 0));
     }
 }

@@ -91,7 +91,7 @@ impl LogChain {
     }
 
     /// What whoever writes a log to the medium passes.
-    fn gate(&self) -> &LogGate {
+    pub(crate) fn gate(&self) -> &LogGate {
         self.backlog.gate()
     }
 

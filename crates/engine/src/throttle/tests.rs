@@ -166,6 +166,9 @@ fn a_job_in_bursts_keeps_few_writes_waiting() {
         assert!(waited.iter().all(|&nanos| nanos <= 107 * MILLIS), "seed {seed}: {waited:?}");
         assert!(waited.iter().skip(1).all(|&nanos| nanos <= 100 * MILLIS), "seed {seed}: {waited:?}");
         assert!((20..=26).contains(&bursts), "seed {seed}: {bursts} bursts");
+        let gate = throttle.log_backlog().gate();
+        assert!((bursts as u64..=bursts as u64 + 1).contains(&gate.bursts()), "seed {seed}: {} counted", gate.bursts());
+        assert_eq!(gate.waits(), waited.len() as u64, "seed {seed}");
         assert!(waited.len() <= bursts + 1, "seed {seed}: {} waits for {bursts} bursts", waited.len());
     }
 }

@@ -263,7 +263,8 @@ impl Tree for MemoryTree {
         let is_poisoned = matches!(self.writer.lock().ended, Some(Error::Poisoned { .. }));
         let write_state = if is_poisoned { WriteState::Poisoned } else { WriteState::Open };
         let memtable_bytes = self.entries.load().reserved_bytes() as u64;
-        let of_any_tree = Statistics::of_any_tree(&self.counters, self.logs.counters(), &self.snapshots);
+        let of_any_tree =
+            Statistics::of_any_tree(&self.counters, (self.logs.counters(), self.logs.gate()), &self.snapshots);
         Statistics { write_state, memtable_bytes, ..of_any_tree }
     }
 

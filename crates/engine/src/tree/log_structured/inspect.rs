@@ -63,7 +63,7 @@ pub(super) fn statistics(parts: &TreeParts) -> Statistics {
             pending_compaction_bytes: parts.catalog.policy.pending_bytes(&state.version),
             running_jobs,
         }),
-        ..Statistics::of_any_tree(&parts.catalog.counters, parts.logs.counters(), &parts.snapshots)
+        ..Statistics::of_any_tree(&parts.catalog.counters, (parts.logs.counters(), parts.logs.gate()), &parts.snapshots)
     }
 }
 
