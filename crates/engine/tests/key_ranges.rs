@@ -1,4 +1,4 @@
-//! Flushes of key ranges: what is read across them, how skew that moves is followed, and how little of the keys tables hold.
+//! Flushes of key ranges: what is read across them, what iterators show under which they happen, how skew that moves is followed, and how little of the keys tables hold.
 
 #[path = "suite/medium.rs"]
 #[allow(dead_code)]
@@ -7,8 +7,8 @@ mod medium;
 mod walk;
 
 use medium::{Image, Kind};
-use std::collections::BTreeMap;
-use varve_engine::{Db, Options, ReadOptions, Snapshot, TreeKind, WriteOptions};
+use std::collections::{BTreeMap, BTreeSet};
+use varve_engine::{Db, DbIterator, Options, ReadOptions, Snapshot, TreeKind, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
 use walk::compare_forward;
 
@@ -79,12 +79,21 @@ fn compare(db: &Db, model: &Model, snapshot: Option<&Snapshot>, note: &str) {
     }
 }
 
-/// Smallest and largest key of each table, and its level.
-fn tables(db: &Db) -> Vec<(usize, String, String)> {
+/// A table, and its smallest and largest key.
+struct Table {
+    level: u64,
+    number: u64,
+    smallest: String,
+    largest: String,
+}
+
+fn tables(db: &Db) -> Vec<Table> {
     let text = db.property("varve.tables").expect("a property");
     let table = |line: &str| {
         let fields: Vec<&str> = line.split(' ').collect();
-        (fields[0].parse().expect("a level"), fields[4].to_owned(), fields[5].to_owned())
+        let number = |field: usize| fields[field].parse().expect("a number");
+        let (level, number) = (number(0), number(1));
+        Table { level, number, smallest: fields[4].to_owned(), largest: fields[5].to_owned() }
     };
     text.lines().map(table).collect()
 }
@@ -139,25 +148,146 @@ fn reads_are_right_across_flushes_in_any_order_of_keys() {
     }
 }
 
-/// With uniform keys a table has less than half of them, and with a hot range little more than that.
+/// Numbers of tables of level 0, and how much of all keys each lies over.
+fn widths(db: &Db) -> Vec<(u64, f64)> {
+    let number = |key: &str| key.trim_start_matches("key").parse::<u64>().expect("a number");
+    let flushed = tables(db).into_iter().filter(|table| table.level == 0);
+    let width = |table: Table| (number(&table.largest) - number(&table.smallest)) as f64 / KEYS as f64;
+    flushed.map(|table| (table.number, width(table))).collect()
+}
+
+/// About half of the keys where they are uniform: a table is as narrow as a pool of two tables allows.
 #[test]
-fn tables_are_narrow() {
-    for (order, mean_most) in [(Order::Uniform, 0.55), (Order::HotRange, 0.45)] {
-        let (env, mut random) = (simulation(3), Random::named(3, "keys"));
-        let image = Image::fresh(&env, Kind::PLAIN);
-        let options = Options { disable_auto_compactions: true, ..options() };
-        let db = open(&env, &image, &options);
-        for number in 0..WRITES {
-            db.put(&order.key(number, &mut random), &[number as u8; 100]).expect("put");
+fn tables_of_uniform_keys_are_narrow() {
+    let (env, mut random) = (simulation(3), Random::named(3, "keys"));
+    let image = Image::fresh(&env, Kind::PLAIN);
+    let db = open(&env, &image, &Options { disable_auto_compactions: true, ..options() });
+    for number in 0..WRITES {
+        db.put(&Order::Uniform.key(number, &mut random), &[number as u8; 100]).expect("put");
+    }
+    let widths: Vec<f64> = widths(&db).into_iter().map(|(_, width)| width).collect();
+    let mean = widths.iter().sum::<f64>() / widths.len() as f64;
+    println!("{} tables, {mean:.3} of the keys each", widths.len());
+    assert!(widths.len() > 15 && mean < 0.55, "{mean} {widths:?}");
+}
+
+/// Nine of ten writes go to a hundredth of the keys, and after each move to another one. Some of the tables lie there alone wherever it is, and the
+/// others have what is written to the rest as well; where ranges stay as they were a table of the hot keys has a range's share of the others, too.
+#[test]
+fn ranges_follow_skew_that_moves() {
+    const STAY: u64 = 4000;
+    let (env, mut random) = (simulation(3), Random::named(3, "keys"));
+    let image = Image::fresh(&env, Kind::PLAIN);
+    // Merged at once, a place has as many bytes of tables as keys, whatever was written to it: by these widths are told.
+    let db = open(&env, &image, &Options { level0_file_num_compaction_trigger: 1, overlap_depth_max: 1, ..options() });
+    let (mut seen, mut range_flushes) = (BTreeSet::new(), 0);
+    for place in [0, 1, 3, 2, 3, 0] {
+        let mut flushed = Vec::new();
+        for number in 0..STAY {
+            let key = if random.chance(9, 10) { place * 977 + random.below(KEYS / 100) } else { random.below(KEYS) };
+            db.put(format!("key{key:06}").as_bytes(), &[number as u8; 100]).expect("put");
+            let now = db.statistics().counters.range_flushes;
+            if now > range_flushes {
+                range_flushes = now;
+                let new = widths(&db).into_iter().filter(|(table, _)| seen.insert(*table)).map(|(_, width)| width);
+                if number >= STAY / 4 {
+                    flushed.extend(new);
+                }
+            }
         }
-        let number = |key: &str| key.trim_start_matches("key").parse::<u64>().expect("a number");
-        let widths: Vec<f64> = tables(&db)
-            .iter()
-            .map(|(_, smallest, largest)| (number(largest) - number(smallest)) as f64 / KEYS as f64)
-            .collect();
-        let mean = widths.iter().sum::<f64>() / widths.len() as f64;
-        println!("{order:?}: {} tables, {mean:.3} of the keys each", widths.len());
-        assert!(widths.len() > 15 && mean < mean_most, "{order:?}: {mean} {widths:?}");
+        println!("place {place}: {flushed:.3?}");
+        let narrow = flushed.iter().filter(|width| **width < 0.02).count();
+        assert!(
+            flushed.len() >= 10 && narrow * 4 >= flushed.len(),
+            "place {place}: {narrow} are narrow of {flushed:?}"
+        );
+    }
+}
+
+/// Iterators and what they show, of which each went half of its way.
+fn half_way(db: &Db, model: &Model, snapshot: Option<&Snapshot>, note: &str) -> [DbIterator; 2] {
+    let read = ReadOptions { snapshot, ..ReadOptions::default() };
+    let mut walks = [(); 2].map(|()| db.iterator(&read).expect("iterator"));
+    walks[0].seek_to_first();
+    walks[1].seek_to_last();
+    compare_on(&mut walks[0], model.iter().take(model.len() / 2), DbIterator::next, note);
+    compare_on(&mut walks[1], model.iter().rev().take(model.len() / 2), DbIterator::previous, note);
+    walks
+}
+
+fn compare_on<'m>(
+    walk: &mut DbIterator,
+    expected: impl Iterator<Item = (&'m Vec<u8>, &'m Vec<u8>)>,
+    go_on: fn(&mut DbIterator),
+    note: &str,
+) {
+    for (key, value) in expected {
+        assert!(walk.valid(), "{note}: {} is missing, {:?}", key.escape_ascii(), walk.status());
+        assert_eq!((walk.key(), walk.value()), (&**key, &**value), "{note}");
+        go_on(walk);
+    }
+}
+
+/// The other half of their ways.
+fn go_on_to_the_end(walks: [DbIterator; 2], model: &Model, note: &str) {
+    let [mut forward, mut backward] = walks;
+    compare_on(&mut forward, model.iter().skip(model.len() / 2), DbIterator::next, note);
+    compare_on(&mut backward, model.iter().rev().skip(model.len() / 2), DbIterator::previous, note);
+    for walk in [forward, backward] {
+        assert!(!walk.valid() && walk.status().is_ok(), "{note}: more than there was, {:?}", walk.status());
+    }
+}
+
+/// Memtables are divided, taken and joined under them, and tables merged.
+#[test]
+fn iterators_that_are_open_across_flushes_show_what_was_there() {
+    let kinds = [Kind::PLAIN, Kind::EXTENT, Kind::BAND, Kind::PLAIN];
+    for ((seed, kind), order) in (20..).zip(kinds).zip([Order::Uniform, Order::Uniform, Order::HotRange, Order::HotKey])
+    {
+        let (env, mut random) = (simulation(seed), Random::named(seed, "keys"));
+        let image = Image::fresh(&env, kind);
+        let (db, mut model) = (open(&env, &image, &options()), Model::new());
+        let note = format!("{kind:?} {order:?} seed {seed}");
+        let mut number = 0;
+        let mut write = |model: &mut Model, count: u64| {
+            for _ in 0..count {
+                let key = order.key(number % WRITES, &mut random);
+                number += 1;
+                if random.chance(1, 6) {
+                    db.delete(&key).expect("delete");
+                    model.remove(&key);
+                } else {
+                    let value = vec![number as u8; 20 + random.index(100)];
+                    db.put(&key, &value).expect("put");
+                    model.insert(key, value);
+                }
+            }
+        };
+        write(&mut model, 1700);
+        let (snapshot, at_snapshot) = (db.snapshot(), model.clone());
+        write(&mut model, 300);
+        for round in 0..3 {
+            let note = format!("{note} round {round}");
+            let (live, at_opening) = (half_way(&db, &model, None, &note), model.clone());
+            let held = half_way(&db, &at_snapshot, Some(&snapshot), &note);
+            let before = db.statistics().counters;
+            let grown = || {
+                let now = db.statistics().counters;
+                (now.range_flushes - before.range_flushes, now.compactions - before.compactions)
+            };
+            for _ in 0..100 {
+                write(&mut model, 100);
+                if grown().0 >= 4 && grown().1 >= 1 {
+                    break;
+                }
+            }
+            let (range_flushes, compactions) = grown();
+            println!("{note}: {range_flushes} flushes of ranges and {compactions} compactions under iterators");
+            assert!(range_flushes >= 3 && compactions >= 1, "{note}: {range_flushes} and {compactions} are too few");
+            go_on_to_the_end(live, &at_opening, &note);
+            go_on_to_the_end(held, &at_snapshot, &note);
+        }
+        compare(&db, &model, None, &note);
     }
 }
 
