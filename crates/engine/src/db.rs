@@ -179,7 +179,8 @@ impl Db {
     ///   `varve.write-state` (which writes are taken now, and why).
     /// - *Of trees of tables*: `varve.levels`, `varve.num-files-at-levelN`, `varve.total-table-bytes`, `varve.tables` (a line for each
     ///   table: level, number, bytes, entries, smallest and largest key, escaped), `varve.overlap-depth` (tables that may hold
-    ///   a key, the mean over all pairs), `varve.num-immutable-mem-table`, `varve.block-cache-usage`,
+    ///   a key, the mean over all pairs), `varve.memtables` (a line for each group, in the order in which they are flushed: `waiting` or
+    ///   `active`, `all` or `some` of the keys, bytes, entries, memtables that have entries), `varve.num-immutable-mem-table`, `varve.block-cache-usage`,
     ///   `varve.estimate-pending-compaction-bytes`, `varve.num-running-jobs` (flushes and compactions, told without looking
     ///   at tables).
     pub fn property(&self, name: &str) -> Option<String> {

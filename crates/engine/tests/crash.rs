@@ -47,6 +47,12 @@ const REWRITES_MIN: u64 = 8;
 /// Crashed states from which recoveries are crashed, at least.
 const CRASHED_STATES_MIN: usize = 200;
 
+/// Points of a workload that flushes ranges of keys, at least, at which one waits and others have entries.
+const POINTS_BESIDE_MIN: usize = 10;
+
+/// The same at which all others wait behind one, where all are flushed now and then.
+const POINTS_BEHIND_MIN: usize = 3;
+
 /// Workloads whose options a seed draws, and their batches.
 const DRAWN_SEEDS: u64 = 24;
 const DRAWN_BATCHES: usize = 40;
@@ -97,18 +103,58 @@ impl Strain {
 struct Run {
     points: Vec<Point>,
     strain: Strain,
-    flushes: u64,
-    range_flushes: u64,
-    compactions: u64,
-    pieces: u64,
+    work: Work,
     /// Of tables.
     written_bytes: u64,
 }
 
+/// What databases counted from opening to opening.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    flushes: u64,
+    range_flushes: u64,
+    compactions: u64,
+    pieces: u64,
+    bursts: u64,
+    log_waits: u64,
+}
+
+impl Work {
+    fn add(&mut self, db: &Db) {
+        let counters = db.statistics().counters;
+        self.flushes += counters.flushes;
+        self.range_flushes += counters.range_flushes;
+        self.compactions += counters.compactions;
+        self.pieces += counters.compaction_pieces;
+        self.bursts += counters.bursts;
+        self.log_waits += counters.log_waits_for_bursts;
+    }
+}
+
+/// A point while a range of keys waits for its flush, or is flushed, and two other memtables or more have entries.
+const BESIDE_A_RANGE: u64 = 1;
+
+/// A point while all other memtables wait behind a range.
+const ALL_BEHIND_A_RANGE: u64 = 2;
+
+/// What a point is called at which memory holds this, as `varve.memtables` lists it.
+fn tag_of(memtables: &str) -> u64 {
+    let groups: Vec<Vec<&str>> = memtables.lines().map(|line| line.split(' ').collect()).collect();
+    let filled = |group: &[&str]| group[4].parse::<u64>().expect("memtables that have entries");
+    match &groups[..] {
+        [range, others @ ..] if range[..2] == ["waiting", "some"] => {
+            let are_beside = others.iter().map(|group| filled(group)).sum::<u64>() >= 2;
+            let are_behind = others.len() > 1 && others[0][..2] == ["waiting", "all"];
+            (u64::from(are_beside) * BESIDE_A_RANGE) | (u64::from(are_behind) * ALL_BEHIND_A_RANGE)
+        }
+        _ => 0,
+    }
+}
+
 /// Runs the workload under `faults`, which must flush and compact some times.
 fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<Point>, Strain) {
-    let Run { points, strain, flushes, range_flushes, compactions, pieces, written_bytes } =
-        run(kind, seed, history, faults);
+    let Run { points, strain, work, written_bytes } = run(kind, seed, history, faults);
+    let Work { flushes, range_flushes, compactions, pieces, bursts, log_waits } = work;
     let (flushes_min, compactions_min) = match history.options.tree {
         TreeKind::Memory => (0, 4),
         _ if kind.is_imr() => (4, 2),
@@ -121,6 +167,19 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<P
     if history.options.flush_key_ranges {
         println!("{kind:?} seed {seed}: {range_flushes} of {flushes} flushes are of ranges");
         assert!(range_flushes >= 5, "{range_flushes} of {flushes} flushes are of ranges");
+        let count = |tag: u64| points.iter().filter(|point| point.tag & tag != 0).count();
+        let (beside, behind) = (count(BESIDE_A_RANGE), count(ALL_BEHIND_A_RANGE));
+        println!("{kind:?} seed {seed}: {beside} points beside a range that waits, {behind} of all behind one");
+        assert!(beside >= POINTS_BESIDE_MIN, "{beside} points while a range waits and others have entries are too few");
+        let flushes_all = history.steps.contains(&Step::Flush);
+        assert!(
+            !flushes_all || behind >= POINTS_BEHIND_MIN,
+            "{behind} points while all wait behind a range are too few"
+        );
+    }
+    if history.options.pace_background_work && history.options.max_write_stall_ms > 0 {
+        println!("{kind:?} seed {seed}: {bursts} bursts, for which {log_waits} log writes waited");
+        assert!(bursts >= 5 && log_waits > 0, "{bursts} bursts, for which {log_waits} log writes waited, are too few");
     }
     if history.options.compact_in_pieces {
         println!("{kind:?} seed {seed}: {pieces} pieces of {compactions} compactions");
@@ -149,9 +208,17 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
     };
     let (mut db, mut files) = open();
     let mut strain = Strain::default();
-    let (mut flushes, mut range_flushes, mut compactions, mut pieces) = (0, 0, 0, 0);
+    let mut work = Work::default();
+    // Nobody else may hold it when it is dropped.
+    let watched: Arc<Mutex<Option<Db>>> = Arc::default();
+    if history.options.flush_key_ranges {
+        let watched = watched.clone();
+        let tag = move |db: &Db| tag_of(&db.property("varve.memtables").expect("of trees of tables"));
+        *recorder.sampler.lock() = Some(Box::new(move || Some(watched.lock().as_ref().map_or(0, tag))));
+    }
     let mut written = 0;
     for step in history.steps.iter().copied().chain([Step::Reopen { close: true }]) {
+        watched.lock().get_or_insert_with(|| db.clone());
         match step {
             Step::Write { sync } => {
                 written += 1;
@@ -172,11 +239,8 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
             Step::WaitIdle => db.wait_idle().expect("wait_idle"),
             Step::Sleep => env.sleep(Duration::from_millis(1)),
             Step::Reopen { close } => {
-                let counters = db.statistics().counters;
-                flushes += counters.flushes;
-                range_flushes += counters.range_flushes;
-                compactions += counters.compactions;
-                pieces += counters.compaction_pieces;
+                work.add(&db);
+                *watched.lock() = None;
                 if close {
                     db.close().expect("close");
                 }
@@ -196,7 +260,7 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
     let points = std::mem::take(&mut *recorder.points.lock());
     assert_eq!(points.len() as u64, observation.points(), "points of {kind:?} that nobody recorded");
     let written_bytes = image.table_bytes_written();
-    Run { points, strain, flushes, range_flushes, compactions, pieces, written_bytes }
+    Run { points, strain, work, written_bytes }
 }
 
 /// A power cut can come before every operation that persists something.
@@ -383,10 +447,21 @@ fn crash_under_drawn_options(seed: u64) -> Result<Reached, String> {
     kinds.push(imr_kinds()[random.index(imr_kinds().len())]);
     let kind = kinds[random.index(kinds.len())];
     let tree = TreeKind::OF_TABLES[random.index(2)];
-    let history = History { options: short_option_set(tree, seed), ..History::new(seed, DRAWN_BATCHES, UNIVERSE) };
+    let drawn = short_option_set(tree, seed);
+    // Little is written: tables are small where they come one by one.
+    let options = match drawn.compact_in_pieces && tree == TreeKind::TwoLevel {
+        true => Options { target_file_size_base: 1 << 10, max_subcompactions: 1, ..drawn },
+        false => drawn,
+    };
+    let history = History { options, ..History::new(seed, DRAWN_BATCHES, UNIVERSE) };
     let faults = if random.chance(1, 3) { slow_flushes() } else { FaultPlan::default() };
     let ran = run(kind, seed, &history, faults);
-    let mut reached = Reached::from([("flushes", ran.flushes), ("compactions", ran.compactions)]);
+    let mut reached = Reached::from([
+        ("flushes", ran.work.flushes),
+        ("range flushes", ran.work.range_flushes),
+        ("compactions", ran.work.compactions),
+        ("pieces", ran.work.pieces),
+    ]);
     for (number, point) in ran.points.iter().enumerate() {
         let variant = kind.variants()[number % kind.variants().len()];
         let image_seed = seed ^ (number as u64) << 8;
@@ -414,11 +489,30 @@ fn with_key_ranges(history: History) -> History {
     History { options, steps, ..history }
 }
 
+/// The same with all that is in memory flushed a few times, while a range waits or not.
+fn with_flushes_of_all(history: History) -> History {
+    let flushed_after = |(number, step): (usize, Step)| match number % 45 {
+        44 => vec![step, Step::Flush],
+        _ => vec![step],
+    };
+    let steps = history.steps.into_iter().enumerate().flat_map(flushed_after).collect();
+    History { steps, ..history }
+}
+
 #[test]
 fn any_crash_leaves_a_prefix_of_the_history_where_ranges_of_keys_are_flushed() {
     for (seed, kind) in [(300, Kind::PLAIN), (301, Kind::EXTENT), (302, Kind::BAND)] {
         let history = with_key_ranges(History::new(seed, 160, UNIVERSE));
         assert!(crash_at_every_point_in_turn(kind, seed, history, 3) > 1000);
+    }
+}
+
+/// A flush of all finds a range that waits for a slow one.
+#[test]
+fn any_crash_leaves_a_prefix_of_the_history_where_all_is_flushed_behind_a_range() {
+    for (seed, kind) in [(303, Kind::PLAIN), (304, Kind::EXTENT)] {
+        let history = with_flushes_of_all(with_key_ranges(History::new(seed, 400, UNIVERSE)));
+        assert!(crash_in_turn_under(slow_flushes(), kind, seed, history, 3) > 1000);
     }
 }
 
@@ -458,7 +552,7 @@ fn crashes_during_recovery_between_pieces_of_compactions() {
 
 #[test]
 fn any_options_survive_a_crash_at_every_point() {
-    let least = [("images", 4000), ("flushes", 60), ("compactions", 30)];
+    let least = [("images", 4000), ("flushes", 60), ("range flushes", 1), ("compactions", 30), ("pieces", 1)];
     let test = ("crash", "any_options_survive_a_crash_at_every_point");
     run_seeds(test, 500_000, DRAWN_SEEDS, &least, crash_under_drawn_options);
 }

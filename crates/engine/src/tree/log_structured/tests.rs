@@ -304,6 +304,18 @@ fn every_table_is_listed_with_its_keys() {
     tree.close().expect("close");
 }
 
+#[test]
+fn memtables_are_listed_in_the_order_of_their_flushes() {
+    let (_env, tree) = tree(1);
+    let listed = || tree.property("varve.memtables").expect("known");
+    assert!(listed().starts_with("active all ") && listed().ends_with(" 0 0\n"), "{}", listed());
+    write(&tree, &[(b"a", Some(b"1")), (b"b", Some(b"2"))]);
+    assert!(listed().ends_with(" 2 1\n"), "{}", listed());
+    tree.flush().expect("flush");
+    assert!(listed().ends_with(" 0 0\n"), "{}", listed());
+    tree.close().expect("close");
+}
+
 /// What a suite passes means little where numbers that fall below nothing go unnoticed.
 #[test]
 fn tests_run_with_overflow_checks() {
