@@ -223,17 +223,23 @@ fn history(env: &Env, seed: u64) -> Result<Reached, String> {
         if !findings.is_empty() {
             return Err(format!("check found {findings:?}"));
         }
-        let compactions = db.statistics().counters.compactions;
+        let counters = db.statistics().counters;
         db.close().map_err(|error| error.to_string())?;
         let groups = shared.groups_seen.load(Ordering::Relaxed);
-        Ok(Reached::from([("operations", operations), ("groups seen", groups), ("compactions", compactions)]))
+        Ok(Reached::from([
+            ("operations", operations),
+            ("groups seen", groups),
+            ("compactions", counters.compactions),
+            ("range flushes", counters.range_flushes),
+            ("pieces", counters.compaction_pieces),
+        ]))
     };
     run().map_err(|what| format!("{what} ({note})"))
 }
 
 #[test]
 fn histories_of_threads_are_explained_by_one_order() {
-    let least = [("operations", 2_000), ("groups seen", 500)];
+    let least = [("operations", 2_000), ("groups seen", 500), ("range flushes", 1), ("pieces", 1)];
     run_seeds(("concurrency", "histories_of_threads_are_explained_by_one_order"), 1, 36, &least, |seed| {
         history(&Env::real(), seed)
     });
@@ -241,7 +247,8 @@ fn histories_of_threads_are_explained_by_one_order() {
 
 #[test]
 fn histories_of_simulated_clients_are_explained_by_one_order() {
-    let least = [("operations", 4_000), ("groups seen", 1_000), ("compactions", 40)];
+    let least =
+        [("operations", 4_000), ("groups seen", 1_000), ("compactions", 40), ("range flushes", 10), ("pieces", 10)];
     run_seeds(("concurrency", "histories_of_simulated_clients_are_explained_by_one_order"), 1, 72, &least, |seed| {
         history(&simulation(seed), seed)
     });
@@ -428,6 +435,7 @@ fn cut(seed: u64) -> Result<Reached, String> {
     for end in ends {
         end.map_err(|panic| panic.message().to_owned())??;
     }
+    let counters = db.statistics().counters;
     db.close().map_err(|error| error.to_string())?;
     drop((db, env));
     let (points, steps) = (std::mem::take(&mut *recorder.points.lock()), steps.lock().clone());
@@ -453,11 +461,16 @@ fn cut(seed: u64) -> Result<Reached, String> {
         };
         look().map_err(|what| format!("{} ({variant:?}, {image_seed}): {what} ({kind:?}, {options:?})", point.note))?;
     }
-    Ok(Reached::from([("points", points.len() as u64), ("cuts", CUTS as u64)]))
+    Ok(Reached::from([
+        ("points", points.len() as u64),
+        ("cuts", CUTS as u64),
+        ("range flushes", counters.range_flushes),
+        ("pieces", counters.compaction_pieces),
+    ]))
 }
 
 #[test]
 fn power_cuts_leave_what_writers_knew() {
-    let least = [("points", 1_000), ("cuts", 400)];
+    let least = [("points", 1_000), ("cuts", 400), ("range flushes", 1), ("pieces", 1)];
     run_seeds(("concurrency", "power_cuts_leave_what_writers_knew"), 1, 72, &least, cut);
 }

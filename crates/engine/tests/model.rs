@@ -35,6 +35,8 @@ struct Ran {
     flushes: u64,
     compactions: u64,
     moves: u64,
+    range_flushes: u64,
+    pieces: u64,
     table_bytes_written: u64,
     /// Tops of interlaced disks that were saved and restored.
     rewrites: u64,
@@ -65,6 +67,7 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     let mut rewritten = 0;
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
     let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
+    let (mut range_flushes, mut pieces) = (0, 0);
     for operation in 0..operations {
         let note = format!("{kind:?} seed {seed} operation {operation}");
         match random.below(1000) {
@@ -101,6 +104,8 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
                 flushes += counters.flushes;
                 compactions += counters.compactions;
                 moves += counters.trivial_moves;
+                range_flushes += counters.range_flushes;
+                pieces += counters.compaction_pieces;
                 if random.chance(1, 2) {
                     db.close().expect("close");
                 }
@@ -119,6 +124,8 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     flushes += counters.flushes;
     compactions += counters.compactions;
     moves += counters.trivial_moves;
+    range_flushes += counters.range_flushes;
+    pieces += counters.compaction_pieces;
     db.close().expect("close");
     rewritten += rewrites(&*files);
     if kind.is_imr() {
@@ -129,7 +136,16 @@ fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     assert_eq!(image.destroyed_bytes(), 0, "{kind:?} seed {seed}: live data was destroyed");
     assert_eq!(image.device_errors(), 0, "{kind:?} seed {seed}: a rule of the device was broken");
     let table_bytes_written = image.table_bytes_written();
-    Ran { event_hash: env.event_hash(), flushes, compactions, moves, table_bytes_written, rewrites: rewritten }
+    Ran {
+        event_hash: env.event_hash(),
+        flushes,
+        compactions,
+        moves,
+        range_flushes,
+        pieces,
+        table_bytes_written,
+        rewrites: rewritten,
+    }
 }
 
 #[test]
@@ -154,20 +170,28 @@ fn histories_agree_with_a_map_over_many_option_sets() {
 #[test]
 fn histories_agree_with_a_map_in_two_levels() {
     let (mut flushes, mut compactions, mut moves) = (0, 0, 0);
+    let (mut range_flushes, mut pieces) = (0, 0);
     for seed in 300..300 + TWO_LEVEL_OPTION_SETS {
         let kind = if seed % 4 == 0 { Kind::EXTENT } else { Kind::PLAIN };
         let ran = run(seed, kind, options::option_set(TreeKind::TwoLevel, seed), OPERATIONS_PER_SET);
         flushes += ran.flushes;
         compactions += ran.compactions;
         moves += ran.moves;
+        range_flushes += ran.range_flushes;
+        pieces += ran.pieces;
     }
     println!(
         "reached: model/two levels: {TWO_LEVEL_OPTION_SETS} histories, {flushes} flushes, {compactions} compactions, \
-         {moves} moves"
+         {moves} moves, {range_flushes} range flushes, {pieces} pieces"
     );
     assert!(
         flushes > 50 * TWO_LEVEL_OPTION_SETS && compactions > 50 * TWO_LEVEL_OPTION_SETS,
         "{flushes} {compactions} {moves}"
+    );
+    // Half of them flush ranges, half merge in pieces.
+    assert!(
+        range_flushes > 5 * TWO_LEVEL_OPTION_SETS && pieces > 5 * TWO_LEVEL_OPTION_SETS,
+        "{range_flushes} range flushes, {pieces} pieces"
     );
 }
 
