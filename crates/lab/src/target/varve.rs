@@ -73,6 +73,8 @@ impl Target for VarveTarget {
             ("write batches", counters.write_batches),
             ("log syncs", counters.log_syncs),
             ("stalls", counters.stalls),
+            ("bursts", counters.bursts),
+            ("log waits for bursts", counters.log_waits_for_bursts),
             ("background errors", counters.background_errors),
         ] {
             properties.insert(name.to_owned(), value as f64);

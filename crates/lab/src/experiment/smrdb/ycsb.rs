@@ -246,6 +246,12 @@ pub(super) fn steadiness(report: &mut Report, scheme: Scheme, name: &str, load: 
             false => ours(report, of, &metric, "1", share),
         }
     }
+    if scheme.has(Term::Bursts) {
+        let number = |name: &str| load.engine.properties.get(name).copied().unwrap_or(0.0);
+        ours(report, of, &format!("{name}: bursts of background work"), "1", number("bursts"));
+        let metric = format!("{name}: log writes that waited for a burst, to a thousand puts");
+        ours(report, of, &metric, "1", number("log waits for bursts") * 1e3 / load.operations.max(1) as f64);
+    }
     let Some(latency) = latency_of(load) else { return };
     for (what, nanos) in
         [("mean latency", latency.mean_nanos), ("p99.9 latency", latency.p999_nanos), ("longest", latency.max_nanos)]
