@@ -409,6 +409,9 @@ pub(super) fn wait_until_idle(parts: &TreeParts) -> Result<(), Error> {
                 jobs.retries += 1;
                 parts.board.work.notify_all();
             }
+        } else if jobs.running_jobs() == 0 {
+            // What made it due may have come without a job, as space does that readers give back, and workers looked before.
+            parts.board.work.notify_all();
         }
         parts.board.done.wait(&mut jobs);
     }
