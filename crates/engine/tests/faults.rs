@@ -85,14 +85,22 @@ fn short_history() -> History {
 
 /// Every `stride`-th fault.
 fn every_call_fails(kind: Kind, tree: TreeKind, stride: usize) {
-    let history = Arc::new(short_history().in_tree(tree));
-    let calls = {
+    let history = short_history().in_tree(tree);
+    every_call_of_history_fails(kind, kind.name(), history, stride);
+}
+
+/// The same of this history, under this name; how many flushes of ranges, pieces of compactions and bursts it has without a fault, and how many
+/// with all of them.
+fn every_call_of_history_fails(kind: Kind, name: &str, history: History, stride: usize) -> [[u64; 3]; 2] {
+    let history = Arc::new(history);
+    let tree = history.options.tree;
+    let (calls, without_fault) = {
         let env = simulation(SEED);
         let image = Image::fresh(&env, kind);
         let injector = FaultInjector::new(&env, FaultPlan::default());
         let outcome = run(&env, &image, &injector, &history, MayLose::Unsynced).expect("no fault, no error");
         assert!(outcome.errors.is_empty(), "{:?}", outcome.errors);
-        injector.calls()
+        (injector.calls(), [outcome.range_flushes, outcome.pieces, outcome.bursts])
     };
     let mut faults = Vec::new();
     for (&operation, &count) in &calls {
@@ -119,30 +127,43 @@ fn every_call_fails(kind: Kind, tree: TreeKind, stride: usize) {
             env.spawn("faults", move || {
                 let mut errors: BTreeMap<String, usize> = BTreeMap::new();
                 let mut wrong = Vec::new();
+                let mut counted = [0; 3];
                 while let Some(fault) = faults.get(next.fetch_add(1, Ordering::SeqCst)) {
                     match run_with_fault(kind, &history, fault.clone()) {
-                        Ok(outcome) => outcome
-                            .errors
-                            .into_iter()
-                            .for_each(|(kind, count)| *errors.entry(kind).or_default() += count),
+                        Ok(outcome) => {
+                            counted[0] += outcome.range_flushes;
+                            counted[1] += outcome.pieces;
+                            counted[2] += outcome.bursts;
+                            outcome
+                                .errors
+                                .into_iter()
+                                .for_each(|(kind, count)| *errors.entry(kind).or_default() += count);
+                        }
                         Err(what) => {
                             wrong.push(format!("{:?} {:?} {:?}: {what}", fault.operation, fault.trigger, fault.effect))
                         }
                     }
                 }
-                (errors, wrong)
+                (errors, wrong, counted)
             })
         })
         .collect();
     let mut all: BTreeMap<String, usize> = BTreeMap::new();
-    let mut wrong = Vec::new();
+    let (mut wrong, mut with_faults) = (Vec::new(), [0; 3]);
     for thread in threads {
-        let (errors, mut found) = thread.join().unwrap_or_else(|panic| panic.resume());
+        let (errors, mut found, counted) = thread.join().unwrap_or_else(|panic| panic.resume());
         errors.into_iter().for_each(|(kind, count)| *all.entry(kind).or_default() += count);
         wrong.append(&mut found);
+        (0..3).for_each(|what| with_faults[what] += counted[what]);
     }
     println!("{kind:?}: {total} faults at {calls:?}; errors {all:?}");
-    println!("reached: faults/{}: {total} faults, {} errors", kind.name(), all.values().sum::<usize>());
+    let errors = all.values().sum::<usize>();
+    match with_faults {
+        [0, 0, 0] => println!("reached: faults/{name}: {total} faults, {errors} errors"),
+        [range_flushes, pieces, bursts] => println!(
+            "reached: faults/{name}: {total} faults, {errors} errors, {range_flushes} range flushes, {pieces} pieces, {bursts} bursts"
+        ),
+    }
     wrong.sort();
     assert!(
         wrong.is_empty(),
@@ -154,6 +175,7 @@ fn every_call_fails(kind: Kind, tree: TreeKind, stride: usize) {
     // A tree in memory reads when it is opened, and never again.
     let kinds_min = if stride > 1 { 2 } else { 4 - usize::from(tree == TreeKind::Memory) };
     assert!(all.len() >= kinds_min, "too few kinds of errors: {all:?}");
+    [without_fault, with_faults]
 }
 
 #[test]
@@ -171,6 +193,28 @@ fn every_call_of_extent_fails_once_and_for_good() {
 fn every_call_may_fail_in_two_levels() {
     every_call_fails(Kind::PLAIN, TreeKind::TwoLevel, 7);
     every_call_fails(Kind::EXTENT, TreeKind::TwoLevel, 23);
+}
+
+/// Ranges of keys are flushed, compactions make one table after another part of the tree, and jobs move in bursts.
+#[test]
+fn every_call_may_fail_where_ranges_are_flushed_and_merged_in_pieces() {
+    for (kind, stride) in [(Kind::PLAIN, 37), (Kind::EXTENT, 83)] {
+        let history = History::new(SEED, 120, UNIVERSE);
+        let options = Options {
+            tree: TreeKind::TwoLevel,
+            flush_key_ranges: true,
+            compact_in_pieces: true,
+            target_file_size_base: 1 << 10,
+            max_subcompactions: 1,
+            pace_background_work: true,
+            max_write_stall_ms: 5,
+            ..history.options
+        };
+        let name = format!("{} in ranges and pieces", kind.name());
+        let counts = every_call_of_history_fails(kind, &name, History { options, ..history }, stride);
+        println!("{kind:?}: range flushes, pieces and bursts without a fault and with all: {counts:?}");
+        assert!(counts[0].iter().all(|count| *count >= 3), "{counts:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::history::{History, State, Step};
 use super::medium::Image;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use varve_engine::{Db, Error, ErrorKind, ReadOptions};
+use varve_engine::{Db, Error, ErrorKind, ReadOptions, WriteState};
 use varve_env::Env;
 use varve_media::FaultInjector;
 
@@ -36,6 +36,12 @@ pub(crate) struct Outcome {
     may_lose: MayLose,
     /// How often an older state was found because [`MayLose::Last`] allowed it.
     pub(crate) rolled_back: usize,
+    /// Flushes of ranges of keys.
+    pub(crate) range_flushes: u64,
+    /// Pieces of compactions.
+    pub(crate) pieces: u64,
+    /// Bursts of background work.
+    pub(crate) bursts: u64,
 }
 
 impl Outcome {
@@ -56,6 +62,14 @@ impl Outcome {
         found == self.last()
             || self.failed.contains(found)
             || (may_lose_unsynced && self.acknowledged[self.synced..].contains(found))
+    }
+
+    /// Adds what a database did that is about to go.
+    fn count(&mut self, db: &Db) {
+        let counters = db.statistics().counters;
+        self.range_flushes += counters.range_flushes;
+        self.pieces += counters.compaction_pieces;
+        self.bursts += counters.bursts;
     }
 
     /// The state is an older one, and may be; counts it.
@@ -132,18 +146,21 @@ pub(crate) fn run(
         errors: BTreeMap::new(),
         may_lose,
         rolled_back: 0,
+        range_flushes: 0,
+        pieces: 0,
+        bursts: 0,
     };
     let open =
         || -> Result<Db, Error> { Db::open(env, image.media_under(env, Some(injector))?, history.options.clone()) };
     let mut db: Option<Db> = None;
     let mut written = 0;
-    let mut poisoned = false;
+    let mut poisoned: Option<String> = None;
     for step in &history.steps {
         if db.is_none() {
             match open() {
                 Ok(opened) => {
                     db = Some(opened);
-                    poisoned = false;
+                    poisoned = None;
                     // What recovery found is durable, a failed batch included.
                     let (found, error) = walk_all(db.as_ref().ok_or("no database")?);
                     match error {
@@ -178,8 +195,10 @@ pub(crate) fn run(
                 let state = apply(outcome.last(), history, written);
                 let result = history.write(current, written, sync);
                 match &result {
-                    Ok(()) if poisoned => return Err(format!("batch {written} was taken after poison")),
                     Ok(()) => {
+                        if let Some(cause) = poisoned {
+                            return Err(format!("batch {written} was taken after poison: {cause}"));
+                        }
                         outcome.acknowledged.push(state);
                         outcome.failed.clear();
                         if sync {
@@ -187,7 +206,12 @@ pub(crate) fn run(
                         }
                     }
                     Err(error) => {
-                        poisoned |= error.kind() == ErrorKind::Poisoned;
+                        // An error of this class may also be that of a file that another takes the place of.
+                        if error.kind() == ErrorKind::Poisoned
+                            && current.statistics().write_state == WriteState::Poisoned
+                        {
+                            poisoned = Some(error.to_string());
+                        }
                         outcome.failed.push(state);
                     }
                 }
@@ -209,6 +233,7 @@ pub(crate) fn run(
                 Ok(())
             }
             Step::Reopen { close } => {
+                outcome.count(current);
                 let result = if close { current.close() } else { Ok(()) };
                 db = None;
                 result
@@ -223,10 +248,11 @@ pub(crate) fn run(
             read(db, &mut outcome, &format!("after batch {written}"))?;
         }
     }
-    if let Some(db) = db
-        && let Err(error) = db.close()
-    {
-        outcome.met(&error)?;
+    if let Some(db) = db {
+        outcome.count(&db);
+        if let Err(error) = db.close() {
+            outcome.met(&error)?;
+        }
     }
     Ok(outcome)
 }
