@@ -177,6 +177,18 @@ fn draw(place: Place, seed: u64) -> Draw {
         level_compaction_dynamic_level_bytes: random.chance(1, 2),
         ..Options::default()
     };
+    // A draw of its own: what other seeds draw stays as it was.
+    let has_ranges = options.tree == TreeKind::TwoLevel && Random::named(seed, "ranges and pieces").chance(2, 3);
+    let options = match has_ranges {
+        true => Options {
+            flush_key_ranges: true,
+            compact_in_pieces: true,
+            pace_background_work: true,
+            max_write_stall_ms: 20,
+            ..options
+        },
+        false => options,
+    };
     Draw {
         place,
         capacity_bytes,
@@ -197,6 +209,8 @@ struct Reached {
     deletes: u64,
     compactions: u64,
     openings: u64,
+    range_flushes: u64,
+    pieces: u64,
 }
 
 /// A database on a file system, and what it should hold.
@@ -381,6 +395,9 @@ impl Scene {
 
     fn reopen_on(mut self, change: impl FnOnce(Media) -> Media) -> Scene {
         self.db.close().unwrap_or_else(|error| self.failed("close", &error));
+        let counters = self.db.statistics().counters;
+        self.reached.range_flushes += counters.range_flushes;
+        self.reached.pieces += counters.compaction_pieces;
         let Scene { env, medium, draw, db, .. } = self;
         drop(db);
         let db = Db::open(&env, change(medium.media(&env)), draw.options.clone());
@@ -555,15 +572,20 @@ fn small_media_are_filled_and_emptied_in_rounds() {
                 all.deletes += reached.deletes;
                 all.compactions += reached.compactions;
                 all.openings += reached.openings;
+                all.range_flushes += reached.range_flushes;
+                all.pieces += reached.pieces;
             }
         }
     }
-    let Reached { databases, full, puts, deletes, compactions, openings } = all;
+    let Reached { databases, full, puts, deletes, compactions, openings, range_flushes, pieces } = all;
     println!(
         "reached: small media: {databases} databases, {full} times full, {puts} puts, {deletes} deletes, \
-         {compactions} compactions by hand, {openings} openings, {skipped} skipped for want of the right to mount"
+         {compactions} compactions by hand, {openings} openings, {range_flushes} range flushes, {pieces} pieces, \
+         {skipped} skipped for want of the right to mount"
     );
     assert!(all.databases > 0 || skipped > 0, "nothing was tried");
+    let is_regular = soak_seconds.is_none() && seed.is_none();
+    assert!(!is_regular || (range_flushes >= 10 && pieces >= 10), "{range_flushes} range flushes, {pieces} pieces");
 }
 
 /// What a reader holds while compactions of a full medium run comes back when it is dropped, and what they left with it.
