@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 use varve::env::Env;
+use varve::statistics::CounterValues;
 use varve::{Options, TreeKind, Varve, WriteOptions};
 
 /// Bands, and a disk that takes a revolution of 8.3 ms for a synced put.
@@ -30,8 +31,8 @@ fn options(pace_background_work: bool, max_write_stall_ms: u64) -> Options {
     }
 }
 
-/// How long each of so many synced puts in no order takes, and what compactions took in all.
-fn puts(count: u64, options: Options) -> (Vec<Duration>, Duration) {
+/// How long each of so many synced puts in no order takes, and what the database counted.
+fn puts(count: u64, options: Options) -> (Vec<Duration>, CounterValues) {
     let env = Env::sim(1);
     let of_client = env.clone();
     let client = env.spawn("client", move || {
@@ -45,11 +46,27 @@ fn puts(count: u64, options: Options) -> (Vec<Duration>, Duration) {
             of_client.now() - begin
         });
         let took: Vec<Duration> = took.collect();
-        let compaction_nanos = db.statistics().counters.compaction_nanos;
+        let counters = db.statistics().counters;
         db.close().unwrap();
-        (took, Duration::from_nanos(compaction_nanos))
+        (took, counters)
     });
     client.join().unwrap_or_else(|panic| panic.resume())
+}
+
+/// As asked for, whatever is flushed and merged in which order.
+#[test]
+fn synced_puts_wait_as_long_where_ranges_are_flushed_and_merged_in_pieces() {
+    const COUNT: u64 = 6000;
+    let stall = Duration::from_millis(150);
+    let in_ranges =
+        Options { flush_key_ranges: true, compact_in_pieces: true, overlap_depth_max: 4, ..options(true, 150) };
+    let (took, counters) = puts(COUNT, in_ranges);
+    let (bursts, waits) = (counters.bursts, counters.log_waits_for_bursts);
+    let (range_flushes, pieces) = (counters.range_flushes, counters.compaction_pieces);
+    println!("{range_flushes} range flushes, {pieces} pieces, {bursts} bursts, for which {waits} log writes waited");
+    assert!(range_flushes >= 5 && pieces >= 5 && bursts >= 10 && waits >= 10, "{counters:?}");
+    let longest = took.into_iter().max().unwrap();
+    assert!(longest <= 2 * stall + PUT, "{longest:?}");
 }
 
 #[test]
@@ -57,7 +74,11 @@ fn synced_puts_wait_seldom_for_background_work_and_not_longer_than_was_asked_for
     const COUNT: u64 = 6000;
     const MEMTABLES: usize = (COUNT as usize * VALUE_BYTES).div_ceil(MEMTABLE_BYTES) + 1;
     let stall = Duration::from_millis(150);
-    let ((at_once, _), (in_bursts, busy)) = (puts(COUNT, options(false, 0)), puts(COUNT, options(true, 150)));
+    let ((at_once, without), (in_bursts, with)) = (puts(COUNT, options(false, 0)), puts(COUNT, options(true, 150)));
+    let busy = Duration::from_nanos(with.compaction_nanos);
+    println!("{} bursts, for which {} log writes waited", with.bursts, with.log_waits_for_bursts);
+    assert_eq!((without.bursts, without.log_waits_for_bursts), (0, 0));
+    assert!(with.bursts >= 10 && with.log_waits_for_bursts >= 10, "{with:?}");
     assert!(busy > Duration::from_secs(5), "compactions took {busy:?}");
     let longer = |took: &[Duration], than: Duration| took.iter().filter(|&&took| took > than).count();
     assert!(longer(&in_bursts, PUT) < longer(&at_once, PUT), "{} puts waited", longer(&in_bursts, PUT));

@@ -151,6 +151,10 @@ pub(crate) fn options(seed: u64, round: u64) -> Options {
     let mut pick = |choices: &[usize]| choices[random.index(choices.len())];
     let compressions = [Compression::None, Compression::Lz4, Compression::Zstd];
     let trees = [TreeKind::Leveled, TreeKind::TwoLevel];
+    // What a store was made for.
+    let tree = trees[Random::named(seed, "tree").index(trees.len())];
+    // In every other round: it may come and go.
+    let has_ranges = tree == TreeKind::TwoLevel && (seed ^ round) % 2 == 0;
     Options {
         write_buffer_size: pick(&[8 << 10, 32 << 10, 128 << 10]),
         max_write_buffer_number: pick(&[2, 4]),
@@ -168,11 +172,12 @@ pub(crate) fn options(seed: u64, round: u64) -> Options {
         log_write_behind_size: pick(&[0, 0, 8 << 10]),
         use_direct_reads: pick(&[0, 1]) == 1,
         use_direct_io_for_flush_and_compaction: pick(&[0, 1]) == 1,
-        pace_background_work: pick(&[0, 0, 1]) == 1,
+        pace_background_work: pick(&[0, 0, 1]) == 1 || has_ranges,
         max_write_stall_ms: [0, 1, 20][Random::named(seed ^ round << 32, "stall").index(3)],
         max_open_files: pick(&[4, 100]),
-        // What a store was made for.
-        tree: trees[Random::named(seed, "tree").index(trees.len())],
+        flush_key_ranges: has_ranges,
+        compact_in_pieces: has_ranges,
+        tree,
         ..Options::default()
     }
 }
