@@ -154,7 +154,7 @@ pub(crate) fn options(seed: u64, round: u64) -> Options {
     // What a store was made for.
     let tree = trees[Random::named(seed, "tree").index(trees.len())];
     // In every other round: it may come and go.
-    let has_ranges = tree == TreeKind::TwoLevel && (seed ^ round) % 2 == 0;
+    let has_ranges = tree == TreeKind::TwoLevel && (seed ^ round).is_multiple_of(2);
     Options {
         write_buffer_size: pick(&[8 << 10, 32 << 10, 128 << 10]),
         max_write_buffer_number: pick(&[2, 4]),
