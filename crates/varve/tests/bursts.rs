@@ -56,10 +56,10 @@ fn puts(count: u64, options: Options) -> (Vec<Duration>, CounterValues) {
 /// As asked for, whatever is flushed and merged in which order.
 #[test]
 fn synced_puts_wait_as_long_where_ranges_are_flushed_and_merged_in_pieces() {
-    const COUNT: u64 = 6000;
+    const COUNT: u64 = 12_000;
     let stall = Duration::from_millis(150);
     let in_ranges =
-        Options { flush_key_ranges: true, compact_in_pieces: true, overlap_depth_max: 4, ..options(true, 150) };
+        Options { flush_key_ranges: true, compact_in_pieces: true, overlap_depth_max: 2, ..options(true, 150) };
     let (took, counters) = puts(COUNT, in_ranges);
     let (bursts, waits) = (counters.bursts, counters.log_waits_for_bursts);
     let (range_flushes, pieces) = (counters.range_flushes, counters.compaction_pieces);
