@@ -53,7 +53,7 @@ fn install(varve: &Path, prefix: &Path) -> Result<Vec<PathBuf>, String> {
     for (shell, file) in COMPLETIONS {
         let path = prefix.join(file);
         make_parent(&path)?;
-        let output = Command::new(&program).args(["completions", shell]).output();
+        let output = begun(|| Command::new(&program).args(["completions", shell]).output());
         let output = output.map_err(|error| format!("{}: {error}", program.display()))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -64,13 +64,27 @@ fn install(varve: &Path, prefix: &Path) -> Result<Vec<PathBuf>, String> {
     }
     let manual = prefix.join(MANUAL);
     std::fs::create_dir_all(&manual).map_err(|error| format!("{}: {error}", manual.display()))?;
-    let status = Command::new(&program).arg("manual").arg(&manual).arg("--quiet").status();
+    let status = begun(|| Command::new(&program).arg("manual").arg(&manual).arg("--quiet").status());
     let status = status.map_err(|error| format!("{}: {error}", program.display()))?;
     if !status.success() {
         return Err(format!("varve manual {}: {status}", manual.display()));
     }
     installed.push(manual.join("varve.1"));
     Ok(installed)
+}
+
+/// What a program that was just written gives. Whoever forks meanwhile holds the file open for writing until its own program begins, and
+/// such a file is refused as busy.
+fn begun<T>(run: impl Fn() -> std::io::Result<T>) -> std::io::Result<T> {
+    for _ in 0..100 {
+        match run() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
+    run()
 }
 
 fn make_parent(path: &Path) -> Result<(), String> {
@@ -95,7 +109,7 @@ mod tests {
         let read = |file: &str| std::fs::read_to_string(prefix.join(file)).unwrap_or_default();
         let (page, subpage) = (read("share/man/man1/varve.1"), read("share/man/man1/varve-media-describe.1"));
         let scripts: Vec<String> = COMPLETIONS.iter().map(|(_, file)| read(file)).collect();
-        let version = Command::new(prefix.join("bin/varve")).arg("--version").output();
+        let version = begun(|| Command::new(prefix.join("bin/varve")).arg("--version").output());
         let left: Vec<_> = std::fs::read_dir(prefix.join("bin")).unwrap().collect();
         std::fs::remove_dir_all(&prefix).unwrap();
         assert_eq!(installed.unwrap(), again.unwrap());

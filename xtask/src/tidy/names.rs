@@ -117,6 +117,11 @@ const ALLOWANCES: &[Allowance] = &[
     Allowance { place: "xtask/", path: "std::fs", reason: "the verbs read and write the workspace" },
     Allowance { place: "xtask/src/fuzz.rs", path: "std::thread", reason: "waits for fuzzers to end" },
     Allowance { place: "xtask/src/fuzz.rs", path: "std::time::Instant", reason: "waits for fuzzers to end" },
+    Allowance {
+        place: "xtask/src/install.rs",
+        path: "std::thread",
+        reason: "waits until a program that was just written may begin",
+    },
     Allowance { place: "xtask/src/soak.rs", path: "std::time::Instant", reason: "goes on for so many minutes" },
     Allowance { place: "xtask/src/test.rs", path: "std::time::Instant", reason: "says how long stages took" },
     Allowance { place: "xtask/src/test.rs", path: "std::thread", reason: "how many tests the harness runs at once" },
