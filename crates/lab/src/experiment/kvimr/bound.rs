@@ -74,9 +74,8 @@ fn distances(run: &Run<'_>, schemes: &[Scheme], again: bool) -> Result<Report, L
             ours(&mut report, "disk", &format!("{of}: {metric}"), "ms", millis * factor);
         }
     }
-    let Some(conventional) = all.iter().find(|loaded| loaded.setup.scheme == Scheme::CmrContiguous) else {
-        return Ok(report);
-    };
+    let find = |scheme: Scheme| all.iter().find(|loaded| loaded.setup.scheme == scheme);
+    let Some(conventional) = find(Scheme::CmrContiguous) else { return Ok(report) };
     let seconds = |loaded: &Loaded| loaded.whole().seconds() * factor;
     let gap_seconds = |loaded: &Loaded| floors.least_gaps * factor / 1e3 * loaded.whole().tables();
     let estimate = seconds(conventional) / (seconds(conventional) + gap_seconds(conventional));
@@ -122,7 +121,6 @@ fn distances(run: &Run<'_>, schemes: &[Scheme], again: bool) -> Result<Report, L
         ours(&mut report, &name, "syncs to a table", "1", span.syncs() / span.tables().max(1.0));
         ours(&mut report, &name, "top tracks rewritten", "1", span.rewrites());
     }
-    let find = |scheme: Scheme| all.iter().find(|loaded| loaded.setup.scheme == scheme);
     if let (Some(own), Some(base)) = (find(Scheme::CostAware), find(Scheme::KvimrM)) {
         let name = own.setup.scheme.name();
         let ratio = base.whole().seconds() / own.whole().seconds();

@@ -23,18 +23,16 @@ pub(in crate::experiment) const FIG_11: Experiment = Experiment {
                   values of the figure's axis after the first are not in the text.",
     default_scale: DEFAULT_SCALE,
     run: |run| {
-        let of = |scheme: Scheme| {
-            move |level0_triggers| Setup { level0_triggers, ..Setup::new(scheme, run.scale, run.settings.seed) }
-        };
+        let of = |scheme: Scheme| move |level0_triggers| Setup { level0_triggers, ..setup(run, scheme) };
         let last = TRIGGERS[TRIGGERS.len() - 1];
         let terms = Scheme::without_terms().map(|scheme| of(scheme)(last));
         let setups: Vec<Setup> =
             BESIDE_SOC.into_iter().flat_map(|scheme| TRIGGERS.map(of(scheme))).chain(terms).collect();
         let (all, mut report) = loads(run, &setups)?;
         let name = |setup: &Setup| format!("{}/{}", setup.level0_triggers.0, setup.level0_triggers.1);
-        beside_soc(&mut report, &all, name, |one, other| one.level0_triggers == other.level0_triggers);
+        beside_soc(&mut report, &all, name);
         let paper = "the random insert performance increases as the number of bands to trigger compaction increases";
-        rising(&mut report, &all, Scheme::Soc, 0, "random puts rise with each step", paper);
+        rising(&mut report, Scheme::Soc, &rates(&all, Scheme::Soc, 0), "random puts rise with each step", paper);
         Ok(report)
     },
 };
@@ -57,27 +55,22 @@ pub(in crate::experiment) const FIG_13: Experiment = Experiment {
             .collect();
         let (all, mut report) = loads(run, &setups)?;
         let name = |setup: &Setup| format!("{} MiB", setup.band_bytes >> 20);
-        beside_soc(&mut report, &all, name, |one, other| one.band_bytes == other.band_bytes);
+        beside_soc(&mut report, &all, name);
         for (scheme, paper) in [
             (Scheme::Loc, "better performance as band size increased even for old LevelDB style compaction"),
             (Scheme::Soc, "SMRDB with SMR friendly compactions performed much better as band size increased"),
         ] {
-            rising(&mut report, &all, scheme, 0, "random puts rise with each size", paper);
+            rising(&mut report, scheme, &rates(&all, scheme, 0), "random puts rise with each size", paper);
         }
         in_order_and_at_random(run, &mut report)?;
         let paper = "Bigger bands have larger sequential regions and are also good for sequential reads";
-        rising(&mut report, &all, Scheme::Soc, 1, "sequential gets rise with each size", paper);
+        rising(&mut report, Scheme::Soc, &rates(&all, Scheme::Soc, 1), "sequential gets rise with each size", paper);
         Ok(report)
     },
 };
 
 /// What each load of a varied setup comes to, and ours beside SMRDB-SOC with the same input and output in the same setup.
-fn beside_soc(
-    report: &mut Report,
-    all: &[Loaded],
-    name: impl Fn(&Setup) -> String,
-    is_same: impl Fn(&Setup, &Setup) -> bool,
-) {
+fn beside_soc(report: &mut Report, all: &[Loaded], name: impl Fn(&Setup) -> String) {
     type Measure = fn(&Loaded) -> f64;
     let measures: [(&str, &str, Measure); 4] = [
         ("random puts", "MB/s", |loaded| loaded.phases[0].megabytes_per_second()),
@@ -95,7 +88,8 @@ fn beside_soc(
         }
     }
     for own in all.iter().filter(|loaded| loaded.setup.scheme == Scheme::Ours) {
-        let is_base = |other: &&Loaded| other.setup.scheme == Scheme::SocSameIo && is_same(&other.setup, &own.setup);
+        let is_base =
+            |other: &&Loaded| other.setup.scheme == Scheme::SocSameIo && name(&other.setup) == name(&own.setup);
         let Some(base) = all.iter().find(is_base) else { continue };
         for (metric, _, of) in measures {
             let metric = format!("{}: {metric} / {}", name(&own.setup), Scheme::SocSameIo.name());
@@ -133,10 +127,9 @@ fn in_order_and_at_random(run: &Run<'_>, report: &mut Report) -> Result<(), LabE
     let ratio = least / rates.iter().copied().fold(0.0, f64::max);
     let paper = "Sequential writes are not affected by varying the band sizes";
     words(report, Scheme::Soc.name(), "sequential puts, slowest / fastest size", (ratio, "1"), paper, ratio >= 0.9);
-    let steps = at_random.windows(2).filter(|pair| rate(&pair[1][0]) > rate(&pair[0][0])).count();
-    let metric = format!("random gets rise with each size, of {}", BANDS.len() - 1);
+    let rates: Vec<f64> = at_random.iter().map(|phases| rate(&phases[0])).collect();
     let paper = "bigger bands are better for random reads, as the number of bands to search decreases";
-    words(report, Scheme::Soc.name(), &metric, (steps as f64, "1"), paper, steps + 1 == BANDS.len());
+    rising(report, Scheme::Soc, &rates, "random gets rise with each size", paper);
     Ok(())
 }
 
@@ -145,10 +138,14 @@ fn rate(phase: &Phase) -> f64 {
     phase.operations as f64 / phase.seconds
 }
 
-/// In how many steps a phase of a scheme becomes faster, in the order of the setups.
-fn rising(report: &mut Report, all: &[Loaded], scheme: Scheme, phase: usize, metric: &str, paper: &str) {
+/// Megabytes per second of a phase of a scheme, in the order of the setups.
+fn rates(all: &[Loaded], scheme: Scheme, phase: usize) -> Vec<f64> {
     let own = all.iter().filter(|loaded| loaded.setup.scheme == scheme);
-    let rates: Vec<f64> = own.map(|loaded| loaded.phases[phase].megabytes_per_second()).collect();
+    own.map(|loaded| loaded.phases[phase].megabytes_per_second()).collect()
+}
+
+/// In how many steps a rate of a scheme rises.
+fn rising(report: &mut Report, scheme: Scheme, rates: &[f64], metric: &str, paper: &str) {
     let steps = rates.windows(2).filter(|pair| pair[1] > pair[0]).count();
     let metric = format!("{metric}, of {}", rates.len().saturating_sub(1));
     words(report, scheme.name(), &metric, (steps as f64, "1"), paper, steps + 1 == rates.len());
