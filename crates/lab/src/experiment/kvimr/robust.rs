@@ -76,10 +76,11 @@ fn told(report: &mut Report, change: &str, loaded: &[Arc<Loaded>]) {
         add("top tracks rewritten", "1", one.whole().rewrites());
         add("syncs", "1", one.whole().syncs());
     }
-    let rate = |scheme: Scheme| {
+    let value = |scheme: Scheme, of: fn(&Span<'_>) -> f64| {
         let found = loaded.iter().find(|loaded| loaded.setup.scheme == scheme);
-        found.map_or(f64::NAN, |loaded| loaded.whole().throughput())
+        found.map_or(f64::NAN, |loaded| of(&loaded.whole()))
     };
+    let rate = |scheme: Scheme| value(scheme, |span| span.throughput());
     for (scheme, base) in [
         (Scheme::ThreePhase, Scheme::Seq),
         (Scheme::KvimrN, Scheme::ThreePhase),
@@ -97,15 +98,15 @@ fn told(report: &mut Report, change: &str, loaded: &[Arc<Loaded>]) {
             ours(report, &scheme.name(), &format!("{change}: throughput / {}", base.name()), "1", ratio);
         }
     }
-    let count = |scheme: Scheme, of: fn(&Span<'_>) -> f64| {
-        let found = loaded.iter().find(|loaded| loaded.setup.scheme == scheme);
-        found.map_or(f64::NAN, |loaded| of(&loaded.whole()))
-    };
     for (metric, of) in
         [("top tracks rewritten", (|span| span.rewrites()) as fn(&Span<'_>) -> f64), ("syncs", |span| span.syncs())]
     {
         for (scheme, base) in [(Scheme::KvimrN, Scheme::ThreePhase), (Scheme::KvimrM, Scheme::KvimrN)] {
-            let ratio = count(scheme, of) / count(base, of);
+            // Who has none cannot have fewer.
+            if value(base, of) == 0.0 {
+                continue;
+            }
+            let ratio = value(scheme, of) / value(base, of);
             let metric = format!("{change}: {metric} / {}", base.name());
             goal(report, &scheme.name(), &metric, ratio, "below 1", ratio < 1.0);
         }

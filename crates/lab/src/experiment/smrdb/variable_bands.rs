@@ -6,8 +6,9 @@ use super::scheme::Scheme;
 use super::settings::{KEY_BYTES, RANDOM_BYTES, Setup};
 use crate::error::LabError;
 use crate::experiment::comparison::ours;
-use crate::experiment::{Experiment, Run, Scale, simulate};
+use crate::experiment::{Experiment, Run, Scale, simulate, together};
 use std::collections::BTreeMap;
+use varve::env::Env;
 use varve::store::{Occupancy, OccupancyPiece, PieceUsage};
 
 /// Zones that the band of a full table is made of.
@@ -85,15 +86,14 @@ pub(in crate::experiment) const VARIABLE_BANDS: Experiment = Experiment {
                   the disk has twice the space of what is put. Scale divides every size and every positioning time.",
     default_scale: Scale::one_in(64),
     run: |run| {
+        let variants = Variant::all();
+        let wanted = variants.iter().flat_map(|&variant| SCHEMES.map(|scheme| wanted(run, scheme, variant)));
+        let all = together::measure(run, "random puts into zones", wanted.collect())?;
         let mut report = run.report();
         Setup::new(Scheme::Soc, run.scale, run.settings.seed).describe(&mut report);
-        for variant in Variant::all() {
-            for scheme in SCHEMES {
-                let name = variant.name();
-                run.settings.progress.begin(&format!("{name}, {}", scheme.name()), None);
-                let found = measure(run, scheme, variant);
-                run.settings.progress.end();
-                let found = found?;
+        for (variant, all) in variants.iter().zip(all.chunks(SCHEMES.len())) {
+            let name = variant.name();
+            for (scheme, found) in SCHEMES.iter().zip(all) {
                 let mut row = |metric: &str, unit: &str, value: f64| {
                     ours(&mut report, scheme.name(), &format!("{name}: {metric}"), unit, value);
                 };
@@ -122,39 +122,49 @@ struct Found {
     gets_megabytes_per_second: f64,
 }
 
-fn measure(run: &Run<'_>, scheme: Scheme, variant: Variant) -> Result<Found, LabError> {
+fn wanted(run: &Run<'_>, scheme: Scheme, variant: Variant) -> together::Wanted<Found> {
     let pair_bytes = (KEY_BYTES + VALUE_BYTES) as u64;
     let pairs = run.scale.of(variant.full_bytes / pair_bytes).max(1);
     let setup = variant.setup(run, scheme);
-    simulate(setup.seed, move |env| {
-        let mut driver = Driver::open(env, &setup, VALUE_BYTES)?;
-        let (step, begin) = ((pairs / MOMENTS).max(1), env.now());
-        let mut moments = Vec::new();
-        for number in 0..pairs {
-            driver.put_one_at_random(number, pairs)?;
-            if number % SETTLE_STEP == 0 {
-                env.settle();
-            }
-            if number % step == 0 {
-                moments.extend(Moment::of(&driver));
-            }
+    together::Wanted {
+        key: format!("smrdb variable bands {pairs} {setup:?}"),
+        operations: 1,
+        run: Box::new(move |advance: together::Advance| {
+            let found = simulate(setup.seed, move |env| measure(env, &setup, pairs));
+            advance(1);
+            found
+        }),
+    }
+}
+
+fn measure(env: &Env, setup: &Setup, pairs: u64) -> Result<Found, LabError> {
+    let mut driver = Driver::open(env, setup, VALUE_BYTES)?;
+    let (step, begin) = ((pairs / MOMENTS).max(1), env.now());
+    let mut moments = Vec::new();
+    for number in 0..pairs {
+        driver.put_one_at_random(number, pairs)?;
+        if number % SETTLE_STEP == 0 {
+            env.settle();
         }
-        env.settle();
-        let put_bytes = (pairs * pair_bytes) as f64;
-        let seconds = (env.now() - begin).as_secs_f64();
-        driver.idle()?;
-        let last = Moment::of(&driver);
-        let gets = driver.read_in_order()?;
-        let mean = |of: &dyn Fn(&Moment) -> f64| moments.iter().map(of).sum::<f64>() / moments.len().max(1) as f64;
-        Ok(Found {
-            table_space: mean(&|moment| moment.table_space),
-            table_space_after: last.map_or(f64::NAN, |last| last.table_space),
-            space_after: last.map_or(f64::NAN, |last| last.used_bytes / put_bytes),
-            in_use: mean(&|moment| moment.in_use),
-            extents: mean(&|moment| moment.extents),
-            puts_megabytes_per_second: put_bytes / 1e6 / seconds,
-            gets_megabytes_per_second: gets.megabytes_per_second(),
-        })
+        if number % step == 0 {
+            moments.extend(Moment::of(&driver));
+        }
+    }
+    env.settle();
+    let put_bytes = (pairs * (KEY_BYTES + VALUE_BYTES) as u64) as f64;
+    let seconds = (env.now() - begin).as_secs_f64();
+    driver.idle()?;
+    let last = Moment::of(&driver);
+    let gets = driver.read_in_order()?;
+    let mean = |of: &dyn Fn(&Moment) -> f64| moments.iter().map(of).sum::<f64>() / moments.len().max(1) as f64;
+    Ok(Found {
+        table_space: mean(&|moment| moment.table_space),
+        table_space_after: last.map_or(f64::NAN, |last| last.table_space),
+        space_after: last.map_or(f64::NAN, |last| last.used_bytes / put_bytes),
+        in_use: mean(&|moment| moment.in_use),
+        extents: mean(&|moment| moment.extents),
+        puts_megabytes_per_second: put_bytes / 1e6 / seconds,
+        gets_megabytes_per_second: gets.megabytes_per_second(),
     })
 }
 
