@@ -3,6 +3,7 @@
 
 mod file;
 mod garbage;
+mod level;
 mod plan;
 mod policy;
 mod shortage;
@@ -13,7 +14,8 @@ pub(crate) mod tests;
 
 pub(crate) use file::FileMeta;
 pub(crate) use garbage::Garbage;
+pub(crate) use level::{Run, runs};
 pub(crate) use plan::{Busy, CompactionPlan, JobClaim, Reason, in_place, subcompaction_boundaries};
 pub(crate) use policy::CompactionPolicy;
 pub(crate) use shortage::{Shortage, deleted_bytes, filled_bytes, fitting_bytes, taking_bytes};
-pub(crate) use version::{Run, Version, runs};
+pub(crate) use version::Version;

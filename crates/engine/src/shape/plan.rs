@@ -1,7 +1,8 @@
 //! What one compaction does, and what running ones touch.
 
 use super::file::FileMeta;
-use super::version::{Run, Version, runs};
+use super::level::{Run, runs};
+use super::version::Version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -100,11 +101,11 @@ impl CompactionPlan {
     /// Tables of the version it was made for that may hold older versions of what it writes and take no part in it.
     pub(crate) fn older_runs(&self, version: &Version) -> Vec<Run> {
         let deeper = version.levels.iter().skip(version.disjoint_from().max(self.output_level + 1));
-        let mut older: Vec<Run> = deeper.filter(|files| !files.is_empty()).cloned().collect();
+        let mut older: Vec<Run> = deeper.filter(|files| !files.is_empty()).map(|files| files.to_vec()).collect();
         if self.output_level < version.disjoint_from() {
             // Tables of overlapping levels have no order of age but the sequence numbers of their entries.
             let takes_part: BTreeSet<u64> = self.all_inputs().map(|file| file.number).collect();
-            let overlapping = version.levels[..version.disjoint_from()].iter().flatten();
+            let overlapping = version.levels[..version.disjoint_from()].iter().flat_map(|level| level.iter());
             older.extend(runs(overlapping.filter(|file| !takes_part.contains(&file.number))));
         }
         older

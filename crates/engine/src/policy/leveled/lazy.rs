@@ -141,7 +141,7 @@ impl<'a> Tree<'a> {
 
     /// Of runs that no compaction takes.
     fn above_weight(&self) -> u64 {
-        let tables = self.version.levels[1..self.last()].iter().flatten();
+        let tables = self.version.levels[1..self.last()].iter().flat_map(|level| level.iter());
         let idle = tables.filter(|file| !self.busy.contains(file.number));
         idle.fold(0u64, |sum, file| sum.saturating_add(self.weight(file)))
     }
@@ -302,7 +302,7 @@ impl<'a> Tree<'a> {
         }
         let mut best: Option<((bool, u128), CompactionPlan)> = None;
         for level in 1..self.last() {
-            for file in &self.version.levels[level] {
+            for file in self.version.levels[level].iter() {
                 if self.busy.contains(file.number) {
                     continue;
                 }
@@ -346,7 +346,7 @@ impl<'a> Tree<'a> {
     fn cuts(&self, plan: &CompactionPlan) -> Vec<Vec<u8>> {
         let column_bytes = self.options.max_compaction_bytes / 2;
         let runs = plan.output_level + 1..self.last();
-        let of_runs = runs.clone().flat_map(|level| &self.version.levels[level]);
+        let of_runs = runs.clone().flat_map(|level| self.version.levels[level].iter());
         let mut starts: Vec<(&[u8], u64)> = of_runs.map(|file| (file.smallest_user_key(), 0)).collect();
         let of_last = self.version.levels[self.last()].iter();
         starts.extend(of_last.map(|file| (file.smallest_user_key(), file.size_bytes)));

@@ -231,7 +231,7 @@ fn pick_level0(version: &Version, targets: &LevelTargets, busy: &Busy) -> Option
         return None;
     }
     let output_level = targets.below_level0(version);
-    let inputs = version.levels[0].clone();
+    let inputs = version.levels[0].to_vec();
     finish(version, Reason::Level0Tables, 0, output_level, inputs, busy)
 }
 
@@ -245,23 +245,20 @@ fn pick_level(
 ) -> Option<CompactionPlan> {
     let output_level = (level + 1).max(targets.base_level.min(next_non_empty(version, level)));
     let last_key = busy.last_key(level);
+    let below = &version.levels[output_level];
+    // Both levels are in the order of keys: what a table overlaps begins and ends no earlier than what the one before it does.
+    let (mut begin, mut end) = (0, 0);
     let mut best: Option<(u128, CompactionPlan)> = None;
     for (position, file) in version.levels[level].iter().enumerate() {
-        if busy.contains(file.number) {
-            continue;
-        }
-        let Some(plan) = finish(version, Reason::LevelSize, level, output_level, vec![file.clone()], busy) else {
-            continue;
-        };
-        if plan.written_bytes_max() > space_bytes {
-            continue;
-        }
         // Deletions free space below: they count as if the table were larger.
         let weight = u128::from(file.size_bytes.max(1))
             + u128::from(file.size_bytes.max(1)) * u128::from(file.deletions) / u128::from(file.entries.max(1));
         let cost = match options.priority {
             CompactionPriority::MinOverlappingRatio => {
-                let overlap: u64 = plan.overlapping.iter().map(|file| file.size_bytes).sum();
+                begin += run_length(&below[begin..], |other| other.largest_user_key() < file.smallest_user_key());
+                end = end.max(begin);
+                end += run_length(&below[end..], |other| other.smallest_user_key() <= file.largest_user_key());
+                let overlap: u64 = below[begin..end].iter().map(|other| other.size_bytes).sum();
                 u128::from(overlap) * 1024 / weight
             }
             CompactionPriority::ByCompensatedSize => u128::MAX - weight,
@@ -270,12 +267,22 @@ fn pick_level(
                 position as u128 + if is_behind { 0 } else { version.levels[level].len() as u128 }
             }
         };
-        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+        // A plan is made for those only that would be the best: most are not.
+        if best.as_ref().is_some_and(|(least, _)| cost >= *least) {
+            continue;
+        }
+        let plan = finish(version, Reason::LevelSize, level, output_level, vec![file.clone()], busy);
+        if let Some(plan) = plan.filter(|plan| plan.written_bytes_max() <= space_bytes) {
             best = Some((cost, plan));
         }
     }
     let bytes_max = options.max_compaction_bytes.min(space_bytes);
     best.map(|(_, plan)| grow(version, plan, busy, bytes_max))
+}
+
+/// How many tables at the beginning of a run are such ones.
+fn run_length(run: &[Arc<FileMeta>], is_such: impl Fn(&FileMeta) -> bool) -> usize {
+    run.iter().take_while(|file| is_such(file)).count()
 }
 
 fn next_non_empty(version: &Version, level: usize) -> usize {

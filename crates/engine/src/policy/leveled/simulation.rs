@@ -126,7 +126,7 @@ impl Paper {
         }
         added.push((plan.output_level, self.table(open)));
         self.version = self.version.with(&removed, &added);
-        assert!(Version::checked(self.version.levels.clone(), 1).is_ok(), "tables of a level overlap");
+        assert!(self.version.is_disjoint(), "tables of a level overlap");
     }
 
     fn pairs(&self) -> u64 {

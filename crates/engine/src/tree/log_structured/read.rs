@@ -91,7 +91,7 @@ pub(super) fn multi_get(
         }
         open = Vec::new();
     }
-    for file in &version.levels[0] {
+    for file in version.levels[0].iter() {
         let inside = |sought: &Sought<'_>| {
             file.smallest_user_key() <= sought.user_key && sought.user_key <= file.largest_user_key()
         };
@@ -219,7 +219,7 @@ fn look_up_in_tables(
     };
     // In a level 0 that is the only one to overlap, tables are ordered by age.
     if version.disjoint_from() == 1 {
-        for file in &version.levels[0] {
+        for file in version.levels[0].iter() {
             if file.smallest_user_key() <= user_key
                 && user_key <= file.largest_user_key()
                 && let Some(found) = ask(0, file)?

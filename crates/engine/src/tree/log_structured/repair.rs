@@ -265,7 +265,7 @@ impl Salvage {
                 parts.catalog.publish(&jobs, None, Some(version.clone()));
             }
             parts.catalog.manifest().last_sequence = self.last_sequence;
-            let inputs = version.levels[0].clone();
+            let inputs = version.levels[0].to_vec();
             let plan = CompactionPlan::new(Reason::Manual, (0, inputs), (last, Vec::new()));
             // The fresh manifest is to say all or nothing.
             let grant = Grant { is_at_once: true, ..Grant::new(&parts.space, &version, &plan, u64::MAX, true) };

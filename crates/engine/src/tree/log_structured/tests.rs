@@ -424,7 +424,7 @@ fn tables_of_a_change_that_failed_are_given_up_when_the_next_one_settles_it() {
     // Every change of the store that a compaction makes fails once, those of its manifest among them.
     for change in 1..40 {
         let version = tree.parts.catalog.version();
-        let plan = CompactionPlan::new(Reason::Manual, (0, version.levels[0].clone()), (1, Vec::new()));
+        let plan = CompactionPlan::new(Reason::Manual, (0, version.levels[0].to_vec()), (1, Vec::new()));
         store.fail_from(Some(store.changes() + change));
         let result = compact(&tree.parts, version, plan);
         store.fail_from(None);

@@ -55,7 +55,7 @@ impl Warm {
     /// What the policy picks, from level 1 and what else it is shown.
     fn picked(&mut self, replay: &mut Replay, shows_level0: bool, shows_warm: bool) -> Option<u64> {
         let [level0, level1, warm] = [0, 1, WARM].map(|level| &replay.version.levels[level]);
-        let level0 = if shows_level0 { level0.clone() } else { Vec::new() };
+        let level0 = if shows_level0 { level0.to_vec() } else { Vec::new() };
         let level1 = level1.iter().chain(warm.iter().filter(|_| shows_warm)).cloned().collect();
         let plan = self.policy.pick(&Version::new(vec![level0, level1], 2), &Busy::default(), u64::MAX)?;
         let levels: BTreeMap<u64, usize> = replay.version.files().map(|(level, file)| (file.number, level)).collect();

@@ -283,7 +283,7 @@ fn rewrite_part(
         order: KeyOrder::Checked,
         io: IoContext::of(IoClass::Compaction).at_level(level as u8).for_job(job),
     };
-    let below: Vec<_> = version.levels.get(plan.output_level + 1).cloned().unwrap_or_default();
+    let below: Vec<_> = version.levels.get(plan.output_level + 1).map(|level| level.to_vec()).unwrap_or_default();
     let older = plan.older_runs(&version);
     let expected_bytes = plan.input_bytes() / part_count as u64 + 1;
     let CompactionPlan { input_level, output_level, inputs, overlapping, between, cuts, .. } = plan;
