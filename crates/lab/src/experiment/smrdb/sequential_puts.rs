@@ -22,6 +22,9 @@ const TERMS_WITHOUT_LOG_VALUE_BYTES: usize = VALUES[1];
 
 const DEFAULT_SCALE: Scale = Scale::one_in(16);
 
+/// Cells at scales 1/N with N below this leave more than should be held as it is: 2 GB at 1/16, two databases at a time.
+const COMPRESSED_BELOW: u64 = 16;
+
 /// Synced puts of the most expensive row at full scale; loads of many are shortened to as many.
 const SYNCS_MAX: u64 = 200_000;
 
@@ -98,7 +101,9 @@ pub(super) fn rates(
         let records = records_of(scale, cell.value_bytes, cell.interval);
         let (name, interval) = (format!("sequential puts {:?} {records}", cell.interval), cell.interval);
         let of_scheme = move |scheme: Scheme| {
-            let setup = Setup { logs: cell.has_log, model, ..Setup::new(scheme, Scale::FULL, run.settings.seed) };
+            let is_compressed = scale.denominator() < COMPRESSED_BELOW;
+            let setup = Setup::new(scheme, Scale::FULL, run.settings.seed);
+            let setup = Setup { logs: cell.has_log, model, is_compressed, ..setup };
             let work = move |driver: &mut Driver| Ok(vec![driver.put_in_order(records, interval)?]);
             Measurement::new(&setup, cell.value_bytes, &name, work)
         };

@@ -24,6 +24,7 @@
 //! `docs/kvimr.md`.
 
 use super::{AllocationPolicy, Choice, PolicySetting, RewriteName, TrackPlacement, TrackRequest, TrackView};
+use std::collections::VecDeque;
 use std::ops::Range;
 use varve_media::{TrackId, TrackTier};
 
@@ -75,8 +76,8 @@ impl CostAware {
     }
 
     /// Of the free tracks of a view, ascending, those that follow each other in it, hold the table and cost least; the
-    /// outermost of them. `None` when all together do not hold it. Cost: two steps for each free track, but within a hole that is
-    /// larger than the table only near its ends.
+    /// outermost of them. `None` when all together do not hold it. Cost: a step for each free track, and two more for those of holes from
+    /// which a table has few enough gaps to be better; within a hole that is larger than the table only near its ends.
     pub(super) fn cheapest<'a>(
         &self,
         view: &TrackView<'_>,
@@ -91,7 +92,17 @@ impl CostAware {
         let mut inner = Cost::default();
         let mut best: Option<(u64, usize, usize)> = None;
         let (mut start, mut hole_end) = (0, 0);
+        let mut reach = Reach::default();
         while start < free.len() {
+            if start >= hole_end {
+                // Who begins further behind in a hole has no fewer gaps.
+                let gaps;
+                (hole_end, gaps) = reach.next(&tracks, size_bytes);
+                if best.is_some_and(|(least, ..)| gaps.is_none_or(|gaps| gap * gaps >= least)) {
+                    (start, end, bytes, inner) = (hole_end, hole_end, 0, Cost::default());
+                    continue;
+                }
+            }
             while bytes < size_bytes && end < free.len() {
                 bytes += view.geometry.length_bytes(free[end]);
                 if end > start {
@@ -114,7 +125,7 @@ impl CostAware {
                 inner.subtract(tracks.within(start));
             }
             if start >= hole_end {
-                hole_end = tracks.hole_end(start);
+                continue;
             }
             // What begins and ends within one hole cuts it twice: it is no better.
             if tracks.is_cut(start) && end < hole_end && best.is_some_and(|(least, ..)| least <= 2 * cut) {
@@ -163,6 +174,33 @@ impl Cost {
     fn subtract(&mut self, other: Cost) {
         self.rewrites -= other.rewrites;
         self.gaps -= other.gaps;
+    }
+}
+
+/// How far a table reaches that begins at a hole, for one hole after the other.
+#[derive(Default)]
+struct Reach {
+    /// The hole and those behind it that the table needs: where each ends, and its bytes.
+    holes: VecDeque<(usize, u64)>,
+    bytes: u64,
+}
+
+impl Reach {
+    /// Where the next hole ends, and gaps of a table that begins with it; `None` when all there is from there on does not hold it.
+    fn next(&mut self, tracks: &Tracks<'_>, size_bytes: u64) -> (usize, Option<u64>) {
+        let passed = self.holes.pop_front();
+        self.bytes -= passed.map_or(0, |(_, bytes)| bytes);
+        let mut end = self.holes.back().or(passed.as_ref()).map_or(0, |(end, _)| *end);
+        while (self.bytes < size_bytes || self.holes.is_empty()) && end < tracks.free.len() {
+            let start = end;
+            end = tracks.hole_end(start);
+            let bytes = tracks.view.geometry.start_bytes(TrackId(tracks.free[end - 1].0 + 1))
+                - tracks.view.geometry.start_bytes(tracks.free[start]);
+            self.holes.push_back((end, bytes));
+            self.bytes += bytes;
+        }
+        let first_end = self.holes.front().map_or(end, |(end, _)| *end);
+        (first_end, (self.bytes >= size_bytes).then(|| self.holes.len() as u64 - 1))
     }
 }
 
