@@ -32,7 +32,9 @@ pub(in crate::experiment) const RECOVERY: Experiment = Experiment {
     default_scale: Scale::one_in(8),
     run: |run| {
         let records = run.scale.of(RANDOM_BYTES / (KEY_BYTES + VALUE_BYTES) as u64).max(MOMENTS);
-        let setups = SCHEMES.map(|scheme| Setup::new(scheme, run.scale, run.settings.seed));
+        // What is opened again is an image of the disk, which only compressed memory gives.
+        let setup = |scheme: Scheme| Setup { is_compressed: true, ..Setup::new(scheme, run.scale, run.settings.seed) };
+        let setups = SCHEMES.map(setup);
         let wanted = setups.iter().map(|setup| {
             let setup = setup.clone();
             together::Wanted {
