@@ -239,7 +239,8 @@ fn history(env: &Env, seed: u64) -> Result<Reached, String> {
 
 #[test]
 fn histories_of_threads_are_explained_by_one_order() {
-    let least = [("operations", 2_000), ("groups seen", 500), ("range flushes", 1), ("pieces", 1)];
+    // Flushes of ranges and pieces are reached below: here they depend on when threads get their turns.
+    let least = [("operations", 2_000), ("groups seen", 500)];
     run_seeds(("concurrency", "histories_of_threads_are_explained_by_one_order"), 1, 36, &least, |seed| {
         history(&Env::real(), seed)
     });
