@@ -1,7 +1,7 @@
 //! Runs that are worlds of their own, two at a time, each measured once.
 
 use crate::error::LabError;
-use crate::experiment::Run;
+use crate::experiment::{Run, simulate};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +19,22 @@ pub(in crate::experiment) struct Wanted<T> {
     pub(in crate::experiment) key: String,
     pub(in crate::experiment) operations: u64,
     pub(in crate::experiment) run: Box<dyn FnOnce(Advance) -> Result<T, LabError> + Send>,
+}
+
+impl<T: Send + 'static> Wanted<T> {
+    /// One operation: a world of its own, in virtual time from this seed.
+    pub(in crate::experiment) fn simulated(
+        key: String,
+        seed: u64,
+        work: impl FnOnce(&Env) -> Result<T, LabError> + Send + 'static,
+    ) -> Wanted<T> {
+        let run = move |advance: Advance| {
+            let found = simulate(seed, work);
+            advance(1);
+            found
+        };
+        Wanted { key, operations: 1, run: Box::new(run) }
+    }
 }
 
 /// The results, in order. What an earlier experiment of the same run measured is not measured again.

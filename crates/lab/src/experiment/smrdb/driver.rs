@@ -2,7 +2,7 @@
 
 use super::settings::{COMPRESSION_RATIO, KEY_BYTES, Setup};
 use crate::error::LabError;
-use crate::experiment::{Run, emulated, simulate, together};
+use crate::experiment::{Run, emulated, together};
 use crate::generator::{KeyFormat, ScatteredZipf, ValueGenerator};
 use crate::media::{BlockDeviceExt, IoContext};
 use crate::runner::{Latencies, LatencySummary};
@@ -140,15 +140,8 @@ pub(super) fn measure_all(
 ) -> Result<Vec<Arc<Vec<Phase>>>, LabError> {
     let wanted = |measurement: Measurement| {
         let Measurement { setup, value_bytes, name, work } = measurement;
-        together::Wanted {
-            key: format!("smrdb {name} {value_bytes} {setup:?}"),
-            operations: 1,
-            run: Box::new(move |advance: together::Advance| {
-                let phases = simulate(setup.seed, move |env| work(&mut Driver::open(env, &setup, value_bytes)?));
-                advance(1);
-                phases
-            }),
-        }
+        let key = format!("smrdb {name} {value_bytes} {setup:?}");
+        together::Wanted::simulated(key, setup.seed, move |env| work(&mut Driver::open(env, &setup, value_bytes)?))
     };
     together::measure(run, what, measurements.into_iter().map(wanted).collect())
 }

@@ -6,7 +6,7 @@ use super::scheme::{Scheme, Term};
 use super::settings::{KEY_BYTES, RANDOM_BYTES, Setup};
 use crate::error::LabError;
 use crate::experiment::comparison::ours;
-use crate::experiment::{Experiment, Scale, simulate, together};
+use crate::experiment::{Experiment, Scale, together};
 use varve::MediaImage;
 use varve::env::Env;
 
@@ -37,15 +37,8 @@ pub(in crate::experiment) const RECOVERY: Experiment = Experiment {
         let setups = SCHEMES.map(setup);
         let wanted = setups.iter().map(|setup| {
             let setup = setup.clone();
-            together::Wanted {
-                key: format!("smrdb recovery {setup:?}"),
-                operations: 1,
-                run: Box::new(move |advance: together::Advance| {
-                    let found = simulate(setup.seed, move |env| measure(env, &setup, records));
-                    advance(1);
-                    found
-                }),
-            }
+            let key = format!("smrdb recovery {setup:?}");
+            together::Wanted::simulated(key, setup.seed, move |env| measure(env, &setup, records))
         });
         let all = together::measure(run, "random puts and openings", wanted.collect())?;
         let mut report = run.report();

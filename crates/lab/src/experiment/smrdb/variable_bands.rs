@@ -6,7 +6,7 @@ use super::scheme::Scheme;
 use super::settings::{KEY_BYTES, RANDOM_BYTES, Setup};
 use crate::error::LabError;
 use crate::experiment::comparison::ours;
-use crate::experiment::{Experiment, Run, Scale, simulate, together};
+use crate::experiment::{Experiment, Run, Scale, together};
 use std::collections::BTreeMap;
 use varve::env::Env;
 use varve::store::{Occupancy, OccupancyPiece, PieceUsage};
@@ -126,15 +126,8 @@ fn wanted(run: &Run<'_>, scheme: Scheme, variant: Variant) -> together::Wanted<F
     let pair_bytes = (KEY_BYTES + VALUE_BYTES) as u64;
     let pairs = run.scale.of(variant.full_bytes / pair_bytes).max(1);
     let setup = variant.setup(run, scheme);
-    together::Wanted {
-        key: format!("smrdb variable bands {pairs} {setup:?}"),
-        operations: 1,
-        run: Box::new(move |advance: together::Advance| {
-            let found = simulate(setup.seed, move |env| measure(env, &setup, pairs));
-            advance(1);
-            found
-        }),
-    }
+    let key = format!("smrdb variable bands {pairs} {setup:?}");
+    together::Wanted::simulated(key, setup.seed, move |env| measure(env, &setup, pairs))
 }
 
 fn measure(env: &Env, setup: &Setup, pairs: u64) -> Result<Found, LabError> {
