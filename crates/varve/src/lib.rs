@@ -116,8 +116,8 @@ pub mod engine {
 /// Where files of a database lie: stores, and who occupies what of their devices.
 pub mod store {
     pub use varve_store::{
-        FileEntry, FileStore, Location, Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, PieceUsage,
-        StoreMeasure, StoreProperties,
+        CreateOptions, FileEntry, FileKind, FileStore, Location, Occupancy, OccupancyDevice, OccupancyFile,
+        OccupancyPiece, OpenOptions, PieceUsage, StoreError, StoreMeasure, StoreProperties,
     };
 }
 

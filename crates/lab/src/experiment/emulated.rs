@@ -2,10 +2,10 @@
 
 use super::Scale;
 use crate::error::LabError;
-use crate::media::BlockDevice;
 use crate::target::{Target, VarveTarget};
 use std::sync::Arc;
 use varve::env::Env;
+use varve::media::Device;
 use varve::stack::StackBuilder;
 use varve::{DatabaseBuilder, MediaImage, Options, Spec, Varve};
 
@@ -49,12 +49,12 @@ fn open_with(builder: DatabaseBuilder, spec: &str) -> Result<VarveTarget, LabErr
 ///
 /// # Errors
 /// A spec that names no device.
-pub(super) fn bare(env: &Env, spec: &str) -> Result<Arc<dyn BlockDevice>, LabError> {
+pub(super) fn bare(env: &Env, spec: &str) -> Result<Device, LabError> {
     let invalid = |reason: String| LabError::invalid("medium", reason);
     let parsed: Spec = spec.parse().map_err(|error: varve::spec::SpecError| invalid(error.to_string()))?;
     let devices = StackBuilder::new(env).devices(&parsed).map_err(|error| invalid(error.to_string()))?;
     let first = devices.first().ok_or_else(|| invalid(format!("{spec} has no device")))?;
-    Ok(Arc::clone(&first.device().block))
+    Ok(first.device().clone())
 }
 
 /// Default options with every size divided, so that a tree over less data has the shape of the full

@@ -65,7 +65,7 @@ fn beside(report: &mut Report, scheme: &str, metric: &str, unit: &str, paper: f6
 /// Bytes a second in one zone.
 fn sequential(run: &Run<'_>, spec: &'static str, pattern: Pattern) -> Result<f64, LabError> {
     simulate(run.settings.seed, move |env| {
-        let device = bare(env, spec)?;
+        let device = bare(env, spec)?.block;
         let zones = device.capabilities().zones.as_ref();
         let start = zones.map_or(0, |zones| zones.start_bytes(ZoneId(zones.conventional_zones)));
         let request_bytes = 1 << 20;
@@ -87,7 +87,7 @@ fn random(run: &Run<'_>, spec: &'static str, bytes: Option<u64>) -> Result<f64, 
     let requests = run.scale.of(RANDOM_REQUESTS);
     let seed = run.settings.seed;
     simulate(seed, move |env| {
-        let device = bare(env, spec)?;
+        let device = bare(env, spec)?.block;
         let end = bytes.unwrap_or(device.geometry().capacity_bytes);
         let probe =
             Probe { pattern: Pattern::RandomRead, request_bytes: 4096, depth: 1, requests, region: 0..end, seed };

@@ -1,15 +1,17 @@
-//! What the disk takes to write a table alone, without a store: of tracks behind each other, and of tracks of two tiers.
+//! What the disk takes for a table alone, without a store: of tracks behind each other, of tracks of two tiers, and of one.
 
 use super::settings::{DISK_BYTES, MODEL, TABLE_BYTES, TRACK_BYTES};
 use crate::error::LabError;
 use crate::experiment::emulated::bare;
 use crate::experiment::{Scale, simulate};
 use crate::media::{BlockDevice, IoContext, Request};
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use varve::env::Env;
 
-/// Places at which a table is written, evenly apart, of the part of the disk that the load fills.
+/// Places at which a table is written, evenly apart.
 const PLACES: u64 = 64;
+
+/// Part of the disk that the load fills.
 const FILLED: f64 = 0.75;
 
 /// Tracks of a table: a track more than its bytes for its index and filter.
@@ -29,14 +31,22 @@ pub(super) struct Floors {
     pub(super) least_gaps: f64,
 }
 
+/// Milliseconds of a track of a table, those of the full size by the scale, when finding the first one and that one cost nothing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Least {
+    /// Written, on tracks of two tiers that follow each other or on tracks of one, whichever takes less.
+    pub(super) write_ms: f64,
+    /// Read, on tracks that follow each other.
+    pub(super) read_ms: f64,
+}
+
 /// Measures them on the disk of the experiments at this scale. The same numbers for every seed: nothing is random.
 ///
 /// # Errors
 /// What the device says.
 pub(super) fn measure(scale: Scale) -> Result<Floors, LabError> {
-    let tiers = || [(0..TRACKS).step_by(2).collect(), (1..TRACKS).step_by(2).collect()];
-    let contiguous = table(scale, vec![(0..TRACKS).collect()], false)?;
-    let (cached, forced) = (table(scale, tiers().into(), false)?, table(scale, tiers().into(), true)?);
+    let contiguous = written(scale, vec![(0..TRACKS).collect()], false, FILLED)?;
+    let (cached, forced) = (written(scale, two_tiers(), false, FILLED)?, written(scale, two_tiers(), true, FILLED)?);
     let mean = |millis: &[f64]| millis.iter().sum::<f64>() / PLACES as f64;
     let gaps = forced.iter().zip(&contiguous).map(|(forced, contiguous)| forced - contiguous);
     Ok(Floors {
@@ -47,25 +57,74 @@ pub(super) fn measure(scale: Scale) -> Result<Floors, LabError> {
     })
 }
 
-/// Milliseconds of writing these tracks of a table, step by step, at each place.
-fn table(scale: Scale, steps: Vec<Vec<u64>>, is_forced: bool) -> Result<Vec<f64>, LabError> {
+/// The same of a track at the outer end of each of as many equal parts of the whole disk, outermost first.
+///
+/// # Errors
+/// What the device says.
+pub(super) fn by_place(scale: Scale) -> Result<Vec<Least>, LabError> {
+    let one_tier = || vec![(0..2 * TRACKS).step_by(2).collect()];
+    let shapes = [(two_tiers(), true), (one_tier(), true), (one_tier(), false)];
+    let shapes = shapes.map(|(steps, is_forced)| written(scale, steps, is_forced, 1.0));
+    let shapes = shapes.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let (first, all) = (read(scale, 1)?, read(scale, TRACKS)?);
+    let first_written = written(scale, vec![vec![0]], true, 1.0)?;
+    let least = |place: usize| {
+        let table = shapes.iter().map(|millis| millis[place]).fold(f64::INFINITY, f64::min);
+        let of_track = |table: f64, first: f64| (table - first) / TRACKS as f64;
+        Least { write_ms: of_track(table, first_written[place]), read_ms: of_track(all[place], first[place]) }
+    };
+    Ok((0..PLACES as usize).map(least).collect())
+}
+
+/// Steps of a table on tracks that follow each other.
+fn two_tiers() -> Vec<Vec<u64>> {
+    [0, 1].map(|tier| (tier..TRACKS).step_by(2).collect()).into()
+}
+
+/// Milliseconds of writing these tracks of a table, step by step, at each place of this part of the disk.
+fn written(scale: Scale, steps: Vec<Vec<u64>>, is_forced: bool, part: f64) -> Result<Vec<f64>, LabError> {
+    at_each_place(scale, part, move |env, device, track_bytes, at| {
+        write(env, device, track_bytes, at, &steps, is_forced)
+    })
+}
+
+/// Milliseconds of reading as many tracks one after the other, at each place of the disk.
+fn read(scale: Scale, tracks: u64) -> Result<Vec<f64>, LabError> {
+    at_each_place(scale, 1.0, move |env, device, track_bytes, at| {
+        let mut data = vec![0; track_bytes as usize];
+        let begin = env.now();
+        for track in 0..tracks {
+            let mut slices = [IoSliceMut::new(&mut data)];
+            let mut requests = [Request::read(at + track * track_bytes, &mut slices)];
+            device.execute(&mut requests, &IoContext::default())?;
+        }
+        Ok((env.now() - begin).as_nanos() as u64)
+    })
+}
+
+/// Milliseconds of work that takes so many nanoseconds from an offset on, at each place of this part of the disk.
+fn at_each_place(
+    scale: Scale,
+    part: f64,
+    work: impl Fn(&Env, &dyn BlockDevice, u64, u64) -> Result<u64, LabError> + Send + 'static,
+) -> Result<Vec<f64>, LabError> {
     simulate(1, move |env| {
-        let device = bare(env, &format!("disk:{DISK_BYTES}B?model={MODEL},scale={scale},backing=none"))?;
+        let device = bare(env, &format!("disk:{DISK_BYTES}B?model={MODEL},scale={scale},backing=none"))?.block;
         let track_bytes = scale.of(TRACK_BYTES);
-        let filled_bytes = (device.geometry().capacity_bytes as f64 * FILLED) as u64;
-        let apart = filled_bytes / PLACES / track_bytes * track_bytes;
+        let part_bytes = (device.geometry().capacity_bytes as f64 * part) as u64;
+        let apart = part_bytes / PLACES / track_bytes * track_bytes;
         let mut millis = Vec::new();
         for place in 0..PLACES {
             // The arm comes from elsewhere, as after a read.
             let elsewhere = (place + PLACES / 3) % PLACES;
             write(env, &*device, track_bytes, elsewhere * apart, &[vec![0]], false)?;
-            millis.push(write(env, &*device, track_bytes, place * apart, &steps, is_forced)? as f64 / 1e6);
+            millis.push(work(env, &*device, track_bytes, place * apart)? as f64 / 1e6);
         }
         Ok(millis)
     })
 }
 
-/// Nanoseconds of it from `at` on.
+/// Nanoseconds of writing tracks from `at` on.
 fn write(
     env: &Env,
     device: &dyn BlockDevice,

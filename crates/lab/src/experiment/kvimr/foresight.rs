@@ -114,7 +114,7 @@ mod tests {
             table: first.iter().find(|(at, _)| *at == number).map(|(_, table)| *table),
         };
         Lives {
-            tables: tables.iter().map(|&(from, to, tracks)| Life { from, to, tracks }).collect(),
+            tables: tables.iter().map(|&(from, to, tracks)| Life { from, to, tracks, bytes: tracks as u64 }).collect(),
             looks: 10,
             tracks,
             first: (0..tracks).map(track).collect(),

@@ -34,30 +34,32 @@ pub(super) struct Life {
     /// Look at which it was not there any more; `usize::MAX` when it stayed.
     pub(super) to: usize,
     pub(super) tracks: usize,
+    pub(super) bytes: u64,
 }
 
 impl Lives {
     /// Takes in what lies where now. A removed table counts as gone, although its tracks may not be given
     /// yet; one that came and went between two looks is not seen. Both make bounds lower, never higher.
     pub(super) fn see(&mut self, occupancy: &Occupancy) {
-        let mut tracks = vec![0; occupancy.files.len()];
+        let mut sizes = vec![(0, 0); occupancy.files.len()];
         self.tracks = 0;
         for piece in occupancy.pieces.iter().filter(|piece| piece.device == 0) {
             let usable = matches!(piece.usage, PieceUsage::Free | PieceUsage::Table | PieceUsage::Removed);
             self.tracks += usize::from(usable);
             if let (PieceUsage::Table, Some(file)) = (piece.usage, piece.file)
-                && let Some(tracks) = tracks.get_mut(file as usize)
+                && let Some((tracks, bytes)) = sizes.get_mut(file as usize)
             {
                 *tracks += 1;
+                *bytes += piece.used_bytes;
             }
         }
         let mut seen = BTreeSet::new();
-        for (file, tracks) in occupancy.files.iter().zip(tracks).filter(|(_, tracks)| *tracks > 0) {
+        for (file, (tracks, bytes)) in occupancy.files.iter().zip(sizes).filter(|(_, (tracks, _))| *tracks > 0) {
             let name = &file.name;
             seen.insert(name);
             if !self.present.contains_key(name) {
                 self.present.insert(name.clone(), self.tables.len());
-                self.tables.push(Life { from: self.looks, to: usize::MAX, tracks });
+                self.tables.push(Life { from: self.looks, to: usize::MAX, tracks, bytes });
             }
         }
         if self.looks == 0 {
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     fn lives(tracks: usize, looks: usize, tables: &[(usize, usize, usize)]) -> Lives {
-        let tables = tables.iter().map(|&(from, to, tracks)| Life { from, to, tracks }).collect();
+        let tables = tables.iter().map(|&(from, to, tracks)| Life { from, to, tracks, bytes: tracks as u64 }).collect();
         Lives { tables, looks, tracks, ..Lives::default() }
     }
 

@@ -3,8 +3,8 @@
 use super::lives::Lives;
 use super::mark::{Mark, Span, Tiers};
 use super::settings::{
-    COMPRESSION_RATIO, INTERVAL_PAIRS, Keys, MIX_OPERATIONS, MIXES, Overwriting, PAIRS, READS_TO_ONE, Setup, Variation,
-    Work,
+    COMPRESSION_RATIO, INTERVAL_PAIRS, Keys, LOOK_PAIRS, MIX_OPERATIONS, MIXES, Overwriting, PAIRS, READS_TO_ONE,
+    Setup, Variation, Work,
 };
 use crate::error::LabError;
 use crate::experiment::{Run, emulated, simulate, together};
@@ -33,6 +33,8 @@ pub(super) struct Loaded {
     pub(super) setup: Setup,
     /// Before the first pair, after every [`INTERVAL_PAIRS`] of the full size, and after the last.
     pub(super) marks: Vec<Mark>,
+    /// Tables by when they came and went, after [`Work::LoadAndLook`].
+    pub(super) lives: Option<Lives>,
     /// Once the store was idle, after [`Work::LoadUntilIdle`].
     pub(super) idle: Option<Mark>,
     /// What followed.
@@ -110,9 +112,11 @@ pub(super) fn loads(run: &Run<'_>, setups: &[Setup]) -> Result<Vec<Arc<Loaded>>,
         |work: Work, setup: &Setup| run.settings.shared.get::<Loaded>(&key(&Setup { work, ..setup.clone() }));
     // A load that something followed is a load too.
     let find = |setup: &Setup| match setup.work {
-        Work::Load => [Work::Load, Work::LoadUntilIdle, Work::LoadAndMixes { reads_to_one: READS_TO_ONE }]
-            .into_iter()
-            .find_map(|work| measured(work, setup)),
+        Work::Load => {
+            [Work::Load, Work::LoadAndLook, Work::LoadUntilIdle, Work::LoadAndMixes { reads_to_one: READS_TO_ONE }]
+                .into_iter()
+                .find_map(|work| measured(work, setup))
+        }
         work => measured(work, setup),
     };
     let missing = setups.iter().filter(|setup| find(setup).is_none());
@@ -138,10 +142,10 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
     let mut loaded = simulate(setup.seed, move |env| {
         let target = emulated::open_varve(env, &setup.spec(), &setup.options())?;
         let mut driver = Driver::new(env, &target, &setup, advance)?;
-        let marks = driver.fill()?;
+        let (marks, lives) = driver.fill()?;
         let (mut idle, mut mixes, mut overwritten) = (None, Vec::new(), Vec::new());
         match setup.work {
-            Work::Load => {}
+            Work::Load | Work::LoadAndLook => {}
             Work::LoadUntilIdle => idle = Some(driver.idle()?),
             Work::LoadAndMixes { reads_to_one } => {
                 for read_percent in MIXES {
@@ -152,7 +156,7 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
         }
         drop(driver);
         drop(target);
-        Ok(Loaded { setup, marks, idle, mixes, overwritten, event_hash: env.event_hash(), wall_seconds: 0.0 })
+        Ok(Loaded { setup, marks, lives, idle, mixes, overwritten, event_hash: env.event_hash(), wall_seconds: 0.0 })
     })?;
     loaded.wall_seconds = (wall.now() - begin).as_secs_f64();
     Ok(loaded)
@@ -238,14 +242,19 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
     }
 
     /// Every pair once, in the order of the records, which is a random order of the keys.
-    pub(super) fn fill(&mut self) -> Result<Vec<Mark>, LabError> {
+    pub(super) fn fill(&mut self) -> Result<(Vec<Mark>, Option<Lives>), LabError> {
         let pairs = self.setup.scaled_pairs();
         let interval = self.setup.scale.of(INTERVAL_PAIRS);
+        let look = self.setup.scale.of(LOOK_PAIRS).max(1);
         let mut marks = vec![self.mark()?];
         let Variation { keys, pairs_to_a_delete, .. } = self.setup.variation;
         let mut chooser = RecordChooser::new(Distribution::Zipfian, pairs, 0, 0, 1)?;
         let mut random = Random::named(self.setup.seed, "kvimr load");
+        let mut lives = (self.setup.work == Work::LoadAndLook).then(Lives::default);
         for number in 0..pairs {
+            if let Some(lives) = lives.as_mut().filter(|_| number.is_multiple_of(look)) {
+                lives.see(&self.occupancy());
+            }
             match keys {
                 Keys::EachOnce => self.put(number, 0)?,
                 Keys::Zipfian => self.put(chooser.next(pairs, &mut random), number)?,
@@ -259,7 +268,7 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
                 marks.push(self.mark()?);
             }
         }
-        Ok(marks)
+        Ok((marks, lives))
     }
 
     /// The state once everything is in tables and no compaction is due.
@@ -377,6 +386,10 @@ mod tests {
             let second = load(&setup, |_| {}).unwrap();
             assert_eq!(first.event_hash, second.event_hash, "{scheme:?}");
             assert_eq!(format!("{:?}", first.marks), format!("{:?}", second.marks), "{scheme:?}");
+            let looked = load(&Setup { work: Work::LoadAndLook, ..setup.clone() }, |_| {}).unwrap();
+            assert_eq!(format!("{:?}", looked.marks), format!("{:?}", first.marks), "looks take no time: {scheme:?}");
+            let lives = looked.lives.unwrap();
+            assert!(lives.looks == 4_500usize.div_ceil(16) && lives.tables.len() > 5, "{scheme:?}: {lives:?}");
             assert!(first.answers(&Setup { work: Work::Load, ..setup.clone() }));
             assert!(!first.answers(&Setup { seed: 4, ..setup.clone() }));
             let whole = first.whole();

@@ -14,6 +14,7 @@ mod load;
 mod logs;
 mod mark;
 mod mixes;
+mod offline;
 mod other_stores;
 mod overall;
 mod progress;
@@ -48,6 +49,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     other_stores::FIG_9,
     overall::LOAD,
     bound::BOUND,
+    offline::OFFLINE,
     bound::FULL,
     scales::SCALES,
     ablation::ABLATION,

@@ -32,6 +32,9 @@ const FULL_DISK_PAIRS: u64 = 86_900_000;
 /// 82.7 million at 1/512, measured. What was in use is printed.
 const FULL_DISK_PAIRS_LESS: u64 = 8_200;
 
+/// Pairs of the full size between two looks at the tables: fewer than come with a new table on average.
+pub(super) const LOOK_PAIRS: u64 = 4_096;
+
 /// Operations of a mix after the load: "we randomly insert and retrieve 7.5 millions of KV pairs".
 pub(super) const MIX_OPERATIONS: u64 = 7_500_000;
 
@@ -75,6 +78,8 @@ pub(super) enum Shape {
 pub(super) enum Work {
     /// The pairs are loaded.
     Load,
+    /// The same, and every [`LOOK_PAIRS`] it is looked at which tables there are.
+    LoadAndLook,
     /// And then the store comes to rest.
     LoadUntilIdle,
     /// The pairs are loaded, and then read and updated in [`MIXES`]. A read moves the arm and transfers a block, and blocks do
@@ -348,7 +353,7 @@ impl Setup {
     /// Operations of it, for progress.
     pub(super) fn operations(&self) -> u64 {
         let more: u64 = match self.work {
-            Work::Load | Work::LoadUntilIdle => 0,
+            Work::Load | Work::LoadAndLook | Work::LoadUntilIdle => 0,
             Work::LoadAndMixes { .. } => MIXES.iter().map(|percent| MIX_OPERATIONS * percent / 100).sum(),
             Work::LoadAndOverwrite { .. } => self.scaled_pairs(),
         };

@@ -46,7 +46,7 @@ pub(super) fn measure(disk: &str) -> Result<Floors, LabError> {
     let append = |is_flushed: bool| {
         let disk = disk.to_owned();
         simulate(1, move |env| {
-            let device = bare(env, &disk)?;
+            let device = bare(env, &disk)?.block;
             let probe = Probe {
                 pattern: if is_flushed { Pattern::SyncedWrite } else { Pattern::SequentialWrite },
                 request_bytes: 2 * BLOCK_BYTES,
@@ -61,7 +61,7 @@ pub(super) fn measure(disk: &str) -> Result<Floors, LabError> {
     let journaled = |journal_bytes: Option<u64>, is_flushed: bool| {
         let disk = disk.to_owned();
         simulate(1, move |env| {
-            let device = bare(env, &disk)?;
+            let device = bare(env, &disk)?.block;
             let middle = device.geometry().capacity_bytes / 2 / BLOCK_BYTES * BLOCK_BYTES;
             journaled_appends(env, &*device, journal_bytes.unwrap_or(middle), is_flushed)
         })
@@ -83,7 +83,7 @@ pub(super) fn measure(disk: &str) -> Result<Floors, LabError> {
 pub(super) fn slowest_appends_millis(disk: &str, appends: u64) -> Result<f64, LabError> {
     let disk = disk.to_owned();
     simulate(1, move |env| {
-        let device = bare(env, &disk)?;
+        let device = bare(env, &disk)?.block;
         let (context, blocks) = (IoContext::default(), [0; 2 * BLOCK_BYTES as usize]);
         let mut latencies = Latencies::default();
         for number in 0..appends {

@@ -123,7 +123,7 @@ fn write(run: &Run<'_>, spec: &'static str, job: Job, block_bytes: u64) -> Resul
         false => (block_bytes, 1),
     };
     simulate(run.settings.seed, move |env| {
-        let device = bare(env, spec)?;
+        let device = bare(env, spec)?.block;
         let zones = device.capabilities().zones.as_ref();
         let start = zones.map_or(0, |zones| zones.start_bytes(ZoneId(zones.conventional_zones)));
         let requests = (bytes / request_bytes).max(1);
