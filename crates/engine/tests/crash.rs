@@ -489,13 +489,14 @@ fn with_key_ranges(history: History) -> History {
     History { options, steps, ..history }
 }
 
-/// The same with all that is in memory flushed a few times, while a range waits or not.
+/// The same with all that is in memory flushed a few times, and all keys compacted, while a range waits or not.
 fn with_flushes_of_all(history: History) -> History {
-    let flushed_after = |(number, step): (usize, Step)| match number % 45 {
+    let followed = |(number, step): (usize, Step)| match number % 90 {
         44 => vec![step, Step::Flush],
+        89 => vec![step, Step::CompactAll],
         _ => vec![step],
     };
-    let steps = history.steps.into_iter().enumerate().flat_map(flushed_after).collect();
+    let steps = history.steps.into_iter().enumerate().flat_map(followed).collect();
     History { steps, ..history }
 }
 
@@ -507,11 +508,13 @@ fn any_crash_leaves_a_prefix_of_the_history_where_ranges_of_keys_are_flushed() {
     }
 }
 
-/// A flush of all finds a range that waits for a slow one.
+/// A flush of all, or a compaction of all keys, finds a range that waits for a slow one.
 #[test]
 fn any_crash_leaves_a_prefix_of_the_history_where_all_is_flushed_behind_a_range() {
     for (seed, kind) in [(303, Kind::PLAIN), (304, Kind::EXTENT)] {
         let history = with_flushes_of_all(with_key_ranges(History::new(seed, 400, UNIVERSE)));
+        let compactions = history.steps.iter().filter(|step| **step == Step::CompactAll).count();
+        assert!(compactions >= 4, "{compactions} compactions of all keys are too few");
         assert!(crash_in_turn_under(slow_flushes(), kind, seed, history, 3) > 1000);
     }
 }

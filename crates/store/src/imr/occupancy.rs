@@ -20,22 +20,22 @@ pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
     let tracks = &core.geometry.tracks;
     let mut occupancy = Occupancy::default();
     let device = occupancy.add_device(core.disk.block.name(), core.disk.block.geometry().capacity_bytes);
-    occupancy.pieces = (0..tracks.track_count)
-        .map(TrackId)
-        .map(|track| {
-            let in_zone = track.0 < core.geometry.zone_tracks;
-            OccupancyPiece {
-                device,
-                offset_bytes: tracks.start_bytes(track),
-                length_bytes: tracks.length_bytes(track),
-                used_bytes: 0,
-                part: part(tracks.tier(track)),
-                usage: if in_zone { PieceUsage::Reserved } else { PieceUsage::Free },
-                file: None,
-                rewrites: core.restores.get(track.0 as usize).map_or(0, |restores| restores.load(Ordering::Relaxed)),
-            }
-        })
-        .collect();
+    let pieces = (0..tracks.track_count).map(TrackId).map(|track| {
+        let in_zone = track.0 < core.geometry.zone_tracks;
+        OccupancyPiece {
+            device,
+            offset_bytes: tracks.start_bytes(track),
+            length_bytes: tracks.length_bytes(track),
+            used_bytes: 0,
+            part: part(tracks.tier(track)),
+            usage: if in_zone { PieceUsage::Reserved } else { PieceUsage::Free },
+            file: None,
+            rewrites: core.restores.get(track.0 as usize).map_or(0, |restores| restores.load(Ordering::Relaxed)),
+        }
+    });
+    // Those of small files beside the disk come behind them.
+    occupancy.pieces = Vec::with_capacity(pieces.len() + 256);
+    occupancy.pieces.extend(pieces);
     zone(core, &mut occupancy);
     let state = core.state.lock();
     for (name, node) in state.names.iter().filter(|(_, node)| !node.is_packed) {

@@ -33,7 +33,7 @@ pub(super) struct Loaded {
     pub(super) setup: Setup,
     /// Before the first pair, after every [`INTERVAL_PAIRS`] of the full size, and after the last.
     pub(super) marks: Vec<Mark>,
-    /// Tables by when they came and went, after [`Work::LoadAndLook`].
+    /// Tables by when they came and went, after [`Work::LoadUntilIdle`] with looks.
     pub(super) lives: Option<Lives>,
     /// Once the store was idle, after [`Work::LoadUntilIdle`].
     pub(super) idle: Option<Mark>,
@@ -111,9 +111,10 @@ pub(super) fn loads(run: &Run<'_>, setups: &[Setup]) -> Result<Vec<Arc<Loaded>>,
     let measured =
         |work: Work, setup: &Setup| run.settings.shared.get::<Loaded>(&key(&Setup { work, ..setup.clone() }));
     // A load that something followed is a load too.
+    let until_idle = |is_looked_at: bool| Work::LoadUntilIdle { is_looked_at };
     let find = |setup: &Setup| match setup.work {
         Work::Load => {
-            [Work::Load, Work::LoadAndLook, Work::LoadUntilIdle, Work::LoadAndMixes { reads_to_one: READS_TO_ONE }]
+            [Work::Load, until_idle(false), until_idle(true), Work::LoadAndMixes { reads_to_one: READS_TO_ONE }]
                 .into_iter()
                 .find_map(|work| measured(work, setup))
         }
@@ -145,8 +146,8 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
         let (marks, lives) = driver.fill()?;
         let (mut idle, mut mixes, mut overwritten) = (None, Vec::new(), Vec::new());
         match setup.work {
-            Work::Load | Work::LoadAndLook => {}
-            Work::LoadUntilIdle => idle = Some(driver.idle()?),
+            Work::Load => {}
+            Work::LoadUntilIdle { .. } => idle = Some(driver.idle()?),
             Work::LoadAndMixes { reads_to_one } => {
                 for read_percent in MIXES {
                     mixes.push(driver.mix(read_percent, reads_to_one)?);
@@ -250,7 +251,8 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
         let Variation { keys, pairs_to_a_delete, .. } = self.setup.variation;
         let mut chooser = RecordChooser::new(Distribution::Zipfian, pairs, 0, 0, 1)?;
         let mut random = Random::named(self.setup.seed, "kvimr load");
-        let mut lives = (self.setup.work == Work::LoadAndLook).then(Lives::default);
+        let is_looked_at = matches!(self.setup.work, Work::LoadUntilIdle { is_looked_at: true });
+        let mut lives = is_looked_at.then(Lives::default);
         for number in 0..pairs {
             if let Some(lives) = lives.as_mut().filter(|_| number.is_multiple_of(look)) {
                 lives.see(&self.occupancy());
@@ -375,7 +377,11 @@ mod tests {
     /// A load of the shape of the full one, with fewer pairs.
     fn small(scheme: Scheme, pairs: u64) -> Setup {
         let scale = Scale::one_in(256);
-        Setup { pairs: pairs * scale.denominator(), work: Work::LoadUntilIdle, ..Setup::new(scheme, scale, 3) }
+        Setup {
+            pairs: pairs * scale.denominator(),
+            work: Work::LoadUntilIdle { is_looked_at: false },
+            ..Setup::new(scheme, scale, 3)
+        }
     }
 
     #[test]
@@ -386,7 +392,9 @@ mod tests {
             let second = load(&setup, |_| {}).unwrap();
             assert_eq!(first.event_hash, second.event_hash, "{scheme:?}");
             assert_eq!(format!("{:?}", first.marks), format!("{:?}", second.marks), "{scheme:?}");
-            let looked = load(&Setup { work: Work::LoadAndLook, ..setup.clone() }, |_| {}).unwrap();
+            let work = Work::LoadUntilIdle { is_looked_at: true };
+            let looked = load(&Setup { work, ..setup.clone() }, |_| {}).unwrap();
+            assert_eq!(looked.event_hash, first.event_hash, "{scheme:?}");
             assert_eq!(format!("{:?}", looked.marks), format!("{:?}", first.marks), "looks take no time: {scheme:?}");
             let lives = looked.lives.unwrap();
             assert!(lives.looks == 4_500usize.div_ceil(16) && lives.tables.len() > 5, "{scheme:?}: {lives:?}");

@@ -267,8 +267,11 @@ struct Overall {
 
 impl Overall {
     fn of(run: &Run<'_>, schemes: &[Scheme]) -> Result<Overall, LabError> {
-        let setup =
-            |&scheme: &Scheme| Setup { work: Work::LoadUntilIdle, ..Setup::new(scheme, run.scale, run.settings.seed) };
+        let setup = |&scheme: &Scheme| {
+            // Once for whoever wants to know of its tables.
+            let work = Work::LoadUntilIdle { is_looked_at: scheme == Scheme::CmrContiguous };
+            Setup { work, ..Setup::new(scheme, run.scale, run.settings.seed) }
+        };
         let setups: Vec<Setup> = schemes.iter().map(setup).collect();
         Ok(Overall { loaded: loads(run, &setups)? })
     }

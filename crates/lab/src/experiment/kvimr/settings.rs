@@ -78,10 +78,11 @@ pub(super) enum Shape {
 pub(super) enum Work {
     /// The pairs are loaded.
     Load,
-    /// The same, and every [`LOOK_PAIRS`] it is looked at which tables there are.
-    LoadAndLook,
     /// And then the store comes to rest.
-    LoadUntilIdle,
+    LoadUntilIdle {
+        /// Every [`LOOK_PAIRS`] it is looked at which tables there are, which takes no virtual time.
+        is_looked_at: bool,
+    },
     /// The pairs are loaded, and then read and updated in [`MIXES`]. A read moves the arm and transfers a block, and blocks do
     /// not shrink with the scale: so there are as many reads as in full, each of which moves the arm for
     /// `1/N` of the time, and `1/N` of the updates.
@@ -353,7 +354,7 @@ impl Setup {
     /// Operations of it, for progress.
     pub(super) fn operations(&self) -> u64 {
         let more: u64 = match self.work {
-            Work::Load | Work::LoadAndLook | Work::LoadUntilIdle => 0,
+            Work::Load | Work::LoadUntilIdle { .. } => 0,
             Work::LoadAndMixes { .. } => MIXES.iter().map(|percent| MIX_OPERATIONS * percent / 100).sum(),
             Work::LoadAndOverwrite { .. } => self.scaled_pairs(),
         };

@@ -6,7 +6,7 @@
 //! then their holes are one.
 
 use super::super::lives::{Life, Lives};
-use super::replay::Places;
+use super::replay::{Places, changes};
 use crate::error::LabError;
 
 // What tracks cost, in gaps. Of the load at 1/512, for whose tables the disk takes 10,296 s under CostAware, these leave 9,650 s. Tried: 3 and 8 for
@@ -41,16 +41,10 @@ struct Tracks<'a> {
 pub(super) fn with_foresight(lives: &Lives, is_interlaced: bool) -> Result<Places, LabError> {
     let usable = lives.first.iter().filter(|track| track.is_usable).count();
     let mut tracks = Tracks { lives, is_interlaced, goes: vec![None; lives.first.len()], usable };
-    let mut came = vec![Vec::new(); lives.looks];
-    for (table, life) in lives.tables.iter().enumerate() {
-        if let Some(came) = came.get_mut(life.from) {
-            came.push(table);
-        }
-    }
     let mut places = vec![Vec::new(); lives.tables.len()];
-    for (look, came) in came.iter().enumerate() {
+    for (look, (came, went)) in changes(lives).into_iter().enumerate() {
         // Outputs come while what they replace is still there.
-        for &table in came {
+        for table in came {
             let life = lives.tables[table];
             let Some(found) = tracks.cheapest(&life) else {
                 let reason = format!("number {table} does not fit at look {look} without a rewrite");
@@ -59,7 +53,7 @@ pub(super) fn with_foresight(lives: &Lives, is_interlaced: bool) -> Result<Place
             found.iter().for_each(|&track| tracks.goes[track] = Some(life.to));
             places[table] = found;
         }
-        tracks.goes.iter_mut().for_each(|content| *content = content.filter(|&to| to > look));
+        went.iter().flat_map(|table| &places[*table]).for_each(|&track| tracks.goes[track] = None);
     }
     Ok(places)
 }

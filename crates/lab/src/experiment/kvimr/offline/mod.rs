@@ -41,7 +41,8 @@ pub(in crate::experiment) const OFFLINE: Experiment = Experiment {
 
 fn offline(run: &Run<'_>) -> Result<Report, LabError> {
     let setup = |scheme: Scheme| Setup::new(scheme, run.scale, run.settings.seed);
-    let looked_at = Setup { work: Work::LoadAndLook, ..setup(Scheme::CmrContiguous) };
+    let work = Work::LoadUntilIdle { is_looked_at: true };
+    let looked_at = Setup { work, ..setup(Scheme::CmrContiguous) };
     let all = loads(run, &[looked_at, setup(Scheme::CostAware)])?;
     let [conventional, own] = &all[..] else { return Err(LabError::invalid("load", "it left no result")) };
     let nothing = || LabError::invalid("load", "nobody looked at its tables");

@@ -8,12 +8,13 @@ use super::super::settings::Setup;
 use crate::error::LabError;
 use crate::experiment::emulated::bare;
 use crate::media::{IoContext, Request};
+use std::collections::BTreeMap;
 use std::io::{IoSlice, IoSliceMut};
 use varve::env::Env;
 use varve::media::{Device, TrackId};
 use varve::spec::SpecError;
 use varve::stack::StackBuilder;
-use varve::store::{CreateOptions, FileKind, FileStore, PieceUsage, StoreError};
+use varve::store::{CreateOptions, FileKind, FileStore, Occupancy, PieceUsage, StoreError};
 
 /// The tracks of each table of a load, in the order of the file.
 pub(super) type Places = Vec<Vec<usize>>;
@@ -41,7 +42,7 @@ impl Replayed {
 }
 
 /// What came and what went until each look, by the numbers of the tables.
-fn changes(lives: &Lives) -> Vec<(Vec<usize>, Vec<usize>)> {
+pub(super) fn changes(lives: &Lives) -> Vec<(Vec<usize>, Vec<usize>)> {
     let mut changes = vec![(Vec::new(), Vec::new()); lives.looks];
     for (table, life) in lives.tables.iter().enumerate() {
         if let Some((came, _)) = changes.get_mut(life.from) {
@@ -66,12 +67,13 @@ pub(super) fn places_of_store(env: &Env, setup: &Setup, lives: &Lives) -> Result
     let name = |table: usize| format!("{table:06}");
     let mut places = vec![Vec::new(); lives.tables.len()];
     for (came, went) in changes(lives) {
+        came.iter().try_for_each(|table| write(files, &name(*table), lives.tables[*table].bytes)).map_err(failed)?;
+        for (table, tracks) in tracks_of(files, &came, name) {
+            places[table] = tracks;
+        }
         for table in came {
-            let life = lives.tables[table];
-            write(files, &name(table), life.bytes).map_err(failed)?;
-            places[table] = tracks_of(files, &name(table));
-            if places[table].len() != life.tracks {
-                let (found, wanted) = (places[table].len(), life.tracks);
+            let (found, wanted) = (places[table].len(), lives.tables[table].tracks);
+            if found != wanted {
                 return Err(LabError::invalid("table", format!("it has {found} tracks and had {wanted}")));
             }
         }
@@ -93,13 +95,25 @@ fn write(files: &dyn FileStore, name: &str, bytes: u64) -> Result<(), StoreError
     file.finish(&context)
 }
 
-/// Tracks of the disk that hold a table, ascending: a table without gaps is in this order, and others nearly.
-fn tracks_of(files: &dyn FileStore, name: &str) -> Vec<usize> {
-    let occupancy = files.occupancy();
-    let number = occupancy.files.iter().position(|file| file.name == name).map(|number| number as u32);
-    let of_disk = occupancy.pieces.iter().filter(|piece| piece.device == 0).enumerate();
-    let of_table = of_disk.filter(|(_, piece)| number.is_some() && piece.file == number);
-    of_table.filter(|(_, piece)| piece.usage == PieceUsage::Table).map(|(track, _)| track).collect()
+/// Tracks of the disk that hold each of these tables, ascending: a table without gaps is in this order, and others nearly.
+fn tracks_of(
+    files: &dyn FileStore,
+    tables: &[usize],
+    name: impl Fn(usize) -> String,
+) -> impl Iterator<Item = (usize, Vec<usize>)> {
+    let occupancy = if tables.is_empty() { Occupancy::default() } else { files.occupancy() };
+    let number = |table: &usize| {
+        let position = occupancy.files.iter().position(|file| file.name == name(*table))?;
+        Some((position as u32, (*table, Vec::new())))
+    };
+    let mut found: BTreeMap<u32, (usize, Vec<usize>)> = tables.iter().filter_map(number).collect();
+    for (track, piece) in occupancy.pieces.iter().filter(|piece| piece.device == 0).enumerate() {
+        let tracks = piece.file.filter(|_| piece.usage == PieceUsage::Table).and_then(|file| found.get_mut(&file));
+        if let Some((_, tracks)) = tracks {
+            tracks.push(track);
+        }
+    }
+    found.into_values()
 }
 
 /// What the disk of a setup takes for tables in these places. On an interlaced disk they are written as the store writes them by
