@@ -6,7 +6,7 @@ use crate::target::{Target, VarveTarget};
 use std::sync::Arc;
 use varve::env::Env;
 use varve::media::Device;
-use varve::stack::StackBuilder;
+use varve::stack::{Stack, StackBuilder};
 use varve::{DatabaseBuilder, MediaImage, Options, Spec, Varve};
 
 /// The disk of the experiments: 7200 rpm, 500 GB.
@@ -36,9 +36,7 @@ pub(super) fn reopen_varve(
 }
 
 fn open_with(builder: DatabaseBuilder, spec: &str) -> Result<VarveTarget, LabError> {
-    let parsed: Spec =
-        spec.parse().map_err(|error: varve::spec::SpecError| LabError::invalid("medium", error.to_string()))?;
-    builder.open_spec(&parsed).map(VarveTarget::of).map_err(|source| LabError::Target {
+    builder.open_spec(&parse(spec)?).map(VarveTarget::of).map_err(|source| LabError::Target {
         target: spec.to_owned(),
         operation: "open",
         source: source.into(),
@@ -51,10 +49,21 @@ fn open_with(builder: DatabaseBuilder, spec: &str) -> Result<VarveTarget, LabErr
 /// A spec that names no device.
 pub(super) fn bare(env: &Env, spec: &str) -> Result<Device, LabError> {
     let invalid = |reason: String| LabError::invalid("medium", reason);
-    let parsed: Spec = spec.parse().map_err(|error: varve::spec::SpecError| invalid(error.to_string()))?;
-    let devices = StackBuilder::new(env).devices(&parsed).map_err(|error| invalid(error.to_string()))?;
+    let devices = StackBuilder::new(env).devices(&parse(spec)?).map_err(|error| invalid(error.to_string()))?;
     let first = devices.first().ok_or_else(|| invalid(format!("{spec} has no device")))?;
     Ok(first.device().clone())
+}
+
+/// The stores of a spec, without a database.
+///
+/// # Errors
+/// A spec that nothing can be built from.
+pub(super) fn stack(env: &Env, spec: &str) -> Result<Stack, LabError> {
+    StackBuilder::new(env).build(&parse(spec)?).map_err(|error| LabError::invalid("medium", error.to_string()))
+}
+
+fn parse(spec: &str) -> Result<Spec, LabError> {
+    spec.parse().map_err(|error: varve::spec::SpecError| LabError::invalid("medium", error.to_string()))
 }
 
 /// Default options with every size divided, so that a tree over less data has the shape of the full

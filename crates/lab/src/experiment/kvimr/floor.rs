@@ -91,13 +91,9 @@ fn written(scale: Scale, steps: Vec<Vec<u64>>, is_forced: bool, part: f64) -> Re
 /// Milliseconds of reading as many tracks one after the other, at each place of the disk.
 fn read(scale: Scale, tracks: u64) -> Result<Vec<f64>, LabError> {
     at_each_place(scale, 1.0, move |env, device, track_bytes, at| {
-        let mut data = vec![0; track_bytes as usize];
         let begin = env.now();
-        for track in 0..tracks {
-            let mut slices = [IoSliceMut::new(&mut data)];
-            let mut requests = [Request::read(at + track * track_bytes, &mut slices)];
-            device.execute(&mut requests, &IoContext::default())?;
-        }
+        let pieces = (0..tracks).map(|track| (at + track * track_bytes, track_bytes));
+        read_each(device, &pieces.collect::<Vec<_>>())?;
         Ok((env.now() - begin).as_nanos() as u64)
     })
 }
@@ -133,18 +129,42 @@ fn write(
     steps: &[Vec<u64>],
     is_forced: bool,
 ) -> Result<u64, LabError> {
-    let (context, zeros) = (IoContext::default(), vec![0; track_bytes as usize]);
-    let slices = [IoSlice::new(&zeros)];
     let begin = env.now();
     for tracks in steps {
-        let request = |track: &u64| match is_forced {
-            true => Request::write_durable(at + track * track_bytes, &slices),
-            false => Request::write(at + track * track_bytes, &slices),
-        };
-        device.execute(&mut tracks.iter().map(request).collect::<Vec<_>>(), &context)?;
-        device.sync(&context)?;
+        let pieces = tracks.iter().map(|track| (at + track * track_bytes, track_bytes));
+        write_step(device, &pieces.collect::<Vec<_>>(), is_forced)?;
     }
     Ok((env.now() - begin).as_nanos() as u64)
+}
+
+/// Writes pieces of a device, each an offset and a length, all in flight at once, and syncs; forced, each is durable when it is written.
+///
+/// # Errors
+/// What the device says.
+pub(super) fn write_step(device: &dyn BlockDevice, pieces: &[(u64, u64)], is_forced: bool) -> Result<(), LabError> {
+    let longest = pieces.iter().map(|(_, length)| *length).max().unwrap_or(0);
+    let (context, zeros) = (IoContext::default(), vec![0; longest as usize]);
+    let slices: Vec<_> = pieces.iter().map(|(_, length)| [IoSlice::new(&zeros[..*length as usize])]).collect();
+    let mut requests: Vec<Request<'_>> = Vec::with_capacity(pieces.len());
+    for ((at, _), slices) in pieces.iter().zip(&slices) {
+        requests.push(if is_forced { Request::write_durable(*at, slices) } else { Request::write(*at, slices) });
+    }
+    device.execute(&mut requests, &context)?;
+    Ok(device.sync(&context)?)
+}
+
+/// Reads pieces of a device, each an offset and a length, one after the other.
+///
+/// # Errors
+/// What the device says.
+pub(super) fn read_each(device: &dyn BlockDevice, pieces: &[(u64, u64)]) -> Result<(), LabError> {
+    let longest = pieces.iter().map(|(_, length)| *length).max().unwrap_or(0);
+    let mut data = vec![0; longest as usize];
+    for (at, length) in pieces {
+        let mut slices = [IoSliceMut::new(&mut data[..*length as usize])];
+        device.execute(&mut [Request::read(*at, &mut slices)], &IoContext::default())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

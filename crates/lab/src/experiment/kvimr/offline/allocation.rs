@@ -31,7 +31,6 @@ struct Tracks<'a> {
     is_interlaced: bool,
     /// The look at which what is on a track goes.
     goes: Vec<Option<usize>>,
-    usable: usize,
 }
 
 /// The tracks of every table. A pure function of when tables come and go; no top is to be rewritten for any.
@@ -39,8 +38,7 @@ struct Tracks<'a> {
 /// # Errors
 /// [`LabError::Invalid`] when a table does not fit anywhere without a rewrite.
 pub(super) fn with_foresight(lives: &Lives, is_interlaced: bool) -> Result<Places, LabError> {
-    let usable = lives.first.iter().filter(|track| track.is_usable).count();
-    let mut tracks = Tracks { lives, is_interlaced, goes: vec![None; lives.first.len()], usable };
+    let mut tracks = Tracks { lives, is_interlaced, goes: vec![None; lives.first.len()] };
     let mut places = vec![Vec::new(); lives.tables.len()];
     for (look, (came, went)) in changes(lives).into_iter().enumerate() {
         // Outputs come while what they replace is still there.
@@ -79,7 +77,8 @@ impl Tracks<'_> {
         let rewrites: Vec<usize> = free.iter().map(|&track| self.rewrites(track)).collect();
         let gap = |index: usize| usize::from(free[index - 1] + 1 != free[index]);
         let before = self.goes.iter().flatten().filter(|&&to| to <= life.to).count();
-        let target = before as f64 / self.usable as f64;
+        let usable = self.lives.tracks as f64;
+        let target = before as f64 / usable;
         let count = life.tracks;
         if count == 0 || free.len() < count {
             return (count == 0).then(Vec::new);
@@ -96,7 +95,7 @@ impl Tracks<'_> {
             if rewritten > 0 {
                 continue;
             }
-            let distance = (free[start] as f64 / self.usable as f64 - target).abs();
+            let distance = (free[start] as f64 / usable - target).abs();
             let ends = [free[start].checked_sub(1), Some(free[end - 1] + 1)];
             let beside: f64 = ends.into_iter().flatten().map(|track| self.beside(track, life)).sum();
             let cost = gaps as f64 + PLACE * distance + beside;
@@ -154,7 +153,7 @@ mod tests {
             0..50 => Some(outer),
             _ => Some(inner),
         };
-        let tracks = Tracks { lives: &lives, is_interlaced: false, goes: (0..101).map(goes).collect(), usable: 100 };
+        let tracks = Tracks { lives: &lives, is_interlaced: false, goes: (0..101).map(goes).collect() };
         tracks.cheapest(&Life { from: 1, to, tracks: 4, bytes: 4 }).unwrap()[0]
     }
 

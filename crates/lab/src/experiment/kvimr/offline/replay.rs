@@ -3,17 +3,15 @@
 //! A load under another allocation has other tables, for what takes longer moves when jobs begin. Here each allocation has the
 //! same ones in the same order: what a disk takes for them differs by where they lie and by nothing else.
 
+use super::super::floor::{read_each, write_step};
 use super::super::lives::Lives;
 use super::super::settings::Setup;
 use crate::error::LabError;
-use crate::experiment::emulated::bare;
-use crate::media::{IoContext, Request};
+use crate::experiment::emulated::{bare, stack};
+use crate::media::IoContext;
 use std::collections::BTreeMap;
-use std::io::{IoSlice, IoSliceMut};
 use varve::env::Env;
 use varve::media::{Device, TrackId};
-use varve::spec::SpecError;
-use varve::stack::StackBuilder;
 use varve::store::{CreateOptions, FileKind, FileStore, Occupancy, PieceUsage, StoreError};
 
 /// The tracks of each table of a load, in the order of the file.
@@ -60,9 +58,7 @@ pub(super) fn changes(lives: &Lives) -> Vec<(Vec<usize>, Vec<usize>)> {
 /// # Errors
 /// What the store says.
 pub(super) fn places_of_store(env: &Env, setup: &Setup, lives: &Lives) -> Result<Places, LabError> {
-    let invalid = |reason: String| LabError::invalid("medium", reason);
-    let parsed = setup.spec().parse().map_err(|error: SpecError| invalid(error.to_string()))?;
-    let stack = StackBuilder::new(env).build(&parsed).map_err(|error| invalid(error.to_string()))?;
+    let stack = stack(env, &setup.spec())?;
     let files = &**stack.files();
     let name = |table: usize| format!("{table:06}");
     let mut places = vec![Vec::new(); lives.tables.len()];
@@ -157,34 +153,21 @@ impl Disk<'_> {
     }
 
     fn write(&self, tracks: &[usize], bytes: u64) -> Result<(), LabError> {
-        let (context, zeros) = (IoContext::default(), vec![0; self.track_bytes as usize]);
         let is_first = |(track, _): &(usize, u64)| !self.is_interlaced || is_bottom(*track);
         let (first, second): (Vec<_>, Vec<_>) = self.pieces(tracks, bytes).into_iter().partition(is_first);
         for step in [first, second].into_iter().filter(|step| !step.is_empty()) {
-            let slices: Vec<[IoSlice<'_>; 1]> =
-                step.iter().map(|(_, length)| [IoSlice::new(&zeros[..*length as usize])]).collect();
-            let mut requests: Vec<Request<'_>> = Vec::with_capacity(step.len());
-            for ((track, _), slices) in step.iter().zip(&slices) {
-                let at = *track as u64 * self.track_bytes;
-                requests.push(match self.is_interlaced && step.len() > 1 {
-                    true => Request::write_durable(at, slices),
-                    false => Request::write(at, slices),
-                });
-            }
-            self.device.block.execute(&mut requests, &context)?;
-            self.device.block.sync(&context)?;
+            let is_forced = self.is_interlaced && step.len() > 1;
+            write_step(&*self.device.block, &self.on_device(step), is_forced)?;
         }
         Ok(())
     }
 
     fn read(&self, tracks: &[usize], bytes: u64) -> Result<(), LabError> {
-        let mut data = vec![0; self.track_bytes as usize];
-        for (track, length) in self.pieces(tracks, bytes) {
-            let mut slices = [IoSliceMut::new(&mut data[..length as usize])];
-            let mut requests = [Request::read(track as u64 * self.track_bytes, &mut slices)];
-            self.device.block.execute(&mut requests, &IoContext::default())?;
-        }
-        Ok(())
+        read_each(&*self.device.block, &self.on_device(self.pieces(tracks, bytes)))
+    }
+
+    fn on_device(&self, pieces: Vec<(usize, u64)>) -> Vec<(u64, u64)> {
+        pieces.into_iter().map(|(track, length)| (track as u64 * self.track_bytes, length)).collect()
     }
 
     fn remove(&self, tracks: &[usize]) -> Result<(), LabError> {
@@ -240,7 +223,7 @@ mod tests {
             });
             let replayed = replayed.unwrap();
             assert_eq!(replayed.write_nanos.iter().filter(|nanos| **nanos > 0).count(), 60, "{scheme:?}");
-            // Those that stay are never read, and the last four that go are beyond the last look but one.
+            // Those that stay are never read, nor those that would go behind the last look.
             let read = replayed.read_nanos.iter().filter(|nanos| **nanos > 0).count();
             assert_eq!(read, (0..60).filter(|number| number % 5 > 0 && number + 4 < 61).count(), "{scheme:?}");
         }
